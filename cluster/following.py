@@ -1,4 +1,4 @@
-"""How a node follows: its link to the leader, one leader after another, and the directory that gets the octets."""
+"""A node that follows: it keeps a link to the current leader, and reopens its directory when the copy requires it."""
 
 import logging
 from collections import deque
@@ -8,7 +8,7 @@ import trio
 
 from .agreement.events import Event, LeaderHeard
 from .agreement.view import Leader
-from .copying.joining import Held
+from .copying.joining import JournalSummary
 from .link.leader_link import Ending, LeaderLink
 from .link.options import Address
 from .node_directory import NodeDirectory
@@ -22,9 +22,9 @@ CLOCK_NS = 1_000_000_000
 
 
 class Following:
-    """The only user of the open copy in `directory`.
+    """The link to the leader, and the only user of the open copy in `directory`.
 
-    report: gets the events of `LeaderLink`. begin_anew: called when the directory got another node id. The other
+    report: gets the events of `LeaderLink`. begin_anew: called when the directory has a new node id. The other
     arguments are those of `LeaderLink`.
     """
 
@@ -33,7 +33,7 @@ class Following:
         options: NodeOptions,
         directory: NodeDirectory,
         report: Callable[[Event], object],
-        begin_anew: Callable[[Held], Awaitable[None]],
+        begin_anew: Callable[[JournalSummary], Awaitable[None]],
         *,
         status: Callable[[], Mapping[str, object]],
         reload: Callable[[], object],
@@ -50,7 +50,7 @@ class Following:
         self._site = site
         self._wall_ms = wall_ms
         self._leader: Leader | None = None
-        self._changed = trio.Event()  # the leader or the link
+        self._changed = trio.Event()  # set when the leader or the link changes
         self._scope: trio.CancelScope | None = None  # of the link while it runs
         self._idle = trio.Event()  # no thread uses the copy
         self._clock_ns: deque[int] = deque(maxlen=CLOCK_BEACONS)  # by which the leader's clock is ahead
@@ -58,20 +58,20 @@ class Following:
 
     # -- the agreement's decisions ----------------------------------------------------------------------------------
 
-    def begin(self, held: Held) -> None:
-        """Begin under the node id of this directory: without a leader, and without acknowledgements."""
+    def begin(self, held: JournalSummary) -> None:
+        """Begin with the node id of this directory, without a leader and without acknowledgements."""
         self._leader = self.link = None
         self._directory.is_put_back = False
         self._make_link(held)
 
     def follow(self, leader: Leader | None) -> None:
-        """Follow this leader instead of the one before; None: there is none."""
+        """Follow this leader instead of the last one; None: there is no leader."""
         self._leader = leader
         self._changed.set()
         self.reconnect()
 
     def acknowledge(self, is_on: bool) -> None:
-        """Tell the leader what is fsynced, or stop telling it."""
+        """Start or stop acknowledging to the leader what is fsynced."""
         if self.link is not None:
             self.link.acknowledge(is_on)
 
@@ -85,14 +85,14 @@ class Following:
         self.reconnect()
         await self._idle.wait()
 
-    async def become_another(self) -> None:
-        """Open the directory, which was put back, under another node id."""
+    async def rejoin_as_new(self) -> None:
+        """Reopen the directory, whose disk was put back, under a new node id."""
         await self._idle.wait()
         if self._directory.is_put_back:  # else a link that failed has just opened it
             await self._reopen(is_copy=False)
 
-    async def go_on(self, held: Held) -> bool:
-        """Follow with the directory as it was opened. Returns: whether its node id is the one before."""
+    async def follow_again(self, held: JournalSummary) -> bool:
+        """Follow with the reopened directory. Returns whether it still has the same node id."""
         is_same = held.terms.node_id == self._directory.node_id
         if is_same:
             self._make_link(held)
@@ -104,7 +104,7 @@ class Following:
     # -- the link ---------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Serve the link to the leader, whichever it is, until cancelled."""
+        """Keep a link to the current leader, until cancelled."""
         while True:
             leader, link = self._leader, self.link
             self._changed = trio.Event()
@@ -124,14 +124,14 @@ class Following:
                 await self._reopen(is_copy=ending is Ending.COPIED)
 
     async def _reopen(self, *, is_copy: bool) -> None:
-        """Open the directory again: it has another journal, or could not be written."""
+        """Open the directory again: a copy has replaced its journal, or it could not be written."""
         held = await self._directory.reopen(is_copy=is_copy)
         if is_copy and held.terms.node_id != self._directory.node_id:
             logger.info("a full copy is whole: node id %s", held.terms.node_id.hex())
-        await self.go_on(held)
+        await self.follow_again(held)
 
-    def _make_link(self, held: Held) -> None:
-        """Acknowledgements go on as by the link before: the agreement decides them once for each node id."""
+    def _make_link(self, held: JournalSummary) -> None:
+        """Make the link. It acknowledges if the last one did, as the agreement decides that once for each node id."""
         options, before, copied = self._options, self.link, self._directory.copied
         self._directory.held = held
         self.link = LeaderLink(
@@ -159,7 +159,7 @@ class Following:
         self._report(event)
 
     def _compare_clock(self, difference_ns: int) -> None:
-        """Warn once when the clock differs from the leader's in several beacons: a single one may have waited."""
+        """Warn once if the clock differs from the leader's in several beacons in a row: one beacon may be late."""
         self._clock_ns.append(difference_ns)
         least_ns = min(map(abs, self._clock_ns))
         if least_ns < CLOCK_NS:
@@ -170,7 +170,7 @@ class Following:
             text = "the clock of this node is %.0f s %s the leader's: times of messages move by that when it leads"
             logger.warning(text, least_ns / 1e9, way)
 
-    # -- what is known of it ----------------------------------------------------------------------------------------
+    # -- for the status ----------------------------------------------------------------------------------------
 
     @property
     def followed(self) -> str | None:
@@ -190,5 +190,5 @@ class Following:
 
     @property
     def leader_status(self) -> Mapping[str, object]:
-        """What the leader said last of its process."""
+        """The status of the leader's process, as its last beacon told it."""
         return {} if self.link is None else self.link.leader_status

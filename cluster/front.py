@@ -1,4 +1,4 @@
-"""The door between a node and what builds and serves brokers: Leveret's front door, or a model in the tests."""
+"""The interface between a node and the code that builds and serves brokers: `src/leveret/serving`, or a model."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -9,44 +9,44 @@ from .agreement.view import Leader
 
 
 class LeadingBroker(Protocol):
-    """A broker that leads. All but the constructor is for the event loop."""
+    """The broker of a node that leads. Its methods are for the event loop."""
 
     @property
     def journal(self) -> Journal:
         """The journal that it writes."""
 
     async def serve(self) -> None:
-        """Serve clients until `resign`, then close everything without writing. Raises: as a broker that is served."""
+        """Serve clients until `resign`, then close everything without writing. Raises: whatever stops a broker."""
 
     def agree(self, lsn: int, *, at_once: bool) -> None:
-        """All nodes that are in sync have what is below `lsn`: send what waits for that, soon or before it returns."""
+        """Send the answers that wait for `lsn` to be agreed, soon or (`at_once`) before this returns."""
 
     def hold(self, reason: str) -> None:
-        """Block publishers, and tell them why."""
+        """Block publishers, with this reason."""
 
-    def go_on(self) -> None:
-        """Take publishes; read from clients and send to them again."""
+    def resume(self) -> None:
+        """Accept publishes, and read from clients and send to them, again."""
 
     def suspend(self) -> None:
-        """Read nothing from clients and send them nothing until `go_on` or `hold`."""
+        """Read nothing from clients and send them nothing until `resume` or `hold`."""
 
     async def quiesce(self) -> int:
-        """Read nothing from clients until `go_on` or `hold`, and end all turns. Returns the LSN behind them."""
+        """Read nothing from clients until `resume` or `hold`, and end all turns. Returns the LSN behind them."""
 
     async def close_unserved(self) -> None:
-        """End as `serve` does: for a broker that never served."""
+        """Close everything without writing: for a broker that never served."""
 
     def resign(self) -> None:
         """Close the connections and write no more records: `serve` returns soon."""
 
-    def sites_are(self, sites: Mapping[str, Mapping[str, object]]) -> None:
-        """Before `serve`: the other nodes that have links, and what each says of its site (see `Front.site`)."""
+    def set_sites(self, sites: Mapping[str, Mapping[str, object]]) -> None:
+        """Before `serve`: set the other nodes that have links, with the sites that they describe (see `Front.site`)."""
 
-    def site_came(self, node: str, site: Mapping[str, object]) -> None:
-        """Another node has a link."""
+    def add_site(self, node: str, site: Mapping[str, object]) -> None:
+        """Add another node, which has opened a link."""
 
-    def site_left(self, node: str) -> None:
-        """The link of another node has ended; it may come back at once."""
+    def remove_site(self, node: str) -> None:
+        """Remove another node, whose link has ended; it may come back at once."""
 
     def note(self, kind: EventKind, node: str, term: int, why: str) -> None:
         """Record an event of the cluster."""
@@ -62,7 +62,7 @@ class Front(Protocol):
         """Open the journal and restore a broker from it; in a thread. Raises: JournalError, OSError, DataUnusable."""
 
     def site(self) -> Mapping[str, object]:
-        """What this node says of its site to the broker of a leader: JSON of at most 512 KiB."""
+        """This node's description of its site for the broker of a leader: JSON of at most 512 KiB."""
 
     def hold_clients(self) -> None:
         """No node leads: hold clients for a while."""
@@ -71,4 +71,4 @@ class Front(Protocol):
         """Pass clients on to the leader."""
 
     def refuse_clients(self) -> None:
-        """This node cannot be one of the cluster: close clients."""
+        """This node cannot take part in the cluster: close clients."""

@@ -1,6 +1,6 @@
-"""What has become of a cluster, as one of its nodes knows it: who led when, and why; nothing of it is on disk.
+"""The history of a cluster as one node knows it: who led when, and why. It is in memory only.
 
-A node sees changes in etcd while its process runs, and hears of earlier leaders from the nodes that it is linked with.
+A node sees changes in etcd while its process runs, and learns of earlier leaders over its links.
 """
 
 from bisect import insort
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ..engine import EventKind
 from .agreement.view import View
 
-#: Changes that are kept, the oldest are dropped; leaderships of which other nodes are told.
+#: The number of changes that are kept, and of leaderships that other nodes are told.
 CHANGES_MAX, TOLD_MAX = 200, 16
 #: The leader's key in etcd is gone.
 LEFT = "left"
@@ -19,7 +19,7 @@ LED = EventKind.LED.value
 
 @dataclass(slots=True, frozen=True)
 class Change:
-    """`kind`: as the events of the journal, or `LEFT`. `node`: that led, or was held; "" of a change of the set."""
+    """`kind`: that of an event of the journal, or `LEFT`. `node`: the leader; "": a change of the in-sync set."""
 
     at_ms: int
     kind: str
@@ -29,7 +29,7 @@ class Change:
 
 
 class History:
-    """Every node sees in etcd who leads and which nodes are in sync; of itself it knows more."""
+    """Changes of leaders and of the in-sync set, and of the state of this node."""
 
     def __init__(self, since_ms: int) -> None:
         self.since_ms = since_ms
@@ -38,8 +38,8 @@ class History:
         self._in_sync: str | None = None
         self._names: dict[bytes, str] = {}  # of all nodes that were ever registered
 
-    def seen(self, view: View, now_ms: int) -> None:
-        """Etcd was read."""
+    def take_view(self, view: View, now_ms: int) -> None:
+        """Add what has changed since the last view of etcd."""
         leader = None if view.leader is None else (view.leader.term, view.leader.name)
         before, self._leader = self._leader, leader
         if leader is None and before is not None:
@@ -58,7 +58,7 @@ class History:
             self.add(now_ms, EventKind.IN_SYNC_CHANGED.value, "", term, f"in sync: {in_sync}")
 
     def add(self, at_ms: int, kind: str, node: str, term: int, why: str) -> None:
-        """What this node has seen."""
+        """Add a change that this node has seen."""
         self._insert(Change(at_ms, kind, node, term, why))
 
     def _insert(self, change: Change) -> None:
@@ -76,11 +76,11 @@ class History:
                 yield one
 
     def told(self) -> list[list[object]]:
-        """The last leaderships, for other nodes: when it began, its term, the node."""
+        """The last leaderships, for other nodes: each with its begin (wall ms), its term and its node."""
         return [[one.at_ms, one.term, one.node] for one in self._leaderships()][-TOLD_MAX:]
 
     def learn(self, told: object) -> None:
-        """What another node tells of leaderships. Each has begun when the first node saw it."""
+        """Add leaderships that another node told. The earliest begin that a node saw counts."""
         known = {one.term: one for one in self._leaderships()}
         for row in told if isinstance(told, list) else ():
             match row:

@@ -1,6 +1,6 @@
-"""One leadership of this node: its broker, its journal, the links of its followers, and the watch over its disk.
+"""One leadership of this node: its broker with its journal, the links of its followers, and checks of its disk.
 
-The journal's thread sends what it wrote, and reports what it fsynced; all else is in the event loop.
+The journal's thread sends what it wrote, and reports what it fsynced; everything else runs in the event loop.
 """
 
 import logging
@@ -23,22 +23,22 @@ from .options import NodeOptions
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Seconds between two looks at the journal's thread.
-LOOK_S = 0.5
-#: Octets that a node must have free so that it leads in place of one whose disk is full.
-ROOM = 32 * 1024 * 1024
-#: Looks at a full journal whose disk has room again, until it counts as full all the same: it tries again by itself.
-RETRY_LOOKS = 10
+#: Seconds between two checks of the journal.
+CHECK_S = 0.5
+#: Octets that a node must have free to lead in place of one whose disk is full.
+ROOM_OCTETS = 32 * 1024 * 1024
+#: Checks of a full journal whose disk has room again, until it counts as full: it retries by itself meanwhile.
+RETRY_CHECKS = 10
 
 
 def has_room(status: Mapping[str, object]) -> bool:
     """Whether a node says that it has room to lead, or to lead again."""
     free = status.get("disk-free")
-    return isinstance(free, int) and free >= ROOM
+    return isinstance(free, int) and free >= ROOM_OCTETS
 
 
 class Leading:
-    """Made when a campaign was won; `open` takes the journal over. `report` is told what happens to the journal."""
+    """Made when a campaign was won; `open` takes the journal over. `report` gets events of the journal and of links."""
 
     def __init__(
         self,
@@ -59,8 +59,8 @@ class Leading:
         self.links: FollowerLinks | None = None
         self.is_served = False
         self.ended = trio.Event()  # nothing of the broker is left
-        self._opened = trio.Event()  # `open` has ended: it has the directory no more, or there is a broker
-        self.has_closed = False  # nothing is reported any more
+        self._opened = trio.Event()  # `open` has ended: there is a broker, or the directory is free
+        self.has_closed = False  # nothing more is reported
         self.is_calm = False  # an acknowledgement moves what is agreed, and nothing else is due: see `Agreement`
         self._options = options
         self._front = front
@@ -71,9 +71,9 @@ class Leading:
         self._now_ns = now_ns
         self._probed_ns: int | None = None  # since when the disk does not answer a probe, while there is no broker
         self._is_stalled = False
-        self._state = WriterState.RUNNING  # of the journal, when it was looked at last
-        self._looks_at_room = 0  # while it is full
-        self._needs: frozenset[str] = frozenset()  # that were added before there were links
+        self._state = WriterState.RUNNING  # of the journal at the last check
+        self._checks_with_room = 0  # while the journal is full
+        self._needs: frozenset[str] = frozenset()  # those that were added before there were links
         self._agreed = 0
         self._synced = self._told_synced = 0  # LSN
         self._sites: dict[str, Mapping[str, object]] = {}  # of the nodes with links, for the broker
@@ -82,7 +82,7 @@ class Leading:
     # -- taking over ------------------------------------------------------------------------------------------------
 
     async def open(self, copied: CopiedJournal, journal_id: bytes, agreed_lsn: int) -> None:
-        """Write the term table, recover the journal, restore the broker. Raises: JournalError, OSError and the like.
+        """Write the term table, recover the journal, restore the broker. Raises: JournalError, OSError, DataUnusable.
 
         If this node has resigned meanwhile, `resign` closes what was opened.
         """
@@ -94,7 +94,7 @@ class Leading:
             else:
                 self.broker = await trio.to_thread.run_sync(self._build, copied, journal_id, agreed_lsn)
                 if not self.has_closed:
-                    self.broker.sites_are(self._sites)
+                    self.broker.set_sites(self._sites)
                     if self.level != level:  # raised meanwhile, when the journal may have been made already
                         self.broker.journal.raise_level(self.level)
         finally:
@@ -114,7 +114,7 @@ class Leading:
             forget_readers(copied.path, readers_of(copied.path, files), files)  # of earlier leaderships
             directory = copied.hand_over()
         except BaseException:
-            copied.close()  # else nothing could open the directory again
+            copied.close()  # so that the directory can be opened again
             raise
         self.terms = copied.terms
         journal, needs = LeaderJournal(copied.path, journal_id, copied.terms), copied.needs
@@ -140,7 +140,7 @@ class Leading:
     # -- in the journal's thread ------------------------------------------------------------------------------------
 
     def _begin_links(self, journal: LeaderJournal, needs: frozenset[str], position: tuple[int, int], end: int) -> None:
-        """With its first octets, the journal is open: followers can join while the broker is restored."""
+        """Let followers join once the journal's first octets are written, while the broker is being restored."""
         self.links = FollowerLinks(
             journal,
             self._tell,
@@ -191,7 +191,7 @@ class Leading:
             self._report(synced)
 
     def take_synced(self) -> Durable | None:
-        """What this node has fsynced since it was told last: before any other event, which may be all that comes."""
+        """An event for what was fsynced since the last one; None: nothing. It goes before any other event."""
         if self.has_closed or self._synced == self._told_synced:
             return None
         self._told_synced = self._synced
@@ -204,12 +204,12 @@ class Leading:
     def _node_joined(self, name: str, site: Mapping[str, object]) -> None:
         self._sites[name] = site
         if self.broker is not None and not self.has_closed:
-            self.broker.site_came(name, site)
+            self.broker.add_site(name, site)
 
     def _node_left(self, name: str) -> None:
         self._sites.pop(name, None)
         if self.broker is not None and not self.has_closed:
-            self.broker.site_left(name)
+            self.broker.remove_site(name)
 
     # -- leading ----------------------------------------------------------------------------------------------------
 
@@ -248,9 +248,9 @@ class Leading:
             self.ended.set()
 
     async def watch_disk(self) -> None:
-        """Report a hanging write, until this leadership ends. An idle journal is probed."""
+        """Report a disk that hangs, is full or has failed, until this leadership ends. An idle journal is probed."""
         while True:
-            await trio.sleep(LOOK_S)
+            await trio.sleep(CHECK_S)
             journal = self.journal
             if self.has_closed:
                 return
@@ -261,27 +261,27 @@ class Leading:
             if journal is not None:
                 if not is_stalled:
                     journal.probe()
-                self._look_at_state(journal)
+                self._check_state(journal)
 
     async def probe_disk(self) -> None:
-        """Until there is a broker: opening the journal may take minutes, and a disk that hangs must not lead."""
+        """Probe the disk until there is a broker: opening a journal may take minutes, and a disk may hang meanwhile."""
         while self.broker is None and not self.has_closed:
             self._probed_ns = self._now_ns()
-            with suppress(OSError):  # of which the journal has more to say
+            with suppress(OSError):  # the journal reports it
                 await trio.to_thread.run_sync(probe, self._options.path, self._options.files, abandon_on_cancel=True)
             self._probed_ns = None
-            await trio.sleep(LOOK_S)
+            await trio.sleep(CHECK_S)
 
-    def _look_at_state(self, journal: Journal) -> None:
+    def _check_state(self, journal: Journal) -> None:
         """Report a journal that has failed, or has had no room since the last look."""
         state, self._state = self._state, journal.state
         if journal.state is WriterState.FAILED:
             self._tell(DiskFailed())
         if not journal.state is state is WriterState.FULL:
-            self._looks_at_room = 0
+            self._checks_with_room = 0
             return
-        self._looks_at_room += has_room(self._status())
-        is_tried_again = 0 < self._looks_at_room < RETRY_LOOKS  # a quota may refuse what seems free
+        self._checks_with_room += has_room(self._status())
+        is_tried_again = 0 < self._checks_with_room < RETRY_CHECKS  # a quota may refuse what seems free
         if self.links is not None and not is_tried_again:
             linked = self.links.statistics()
             roomy = (one.node_id for one in linked if not one.is_full_copy and has_room(one.status))
@@ -298,7 +298,7 @@ class Leading:
     # -- its end ----------------------------------------------------------------------------------------------------
 
     async def resign(self, why: str) -> None:
-        """Close the broker and the links; returns when nothing of it is left. Waits for the end of `open`."""
+        """Close the broker and the links. Waits for the end of `open`, and returns when both are closed."""
         self._close(why)
         await self._opened.wait()
         self._close(why)  # the links that `open` began meanwhile

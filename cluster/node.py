@@ -49,12 +49,11 @@ from .agreement.events import (
 )
 from .agreement.states import BROKER_RUNS, State
 from .agreement.transactions import forget
-from .agreement.view import Node as Identity
-from .agreement.view import NodeKey, View
+from .agreement.view import NodeIdentity, NodeKey, View
 from .coordinator import errors
 from .coordinator.coordinator import Coordinator, Lease
 from .copying import full_copy
-from .copying.joining import Held
+from .copying.joining import JournalSummary
 from .following import Following
 from .front import Front, LeadingBroker
 from .history import History
@@ -121,7 +120,7 @@ class Node:
         self._wall_ms = wall_ms
         self._requests = Requests(coordinator, self._coordinator_said, self._may_renew, now_ns)
         self._registration = Registration(coordinator, self.key)
-        self.reachability = Reachability(options, self._registration.look, self._refused, self._is_linked)
+        self.reachability = Reachability(options, self._registration.wake, self._refused, self._is_linked)
         self._events: deque[Event] = deque()
         self._is_handling = False
         self._moved = trio.Event()  # the next deadline of the agreement is earlier than `_sleeps_until_ns`
@@ -195,10 +194,10 @@ class Node:
             with trio.move_on_after(LEASE_END_S), suppress(errors.CoordinatorError):
                 await self.coordinator.end_lease(lease)
 
-    def _agree_anew(self, held: Held, *, is_drained: bool = False) -> None:
+    def _agree_anew(self, held: JournalSummary, *, is_drained: bool = False) -> None:
         """Begin with this directory: at the start, and when a full copy has another node's id."""
         options = self.options
-        identity = Identity(
+        identity = NodeIdentity(
             options.name,
             held.terms.node_id,
             str(options.address),
@@ -258,7 +257,7 @@ class Node:
             self.history.add(now_ms, told, self.options.name, self.leading.term, self.why)
         if self.leading is not None and (kind := _KINDS.get(self._state)) is not None:
             self.leading.note(kind, self.why)
-        self._registration.look()
+        self._registration.wake()
 
     async def _tick(self) -> None:
         while True:
@@ -320,9 +319,9 @@ class Node:
 
     def _see(self, view: View) -> None:
         before, self.view = self.view, view
-        self.history.seen(view, self._wall_ms())
+        self.history.take_view(view, self._wall_ms())
         if not self.stopping.is_set():
-            self._registration.seen(view)
+            self._registration.take_view(view)
         known = None if before is None or before.insync is None else before.insync.nodes
         if self.leading is not None and view.insync is not None and view.insync.nodes != known:
             names = sorted(one.name for one in view.nodes if one.node_id in view.insync.nodes)
@@ -335,7 +334,7 @@ class Node:
         leading = self.leading
         return lease is not Lease.LEADER or leading is None or not leading.is_stalled
 
-    def look(self) -> None:
+    def check_standstill(self) -> None:
         """Before each turn of the broker: when this process stood still, whether it leads comes first. Cost: 0.2 us."""
         now_ns, before_ns = self._now_ns(), self._beat_ns
         self._beat_ns = now_ns
@@ -344,7 +343,7 @@ class Node:
 
     async def _beat(self) -> None:
         while True:
-            self.look()
+            self.check_standstill()
             await trio.sleep(BEAT_S)
 
     # -- this node's key --------------------------------------------------------------------------------------------
@@ -374,10 +373,10 @@ class Node:
             options.addresses,
         )
 
-    def configured(self, fingerprint: str) -> None:
-        """The configuration was read again."""
+    def set_fingerprint(self, fingerprint: str) -> None:
+        """Register the fingerprint of a configuration that was read again."""
         self.fingerprint = fingerprint
-        self._registration.look()
+        self._registration.wake()
 
     @property
     def node_id(self) -> bytes:
@@ -440,11 +439,11 @@ class Node:
         if decision.is_on and self.agreement.state is State.IN_SYNC:
             self._nursery.start_soon(trio.to_thread.run_sync, full_copy.drop_old, self.options.path)
 
-    def _become_another(self, decision: do.BecomeAnother) -> None:
+    def _rejoin_as_new(self, decision: do.RejoinAsNew) -> None:
         self.directory.is_put_back = True
-        self._nursery.start_soon(self.following.become_another)
+        self._nursery.start_soon(self.following.rejoin_as_new)
 
-    async def _begin_anew(self, held: Held) -> None:
+    async def _begin_anew(self, held: JournalSummary) -> None:
         """Go on with a directory that has another node's id."""
         await self._registration.end()
         self._agree_anew(held, is_drained=self.agreement.context.is_drained)
@@ -517,11 +516,11 @@ class Node:
             broker.hold(decision.reason)
             self._serve()
 
-    def _go_on(self, decision: do.GoOn) -> None:
+    def _resume(self, decision: do.Resume) -> None:
         if self.agreement.leadership is not None:
             self.why = self.agreement.leadership.why
         if (broker := self._broker) is not None:
-            broker.go_on()
+            broker.resume()
             self._serve()
 
     def _serve(self) -> None:
@@ -575,7 +574,7 @@ class Node:
             self._reopened.set()
             return
         held = await self.directory.open_until_done()
-        if await self.following.go_on(held):
+        if await self.following.follow_again(held):
             self.handle(DiskRecovered())  # if it hung: to open the directory, its end was fsynced
             self.handle(Reopened(held.terms, held.end))
 
@@ -601,12 +600,12 @@ _PERFORM: dict[type[Any], Callable[[Node, Any], Awaitable[None] | None]] = {
     do.EndLease: lambda node, decision: node._requests.end_lead(),
     do.Follow: Node._follow_leader,
     do.Acknowledge: Node._acknowledge,
-    do.BecomeAnother: Node._become_another,
+    do.RejoinAsNew: Node._rejoin_as_new,
     do.TakeOver: Node._take_over,
     do.Agree: Node._agree,
     do.LevelRaised: Node._level_raised,
     do.Hold: Node._hold,
-    do.GoOn: Node._go_on,
+    do.Resume: Node._resume,
     do.Suspend: Node._suspend,
     do.Quiesce: Node._quiesce,
     do.Resign: Node._resign,

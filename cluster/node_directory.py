@@ -1,4 +1,4 @@
-"""The data directory of a node that follows: a copy of its leader's journal, and what is known against the disk."""
+"""The data directory of a node that follows: a copy of its leader's journal, and faults of its disk."""
 
 import logging
 import os
@@ -11,7 +11,7 @@ from ..journal.copying.copied_journal import CopiedJournal, has_disk_failed
 from ..journal.disk.directory import read_identity
 from ..journal.format.terms import FIRST_LSN, TermTable
 from .copying import full_copy
-from .copying.joining import Held
+from .copying.joining import JournalSummary
 
 logger = logging.getLogger("leveret.cluster")
 
@@ -26,15 +26,15 @@ class DirectoryRefused(Exception):
 class NodeDirectory:
     """`copied`: the copy while it is open; None: the journal is damaged, or a broker of this node has it.
 
-    held: what the directory held when it was opened last; the owner sets it. damage: what a broker of this node could
-    not read; a full copy ends it. is_suspect: a write or an fsync may have failed here, in this process or the one
-    before; another fsync would prove nothing. is_put_back: the directory lacks what this node had acknowledged; it is
-    opened under another node id.
+    held: what the directory held when it was opened last; the owner sets it. damage: the reason for which this node
+    needs a full copy. is_suspect: a write or an fsync may have failed here, in this process or the last one; another
+    fsync would prove nothing. is_put_back: the directory lacks records that this node had acknowledged; it is opened
+    under a new node id.
     """
 
     __slots__ = ("_files", "_path", "copied", "damage", "held", "is_put_back", "is_suspect")
 
-    held: Held
+    held: JournalSummary
 
     def __init__(self, path: str, files: Files) -> None:
         self.copied: CopiedJournal | None = None
@@ -49,15 +49,15 @@ class NodeDirectory:
         """The node id under which this node takes part."""
         return self.held.terms.node_id
 
-    def current(self) -> Held:
+    def current(self) -> JournalSummary:
         """What the directory holds now."""
         copied = self.copied
-        return self.held if copied is None else Held(copied.journal_id, copied.terms, copied.end)
+        return self.held if copied is None else JournalSummary(copied.journal_id, copied.terms, copied.end)
 
-    def open(self) -> Held:
-        """Open it as a copy, in a thread. Returns: what it holds. Raises: DirectoryRefused."""
+    def open(self) -> JournalSummary:
+        """Open it as a copy; for a thread. Returns what it holds. Raises: DirectoryRefused."""
         path, files = self._path, self._files
-        is_put_back = self.is_put_back  # the agreement may find that out during the call
+        is_put_back = self.is_put_back  # it may become true during the call
         try:
             full_copy.finish(path, files)
             if self.damage is not None:
@@ -69,16 +69,16 @@ class NodeDirectory:
         except (Damaged, Unreadable) as error:
             logger.error("%s; this node needs a full copy", error)
             self.copied = None
-            return Held(read_identity(path, files, copies=True), TermTable(os.urandom(16)), FIRST_LSN)
+            return JournalSummary(read_identity(path, files, copies=True), TermTable(os.urandom(16)), FIRST_LSN)
         except (JournalError, OSError) as error:
             self.is_suspect = self.is_suspect or has_disk_failed(error)
             raise DirectoryRefused(f"data directory {path}: {str(error).removeprefix(f'{path}: ')}") from error
         if copied.unknown:
             text = "the journal holds %s, of which this release does not know: this node copies it, and does not lead"
             logger.warning(text, copied.unknown)
-        return Held(copied.journal_id, copied.terms, copied.end)
+        return JournalSummary(copied.journal_id, copied.terms, copied.end)
 
-    async def open_until_done(self) -> Held:
+    async def open_until_done(self) -> JournalSummary:
         """Call `open` until it succeeds."""
         while True:
             try:
@@ -87,7 +87,7 @@ class NodeDirectory:
                 logger.error("%s", error)
                 await trio.sleep(RETRY_S)
 
-    async def reopen(self, *, is_copy: bool) -> Held:
+    async def reopen(self, *, is_copy: bool) -> JournalSummary:
         """Close and open it. `is_copy`: a full copy has taken the journal's place."""
         copied = self.copied
         if copied is not None:
@@ -98,10 +98,10 @@ class NodeDirectory:
         return await self.open_until_done()
 
     def take_copy(self, journal_id: bytes) -> CopiedJournal | None:
-        """Give the copy to a broker of this node, which closes it. Returns: None: the journal is damaged."""
+        """Give the copy to a broker of this node, which closes it. None: the journal is damaged."""
         copied, self.copied = self.copied, None
         if copied is not None:
-            self.held = Held(journal_id, copied.terms, copied.end)
+            self.held = JournalSummary(journal_id, copied.terms, copied.end)
         return copied
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a node of a cluster is started with: its own part of the configuration, read and checked."""
+"""The options of a node: its part of the configuration, read and checked."""
 
 from dataclasses import dataclass, field
 
@@ -11,9 +11,10 @@ from .link.options import Address, LinkOptions, LinkTls
 
 @dataclass(slots=True, frozen=True)
 class NodeOptions:
-    """The options of one node. `nodes`: the links of all nodes by name, this one's as others reach it.
+    """`nodes`: the link addresses of all nodes by name, this one's as others reach it.
 
-    level: what this program can read. addresses: where clients connect, (kind, `HOST:PORT`).
+    level: the highest level of a journal that this program can read. addresses: where clients connect, (kind,
+    `HOST:PORT`).
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""This node's own key in etcd: under its lease, and written again whenever what it says has changed."""
+"""This node's own key in etcd, under its lease: written again whenever its value has changed."""
 
 import logging
 from collections.abc import Callable
@@ -12,36 +12,36 @@ from .coordinator.coordinator import Coordinator, Lease
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Seconds between two writes because the node's journal has grown.
+#: Seconds between two writes for the growth of the node's journal alone.
 GROWN_S = 10.0
 #: Seconds until a write that failed is tried again.
 AGAIN_S = 1.0
 
 
 class Registration:
-    """`key`: called for what there is to say. Nothing is written before `begin`."""
+    """`key` returns the current value. Nothing is written before `begin`."""
 
     def __init__(self, coordinator: Coordinator, key: Callable[[], NodeKey]) -> None:
         self._coordinator = coordinator
         self._key = key
         self._is_begun = False
-        self._written: NodeKey | None = None  # as far as this node knows
+        self._written: NodeKey | None = None  # the value in etcd, as far as this node knows
         self._changed = trio.Event()
         self._writing = trio.Lock()
 
     def begin(self) -> None:
-        """The name is free: register it, also if it was."""
+        """The name is free: register it, even if this process registered it before."""
         self._is_begun, self._written = True, None
         self._changed.set()
 
-    def look(self) -> None:
-        """What the key says may have changed: write it soon."""
+    def wake(self) -> None:
+        """The value may have changed: write it soon."""
         self._changed.set()
 
-    def seen(self, view: View) -> None:
-        """The keys, as etcd has them now."""
+    def take_view(self, view: View) -> None:
+        """Register again if the key has vanished from etcd."""
         if self._written is not None and view.node(self._written.name) is None:
-            self._written = None  # its lease is over, or the leader took this node for a dead one
+            self._written = None  # its lease is over, or the leader deleted it as that of a dead node
             self._changed.set()
 
     async def run(self) -> None:
@@ -55,7 +55,7 @@ class Registration:
                 self._changed.set()
 
     async def _write(self) -> bool:
-        """Write what has changed. Returns whether that is done."""
+        """Write the value if it has changed. False: it is to be tried again."""
         async with self._writing:
             key = self._key()
             if not self._is_begun or key == self._written:
@@ -70,8 +70,8 @@ class Registration:
             return False
 
     async def end(self) -> None:
-        """Give the name back, with its lease: this node has another id from here on."""
+        """End the lease of the key, before this node gets a new id."""
         self._is_begun = False
-        async with self._writing:  # else the old id could be registered once more, and kept
+        async with self._writing:  # so that a write under way cannot register the old id again
             with suppress(errors.CoordinatorError):
                 await self._coordinator.end_lease(Lease.NODE)

@@ -1,4 +1,4 @@
-"""Addresses of host names. A resolver whose servers do not answer may hang for half a minute: nobody waits for it."""
+"""Addresses of host names, found within a time limit: the system's resolver may hang for half a minute."""
 
 import errno
 import socket
@@ -12,7 +12,7 @@ LookUp = Callable[..., list[Found]]
 
 
 class _Search:
-    """One search for a name, in a thread that is left alone."""
+    """One lookup of a name, in a thread that may outlive its callers."""
 
     def __init__(self) -> None:
         self.is_over = threading.Event()
@@ -21,7 +21,7 @@ class _Search:
 
 
 class Resolver:
-    """For any thread. It has one thread for each name at most; what was found last stands in while none answers."""
+    """For any thread. It starts at most one thread for a name. While that hangs, the last result is returned."""
 
     def __init__(self, look_up: LookUp = socket.getaddrinfo) -> None:
         self._look_up = look_up
@@ -34,7 +34,7 @@ class Resolver:
         """An address that is written in numbers; None: it is a name. Waits for nothing."""
         try:
             return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-        except (OSError, UnicodeError):  # UnicodeError: no host can have this name, which a search says in words
+        except (OSError, UnicodeError):  # UnicodeError: no host can have this name; `resolve` says so
             return None
 
     def resolve(self, host: str, port: int, seconds: float) -> list[Found]:
@@ -50,7 +50,7 @@ class Resolver:
                     threading.Thread(target=self._search, args=(key, search), daemon=True).start()
                 except RuntimeError as error:
                     raise OSError(errno.EAGAIN, f"no thread can look up {host}") from error
-                self._searches[key] = search  # while the lock is held: the thread takes it away again
+                self._searches[key] = search  # the thread removes it, and needs the lock for that
         if not search.is_over.wait(seconds):
             if (known := self._known.get(key)) is not None:
                 return known

@@ -7,7 +7,7 @@ from .agreement.view import Leader, NodeKey, View
 from .link.follower_links import FollowerStatistics
 from .node import Node
 
-#: The key of a status with facts about a node's configuration.
+#: The key of a node's status that holds its configuration, which is not shown here.
 CONFIGURATION = "configuration"
 _COPIES = frozenset({State.FOLLOWING, State.IN_SYNC})
 
@@ -41,7 +41,7 @@ def cluster_status(node: Node) -> dict[str, Any]:
 
 
 def _leader(node: Node) -> Leader | None:
-    """None: none leads, or a node that reaches neither etcd nor the leader knows only which one led."""
+    """The leader; None: there is none, or this node reaches neither etcd nor the leader and cannot know."""
     is_known = node.leading is not None or node.following.followed is not None or not node.coordinator.trouble
     return node.view.leader if is_known and node.view is not None else None
 
@@ -79,7 +79,7 @@ def _handover(node: Node) -> dict[str, Any] | None:
 
 
 class _Rows:
-    """What is known of each node. `linked`: the links of the node that leads, which alone knows how far others are."""
+    """A row for each node. `linked`: the links of a node that leads, which alone knows how far its followers are."""
 
     def __init__(
         self, node: Node, view: View | None, leader: Leader | None, linked: dict[bytes, FollowerStatistics], end: int

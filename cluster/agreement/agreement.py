@@ -1,6 +1,6 @@
 """The agreement of one node with its cluster: events in, decisions out.
 
-Each event is told to the part that it concerns; then that part is asked what follows (`review`). There are three:
+Each event goes to the part that it concerns; then `review` of that part decides what follows. There are three parts:
 `Follower`, while this node does not lead; `Candidate`, for its campaigns; `Leadership`, from a campaign that was won to
 the resignation. They share a `NodeContext`.
 """
@@ -17,21 +17,21 @@ from .follower import Follower
 from .leadership import Leadership
 from .states import BROKER_RUNS, State, Step
 from .timers import Timers
-from .view import Node, Purpose, View
+from .view import NodeIdentity, Purpose, View
 
-#: What usually moves what is agreed, and nothing else.
+#: Events that usually move the agreed LSN and nothing else.
 _MOVE_AGREED = {e.Acknowledged, e.Durable}
 _LEADS = {State.TAKING_OVER, State.LEADING, State.HELD, State.SUSPENDED}
 
 
 class Agreement:
-    """The agreement of a node that runs, as long as its process. It knows no clock: times come with events."""
+    """The agreement of a running node. It has no clock: times come with events."""
 
     __slots__ = ("candidate", "context", "follower", "leadership", "resign_wait_ns")
 
     def __init__(
         self,
-        node: Node,
+        node: NodeIdentity,
         timers: Timers,
         terms: TermTable,
         end: int,
@@ -54,7 +54,7 @@ class Agreement:
 
     @property
     def agreed(self) -> int:
-        """What this node knows to be agreed while it leads; else 0."""
+        """The agreed LSN while this node leads; else 0."""
         return self.leadership.members.agreed if self.leadership is not None else 0
 
     @property
@@ -63,7 +63,7 @@ class Agreement:
         return obstacle(self.context, self.context.view) if self.context.view is not None else "etcd was not read yet"
 
     def handle(self, event: e.Event, now_ns: int) -> list[Decision]:
-        """What follows from an event, to be carried out in this order."""
+        """Take an event. Returns the decisions that follow, to be carried out in this order."""
         context = self.context
         has_slept = self._has_slept(now_ns)
         context.now_ns = max(context.now_ns, now_ns)
@@ -79,9 +79,9 @@ class Agreement:
         return decisions
 
     def _has_slept(self, now_ns: int) -> bool:
-        """Whether this node, which leads, comes to what was due much too late: it was stopped, or its machine was.
+        """Whether this leader acts much too late on what was due, because its process or machine stood still.
 
-        While it takes over nothing is due: a pause of that length is taken for one.
+        While it takes over nothing is due: then any pause of that length counts.
         """
         late_ns = self.context.timers.suspend_after_ns // 2
         if self.leadership is None or now_ns - self.context.now_ns <= late_ns:
@@ -95,7 +95,7 @@ class Agreement:
         return self.leadership is not None and self.context.now_ns < self.leadership.calm_until_ns
 
     def next_ns(self) -> int | None:
-        """When a `Tick` is wanted, perhaps for nothing; None: only events change anything."""
+        """The time at which `handle` needs a `Tick`; None: only other events can change something."""
         context = self.context
         if self.leadership is not None and self.is_calm:
             return self.leadership.calm_until_ns
@@ -111,10 +111,10 @@ class Agreement:
         if self.leadership is not None:
             self.leadership.review()
             return
-        if self.context.state in (State.REFUSED, State.RESIGNING) or self.follower.becomes_another:
+        if self.context.state in (State.REFUSED, State.RESIGNING) or self.follower.rejoins_as_new:
             return
         self.follower.review()
-        if self.follower.becomes_another:
+        if self.follower.rejoins_as_new:
             return
         self.candidate.review()
         if self.context.is_in_doubt:
@@ -127,7 +127,7 @@ class Agreement:
 
     def _take(self, view: View, asked_ns: int | None) -> None:
         context = self.context
-        if not context.take(view, asked_ns):
+        if not context.take_view(view, asked_ns):
             return
         if self.leadership is not None:
             self.leadership.read(view, asked_ns)
@@ -137,7 +137,7 @@ class Agreement:
             self._resolve(view)
 
     def _resolve(self, view: View) -> None:
-        """What was in doubt is decided, or sent again. A beginning is seen in the keys."""
+        """Settle the transaction in doubt, or send it again. The keys show whether a cluster has begun."""
         sent = self.context.sent
         assert sent is not None
         if sent.purpose is Purpose.CAMPAIGN:
@@ -150,7 +150,7 @@ class Agreement:
     def _answered(self, event: e.Answered) -> None:
         context, sent = self.context, self.context.sent
         if event.transaction != sent or context.is_in_doubt:
-            return  # of a leadership that is over
+            return  # it answers a leadership that is over
         if sent.purpose is Purpose.CAMPAIGN:
             self._campaigned(event)
         elif event.is_done or event.view is not None:
@@ -249,7 +249,7 @@ class Agreement:
             self.leadership.resign("its journal has failed")
 
     def _journal_damaged(self, event: e.JournalDamaged) -> None:
-        """Serve on as well as that goes while no other node can lead: this one alone may have what is whole."""
+        """Resign if another node can lead. Otherwise keep serving: only this node may have the undamaged records."""
         leadership = self.leadership
         if leadership is None or self.context.state not in BROKER_RUNS:
             return
@@ -318,7 +318,7 @@ class Agreement:
             self.leadership.handover.end = event.end
 
     def _drain(self, event: e.Drain) -> None:
-        """A leader is drained when another node has the lead: else the cluster could be left without one."""
+        """A leader is drained only once another node has the lead, so that the cluster always has one."""
         if self.leadership is None or self.context.state not in _LEADS:
             self.context.is_drained = True
         else:

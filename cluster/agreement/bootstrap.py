@@ -5,11 +5,11 @@ from .transactions import bootstrap
 from .view import NodeKey, View
 
 
-def beginner(view: View, names: frozenset[str]) -> NodeKey | str:
+def choose_beginner(view: View, names: frozenset[str]) -> NodeKey | str:
     """The node that begins, or why none does yet, in words.
 
-    All nodes that the configuration names must be there: else one that has the records could come too late. An empty
-    node begins only if none has a journal. Several that have one: etcd lost its data, and an operator has to choose.
+    All nodes that the configuration names must be registered: one that comes later could have the records. An empty
+    node begins only if none has a journal. If several have one, etcd lost its data, and an operator has to choose.
     """
     missing = sorted(name for name in names if view.node(name) is None)
     if missing:
@@ -26,7 +26,7 @@ def begin(context: NodeContext, view: View) -> str | None:
     """Begin the cluster if that is this node's part. Returns: why nothing begins yet."""
     if view.journal is not None or view.insync is not None:
         return "the journal of the cluster has no set of nodes in sync: see `leveret cluster recover`"
-    found = beginner(view, context.node.names)
+    found = choose_beginner(view, context.node.names)
     if isinstance(found, str):
         return found
     if found.node_id != context.node.node_id:

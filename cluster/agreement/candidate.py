@@ -1,4 +1,4 @@
-"""The campaigns of a node: whether it may lead, when it campaigns, and the result, also when etcd does not answer."""
+"""The campaigns of a node: whether it may lead, when it campaigns, and how a campaign ends."""
 
 from .context import NodeContext
 from .decisions import EndLease
@@ -41,13 +41,13 @@ class Candidate:
         self.may_still_win = False
 
     def review(self) -> None:
-        """Campaign when there is no leader, or its process is gone, and this node lets no other one go first."""
+        """Campaign if there is no leader, or its process is gone, unless another node should campaign first."""
         context, view = self.context, self.context.view
         if context.state is not State.IN_SYNC or view is None or context.sent is not None:
             return
-        if self.follower.lack is not None:
+        if self.follower.shortfall is not None:
             return  # etcd is asked first whether this disk was restored from an older copy
-        may_replace = self.follower.leader_is_gone and not self._is_clock_wrong and not context.is_different
+        may_replace = self.follower.leader_is_gone and not self._is_clock_wrong and not context.has_other_configuration
         if view.leader is not None and not may_replace:
             return
         why = obstacle(context, view)
@@ -73,7 +73,7 @@ class Candidate:
         earliest_ns = self.retry_ns
         if view.preferred != context.node.node_id:
             earliest_ns = max(earliest_ns, context.abstains_until_ns)
-            ahead = (view.preferred is not None) + context.is_different
+            ahead = (view.preferred is not None) + context.has_other_configuration
             earliest_ns = max(earliest_ns, since_ns + ahead * timers.preferred_first_ns) if ahead else earliest_ns
         if self._is_clock_wrong:
             earliest_ns = max(earliest_ns, since_ns + timers.lease_ns)
@@ -92,7 +92,7 @@ class Candidate:
         self.context.read_keys()
 
     def fail(self, *, is_refused: bool) -> None:
-        """This sending of the campaign had no effect; an earlier one may have.
+        """The campaign had no effect as sent last; if it was sent before, that may have had one.
 
         `is_refused`: a guard did not hold, and never will; else etcd was not reached.
         """

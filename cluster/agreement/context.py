@@ -6,14 +6,14 @@ from ...journal.format.terms import TermTable
 from .decisions import Decision, ReadKeys, Transact
 from .states import NEXT, State, Step
 from .timers import Timers
-from .view import Leader, Node, Transaction, View, fingerprints_differ
+from .view import Leader, NodeIdentity, Transaction, View, fingerprints_differ
 
 
 @dataclass(slots=True)
 class NodeContext:
     """Times are those of the node's monotonic clock, in nanoseconds; names of such fields end in `_ns`."""
 
-    node: Node
+    node: NodeIdentity
     timers: Timers
     terms: TermTable
     end: int  # LSN behind the last record that this node has fsynced
@@ -22,7 +22,7 @@ class NodeContext:
     state: State = State.STARTING
     view: View | None = None  # the newest one
     view_ns: int = 0  # when it came
-    absent_since_ns: int | None = None  # since when it says that nobody leads
+    absent_since_ns: int | None = None  # since when the views say that nobody leads
     abstains_until_ns: int = 0  # after a resignation others campaign first
     highest_term: int = 0  # of all that were seen
     clock_difference_ns: int = 0  # of the last leader's wall clock
@@ -31,7 +31,7 @@ class NodeContext:
     is_drained: bool = False
     is_stalled: bool = False  # the disk hangs
     sent: Transaction | None = None  # without an answer yet
-    is_in_doubt: bool = False  # no answer will come: it may be done, or be done later
+    is_in_doubt: bool = False  # no answer to `sent` will come: it may be done, or be done later
     asked_ns: int | None = None  # when the keys were last asked for
     decisions: list[Decision] = field(default_factory=list)
 
@@ -44,7 +44,7 @@ class NodeContext:
         self.decisions += decisions
 
     def transact(self, transaction: Transaction) -> None:
-        """Send a transaction, when none is on its way."""
+        """Send a transaction. None may be under way."""
         self.sent, self.is_in_doubt = transaction, False
         self.decide(Transact(transaction))
 
@@ -70,14 +70,14 @@ class NodeContext:
         return insync is not None and self.node.node_id in insync.nodes
 
     @property
-    def is_different(self) -> bool:
+    def has_other_configuration(self) -> bool:
         """Whether this node's configuration, as it was registered, differs from the last leader's."""
         own = None if self.view is None else self.view.node_of(self.node.node_id)
         return own is not None and fingerprints_differ(own.fingerprint, self.leader_fingerprint)
 
     @property
     def known_agreed(self) -> int:
-        """What etcd knows to be agreed, which is late."""
+        """What etcd knows to be agreed. It is written late."""
         insync, progress = (self.view.insync, self.view.agreed) if self.view is not None else (None, None)
         return max(insync.agreed if insync else 0, progress.lsn if progress else 0)
 
@@ -86,11 +86,11 @@ class NodeContext:
         self.terms, self.end = terms, end
         self.highest_term = max(self.highest_term, terms.last_term)
 
-    def take(self, view: View, asked_ns: int | None) -> bool:
-        """Take a view for the newest one, unless it is older.
+    def take_view(self, view: View, asked_ns: int | None) -> bool:
+        """Replace the newest view. False: this one is older.
 
         An answer of a lower revision, to a question that was asked after a higher one had been seen, proves that etcd's
-        data were put back (rule R10). That is forgotten when a term comes that is higher than all before.
+        data were put back (rule R10). A term above all earlier ones ends that.
         """
         if self.view is not None and view.revision < self.view.revision:
             if asked_ns is None or asked_ns <= self.view_ns:

@@ -1,7 +1,7 @@
 """What a node does: values that `Agreement.handle` returns, to be carried out in their order.
 
-Whatever must be true before another thing happens stands before it: a node stops acknowledging before its campaign is
-sent, and a broker is closed before `leader` is deleted.
+The order matters: a node stops acknowledging before its campaign is sent, and a broker is closed before `leader` is
+deleted.
 """
 
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class ReadKeys:
-    """Read all keys, linearizably, and say them by `Read`. One read at a time is enough."""
+    """Read all keys, linearizably, and report them with `Read`. One read at a time is enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transact:
-    """Send a transaction; `Answered` or `InDoubt` say how it ended. There is one at a time, but after `Resign`."""
+    """Send a transaction; report its end with `Answered` or `InDoubt`. Only after `Resign` two can be under way."""
 
     transaction: Transaction
 
 
 @dataclass(frozen=True, slots=True)
 class EndLease:
-    """Stop to renew the lease of the key `leader`, and revoke it if etcd is reached."""
+    """Stop renewing the lease of the key `leader`, and revoke it if etcd is reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Copy the journal of this leader, by its link, which may be its address already; None: copy no journal."""
+    """Copy the journal of this leader over its link; None: copy no journal."""
 
     leader: Leader | None
 
@@ -46,13 +46,13 @@ class Acknowledge:
 
 
 @dataclass(frozen=True, slots=True)
-class BecomeAnother:
-    """Give this directory another node's id, which is in no set, and begin with it anew: nothing else is decided."""
+class RejoinAsNew:
+    """Give this directory a new node id, which is in no set, and start a new agreement. No other decision follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """Lead: the term into the term table, fsynced; recover the journal; start the broker; then `TookOver`."""
+    """Lead: write the term into the term table, recover the journal, start the broker; then report `TookOver`."""
 
     term: int
     journal_id: bytes
@@ -75,16 +75,16 @@ class LevelRaised:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Hold publishers, by the alarm `replication`; serve all others, also after `Suspend`. A new reason replaces the
-    one before."""
+    """Block publishers by the alarm `replication`, and serve all others, also after `Suspend`. A new reason replaces
+    the old one."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class GoOn:
-    """Release publishers, and read clients again: after `Hold`, `Suspend` or `Quiesce`. The first one after `TakeOver`
-    lets the listeners serve, as `Hold` does."""
+class Resume:
+    """Release publishers, and read clients again: after `Hold`, `Suspend` or `Quiesce`. The first `Resume` or `Hold`
+    after `TakeOver` lets the listeners serve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +94,12 @@ class Suspend:
 
 @dataclass(frozen=True, slots=True)
 class Quiesce:
-    """Read nothing from clients, let the turns end and be written, then say `Quiesced`: the lead is handed over."""
+    """Before the lead is handed over: read nothing from clients, end all turns, then report `Quiesced`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """Close the broker: clients are told 320, nothing is sealed. Open the journal for copying, then `Reopened`."""
+    """Close the broker with 320 for its clients, and seal nothing. Open the journal for copying; report `Reopened`."""
 
     why: str
 
@@ -113,7 +113,7 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class HandoverRefused:
-    """The lead that was to be handed over is kept: `why`, in words. The operator who asked for it is told."""
+    """This node keeps the lead that it was to hand over. The operator who asked for it is told `why`."""
 
     why: str
 
@@ -132,12 +132,12 @@ Decision = (
     | EndLease
     | Follow
     | Acknowledge
-    | BecomeAnother
+    | RejoinAsNew
     | TakeOver
     | Agree
     | LevelRaised
     | Hold
-    | GoOn
+    | Resume
     | Suspend
     | Quiesce
     | Resign

@@ -1,6 +1,6 @@
-"""What a node is told: by etcd, by its journal, by its links, by its operator, by the clock.
+"""What etcd, the journal, the links, operators and the clock tell a node's agreement.
 
-All are values, without a time: `Agreement.handle` is given that of the event.
+All are values. They have no time: `Agreement.handle` gets it beside the event.
 """
 
 from dataclasses import dataclass
@@ -14,8 +14,8 @@ from .view import Transaction, View
 class Read:
     """The keys of the cluster, from an answer of etcd or from its watch.
 
-    `asked_ns`: when the linearizable read was sent whose answer this is. None: a watch said it, perhaps late. Only an
-    answer proves that this node still led when it was asked, and only its revision can be found to have fallen.
+    `asked_ns`: the time at which the linearizable read was sent. None: a watch reported it, perhaps late. Only the
+    answer to a read proves that this node still led at that time, or that etcd's revision has fallen.
     """
 
     view: View
@@ -24,7 +24,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A transaction is done, with the view behind it if etcd told; or it is surely not done, and never will be.
+    """A transaction is done, with the view after it; or it is certainly not done, and never will be.
 
     `why`: what kept it from etcd; empty: etcd has refused it, as a key was not as expected.
     """
@@ -52,7 +52,7 @@ class LeaseRenewed:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The time that `Agreement.next_ns` named has come. One too many does no harm."""
+    """The time that `Agreement.next_ns` named has come. An unnecessary one does no harm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class LeaderRefused:
 
 @dataclass(frozen=True, slots=True)
 class LeaderHeard:
-    """A beacon of the leader that this node follows. Behind a `Durable` of all that this node had acknowledged."""
+    """A beacon of the leader that this node follows. It comes after a `Durable` of all that this node acknowledged."""
 
     term: int
     agreed: int
@@ -160,12 +160,12 @@ class DiskStalled:
 
 @dataclass(frozen=True, slots=True)
 class DiskRecovered:
-    """It has ended."""
+    """The disk no longer hangs."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskFull:
-    """At the leader: its journal has had no room for a while; these nodes have."""
+    """At the leader: its journal has had no room for a while; `roomy` nodes have room."""
 
     roomy: frozenset[bytes]
 
@@ -186,7 +186,7 @@ class JournalDamaged:
 class HandOver:
     """An operator, or SIGTERM (`is_leaving`), wants another node to lead: `to`, or the node with most of the journal.
 
-    A node that leaves gives up the lead in any case; another one leads on if no node can succeed it.
+    A node that is leaving gives up the lead in any case; another one keeps it if no node can succeed it.
     """
 
     to: bytes | None = None

@@ -1,11 +1,11 @@
-"""A node that does not lead: it registers, follows whoever leads, and says when it cannot."""
+"""A node that does not lead: it registers, follows the leader, and says when it cannot."""
 
 from dataclasses import dataclass
 
 from ...journal.format.terms import FIRST_LSN
 from .bootstrap import begin
 from .context import NodeContext
-from .decisions import Acknowledge, BecomeAnother, Follow, Note, Refuse, Register
+from .decisions import Acknowledge, Follow, Note, Refuse, Register, RejoinAsNew
 from .states import State, Step
 from .view import Leader, View
 
@@ -13,8 +13,11 @@ _COPIES = {State.FOLLOWING, State.IN_SYNC, State.DRAINED}
 
 
 @dataclass(slots=True, frozen=True)
-class Lack:
-    """This node's journal ended at `end` when its leader said what is agreed, and it was in the set of `revision`."""
+class Shortfall:
+    """Records that this node lacks though it is in sync: its journal ended at `end` when `agreed` was agreed.
+
+    revision: of the in-sync set at that time.
+    """
 
     end: int
     agreed: int
@@ -26,11 +29,11 @@ class Follower:
     """The leader that this node follows: it keeps to a leader that etcd no longer names until there is another."""
 
     __slots__ = (
-        "becomes_another",
+        "rejoins_as_new",
         "context",
         "followed",
         "is_registered",
-        "lack",
+        "shortfall",
         "noted",
         "refusals_ns",
         "taken_since_ns",
@@ -39,23 +42,23 @@ class Follower:
     def __init__(self, context: NodeContext) -> None:
         self.context = context
         self.followed: Leader | None = None
-        self.becomes_another = False
-        self.lack: Lack | None = None  # until etcd confirms the set: then its disk was put back
+        self.rejoins_as_new = False
+        self.shortfall: Shortfall | None = None  # if etcd confirms the set, this node's disk was put back
         self.is_registered = False
-        self.taken_since_ns: int | None = None  # another node has this one's name
-        self.refusals_ns: tuple[int, ...] = ()  # when the link of the leader refused a connection
-        self.noted = ""
+        self.taken_since_ns: int | None = None  # since when another node has this one's name
+        self.refusals_ns: tuple[int, ...] = ()  # the times at which the leader's link refused a connection
+        self.noted = ""  # what the operator was told last
 
     def review(self) -> None:
-        """Whatever follows from the keys: begin the cluster, enter or leave the set, follow."""
+        """Do what follows from the keys: begin the cluster, enter or leave the set, follow."""
         context, view = self.context, self.context.view
         if view is None:
             context.read_keys()
             return
         if context.is_member and context.end < context.known_agreed and context.state is not State.CAMPAIGNING:
-            self._become_another(context.end, context.known_agreed)
+            self._rejoin_as_new(context.end, context.known_agreed)
             return
-        if self.lack is not None:
+        if self.shortfall is not None:
             context.read_keys()
         if context.state is State.STARTING and not (self._has_name(view) and self._fits(view)):
             return
@@ -74,39 +77,39 @@ class Follower:
             self._follow(view)
 
     def hear(self, term: int, agreed: int) -> None:
-        """What the leader says is agreed. A member has that; but the leader may have taken this node out of the set."""
+        """The leader says what is agreed. This node should have that, unless the leader has removed it from the set."""
         context, leader, view = self.context, self.followed, self.context.view
         if leader is None or leader.term != term or context.state not in _COPIES:
             return
         if view is None or view.insync is None or not context.is_member or context.end >= agreed:
-            self.lack = None
-        elif self.lack is None:
-            self.lack = Lack(context.end, agreed, view.insync.revision, context.now_ns)
+            self.shortfall = None
+        elif self.shortfall is None:
+            self.shortfall = Shortfall(context.end, agreed, view.insync.revision, context.now_ns)
 
     def read(self, view: View, asked_ns: int | None) -> None:
         """etcd says whether this node was in the set when it lacked what was agreed."""
-        lack = self.lack
-        if lack is None or self.context.state not in _COPIES:
+        shortfall = self.shortfall
+        if shortfall is None or self.context.state not in _COPIES:
             return
-        if view.insync is None or view.insync.revision != lack.revision or self.context.end >= lack.agreed:
-            self.lack = None  # if it lacks anything yet, the next beacon tells it
-        elif asked_ns is not None and asked_ns >= lack.since_ns:
-            self._become_another(lack.end, lack.agreed)
+        if view.insync is None or view.insync.revision != shortfall.revision or self.context.end >= shortfall.agreed:
+            self.shortfall = None  # if it still lacks something, the next beacon shows it
+        elif asked_ns is not None and asked_ns >= shortfall.since_ns:
+            self._rejoin_as_new(shortfall.end, shortfall.agreed)
 
-    def _become_another(self, end: int, agreed: int) -> None:
-        """Leave the set for good: this node's disk was put back, and lacks records that it had acknowledged (rule R10).
+    def _rejoin_as_new(self, end: int, agreed: int) -> None:
+        """Leave the set and join anew: this node's disk was put back, and lacks what it had acknowledged (rule R10).
 
         With a part of these records it could lead, because the key `agreed` is late. So it leaves before it copies.
         """
         context = self.context
-        self.becomes_another, self.lack = True, None
+        self.rejoins_as_new, self.shortfall = True, None
         self.leave_leader()
         lacks = f"its journal ends at {end}, and {agreed} was agreed"
         self.note(f"{lacks}: its disk was put back, so it joins as another node")
-        context.decide(BecomeAnother())
+        context.decide(RejoinAsNew())
 
     def _has_name(self, view: View) -> bool:
-        """Register under this node's name. Of another node that has it the end is waited for: it may be dead."""
+        """Register under this node's name. Another node that has it may be dead: wait for the end of its lease."""
         context = self.context
         taken = view.node(context.node.name)
         if taken is not None and taken.node_id != context.node.node_id:
@@ -125,7 +128,7 @@ class Follower:
         return True
 
     def _refuse_ns(self) -> int:
-        """When a name that another node has is taken for good: it has outlived the lease of a dead one twice."""
+        """The time at which another node with this name counts as alive: twice the lease of a dead one is over."""
         return (self.taken_since_ns or 0) + 2 * self.context.timers.lease_ns
 
     def _fits(self, view: View) -> bool:
@@ -137,7 +140,7 @@ class Follower:
         return False
 
     def _follow(self, view: View) -> None:
-        """Follow the leader whose term stands in etcd; never one of a lower term than this journal has (rule R6)."""
+        """Follow the leader that etcd names, but none of a lower term than this journal has (rule R6)."""
         context, leader = self.context, view.leader
         if leader is None or leader.node_id == context.node.node_id or leader == self.followed:
             return
@@ -148,7 +151,7 @@ class Follower:
         context.decide(Follow(leader), Acknowledge(True))
 
     def leave_leader(self) -> None:
-        """Before a campaign is sent: acknowledge nothing more, and copy nothing (rule R6)."""
+        """Stop copying and acknowledging, before a campaign is sent (rule R6)."""
         self.context.decide(Acknowledge(False))
         if self.followed is not None:
             self.context.decide(Follow(None))
@@ -179,5 +182,7 @@ class Follower:
 
     def times_ns(self) -> tuple[int, ...]:
         """The times at which the node's state has to be looked at again."""
-        times = (self._refuse_ns(),) if self.taken_since_ns is not None else ()
-        return times if self.lack is None else (*times, (self.context.asked_ns or 0) + self.context.timers.beacon_ns)
+        times: tuple[int, ...] = (self._refuse_ns(),) if self.taken_since_ns is not None else ()
+        if self.shortfall is not None:
+            times = (*times, (self.context.asked_ns or 0) + self.context.timers.beacon_ns)
+        return times

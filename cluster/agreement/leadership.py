@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from .context import NodeContext
-from .decisions import EndLease, GoOn, HandoverRefused, Hold, LevelRaised, Quiesce, Resign, Suspend
+from .decisions import EndLease, HandoverRefused, Hold, LevelRaised, Quiesce, Resign, Resume, Suspend
 from .handover import Handover, obstacle, successor
 from .members import Members
 from .states import BROKER_RUNS, State, Step
@@ -171,7 +171,7 @@ class Leadership:
             self._resign_for_others()
         elif context.state is not State.LEADING:
             context.step(Step.LEAD)
-            context.decide(GoOn())
+            context.decide(Resume())
             self.unreached_since_ns = None
         if context.state is State.LEADING and self.members.linked_count >= context.node.min_in_sync - 1:
             self.resign_wait_ns = context.timers.resign_after_ns
@@ -347,7 +347,7 @@ class Leadership:
         self.handover = None
         context.decide(HandoverRefused(why))
         if context.state is State.LEADING:
-            context.decide(GoOn())
+            context.decide(Resume())
         elif context.state is State.HELD:
             context.decide(Hold(self.reason))
 

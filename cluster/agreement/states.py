@@ -31,7 +31,7 @@ class Step(Enum):
 
     FOLLOW = auto()  # there is a leader, or this node may not campaign
     ENTER = auto()  # this node is in the in-sync set
-    LEAVE = auto()  # it is no longer
+    LEAVE = auto()  # this node has left the set
     CAMPAIGN = auto()
     WIN = auto()
     LOSE = auto()

@@ -1,4 +1,4 @@
-"""How long a node waits for what. Settings of `[cluster]` change them; nothing confirmed depends on them."""
+"""The times for which a node waits. Settings of `[cluster]` change some; no confirmed message depends on them."""
 
 from dataclasses import dataclass
 
@@ -15,11 +15,9 @@ class Timers:
     suspend_after_ns: int = 2 * SECOND  # how long a leader serves without a proof that it leads
     ack_deadline_ns: int = 2 * SECOND  # how long a member may owe an acknowledgement, or be silent
     join_patience_ns: int = 1 * SECOND  # how long a member may be without a link
-    resign_after_ns: int = 2 * SECOND  # doubles each time
+    resign_after_ns: int = 2 * SECOND  # until a leader resigns in favor of two others; doubles each time
     refused_within_ns: int = 500 * MS  # three refusals of the leader's link in this time: its process is gone
     preferred_first_ns: int = 2 * SECOND  # how long others wait for the node that was handed the lead
     progress_ns: int = 5 * SECOND  # between two writes of the key `agreed`
-    clock_difference_ns: int = (
-        60 * SECOND
-    )  # of wall clocks: a node whose clock differs by more lets others campaign first
-    grow_within_ns: int = 100 * MS  # a follower that is at most this far behind is waited for, and enters the set
+    clock_difference_ns: int = 60 * SECOND  # a node whose wall clock differs by more lets others campaign first
+    grow_within_ns: int = 100 * MS  # confirms wait for a follower that is at most this far behind: it enters the set

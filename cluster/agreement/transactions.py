@@ -1,7 +1,7 @@
 """The transactions by which the cluster decides, each with the guards that make it safe.
 
-Whoever campaigns, shrinks or grows writes `insync`, and guards its revision: so of two such transactions that were sent
-with one revision, at most one is ever done, however late it arrives.
+A campaign, and each change of the set, writes `insync` and guards its revision: so of two such transactions with the
+same revision at most one is ever done, however late it arrives.
 """
 
 from ...journal.format.needs import LEVEL_MIN
@@ -15,14 +15,14 @@ from .view import (
     AgreedKey,
     InSync,
     Leader,
-    Node,
+    NodeIdentity,
     Purpose,
     Transaction,
     View,
 )
 
 
-def bootstrap(node: Node, journal_id: bytes, term: int, level: int) -> Transaction:
+def bootstrap(node: NodeIdentity, journal_id: bytes, term: int, level: int) -> Transaction:
     """Begin a cluster, with this node alone in sync.
 
     `term`: the last one of its term table. `level`: what all nodes that are there can read.
@@ -31,7 +31,7 @@ def bootstrap(node: Node, journal_id: bytes, term: int, level: int) -> Transacti
     return Transaction(Purpose.BOOTSTRAP, ((JOURNAL, 0), (INSYNC, 0)), ((JOURNAL, journal_id), (INSYNC, first)))
 
 
-def campaign(node: Node, insync: InSync, replaced: Leader | None) -> Transaction:
+def campaign(node: NodeIdentity, insync: InSync, replaced: Leader | None) -> Transaction:
     """Become the leader of the next term. `replaced`: the leader whose process is gone; None: there is no leader.
 
     The guard of `insync` proves that this node is in the set when the transaction is done: rule R2.
@@ -52,9 +52,9 @@ def change(leader: Leader, insync: InSync, nodes: frozenset[bytes], agreed: int,
 
 
 def progress(leader: Leader, told: AgreedKey | None, agreed: int) -> Transaction:
-    """Tell what a journal must have for its node to campaign: more than was `told`, which must still stand there.
+    """Write the agreed LSN, which a journal must reach before its node campaigns. `told`: the value that it replaces.
 
-    So one of them that comes late never lowers what a later one wrote (rule R10).
+    The guard of that value keeps a transaction that comes late from lowering what a later one wrote (rule R10).
     """
     guards = ((LEADER, leader.revision), (AGREED, told.revision if told else 0))
     return Transaction(Purpose.PROGRESS, guards, ((AGREED, AgreedKey(leader.term, agreed)),))
@@ -72,7 +72,7 @@ def forget(leader: Leader, name: str) -> Transaction:
 
 
 def recover(view: View, node_id: bytes, highest_term: int, journal_id: bytes) -> Transaction:
-    """An operator says which node has the journal, when etcd lost its data or the set its last member.
+    """Let an operator choose the node with the journal, when etcd lost its data or the set lost its last member.
 
     `highest_term`: of all that the nodes and etcd have seen. The other nodes will be cut to that one's journal, which
     may end below what was agreed: that is forgotten.

@@ -1,4 +1,4 @@
-"""What stands in etcd under a cluster's prefix, as one view of one revision, and transactions that change it.
+"""The keys of a cluster in etcd, as one view of one revision, and transactions that change them.
 
 Values are frozen and compare by content. The coordinator encodes them; nothing here knows how.
 Source: docs/cluster.md, the keys of a cluster.
@@ -133,7 +133,7 @@ class Transaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Node:
+class NodeIdentity:
     """This node, as its configuration and its directory say."""
 
     name: str

@@ -7,8 +7,8 @@
 | `NAME.old` | the journal before the copy; deleted when the node is in sync |
 
 Each step is one rename, so at every moment one directory is whole: the old one until `NAME.whole` exists, that one
-afterwards. `finish` goes on where a crash came; it has to be called before the journal's directory is opened.
-The copy's node id is a new one: whatever the old directory had acknowledged, the new one has not.
+afterwards. `finish` completes what a crash interrupted; it has to be called before the journal's directory is opened.
+The copy has a new node id, since it has acknowledged nothing.
 """
 
 import logging

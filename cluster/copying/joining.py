@@ -1,7 +1,7 @@
 """What a leader answers to a follower that wants to join. Pure.
 
-Who joins cuts, never merges (R8): its records behind the common end are those of a leader that was lost, and were never
-agreed. Source: reference 6.
+A follower that joins cuts its journal and never merges (rule R8): its records behind the common end are those of a lost
+leader, and were never agreed.
 """
 
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ from ...journal.format.terms import FIRST_LSN
 
 
 @dataclass(slots=True, frozen=True)
-class Held:
-    """What a node has of a journal. `end`: LSN behind its last record. `journal_id`: None, it has nothing."""
+class JournalSummary:
+    """What a node's journal holds. `end`: LSN behind its last record. `journal_id`: None: it has no journal."""
 
     journal_id: bytes | None
     terms: TermTable
@@ -20,25 +20,22 @@ class Held:
 
 
 @dataclass(slots=True, frozen=True)
-class GoOn:
-    """The follower goes on at its end."""
+class Continue:
+    """The follower appends at its end, `lsn`."""
 
     lsn: int
 
 
 @dataclass(slots=True, frozen=True)
 class CutTo:
-    """The follower cuts its records from `lsn` on, and goes on there."""
+    """The follower cuts its records from `lsn` on, and appends there."""
 
     lsn: int
 
 
 @dataclass(slots=True, frozen=True)
 class FullCopy:
-    """The follower gets everything, from the leader's oldest segment on.
-
-    is_beside: into a directory beside its own, which has records.
-    """
+    """The follower gets all of the leader's segments. is_beside: into a directory beside its own, which has records."""
 
     is_beside: bool
     why: str
@@ -51,10 +48,10 @@ class Refuse:
     why: str
 
 
-Answer = GoOn | CutTo | FullCopy | Refuse
+Answer = Continue | CutTo | FullCopy | Refuse
 
 
-def join(leader: Held, oldest: int, follower: Held, *, wants_copy: bool) -> Answer:
+def join(leader: JournalSummary, oldest: int, follower: JournalSummary, *, wants_copy: bool) -> Answer:
     """The leader's answer.
 
     oldest: first LSN of the leader's oldest segment. wants_copy: the follower's journal is damaged.
@@ -74,7 +71,7 @@ def join(leader: Held, oldest: int, follower: Held, *, wants_copy: bool) -> Answ
     if common < oldest:
         return FullCopy(is_beside=True, why=f"it has records up to {common}, the leader those from {oldest}")
     if common >= follower.end:
-        return GoOn(follower.end)
+        return Continue(follower.end)
     if common <= FIRST_LSN:
         return FullCopy(is_beside=True, why="no term of its journal is one of the leader's")
     return CutTo(common)

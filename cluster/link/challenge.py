@@ -5,9 +5,9 @@
                                    <-  Prove(nonce C, HMAC(secret, connector, cluster, group, L, C))
     Proof(HMAC(secret, listener, cluster, group, L, C)) ->
 
-HMAC-SHA256. The side that connects proves itself first, so that a stranger who connects gets nothing to try secrets on.
-Each proof names its role and both nonces: a proof that is sent back, or that was heard on another connection, proves
-nothing. Octets that pass afterwards are neither hidden nor signed: on a network that others can change, use TLS.
+HMAC-SHA256. The side that connects proves itself first, so that a stranger gets no proof to test guessed secrets on.
+Each proof covers its role and both nonces: a reflected proof, or one from another connection, is worthless. Octets that
+follow are neither encrypted nor signed: a network that others can change needs TLS.
 """
 
 import hmac
@@ -30,7 +30,7 @@ class ChallengeFault(Exception):
 
 @dataclass(slots=True, frozen=True)
 class Credentials:
-    """Whose links may meet: the cluster, its group, and the secret that all its nodes know (empty: none)."""
+    """What both sides of a link must have in common: cluster, group, and the secret of its nodes (empty: none)."""
 
     cluster: str
     group: int = 0
@@ -41,7 +41,7 @@ class Credentials:
             raise ValueError(f"a secret of {len(self.secret)} octets: at least {SECRET_SIZE_MIN} are needed")
 
     def check_host(self, host: str, *, is_tls: bool) -> None:
-        """Without secret and TLS, links are for this machine alone. Raises: ChallengeFault."""
+        """Allow only loopback without a secret and TLS. Raises: ChallengeFault."""
         if not self.secret and not is_tls and not is_loopback(host):
             raise ChallengeFault(
                 f"links to other machines ({host}) need cluster.secret-file or cluster.tls; without them only loopback"
@@ -84,7 +84,7 @@ class ListenerChallenge:
         return Greet(VERSION, self._nonce)
 
     def answer(self, said: Prove) -> Proof:
-        """Check the connector's proof and answer with the own one. Raises: ChallengeFault."""
+        """Check the connector's proof, and return this side's. Raises: ChallengeFault."""
         _check_version(said.version)
         credentials = self._credentials
         if not credentials.secret:
@@ -107,7 +107,7 @@ class ConnectorChallenge:
         self._listener_nonce = b""
 
     def answer(self, said: Greet) -> Prove:
-        """The own nonce and proof. Raises: ChallengeFault."""
+        """This side's nonce and proof. Raises: ChallengeFault."""
         _check_version(said.version)
         credentials = self._credentials
         if not credentials.secret:

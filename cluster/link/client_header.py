@@ -18,7 +18,7 @@ _SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 _PROXY = 0x21
 _UNSPECIFIED, _STREAM4, _STREAM6 = 0x00, 0x11, 0x21
 _FIELD_TLS, _FIELD_TLS_VERSION, _FIELD_TLS_CIPHER = 0x20, 0x21, 0x23
-#: The first of those that everyone may choose the meaning of: here the certificate's parts, as JSON.
+#: The first type for custom fields: here the certificate's parts, as JSON.
 _FIELD_CERTIFICATE = 0xE0
 _HAS_TLS, _HAS_CERTIFICATE, _HAS_CERTIFICATE_BEFORE = 0x01, 0x02, 0x04
 #: Octets of a header (a Client has it as text of at most 4096 characters, two for an octet), and of a text of OpenSSL.
@@ -31,8 +31,10 @@ _PARTS_OF_USERS = ("subject", "subjectAltName")
 
 @dataclass(slots=True, frozen=True)
 class ClientTls:
-    """TLS that the follower ended. `certificate`: the client's, verified, as `ssl` decodes it, of which `_PARTS` are
-    passed on; None: it showed none; empty: nothing of it is known here.
+    """The client's TLS, which ends at the follower.
+
+    certificate: the client's, verified, as `ssl` decodes it; `_PARTS` of it are passed on. None: the client has none;
+    empty: its content is not known here.
     """
 
     version: str
@@ -43,9 +45,7 @@ class ClientTls:
 def client_header(
     source: tuple[str, int] | None, destination: tuple[str, int] | None, tls: ClientTls | None = None
 ) -> bytes:
-    """The PROXY header of a client. `source`: (host, port); None: it came by a Unix socket. `destination`: None: it is
-    not known, which does not make a client of another machine a local one.
-    """
+    """The PROXY header of a client. `source`: (host, port); None: a Unix socket. `destination`: None: it is unknown."""
     family, addresses = _UNSPECIFIED, b""
     if source is not None:
         destination = destination or (_anywhere(source[0]), 0)
@@ -76,8 +76,8 @@ def _as_six(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> ipaddress
 
 
 def _tls_fields(tls: ClientTls, room: int) -> bytes:
-    """The field for TLS, and one with the certificate's names. A name that was cut would be the name of another user:
-    if there are more than fit into `room` octets, none is passed on.
+    """The field for TLS, and one with the certificate's names. If they exceed `room` octets, none is passed on, since a
+    name that is cut would be the name of another user.
     """
     certificate = tls.certificate
     flags = _HAS_TLS | (_HAS_CERTIFICATE | _HAS_CERTIFICATE_BEFORE if certificate is not None else 0)
@@ -87,7 +87,7 @@ def _tls_fields(tls: ClientTls, room: int) -> bytes:
     fields = _field(_FIELD_TLS, content)
     if certificate is None:
         return fields
-    # Some kinds of alternative names are tables, and name no user.
+    # Some kinds of alternative names are tables, which name no user.
     names = {**certificate, "subjectAltName": [one for one in certificate.get("subjectAltName", ()) if _is_text(one)]}
     for parts in (_PARTS, _PARTS_OF_USERS):
         said = json.dumps({part: names[part] for part in parts if part in names}, separators=(",", ":")).encode()
@@ -150,7 +150,7 @@ def _is_text(pair: Sequence[object]) -> bool:
 
 
 def _fields(octets: bytes) -> dict[int, bytes]:
-    """Kind -> content. What is cut is left out."""
+    """Kind -> content. A field that is cut short is left out."""
     found = {}
     while len(octets) >= _HEAD_OF_FIELD:
         kind, size = struct.unpack_from(">BH", octets)

@@ -1,6 +1,6 @@
-"""Clients of a follower, passed on to the leader: a connection of the link that turns into the client's own.
+"""Passes the clients of a follower on to the leader, each over a link of its own.
 
-The leader serves it like one that it accepted itself, under the client's address: see client_header.py.
+The leader serves such a link like a connection that it accepted itself, under the client's address: client_header.py.
 """
 
 import socket
@@ -17,7 +17,7 @@ from .stream import LinkFault
 
 
 class Passed(Enum):
-    """How passing a client on ended. REFUSED: nothing was sent to it and nothing read of it; it can be tried again."""
+    """How passing a client on ended. REFUSED: nothing was sent to it or read from it, so it can be tried again."""
 
     SERVED = auto()
     REFUSED = auto()
@@ -36,7 +36,7 @@ class ClientPasser:
         self._passed: set[trio.CancelScope] = set()
 
     def end_all(self) -> None:
-        """Close all clients that are passed on: by another connection the leader proves itself anew."""
+        """Close all clients that are passed on. For each new connection the leader proves itself again."""
         for scope in self._passed:
             scope.cancel()
 
@@ -50,7 +50,7 @@ class ClientPasser:
     ) -> Passed:
         """Pass a client on until either side has ended, and close it then, unless the result is REFUSED.
 
-        first: octets that were read of it. header: of `client_header`. service: the frontend that it wants.
+        first: octets already read from it. header: of `client_header`. service: the frontend that it wants.
         """
         options, credentials, tls = self._options, self._credentials, self._tls.client
         try:
@@ -66,7 +66,7 @@ class ClientPasser:
                 await link.receive(Accept, timeout_s=options.introduction_s)
             except (LinkFault, FrameFault):
                 return Passed.REFUSED
-            is_ours = self._tls.client is tls  # else the files were read again meanwhile
+            is_ours = self._tls.client is tls  # otherwise the TLS files were replaced meanwhile
             if not is_ours:
                 return Passed.REFUSED
             self._passed.add(scope)

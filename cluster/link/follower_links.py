@@ -30,7 +30,7 @@ from ...journal.disk.readers import NODE_PREFIX
 from ...journal.disk.segment import path_of, segments_in
 from ...journal.format.terms import FIRST_LSN
 from ..agreement.events import Acknowledged, Event, FollowerHeard, JournalDamaged, LinkClosed, LinkOpened
-from ..copying.joining import CutTo, FullCopy, Held, Refuse, join
+from ..copying.joining import CutTo, FullCopy, JournalSummary, Refuse, join
 from .feed import Feed, Position
 from .feed_sender import FeedSender, Pending
 from .frames import (
@@ -345,9 +345,11 @@ class _FollowerLink:
         links, hello, journal, files = self._links, self._hello, self._links.journal, self._links.files
         if hello.term != journal.term:
             return No(f"this node leads in term {journal.term}, not {hello.term}")
-        theirs = Held(hello.journal_id, hello.terms, hello.end)
+        theirs = JournalSummary(hello.journal_id, hello.terms, hello.end)
         oldest = segments_in(files, journal.path)[0]
-        answer = join(Held(journal.journal_id, journal.terms, end), oldest, theirs, wants_copy=hello.wants_copy)
+        answer = join(
+            JournalSummary(journal.journal_id, journal.terms, end), oldest, theirs, wants_copy=hello.wants_copy
+        )
         if isinstance(answer, Refuse):
             return No(answer.why, is_final=True)
         messages: list[Message] = []

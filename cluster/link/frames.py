@@ -7,7 +7,7 @@
 | 5 | | body |
 
 All integers are big-endian. Bodies are JSON objects; a receiver ignores fields that it does not know, so that a later
-release can add some. The bodies of what is sent often have a fixed layout:
+release can add some. Frequent messages have bodies of a fixed layout:
 
 | kind | body |
 |---|---|
@@ -15,8 +15,8 @@ release can add some. The bodies of what is sent often have a fixed layout:
 | UNLINK | u64 base LSNs |
 | ACK | u64 term, u64 LSN, and whatever a later release adds |
 
-GREET, PROVE and HELLO carry the version of the link that the sender knows; both sides use the lower one. A body that is
-larger than its kind allows is refused when its head is read, before any of it is stored.
+GREET, PROVE and HELLO carry the version of the link that the sender knows; both sides use the lower one. A body above
+the limit of its kind is refused when its head is read, before any of it is stored.
 """
 
 import json
@@ -44,7 +44,7 @@ _OCTETS_HEAD_MAX = 255
 
 
 class FrameFault(Exception):
-    """The octets are no frame that may come now. The link cannot go on; the text is for the log."""
+    """The octets are no frame that may come now. The link has to end; the text is for the log."""
 
 
 # -- fields of JSON bodies ---------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def _plain(value: Any) -> Any:
 
 
 def _row(read: Callable[[object], object], write: Callable[[Any], object] = _plain, default: Any = MISSING) -> Any:
-    """A field of a JSON body. A field with a default may be missing: an older release does not send it."""
+    """A field of a JSON body. A field with a default may be missing, as older releases do not send it."""
     return field(default=default, metadata={"read": read, "write": write})
 
 
@@ -227,7 +227,7 @@ class Copy:
 
 @dataclass(slots=True, frozen=True)
 class No:
-    """The other side is refused. `is_final`: it will be again, until an operator has changed something."""
+    """The other side is refused. `is_final`: it will be refused again until an operator has changed something."""
 
     why: str = _text()
     is_final: bool = _flag(False)
@@ -377,12 +377,12 @@ def octets_head(base_lsn: int, offset: int, size: int) -> bytes:
 
 
 class Decoder:
-    """Octets as they arrive -> messages.
+    """Decodes octets, in any pieces, into messages.
 
         decoder.receive(data)
         for message in decoder.messages(): ...
 
-    Any other message than those that `expect` names is a fault. After a fault the decoder gives nothing.
+    A message that `expect` does not name is a fault. After a fault the decoder returns nothing more.
     """
 
     __slots__ = ("_expected", "_fault", "_needed", "_parts", "_size")
@@ -395,7 +395,7 @@ class Decoder:
         self.expect(*expected)
 
     def expect(self, *expected: type[Any]) -> None:
-        """From the next frame on, these messages may come."""
+        """Set the messages that may come next."""
         self._expected = expected
 
     def receive(self, data: bytes | memoryview) -> None:

@@ -1,7 +1,6 @@
-"""The first seconds of a link: TLS, the shared secret. Then both sides exchange messages.
+"""The first messages of a link: TLS, then the proof of the shared secret.
 
-Source: reference 5. Nothing that a stranger sends is stored beyond the 4 KiB of a `Prove`, and nothing is answered to
-what is no frame.
+Of a stranger's octets at most the 4 KiB of a `Prove` are stored, and octets that are no frame get no answer.
 """
 
 import ssl
@@ -118,7 +117,7 @@ async def _connected(
 
 
 class Reach(Enum):
-    """Whether a node of this credentials answers at an address. REFUSED: no process listens there."""
+    """Whether a node with the same credentials answers at an address. REFUSED: no process listens there."""
 
     REACHED = auto()
     REFUSED = auto()
@@ -126,7 +125,7 @@ class Reach(Enum):
 
 
 async def reach(address: Address, credentials: Credentials, tls: ssl.SSLContext | None, options: LinkOptions) -> Reach:
-    """Try to reach a node, for `connect_s`: a leader that is cut off resigns when it hears that others miss it."""
+    """Try to reach a node, for `connect_s`. Nodes tell each other: a leader resigns when others cannot reach it."""
     with trio.move_on_after(options.connect_s):
         try:
             link = await connect(address, credentials, tls, options)

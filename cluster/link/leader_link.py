@@ -21,7 +21,7 @@ from ...journal.disk.segment import segments_in
 from ...journal.format.terms import FIRST_LSN
 from ..agreement.events import Drain, Durable, Event, Joined, JoinRefused, LeaderHeard, LeaderRefused, Revive
 from ..copying import full_copy
-from ..copying.joining import Held
+from ..copying.joining import JournalSummary
 from .challenge import ChallengeFault, Credentials
 from .frames import (
     VERSION,
@@ -98,7 +98,7 @@ class LeaderLink:
         copied: CopiedJournal | None,
         report: Callable[[Event], object],
         *,
-        damaged: Held | None = None,
+        damaged: JournalSummary | None = None,
         level: int = 0,
         options: LinkOptions | None = None,
         tls: LinkTls | None = None,
@@ -201,7 +201,7 @@ class LeaderLink:
         copied, silence_s = self.copied, self._options.silence_s
         if copied is not None:
             await trio.to_thread.run_sync(copied.sync)
-            held = Held(copied.journal_id, copied.terms, copied.end)
+            held = JournalSummary(copied.journal_id, copied.terms, copied.end)
         else:
             assert self._damaged is not None
             held = self._damaged

@@ -1,5 +1,5 @@
-"""A node's listener for links. It is open whatever the node is doing: a connection that is refused says that no process
-is there. Followers and clients that are passed on go to the leader's parts; without them the answer is No.
+"""A node's listener for links. It is open in every state of the node, so a refused connection means that its process
+has ended. A leader takes followers and clients that are passed on; any other node answers No.
 """
 
 import functools
@@ -19,11 +19,12 @@ from .stream import FOREVER, Declined, LinkFault, LinkStream, without_low_water
 
 logger = logging.getLogger("leveret.cluster")
 
-#: A node that is refused tries again many times a second: seconds between two lines about one host, and hosts.
+#: Seconds between two log lines about refusals of one host, which may try again many times a second; and the number of
+#: hosts that are remembered for that.
 REFUSAL_S, REFUSED_MAX = 60.0, 1000
 
-#: Serves a client: its socket (non-blocking), octets that were read of it, its PROXY header, the frontend it wants, and
-#: the name of the node it is connected to.
+#: Serves a client. Gets its socket (non-blocking), octets already read from it, its PROXY header, the frontend that it
+#: wants, and the name of the node that it is connected to.
 OnClient = Callable[[socket.socket, bytes, bytes, str, str], object]
 
 
@@ -50,7 +51,7 @@ class LinkListener:
         self._options = options or LinkOptions()
         self._tls = tls or LinkTls()
         self._takes_clients = takes_clients
-        self._refused_s: dict[str, float] = {}  # host -> when a line said so
+        self._refused_s: dict[str, float] = {}  # host -> time of the last log line
         self._served: set[trio.CancelScope] = set()  # all connections
         self._introducing: dict[trio.CancelScope, None] = {}  # connections that have not said what they want
 
@@ -98,7 +99,7 @@ class LinkListener:
             scope.cancel()
 
     def _is_first_refusal(self, host: str) -> bool:
-        """Whether there was no line about this host lately."""
+        """Whether the log has no recent line about this host."""
         now_s = trio.current_time()
         self._refused_s = {one: at_s for one, at_s in self._refused_s.items() if now_s - at_s < REFUSAL_S}
         if host in self._refused_s or len(self._refused_s) >= REFUSED_MAX:
@@ -110,7 +111,7 @@ class LinkListener:
         """Find out what a connection wants, and serve it. Raises: LinkFault, FrameFault, ChallengeFault."""
         introducing, options = self._introducing, self._options
         if len(introducing) >= options.introductions_max:
-            oldest = next(iter(introducing))  # a flood of strangers pushes itself out; a node needs some milliseconds
+            oldest = next(iter(introducing))  # a flood of strangers displaces itself; a node needs some milliseconds
             del introducing[oldest]
             oldest.cancel()
         with trio.move_on_after(options.introduction_s) as scope:
@@ -123,7 +124,7 @@ class LinkListener:
                 try:
                     said = await link.receive(Hello, Client, timeout_s=FOREVER)
                 except LinkFault as fault:
-                    logger.debug("link of %s: %s", peer, fault)  # a node that only wanted to know whether it is reached
+                    logger.debug("link of %s: %s", peer, fault)  # another node's probe
                     return
             finally:
                 introducing.pop(scope, None)

@@ -1,4 +1,4 @@
-"""Octets from one stream to another, both ways; and a stream as a socket for what uses no stream."""
+"""Relays octets between two streams, both ways; and gives a stream as a socket to code that uses sockets."""
 
 import socket
 from collections.abc import Awaitable, Callable
@@ -8,13 +8,15 @@ import trio
 
 #: Octets of one read.
 RELAY_SIZE = 128 * 1024
-#: Seconds for which the other direction may go on when one has ended and cannot say so (TLS has no half of a close).
+#: Seconds for which the other direction may continue when one has ended without a half-close, which TLS does not have.
 GRACE_S = 2.0
 
 
 def as_socket(stream: trio.abc.Stream) -> tuple[socket.socket, Callable[[], Awaitable[None]] | None]:
-    """A stream's own socket, which it gives up; or one of a pair, and what passes octets between the other and a stream
-    with TLS, for a task. The socket does not block.
+    """A non-blocking socket for a stream. Of a plain stream it is its own socket.
+
+    Of a stream with TLS it is one of a pair; then the second value is a function for a task, which relays between the
+    stream and the other socket of the pair.
     """
     if isinstance(stream, trio.SocketStream):
         own = socket.socket(fileno=stream.socket.detach())
@@ -26,7 +28,7 @@ def as_socket(stream: trio.abc.Stream) -> tuple[socket.socket, Callable[[], Awai
 
 
 async def _relay_and_close(stream: trio.abc.Stream, theirs: trio.SocketStream) -> None:
-    """Relay; then the user of the other socket of the pair reads the end, also when the stream broke."""
+    """Relay, then close: the user of the other socket of the pair reads the end, also if the stream broke."""
     try:
         await relay(stream, theirs)
     finally:
@@ -36,22 +38,22 @@ async def _relay_and_close(stream: trio.abc.Stream, theirs: trio.SocketStream) -
 async def relay(one: trio.abc.Stream, other: trio.abc.Stream, *, first: bytes = b"", early: bytes = b"") -> None:
     """Pass octets in both directions until both have ended, or one broke; then sockets without TLS are closed.
 
-    Backpressure: no direction is read before the octets of the last read are taken. The end of one direction is passed
-    on as such, if the stream has halves. first: octets already read of `one`; early: of `other`.
+    Backpressure: no direction is read before the octets of the last read are sent. A half-close passes the end of one
+    direction on, if the stream has that. first: octets already read from `one`; early: from `other`.
     """
     if isinstance(one, trio.SocketStream) and isinstance(other, trio.SocketStream):
         with as_socket(one)[0] as here, as_socket(other)[0] as there:
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(_pass_on, here, there, first, nursery.cancel_scope)
-                nursery.start_soon(_pass_on, there, here, early, nursery.cancel_scope)
+                nursery.start_soon(_relay_sockets, here, there, first, nursery.cancel_scope)
+                nursery.start_soon(_relay_sockets, there, here, early, nursery.cancel_scope)
         return
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(_pass_octets, one, other, first, nursery.cancel_scope)
-        nursery.start_soon(_pass_octets, other, one, early, nursery.cancel_scope)
+        nursery.start_soon(_relay_streams, one, other, first, nursery.cancel_scope)
+        nursery.start_soon(_relay_streams, other, one, early, nursery.cancel_scope)
 
 
-async def _pass_on(source: socket.socket, sink: socket.socket, data: bytes, scope: trio.CancelScope) -> None:
-    """Pass octets on without streams: they try before they wait, and go round the event loop after each send."""
+async def _relay_sockets(source: socket.socket, sink: socket.socket, data: bytes, scope: trio.CancelScope) -> None:
+    """Relay between sockets. This is faster than streams, which go round the event loop after each send."""
     try:
         while True:
             while data:
@@ -71,10 +73,10 @@ async def _pass_on(source: socket.socket, sink: socket.socket, data: bytes, scop
         scope.cancel()
 
 
-async def _pass_octets(
+async def _relay_streams(
     source: trio.abc.Stream, sink: trio.abc.Stream, data: bytes | bytearray, scope: trio.CancelScope
 ) -> None:
-    """Pass octets on if one of the streams speaks TLS."""
+    """Relay between streams of which one has TLS."""
     try:
         if data:
             await sink.send_all(data)

@@ -17,7 +17,7 @@ from etcd_servers import ETCD, WHY_NOT, EtcdServers, etcd_servers
 from leveret.__main__ import main
 from leveret.cli.cluster_command import _Recovery
 from leveret.cluster.agreement.transactions import campaign
-from leveret.cluster.agreement.view import AGREED, AgreedKey, InSync, Node, NodeKey, Purpose, Transaction, View
+from leveret.cluster.agreement.view import AGREED, AgreedKey, InSync, NodeIdentity, NodeKey, Purpose, Transaction, View
 from leveret.cluster.coordinator.errors import Unreachable
 from leveret.cluster.coordinator.etcd import EtcdCoordinator
 from leveret.cluster.coordinator.gateway import EtcdAccess, Gateway
@@ -182,7 +182,7 @@ def test_recover(
     assert view.insync is not None and view.insync == InSync(7, frozenset({IDS["a"]}), 0, 1, view.insync.revision)
     assert (view.journal, view.agreed) == (JOURNAL, None)
     assert "in sync: a" in run(capsys, "recover", file)[1]
-    leading = campaign(Node("a", IDS["a"], "h:1"), view.insync, None)
+    leading = campaign(NodeIdentity("a", IDS["a"], "h:1"), view.insync, None)
     assert trio.run(coordinators["a"].transact, leading)[0]
     code, lines = run(capsys, "recover", file, "a", "--yes")
     assert code == 1 and lines[-1] == "leveret cluster: a leads: there is nothing to recover"

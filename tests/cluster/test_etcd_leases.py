@@ -7,7 +7,7 @@ import pytest
 from in_trio import in_trio
 
 from leveret.cluster.agreement.transactions import campaign
-from leveret.cluster.agreement.view import InSync, Node
+from leveret.cluster.agreement.view import InSync, NodeIdentity
 from leveret.cluster.coordinator.coordinator import Lease
 from leveret.cluster.coordinator.errors import Unreachable
 from leveret.cluster.coordinator.etcd import EtcdCoordinator
@@ -16,7 +16,7 @@ from leveret.cluster.coordinator.gateway import Gateway as EtcdGateway
 from leveret.cluster.coordinator.keys import Keys
 
 A = b"a" * 16
-CAMPAIGN = campaign(Node("a", A, "a:1"), InSync(1, frozenset({A}), 0, revision=3), None)
+CAMPAIGN = campaign(NodeIdentity("a", A, "a:1"), InSync(1, frozenset({A}), 0, revision=3), None)
 
 
 class Gateway:

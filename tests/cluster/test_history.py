@@ -18,9 +18,9 @@ def test_who_led_when() -> None:
     """A view that says the same is no change; a leader that is gone is one, and so is one that follows at once."""
     history = History(1)
     for now_ms, term, index in [(10, 5, 1), (11, 5, 1), (30, 6, 0), (31, 7, 0)]:
-        history.seen(view(leader=leader(index, term, 4)), now_ms)
+        history.take_view(view(leader=leader(index, term, 4)), now_ms)
         if now_ms == 11:
-            history.seen(view(leader=None), 20)
+            history.take_view(view(leader=None), 20)
     assert [change for change in history.changes if change.kind != "in_sync_changed"] == [
         Change(10, "led", "b", 5, ""),
         Change(20, "left", "b", 5, "its key in etcd is gone"),
@@ -32,17 +32,17 @@ def test_who_led_when() -> None:
 def test_which_nodes_were_in_sync() -> None:
     """By name, also while its registration has ended; of one that was never seen only that it is there."""
     history = History(1)
-    history.seen(view(), 10)
-    history.seen(view(), 11)
-    history.seen(replace(view(), insync=InSync(5, frozenset({A, B}), 9)), 12)
-    history.seen(replace(view(), nodes=registered(0), insync=InSync(5, frozenset({A, B}), 9)), 13)
-    history.seen(replace(view(), insync=None), 14)
+    history.take_view(view(), 10)
+    history.take_view(view(), 11)
+    history.take_view(replace(view(), insync=InSync(5, frozenset({A, B}), 9)), 12)
+    history.take_view(replace(view(), nodes=registered(0), insync=InSync(5, frozenset({A, B}), 9)), 13)
+    history.take_view(replace(view(), insync=None), 14)
     assert [(change.at_ms, change.why) for change in history.changes if change.kind == "in_sync_changed"] == [
         (10, "in sync: a, b, c"),
         (12, "in sync: a, b"),
     ]
     history = History(1)
-    history.seen(replace(view(), nodes=registered(0), insync=InSync(5, frozenset({A, B}), 9)), 13)
+    history.take_view(replace(view(), nodes=registered(0), insync=InSync(5, frozenset({A, B}), 9)), 13)
     assert history.changes[-1].why == "in sync: a, a node that was never seen"
 
 
@@ -50,15 +50,15 @@ def test_a_node_that_has_just_started_hears_of_earlier_leaders() -> None:
     """In their order; of one that it has seen, too, if that began earlier. What makes no sense is left out."""
     old, new = History(1), History(50)
     for at_ms, term in [(10, 5), (20, 6), (60, 7)]:
-        old.seen(view(leader=leader(1, term, 4)), at_ms)
-    new.seen(view(leader=leader(1, 7, 4)), 61)
+        old.take_view(view(leader=leader(1, term, 4)), at_ms)
+    new.take_view(view(leader=leader(1, 7, 4)), 61)
     new.learn([*old.told(), ["x", 9, "b"], [1, 2], None, [70, 8, 3]])
     new.learn({"led": 1})
     new.learn([[65, 7, "b"]])
     assert new.told() == old.told() == [[10, 5, "b"], [20, 6, "b"], [60, 7, "b"]]
     assert [change.at_ms for change in new.changes] == [10, 20, 60, 61]
     for term in range(8, 8 + 2 * TOLD_MAX):
-        new.seen(view(leader=leader(1, term, 4)), 100 + term)
+        new.take_view(view(leader=leader(1, term, 4)), 100 + term)
     assert len(new.told()) == TOLD_MAX and new.told()[-1][1] == 7 + 2 * TOLD_MAX
 
 
@@ -66,5 +66,5 @@ def test_the_oldest_changes_are_dropped() -> None:
     """A cluster whose lead moves for days does not fill the memory."""
     history = History(1)
     for term in range(1, CHANGES_MAX + 11):
-        history.seen(view(leader=leader(1, term, 4)), term)
+        history.take_view(view(leader=leader(1, term, 4)), term)
     assert len(history.changes) == CHANGES_MAX and history.changes[-1].term == CHANGES_MAX + 10

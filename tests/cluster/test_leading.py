@@ -25,13 +25,13 @@ class Broker:
         self.agreed: list[int] = []
         self.sites: list[object] = []
 
-    def sites_are(self, sites: Mapping[str, object]) -> None:
+    def set_sites(self, sites: Mapping[str, object]) -> None:
         self.sites.append(dict(sites))
 
-    def site_came(self, node: str, site: object) -> None:
+    def add_site(self, node: str, site: object) -> None:
         self.sites.append((node, site))
 
-    def site_left(self, node: str) -> None:
+    def remove_site(self, node: str) -> None:
         self.sites.append(node)
 
     def agree(self, lsn: int, *, at_once: bool) -> None:

@@ -31,7 +31,7 @@ from leveret.cluster.agreement.events import (
     Revive,
 )
 from leveret.cluster.copying import full_copy
-from leveret.cluster.copying.joining import Held
+from leveret.cluster.copying.joining import JournalSummary
 from leveret.cluster.link import feed as feed_module
 from leveret.cluster.link.challenge import Credentials
 from leveret.cluster.link.follower_links import FollowerLinks, forget_readers, readers_of
@@ -100,7 +100,7 @@ class Follower:
     """A node that follows, with what it reported."""
 
     def __init__(
-        self, world: World, name: str = "n2", credentials: Credentials = CIRCLE, damaged: Held | None = None
+        self, world: World, name: str = "n2", credentials: Credentials = CIRCLE, damaged: JournalSummary | None = None
     ) -> None:
         self.world = world
         self.path = str(world.path / name)
@@ -441,7 +441,7 @@ async def test_a_damaged_journal_is_copied_beside(tmp_path: Path) -> None:
         oldest = min(segments(follower.path))
         with open(os.path.join(follower.path, f"{oldest:020d}.log"), "r+b") as file:
             file.truncate(10)
-        held = Held(JOURNAL_ID, TermTable(b"d" * 16, ((1, 1),)), 1)
+        held = JournalSummary(JOURNAL_ID, TermTable(b"d" * 16, ((1, 1),)), 1)
         async with following(world, damaged=held) as follower:
             await follower.ended.wait()
         assert follower.ending is Ending.COPIED

@@ -34,9 +34,9 @@ from leveret.cluster.agreement.transactions import progress
 from leveret.cluster.agreement.view import Leader, NodeKey, View
 from leveret.cluster.coordinator import errors
 from leveret.cluster.coordinator.coordinator import Lease
-from leveret.cluster.copying.joining import Held
+from leveret.cluster.copying.joining import JournalSummary
 from leveret.cluster.following import Following
-from leveret.cluster.leading import LOOK_S, RETRY_LOOKS, ROOM, Leading
+from leveret.cluster.leading import CHECK_S, RETRY_CHECKS, ROOM_OCTETS, Leading
 from leveret.cluster.link.challenge import Credentials
 from leveret.cluster.link.introduction import Reach
 from leveret.cluster.link.options import Address
@@ -93,7 +93,7 @@ class Broker:
     def resign(self) -> None:
         self.resigned.set()
 
-    def sites_are(self, sites: object) -> None:
+    def set_sites(self, sites: object) -> None:
         pass
 
     async def close_unserved(self) -> None:
@@ -165,18 +165,18 @@ def test_a_full_disk_is_reported_with_the_nodes_that_have_room_until_the_leader_
     async def look() -> None:
         led = leading(told)
         led._status = lambda: free
-        follower = SimpleNamespace(node_id=b"b" * 16, is_full_copy=False, status={"disk-free": ROOM})
-        other = SimpleNamespace(node_id=b"c" * 16, is_full_copy=False, status={"disk-free": ROOM - 1})
+        follower = SimpleNamespace(node_id=b"b" * 16, is_full_copy=False, status={"disk-free": ROOM_OCTETS})
+        other = SimpleNamespace(node_id=b"c" * 16, is_full_copy=False, status={"disk-free": ROOM_OCTETS - 1})
         led.links = SimpleNamespace(statistics=lambda: [follower, other])  # type: ignore[assignment]
         led.broker.journal.state = WriterState.FULL  # type: ignore[union-attr,misc]
         async with trio.open_nursery() as nursery:
             nursery.start_soon(led.watch_disk)
-            await later(3.2 * LOOK_S)
+            await later(3.2 * CHECK_S)
             assert told == [DiskFull(frozenset({follower.node_id}))] * 2
-            free["disk-free"] = ROOM
-            await later((RETRY_LOOKS - 1) * LOOK_S)
+            free["disk-free"] = ROOM_OCTETS
+            await later((RETRY_CHECKS - 1) * CHECK_S)
             assert len(told) == 2
-            await later(LOOK_S)
+            await later(CHECK_S)
             assert len(told) == 3
             nursery.cancel_scope.cancel()
 
@@ -315,7 +315,7 @@ def test_a_leader_that_resigned_before_its_broker_was_built_builds_none(tmp_path
 # -- a disk that fails -----------------------------------------------------------------------------------------------
 
 
-HELD = Held(b"J" * 16, TermTable(b"a" * 16), 9)
+HELD = JournalSummary(b"J" * 16, TermTable(b"a" * 16), 9)
 
 
 def following_of(directory: NodeDirectory | None) -> Following:
@@ -327,7 +327,7 @@ def following_of(directory: NodeDirectory | None) -> Following:
         directory.copied, directory.held = copied, HELD
     said: Any = dict
 
-    async def begin_anew(held: Held) -> None:
+    async def begin_anew(held: JournalSummary) -> None:
         raise AssertionError("its node id is the one before")
 
     return Following(options, directory, said, begin_anew, status=said, reload=said, site=said, wall_ms=said)
@@ -399,13 +399,13 @@ def test_a_drained_node_that_becomes_another_stays_drained() -> None:
     options = NodeOptions("a", "data", Credentials("orders"), {"a": Address("127.0.0.1", 1)})
     node: Any = Node(options, *[SimpleNamespace(site=None)] * 3)  # type: ignore[arg-type]
     node.directory.copied = SimpleNamespace(end=9, unknown="")
-    node._agree_anew(Held(b"J" * 16, TermTable(b"a" * 16), 9))
+    node._agree_anew(JournalSummary(b"J" * 16, TermTable(b"a" * 16), 9))
     node.agreement.handle(Drain(), 0)
     node._registration = SimpleNamespace(end=trio.lowlevel.checkpoint)
     node.handle = lambda what: None
     node._requests = SimpleNamespace(read_keys=lambda: None)
     node.directory.is_put_back = True
-    in_virtual_time(partial(node._begin_anew, Held(b"J" * 16, TermTable(b"b" * 16), 9)))
+    in_virtual_time(partial(node._begin_anew, JournalSummary(b"J" * 16, TermTable(b"b" * 16), 9)))
     assert node.agreement.context.is_drained and node.node_id == b"b" * 16
     assert not node.directory.is_put_back
 
@@ -418,7 +418,7 @@ def test_a_follower_whose_disk_failed_acknowledges_by_its_next_link_as_before(is
     first = following.link
     assert first is not None and not first.acknowledges
     following.acknowledge(is_on)
-    in_virtual_time(partial(following.go_on, HELD))
+    in_virtual_time(partial(following.follow_again, HELD))
     assert following.link is not first and following.link is not None and following.link.acknowledges is is_on
     following.begin(HELD)
     assert not following.link.acknowledges
@@ -549,7 +549,7 @@ def test_a_process_that_stood_still_looks_whether_it_leads_before_it_serves() ->
     )
     for pause_s, ticks in ((0.9, 0), (1.1, 1), (0, 1), (20, 2)):
         now[0] += round(pause_s * SECOND)
-        Node.look(node)
+        Node.check_standstill(node)
         assert told == [Tick()] * ticks
 
 

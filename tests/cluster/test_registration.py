@@ -60,7 +60,7 @@ def test_nothing_is_written_before_the_name_is_free() -> None:
     world = World()
 
     async def story() -> None:
-        world.registration.look()
+        world.registration.wake()
         await later(3 * GROWN_S)
         assert world.etcd.written == []
         world.registration.begin()
@@ -79,7 +79,7 @@ def test_what_has_changed_is_written_at_once_when_told_and_else_after_a_while() 
         await later(5 * GROWN_S)
         assert world.etcd.written == [KEY]
         world.key = drained = replace(KEY, is_drained=True)
-        world.registration.look()
+        world.registration.wake()
         await later(AGAIN_S)
         assert world.etcd.written == [KEY, drained]
         world.key = longer = replace(drained, end=20)
@@ -96,10 +96,10 @@ def test_a_key_that_is_gone_is_written_again() -> None:
     async def story() -> None:
         world.registration.begin()
         await later(AGAIN_S)
-        world.registration.seen(View(7, nodes=(KEY,)))
+        world.registration.take_view(View(7, nodes=(KEY,)))
         await later(AGAIN_S)
         assert world.etcd.written == [KEY]
-        world.registration.seen(View(8))
+        world.registration.take_view(View(8))
         await later(AGAIN_S)
         assert world.etcd.written == [KEY, KEY]
 
@@ -128,7 +128,7 @@ def test_a_name_that_was_given_back_is_not_written() -> None:
         await later(AGAIN_S)
         await world.registration.end()
         world.key = replace(KEY, node_id=b"b" * 16)
-        world.registration.look()
+        world.registration.wake()
         await later(3 * GROWN_S)
         assert world.etcd.written == [KEY] and world.etcd.ended == [Lease.NODE]
 

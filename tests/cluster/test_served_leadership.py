@@ -57,7 +57,7 @@ def test_publishers_are_held_and_released() -> None:
     bench.leadership.hold(REASON)
     bench.leadership.hold(f"{REASON}!")
     assert bench.is_held and bench.broker.flow.replication.reason == f"{REASON}!"
-    bench.leadership.go_on()
+    bench.leadership.resume()
     assert not bench.is_held
 
 
@@ -66,7 +66,7 @@ def test_publishers_are_told_at_once() -> None:
     bench, turns = Bench(), []
     bench.runtime.end_turn = lambda: turns.append(bench.is_held)  # type: ignore[method-assign]
     bench.leadership.hold(REASON)
-    bench.leadership.go_on()
+    bench.leadership.resume()
     assert turns == [True, False]
 
 
@@ -77,7 +77,7 @@ def test_a_broker_that_was_silent_reads_and_sends_again(goes_on: bool) -> None:
     bench.leadership.suspend()
     assert bench.runtime.suspended is not None and bench.runtime.is_silent
     if goes_on:
-        bench.leadership.go_on()
+        bench.leadership.resume()
     else:
         bench.leadership.hold(REASON)
     assert bench.runtime.suspended is None and not bench.runtime.is_silent and bench.is_held is not goes_on
@@ -136,7 +136,7 @@ def test_a_node_says_that_it_leads_only_while_its_broker_is_served() -> None:
     node: Any = SimpleNamespace(
         _build=lambda cluster: SimpleNamespace(runtime=Runtime(broker, sleeps=False), built=built, run=run),
         gate=SimpleNamespace(lent_listeners=nullcontext),
-        node=SimpleNamespace(look=None),
+        node=SimpleNamespace(check_standstill=None),
         _node_options=SimpleNamespace(others=("b",), name="a", credentials=Credentials("orders", 0, b"")),
         _report=report,
     )
@@ -261,7 +261,7 @@ def test_a_node_whose_site_a_reload_changed_tells_it_the_leader() -> None:
         _listener=SimpleNamespace(end_all=lambda: links.append("all")),
         _passer=SimpleNamespace(end_all=lambda: links.append("clients")),
         node=SimpleNamespace(
-            configured=lambda _: None, following=SimpleNamespace(reconnect=lambda: links.append("again"))
+            set_fingerprint=lambda _: None, following=SimpleNamespace(reconnect=lambda: links.append("again"))
         ),
     )
     node._site = site_of(node._current.configuration)

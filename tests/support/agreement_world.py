@@ -26,7 +26,7 @@ from leveret.cluster.agreement.view import (
     AgreedKey,
     InSync,
     Leader,
-    Node,
+    NodeIdentity,
     Purpose,
     Transaction,
     View,
@@ -97,7 +97,7 @@ def carry_out(view: View, transaction: Transaction) -> tuple[bool, View]:
 class Live:
     """Machines that change in place, on one clock with a skew for each node."""
 
-    def __init__(self, nodes: list[Node], timers: Timers) -> None:
+    def __init__(self, nodes: list[NodeIdentity], timers: Timers) -> None:
         self.nodes, self.timers, self.now_ns = nodes, timers, 10**9
 
     def start(self, index: int, starts: tuple, end: int, has_journal: bool) -> Any:
@@ -141,7 +141,7 @@ _IDLE = {"owed_lsn", "mark_lsn", "noted", "reason", "told"}
 class Interned:
     """Machines by number: each state of a machine is computed once, and each step from it."""
 
-    def __init__(self, nodes: list[Node], timers: Timers = EXPLORED) -> None:
+    def __init__(self, nodes: list[NodeIdentity], timers: Timers = EXPLORED) -> None:
         self.nodes, self.timers = nodes, timers
         self.states: list[Agreement] = []
         self.prints: list[Any] = []
@@ -398,7 +398,7 @@ class Model:
     def _hold(self, world: World, index: int, decision: d.Hold) -> World:
         return put(world, index, holds=True, quiet=False) if self.is_live else world
 
-    def _go_on(self, world: World, index: int, decision: d.GoOn) -> World:
+    def _go_on(self, world: World, index: int, decision: d.Resume) -> World:
         return put(world, index, holds=False, quiet=False) if self.is_live else world
 
     def _suspend(self, world: World, index: int, decision: d.Suspend) -> World:
@@ -413,7 +413,7 @@ class Model:
     def _register(self, world: World, index: int, decision: d.Register) -> World:
         return put(world, index, is_registered=True) if self.is_live else world
 
-    def _become_another(self, world: World, index: int, decision: d.BecomeAnother) -> World:
+    def _rejoin_as_new(self, world: World, index: int, decision: d.RejoinAsNew) -> World:
         raise Broken(f"{name_of(index)} gives its place in the set away, and no disk was put back")
 
     def _nothing(self, world: World, index: int, decision: d.Decision) -> World:
@@ -726,19 +726,19 @@ CARRY_OUT: dict[type, Callable[[Model, World, int, Any], World]] = {
     d.LevelRaised: Model._level_raised,
     d.Resign: Model._resign,
     d.Hold: Model._hold,
-    d.GoOn: Model._go_on,
+    d.Resume: Model._go_on,
     d.Suspend: Model._suspend,
     d.Quiesce: Model._quiesce,
     d.ReadKeys: Model._read_keys,
     d.Register: Model._register,
-    d.BecomeAnother: Model._become_another,
+    d.RejoinAsNew: Model._rejoin_as_new,
     d.Refuse: Model._nothing,
     d.HandoverRefused: Model._nothing,
     d.Note: Model._nothing,
 }
 
 
-def named(index: int, count: int, min_in_sync: int = 2) -> Node:
+def named(index: int, count: int, min_in_sync: int = 2) -> NodeIdentity:
     """A node of a cluster of so many."""
     names = frozenset(name_of(one) for one in range(count))
-    return Node(name_of(index), node_id(index), f"{name_of(index)}:1", 0, min_in_sync, names, JOURNAL_ID)
+    return NodeIdentity(name_of(index), node_id(index), f"{name_of(index)}:1", 0, min_in_sync, names, JOURNAL_ID)

@@ -57,7 +57,7 @@ class ServedLeadership:
         self.broker.built.broker.flow.raise_replication(reason)
         self.broker.runtime.end_turn()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self.broker.runtime.resume()
         self.broker.built.broker.flow.end_replication()
         self.broker.runtime.end_turn()
@@ -81,13 +81,13 @@ class ServedLeadership:
     async def close_unserved(self) -> None:
         await trio.to_thread.run_sync(self.broker.built.abandon)
 
-    def sites_are(self, sites: Mapping[str, Mapping[str, object]]) -> None:
+    def set_sites(self, sites: Mapping[str, Mapping[str, object]]) -> None:
         self.sites.begin(sites)
 
-    def site_came(self, node: str, site: Mapping[str, object]) -> None:
+    def add_site(self, node: str, site: Mapping[str, object]) -> None:
         self.sites.came(node, site)
 
-    def site_left(self, node: str) -> None:
+    def remove_site(self, node: str) -> None:
         self.sites.left(node)
 
     def note(self, kind: EventKind, node: str, term: int, why: str) -> None:

@@ -201,7 +201,7 @@ class ServedNode:
     def build(self, cluster: ClusterJournal) -> ServedLeadership:
         others = tuple(self._node_options.others)
         leadership = ServedLeadership(self._build(cluster), self.gate, others, self._report)
-        built, leadership.broker.runtime.look = leadership.broker.built, self.node.look
+        built, leadership.broker.runtime.look = leadership.broker.built, self.node.check_standstill
         built.control.operator.cluster = ClusterAdmin(self.node, self._report)
         operator, node = built.control.operator, self._node_options
         process_status = operator.edge_status
@@ -237,7 +237,7 @@ class ServedNode:
     def _reloaded(self) -> None:
         """Tell the node about the configuration after a reload; a reload with faults has changed nothing."""
         self._shared.read(self._current.configuration, self._current.tls)
-        self.node.configured(self._shared.fingerprint)
+        self.node.set_fingerprint(self._shared.fingerprint)
         if (site := site_of(self._current.configuration)) != self._site:
             self._site = site
             self.node.following.reconnect()

@@ -175,7 +175,7 @@ def test_a_disk_that_was_put_back_is_that_of_another_node(state: State, leads: L
     decided = stage.read(agreed=AgreedKey(1, 11), leader=leads)
     text = "its journal ends at 10, and 11 was agreed: its disk was put back, so it joins as another node"
     followed = [] if state is State.STARTING else [d.Follow(None)]
-    assert decided == [d.Acknowledge(False), *followed, d.Note(text), d.BecomeAnother()]
+    assert decided == [d.Acknowledge(False), *followed, d.Note(text), d.RejoinAsNew()]
     assert stage.tell(e.Durable(14)) == []
     assert stage.read(leader=None) == [] and stage.advance(60) == []
 
@@ -198,7 +198,7 @@ def test_a_disk_that_was_put_back_is_found_by_what_the_leader_says_is_agreed(end
     assert stage.tell(e.LeaderHeard(1, 14)) == [d.ReadKeys()]
     decided = stage.read(leader=None)
     text = f"its journal ends at {end}, and 14 was agreed: its disk was put back, so it joins as another node"
-    assert decided == [d.Acknowledge(False), d.Follow(None), d.Note(text), d.BecomeAnother()]
+    assert decided == [d.Acknowledge(False), d.Follow(None), d.Note(text), d.RejoinAsNew()]
     assert stage.tell(e.Durable(14), e.LeaderHeard(1, 15)) == []
     assert stage.read(leader=None) == [] and stage.advance(60) == []
 
@@ -213,7 +213,7 @@ def test_a_node_keeps_its_place_that_has_what_is_agreed_or_is_not_waited_for() -
         stage = put_back()
         stage.tell(e.LeaderHeard(1, 14), e.Read(stage.etcd))
         stage.read(insync=InSync(1, frozenset(nodes), 0, revision=stage.etcd.revision + 1))
-        assert not stage.agreement.follower.becomes_another
+        assert not stage.agreement.follower.rejoins_as_new
 
 
 def test_a_node_that_may_lack_what_is_agreed_does_not_campaign_before_etcd_has_told() -> None:
@@ -248,7 +248,7 @@ def test_only_an_answer_to_a_later_question_says_that_a_disk_was_put_back() -> N
     assert stage.agreement.next_ns() == heard_ns + Timers().beacon_ns, "it asks again"
     stage.now_ns += SECOND // 4
     stage.tell(e.LeaderHeard(1, 15))
-    assert d.BecomeAnother() in stage.tell(e.Read(stage.etcd, heard_ns))
+    assert d.RejoinAsNew() in stage.tell(e.Read(stage.etcd, heard_ns))
     assert stage.read() == [], "once"
 
 

@@ -165,7 +165,7 @@ def test_without_two_of_three_nothing_is_confirmed_and_publishers_are_held() -> 
     stage.answer()
     assert stage.of(d.Agree) == [] and stage.etcd.insync.nodes == {A, B, C}
     decided = stage.join(B, 12)
-    assert d.GoOn() in decided and stage.state is State.LEADING
+    assert d.Resume() in decided and stage.state is State.LEADING
     assert stage.sent.put(INSYNC).nodes == {A, B}
     assert stage.answer() == [d.Agree(12)]
 
@@ -176,7 +176,7 @@ def test_a_cluster_that_just_began_holds_publishers_until_a_second_node_is_in_sy
     assert stage.of(d.Hold) == [d.Hold(HELD)] and stage.agreement.agreed == 10
     stage.join(B)
     assert stage.state is State.HELD and stage.sent.put(INSYNC).nodes == {A, B}
-    assert stage.answer() == [d.GoOn()]
+    assert stage.answer() == [d.Resume()]
 
 
 @pytest.mark.parametrize("is_done", [True, False])
@@ -269,7 +269,7 @@ def test_a_suspended_leader_goes_on_when_the_member_is_back() -> None:
     beat(stage, 3, B)
     stage.unreachable()
     stage.tell(e.FollowerHeard(C))
-    assert stage.state is State.LEADING and d.GoOn() in stage.decided
+    assert stage.state is State.LEADING and d.Resume() in stage.decided
 
 
 def test_a_suspended_leader_resigns_when_its_lease_is_over_for_its_length() -> None:
@@ -337,7 +337,7 @@ def test_a_node_that_slept_while_it_took_over_serves_nobody_before_etcd_says_tha
     stage.answer()
     stage.now_ns += 5 * SECOND
     stage.tell(e.TookOver(stage.terms.with_term(2, 10), 10))
-    assert stage.state is State.SUSPENDED and stage.of(d.GoOn) == []
+    assert stage.state is State.SUSPENDED and stage.of(d.Resume) == []
     stage.read()
     assert stage.state in (State.LEADING, State.HELD)
 
@@ -422,7 +422,7 @@ def test_a_member_that_was_silent_stays_overdue_when_its_link_is_closed() -> Non
     beat(stage, 2.5)
     assert stage.state is State.HELD
     stage.tell(e.LinkClosed(B))
-    assert stage.state is State.HELD and stage.of(d.GoOn) == []
+    assert stage.state is State.HELD and stage.of(d.Resume) == []
 
 
 def test_a_leader_says_which_nodes_it_waits_for() -> None:
@@ -608,7 +608,7 @@ def test_a_handover_that_takes_too_long_is_given_up() -> None:
     stage = handed_over(B)
     stage.tell(stage.acknowledged(C, 12))
     beat(stage, 2, B, C)
-    assert d.GoOn() in stage.decided and stage.state is State.LEADING
+    assert d.Resume() in stage.decided and stage.state is State.LEADING
     assert d.HandoverRefused("the other node did not acknowledge everything in time") in stage.decided
     assert stage.sent is None or stage.sent.purpose is Purpose.SHRINK
 
@@ -620,7 +620,7 @@ def test_a_leader_whose_handover_fails_serves_nobody_if_another_may_lead() -> No
     stage.tell(e.HandOver(B), e.Quiesced(12))
     stage.now_ns += 2 * SECOND
     stage.tell(e.Tick())
-    assert [type(one) for one in stage.decided if isinstance(one, (d.GoOn, d.Suspend))] == [d.GoOn, d.Suspend]
+    assert [type(one) for one in stage.decided if isinstance(one, (d.Resume, d.Suspend))] == [d.Resume, d.Suspend]
     assert stage.state is State.SUSPENDED
 
 

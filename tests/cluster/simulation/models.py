@@ -208,7 +208,7 @@ class Leadership:
     def hold(self, reason: str) -> None:
         self._broker.is_held, self._broker.is_suspended = True, False
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._broker.is_held = self._broker.is_suspended = False
 
     def suspend(self) -> None:
@@ -233,15 +233,15 @@ class Leadership:
     def agree(self, lsn: int, *, at_once: bool) -> None:
         self._broker.journal.agree(lsn)
 
-    def sites_are(self, sites: Mapping[str, Mapping[str, object]]) -> None:
+    def set_sites(self, sites: Mapping[str, Mapping[str, object]]) -> None:
         if self._sites is not None:
             self._sites.begin(sites)
 
-    def site_came(self, name: str, site: Mapping[str, object]) -> None:
+    def add_site(self, name: str, site: Mapping[str, object]) -> None:
         if self._sites is not None:
             self._sites.came(name, site)
 
-    def site_left(self, name: str) -> None:
+    def remove_site(self, name: str) -> None:
         if self._sites is not None:
             self._sites.left(name)
 
@@ -310,13 +310,13 @@ class Target:
 class FollowerLinks:
     """As the product's, on the world's links."""
 
-    def __init__(self, led: Any, report: object, *, position: object, end: int, **options: Any) -> None:
+    def __init__(self, journal: Any, report: object, *, position: object, end: int, **options: Any) -> None:
         process = Process.current
         assert process is not None
         self._owner: Node = process.owner
-        self.led, self.end, self.is_closed = led, end, False
+        self.journal, self.end, self.is_closed = journal, end, False
         self.acknowledged: dict[bytes, int] = {}  # by each follower, as this leader has heard
-        self._joined, self._left = options["joined"], options["left"]
+        self._joined, self._left = options["on_joined"], options["on_left"]
         self._names: dict[bytes, str] = {}  # of those with links
 
     def is_linked(self, node_id: bytes) -> bool:
@@ -345,7 +345,7 @@ class FollowerLinks:
     def unlinked(self, base_lsns: Any) -> None:
         self._owner._unlinked(base_lsns)
 
-    def say(self, agreed: int) -> None:
+    def set_agreed(self, agreed: int) -> None:
         self._owner.agrees(agreed)
 
     def order(self, node_id: bytes, verb: str) -> bool:

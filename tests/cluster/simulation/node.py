@@ -13,7 +13,7 @@ from simulated_files import SimulatedFiles
 from leveret.cluster import node
 from leveret.cluster.agreement import events as ev
 from leveret.cluster.agreement.states import State
-from leveret.cluster.copying.joining import CutTo, FullCopy, Held, Refuse, join
+from leveret.cluster.copying.joining import CutTo, FullCopy, JournalSummary, Refuse, join
 from leveret.cluster.link.challenge import Credentials
 from leveret.cluster.link.options import Address
 from leveret.cluster.options import NodeOptions
@@ -349,7 +349,10 @@ class Node:
         if leader is self or not world.reaches(self.name, leader.name):
             return
         self._connecting_ns = world.now_ns + SECOND
-        held, generation = Held(self.copied.journal_id, self.copied.terms, self.copied.sync()), self.generation
+        held, generation = (
+            JournalSummary(self.copied.journal_id, self.copied.terms, self.copied.sync()),
+            self.generation,
+        )
 
         def arrive() -> None:
             if not world.reaches(self.name, leader.name):
@@ -489,14 +492,14 @@ class Node:
 
         self.soon(0, tell)
 
-    def answer(self, follower: Node, generation: int, held: Held, term: int) -> None:
+    def answer(self, follower: Node, generation: int, held: JournalSummary, term: int) -> None:
         """A follower wants to join."""
         broker, links = self.broker, None if self.real is None else self.listener.links
         if links is None or links.is_closed or broker is None or broker.is_closed or term != self.term:
             return
         file = broker.journal.writer.file
         oldest = segments_in(self.files, DATA)[0]
-        answer = join(Held(self.journal_id, self.terms, file.written_lsn), oldest, held, wants_copy=False)
+        answer = join(JournalSummary(self.journal_id, self.terms, file.written_lsn), oldest, held, wants_copy=False)
         assert not isinstance(answer, Refuse), answer.why
         cut_lsn = answer.lsn if isinstance(answer, CutTo) else None
         position = (oldest, 0)
