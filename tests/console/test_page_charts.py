@@ -112,6 +112,11 @@ def test_the_range_of_a_connection_a_channel_and_an_exchange(
                 person.button("10 min").click()
             assert "sampled_since_ms" in answered.value.json()["leveret"]
             assert person.button("1 h").count() == 0
+    person.opens("vhosts", "/", heading="/")
+    with person.tab.expect_response(lambda answer: "msg_rates_age=600" in answer.url) as answered:
+        person.button("10 min").click()
+    assert len(answered.value.json()["messages_ready_details"]["samples"]) == 61
+    person.tab.get_by_role("img", name="Rates, now: Published").wait_for()
     person.opens("node", heading="Node")
     with person.tab.expect_response(lambda answer: "node_stats_age=86400" in answer.url) as answered:
         person.button("24 h").click()

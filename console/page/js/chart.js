@@ -1,6 +1,6 @@
 // Charts over time. What the broker has as samples is shown; else what this page has seen since it was opened.
 import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
-import { rateOf, several } from "./format.js";
+import { rate, rateOf, several } from "./format.js";
 import { useShared } from "./state.js";
 
 export const RANGES = [
@@ -107,6 +107,12 @@ export const rateLine = (label, stats, name) => [label, rateOf(stats, name), sta
 
 /** The lines of what is in queues. */
 export const lengthLines = (one) => [["ready", "Ready"], ["unacknowledged", "Unacknowledged"]].map(([name, label]) => [label, one[`messages_${name}`], one[`messages_${name}_details`]]);
+
+/** Rates of messages, with their labels. */
+export const MESSAGE_RATES = [["publish", "Published"], ["deliver_get", "Delivered"], ["ack", "Acknowledged"], ["redeliver", "Redelivered"]];
+
+/** A chart of rates in statistics: those of `names`, [name, label], that they have. */
+export const Rates = ({ stats, names, ...shared }) => html`<${Lines} title="Rates" ...${shared} shown=${rate} lines=${names.filter(([name]) => rateOf(stats, name) !== undefined).map(([name, label]) => rateLine(label, stats, name))} />`;
 
 /** A chart of `lines`: [label, value now, samples, whether of a counter's rate]. `id`: of what they are about. */
 export function Lines({ title, id, at, lines, range, since, shown, isWhole }) {

@@ -1,6 +1,6 @@
 // Forms: of a command of the broker, or from a list of fields to an object. A field that is not right says so beside itself.
 import { html, useState } from "./lib.js";
-import { act, exchangeSegment, path, usePoll } from "./api.js";
+import { act, ask, exchangeSegment, path, usePoll } from "./api.js";
 import { parsed } from "./format.js";
 import { optionsOf, Waiting, Why } from "./parts.js";
 import { state, useKept } from "./state.js";
@@ -8,8 +8,10 @@ import { state, useKept } from "./state.js";
 /** Arguments of commands that choose messages by what they say. */
 export const MATCHES = "routing_key header text filter";
 
+/** Names of the broker that are offered while one is typed. */
+const OFFERED = { to_queue: "queues", source: "exchanges", destination: "queues" };
 const TYPES = { NUMBER: "number", BOOLEAN: "checkbox", JSON: "json" };
-const titled = (name) => (name[0].toUpperCase() + name.slice(1)).replaceAll("_", " ").replace("Vhost", "Virtual host");
+export const titled = (name) => (name[0].toUpperCase() + name.slice(1)).replaceAll("_", " ").replace("Vhost", "Virtual host");
 
 /** The field of an argument of a command. `value`: what it is now. */
 function fieldOf({ name, kind, help, is_required: isNeeded, default: given, options, keys }, value) {
@@ -22,6 +24,7 @@ function fieldOf({ name, kind, help, is_required: isNeeded, default: given, opti
     options: options.length ? (isOptional ? [["", "–"], ...options] : options) : undefined,
     value: kind === "JSON" && now !== undefined ? JSON.stringify(now, null, 1) : now,
     keys,
+    offered: OFFERED[name],
     required: (isNeeded && kind !== "TEXT") || (name === "vhost" && !isOptional),
     hint: isWord || options.length || (name === "vhost" && !isOptional) ? "" : `${help.replace(/^true: | ?\((default|docs)[^)]*\)/g, "")}${kind === "PATTERN" ? ": a regular expression" : ""}`,
   };
@@ -29,10 +32,9 @@ function fieldOf({ name, kind, help, is_required: isNeeded, default: given, opti
 
 /**
  * The form of a command: the broker tells its fields, what they mean and what they are by default. `only`: those that are
- * shown, in their order, by default all but those in `fixed`; `values`: as they are now; `own`: by name, what this page
- * says otherwise, and fields that are no argument; `hint`: instead of the help of each. Without `onSubmit` the command is
- * run: `change(values)` gives what is sent, `sure(values)` whether it is, `done(values)` says that it is done,
- * `after(result)` follows. The rest: see `Form`.
+ * shown, in their order, by default all but those in `fixed`; `values`: as they are now; `own`: by name, what is otherwise
+ * here, and fields that are no argument; `hint`: instead of the help. Without `onSubmit` the command is run:
+ * `change(values)` gives what is sent, `sure(values)` whether, `done(values)` a note, `after(result)` follows. See `Form`.
  */
 export function CommandForm({ of, only, values = {}, own = {}, fixed = {}, change = (given) => given, sure, done = () => "", after = () => {}, hint, onSubmit, ...form }) {
   const view = usePoll(`leveret/commands?name=${encodeURIComponent(of)}`, { isOnce: true });
@@ -154,6 +156,7 @@ function Keys({ keys, text, isGrey, onChange }) {
 }
 
 function Field({ field, form, value, fault, isGrey, onChange }) {
+  const [names, setNames] = useState([]);
   const id = `${form}-${field.name}`.replace(/[^A-Za-z0-9-]/g, "-");
   const about = fault || field.hint;
   const shared = {
@@ -171,7 +174,11 @@ function Field({ field, form, value, fault, isGrey, onChange }) {
         onChange=${(event) => onChange(event.currentTarget.checked)} /> ${field.label}</label>${hint}
     </div>`;
   }
-  const onInput = (event) => onChange(event.currentTarget.value);
+  const onInput = (event) => {
+    const text = event.currentTarget.value;
+    onChange(text);
+    if (text && field.offered) ask("GET", `leveret/search?q=${encodeURIComponent(text)}`).then((found) => setNames([...new Set(found[field.offered].map((one) => one.name))]), () => {});
+  };
   let control;
   if (field.options) {
     control = html`<select ...${shared} value=${value} onChange=${onInput}>${optionsOf(field.options, value)}</select>`;
@@ -181,7 +188,8 @@ function Field({ field, form, value, fault, isGrey, onChange }) {
   } else {
     control = html`<input ...${shared} type=${field.type === "password" ? "password" : "text"} value=${value ?? ""}
       inputmode=${field.type === "number" ? "numeric" : undefined} autocomplete=${field.autocomplete || "off"}
-      list=${field.list} onInput=${onInput} />`;
+      list=${field.offered && `${id}-names`} onInput=${onInput} />
+      ${field.offered && html`<datalist id=${`${id}-names`}>${names.map((name) => html`<option key=${name} value=${name} />`)}</datalist>`}`;
   }
   return html`<div class="field"><label for=${id}>${field.label}${field.required && html`<span aria-hidden="true"> *</span>`}</label>${control}${hint}
     ${field.keys?.length > 0 && html`<${Keys} keys=${field.keys} text=${value} isGrey=${isGrey} onChange=${onChange} />`}</div>`;

@@ -1,6 +1,6 @@
 // What pages are made of. Everything that comes from the broker is a text node: a name can be anything.
 import { html, useEffect, useRef, useState } from "./lib.js";
-import { duration, moment } from "./format.js";
+import { duration, moment, plain } from "./format.js";
 import { here, to } from "./route.js";
 import { forget, set, state, useKept, useShared } from "./state.js";
 
@@ -81,6 +81,9 @@ export function Table({ value, empty = "none" }) {
     ${entries.map(([name, one]) => html`<li key=${name}><b>${name}</b> ${worded(one)}</li>`)}
   </ul>`;
 }
+
+/** Both values of what differs: {key, now, then}. */
+export const Differs = ({ rows }) => html`<ul class="pairs">${rows.map((row) => html`<li key=${row.key}><b>${row.key}</b> ${plain(row.now ?? "–")} → ${plain(row.then ?? "–")}</li>`)}</ul>`;
 
 /** When it was, in words; the date on hover. */
 export const Ago = ({ ms }) => html`<time title=${moment(ms)}>${duration(Date.now() - ms)} ago</time>`;

@@ -2,9 +2,9 @@
 import { html } from "../lib.js";
 import { act, usePoll } from "../api.js";
 import { ago, bold, column } from "../columns.js";
-import { moment, plain } from "../format.js";
+import { moment } from "../format.js";
 import { Rows } from "../list.js";
-import { Chip, Choice, Panel, Waiting } from "../parts.js";
+import { Chip, Choice, Differs, Panel, Waiting } from "../parts.js";
 import { refine, to } from "../route.js";
 import { secondStep, dropped } from "../second_step.js";
 
@@ -36,7 +36,7 @@ export function Changes({ query }) {
   const columns = [
     { title: "What", cell: (one) => html`<${What} one=${one} />` },
     column("Change", "change", bold),
-    { title: "Before → after", cell: (one) => html`<ul class="pairs">${one.differs.map((row) => html`<li key=${row.key}><b>${row.key}</b> ${plain(row.now ?? "–")} → ${plain(row.then ?? "–")}</li>`)}</ul>` },
+    { title: "Before → after", cell: (one) => html`<${Differs} rows=${one.differs} />` },
     { title: "By", cell: (one) => html`<span class="name">${one.by || "the broker itself"}</span><br /><small>${one.command}</small>` },
     column("When", "at_ms", ago),
     {

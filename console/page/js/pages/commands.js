@@ -12,7 +12,7 @@ const LACKS = { monitoring: ["monitoring"], policymaker: ["policymaker"], admini
 export function Commands() {
   const view = usePoll("leveret/commands", { isOnce: true });
   return html`<h1>Commands</h1>
-    <p class="dim">What the HTTP API takes by itself, beside RabbitMQ's paths; leveret ctl has the same commands, and more.</p>
+    <p class="dim">What the HTTP API takes by itself, beside RabbitMQ's paths; leveret ctl has the same commands, and more. <a href="api/index.html">All paths</a></p>
     <${Waiting} view=${view} what="commands" />
     ${view.rows.filter((one) => one.path).map((one) => html`<${Fold} key=${one.name} title=${one.name}><${Command} command=${one} /><//>`)}`;
 }

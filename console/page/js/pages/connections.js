@@ -2,7 +2,7 @@
 import { html } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { ago, column, EXTRA, named, OF_VHOST, orNone, WIDE, yesNo } from "../columns.js";
-import { Lines, rateLine, useRange } from "../chart.js";
+import { Lines, MESSAGE_RATES, rateLine, Rates, useRange } from "../chart.js";
 import { bytes, count, duration, rate, several } from "../format.js";
 import { ClientOf, ConnectionLink, OF_QUEUE, QueueLink, UserLink, VhostLink } from "../links.js";
 import { List, Rows } from "../list.js";
@@ -76,7 +76,6 @@ export function Connection({ names: [name] }) {
         <div class="charts"><${Lines} title="Octets" id=${name} at=${view.at} range=${range} since=${one.leveret?.sampled_since_ms} isWhole shown=${(value) => `${bytes(Math.round(value))}/s`}
           lines=${[rateLine("From client", one, "recv_oct"), rateLine("To client", one, "send_oct")]} /></div>
         <${Facts} rows=${[
-        ["Name given by the client", one.user_provided_name],
         ["User", html`<${UserLink} name=${one.user} />`],
         ["Virtual host", html`<${VhostLink} name=${one.vhost} />`],
         ["State", stateOf(one.state)],
@@ -84,7 +83,9 @@ export function Connection({ names: [name] }) {
         ["Login", one.auth_mechanism],
         ["TLS", one.ssl ? `${one.ssl_protocol || ""} ${one.ssl_cipher || ""}` : "no"],
         ["Heartbeat", one.timeout ? `${one.timeout} s` : "none"],
+        ["Certificate", ["subject", "issuer", "validity"].map((part) => one[`peer_cert_${part}`]).filter(Boolean).join("; ")],
         ["Largest frame", bytes(one.frame_max)],
+        ["Channels at most", orNone(one.channel_max)],
         ["Connected", html`<${Ago} ms=${one.connected_at} />`],
         ["From client", `${bytes(one.recv_oct)}, ${flow(one, "recv_oct")}`],
         ["To client", `${bytes(one.send_oct)}, ${flow(one, "send_oct")}`],
@@ -161,8 +162,6 @@ export function Channels({ query }) {
      empty=${lacksTag("monitoring") ? "You have no channel open; those of others need the tag monitoring." : "No channel is open."} />`;
 }
 
-const CHANNEL_RATES = [["publish", "Published"], ["deliver_get", "Delivered"], ["ack", "Acknowledged"], ["redeliver", "Redelivered"]];
-
 export function Channel({ names: [name] }) {
   const { query, range, choice } = useRange();
   const view = usePoll(`${path("channels", name)}?${query}`);
@@ -178,8 +177,7 @@ export function Channel({ names: [name] }) {
     <${Head} list=${["channels", "Channels"]} what="Channel" name=${name} view=${view} />
     ${isHere && html`
       <${Panel} title="Details" aside=${choice}>
-        ${one.message_stats && html`<div class="charts"><${Lines} title="Rates" id=${name} at=${view.at} range=${range} since=${one.leveret?.sampled_since_ms} shown=${rate}
-          lines=${CHANNEL_RATES.filter(([key]) => one.message_stats[`${key}_details`]).map(([key, label]) => rateLine(label, one.message_stats, key))} /></div>`}
+        ${one.message_stats && html`<div class="charts"><${Rates} id=${name} at=${view.at} range=${range} since=${one.leveret?.sampled_since_ms} stats=${one.message_stats} names=${MESSAGE_RATES} /></div>`}
         <${Facts} rows=${[
         ["Connection", one.connection_details && html`<${ConnectionLink} name=${one.connection_details.name} label=${one.connection_details.user_provided_name} />`],
         ["User", html`<${UserLink} name=${one.user} />`],

@@ -5,7 +5,7 @@ import { column, number } from "../columns.js";
 import { several } from "../format.js";
 import { Rows } from "../list.js";
 import { lacksTag } from "../may.js";
-import { Button, Choice, Panel, Why } from "../parts.js";
+import { Button, Choice, Differs, Panel, Why } from "../parts.js";
 import { dropped, secondStep } from "../second_step.js";
 import { note } from "../state.js";
 
@@ -24,7 +24,7 @@ function Difference({ found }) {
     { title: "Object", cell: (one) => html`<span class="name">${one.name.filter(Boolean).join(" / ")}</span>` },
     { title: "Section", cell: (one) => one.section.replaceAll("_", " ") },
     { title: "Is", cell: (one) => html`<b>${STATES[one.state]}</b>` },
-    { title: "Differs", cell: (one) => html`<ul class="pairs">${one.differs.map((row) => html`<li key=${row.key}><b>${row.key}</b> ${row.now} → ${row.then}</li>`)}</ul>` },
+    { title: "Differs", cell: (one) => html`<${Differs} rows=${one.differs} />` },
   ];
   return html`
     <${Rows} rows=${found.sections} columns=${columns} caption="What the file holds" by="section" />

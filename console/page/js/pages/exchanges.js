@@ -3,7 +3,7 @@ import { html } from "../lib.js";
 import { exchangeSegment, path, usePoll } from "../api.js";
 import { asIs, column, EXTRA, named, OF_VHOST, table } from "../columns.js";
 import { Bind, Bindings } from "../bindings.js";
-import { Lines, rateLine, useRange } from "../chart.js";
+import { Rates, useRange } from "../chart.js";
 import { count, rate } from "../format.js";
 import { CommandForm } from "../form.js";
 import { ExchangeLink } from "../links.js";
@@ -15,13 +15,14 @@ import { go, to } from "../route.js";
 import { remove } from "../second_step.js";
 
 function features(exchange) {
-  const found = [];
-  if (exchange.durable) found.push(["D", "durable: outlives a restart"]);
-  if (exchange.auto_delete) found.push(["AD", "auto-delete: goes with its last binding"]);
-  if (exchange.internal) found.push(["I", "internal: clients cannot publish to it"]);
-  if ("alternate-exchange" in (exchange.arguments || {})) found.push(["AE", `what nobody gets goes to ${exchange.arguments["alternate-exchange"]}`]);
-  if (exchange.policy) found.push([exchange.policy, "policy"]);
-  return found.map(([text, title]) => html`<${Badge} key=${text} text=${text} title=${title} />`);
+  const alternate = exchange.arguments?.["alternate-exchange"];
+  return [
+    [exchange.durable, "D", "durable: outlives a restart"],
+    [exchange.auto_delete, "AD", "auto-delete: goes with its last binding"],
+    [exchange.internal, "I", "internal: clients cannot publish to it"],
+    [alternate !== undefined, "AE", `what nobody gets goes to ${alternate}`],
+    [exchange.policy, exchange.policy, "policy"],
+  ].filter(([isSo]) => isSo).map(([, text, title]) => html`<${Badge} key=${text} text=${text} title=${title} />`);
 }
 
 const COLUMNS = [
@@ -45,6 +46,7 @@ export function Exchanges({ query }) {
   `;
 }
 
+const RATES = [["publish_in", "In"], ["publish_out", "Out"]];
 const OWN = { durable: { value: true } };
 const Add = () => html`<${CommandForm} of="declare-exchange" only="exchange vhost type durable auto_delete internal arguments" own=${OWN} name="Add an exchange" verb="Add" done=${({ exchange }) => `Exchange ${exchange} is there.`} />`;
 
@@ -72,8 +74,7 @@ export function Exchange({ names: [vhost, segment] }) {
     <${Head} list=${["exchanges", "Exchanges"]} what="Exchange" name=${name} shown=${name || "(default)"} vhost=${vhost} view=${view}>${isHere && features(exchange)}<//>
     ${isHere && html`
       <${Panel} title="Details" aside=${choice}>
-        ${exchange.message_stats && html`<div class="charts"><${Lines} title="Rates" id=${place} at=${view.at} range=${range} since=${exchange.leveret?.sampled_since_ms} shown=${rate}
-          lines=${[rateLine("In", exchange.message_stats, "publish_in"), rateLine("Out", exchange.message_stats, "publish_out")]} /></div>`}
+        ${exchange.message_stats && html`<div class="charts"><${Rates} id=${place} at=${view.at} range=${range} since=${exchange.leveret?.sampled_since_ms} stats=${exchange.message_stats} names=${RATES} /></div>`}
         <${Facts} rows=${[
         ["Type", exchange.type],
         ["Policy", exchange.policy],

@@ -69,7 +69,6 @@ export function Node() {
         ["Memory limit", node.mem_limit ? bytes(node.mem_limit) : "none"],
         ["Disk limit", node.disk_free_limit ? bytes(node.disk_free_limit) : "none"],
         ["Journal", node.db_dir],
-        ["Configuration", (node.config_files || []).join(", ")],
         ["Log", html`${(node.log_files || []).join(", ")} <a href=${to(["log"])}>its latest lines</a>`],
       ]} /><//>`}
     `}`;

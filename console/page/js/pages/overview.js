@@ -2,7 +2,7 @@
 import { html, useState } from "../lib.js";
 import { usePoll } from "../api.js";
 import { asIs, column, number } from "../columns.js";
-import { lengthLines, Lines, RangeChoice, rangeQuery, rateLine } from "../chart.js";
+import { lengthLines, Lines, MESSAGE_RATES, RangeChoice, rangeQuery, Rates } from "../chart.js";
 import { bytes, count, duration, rate, rateOf, several } from "../format.js";
 import { ConnectionLink, QueueLink } from "../links.js";
 import { Rows } from "../list.js";
@@ -11,14 +11,7 @@ import { to } from "../route.js";
 import { lacksTag } from "../may.js";
 import { isMonitor, set, useShared } from "../state.js";
 
-const RATES = [
-  ["publish", "Published"],
-  ["deliver_get", "Delivered"],
-  ["ack", "Acknowledged"],
-  ["confirm", "Confirmed"],
-  ["redeliver", "Redelivered"],
-  ["return_unroutable", "Unroutable"],
-];
+const RATES = [...MESSAGE_RATES, ["confirm", "Confirmed"], ["return_unroutable", "Unroutable"]];
 
 const CHURN = ["connection_created", "connection_closed", "channel_created", "channel_closed", "queue_declared", "queue_deleted"].map((name) => [name, name.replace("_", "s ")]);
 
@@ -59,24 +52,22 @@ function Charts({ view, range, setRange }) {
   const { data, at } = view;
   const totals = data.queue_totals || {};
   const stats = data.message_stats;
-  const known = RATES.filter(([name]) => isRate(stats, name));
+  const known = RATES.filter(([name]) => rateOf(stats, name) !== undefined);
   const shared = { id: `overview-${range}`, at, range, since: data.leveret?.sampled_since_ms };
   return html`<${Panel} title="Messages" aside=${html`<${RangeChoice} range=${range} setRange=${setRange} />`}>
     <div class="charts">
       <${Lines} title="In queues" ...${shared} shown=${count} isWhole
         lines=${lengthLines(totals)} />
       ${known.length > 0
-        ? html`<${Lines} title="Rates" ...${shared} shown=${rate} lines=${known.map(([name, label]) => rateLine(label, stats, name))} />`
+        ? html`<${Rates} ...${shared} stats=${stats} names=${RATES} />`
         : html`<p class="empty">No rates: nothing was published or delivered since the broker started, or it keeps no rates.</p>`}
-      <${Lines} title="Opened and closed" ...${shared} shown=${rate} lines=${CHURN.map(([name, label]) => rateLine(label, data.churn_rates, name))} />
+      <${Rates} title="Opened and closed" ...${shared} stats=${data.churn_rates} names=${CHURN} />
     </div>
     ${known.length > 0 && html`<div class="tiles small">
       ${known.map(([name, label]) => html`<${Tile} key=${name} label=${label} value=${rate(rateOf(stats, name))} />`)}
     </div>`}
   <//>`;
 }
-
-const isRate = (stats, name) => rateOf(stats, name) !== undefined;
 
 /** From how many queues on it is told that growth is not known. */
 const UNKNOWN_TOLD = 100;

@@ -2,7 +2,7 @@
 import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { asIs, bold, code, column, number, OF_VHOST, table, WIDE } from "../columns.js";
-import { CommandForm, Form } from "../form.js";
+import { CommandForm } from "../form.js";
 import { plain, several } from "../format.js";
 import { List, Rows } from "../list.js";
 import { Button, Danger, Fold, Panel } from "../parts.js";
@@ -41,10 +41,7 @@ function Rules({ vhost }) {
 
 function Draft({ vhost }) {
   const [found, setFound] = useState(null);
-  const fields = [
-    { name: "name", label: "For this queue or address", required: true },
-    { name: "text", label: "Settings in TOML, added to those in force", type: "textarea", rows: 5, value: '[[address-setting]]\nmatch = "#"\n' },
-  ];
+  const own = { name: { label: "For this queue or address", required: true }, text: { label: "Settings in TOML, added to those in force", type: "textarea", rows: 5, value: '[[address-setting]]\nmatch = "#"\n' } };
   const look = async (values) => {
     const done = await act("", "POST", path("leveret", "draft", vhost), { body: values });
     if (done) setFound(done.value);
@@ -56,7 +53,7 @@ function Draft({ vhost }) {
     column("Then", "draft", bold),
     column("Given by", "rule", asIs, WIDE),
   ];
-  return html`<${Form} name="Draft" fields=${fields} verb="What would change?" onSubmit=${look} why=${lacksTag()} />
+  return html`<${CommandForm} of="draft" only="name text" own=${own} name="Draft" verb="What would change?" onSubmit=${look} why=${lacksTag()} />
     <div aria-live="polite">${found && html`
       <${Rows} rows=${found.differs} columns=${columns} caption="What would be other" by="vhost name" empty="Nothing, there." />
       <p class="dim">${several(found.queues.length + found.more, "queue")} would change in all. Nothing is in force yet.</p>`}</div>`;
@@ -65,7 +62,7 @@ function Draft({ vhost }) {
 function Kind({ title, base, query, why }) {
   const [turn, setTurn] = useState(0);
   const [edited, setEdited] = useState(null);
-  const one = title.slice(0, -1).toLowerCase() === "policie" ? "policy" : "operator policy";
+  const one = base === "policies" ? "policy" : "operator policy";
   const reload = () => setTurn((count) => count + 1);
   const end = async (policy) => {
     const text = `${policy.name} in ${policy.vhost}, for ${policy["apply-to"]} like ${policy.pattern}. They change at once.`;

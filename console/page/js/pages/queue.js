@@ -3,7 +3,7 @@ import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { asIs, bold, code, column, named, orNone, WIDE, yesNo } from "../columns.js";
 import { Bind, Bindings } from "../bindings.js";
-import { lengthLines, Lines, RangeChoice, rangeQuery, rateLine } from "../chart.js";
+import { lengthLines, Lines, RangeChoice, rangeQuery, Rates } from "../chart.js";
 import { bytes, count, moment, rate, rateOf, several } from "../format.js";
 import { CommandForm, MATCHES } from "../form.js";
 import { ClientOf, ofClient } from "../links.js";
@@ -78,7 +78,7 @@ function Details({ queue, at, range, setRange }) {
   return html`<${Panel} title="Details" aside=${html`<${RangeChoice} range=${range} setRange=${setRange} most=${RANGE_MOST} />`}>
       <div class="charts">
         <${Lines} title="Messages" ...${shared} shown=${count} isWhole lines=${lengthLines(queue)} />
-        ${known(queue).length > 0 && html`<${Lines} title="Rates" ...${shared} shown=${rate} lines=${known(queue).map(([name, label]) => rateLine(label, queue.message_stats, name))} />`}
+        ${known(queue).length > 0 && html`<${Rates} ...${shared} stats=${queue.message_stats} names=${RATES} />`}
       </div>
       <${Facts} rows=${[
         ["Type", queue.type],

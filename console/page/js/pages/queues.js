@@ -14,31 +14,30 @@ export { Queue } from "./queue.js";
 const TYPED_ABOVE = 1000;
 
 /** What is special about a queue, in few letters with words behind them. */
-export function features(queue) {
+export function Features({ queue }) {
   const { arguments: given = {}, leveret = {} } = queue;
-  const found = [];
-  if (queue.type !== "classic") found.push([queue.type, `queue type ${queue.type}`]);
-  if (queue.durable) found.push(["D", "durable: outlives a restart"]);
-  if (queue.auto_delete) found.push(["AD", "auto-delete: goes with its last consumer"]);
-  if (queue.exclusive) found.push(["Excl", "exclusive: of one connection"]);
-  if ("x-message-ttl" in given) found.push(["TTL", `messages expire after ${given["x-message-ttl"]} ms`]);
-  if ("x-expires" in given) found.push(["Exp", `goes when unused for ${given["x-expires"]} ms`]);
-  if ("x-max-length" in given || "x-max-length-bytes" in given) found.push(["Lim", "limited in length"]);
-  if ("x-ring-size" in given) found.push(["Ring", `keeps the newest ${given["x-ring-size"]}`]);
-  if ("x-dead-letter-exchange" in given) found.push(["DLX", `dead letters go to ${given["x-dead-letter-exchange"]}`]);
-  if ("x-max-priority" in given) found.push(["Pri", "has priorities"]);
-  if ("x-single-active-consumer" in given) found.push(["SAC", "one consumer is active at a time"]);
-  if (queue.policy) found.push([queue.policy, "policy", "policy"]);
-  if (queue.operator_policy) found.push([queue.operator_policy, "operator policy", "policy"]);
-  if (!["running", "live"].includes(queue.state)) found.push([queue.state, "state", "warning"]);
-  if (leveret.enabled === false) found.push(["disabled", "takes no messages", "warning"]);
-  if (leveret.paused) found.push(["paused", "delivers nothing", "warning"]);
-  return found;
+  const has = (key) => `x-${key}` in given;
+  const of = (key) => given[`x-${key}`];
+  return [
+    [queue.type !== "classic", queue.type, `queue type ${queue.type}`],
+    [queue.durable, "D", "durable: outlives a restart"],
+    [queue.auto_delete, "AD", "auto-delete: goes with its last consumer"],
+    [queue.exclusive, "Excl", "exclusive: of one connection"],
+    [has("message-ttl"), "TTL", `messages expire after ${of("message-ttl")} ms`],
+    [has("expires"), "Exp", `goes when unused for ${of("expires")} ms`],
+    [has("max-length") || has("max-length-bytes"), "Lim", "limited in length"],
+    [has("ring-size"), "Ring", `keeps the newest ${of("ring-size")}`],
+    [has("dead-letter-exchange"), "DLX", `dead letters go to ${of("dead-letter-exchange")}`],
+    [has("max-priority"), "Pri", "has priorities"],
+    [has("single-active-consumer"), "SAC", "one consumer is active at a time"],
+    [queue.policy, queue.policy, "policy", "policy"],
+    [queue.operator_policy, queue.operator_policy, "operator policy", "policy"],
+    [!["running", "live"].includes(queue.state), queue.state, "state", "warning"],
+    [leveret.enabled === false, "disabled", "takes no messages", "warning"],
+    [leveret.paused, "paused", "delivers nothing", "warning"],
+  ].filter(([isSo]) => isSo).map(([, text, title, kind]) => html`<${Badge} key=${text} text=${text} title=${title} kind=${kind} />`);
 }
 
-export const Features = ({ queue }) => features(queue).map(([text, title, kind]) => html`<${Badge} key=${text} text=${text} title=${title} kind=${kind} />`);
-
-const stats = (queue) => queue.message_stats || {};
 const COLUMNS = [
   { title: "Name", sort: "name", cell: (queue) => html`<${QueueLink} vhost=${queue.vhost} name=${queue.name} />` },
   OF_VHOST,

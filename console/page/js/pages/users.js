@@ -2,7 +2,7 @@
 import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { code, column, table, WIDE } from "../columns.js";
-import { CommandForm } from "../form.js";
+import { CommandForm, titled } from "../form.js";
 import { Limits } from "../limits.js";
 import { UserLink, VhostLink } from "../links.js";
 import { List, Rows } from "../list.js";
@@ -13,7 +13,6 @@ import { me } from "../state.js";
 
 const tagsOf = (text) => text.split(",").map((one) => one.trim()).filter(Boolean);
 
-const capital = (word) => word[0].toUpperCase() + word.slice(1);
 const PASSWORD = { type: "password", autocomplete: "new-password" };
 const OF_NEW = { name: { autocomplete: "username" }, password: { ...PASSWORD, required: true, hint: "" } };
 const PATTERNS = ["configure", "write", "read"];
@@ -101,7 +100,7 @@ const EMPTY_TOO = Object.fromEntries(PATTERNS.map((name) => [name, { required: f
 function Grants({ what, user, view, isTopic, patterns, cleared, empty }) {
   const rows = view.rows;
   const [edited, setEdited] = useState(null);
-  const title = capital(what);
+  const title = titled(what);
   const place = (one, ...exchange) => path(what.replace(" ", "-"), one.vhost, user, ...exchange);
   const end = async (one) => {
     if (!(await confirm({ title: `Clear these ${what}`, text: cleared(one), verb: "Clear" }))) return;
@@ -117,7 +116,7 @@ function Grants({ what, user, view, isTopic, patterns, cleared, empty }) {
   };
   const columns = [
     ...(isTopic ? [OF_EXCHANGE, IN_VHOST] : [IN_VHOST]),
-    ...patterns.map((name) => column(capital(name), name, code)),
+    ...patterns.map((name) => column(titled(name), name, code)),
     { title: "", cell: (one) => html`<span class="buttons"><${Button} label="Edit" onClick=${() => setEdited(one)} /><${Danger} label="Clear …" onClick=${() => end(one)} /></span>` },
   ];
   const names = [isTopic ? "vhost exchange" : "vhost", ...patterns].join(" ");

@@ -1,6 +1,7 @@
 // Virtual hosts and their limits.
 import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
+import { lengthLines, Lines, MESSAGE_RATES, Rates, useRange } from "../chart.js";
 import { asIs, code, column, number, WIDE } from "../columns.js";
 import { count } from "../format.js";
 import { CommandForm } from "../form.js";
@@ -36,7 +37,8 @@ export function VirtualHosts({ query }) {
 
 export function VirtualHost({ names: [name] }) {
   const place = path("vhosts", name);
-  const view = usePoll(isAdministrator() ? place : "vhosts");
+  const { query, range, choice } = useRange();
+  const view = usePoll(isAdministrator() ? `${place}?${query}` : `vhosts?${query}`);
   const permissions = usePoll(isAdministrator() ? `${place}/permissions` : null);
   const limits = usePoll(path("vhost-limits", name));
   const one = Array.isArray(view.data) ? view.data.find((other) => other.name === name) : view.data;
@@ -58,7 +60,12 @@ export function VirtualHost({ names: [name] }) {
     <${Head} list=${["vhosts", "Virtual hosts"]} what="Virtual host" name=${name} view=${view} />
     ${view.data && !one && html`<p class="empty" role="alert">It is not here, or you have no permissions in it.</p>`}
     ${isHere && html`
-      <${Panel} title="Details"><${Facts} rows=${[
+      <${Panel} title="Details" aside=${choice}>
+        <div class="charts">
+          <${Lines} title="Messages" id=${place} at=${view.at} range=${range} shown=${count} isWhole lines=${lengthLines(one)} />
+          <${Rates} id=${place} at=${view.at} range=${range} stats=${one.message_stats} names=${MESSAGE_RATES} />
+        </div>
+        <${Facts} rows=${[
         ["Description", one.description],
         ["Tags", (one.tags || []).join(", ")],
         ["Default queue type", one.default_queue_type === "undefined" ? "classic" : one.default_queue_type],
