@@ -8,7 +8,7 @@ from .faults import nearest
 
 
 class NearestParser(argparse.ArgumentParser):
-    """An argparse parser that reports a misspelt option before missing arguments, and takes options between words."""
+    """It reports a misspelt option before missing arguments, and accepts options between positional words."""
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
@@ -19,9 +19,9 @@ class NearestParser(argparse.ArgumentParser):
         return options, self._take_words(options, left) if left else left
 
     def _take_words(self, options: argparse.Namespace, left: list[str]) -> list[str]:
-        """Add the words behind an option to a list of words that began before it; returns what is not taken.
+        """Add words after an option to the list of positional words before it, which argparse ends at the first option.
 
-        argparse ends such a list at the first option.
+        Returns: the words that were not added.
         """
         ends = left.index("--") if "--" in left else len(left)
         words = left[:ends] + left[ends + 1 :]

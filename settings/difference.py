@@ -14,6 +14,7 @@ from .declared.declarations import (
     LOGGED_ACTS,
     NO_LIMITS_DECLARED,
     Divert,
+    ExchangeDeclaration,
     LoggedTopic,
     QueueDeclaration,
     TopicPermissionDeclaration,
@@ -28,7 +29,7 @@ from .rows.broker_keys import KEYS
 from .rows.queue_attributes import LIVE_ARGUMENTS
 from .values import value_text
 
-_T = TypeVar("_T")
+T = TypeVar("T")
 
 #: The user that exists if the configuration declares none.
 GUEST = "guest"
@@ -100,25 +101,25 @@ def _match_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     for key in sorted(before.keys() | after.keys()):
         what = f"{key[1]} {key[2]!r}" + (f" in vhost {key[0]!r}" if key[0] else "")
         if key not in after:
-            yield Change(what, f"removed: {_fields_of(before[key])}", None)
+            yield Change(what, f"removed: {_entry_text(before[key])}", None)
         elif key not in before:
-            yield Change(what, f"added: {_fields_of(after[key])}", None)
+            yield Change(what, f"added: {_entry_text(after[key])}", None)
         else:
             for setting in SETTINGS:
                 one, other = (entry.settings.get(setting.attribute) for entry in (before[key], after[key]))
                 if one != other:
-                    yield Change(what, f"{setting.key}: {_text(one)} -> {_text(other)}", setting.acts)
+                    yield Change(what, _changed(setting.key, one, other), setting.acts)
 
 
 def _queue_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     before = {(queue.vhost, queue.name): queue for queue in old.queues}
     after = {(queue.vhost, queue.name): queue for queue in new.queues}
     for key in sorted(before.keys() | after.keys()):
-        what = f"queue {key[1]!r}{_in(key[0])}"
+        what = f"queue {key[1]!r}{_in_vhost(key[0])}"
         if key not in after:
             queue = before[key]
-            deletion = new.repository.resolve(queue.address, queue.vhost).config_delete_queues
-            yield _removal(what, "deleted with its messages", "config-delete-queues", deletion)
+            setting = new.repository.resolve(queue.address, queue.vhost).config_delete_queues
+            yield _removal(what, "deleted with its messages", "config-delete-queues", setting)
         elif key not in before:
             yield Change(what, f"declared at {after[key].origin}")
         else:
@@ -126,10 +127,10 @@ def _queue_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
                 yield Change(what, how, acts)
 
 
-def _removal(what: str, fate: str, setting: str, value: str, acts: Lifetime = LIVE) -> Change:
-    """The removal of an object. A setting of its address decides whether it is deleted."""
+def _removal(what: str, deletion: str, setting: str, value: str, acts: Lifetime = LIVE) -> Change:
+    """The removal of an object. `value`: of the setting of its address that decides whether it is deleted."""
     if value == "FORCE":
-        return Change(what, f"no longer declared: {fate}", acts)
+        return Change(what, f"no longer declared: {deletion}", acts)
     return Change(what, f"no longer declared: stays, with {setting} OFF", None)
 
 
@@ -144,7 +145,7 @@ def _changes_of_queue(
     )
     for name, one, other, acts in flags:
         if one != other:
-            yield f"{name}: {_text(one)} -> {_text(other)}", acts
+            yield _changed(name, one, other), acts
     own_before, own_after = settings_of_arguments(before.arguments), settings_of_arguments(after.arguments)
     resolved_before, resolved_after = (
         one.repository.resolve_queue(queue.address, queue.vhost, own.settings, name=queue.name)
@@ -157,7 +158,7 @@ def _changes_of_queue(
             acts = setting.acts
             if given_by:
                 acts = LIVE if given_by <= LIVE_ARGUMENTS else NEVER
-            yield f"{setting.key}: {_text(one)} -> {_text(other)}", acts
+            yield _changed(setting.key, one, other), acts
     compared = _compared_as_settings(own_before, own_after)
     queue_type = own_type(before.arguments)
     if queue_type is not None and queue_type is own_type(after.arguments):
@@ -166,7 +167,7 @@ def _changes_of_queue(
     for key in sorted(before.arguments.keys() | after.arguments.keys()):
         one, other = before.arguments.get(key), after.arguments.get(key)
         if key not in compared and key != "x-address" and one != other:
-            yield f"{key}: {_text(one)} -> {_text(other)}", NEVER
+            yield _changed(key, one, other), NEVER
 
 
 def _changes_of_type(
@@ -181,22 +182,25 @@ def _changes_of_type(
     }
     for argument, (was, will) in changed.items():
         cause = queue_type.default_depends_on.get(argument)
-        follows_cause = cause in changed and argument not in after.arguments
-        acts = queue_type.rows[cause if follows_cause and cause is not None else argument].acts
-        yield f"{argument.removeprefix('x-')}: {_text(was)} -> {_text(will)}", acts
+        is_default = cause is not None and cause in changed and argument not in after.arguments
+        acts = queue_type.rows[cause if cause is not None and is_default else argument].acts
+        yield _changed(argument.removeprefix("x-"), was, will), acts
 
 
 def _logged_topic_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
-    for what, before, after in _pairs(old.logged_topics, new.logged_topics, lambda one: f"{one.title}{_in(one.vhost)}"):
+    def title(topic: LoggedTopic) -> str:
+        return topic.title + _in_vhost(topic.vhost)
+
+    for what, before, after in _pairs(old.logged_topics, new.logged_topics, title):
         if before is None:
             yield Change(what, "declared", LOGGED_ACTS)
         elif after is None:
             yield Change(what, "no longer declared: logged only for queues that select it", LOGGED_ACTS)
         elif before != after:
-            yield Change(what, f"{_logged(before)} -> {_logged(after)}", LOGGED_ACTS)
+            yield Change(what, f"{_logged_topic_text(before)} -> {_logged_topic_text(after)}", LOGGED_ACTS)
 
 
-def _logged(topic: LoggedTopic) -> str:
+def _logged_topic_text(topic: LoggedTopic) -> str:
     return f"{topic.message_type or 'messages of any type'}, kept {topic.kept_ms} ms"
 
 
@@ -210,33 +214,33 @@ def _compared_as_settings(*owns: OwnSettings) -> set[str]:
 
 
 def _exchange_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
-    for name, before, after in _pairs(old.exchanges, new.exchanges, lambda one: f"{one.name!r}{_in(one.vhost)}"):
+    for name, before, after in _pairs(old.exchanges, new.exchanges, _full_name):
         what = f"exchange {name}"
         if before is None:
             yield Change(what, "declared")
         elif after is None:
-            deletion = new.repository.resolve(before.name, before.vhost).config_delete_addresses
-            yield _removal(what, "deleted", "config-delete-addresses", deletion)
+            setting = new.repository.resolve(before.name, before.vhost).config_delete_addresses
+            yield _removal(what, "deleted", "config-delete-addresses", setting)
 
 
 def _divert_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
-    for name, before, after in _pairs(old.diverts, new.diverts, lambda one: f"{one.name!r}{_in(one.vhost)}"):
+    for name, before, after in _pairs(old.diverts, new.diverts, _full_name):
         what = f"divert {name}"
         if before is None:
             yield Change(what, "declared", ARRIVAL)
         elif after is None:
-            deletion = new.repository.resolve(before.address, before.vhost).config_delete_diverts
-            yield _removal(what, "deleted", "config-delete-diverts", deletion, ARRIVAL)
+            setting = new.repository.resolve(before.address, before.vhost).config_delete_diverts
+            yield _removal(what, "deleted", "config-delete-diverts", setting, ARRIVAL)
         elif before != after:
-            yield Change(what, f"{_way(before)} -> {_way(after)}", ARRIVAL)
+            yield Change(what, f"{_divert_text(before)} -> {_divert_text(after)}", ARRIVAL)
 
 
-def _way(divert: Divert) -> str:
+def _divert_text(divert: Divert) -> str:
     targets = ", ".join(divert.forwarding_addresses)
     name = f", as {divert.routing_name!r}" if divert.routing_name else ""
     only = f", if {divert.filter}" if divert.filter else ""
-    way = f"{divert.address} to {targets} ({divert.routing_type}{name}{only})"
-    return f"exclusive {way}" if divert.is_exclusive else way
+    text = f"{divert.address} to {targets} ({divert.routing_type}{name}{only})"
+    return f"exclusive {text}" if divert.is_exclusive else text
 
 
 def _vhost_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
@@ -252,7 +256,7 @@ def _vhost_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
         for row in VHOST_LIMITS:
             one, other = getattr(before, row.attribute), getattr(after, row.attribute)
             if one != other:
-                yield Change(what, f"{row.key}: {_text(one)} -> {_text(other)}", row.acts)
+                yield Change(what, _changed(row.key, one, other), row.acts)
 
 
 def _user_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
@@ -275,67 +279,77 @@ def _changes_of_user(before: UserDeclaration, after: UserDeclaration) -> Iterato
     """Changes of a user. A password is never shown."""
     if str(before) != str(after):
         yield f"{before} -> {after}", LIVE
-    one, other = (sorted(map(_topic, user.topic_permissions)) for user in (before, after))
+    one, other = (sorted(map(_topic_permission_text, user.topic_permissions)) for user in (before, after))
     if one != other:
         yield f"topic permissions {', '.join(one) or 'none'} -> {', '.join(other) or 'none'}", LIVE
-    if _secret(before) != _secret(after):
+    if _password_of(before) != _password_of(after):
         yield "another password", AT_CONNECTION
     for row in USER:
         if row.attribute in ("loopback_only", "max_connections", "max_channels"):
             was, will = getattr(before, row.attribute), getattr(after, row.attribute)
             if was != will:
-                yield f"{row.key}: {_text(was)} -> {_text(will)}", row.acts
+                yield _changed(row.key, was, will), row.acts
 
 
-def _secret(user: UserDeclaration) -> tuple[str, str, str]:
+def _password_of(user: UserDeclaration) -> tuple[str, str, str]:
     return user.password, user.password_hash, user.hashing_algorithm
 
 
-def _topic(one: TopicPermissionDeclaration) -> str:
+def _topic_permission_text(one: TopicPermissionDeclaration) -> str:
     return f"{one.vhost} {one.exchange}: {one.write!r} {one.read!r}"
 
 
 def _policy_changes(old: Configuration, new: Configuration, *, is_operator: bool) -> Iterator[Change]:
     kind = "operator policy" if is_operator else "policy"
-    of_old, of_new = ([policy for policy in one.policies if policy.is_operator == is_operator] for one in (old, new))
-    for name, before, after in _pairs(of_old, of_new, lambda one: f"{one.name!r}{_in(one.vhost)}"):
+    before_all, after_all = (
+        [policy for policy in one.policies if policy.is_operator == is_operator] for one in (old, new)
+    )
+    for name, before, after in _pairs(before_all, after_all, _full_name):
         what = f"{kind} {name}"
         if before is None:
             yield Change(what, "declared")
         elif after is None:
             yield Change(what, "no longer declared: cleared")
         elif before != after:
-            yield Change(what, f"{_rule(before)} -> {_rule(after)}")
+            yield Change(what, f"{_policy_text(before)} -> {_policy_text(after)}")
         definitions = [{} if one is None else one.definition for one in (before, after)]
         times = [one.get("message-ttl") for one in definitions]
         if times[0] != times[1]:
-            yield Change(what, f"message-ttl: {_text(times[0])} -> {_text(times[1])}", ARRIVAL)
+            yield Change(what, _changed("message-ttl", *times), ARRIVAL)
 
 
-def _rule(policy: Policy) -> str:
+def _policy_text(policy: Policy) -> str:
     definition = value_text(dict(policy.definition))
     return f"{policy.pattern!r} on {policy.apply_to}, priority {policy.priority}: {definition}"
 
 
 def _pairs(
-    before: Iterable[_T], after: Iterable[_T], key: Callable[[_T], str]
-) -> Iterator[tuple[str, _T | None, _T | None]]:
+    before: Iterable[T], after: Iterable[T], key: Callable[[T], str]
+) -> Iterator[tuple[str, T | None, T | None]]:
     """Objects of both configurations by name; None where one is missing. Sorted by name."""
     old, new = ({key(one): one for one in declared} for declared in (before, after))
     for name in sorted(old.keys() | new.keys()):
         yield name, old.get(name), new.get(name)
 
 
-def _in(vhost: str) -> str:
+def _full_name(one: ExchangeDeclaration | Divert | Policy) -> str:
+    return f"{one.name!r}{_in_vhost(one.vhost)}"
+
+
+def _in_vhost(vhost: str) -> str:
     return f" in vhost {vhost!r}" if vhost != "/" else ""
 
 
-def _fields_of(one: Entry) -> str:
+def _entry_text(one: Entry) -> str:
     return ", ".join(
         f"{setting.key} {_text(one.settings[setting.attribute])} ({setting.acts.value})"
         for setting in SETTINGS
         if setting.attribute in one.settings
     )
+
+
+def _changed(name: str, before: object, after: object) -> str:
+    return f"{name}: {_text(before)} -> {_text(after)}"
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Text that is safe for terminals, whatever names clients and files contain (imports nothing of ours).
+"""Text that is safe for terminals, whatever names clients and files contain.
 
 Characters without a glyph are escaped as Python escapes them: ESC, BEL, NUL and the other controls of ASCII and
 Latin-1, overrides of the writing direction, invisible characters, line separators, halves of surrogate pairs.

@@ -1,7 +1,6 @@
-"""The parts of a configuration that are to be alike on all nodes of a cluster, each as text that says the same wherever
-it is made. Names of parts are those of `leveret diff`.
+"""The parts of a configuration that all nodes of a cluster share, as texts that nodes compare.
 
-Keys of which each node has its own value are left out (`Key.is_of_node`).
+Names of parts are those of `leveret diff`. Keys of which each node has its own value are left out (`Key.is_of_node`).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +13,7 @@ from .declared.configuration import Configuration
 from .faults import Origin
 from .rows.broker_keys import KEYS
 
-#: Values of `x-replication` with which each node, or each group of nodes, has queues of its own.
+#: Values of `x-replication` of queues that one node has, or one group of nodes.
 OF_ONE_SITE = frozenset({"local", "group"})
 
 
@@ -60,7 +59,7 @@ def _in(vhost: str) -> str:
 
 
 def text_of(value: object) -> str:
-    """The same text for equal values in every process: no order of a set, no place in a file."""
+    """A text that is the same for equal values in every process: sets are sorted, positions in files are left out."""
     if is_dataclass(value) and not isinstance(value, type):
         compared = (one.name for one in fields(value) if one.compare)
         return f"{type(value).__name__}({', '.join(_pairs((name, getattr(value, name)) for name in compared))})"

@@ -1,4 +1,4 @@
-"""Warnings about a configuration as a whole: settings that lose messages, or delays without their apparent effect."""
+"""Warnings about a configuration as a whole: settings that lose messages, contradict each other, or have no effect."""
 
 from collections.abc import Iterator
 
@@ -12,21 +12,21 @@ from ..values import shown
 from .misspelt_names import misspelt_names
 from .stuck_messages import stuck_messages
 
-PAGE_KEPT = "address-full-policy is PAGE, but with the cursor vm messages beyond the limit stay in memory"
+PAGES_IN_MEMORY = "address-full-policy is PAGE, but with the cursor vm messages beyond the limit stay in memory"
 UNREACHABLE = "clients cannot declare, bind or delete it: line ends are removed from the names that they send"
 
 
 def lint_of(configuration: Configuration) -> list[str]:
-    """The warnings as lines, FILE:LINE: WHAT: why. An entry is checked with an address that it surely covers."""
+    """The warnings as lines, FILE:LINE: WHAT: why. An entry is checked with an example of an address that it covers."""
     repository = configuration.repository
     findings: list[str] = []
     for one in repository.entries:
         findings += _lint_of_entry(one, repository)
     for one in (*repository.entries, *repository.destinations.entries):
         findings += _lint_of_flow(one, configuration)
-    kept = next((one for one in repository.entries if _keeps_pages(one, repository)), None)
-    if kept is not None:  # one warning is enough
-        findings.append(f"{kept.origin}: match {shown(kept.match.text)}: {PAGE_KEPT}")
+    unpaged = next((one for one in repository.entries if _keeps_pages_in_memory(one, repository)), None)
+    if unpaged is not None:  # one warning is enough
+        findings.append(f"{unpaged.origin}: match {shown(unpaged.match.text)}: {PAGES_IN_MEMORY}")
     findings += [
         f"{one.origin}: {kind} {shown(one.name)}: {UNREACHABLE}"
         for kind, declared in (("queue", configuration.queues), ("exchange", configuration.exchanges))
@@ -51,18 +51,18 @@ def _lint_of_entry(one: Entry, repository: SettingsRepository) -> Iterator[str]:
     if sets_redelivery(one.settings) and attempts > 0 and has_no_target:
         yield f"{one.origin}: {where}: {_removed_after(attempts)}"
     cap, delay = resolved.max_redelivery_delay_ms, resolved.redelivery_delay_ms
-    says_either = not one.settings.keys().isdisjoint(("max_redelivery_delay_ms", "redelivery_delay_ms"))
-    if says_either and cap < delay:
+    sets_either = not one.settings.keys().isdisjoint(("max_redelivery_delay_ms", "redelivery_delay_ms"))
+    if sets_either and cap < delay:
         origin = one.origin_of("max_redelivery_delay_ms")
         yield f"{origin}: {where}: max-redelivery-delay {cap} is below redelivery-delay {delay}: every wait is {cap}"
-    yield from _idle_limits(one, resolved, where)
+    yield from _limits_without_effect(one, resolved, where)
 
 
-def _idle_limits(one: Entry, resolved: ResolvedSettings, where: str) -> Iterator[str]:
-    """Limits that the policy of the address does not use, and a policy without the limits that it needs."""
+def _limits_without_effect(one: Entry, resolved: ResolvedSettings, where: str) -> Iterator[str]:
+    """Limits that the policy of the address does not use, and policies without the limits that they need."""
     policy = resolved.address_full_policy
     has_page_limit = resolved.page_limit_bytes > 0 or resolved.page_limit_messages > 0
-    for attribute, idle, why in (
+    for attribute, has_no_effect, why in (
         ("max_size_bytes_reject_threshold", policy != "BLOCK", f"with address-full-policy {policy}, not BLOCK"),
         ("page_limit_bytes", policy != "PAGE", f"with address-full-policy {policy}, not PAGE"),
         ("page_limit_messages", policy != "PAGE", f"with address-full-policy {policy}, not PAGE"),
@@ -70,16 +70,13 @@ def _idle_limits(one: Entry, resolved: ResolvedSettings, where: str) -> Iterator
         ("page_limit_bytes", not resolved.page_full_policy, "without page-full-policy"),
         ("page_limit_messages", not resolved.page_full_policy, "without page-full-policy"),
     ):
-        if idle and one.settings.get(attribute, -1) != -1:
+        if has_no_effect and one.settings.get(attribute, -1) != -1:
             yield f"{one.origin_of(attribute)}: {where}: {BY_ATTRIBUTE[attribute].key} has no effect {why}"
 
 
 def _lint_of_flow(one: Entry, configuration: Configuration) -> Iterator[str]:
-    where, limit, usage = (
-        f"{one.kind} {shown(one.match.text)}",
-        one.settings.get("memory_limit"),
-        configuration.system_usage,
-    )
+    where = f"{one.kind} {shown(one.match.text)}"
+    limit, usage = one.settings.get("memory_limit"), configuration.system_usage
     if limit is not None and usage is not None and 0 < usage.memory < limit and not usage.memory_percent:
         origin = one.origin_of("memory_limit")
         yield f"{origin}: {where}: memory-limit {limit} is above the {usage.memory} of [system-usage] for all together"
@@ -102,7 +99,7 @@ def _has_size_limit(configuration: Configuration) -> bool:
     return any(one.settings.get(limit, -1) >= 0 for one in configuration.repository.entries for limit in limits)
 
 
-def _keeps_pages(one: Entry, repository: SettingsRepository) -> bool:
+def _keeps_pages_in_memory(one: Entry, repository: SettingsRepository) -> bool:
     if all(one.settings.get(limit, -1) < 0 for limit in ("max_size_bytes", "max_size_messages")):
         return False
     resolved = repository.resolve(example_address(one.match, repository.wildcards), one.vhost)

@@ -52,7 +52,7 @@ class Key(Row):
 of_node = partial(setting, is_of_node=True)
 
 
-# These classes have no instances, so no methods are generated for them.
+# These classes have no instances, so no methods are generated for them. `Configuration` types its values by them.
 # fmt: off
 @dataclass(init=False, repr=False, eq=False)
 class BrokerKeys:
@@ -65,8 +65,8 @@ class BrokerKeys:
     definitions: str | None = of_node(TEXT, None, RESTART,
         help="JSON file of RabbitMQ definitions, imported at the start.")
     definitions_all_or_nothing: bool = setting(BOOLEAN, False, RESTART,
-        help="Whether anything wrong in that file keeps the broker from starting. Without it, that entry is left out, "
-        "with a warning.")
+        help="Whether a fault in that file keeps the broker from starting; otherwise the entry with the fault is left "
+        "out, with a warning.")
     profile: str = setting(PROFILE, "leveret", MIXED,
         help="RabbitMQ version to follow where its versions differ, see [profiles.md](profiles.md).")
     heartbeat_ms: int = setting(DELAY, 60_000, AT_CONNECTION,
@@ -100,7 +100,7 @@ class BrokerKeys:
     message_address: str = setting(one_of("exchange", "exchange-and-key", "key"), "exchange", ARRIVAL,
         help="Address of a message sent to a named exchange: `exchange`, `exchange-and-key` or `key`.")
     legacy_hornetq_headers: bool = setting(BOOLEAN, False, LIVE, is_foreign=True,
-        help="Whether the dead and expired have `_HQ_ORIG_*` headers; HornetQ files imply it.")
+        help="Whether dead and expired messages have `_HQ_ORIG_*` headers; HornetQ files imply it.")
     uuid_namespace: str = setting(TEXT, "", LIVE, is_foreign=True,
         help="Prefix under which settings are looked up for queues that the server named.")
     id_cache_size: int = setting(in_range(0, INT_MAX), 20_000, ARRIVAL, is_foreign=True,
@@ -125,9 +125,9 @@ class BrokerKeys:
     address_queue_scan_period_ms: int = setting(DELAY_OR_OFF, 30_000, LIVE, is_foreign=True,
         help="How often unused auto-created queues are looked for; -1 never.")
     global_max_size: int = setting(BYTES_OR_OFF, -1, LIVE, is_foreign=True,
-        help="Octets of messages in all addresses together from which on each is full; -1 is no limit.")
+        help="Octets of messages in all addresses together at which every address is full; -1 is no limit.")
     global_max_messages: int = setting(in_range(-1, LONG_MAX), -1, LIVE, is_foreign=True,
-        help="Messages in all addresses together from which on each is full; -1 is no limit.")
+        help="Messages in all addresses together at which every address is full; -1 is no limit.")
     internal_naming_prefix: str = meaningless(
         TEXT,
         "$.artemis.internal.",
@@ -215,18 +215,18 @@ class ManagementKeys:
     metrics: str = of_node(TEXT, "127.0.0.1:15692", RESTART,
         help="Address where metrics and health are served without a login, written as above, or `off`.")
     metrics_open: bool = setting(BOOLEAN, False, LIVE,
-        help="Whether names of objects are shown outside loopback to anybody, not to monitors only.")
+        help="Whether metrics show names of objects to anybody outside loopback, not only to monitoring users.")
     plain_outside: bool = setting(BOOLEAN, False, RESTART,
         help="Whether it may be served without TLS outside loopback, where passwords can be read.")
     node: str = of_node(TEXT, "rabbit@localhost", LIVE,
         help="Name of a node without `[cluster]` for tools; they find it by any name that begins with `rabbit@`.")
     path_prefix: str = setting(TEXT, "", LIVE, help="Stands before all paths, behind a proxy.")
     hosts: tuple[str, ...] = of_node(TEXTS, (), LIVE,
-        help="Names under which the console may be asked for, beside addresses and localhost.")
+        help="Host names under which the console may be reached, beside addresses and localhost.")
     cors_origins: tuple[str, ...] = setting(TEXTS, (), LIVE,
-        help="Origins of pages elsewhere that may ask and change something here; `*`: all may ask.")
+        help="Origins of other sites whose pages may read and change something here; `*`: all may read.")
     trusted_proxies: tuple[Network, ...] = setting(NETWORKS, (), LIVE,
-        help="Networks of proxies that say in X-Forwarded-For who asks.")
+        help="Networks of proxies whose X-Forwarded-For names the client.")
     max_body: int = setting(Kind(size_between(1)), 20_000_000, LIVE, help="Largest body of a request.")
     max_connections: int = setting(in_range(1, 2**31), 100, LIVE, help="Connections at once.")
 

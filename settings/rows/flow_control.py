@@ -14,8 +14,8 @@ from .row import setting
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 
-#: Octets that must be free before blocked publishes continue, within 5 to 50 per cent of the limit.
-_CALM = 64 * KIB
+#: Octets below the limit at which blocked publishes continue, but from 5 to 50 per cent of the limit.
+_LOW_MARK_DISTANCE = 64 * KIB
 
 _PERCENT = re.compile(r"\s*(100|[1-9][0-9]?)\s*%\s*")
 
@@ -70,7 +70,7 @@ class SystemUsage:
     temp_percent: int = 0
 
     def sized(self, *, memory: int, disk: int) -> "SystemUsage":
-        """The limits with octets for every percentage. Args: octets that the process may use, octets of the disk."""
+        """The limits in octets. Args: memory: octets that the process may use; disk: octets of the disk."""
         return replace(
             self,
             memory=memory * self.memory_percent // 100 if self.memory_percent else self.memory,
@@ -117,12 +117,12 @@ class Flow:
     # fmt: on
 
     def low_mark(self, limit: int) -> int:
-        """The low mark in octets: a full node stays full until its usage has fallen to it. It is below `limit`, which
-        is above 0.
+        """The low mark in octets: what is full stays full until its usage has fallen to this mark. It is below `limit`,
+        which is above 0.
         """
         if self.low_mark_percent:
             return min(limit * self.low_mark_percent // 100, limit - 1)
-        return min(limit * 95 // 100, max(limit - _CALM, limit // 2))
+        return min(limit * 95 // 100, max(limit - _LOW_MARK_DISTANCE, limit // 2))
 
     def low_mark_messages(self, limit: int) -> int:
         """Like `low_mark`, for a limit that counts messages."""
@@ -133,7 +133,7 @@ class Flow:
 
 @frozen
 class WholeLimits:
-    """Limits for all addresses together: at one of them every address counts as full. None: no limit."""
+    """Limits for all addresses together; when one is reached, every address counts as full. None: no limit."""
 
     octets_max: int | None = None
     messages_max: int | None = None
@@ -143,7 +143,7 @@ NO_WHOLE_LIMITS = WholeLimits()
 
 
 def system_usage_of(values: Mapping[str, Any]) -> SystemUsage:
-    """The usage limits that the keys of [system-usage] configure; absent ones have their defaults."""
+    """The limits that the keys of [system-usage] set; other limits have their defaults."""
     given: dict[str, Any] = {}
     for key in ("memory", "store", "temp"):
         limit = values.get(key)
