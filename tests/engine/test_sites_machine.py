@@ -1,9 +1,4 @@
-"""Any program of publishers, consumers and sites against what owners promise: own site first, and nothing waits long.
-
-After each step: a message has one lease at most; a consumer gets what its site owns; a transfer is to a site that has
-nothing of its own for that consumer, away from one where no consumer could take the message, and not before its time;
-backlogs by site are kept. After a rest no message is ready that any consumer could take. Source: cluster page 12.
-"""
+"""Any program of publishers, consumers and sites against the book of owners, see tests/support/owners_book.py."""
 
 from dataclasses import replace
 from random import Random
@@ -64,7 +59,6 @@ DELAYS = (1, 40, 300)
 PAUSES = (0, 0, 0.3, 0.8)
 #: Values of transfer-after.
 AFTER_MS = (50, 0, 50, 400)
-LONG_AGO = -1_000_000_000
 
 
 class World(Harness):
@@ -79,11 +73,7 @@ class World(Harness):
         self.number = 0
         self.past: Past = {}
         self.ranks: dict[int, int] = {}
-        self.ready: dict[int, int] = {}  # message -> when it came (ns)
         self.marks: dict[int, int] = {}  # message -> its header a
-        self.owners: dict[int, str] = {}
-        self.unknown: set[int] = set()  # messages that belong to whichever site leads
-        self.after_ms = 50
         if files is not None and begins_plain:
             self._have_messages(files)
         super().__init__(kind="amps", site="n1", groups=dict.fromkeys(SITES, ""), journal=files)
@@ -100,23 +90,17 @@ class World(Harness):
             self.marks[message.id], self.ranks[message.id] = int(headers["a"].value), int(headers["rank"].value)
         plain.checkpoint()
         plain.close()
-        self.unknown = {*self.marks}
-        self.owners = dict.fromkeys(self.marks, "n1")
-        self.ready = dict.fromkeys(self.marks, LONG_AGO)
+        self.past = {(queue.name, id_): [Owned("", is_agreed=True)] for id_ in self.marks}
 
     def begin(self) -> None:
         super().begin()
         self.readers: list[tuple[Session, Consumer]] = []
-        self.moved: set[int] = set()  # transferred, and not delivered yet
-        self.delayed = {one.id for queue in self.vhost.queues.values() for one in queue.scheduled}
         self.at = {site: self.connect(f"publisher at {site}", site=site) for site in SITES}
         for site in SITES:
             self.queue(client=self.at[site].client, **self.queue_options)
         self.name = next(iter(self.vhost.queues))
         self.leases = leases_of(self.named(self.name))
         self.broker.context.listeners.append(self._hear)
-        for id_ in self.unknown:
-            self.past[self.name, id_] = [Owned(self.broker.sites.own, is_agreed=True)]
         options = self.queue_options
         rules = SitedQueue(
             "q",
@@ -139,21 +123,19 @@ class World(Harness):
         self.book.attach(self.broker, lambda queue: [one.id for one in queue.messages()])
         self.book.served()
 
+    @property
+    def ids(self) -> set[int]:
+        """The messages of the queue."""
+        return {one.id for one in self.named(self.name).messages()} | self.leases.book.leases.by_id.keys()
+
     def take_over(self, site: str, *, is_orderly: bool) -> None:
-        """Another node leads: no lease and no consumer is left, and the owners are those that were."""
-        assert self.leases.owners is not None
-        delayed, left = self.delayed, {*self.ready, *self.delayed, *self.leases.book.leases.by_id}
-        self._options["site"] = site
+        """Another node leads: no lease and no consumer is left; of owners the book knows."""
+        left, self._options["site"] = self.ids, site
         if is_orderly:
             self.restart()
         else:
             self.kill()
-        self.owners.update(dict.fromkeys(self.unknown, site))
-        assert self.leases.owners is not None
-        assert {one.id for one in self.named(self.name).messages()} == left
-        assert {id_: self.leases.owners.site_of(id_) for id_ in left} == {id_: self.owners[id_] for id_ in left}
-        self.ready = dict.fromkeys(left - self.delayed, LONG_AGO)
-        assert self.delayed <= delayed
+        assert self.ids == left and not self.leases.book.leases.by_id
 
     # -- acts ---------------------------------------------------------------------------------------------------------
 
@@ -199,66 +181,18 @@ class World(Harness):
         elif what == "takeover" and self.journal is not None:
             self.take_over(site, is_orderly=bool(other % 2))
         elif what == "reload":
-            self.set_transfer_after(AFTER_MS[other % len(AFTER_MS)])
+            options = self._options["options"] = BrokerOptions(transfer_after_ms=AFTER_MS[other % len(AFTER_MS)])
+            self.broker.reloading.replace_settings(self.broker.context.settings, options)
         elif what == "wait":
             self.advance(WAITS[other % len(WAITS)])
         self.end_turn()
         lsn = 0 if self.journal is None else self.journal.next_lsn
         self.book.turn_ended(lsn, lsn)
 
-    def set_transfer_after(self, after_ms: int) -> None:
-        """The operator's files have another transfer-after. What has waited long enough may go in any case."""
-        since_ns = self.clock.monotonic_ns() - self.after_ms * 1_000_000
-        self.ready = {id_: LONG_AGO if came_ns <= since_ns else came_ns for id_, came_ns in self.ready.items()}
-        self.after_ms = after_ms
-        options = self._options["options"] = BrokerOptions(transfer_after_ms=after_ms)
-        self.broker.reloading.replace_settings(self.broker.context.settings, options)
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether all messages may be leased; else the book knows which."""
-        return not {"x_barrier_expr", "x_target_depth"} & self.queue_options.keys()
-
-    # -- promises -----------------------------------------------------------------------------------------------------
-
     def _hear(self, event: Event) -> None:
-        kind, ids = event.kind.value, list(event.messages)
-        now_ns = self.clock.monotonic_ns()
-        if kind == "enqueued":
-            for id_ in ids:
-                self.ready[id_] = now_ns
-                assert self.leases.owners is not None
-                self.owners[id_] = self.leases.owners.site_of(id_)
-                self.marks[id_] = self.next_mark
-                self.ranks[id_] = self.next_rank
-        elif kind == "transferred":
-            self._is_right(event, ids, now_ns)
-        elif kind == "delivered":
-            detail = event.detail or {}
-            site = detail["session"].client.site  # type: ignore[attr-defined]
-            if "x_barrier_expr" in self.queue_options and self.ranks[ids[0]] == 0:
-                return  # of barriers the book knows
-            for id_ in ids:
-                assert id_ in self.ready, f"{id_} is leased twice"
-                assert self.owners[id_] == site, f"{id_} of {self.owners[id_]} went to {site}"
-                del self.ready[id_]
-            taker = next((one for _, one in self.readers if one.tag == detail.get("consumer")), None)
-            if taker is not None and not self.moved.isdisjoint(ids):
-                own = [id_ for id_ in self.ready if self.owners[id_] == site and self._takes(taker, id_)]
-                assert not own or not self.is_plain, f"{taker.tag} gets {ids} of others before {own}"
-            self.moved.clear()
-        elif kind == "scheduled":
-            self.delayed.update(ids)
-            for id_ in ids:
-                del self.ready[id_]
-        elif kind == "due":
-            self.delayed.difference_update(ids)
-            self.ready.update(dict.fromkeys(ids, now_ns))
-        elif kind in ("lease_ended", "requeued"):
-            self.ready.update(dict.fromkeys(ids, LONG_AGO))
-        elif kind in ("acked", "expired", "dead_lettered", "killed", "purged", "deleted"):
-            for id_ in ids:
-                self.ready.pop(id_, None)
+        if event.kind.value == "enqueued":
+            self.marks.update(dict.fromkeys(event.messages, self.next_mark))
+            self.ranks.update(dict.fromkeys(event.messages, self.next_rank))
 
     next_mark = next_rank = 0
 
@@ -271,43 +205,11 @@ class World(Harness):
             return True
         return consumer.filter.key == KEYS[self.marks[id_]]
 
-    def _could(self, site: str, id_: int) -> list[Consumer]:
-        """The consumers at a site that could take a message now."""
-        if not self.is_plain or site not in self.broker.sites.groups or self.leases.room(site) <= 0:
-            return []
-        return [
-            one for one in self.named(self.name).consumers
-            if one.client.site == site and one.credit() > 0 and self._takes(one, id_)
-        ]  # fmt: skip
-
-    def _is_right(self, event: Event, ids: list[int], now_ns: int) -> None:
-        source, target = (event.detail or {})["from"], str((event.detail or {})["to"])
-        served = {one.client.site for one in self.named(self.name).consumers}
-        for id_ in ids:
-            assert self.owners[id_] == source and source != target and id_ in self.ready
-            assert not self._could(str(source), id_), f"{id_} leaves {source}, where it could be taken"
-            waited = now_ns - self.ready[id_] >= self.after_ms * 1_000_000
-            assert waited or source not in served or self.broker.sites.is_lost(str(source)), f"{id_} goes too early"
-            self.owners[id_] = target
-            self.moved.add(id_)
-            self.unknown.discard(id_)
-
-    def check(self) -> None:
-        """Between two steps."""
-        limit = self.leases.rules.settings.max_backlog
-        if limit is not None:
-            for site in SITES:
-                assert self.leases.room(site) >= 0, f"{site} has more than {limit}"
-
     def rest(self) -> None:
         """After the time that a message waits for its own site, what any consumer could take is taken."""
-        self.advance(self.after_ms + 1)
+        self.advance(self.broker.sites.transfer_after_ns / 1e6 + 1)
         for _ in range(3):
             self.end_turn()
-        since_ns = self.clock.monotonic_ns() - self.after_ms * 1_000_000  # one that was delayed may wait
-        for id_ in (one for one, ready_ns in self.ready.items() if ready_ns < since_ns):
-            able = [one.tag for site in SITES for one in self._could(site, id_)]
-            assert not able, f"{id_} of {self.owners[id_]} is ready, and {able} could take it"
         self.book.check()
 
 
@@ -323,7 +225,6 @@ def test_owners_keep_their_promises(seed: int, monkeypatch: pytest.MonkeyPatch) 
     world = World(options, files, begins_plain=seed % 2 == 0 and not has_scope)
     for number in range(60):
         world.act(chance.choice(ACTS), chance.randrange(12), chance.randrange(12))
-        world.check()
         if number % 10 == 9:
             world.rest()
     world.rest()
