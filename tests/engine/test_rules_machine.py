@@ -16,28 +16,13 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leveret.engine import (
-    AckedEvent,
-    Broker,
-    Client,
-    Delivered,
-    Envelope,
-    Event,
-    ManualClock,
-    Message,
-    Queue,
-    Session,
-    User,
-    reconfigure,
-)
+from leveret.engine import MS, AckedEvent, Event, Message, Queue, Session, reconfigure
 from leveret.engine.clients.session import NACKED
 from leveret.engine.events import TERMINAL, EventKind
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
-from leveret.engine.messages.field_table import Field
+from leveret.engine.stores.store import ids_in
 from leveret.settings import SettingsRepository, entry
+from leveret.testing.harness import Harness
 
-USER = User("guest")
-MS = 1_000_000
 TERMINAL_COUNTERS = ("acknowledged", "cancelled", "deleted", "expired", "killed", "purged", "replaced")
 
 ADDRESS_SETTINGS = st.fixed_dictionaries(
@@ -67,9 +52,9 @@ ADDRESS_SETTINGS = st.fixed_dictionaries(
 ARGUMENTS = st.fixed_dictionaries(
     {},
     optional={
-        "x-max-priority": st.just(Field("I", 2)),
-        "x-message-ttl": st.sampled_from([Field("I", 0), Field("I", 500)]),
-        "x-max-length-bytes": st.just(Field("I", 40)),
+        "x_max_priority": st.just(2),
+        "x_message_ttl": st.sampled_from([0, 500]),
+        "x_max_length_bytes": st.just(40),
     },
 )
 
@@ -78,37 +63,25 @@ class RulesMachine(RuleBasedStateMachine):
     """One queue `q` with rules, a queue `dead`, two clients."""
 
     @initialize(said=ADDRESS_SETTINGS, arguments=ARGUMENTS)
-    def start(self, said: dict[str, Any], arguments: dict[str, Field]) -> None:
+    def start(self, said: dict[str, Any], arguments: dict[str, int]) -> None:
         """The rules hold for `q` alone."""
-        self.clock = ManualClock()
-        self.broker = Broker(self.clock, settings=SettingsRepository([entry("q", **said)]))
+        self.world = Harness(SettingsRepository([entry("q", **said)]))
+        self.world.checks = True  # type: ignore[misc]
+        self.broker, self.clock = self.world.broker, self.world.clock
         self.broker.context.listeners.append(self.heard)
         self.open: dict[tuple[str, int], str] = {}  # (queue, id) -> the last thing that happened to it
         self.done: set[tuple[str, int]] = set()
         self.failed: Counter[int] = Counter()  # id -> attempts that failed
         self.ring_before = 0
         self.tags = 0
-        self.clients = [self.connect(), self.connect()]
-        vhost = self.clients[0].vhost
-        for name, table in (("q", arguments), ("dead", {})):
-            vhost.queues.declare(name, client=self.clients[0], durable=True, arguments=table)
-        self.sessions = [client.open_session() for client in self.clients]
+        self.world.queue("q", **arguments)
+        self.world.queue("dead")
+        self.sessions = [self.world.session, self.world.connect()]
         self.scheduled_before: dict[int, int] = {}
-
-    def connect(self) -> Client:
-        client: Client = self.broker.connections.open("/", USER, name="c", flush=lambda: None)
-        client.flush = lambda: self.sent(client)
-        return client
-
-    def sent(self, client: Client) -> None:
-        """What a turn left goes out."""
-        for effect in client.take_outbox():
-            assert isinstance(effect, Delivered)
-        client.drained()
 
     @property
     def queue(self) -> Queue:
-        return self.broker.virtual_hosts["/"].queues.named("q")
+        return self.world.named("q")
 
     def heard(self, event: Event) -> None:
         """At most one enqueued, at most one terminal event for each (queue, message)."""
@@ -123,60 +96,43 @@ class RulesMachine(RuleBasedStateMachine):
                 self.open.pop(key, None)
                 self.done.add(key)
 
-    def end_turn(self) -> None:
-        while self.broker.end_turn():
-            pass
-
     # -- operations -------------------------------------------------------------------------------------------------
 
     @rule(
         bodies=st.lists(st.binary(max_size=30), min_size=1, max_size=6),
         key=st.sampled_from(["q", "q", "q", "dead"]),
-        headers=st.dictionaries(
-            st.sampled_from(["k", "_AMQ_GROUP_ID"]), st.sampled_from([Field("S", b"x"), Field("S", b"y")])
-        ),
+        headers=st.dictionaries(st.sampled_from(["k", "_AMQ_GROUP_ID"]), st.sampled_from("xy")),
         delay=st.sampled_from([None, None, 10, 2000]),
-        expiration=st.sampled_from([None, b"0", b"700"]),
+        expiration=st.sampled_from([None, "0", "700"]),
         priority=st.sampled_from([None, 0, 1, 9]),
     )
     def publish(
         self,
         bodies: list[bytes],
         key: str,
-        headers: dict[str, Field],
+        headers: dict[str, str],
         delay: int | None,
-        expiration: bytes | None,
+        expiration: str | None,
         priority: int | None,
     ) -> None:
-        table = dict(headers) if delay is None else {**headers, "x-delay": Field("l", delay)}
-        properties: dict[str, Any] = {"headers": table, "expiration": expiration, "priority": priority}
-        contents = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
-        facts = scan_properties(PLAIN.split(contents[0])[0][12:])
+        table = headers if delay is None else {**headers, "x-delay": delay}
         self.ring_before = self.queue.store.in_memory
-        session = self.sessions[0]
-        session.publish(
-            session.client.vhost.router.route("", key, USER), Envelope("", key, facts), contents, mandatory=False
-        )
-        self.end_turn()
+        self.world.publish(*bodies, key=key, headers=table, expiration=expiration, priority=priority)
 
     @rule(who=st.integers(0, 1), prefetch=st.integers(0, 3), no_ack=st.booleans())
     def consume(self, who: int, prefetch: int, no_ack: bool) -> None:
-        session = self.sessions[who]
-        session.set_prefetch(prefetch, total=False)
         self.tags += 1
-        session.consume(self.queue, f"t{self.tags}", no_ack=no_ack, exclusive=False, arguments={})
-        self.end_turn()
+        self.world.consume("q", f"t{self.tags}", by=self.sessions[who], prefetch=prefetch, no_ack=no_ack)
 
     @rule(who=st.integers(0, 1))
     def cancel(self, who: int) -> None:
         for tag in list(self.sessions[who].consumers)[:1]:
             self.sessions[who].cancel(tag)
-        self.end_turn()
+        self.world.end_turn()
 
     @rule(who=st.integers(0, 1), no_ack=st.booleans())
     def get(self, who: int, no_ack: bool) -> None:
-        self.sessions[who].get(self.queue, no_ack=no_ack)
-        self.end_turn()
+        self.world.get("q", by=self.sessions[who], no_ack=no_ack)
 
     def _some(self, who: int, which: int) -> tuple[Session, int] | None:
         session = self.sessions[who]
@@ -188,7 +144,7 @@ class RulesMachine(RuleBasedStateMachine):
         found = self._some(who, which)
         if found is not None:
             found[0].ack(found[1], multiple=multiple)
-        self.end_turn()
+        self.world.end_turn()
 
     @rule(who=st.integers(0, 1), which=st.integers(0, 9), multiple=st.booleans(), requeue=st.booleans())
     def nack(self, who: int, which: int, multiple: bool, requeue: bool) -> None:
@@ -200,14 +156,14 @@ class RulesMachine(RuleBasedStateMachine):
         self._watch(returned, counted=True)
         session.reject(tag, multiple=multiple, requeue=requeue, why=NACKED)
         self.check_waits()
-        self.end_turn()
+        self.world.end_turn()
 
     @rule(who=st.integers(0, 1))
     def recover(self, who: int) -> None:
         self._watch(list(self.sessions[who].unacked.values()), counted=False)
         self.sessions[who].recover()
         self.check_waits()
-        self.end_turn()
+        self.world.end_turn()
 
     def _watch(self, returned: list[Message], *, counted: bool) -> None:
         for message in returned:
@@ -236,24 +192,18 @@ class RulesMachine(RuleBasedStateMachine):
             for message in self.sessions[who].unacked.values():
                 if getattr(message.holder, "queue", None) is self.queue:
                     self.failed[message.id] += 1
-        self.clients[who].close(failed=failed)
-        self.end_turn()
-        self.clients[who] = self.connect()
-        self.sessions[who] = self.clients[who].open_session()
+        self.sessions[who].client.close(failed=failed)
+        self.world.end_turn()
+        self.sessions[who] = self.world.connect()
 
     @rule(ms=st.sampled_from([1, 50, 400, 6000]))
     def advance(self, ms: int) -> None:
-        until = self.clock.monotonic_ns() + ms * MS
-        while (due := self.broker.next_deadline_ns()) is not None and due <= until:
-            self.clock.advance_ns(max(0, due - self.clock.monotonic_ns()))
-            self.broker.advance()
-            self.end_turn()
-        self.clock.advance_ns(until - self.clock.monotonic_ns())
+        self.world.advance(ms)
 
     @rule()
     def purge(self) -> None:
         self.queue.purge()
-        self.end_turn()
+        self.world.end_turn()
 
     @rule(size=st.sampled_from([None, 1, 2, 5]))
     def resize(self, size: int | None) -> None:
@@ -278,37 +228,26 @@ class RulesMachine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_lost(self) -> None:
         """What came in and did not end is there; the counters say the same as the events."""
-        for queue in self.broker.virtual_hosts["/"].queues.values():
-            parts = queue.store.paged_parts()  # a full address that pages: in the temp store, with whole contents
-            here = [message.id for message in queue.messages()]
-            here += [id_ for part in parts for id_ in ([part.id] if isinstance(part, Message) else part.ids)]
+        for queue in self.world.vhost.queues.values():
+            here = {message.id for message in queue.scheduled} | set(ids_in(queue.store))
             if not queue.keeps:
-                here += [message.id for message in queue.unacked_messages()]
-            assert len(set(here)) == len(here)
-            assert set(here) == {id_ for name, id_ in self.open if name == queue.name}
+                here |= {message.id for message in queue.unacked_messages()}
+            assert here == {id_ for name, id_ in self.open if name == queue.name}
             counters = queue.counters.as_dict()
             ended = sum(counters[name] for name in TERMINAL_COUNTERS)
             if not queue.keeps:
-                dead_on_arrival = sum(1 for name, _ in self.done if name == queue.name) - (
-                    counters["enqueued"] - len(here)
-                )
+                done = sum(name == queue.name for name, _ in self.done)
+                dead_on_arrival = done - (counters["enqueued"] - len(here))
                 assert ended + counters["dropped"] == counters["enqueued"] - len(here) + dead_on_arrival
-            held = [*queue.messages(), *(() if queue.keeps else queue.unacked_messages())]
-            octets = sum(len(message.content) for message in held)
-            octets += sum(len(part.content) if isinstance(part, Message) else sum(part.sizes) for part in parts)
-            assert queue.events.octets is None or queue.events.octets == octets
 
 
-class TestRules(RulesMachine.TestCase):  # type: ignore[misc,valid-type]
+RulesMachine.TestCase.settings = settings(
+    max_examples=examples(200), stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+class TestRules(RulesMachine.TestCase, unittest.TestCase):  # type: ignore[misc]
     """Many short stories."""
 
-    settings = settings(
-        max_examples=examples(200),
-        stateful_step_count=30,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
 
-
-assert issubclass(TestRules, unittest.TestCase)
 pytestmark = pytest.mark.filterwarnings("error")

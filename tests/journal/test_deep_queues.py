@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from leveret.engine import Message, reconfigure
+from leveret.engine.invariants import check_broker
 from leveret.engine.messages.content import SCHEDULED_DELIVERY
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.queues import classic
-from leveret.engine.stores.paged_run import octets_paged
 from leveret.engine.stores.tail import Unreadable
 from leveret.journal.disk.segment import path_of, segments_in
 
@@ -130,23 +130,8 @@ class QueueMachine(DepthMachine):
     def what_is_there_is_counted(self) -> None:
         """To the octet, also after a restart: in memory, in the journal and in the temp store."""
         world = self.worlds[1]
-        meter, parts = world.q.meter, world.q.store.paged_parts()
-        assert (meter is None) is (not MEMORY_LIMITS & world.said.keys())
-        if meter is None:
-            return
-        paged = [part for part in parts if not isinstance(part, Message)]
-        aside = [part for part in parts if isinstance(part, Message)]
-        here = [*world.q.messages(), *aside, *world.q.unacked_messages()]
-        assert (meter.in_memory, meter.in_memory_octets) == (len(here), sum(len(one.content) for one in here))
-        assert meter.paged == sum(len(part.ids) for part in paged)
-        assert meter.paged_octets == sum(octets_paged(part.sizes[:], part.location) for part in paged)
-        for node in world.broker.flow.nodes():
-            amounts = [charge.amount for charge in meter._charges if charge.node is node]
-            assert (
-                node.used
-                == sum(amounts)
-                == sum(charge.measure(meter) for charge in meter._charges if charge.node is node)
-            )
+        assert (world.q.meter is None) is (not MEMORY_LIMITS & world.said.keys())
+        check_broker(world.broker)
 
     @precondition(lambda self: hasattr(self, "worlds"))
     @invariant()
