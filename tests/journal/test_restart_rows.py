@@ -112,10 +112,11 @@ def test_all_who_wait_go_on_waiting() -> None:
     assert (broker.named("q").ready_count, len(broker.named("q").scheduled)) == (0, 5)
 
 
-def test_what_a_limit_dropped_stays_away() -> None:
-    """x-max-length 2 of A B C D, then C and D are taken: nothing comes back, and the segment holds nothing live."""
+@pytest.mark.parametrize("limit", ["x_max_length", "x_ring_size"])
+def test_what_a_limit_dropped_stays_away(limit: str) -> None:
+    """2 of A B C D, then C and D are taken: nothing comes back, and the segment holds nothing live."""
     desk = DurableDesk(SimulatedFiles())
-    desk.declare(x_max_length=2)
+    desk.declare(**{limit: 2})
     desk.publish(*"ABCD", delivery_mode=2)
     assert desk.all() == "CD"
     desk.settle()

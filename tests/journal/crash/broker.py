@@ -146,6 +146,7 @@ def _serve_and_leave(arguments: list[str]) -> None:
         code = main(arguments)
     finally:
         sys.stdout.flush()
+        sys.stderr.flush()
         os._exit(code)
 
 
