@@ -16,7 +16,7 @@ from ..commands import Adapter
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request, bad_request, not_authorised, not_found
 from ..listing import Columns, listed
-from ..permissions import is_administrator, may_see, missing_tag
+from ..permissions import is_administrator, missing_tag
 from ..steps import Steps
 from ..views.access import vhost_limits
 from .policies import OPERATOR_POLICIES
@@ -31,11 +31,7 @@ def _parameters(api: Api, request: Request) -> Steps:
     rows = (
         _policies(api) if component == _POLICY else [*_limits_and_operator_policies(api), *api.ask("parameters list")]
     )
-    found = [
-        row
-        for row in rows
-        if row["vhost"] in vhosts and may_see(request.user, row["vhost"]) and component in (None, row["component"])
-    ]
+    found = [row for row in rows if row["vhost"] in vhosts and component in (None, row["component"])]
     return listed(request, found, lambda row: row, order=lambda row: (row["vhost"], row["name"]))
 
 

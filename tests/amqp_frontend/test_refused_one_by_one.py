@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from random import Random
+
 from pair import Pair
 from pamqp import commands as C
 from peer import Peer, method, publish
@@ -64,3 +66,19 @@ def test_without_either_the_channel_ends_and_all_behind_is_dropped() -> None:
     assert close.frame.name == "Channel.Close" and close.channel == 1
     assert peer.call(2, C.Queue.Declare, queue="full", passive=True).message_count == ROOM
     assert pair.broker.statistics().counters["dropped"] == COUNT - ROOM
+
+
+def test_a_refusal_concerns_no_message_for_another_queue() -> None:
+    """Of one read, some are for a full queue and some for one that has room: these are confirmed."""
+    pair, peer = publisher(method(1, C.Confirm.Select))
+    pair.broker.context.chance = Random(1).random
+    peer.call(1, C.Exchange.Declare, exchange="r", exchange_type="x-random")
+    peer.call(1, C.Queue.Declare, queue="free")
+    for queue in ("full", "free"):
+        peer.call(1, C.Queue.Bind, queue=queue, exchange="r")
+    peer.send(b"".join(publish(1, "", b"x", exchange="r") for _ in range(60)))
+    pair.settle()
+    queues = pair.broker.virtual_hosts["/"].queues
+    assert queues["full"].ready_count == ROOM
+    assert queues["free"].ready_count > COUNT
+    assert pair.broker.statistics().counters["dropped"] == 60 - ROOM - queues["free"].ready_count

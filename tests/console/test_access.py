@@ -284,3 +284,74 @@ def test_lists_in_parts(api: ApiClient) -> None:
     shown = api.get("queues/parts?sort=arguments.x-max-length&columns=name")
     assert [one["name"] for one in shown] == ["b", "c", "a"]
     assert api.ask("DELETE", "vhosts/parts").status == 204
+
+
+def test_only_some_tags_open_the_api(api: ApiClient) -> None:
+    """Another one, of which a broker knows nothing, does not."""
+    assert api.ask("PUT", "users/tagged", {"password": "x", "tags": "impersonator"}).status == 201
+    assert api.ask("GET", "whoami", user="tagged", password="x").status == 401
+    assert api.ask("DELETE", "users/tagged").status == 204
+
+
+def test_users_without_permissions_are_those_that_have_none(api: ApiClient) -> None:
+    """Not those that may do all there is."""
+    assert api.ask("PUT", "users/bare", {"password": "x", "tags": ""}).status == 201
+    names = [one["name"] for one in api.get("users/without-permissions")]
+    assert "bare" in names and "guest" not in names
+    assert api.ask("DELETE", "users/bare").status == 204
+
+
+def test_permissions_of_one_virtual_host(api: ApiClient) -> None:
+    """Those of others are not listed with it."""
+    grant = {"configure": ".*", "write": "", "read": ""}
+    assert api.ask("PUT", "users/granted", {"password": "x", "tags": ""}).status == 201
+    for vhost in ("one", "two"):
+        assert api.ask("PUT", f"vhosts/{vhost}", {}).status == 201
+        assert api.ask("PUT", f"permissions/{vhost}/granted", grant).status == 201
+    found = [row for row in api.get("vhosts/one/permissions") if row["user"] == "granted"]
+    assert found == [{"user": "granted", "vhost": "one", **grant}]
+    for path in ("users/granted", "vhosts/one", "vhosts/two"):
+        assert api.ask("DELETE", path).status == 204
+
+
+def test_a_limit_of_a_user_is_a_number(api: ApiClient) -> None:
+    """true is none."""
+    answer = api.ask("PUT", "user-limits/guest/max-connections", {"value": True})
+    assert (answer.status, answer.reason) == (400, "max-connections should be a number, actually was true")
+    assert api.get("user-limits/guest") == []
+
+
+def test_bindings_to_a_queue_and_to_an_exchange_of_its_name(api: ApiClient) -> None:
+    """Each list has its own."""
+    api.ask("PUT", "queues/%2F/same", {})
+    api.ask("PUT", "exchanges/%2F/same", {"type": "direct"})
+    for kind, key in (("q", "to.queue"), ("e", "to.exchange")):
+        assert api.ask("POST", f"bindings/%2F/e/amq.direct/{kind}/same", {"routing_key": key}).status == 201
+        assert [one["routing_key"] for one in api.get(f"bindings/%2F/e/amq.direct/{kind}/same")] == [key]
+    for path in ("queues/%2F/same", "exchanges/%2F/same"):
+        assert api.ask("DELETE", path).status == 204
+
+
+def test_a_monitor_sees_parameters_of_its_virtual_hosts_alone(api: ApiClient) -> None:
+    """Though it sees that others exist."""
+    assert api.ask("PUT", "vhosts/limited", {}).status == 201
+    assert api.ask("PUT", "vhost-limits/limited/max-queues", {"value": 9}).status == 204
+    assert api.ask("PUT", "users/watcher", {"password": "x", "tags": "monitoring,policymaker"}).status == 201
+    as_watcher = {"user": "watcher", "password": "x"}
+    assert [row["vhost"] for row in api.get("parameters/vhost-limits")] == ["limited"]
+    assert api.get("parameters/vhost-limits", **as_watcher) == []
+    grant = {"configure": "", "write": "", "read": ""}
+    assert api.ask("PUT", "permissions/limited/watcher", grant).status == 201
+    assert [row["vhost"] for row in api.get("parameters/vhost-limits", **as_watcher)] == ["limited"]
+    for path in ("users/watcher", "vhosts/limited"):
+        assert api.ask("DELETE", path).status == 204
+
+
+def test_definitions_have_a_global_parameter_once(api: ApiClient) -> None:
+    """Also one that was set here; and users without tags are no matter of a virtual host's definitions."""
+    assert api.ask("PUT", "global-parameters/mine", {"value": {"a": 1}}).status == 201
+    names = [one["name"] for one in api.get("definitions")["global_parameters"]]
+    assert names.count("mine") == 1 and len(names) == len(set(names))
+    assert api.ask("DELETE", "global-parameters/mine").status == 204
+    assert api.ask("POST", "definitions", {"users": [{"name": "u"}]}).reason == "tags_not_present"
+    assert api.ask("POST", "definitions/%2F", {"users": [{"name": "u"}]}).status == 204

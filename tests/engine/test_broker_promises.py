@@ -21,8 +21,8 @@ from leveret.engine.commits import COMMIT_SLICE
 from leveret.engine.errors import InUse, LoginRefused, PermissionRefused, ResourceLocked
 from leveret.engine.options import BrokerOptions
 from leveret.engine.users.login_throttle import FREE_FAILURES, LoginThrottle
-from leveret.settings import Divert, LoggedTopic, Policies, SystemUsage, make_policy
-from leveret.testing.harness import GUEST, Harness, arguments_of
+from leveret.settings import Divert, LoggedTopic, Policies, SettingsRepository, SystemUsage, entry, make_policy
+from leveret.testing.harness import GUEST, Harness, arguments_of, messages
 
 
 def granted(name: str, configure: str = ".*", write: str = ".*", read: str = ".*") -> User:
@@ -427,3 +427,27 @@ def test_what_is_paged_out_is_moved_as_well() -> None:
         if moving.is_done:
             break
     assert moving.is_done and (moving.done, world.named("q").ready_count) == (300, 0)
+
+
+def test_a_divert_to_an_exchange_that_nothing_is_bound_to_reaches_no_queue_of_its_name() -> None:
+    """An address names the exchange where there is one (address-settings page 1.3)."""
+    world = Harness()
+    world.vhost.exchanges.declare("D", "direct")
+    for name in ("D", "q"):
+        world.queue(name)
+    world.broker.reloading.replace_diverts([Divert("one", "q", ("D",))])
+    world.publish("a")
+    assert (world.all("D"), world.all()) == ("", "a")
+
+
+def test_a_queue_that_stores_nothing_has_no_say_while_the_disk_is_full() -> None:
+    """Its policy is to block; that of the queue that stores the message is to refuse it."""
+    block, fail = entry("brief", disk_full_policy="BLOCK"), entry("q", disk_full_policy="FAIL")
+    world = Harness(SettingsRepository([block, fail]))
+    world.queue("brief", durable=False)
+    world.queue()
+    for name in ("brief", "q"):
+        world.bind(name, "amq.fanout")
+    summary, _ = messages([], {"delivery_mode": 2})
+    route = world.route("", "amq.fanout")
+    assert not route.waits_for_disk(world.envelope("amq.fanout", "", summary), is_confirmed=True)

@@ -1,7 +1,8 @@
 """A checkpoint beside what goes on: after each of its steps, and each thing between two, a kill finds all as it is.
 
-What is published, taken, given back, dead-lettered, purged, moved, expires or comes due while a queue is stated, in any
-order; messages in memory and paged out, of every kind of queue. The broker itself is the model.
+What is published, taken, given back, dead-lettered, purged, moved, expires, comes due or is put off while a queue is
+stated or an old segment is emptied, in any order; messages in memory and paged out, of every kind of queue. The broker
+itself is the model.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ import pytest
 from depth_world import PERSISTENT, DepthWorld, page_early
 from effort import examples
 
-from leveret.engine import Choice, Field, FieldTable, Message, Moving, Queue, to_queue
+from leveret.engine import Choice, Envelope, Field, FieldTable, Message, Moving, Queue, scheduled, to_queue
 from leveret.engine.moving import why_not
 from leveret.journal import RecoveredQueue, recover
 from leveret.journal.recording import checkpoint as stating
 from leveret.journal.recording import message_index as indexes
+from leveret.journal.recording.checkpoint import empty_segment
 from leveret.journal.recording.message_index import message_index
 from leveret.journal.recovery import snapshot
+from leveret.testing.harness import messages
 
 PRIORITIES: FieldTable = {"x-max-priority": Field("l", 3)}
 #: Arguments and settings of the queue, and what may be in memory of it.
@@ -38,7 +41,15 @@ KINDS: dict[str, tuple[FieldTable, dict[str, Any], int | None]] = {
     "kept, paged": ({"x-non-destructive": Field("t", True)}, {}, 0),
     "last value": ({"x-last-value-key": Field("S", b"k")}, {}, None),
     "quorum, paged": ({"x-queue-type": Field("S", b"quorum")}, {}, 0),
+    "deliveries": (PRIORITIES, {"redelivery_delay_ms": 500}, None),
+    "deliveries, paged": ({}, {}, 0),
 }
+
+
+class Delivering(DepthWorld):
+    """A delivery is recorded before it is sent."""
+
+    persists_deliveries = True
 
 
 @pytest.fixture(autouse=True)
@@ -52,11 +63,13 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Told(NamedTuple):
-    """Of a message: octets of its body, attempts that failed, when it ends and until when it waits (wall ms; 0: never,
-    it is ready)."""
+    """Of a message: octets of its body, attempts that failed (where deliveries are recorded, also one that is under
+    way), its level of priority, when it ends and until when it waits (wall ms; 0: never, it is ready).
+    """
 
     size: int
     attempts: int
+    level: int
     expires_ms: int
     due_ms: int
 
@@ -68,13 +81,14 @@ class Life:
         self.chance = Random(seed)
         arguments, said, memory = KINDS[kind]
         said = {"dead_letter_address": "dead", "max_delivery_attempts": 4, **said}
-        self.world = DepthWorld(arguments, said, memory=memory)
+        self.counts_deliveries = kind.startswith("deliveries")
+        self.world = (Delivering if self.counts_deliveries else DepthWorld)(arguments, said, memory=memory)
         self.number = 0
         self.seen: set[int] = set()  # ids that ever were in a queue
         self.acts: Counter[str] = Counter()
         self.verbs: list[Callable[[], object]] = [
             self.publish,
-            self.publish,
+            self.publish_mixed,
             self.take,
             self.take_out,
             self.take_out,
@@ -86,6 +100,7 @@ class Life:
             self.refuse,
             self.purge,
             self.time_passes,
+            self.put_off,
             self.move,
             self.declare_again,
         ]
@@ -103,6 +118,23 @@ class Life:
         sizes = [self.chance.choice((0, 7, 300)) for _ in range(self.chance.randrange(1, 6))]
         properties = {"delivery_mode": mode, "priority": self.chance.randrange(5), "headers": headers, **more}
         self.world.fill(sizes, properties, self.number, self.chance.choice(("q.x", "q.x", "q.both")))
+
+    def publish_mixed(self) -> None:
+        """Messages that are not alike, read together."""
+        choose = self.chance.choice
+        made = []
+        for _ in range(choose((2, 4))):
+            properties = {"delivery_mode": choose((1, 2, 2)), "priority": choose((None, 1, 3))}
+            made.append(messages([b"-" * choose((0, 7, 300))], properties))
+        name = choose(("q", "other"))
+        envelopes = [Envelope("", name, summary) for summary, _ in made]
+        contents = [content for _, (content,) in made]
+        self.world.sessions[2].publish_mixed([self.world.named(name)] * len(made), envelopes, contents)
+
+    def put_off(self) -> None:
+        """An operator changes until when one waits."""
+        if waiting := [message.id for message in self.queue.scheduled]:
+            scheduled.reschedule(self.queue, self.chance.choice(waiting), self.chance.choice((0, 300, 2000)))
 
     def take(self) -> None:
         """For good."""
@@ -167,6 +199,21 @@ class Life:
                 self.check(f"an act behind step {at}: {dict(self.acts)}")
         world.end_turn()
         self.check("its end")
+        self.empty_a_segment()
+
+    def empty_a_segment(self) -> None:
+        """The contents of the oldest one, if it has any, are moved; while things happen."""
+        world = self.world
+        rows = world.journal.ledger.rows
+        if len(rows) < 2 or not rows[0].live:
+            return
+        for at, _ in enumerate(empty_segment(world.broker, world.journal, world.recorder, rows[0].base_lsn)):
+            world.end_turn()
+            self.check(f"slice {at} of an old segment")
+            self.act()
+            self.check(f"an act behind slice {at}: {dict(self.acts)}")
+        world.end_turn()
+        self.check("the end of an old segment")
 
     def check(self, after: str) -> None:
         """What a kill now would leave is what there is."""
@@ -175,8 +222,10 @@ class Life:
         where: dict[int, set[int]] = {}
         for name in ("q", "dead", "other"):
             one = self.world.named(name)
-            expected = told_of(self.world, one)
-            assert self.told(queues.get(name, RecoveredQueue())) == expected, f"{name} after {after}"
+            expected = told_of(self.world, one, counts_deliveries=self.counts_deliveries)
+            told = self.told(queues.get(name, RecoveredQueue()), one)
+            assert told == expected, f"{name} after {after}"
+            assert list(told) == sorted(told), f"{name} after {after}"
             for id_ in expected:
                 where.setdefault(id_, set()).add(self.world.recorder.objects.queue_id(one))
         self.seen |= where.keys()
@@ -188,17 +237,18 @@ class Life:
         assert sum(row.live for row in rows) == sum(map(len, queues.values())), after
         assert all(row.live >= 0 for row in rows), after
 
-    def told(self, queue: RecoveredQueue) -> dict[int, Told]:
+    def told(self, found: RecoveredQueue, queue: Queue) -> dict[int, Told]:
         """What is over is none: it leaves with its turn, which may come later."""
         now_ms = self.world.clock.wall_ms()
         return {
             one.id: Told(
                 one.size,
                 one.state.deliveries - one.state.uncounted,
+                level_of(queue, one.state.priority),
                 one.expires_ms,
                 one.state.due_ms if one.state.due_ms > now_ms else 0,
             )
-            for one in queue.messages()
+            for one in found.messages()
         }
 
 
@@ -206,7 +256,12 @@ def _is_any(message: Message) -> bool:
     return True
 
 
-def told_of(world: DepthWorld, queue: Queue) -> dict[int, Told]:
+def level_of(queue: Queue, priority: int) -> int:
+    """Levels matter to queues that have some."""
+    return 0 if queue.pageable is None else queue.pageable.levels.mapping.of(priority)
+
+
+def told_of(world: DepthWorld, queue: Queue, *, counts_deliveries: bool) -> dict[int, Told]:
     """What the broker has in a queue, in memory or not."""
     wall_ms, found = world.recorder.messages.wall_ms, {}
     due = {message.id: wall_ms(due_ns) for due_ns, message in queue.scheduled.entries()}
@@ -217,12 +272,15 @@ def told_of(world: DepthWorld, queue: Queue) -> dict[int, Told]:
         elif part.location is None:
             expires = part.expires or [0] * len(part.ids)
             for id_, size, expires_ns in zip(part.ids, part.sizes, expires):
-                found[id_] = Told(size, part.attempts, wall_ms(expires_ns), 0)
+                found[id_] = Told(size, part.attempts, part.level, wall_ms(expires_ns), 0)
     for message in messages:
         if message.envelope.summary.persistent:
-            attempts = message.deliveries - message.uncounted - (message.holder is not None)
-            size = len(message.body)
-            found[message.id] = Told(size, max(0, attempts), wall_ms(message.expires_ns), due.get(message.id, 0))
+            attempts = message.deliveries - message.uncounted
+            if not counts_deliveries and message.holder is not None:
+                attempts = max(0, attempts - 1)
+            level = level_of(queue, message.envelope.summary.priority or 0)
+            times = wall_ms(message.expires_ns), due.get(message.id, 0)
+            found[message.id] = Told(len(message.body), attempts, level, *times)
     return found
 
 

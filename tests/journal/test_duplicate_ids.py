@@ -17,6 +17,7 @@ from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recovery.check import verify
 from leveret.journal.recovery.recovered import SPARE, RecoveredIds
 from leveret.journal.recovery.replay import Replay
+from leveret.testing.harness import Harness, messages
 
 
 def make(files: SimulatedFiles | None = None, text: str = "", **options: Any) -> DurableDesk:
@@ -372,3 +373,46 @@ def test_replay_keeps_no_more_than_is_remembered() -> None:
     recovered.add(IdsSeen("q", 10, [("old", 1)]))
     last = 5 * SPARE - 1
     assert list(recovered.newest(3)) == [(str(number), number) for number in range(last - 2, last + 1)]
+
+
+class VirtualHosts(Harness):
+    """Each virtual host has a queue `q`."""
+
+    def make(self, name: str) -> None:
+        self.broker.virtual_hosts.create(name).queues.declare("q", client=None, durable=True)
+        self.settle()
+
+    def send(self, host: str, id_: str, body: str) -> None:
+        """Publish a persistent message with a duplicate id."""
+        client = self.broker.connections.open(host, self.user, name=host, flush=lambda: None)
+        summary, contents = messages([body], {"delivery_mode": 2, "headers": {"_AMQ_DUPL_ID": id_}})
+        route = client.vhost.router.route("", "q", self.user)
+        client.open_session().publish(route, self.envelope("", "q", summary), contents, mandatory=False)
+        client.close()
+        self.settle()
+
+    def bodies_of(self, host: str) -> list[bytes]:
+        return [one.body for one in self.broker.virtual_hosts[host].queues.named("q").messages()]
+
+
+def test_a_new_virtual_host_does_not_remember_ids_of_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A checkpoint states these while the old one is deleted, and another one of the same name is made."""
+    monkeypatch.setattr(duplicate_ids, "STATED_SLICE", 1)
+    world = VirtualHosts(journal=SimulatedFiles())
+    world.make("v")
+    for id_ in "123":
+        world.send("v", id_, id_)
+    steps = checkpoint(world.broker, world.journal, world.recorder)
+    while not any(record.kind == IDS_SEEN and record.flags & RESTATED for record in world.records()):
+        next(steps)
+        world.write_journal()
+    world.broker.virtual_hosts.delete("v")
+    world.settle()
+    world.make("v")
+    for _ in steps:
+        world.write_journal()
+    world.settle()
+    world.kill()
+    for id_ in "123":
+        world.send("v", id_, id_)
+    assert world.bodies_of("v") == [b"1", b"2", b"3"]

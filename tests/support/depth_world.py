@@ -43,6 +43,8 @@ class DepthWorld(Harness):
 
     ends_turns = False
     has_journal: ClassVar[bool] = True
+    #: Whether deliveries are recorded before they are sent.
+    persists_deliveries: ClassVar[bool] = False
     memory_limits: ClassVar[frozenset[str]] = MEMORY_LIMITS
 
     def __init__(
@@ -60,7 +62,7 @@ class DepthWorld(Harness):
         super().__init__(
             journal=(files or SimulatedFiles()) if self.has_journal else None,
             journal_options=JournalOptions(segment_size=3000, preallocate_size=0),
-            recorder=partial(Recorder, counts_max=-1),
+            recorder=partial(Recorder, counts_max=-1, persists_deliveries=self.persists_deliveries),
             memory=memory,
             **broker,
         )
