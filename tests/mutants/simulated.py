@@ -36,7 +36,7 @@ def _short(seed: int) -> str | None:
 
 
 def _storm(seed: int) -> str | None:
-    from simulation.real_node import RealNode, real_nodes
+    from simulation.models import real_nodes
     from simulation.world import World
 
     logger = logging.getLogger("leveret")
@@ -44,7 +44,7 @@ def _storm(seed: int) -> str | None:
     logger.setLevel(logging.CRITICAL + 1)
     try:
         with real_nodes(seed):
-            world = World(seed, RealNode)
+            world = World(seed)
             world.run(3)
             world.storm(STORM_S)
             world.calm()

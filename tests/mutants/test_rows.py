@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,10 @@ sys.path.insert(0, str(Path(__file__).parent))
 from covering import Covering
 from mutant import MODULE, BadRow, Mutant, function_at, read_rows, sample_operators
 from mutants import is_missed, make_job, try_each
-from simulated import SHORT, Seed
+from simulated import KINDS, SHORT, STORM, Seed, run_world
 from swap import changed_functions
 from tree import Job, Result, Tree, Verdict, WorldsJob
+from worlds_map import WorldsMap
 
 #: A test that passes whatever settings do.
 ELSEWHERE = "tests/mutants/test_rows.py::test_functions_by_line"
@@ -197,6 +199,25 @@ def test_a_fault_is_found_by_the_tests_that_run_it(tmp_path: Path) -> None:
         assert how[id(two[1])] == looks
         assert tree.try_anew(job)[0] == (Verdict.FOUND, looks)
         assert tree.before(row) != row.source
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_worlds_of_each_kind_run(kind: str) -> None:
+    assert run_world(Seed(kind, 50)) is None
+
+
+def test_worlds_that_run_a_function_come_first() -> None:
+    """Then others, which are storms where only several nodes run the file."""
+    worlds = [Seed(SHORT, 7), Seed(STORM, 8), Seed(SHORT, 9)]
+    known = WorldsMap(worlds, {"engine/a.py::A.b": [2, 0], "engine/a.py::c": [1], "engine/a.py::cd": [0]})
+
+    def first(file: str, function: str) -> list[tuple[str, int]]:
+        return [*islice(known.of(file, function, 100), 4)]
+
+    assert first("engine/a.py", "A.b") == [(SHORT, 9), (SHORT, 7), (SHORT, 100), (SHORT, 101)]
+    assert first("engine/a.py", "c") == [(STORM, 8), (SHORT, 100), (SHORT, 101), (SHORT, 102)]
+    assert first("engine/a.py", MODULE) == [(SHORT, 9), (SHORT, 7), (STORM, 8), (SHORT, 100)]
+    assert first("journal/copying/a.py", "d")[0] == (STORM, 100)
 
 
 def test_worlds_find_what_they_can_see(tmp_path: Path) -> None:
