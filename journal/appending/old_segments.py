@@ -8,8 +8,9 @@ from ..disk.directory import Directory
 from ..disk.files import Files
 from ..disk.readers import reader_offsets
 from ..disk.reserve import Reserve
-from ..disk.segment import Scan, opened, segment_name
+from ..disk.segment import opened, segment_name
 from ..disk.segment_file import Unlink
+from ..disk.segment_scan import SegmentScan
 from ..format.errors import BadRecord, Damaged
 from ..format.heap import content_prefix, decode_content
 from ..format.record import DURABLE, MOVED, PUBLISHED, Record
@@ -138,7 +139,7 @@ def contents_of(files: Files, directory: str, base_lsn: int) -> Iterator[tuple[i
     """(LSN, record) of every `published` and `moved` in a sealed segment. Raises: Damaged, OSError."""
     name = segment_name(base_lsn)
     with opened(files, directory, base_lsn) as handle:
-        scan = Scan(files, handle, base_lsn)
+        scan = SegmentScan(files, handle, base_lsn)
         for block in scan:
             try:
                 for lsn, record in block.records():

@@ -42,7 +42,8 @@ from ..disk.files import (
     write_all,
 )
 from ..disk.readers import reader_offsets
-from ..disk.segment import WINDOW_SIZE, Scan, footer_of, opened, path_of, segment_name, segments_in
+from ..disk.segment import footer_of, opened, path_of, segment_name, segments_in
+from ..disk.segment_scan import WINDOW_SIZE, SegmentScan
 from ..format.errors import (
     BadOctets,
     Damaged,
@@ -506,7 +507,7 @@ def has_disk_failed(error: BaseException | None) -> bool:
 def _blocks_of(files: Files, handle: int, base_lsn: int) -> BlockChecker:
     """The whole blocks of a segment."""
     record_size = 0
-    scan = Scan(files, handle, base_lsn)
+    scan = SegmentScan(files, handle, base_lsn)
     for block in scan:
         if block.end_lsn > block.header.base_lsn:
             record_size = scan.position

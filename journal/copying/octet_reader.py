@@ -3,7 +3,8 @@
 from bisect import bisect_right
 
 from ..disk.files import OUT_OF_RESOURCES, REAL, ReadableFiles
-from ..disk.segment import Scan, footer_of, opened, path_of, segment_name, segments_in
+from ..disk.segment import footer_of, opened, path_of, segment_name, segments_in
+from ..disk.segment_scan import SegmentScan
 from ..format.errors import Damaged, NotInJournal
 
 #: Octets that one read returns at most.
@@ -27,7 +28,7 @@ def position_of(path: str, lsn: int, files: ReadableFiles = REAL) -> tuple[int, 
     with opened(files, path, base_lsn) as handle:
         footer = footer_of(files, handle, base_lsn)
         start_lsn, offset = footer.block_before(lsn - 1) if footer is not None else (base_lsn, 0)
-        scan = Scan(files, handle, start_lsn, offset=offset)
+        scan = SegmentScan(files, handle, start_lsn, offset=offset)
         for block in scan:
             if block.end_lsn == lsn:
                 return (lsn, 0) if scan.sealed else (base_lsn, scan.position)
@@ -47,7 +48,7 @@ def damage_in(path: str, base_lsn: int, end: tuple[int, int], files: ReadableFil
         is_open = one == end[0]
         try:
             with opened(files, path, one) as handle:
-                scan = Scan(files, handle, one, size=end[1] if is_open else None)
+                scan = SegmentScan(files, handle, one, size=end[1] if is_open else None)
                 for _ in scan:
                     pass
         except FileNotFoundError:

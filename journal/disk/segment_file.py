@@ -16,7 +16,7 @@ from .directory import PROBE, Directory
 from .files import DIRECTORY_GONE, DISK_FULL, OUT_OF_RESOURCES, Files, SyncError, sync_file, write_all
 from .options import JournalOptions
 from .reserve import Reserve
-from .segment import Segment, path_of
+from .segment import SegmentSummary, path_of
 
 #: Upper bounds of the buckets of `SyncTimes`, in seconds.
 SYNC_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
@@ -99,7 +99,7 @@ class SegmentFile:
     ) -> None:
         self.path = directory.path
         self.flags = MODES.index(options.fsync) | (HAS_ALL if options.scope == "all" else 0)
-        self.segment: Segment | None = None
+        self.segment: SegmentSummary | None = None
         self.written_lsn = self.durable_lsn = next_lsn
         self.written_bytes = 0
         self.sync_count = 0
@@ -186,7 +186,7 @@ class SegmentFile:
         self._preallocate(segment.size + len(data))
         write_all(self._files, self._handle, data, segment.size)
         block = as_block(data, segment.size)
-        segment.note(block)
+        segment.add(block)
         self.written_bytes += len(data)
         self.written_lsn = block.end_lsn
         if self.cluster is not None:
@@ -243,8 +243,8 @@ class SegmentFile:
         if self.segment is not None:
             self._files.close(self._handle)
         block = as_block(data, 0)
-        segment = Segment(base_lsn, *job.checkpoint)
-        segment.note(block)
+        segment = SegmentSummary(base_lsn, *job.checkpoint)
+        segment.add(block)
         self.segment, self._handle, self._allocated = segment, handle, 0
         self.written_bytes += len(data)
         self.written_lsn = self.durable_lsn = segment.end_lsn
@@ -265,7 +265,7 @@ class SegmentFile:
         self._files.truncate(self._handle, end)
         sync_file(self._files, self._handle)
         block = as_block(data, segment.size)
-        segment.note(block)
+        segment.add(block)
         segment.sealed = True
         self.written_lsn = self.durable_lsn = segment.end_lsn
         if self.cluster is not None:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 
 from ..disk.directory import read_identity
 from ..disk.files import REAL, Files
-from ..disk.segment import Scan, Segment, opened, segment_name, segments_in
+from ..disk.segment import SegmentSummary, opened, segment_name, segments_in
+from ..disk.segment_scan import SegmentScan
 from ..format.block import IS_FOOTER, IS_HEAD, Block
 from ..format.errors import BadRecord, Damaged
 from ..format.heap import (
@@ -79,91 +80,103 @@ def verify(directory: str, files: Files = REAL) -> Report:
     records that it need not read.
     Raises: ForeignDirectory (no journal there), OSError.
     """
-    journal_id = read_identity(directory, files)
-    report = Report()
-    bases = segments_in(files, directory)
-    expected: int | None = None
-    for at, base_lsn in enumerate(bases):
-        name = segment_name(base_lsn)
-        if expected is not None and base_lsn != expected:
-            lost = f"records {expected} to {base_lsn - 1}"
-            report.faults.append(Fault(name, 0, "it does not follow the segment before it", lost))
-        expected = _verify_segment(files, directory, base_lsn, at == len(bases) - 1, journal_id, report)
-    _add_fault_of_recovery(files, directory, report)
-    report.segments = len(bases)
-    report.first_lsn = bases[0] if bases else 0
-    report.next_lsn = expected or 0
-    return report
+    check = _Check(directory, files)
+    check.run()
+    return check.report
 
 
-def _add_fault_of_recovery(files: Files, directory: str, report: Report) -> None:
-    """Run the recovery, and add the fault for which it refuses to start, if no other names it: a missing segment."""
-    try:
-        recover(files, directory)
-    except Damaged as error:
-        if not any(fault.segment == error.segment and fault.offset <= error.offset for fault in report.faults):
-            what, _, lost = error.why.partition("; ")
-            report.faults.append(Fault(error.segment, error.offset, what, lost.removesuffix(" are lost") or "unknown"))
+class _Check:
+    """The check of one journal. Its results are in `report`."""
 
+    def __init__(self, directory: str, files: Files) -> None:
+        self._directory = directory
+        self._files = files
+        self._journal_id = read_identity(directory, files)
+        self.report = Report()
 
-def _verify_segment(
-    files: Files, directory: str, base_lsn: int, is_last: bool, journal_id: bytes, report: Report
-) -> int:
-    name = segment_name(base_lsn)
-    with opened(files, directory, base_lsn) as handle:
-        scan = Scan(files, handle, base_lsn)
-        seen, names = Segment(base_lsn), Names()
-        is_whole = True  # after a bad block, records are not checked: names that it defined are unknown
-        while True:
-            for block in scan:
-                report.blocks += 1
-                report.records += block.header.record_count
-                for fault in _faults_of(block, seen, names, journal_id) if is_whole else ():
-                    report.faults.append(Fault(name, block.offset, fault, "what these records say"))
-                seen.note(block)
-            report.gaps += scan.gaps
+    def run(self) -> None:
+        report, bases = self.report, segments_in(self._files, self._directory)
+        expected: int | None = None
+        for at, base_lsn in enumerate(bases):
+            if expected is not None and base_lsn != expected:
+                lost = f"records {expected} to {base_lsn - 1}"
+                report.faults.append(Fault(segment_name(base_lsn), 0, "it does not follow the segment before it", lost))
+            expected = self._check_segment(base_lsn, is_last=at == len(bases) - 1)
+        self._add_fault_of_recovery()
+        report.segments = len(bases)
+        report.first_lsn = bases[0] if bases else 0
+        report.next_lsn = expected or 0
+
+    def _add_fault_of_recovery(self) -> None:
+        """Run the recovery, and add its fault if no other fault names the place: a missing segment."""
+        report = self.report
+        try:
+            recover(self._files, self._directory)
+        except Damaged as error:
+            if not any(fault.segment == error.segment and fault.offset <= error.offset for fault in report.faults):
+                what, _, lost = error.why.partition("; ")
+                lost = lost.removesuffix(" are lost") or "unknown"
+                report.faults.append(Fault(error.segment, error.offset, what, lost))
+
+    def _check_segment(self, base_lsn: int, *, is_last: bool) -> int:
+        """Check one segment. Returns the LSN behind its last whole block."""
+        name, report = segment_name(base_lsn), self.report
+        with opened(self._files, self._directory, base_lsn) as handle:
+            scan = SegmentScan(self._files, handle, base_lsn)
+            counted, names = SegmentSummary(base_lsn), Names()
+            is_whole = True  # after a bad block, records are not checked: names that it defined are unknown
+            while True:
+                for block in scan:
+                    report.blocks += 1
+                    report.records += block.header.record_count
+                    for fault in self._faults_of(block, counted, names) if is_whole else ():
+                        report.faults.append(Fault(name, block.offset, fault, "what these records say"))
+                    counted.add(block)
+                report.gaps += scan.gaps
+                try:
+                    torn = scan.check_tail(name, is_last=is_last)
+                except Damaged as error:
+                    is_whole = False
+                    later = scan.next_block()
+                    lost = f"records from {scan.lsn} on" if later is None else _span(scan.lsn, later.header.base_lsn)
+                    if scan.sealed:
+                        lost = "no record"
+                    report.faults.append(Fault(name, error.offset, error.why.split(";")[0], lost))
+                    if later is None:
+                        return scan.lsn
+                    scan = SegmentScan(self._files, handle, later.header.base_lsn, offset=later.offset)
+                    continue
+                if torn:
+                    report.torn_segment, report.torn_bytes = name, torn
+                return scan.lsn
+
+    def _faults_of(self, block: Block, counted: SegmentSummary, names: Names) -> Iterator[str]:
+        """Faults of a block whose CRC is right: errors of the program that wrote it, or a forgery.
+
+        counted: the blocks of the segment before this one. names: those that they define.
+        """
+        header = block.header
+        if bool(header.flags & IS_HEAD) != (counted.size == 0):
+            yield "a segment's head block is missing or not the first"
+        if header.flags & IS_FOOTER:
             try:
-                torn = scan.check_tail(name, is_last=is_last)
-            except Damaged as error:
-                is_whole = False
-                later = scan.next_block()
-                lost = f"records from {scan.lsn} on" if later is None else _span(scan.lsn, later.header.base_lsn)
-                if scan.sealed:
-                    lost = "no record"
-                report.faults.append(Fault(name, error.offset, error.why.split(";")[0], lost))
-                if later is None:
-                    return scan.lsn
-                scan = Scan(files, handle, later.header.base_lsn, offset=later.offset)
-                continue
-            if torn:
-                report.torn_segment, report.torn_bytes = name, torn
-            return scan.lsn
+                in_footer = SegmentSummary.from_footer(block)
+            except BadRecord as error:
+                yield str(error)
+                return
+            kinds = {**counted.kinds, FOOTER: 1}
+            if in_footer.kinds != kinds or in_footer.base_lsn != counted.base_lsn or in_footer.end_lsn != block.end_lsn:
+                yield "the footer does not tell what the segment holds"
+            return
+        try:
+            for lsn, record in block.records():
+                _check_record(lsn, record, names if not counted.has_gaps else None, self._journal_id)
+        except (BadRecord, ValueError) as error:
+            yield str(error)
 
 
 def _span(first: int, end: int) -> str:
     return "no record" if first == end else f"records {first} to {end - 1}"
-
-
-def _faults_of(block: Block, seen: Segment, names: Names, journal_id: bytes) -> Iterator[str]:
-    """Faults of a block whose CRC is right: errors of the program that wrote it, or a forgery."""
-    header = block.header
-    if bool(header.flags & IS_HEAD) != (seen.size == 0):
-        yield "a segment's head block is missing or not the first"
-    if header.flags & IS_FOOTER:
-        try:
-            in_footer = Segment.from_footer(block)
-        except BadRecord as error:
-            yield str(error)
-            return
-        counted = {**seen.kinds, FOOTER: 1}
-        if in_footer.kinds != counted or in_footer.base_lsn != seen.base_lsn or in_footer.end_lsn != block.end_lsn:
-            yield "the footer does not tell what the segment holds"
-        return
-    try:
-        for lsn, record in block.records():
-            _check_record(lsn, record, names if not seen.has_gaps else None, journal_id)
-    except (BadRecord, ValueError) as error:
-        yield str(error)
 
 
 def _check_record(lsn: int, record: Record, names: Names | None, journal_id: bytes) -> None:

@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 from ...engine import PLAIN
 from ..disk.files import OUT_OF_RESOURCES, REAL, Files
-from ..disk.segment import Scan, Segment, path_of, read_footer, segment_name, segments_in
+from ..disk.segment import SegmentSummary, path_of, read_footer, segment_name, segments_in
+from ..disk.segment_scan import SegmentScan
 from ..format.block import HEADER_SIZE, IS_GAP, Block
 from ..format.errors import BadRecord, Damaged, NotInJournal
 from ..format.heap import Content, decode_content
@@ -60,7 +61,7 @@ class ContentReader:
         directory: str,
         files: Files = REAL,
         *,
-        open_segment: Callable[[], Segment | None] = lambda: None,
+        open_segment: Callable[[], SegmentSummary | None] = lambda: None,
         unwritten: Callable[[int], Block | None] = lambda lsn: None,
         ahead: bool = False,
     ) -> None:
@@ -70,7 +71,7 @@ class ContentReader:
         self._unwritten = unwritten
         self._ahead = ahead
         self._bases: list[int] = []
-        self._handles: OrderedDict[int, tuple[int, Segment]] = OrderedDict()
+        self._handles: OrderedDict[int, tuple[int, SegmentSummary]] = OrderedDict()
         self._segment = 0  # base LSN of the segment that is being read
         self._block: Block | None = None  # the last block that was read
         self._blocks: Iterator[Block] = iter(())  # the following blocks
@@ -198,14 +199,14 @@ class ContentReader:
             self._block = block  # the writer may append to it, but its records stay
             return block, lsn - block.header.base_lsn
         segment = self._segment_of(lsn)
-        handle, facts = self._opened(segment)
-        base_lsn, offset = facts.block_before(lsn)
+        handle, summary = self._opened(segment)
+        base_lsn, offset = summary.block_before(lsn)
         read_size = AHEAD_READ_SIZE if ahead else READ_SIZE
-        scan = Scan(self._files, handle, base_lsn, offset=offset, size=facts.size, window_size=read_size)
+        scan = SegmentScan(self._files, handle, base_lsn, offset=offset, size=summary.size, window_size=read_size)
         self._segment, self._blocks = segment, ReadAhead(iter(scan)) if ahead else iter(scan)
         found = self._search(lsn)
         if found is None:
-            if scan.position < facts.size and not scan.sealed:
+            if scan.position < summary.size and not scan.sealed:
                 raise Damaged(segment_name(segment), scan.position, f"a bad block; record {lsn} is in it or behind it")
             raise NotInJournal(f"record {lsn} is not in the journal")
         return found
@@ -234,7 +235,7 @@ class ContentReader:
             raise NotInJournal(f"record {lsn} is not in the journal any more")
         return bases[at]
 
-    def _opened(self, segment: int) -> tuple[int, Segment]:
+    def _opened(self, segment: int) -> tuple[int, SegmentSummary]:
         live = self._open_segment()
         cached = self._handles.get(segment)
         if cached is not None and (cached[1].sealed or cached[1] is live):
@@ -244,18 +245,18 @@ class ContentReader:
             self._close(segment)
         handle = self._open(segment)
         try:
-            facts = live if live is not None and live.base_lsn == segment else read_footer(self._files, handle)
-            if facts is None:
-                facts = Segment(segment)
-                for block in Scan(self._files, handle, segment):
-                    facts.note(block)
+            summary = live if live is not None and live.base_lsn == segment else read_footer(self._files, handle)
+            if summary is None:
+                summary = SegmentSummary(segment)
+                for block in SegmentScan(self._files, handle, segment):
+                    summary.add(block)
         except OSError:
             self._files.close(handle)
             raise
-        self._handles[segment] = (handle, facts)
+        self._handles[segment] = (handle, summary)
         while len(self._handles) > OPEN_FILES_MAX:
             self._close(next(iter(self._handles)))
-        return handle, facts
+        return handle, summary
 
     def _open(self, segment: int) -> int:
         path = path_of(self._directory, segment)

@@ -10,7 +10,8 @@ from collections.abc import Generator, Iterator
 
 from ..disk.directory import is_of_cluster
 from ..disk.files import REAL, Files
-from ..disk.segment import Scan, agreed_lsn, opened, segment_name, segments_in
+from ..disk.segment import opened, segment_name, segments_in
+from ..disk.segment_scan import SegmentScan, agreed_lsn
 from ..format.block import Block
 from ..format.errors import BadRecord, Damaged
 from ..format.heap import decode_define
@@ -56,7 +57,7 @@ class JournalReader:
         """Read one segment. `end_lsn`: in a cluster, the records from this LSN on are not trusted."""
         name = segment_name(base_lsn)
         with opened(self.files, self.directory, base_lsn) as handle:
-            scan = Scan(self.files, handle, base_lsn)
+            scan = SegmentScan(self.files, handle, base_lsn)
             waiting: list[Block] = []  # not known to be durable yet
             for block in scan:
                 if end_lsn is not None:

@@ -10,7 +10,8 @@ from bisect import bisect_right
 from ...engine import QUEUE_TYPES, decode_table
 from ...engine.state import EXCHANGE_TYPES
 from ..disk.files import REAL, Files, write_all
-from ..disk.segment import Scan, Segment, footer_of, opened, path_of, segment_name, segments_in
+from ..disk.segment import SegmentSummary, footer_of, opened, path_of, segment_name, segments_in
+from ..disk.segment_scan import SegmentScan
 from ..format.block import MODES, Block
 from ..format.errors import BadRecord, Damaged, ForeignDirectory, UnknownType
 from ..format.heap import Head, decode_head
@@ -44,12 +45,12 @@ def replayed(files: Files, directory: str, *, now_ms: int | None = None) -> Reco
     if not bases:
         return found
     found.next_lsn = bases[0]
-    last = _scan_facts(files, directory, bases[-1])
+    last = _summary_of(files, directory, bases[-1])
     if last is None:  # made just before a power cut: it holds no records
         found.next_lsn = bases.pop()
         if not bases:
             return found
-        last = _scan_facts(files, directory, bases[-1])
+        last = _summary_of(files, directory, bases[-1])
     begin, end = (last.checkpoint_begin, last.checkpoint_end) if last is not None else (0, 0)
     if not begin and bases[0] != 1:
         raise _missing(directory, bases[0], 1)
@@ -102,7 +103,7 @@ def _skip_segment(files: Files, directory: str, base_lsn: int, next_base: int, r
     with opened(files, directory, base_lsn) as handle:
         segment = footer_of(files, handle, base_lsn)
         if segment is not None and segment.has_gaps:
-            scan = Scan(files, handle, base_lsn)
+            scan = SegmentScan(files, handle, base_lsn)
             for _ in scan:
                 pass
             replay.gaps += scan.gaps
@@ -119,25 +120,25 @@ def ended_us(directory: str, files: Files = REAL) -> int:
     Raises: Damaged, OSError.
     """
     for base_lsn in reversed(segments_in(files, directory)):
-        segment = _scan_facts(files, directory, base_lsn)
+        segment = _summary_of(files, directory, base_lsn)
         if segment is not None:
             return segment.ts_max
     return 0
 
 
-def _scan_facts(files: Files, directory: str, base_lsn: int) -> Segment | None:
+def _summary_of(files: Files, directory: str, base_lsn: int) -> SegmentSummary | None:
     """The summary of a segment from its blocks (it needs no footer). None: it has no whole block."""
     with opened(files, directory, base_lsn) as handle:
-        scan = Scan(files, handle, base_lsn)
-        segment: Segment | None = None
+        scan = SegmentScan(files, handle, base_lsn)
+        segment: SegmentSummary | None = None
         for block in scan:
             if segment is None:
                 try:
                     head = _head_of(block)
                 except BadRecord as error:
                     raise Damaged(segment_name(base_lsn), 0, str(error)) from error
-                segment = Segment(base_lsn, head.checkpoint_begin, head.checkpoint_end)
-            segment.note(block)
+                segment = SegmentSummary(base_lsn, head.checkpoint_begin, head.checkpoint_end)
+            segment.add(block)
         if segment is None:
             scan.check_tail(segment_name(base_lsn), is_last=True)
         elif scan.sealed:
@@ -157,14 +158,14 @@ def _replay_segment(files: Files, directory: str, base_lsn: int, is_last: bool, 
     name = segment_name(base_lsn)
     found = replay.found
     with opened(files, directory, base_lsn) as handle:
-        scan = Scan(files, handle, base_lsn)
-        segment = Segment(base_lsn)
+        scan = SegmentScan(files, handle, base_lsn)
+        segment = SegmentSummary(base_lsn)
         for block in scan:
             try:
                 if not segment.size:
                     head = _head_of(block)
                     segment.checkpoint_begin, segment.checkpoint_end = head.checkpoint_begin, head.checkpoint_end
-                segment.note(block)
+                segment.add(block)
                 replay.block(block)
             except BadRecord as error:
                 raise Damaged(name, block.offset, str(error)) from error
@@ -210,9 +211,9 @@ def prepare(
             data = newest.footer(newest.ts_max, MODES.index("commit"), lag)
             write_all(files, handle, data, newest.size)
             files.sync(handle)
-            scan = Scan(files, handle, newest.end_lsn, offset=newest.size)
+            scan = SegmentScan(files, handle, newest.end_lsn, offset=newest.size)
             for block in scan:
-                newest.note(block)
+                newest.add(block)
             newest.sealed = True
             recovered.next_lsn = newest.end_lsn
         else:

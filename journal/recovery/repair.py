@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 
 from ..disk.directory import Directory, Format, read_format
 from ..disk.files import REAL, Files, write_all
-from ..disk.segment import Scan, Segment, footer_of, opened, path_of, segment_name, segments_in
+from ..disk.segment import SegmentSummary, footer_of, opened, path_of, segment_name, segments_in
+from ..disk.segment_scan import SegmentScan
 from ..format.block import IS_FOOTER, IS_HEAD, MODES, Block, encode_gap, read_block
 from ..format.errors import BadRecord, Damaged, ForeignDirectory, NewerJournal
 from ..format.heap import Head, decode_define, decode_head, encode_head
@@ -85,19 +86,23 @@ class _Repair:
     def _collect_names(self, base_lsn: int) -> None:
         """Add the names that any whole block of the segment defines; they agree, as no id is assigned twice."""
         with opened(self.files, self._directory, base_lsn) as handle:
-            scan: Scan | None = Scan(self.files, handle, base_lsn)
+            scan: SegmentScan | None = SegmentScan(self.files, handle, base_lsn)
             while scan is not None:
                 for block in scan:
                     for _, record in block.records():
                         if record.kind == DEFINE:
                             self.names.set(record.arg, decode_define(record.heap))
                 later = scan.next_block() if scan.position < scan.size else None
-                scan = None if later is None else Scan(self.files, handle, later.header.base_lsn, offset=later.offset)
+                scan = (
+                    None
+                    if later is None
+                    else SegmentScan(self.files, handle, later.header.base_lsn, offset=later.offset)
+                )
 
     def _copy_segment(self, base_lsn: int, following: int | None, copy: "_Copy") -> None:
         """Copy the blocks of a segment. `following`: base LSN of the next one, from which on no block is taken."""
         with opened(self.files, self._directory, base_lsn) as handle:
-            scan = Scan(self.files, handle, base_lsn)
+            scan = SegmentScan(self.files, handle, base_lsn)
             while True:
                 for block in scan:
                     if following is not None and block.end_lsn > following:
@@ -111,7 +116,7 @@ class _Repair:
                     if later is None or (following is not None and later.header.base_lsn >= following):
                         return
                     copy.gap(later.header.base_lsn)
-                    scan = Scan(self.files, handle, later.header.base_lsn, offset=later.offset)
+                    scan = SegmentScan(self.files, handle, later.header.base_lsn, offset=later.offset)
 
     def _mark_what_is_before(self, base_lsn: int) -> None:
         """Add a segment that marks a gap, if the checkpoint's begin or a needed content is before the first segment."""
@@ -135,7 +140,7 @@ class _Copy:
         self._repair = repair
         self._files = repair.files
         self._handle = repair.files.open(path_of(repair.out, base_lsn), create=True)
-        self._segment = Segment(base_lsn, *repair.checkpoint)
+        self._segment = SegmentSummary(base_lsn, *repair.checkpoint)
 
     def add(self, block: Block) -> None:
         """Append a whole block unchanged, unless it is a footer: `finish` makes a new one."""
@@ -184,7 +189,7 @@ class _Copy:
         block = read_block(memoryview(data), 0, segment.size)
         assert block is not None
         write_all(self._files, self._handle, data, segment.size)
-        segment.note(block)
+        segment.add(block)
 
 
 def _format_of(files: Files, directory: str) -> Format:
@@ -208,13 +213,13 @@ def _format_of(files: Files, directory: str) -> Format:
 
 def _has_whole_block(files: Files, directory: str, base_lsn: int) -> bool:
     with opened(files, directory, base_lsn) as handle:
-        return Scan(files, handle, base_lsn).next_block() is not None
+        return SegmentScan(files, handle, base_lsn).next_block() is not None
 
 
 def _id_of_segment(files: Files, directory: str, base_lsn: int) -> bytes | None:
     """The id of a segment's journal; None: the head is lost."""
     with opened(files, directory, base_lsn) as handle, suppress(BadRecord):
-        for block in Scan(files, handle, base_lsn):
+        for block in SegmentScan(files, handle, base_lsn):
             for _, record in block.records():
                 if record.kind == HEAD:
                     return decode_head(record.heap).journal_id

@@ -9,7 +9,7 @@ Source: Spark page 4; queues page C.5; rulings 21, 22; address-settings page 5.7
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..disk.segment import Segment
+from ..disk.segment import SegmentSummary
 from ..format.block import IS_GAP, IS_HEAD, Block
 from ..format.errors import BadRecord
 from ..format.heap import (
@@ -85,7 +85,7 @@ class Recovered:
     durable_lsn: int = 1
     checkpoint_begin: int = 0
     checkpoint_end: int = 0
-    segments: list[Segment] = field(default_factory=list)
+    segments: list[SegmentSummary] = field(default_factory=list)
     #: octets of the torn tail of the newest segment: a write that a crash interrupted.
     torn_bytes: int = 0
     #: whether times of a clock that ran ahead were moved back, here and not in the journal.

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...journal.disk.directory import read_identity
-from ...journal.disk.segment import Scan, path_of, segment_name, segments_in
+from ...journal.disk.segment import path_of, segment_name, segments_in
+from ...journal.disk.segment_scan import SegmentScan
 from ...journal.format.block import HEADER_SIZE, IS_GAP, MAGIC, Block, Header
 from ...journal.format.errors import BadRecord, Damaged
 from ...journal.format.heap import decode_define
@@ -136,7 +137,7 @@ def _strict_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, 
     Raises: Damaged (a block cannot be read).
     """
     yield from _hole_before(part)
-    scan, before_us = Scan(files, handle, part.start_lsn, offset=part.start, size=part.end), None
+    scan, before_us = SegmentScan(files, handle, part.start_lsn, offset=part.start, size=part.end), None
     for block in scan:
         if block.header.flags & IS_GAP:
             yield _gap_hole(part.segment, block, before_us)
@@ -205,7 +206,7 @@ def _collect_names(files: ArrowFiles, directory: str, segment: int, names: Names
             files.close(handle)
 
 
-def _bad_block_error(scan: Scan, directory: str, segment: int, end_lsn: int) -> Damaged:
+def _bad_block_error(scan: SegmentScan, directory: str, segment: int, end_lsn: int) -> Damaged:
     """The error of a bad block, in the words of `leveret journal verify`. `end_lsn`: of the slice."""
     later = scan.next_block()
     last = (end_lsn if later is None else later.header.base_lsn) - 1
@@ -258,10 +259,10 @@ def _names_before(files: ArrowFiles, handle: int, path: str, part: Slice, *, str
     """The names that a segment defines before a slice. Names of later blocks do no harm: no id ever has two names."""
     offset, lsn, names = _names_read.get(path, (0, part.segment, Names()))
     if part.start > offset:
-        scan = (Scan if strict else SoundBlocks)(files, handle, lsn, offset=offset, size=part.start)
+        scan = (SegmentScan if strict else SoundBlocks)(files, handle, lsn, offset=offset, size=part.start)
         for block in scan:
             _add_names(part.segment, block, names)
-        if isinstance(scan, Scan):
+        if isinstance(scan, SegmentScan):
             if scan.position != part.start:
                 raise _bad_block_error(scan, os.path.dirname(path), part.segment, part.start_lsn)
         elif scan.lost or scan.lsn != part.start_lsn:

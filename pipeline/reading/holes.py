@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ...journal.disk.files import ReadableFiles
-from ...journal.disk.segment import Scan
+from ...journal.disk.segment_scan import SegmentScan
 from ...journal.format.block import HEADER_SIZE, Block
 from ...journal.format.record import RECORD_SIZE
 
@@ -63,7 +63,7 @@ class SoundBlocks:
         self, files: ReadableFiles, handle: int, lsn: int, *, offset: int = 0, size: int | None = None
     ) -> None:
         self._files, self._handle, self._size = files, handle, size
-        self._scan = Scan(files, handle, lsn, offset=offset, size=size)
+        self._scan = SegmentScan(files, handle, lsn, offset=offset, size=size)
         self.lsn, self.position = lsn, offset
         self.durable_lsn = 0
         self.sealed = False
@@ -88,7 +88,9 @@ class SoundBlocks:
             if later.header.base_lsn > self.lsn:
                 octets = later.offset - self.position
                 self.lost.append(LostOctets(self.lsn, later.header.base_lsn, self.position, octets))
-            self._scan = Scan(self._files, self._handle, later.header.base_lsn, offset=later.offset, size=self._size)
+            self._scan = SegmentScan(
+                self._files, self._handle, later.header.base_lsn, offset=later.offset, size=self._size
+            )
 
     def take_lost(self) -> list[LostOctets]:
         """Return what was skipped since the last call."""

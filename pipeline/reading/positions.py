@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from ...journal import BadRecord, Damaged
 from ...journal.disk.directory import find_journal, read_format
 from ...journal.disk.readers import DroppedReader, dropped_readers, reader_offsets
-from ...journal.disk.segment import Scan, Segment, path_of, read_footer, segment_name, segments_in
+from ...journal.disk.segment import SegmentSummary, path_of, read_footer, segment_name, segments_in
+from ...journal.disk.segment_scan import SegmentScan
 from ...journal.format.block import IS_GAP
 from ...journal.format.errors import JournalError
 from .arrow_files import locate
@@ -87,7 +88,7 @@ class JournalPlan:
         format_ = read_format(self.directory, self.files)
         self.journal_id = format_.journal_id.hex()
         self._is_cluster = format_.is_cluster
-        self._footers: dict[int, Segment] = {}
+        self._footers: dict[int, SegmentSummary] = {}
         self._trusted: tuple[int, int, int] = (
             0,
             0,
@@ -131,7 +132,9 @@ class JournalPlan:
         """Check that the next record is not deleted. Raises: JournalGone, Damaged, OSError."""
         next(self._parts(place, self.end()), None)
 
-    def slices(self, start: Position, end: Position, wanted: Callable[[Segment], bool] | None = None) -> list[Slice]:
+    def slices(
+        self, start: Position, end: Position, wanted: Callable[[SegmentSummary], bool] | None = None
+    ) -> list[Slice]:
         """The slices from `start` to `end`, one for each segment. `wanted`: skips sealed segments for which it is
         False.
 
@@ -302,7 +305,7 @@ class JournalPlan:
         with self._open(base) as handle:
             return self.files.size(handle)
 
-    def footer(self, base: int, *, is_last: bool) -> Segment | None:
+    def footer(self, base: int, *, is_last: bool) -> SegmentSummary | None:
         """The footer of a segment; None if the segment is open, or its footer is lost (not strict). Raises: Damaged,
         OSError."""
         found = self._footers.get(base)
@@ -365,7 +368,7 @@ class JournalPlan:
                 scan = self._scan(handle, lsn, offset)
                 read = [(block.offset + block.header.size, block.end_lsn) for block in scan]
                 try:
-                    if isinstance(scan, Scan):
+                    if isinstance(scan, SegmentScan):
                         scan.check_tail(segment_name(base), is_last=True)
                 except Damaged:
                     # The broker may have completed the block meanwhile: read it once more.
@@ -379,8 +382,8 @@ class JournalPlan:
             self._trusted = (base, offset, lsn)
             return offset, lsn
 
-    def _scan(self, handle: int, lsn: int, offset: int, size: int | None = None) -> Scan | SoundBlocks:
-        return (Scan if self._is_strict else SoundBlocks)(self.files, handle, lsn, offset=offset, size=size)
+    def _scan(self, handle: int, lsn: int, offset: int, size: int | None = None) -> SegmentScan | SoundBlocks:
+        return (SegmentScan if self._is_strict else SoundBlocks)(self.files, handle, lsn, offset=offset, size=size)
 
     @contextmanager
     def _open(self, base: int) -> Iterator[int]:

@@ -58,7 +58,8 @@ from leveret.cluster.link.options import Address, LinkOptions, LinkTls
 from leveret.cluster.link.stream import Declined, LinkFault, LinkStream
 from leveret.journal import REAL, TermTable, reader_offsets, register_reader
 from leveret.journal.copying.copied_journal import CopiedJournal
-from leveret.journal.disk.segment import Scan, Segment, opened, path_of
+from leveret.journal.disk.segment import SegmentSummary, opened, path_of
+from leveret.journal.disk.segment_scan import SegmentScan
 
 CIRCLE = Credentials("orders", 0, b"a secret of the cluster")
 OPTIONS = LinkOptions(beacon_s=0.05, silence_s=5, retry_s=0.01)
@@ -379,9 +380,9 @@ async def test_records_of_a_lost_leader_are_cut(tmp_path: Path) -> None:
 
 def follower_segment(path: str, base_lsn: int) -> Any:
     """The summary of a follower's open segment, to write on in it, where zeros are reserved."""
-    segment = Segment(base_lsn)
+    segment = SegmentSummary(base_lsn)
     with opened(REAL, path, base_lsn) as handle:
-        for block in Scan(REAL, handle, base_lsn):
+        for block in SegmentScan(REAL, handle, base_lsn):
             segment.note(block)
     os.truncate(path_of(path, base_lsn), segment.size)
     return segment

@@ -9,7 +9,8 @@ from simulated_files import SimulatedFiles
 from leveret.engine import ManualClock
 from leveret.journal import Damaged, Journal, JournalOptions, JournalReader, NotInJournal
 from leveret.journal.appending.old_segments import contents_of
-from leveret.journal.disk.segment import Scan, opened, path_of, segments_in
+from leveret.journal.disk.segment import opened, path_of, segments_in
+from leveret.journal.disk.segment_scan import SegmentScan
 from leveret.journal.recovery.recovery import recover
 from leveret.journal.recovery.repair import repair
 
@@ -43,7 +44,7 @@ def many_segments(*, checkpoint: bool = True) -> tuple[SimulatedFiles, Driver]:
 def blocks_of(files: SimulatedFiles, base_lsn: int) -> list[tuple[int, int, int]]:
     """(LSN, offset, octets) of each block of a segment."""
     with opened(files, PATH, base_lsn) as handle:
-        return [(one.header.base_lsn, one.offset, one.header.size) for one in Scan(files, handle, base_lsn)]
+        return [(one.header.base_lsn, one.offset, one.header.size) for one in SegmentScan(files, handle, base_lsn)]
 
 
 def spoil(files: SimulatedFiles, base_lsn: int, offset: int) -> None:
@@ -74,7 +75,7 @@ def test_a_lost_block_before_one_that_was_written_with_it_is_a_torn_tail() -> No
     left = files.crash()
     (base_lsn,) = segments_in(left, PATH)
     with opened(left, PATH, base_lsn) as handle:
-        first, second = list(Scan(left, handle, base_lsn))[-2:]
+        first, second = list(SegmentScan(left, handle, base_lsn))[-2:]
         assert second.header.durable_lsn == first.header.base_lsn
     spoil(left, base_lsn, first.offset)
     assert found_on(left) == before
@@ -257,7 +258,7 @@ def recover_gaps(files: SimulatedFiles, directory: str) -> list[tuple[int, int]]
     gaps: list[tuple[int, int]] = []
     for base_lsn in segments_in(files, directory):
         with opened(files, directory, base_lsn) as handle:
-            scan = Scan(files, handle, base_lsn)
+            scan = SegmentScan(files, handle, base_lsn)
             for _ in scan:
                 pass
             gaps += scan.gaps

@@ -9,7 +9,8 @@ from journal_workload import PATH, Driver, opened
 from simulated_files import SimulatedFiles
 
 from leveret.journal import JournalOptions
-from leveret.journal.disk.segment import FOOTER_HEAD, Scan, path_of, segment_name, segments_in
+from leveret.journal.disk.segment import FOOTER_HEAD, path_of, segment_name, segments_in
+from leveret.journal.disk.segment_scan import SegmentScan
 from leveret.journal.format.block import Block, encode_records
 from leveret.journal.recovery.check import Report, verify
 
@@ -31,7 +32,7 @@ def written() -> SimulatedFiles:
 def blocks_of(files: SimulatedFiles, base_lsn: int) -> list[Block]:
     handle = files.open(path_of(PATH, base_lsn))
     try:
-        return list(Scan(files, handle, base_lsn))
+        return list(SegmentScan(files, handle, base_lsn))
     finally:
         files.close(handle)
 

@@ -27,7 +27,8 @@ from told_events import at, told
 
 from leveret.journal import JournalError
 from leveret.journal.disk.files import REAL
-from leveret.journal.disk.segment import Scan, opened, segments_in
+from leveret.journal.disk.segment import opened, segments_in
+from leveret.journal.disk.segment_scan import SegmentScan
 from leveret.journal.recovery.repair import repair
 from leveret.pipeline.__main__ import main
 from leveret.pipeline.engines.protocol import rows
@@ -112,7 +113,7 @@ def lose_some(path: Path) -> tuple[int, int]:
     """Damage a journal in a block that is not its first. Returns the first and last record of it."""
     base = segments_in(REAL, str(path))[0]
     with opened(REAL, str(path), base) as handle:
-        block = list(Scan(REAL, handle, base))[8]
+        block = list(SegmentScan(REAL, handle, base))[8]
     with open(path / f"{base:020d}.log", "r+b") as file:
         file.seek(block.offset + 40)
         file.write(b"\xff" * 8)

@@ -20,7 +20,8 @@ from told_events import told
 
 from leveret.journal import JournalError
 from leveret.journal.disk.files import REAL
-from leveret.journal.disk.segment import Scan, opened, segments_in
+from leveret.journal.disk.segment import opened, segments_in
+from leveret.journal.disk.segment_scan import SegmentScan
 from leveret.journal.recovery.check import verify
 from leveret.journal.recovery.repair import repair
 from leveret.pipeline.__main__ import main
@@ -62,7 +63,7 @@ def test_a_bad_block_is_a_hole(tmp_path: Path) -> None:
 def octets_of_bad(path: Path, base: int, offset: int) -> int:
     """Octets from a bad block to the whole one behind it."""
     with opened(REAL, str(path), base) as handle:
-        scan = Scan(REAL, handle, base)
+        scan = SegmentScan(REAL, handle, base)
         assert list(scan) and scan.position == offset
         later = scan.next_block()
         assert later is not None

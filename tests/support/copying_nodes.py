@@ -10,7 +10,8 @@ from leveret.engine import ManualClock
 from leveret.journal import ClusterJournal, Journal, JournalOptions, recover
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.copying.octet_reader import OctetReader, position_of
-from leveret.journal.disk.segment import Scan, opened, path_of, segments_in
+from leveret.journal.disk.segment import opened, path_of, segments_in
+from leveret.journal.disk.segment_scan import SegmentScan
 
 NODE = b"n" * 16
 TINY = JournalOptions(segment_size=1500, preallocate_size=4096)
@@ -73,7 +74,7 @@ def boundaries(files: SimulatedFiles) -> list[int]:
     found: list[int] = []
     for base in segments_in(files, PATH):
         with opened(files, PATH, base) as handle:
-            found += [block.end_lsn for block in Scan(files, handle, base) if block.header.record_count]
+            found += [block.end_lsn for block in SegmentScan(files, handle, base) if block.header.record_count]
     return found
 
 

@@ -7,14 +7,15 @@ from typing import Any
 from pyarrow import parquet
 
 from leveret.journal.disk.files import REAL
-from leveret.journal.disk.segment import Scan, opened
+from leveret.journal.disk.segment import opened
+from leveret.journal.disk.segment_scan import SegmentScan
 from leveret.pipeline.lake.lake import committed_files
 
 
 def blocks_of(journal: Path, base: int) -> list[tuple[int, int, int]]:
     """Offset, first record and behind the last of each block of a segment."""
     with opened(REAL, str(journal), base) as handle:
-        return [(one.offset, one.header.base_lsn, one.end_lsn) for one in Scan(REAL, handle, base)]
+        return [(one.offset, one.header.base_lsn, one.end_lsn) for one in SegmentScan(REAL, handle, base)]
 
 
 def harm(journal: Path, base: int, offset: int) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from leveret.cluster.link.follower_links import LeaderJournal
 from leveret.journal import TermTable
-from leveret.journal.disk.segment import Segment, path_of
+from leveret.journal.disk.segment import SegmentSummary, path_of
 from leveret.journal.disk.segment_file import as_block
 from leveret.journal.format.block import IS_HEAD, encode_block, encode_records
 from leveret.journal.format.record import HEAD, PUBLISHED, Record
@@ -26,7 +26,7 @@ class WrittenJournal:
         self.terms = TermTable(node_id(200), starts or ((1, 1),))
         self.end = 1
         self.on_written: Callable[[int, int, bytes, int], object] = lambda *said: None
-        self._segment: Segment | None = None
+        self._segment: SegmentSummary | None = None
         self.roll()
 
     @property
@@ -42,7 +42,7 @@ class WrittenJournal:
         """Seal the segment and begin another."""
         if self._segment is not None:
             self._write(bytes(self._segment.footer(1, 0)))
-        self._segment = Segment(self.end)
+        self._segment = SegmentSummary(self.end)
         self._write(bytes(encode_records(self.end, IS_HEAD, [Record(HEAD)])))
 
     def block(self, count: int = 2, size: int = 100) -> None:
@@ -67,7 +67,7 @@ class WrittenJournal:
         with open(path_of(self.path, segment.base_lsn), "ab") as file:
             file.write(octets)
         block = as_block(bytearray(octets), offset)
-        segment.note(block)
+        segment.add(block)
         self.end = block.end_lsn
         self.on_written(segment.base_lsn, offset, octets, self.end)
 

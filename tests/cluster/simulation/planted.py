@@ -21,7 +21,7 @@ from leveret.engine.leases.state import Leases
 from leveret.engine.scopes import Scopes
 from leveret.journal.appending.journal import Journal
 from leveret.journal.copying.copied_journal import CopiedJournal
-from leveret.journal.disk import segment
+from leveret.journal.disk import segment_scan
 from leveret.journal.disk.segment_file import SegmentFile
 from leveret.journal.format.block import HEADER, HEADER_SIZE, MAGIC, Block, Header
 from leveret.journal.format.terms import TermTable
@@ -148,7 +148,7 @@ def rotten_octets_are_served(patch: pytest.MonkeyPatch) -> None:
         is_whole = header.magic == MAGIC and header.size >= HEADER_SIZE and end <= len(data)
         return Block(offset, header, data[position:end]) if is_whole else None
 
-    patch.setattr(segment, "read_block", take)
+    patch.setattr(segment_scan, "read_block", take)
 
 
 @planted

@@ -12,7 +12,8 @@ from simulated_files import SimulatedFiles
 from leveret.journal import DirectoryLocked, JournalClosed, JournalReader, WriterState
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.directory import read_format
-from leveret.journal.disk.segment import agreed_lsn, path_of, segments_in
+from leveret.journal.disk.segment import path_of, segments_in
+from leveret.journal.disk.segment_scan import agreed_lsn
 from leveret.journal.format import needs
 from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recovery.recovery import IDS_SKIPPED, prepare
