@@ -55,9 +55,9 @@ def _read_element(source: ActivemqSource, element: Element) -> None:
             source.expand(element)
         read(source, element)
     elif element.name in BROKER_OTHERS:
-        source.builder.no_effect(source.at(element), element.name)
+        source.no_effect(element, element.name)
     else:
-        source.builder.fault(source.at(element), element.name, "means nothing without the <policyEntry> around it")
+        source.fault(element, element.name, "means nothing without the <policyEntry> around it")
 
 
 def _read_beans(source: ActivemqSource, element: Element) -> None:
@@ -67,7 +67,7 @@ def _read_beans(source: ActivemqSource, element: Element) -> None:
         if child.name == "broker":
             _read_broker(source, child)
         else:
-            source.builder.no_effect(source.at(child), child.name)
+            source.no_effect(child, child.name)
     brokers = [child for child in element.children if child.name == "broker"]
     if len(brokers) != 1:
         where = source.at(brokers[1] if brokers else element)
@@ -95,7 +95,7 @@ def _read_children(
         if child.name in known or child.name in others:
             _read_element(source, child)
         else:
-            source.builder.unknown(source.at(child), child.name, f"<{element.name}>", (*known, *others))
+            source.unknown(child, child.name, f"<{element.name}>", (*known, *others))
 
 
 def _read_destinations(source: ActivemqSource, element: Element) -> None:
@@ -105,9 +105,9 @@ def _read_destinations(source: ActivemqSource, element: Element) -> None:
     for child in source.children_of(element):
         name = child.attributes.get("physicalName", "").strip()
         if child.name not in ("queue", "topic"):
-            source.builder.no_effect(source.at(child), child.name)
+            source.no_effect(child, child.name)
         elif not name or len(name.encode()) > 255:
-            source.builder.fault(source.at(child), "physicalName", "expected a name of 1 to 255 octets")
+            source.fault(child, "physicalName", "expected a name of 1 to 255 octets")
         elif child.name == "queue":
             source.declare_queue(child, name)
         else:
@@ -131,9 +131,9 @@ def _read_system_usage(source: ActivemqSource, outer: Element) -> None:
         if child.name in USAGES:
             _read_usage(source, child)
         elif child.name in ("jobSchedulerUsage", "executor", "parent"):
-            source.builder.no_effect(source.at(child), child.name)
+            source.no_effect(child, child.name)
         else:
-            source.builder.unknown(source.at(child), child.name, "<systemUsage>", USAGES)
+            source.unknown(child, child.name, "<systemUsage>", USAGES)
 
 
 def _read_usage(source: ActivemqSource, outer: Element) -> None:
@@ -144,13 +144,11 @@ def _read_usage(source: ActivemqSource, outer: Element) -> None:
     known = {"limit": Attribute(key, size), share: Attribute(key, lambda text: f"{percent(text)}%")}
     others = dict.fromkeys(_USAGE_OTHERS, ignored(anything))
     if "limit" in element.attributes and share in element.attributes:
-        source.builder.fault(
-            source.at(element), f"{element.name}/{share}", "contradicts limit, expected one of the two"
-        )
+        source.fault(element, f"{element.name}/{share}", "contradicts limit, expected one of the two")
     for value, name in source.read_attributes(element, known | others).values():
         source.builder.broker_value(source.at(element), "system-usage", key, value, f"{element.name}/{name}")
     for child in element.children:
-        source.builder.no_effect(source.at(child), child.name)
+        source.no_effect(child, child.name)
 
 
 # -- <policyEntry> -----------------------------------------------------------------------------------------------------
@@ -161,11 +159,11 @@ def _read_default_entry(source: ActivemqSource, element: Element) -> None:
     source.attributes(element, ())
     for child in source.each_once(element):
         if child.name != "policyEntry":
-            source.builder.unknown(source.at(child), child.name, "<defaultEntry>", ("policyEntry",))
+            source.unknown(child, child.name, "<defaultEntry>", ("policyEntry",))
             continue
         for target in TARGETS:
             if target in child.attributes:
-                source.builder.fault(source.at(child), target, "the default entry is for every queue and topic")
+                source.fault(child, target, "the default entry is for every queue and topic")
         _read_entry(source, child, DEFAULT_ENTRY, [">"])
 
 
@@ -178,10 +176,10 @@ def _read_policy_entry(source: ActivemqSource, element: Element) -> None:
             source, element, QUEUE_ENTRY if target == "queue" else TOPIC_ENTRY, source.names_of(element, target)
         )
     elif temporary and not given:
-        source.builder.no_effect(source.at(element), temporary[0])  # there are no such destinations
+        source.no_effect(element, temporary[0])  # there are no such destinations
     else:
         problem = "contradicts queue, expected one of the two" if given else "is missing, expected queue or topic"
-        source.builder.fault(source.at(element), "topic" if given else "queue", f"{problem} in <policyEntry>")
+        source.fault(element, "topic" if given else "queue", f"{problem} in <policyEntry>")
 
 
 def _read_entry(source: ActivemqSource, element: Element, kind: str, names: list[str]) -> None:
@@ -197,10 +195,10 @@ def _read_entry(source: ActivemqSource, element: Element, kind: str, names: list
         elif child.name in STRATEGIES:
             read_strategy(source, raw, kind, child)
         elif child.name in ENTRY_OTHERS:
-            source.builder.no_effect(source.at(child), child.name)
+            source.no_effect(child, child.name)
         else:
             known = (*STRATEGIES, "deadLetterStrategy", *ENTRY_OTHERS)
-            source.builder.unknown(source.at(child), child.name, "<policyEntry>", known)
+            source.unknown(child, child.name, "<policyEntry>", known)
     for name in names:
         source.builder.add_destination(kind, replace(raw, match=name))
 

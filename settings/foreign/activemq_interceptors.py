@@ -29,12 +29,12 @@ def read_interceptors(source: ActivemqSource, element: Element) -> None:
         elif child.name in ("compositeQueue", "compositeTopic"):
             _composite(source, child)
         elif child.name == "virtualTopic":
-            source.builder.no_effect(source.at(child), child.name, _CLIENTS_BIND)
+            source.no_effect(child, child.name, _CLIENTS_BIND)
         elif child.name == "mirroredQueue":
             problem = "is not done here, and would give copies to subscribers; use a [[divert]] for each queue"
-            source.builder.fault(source.at(child), child.name, problem)
+            source.fault(child, child.name, problem)
         else:
-            source.builder.no_effect(source.at(child), child.name)
+            source.no_effect(child, child.name)
 
 
 def _composite(source: ActivemqSource, element: Element) -> None:
@@ -48,7 +48,7 @@ def _composite(source: ActivemqSource, element: Element) -> None:
     address = str(values.get("name", ""))
     if not address or "*" in address or ">" in address:
         what = f"{shown(address)} covers several" if address else "is missing"
-        builder.fault(at, "name", f"{what}, expected the name of one destination in <{element.name}>")
+        source.fault(element, "name", f"{what}, expected the name of one destination in <{element.name}>")
         return
     only_unmatched = values.get("sendWhenNotMatched", False)
     is_exclusive = bool(only_unmatched or values.get("forwardOnly", True))
@@ -56,7 +56,7 @@ def _composite(source: ActivemqSource, element: Element) -> None:
     filtered: list[tuple[str, str, Element]] = []
     for part in source.each_once(element):
         if part.name != "forwardTo":
-            builder.unknown(source.at(part), part.name, f"<{element.name}>", ("forwardTo",))
+            source.unknown(part, part.name, f"<{element.name}>", ("forwardTo",))
             continue
         for child in source.children_of(part):
             selector, target = _target(source, child)
@@ -85,10 +85,10 @@ def _target(source: ActivemqSource, element: Element) -> tuple[str, str]:
         physical = element.attributes.get("physicalName", "").strip()
         selector, queue, topic = "", *((physical, "") if element.name == "queue" else ("", physical))
     else:
-        builder.unknown(at, element.name, "<forwardTo>", ("queue", "topic", "filteredDestination"))
+        source.unknown(element, element.name, "<forwardTo>", ("queue", "topic", "filteredDestination"))
         return "", ""
     if bool(queue) == bool(topic):
-        builder.fault(at, element.name, "expected the name of one queue or topic")
+        source.fault(element, element.name, "expected the name of one queue or topic")
         return "", ""
     if queue:
         source.declare_queue(element, queue)

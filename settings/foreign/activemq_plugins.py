@@ -52,7 +52,7 @@ def read_plugin(source: ActivemqSource, element: Element) -> None:
         _redelivery(source, element)
     elif element.name == _DISCARDING:
         if element.attributes.get("dropOnly", "").strip() or not _flag(source, element, "dropAll", True):
-            builder.fault(at, "dropOnly", f"{_NOT_DONE}; set an empty dead-letter-address for these queues")
+            source.fault(element, "dropOnly", f"{_NOT_DONE}; set an empty dead-letter-address for these queues")
         else:
             builder.discarded |= {"dead_letter_address", "expiry_address"}
     elif element.name == "timeStampingBrokerPlugin":
@@ -61,13 +61,13 @@ def read_plugin(source: ActivemqSource, element: Element) -> None:
         if _flag(source, element, "persistenceFlag", False):
             builder.imply(at, "journal", "scope", "all")
         else:
-            builder.fault(at, element.name, f"{_NOT_DONE} after a restart")
+            source.fault(element, element.name, f"{_NOT_DONE} after a restart")
     elif element.name == "camelRoutesBrokerPlugin":
-        builder.fault(at, element.name, _NOT_DONE)
+        source.fault(element, element.name, _NOT_DONE)
     elif element.name == "bean" and element.attributes.get("class", "").endswith("RedeliveryPlugin"):
-        builder.fault(at, "bean", "is not read; write it as <redeliveryPlugin>")
+        source.fault(element, "bean", "is not read; write it as <redeliveryPlugin>")
     else:
-        builder.no_effect(at, element.name)
+        source.no_effect(element, element.name)
 
 
 def read_policies(source: ActivemqSource, element: Element, dead_letters: str = SHARED_QUEUE) -> None:
@@ -76,13 +76,13 @@ def read_policies(source: ActivemqSource, element: Element, dead_letters: str = 
     source.attributes(inner, ("id",))
     for part in source.each_once(inner):
         if part.name not in _PARTS:
-            source.builder.unknown(source.at(part), part.name, "<redeliveryPolicyMap>", _PARTS)
+            source.unknown(part, part.name, "<redeliveryPolicyMap>", _PARTS)
             continue
         source.no_text(part)
         source.attributes(part, ())
         for policy in source.children_of(part):
             if policy.name != "redeliveryPolicy":
-                source.builder.unknown(source.at(policy), policy.name, f"<{part.name}>", ("redeliveryPolicy",))
+                source.unknown(policy, policy.name, f"<{part.name}>", ("redeliveryPolicy",))
             else:
                 _policy(source, policy, dead_letters, is_default=part.name == "defaultEntry")
 
@@ -99,14 +99,14 @@ def _redelivery(source: ActivemqSource, element: Element) -> None:
     keeps = _flag(source, element, "sendToDlqIfMaxRetriesExceeded", True)
     if not _flag(source, element, "fallbackToDeadLetter", True):
         why = "what no redelivery policy covers has the attempts and dead letters of its policyEntry"
-        builder.no_effect(source.at(element), "fallbackToDeadLetter", why)
+        source.no_effect(element, "fallbackToDeadLetter", why)
     if not keeps:
         builder.discarded.add("dead_letter_address")
     for child in source.each_once(element):
         if child.name == "redeliveryPolicyMap":
             read_policies(source, child, "" if "dead_letter_address" in builder.discarded else SHARED_QUEUE)
         else:
-            builder.unknown(source.at(child), child.name, "<redeliveryPlugin>", ("redeliveryPolicyMap",))
+            source.unknown(child, child.name, "<redeliveryPlugin>", ("redeliveryPolicyMap",))
 
 
 def _policy(source: ActivemqSource, element: Element, dead_letters: str, *, is_default: bool) -> None:
@@ -114,17 +114,17 @@ def _policy(source: ActivemqSource, element: Element, dead_letters: str, *, is_d
     targets = dict.fromkeys(TARGETS, ignored(anything))
     given = source.read_attributes(element, {**REDELIVERY, **targets}, (*TARGETS, "id"))
     for child in source.children_of(element):
-        builder.unknown(source.at(child), child.name, "<redeliveryPolicy>", REDELIVERY)
+        source.unknown(child, child.name, "<redeliveryPolicy>", REDELIVERY)
     values = _DEFAULTS | {name: value for value, name in given.values()}
     if is_default:
         names, rank = [">"], PLAIN
     elif "queue" in element.attributes:
         names, rank = source.names_of(element, "queue"), OF_QUEUES
     elif any(target in element.attributes for target in TARGETS):
-        builder.warn(at, "topic" if "topic" in element.attributes else "redeliveryPolicy", f"no effect: {_TOPICS}")
+        source.warn(element, "topic" if "topic" in element.attributes else "redeliveryPolicy", f"no effect: {_TOPICS}")
         return
     else:
-        builder.fault(at, "queue", "is missing, expected queue or topic in <redeliveryPolicy>")
+        source.fault(element, "queue", "is missing, expected queue or topic in <redeliveryPolicy>")
         return
     settings = _settings(source, element, values)
     if dead_letters:
@@ -133,7 +133,7 @@ def _policy(source: ActivemqSource, element: Element, dead_letters: str, *, is_d
         try:
             parse_destination(name)
         except MatchFault as error:
-            builder.fault(at, "queue", f"{shown(name)}: {error}")
+            source.fault(element, "queue", f"{shown(name)}: {error}")
             continue
         in_file = "the default redelivery policy" if is_default else f"redelivery policy {name}"
         raw = RawEntry(name, None, at, in_file=in_file, rank=rank, parse=parse_policy)
@@ -158,7 +158,7 @@ def _settings(source: ActivemqSource, element: Element, values: dict[str, object
         multiplier, longest = 1.0, LONG_MAX
         if other < first:
             what = f"every wait is {first} ms; ActiveMQ's would be {other} ms from the second on"
-            source.builder.warn(source.at(element), "redeliveryDelay", what)
+            source.warn(element, "redeliveryDelay", what)
     return {
         "max-delivery-attempts": -1 if redeliveries < 0 else redeliveries + 1,
         "redelivery-delay": first,
@@ -191,5 +191,5 @@ def _flag(source: ActivemqSource, element: Element, name: str, default: bool) ->
     try:
         return flag(text)
     except ValueError as error:
-        source.builder.invalid(source.at(element), f"{element.name}/{name}", text, error)
+        source.invalid(element, f"{element.name}/{name}", text, error)
         return default

@@ -19,7 +19,7 @@ class ActivemqSource(XmlSource):
             return
         is_left_out = "..." in element.value or "\N{HORIZONTAL ELLIPSIS}" in element.value
         problem = ELLIPSIS if is_left_out else f"text means nothing in <{element.name}>"
-        self.builder.fault(self.at(element), element.name, problem)
+        self.fault(element, element.name, problem)
 
     def inner(self, outer: Element) -> Element:
         """The child of the same name, or without one the element itself.
@@ -34,7 +34,7 @@ class ActivemqSource(XmlSource):
         self.no_text(inside[0])
         for child in outer.children:
             if child is not inside[0]:
-                self.builder.fault(self.at(child), child.name, f"expected a single <{outer.name}> in <{outer.name}>")
+                self.fault(child, child.name, f"expected a single <{outer.name}> in <{outer.name}>")
         return inside[0]
 
     def only_child(self, element: Element, known: Iterable[str]) -> Element | None:
@@ -43,13 +43,11 @@ class ActivemqSource(XmlSource):
         self.attributes(element, ())
         for child in element.children:
             if child.name not in known:
-                self.builder.unknown(self.at(child), child.name, f"<{element.name}>", known)
+                self.unknown(child, child.name, f"<{element.name}>", known)
                 return None
         if len(element.children) != 1:
             expected = ", ".join(f"<{name}>" for name in known)
-            self.builder.fault(
-                self.at(element), element.name, f"holds {len(element.children)} elements, expected {expected}"
-            )
+            self.fault(element, element.name, f"holds {len(element.children)} elements, expected {expected}")
             return None
         self.no_text(element.children[0])
         return element.children[0]
@@ -62,17 +60,17 @@ class ActivemqSource(XmlSource):
         for name, text in element.attributes.items():
             attribute = known.get(name)
             if attribute is None:
-                self.builder.unknown(self.at(element), name, f"<{element.name}>", known)
+                self.unknown(element, name, f"<{element.name}>", known)
                 continue
             try:
                 value = attribute.read(text)
             except ValueError as error:
-                self.builder.invalid(self.at(element), f"{element.name}/{name}", text, error)
+                self.invalid(element, f"{element.name}/{name}", text, error)
                 continue
             if attribute.key and value is not None:
                 given[attribute.key] = value, name
             elif not attribute.key and name not in ignored:
-                self.builder.no_effect(self.at(element), name)
+                self.no_effect(element, name)
         return given
 
     def set(self, raw: RawEntry, element: Element, key: str, value: object, name_in_file: str) -> None:

@@ -18,13 +18,13 @@ def read_strategy(source: ActivemqSource, raw: RawEntry, kind: str, element: Ele
     choice = STRATEGIES[element.name][chosen.name]
     given = source.read_attributes(chosen, choice.attributes)
     if choice.required and choice.required not in chosen.attributes:
-        source.builder.fault(source.at(chosen), choice.required, f"is missing in <{chosen.name}>")
+        source.fault(chosen, choice.required, f"is missing in <{chosen.name}>")
     for child in chosen.children:
-        source.builder.no_effect(source.at(child), child.name)
+        source.no_effect(child, child.name)
     if not _acts(source, kind, element):
         return
     if not choice.gives:
-        source.builder.no_effect(source.at(element), element.name)
+        source.no_effect(element, element.name)
     for key, value in choice.gives.items():
         source.set(raw, chosen, key, value, chosen.name)
     for key, (value, name) in given.items():
@@ -49,7 +49,7 @@ def read_dead_letters(source: ActivemqSource, raw: RawEntry, kind: str, element:
         source.declare_queue(strategy, queue)  # ActiveMQ creates it on demand
     elif strategy.name == "individualDeadLetterStrategy":
         if not prefix + suffix:
-            source.builder.fault(source.at(strategy), "queuePrefix", "is empty, and so is queueSuffix")
+            source.fault(strategy, "queuePrefix", "is empty, and so is queueSuffix")
             return
         values = {
             "dead-letter-address": prefix or suffix,  # the name of an exchange, created with the first queue
@@ -71,9 +71,9 @@ def _dead_letter_queue(source: ActivemqSource, strategy: Element) -> str:
     for child in strategy.children:
         names = [one.attributes.get("physicalName", "") for one in child.children if one.name == "queue"]
         if strategy.name != "sharedDeadLetterStrategy" or child.name != "deadLetterQueue":
-            source.builder.unknown(source.at(child), child.name, f"<{strategy.name}>", ("deadLetterQueue",))
+            source.unknown(child, child.name, f"<{strategy.name}>", ("deadLetterQueue",))
         elif len(child.children) != 1 or not any(names):
-            source.builder.fault(source.at(child), "deadLetterQueue", 'expected a single <queue physicalName="...">')
+            source.fault(child, "deadLetterQueue", 'expected a single <queue physicalName="...">')
         else:
             found = names[0]
     return found
@@ -82,12 +82,10 @@ def _dead_letter_queue(source: ActivemqSource, strategy: Element) -> str:
 def _acts(source: ActivemqSource, kind: str, element: Element) -> bool:
     """Whether a child has a meaning in an entry of this kind. Warns if it has none."""
     if kind == DEFAULT_ENTRY and element.name == "pendingSubscriberPolicy":  # an entry has one cursor
-        source.builder.warn(
-            source.at(element), element.name, "the default entry takes the cursor of pendingQueuePolicy"
-        )
+        source.warn(element, element.name, "the default entry takes the cursor of pendingQueuePolicy")
         return False
     misplaced = {QUEUE_ENTRY: TOPICS_ONLY, TOPIC_ENTRY: QUEUES_ONLY}.get(kind, frozenset())
     if element.name in misplaced:
         other = "topics" if kind == QUEUE_ENTRY else "queues"
-        source.builder.warn(source.at(element), element.name, f"without effect in this entry: it is for {other}")
+        source.warn(element, element.name, f"without effect in this entry: it is for {other}")
     return element.name not in misplaced

@@ -128,8 +128,8 @@ class _Loader(XmlSource):
             self.builder.imply(self.at(element), "broker", "legacy-hornetq-headers", True)
         if not self.read_top_level(element):
             known = (*self.known(), *ACTIVEMQ_ROOTS, *xml_formats())
-            self.builder.fault(
-                self.at(element),
+            self.fault(
+                element,
                 element.name,
                 f"unknown root{nearest(element.name, known)}, expected <configuration>, <core>, <address-settings>, "
                 "<addresses> or another part of broker.xml, <beans> or <broker> of ActiveMQ 5, "
@@ -147,7 +147,7 @@ class _Loader(XmlSource):
             self.expand(element)
             self.global_value(element, key)
         elif name in WITHOUT_EFFECT:
-            self.builder.no_effect(self.at(element), name)
+            self.no_effect(element, name)
         else:
             return False
         return True
@@ -157,7 +157,7 @@ class _Loader(XmlSource):
         self.attributes(element, (), ignore=("schemaLocation", "version"))
         for child in self.each_once(element, (*_REPEATABLE, *WITHOUT_EFFECT)):
             if not self.read_top_level(child):
-                self.builder.unknown(self.at(child), child.name, f"<{element.name}>", self.known())
+                self.unknown(child, child.name, f"<{element.name}>", self.known())
 
     def each(self, name: str, read: Callable[[Element], None], element: Element) -> None:
         """Read the children of an element without attributes, all of which have this name."""
@@ -166,7 +166,7 @@ class _Loader(XmlSource):
             if child.name == name:
                 read(child)
             else:
-                self.builder.unknown(self.at(child), child.name, f"<{element.name}>", (name,))
+                self.unknown(child, child.name, f"<{element.name}>", (name,))
 
     def global_value(self, element: Element, key: Key) -> None:
         parsed = key.kind.parse(element.text)
@@ -178,11 +178,9 @@ class _Loader(XmlSource):
             if child.name in _WILDCARD_CHILDREN:
                 self.builder.set_wildcard(self.at(child), child.name, child.value)
             elif child.name in ("routing-enabled", "enabled"):
-                self.builder.no_effect(self.at(child), child.name)
+                self.no_effect(child, child.name)
             else:
-                self.builder.unknown(
-                    self.at(child), child.name, "<wildcard-addresses>", (*WILDCARD_KEYS, "routing-enabled")
-                )
+                self.unknown(child, child.name, "<wildcard-addresses>", (*WILDCARD_KEYS, "routing-enabled"))
 
     def literal_match_markers(self, element: Element) -> None:
         self.builder.set_wildcard(self.at(element), element.name, element.value)
@@ -193,7 +191,7 @@ class _Loader(XmlSource):
         self.attributes(element, ("match",))
         match = element.attributes.get("match")
         if match is None:
-            self.builder.fault(self.at(element), "match", "is missing in <address-setting>")
+            self.fault(element, "match", "is missing in <address-setting>")
         plain = self.without_prefix_at(element, match or "")
         in_file = match or "" if plain != match else ""
         rank = {ANYCAST: OF_QUEUES, MULTICAST: OF_TOPICS}.get(routing_type_of(match or "", ""), PLAIN)
@@ -202,13 +200,13 @@ class _Loader(XmlSource):
             name = OLD_NAMES.get(child.name, child.name)
             row = BY_KEY.get(name)
             if name in SETTINGS_WITHOUT_EFFECT:
-                self.builder.no_effect(self.at(child), name)
+                self.no_effect(child, name)
                 continue
             if row is None:
-                self.builder.unknown(self.at(child), child.name, "<address-setting>", BY_KEY)
+                self.unknown(child, child.name, "<address-setting>", BY_KEY)
                 continue
             if row.attribute in raw.values:
-                self.builder.fault(self.at(child), child.name, f"the same as {name}, which is given as well")
+                self.fault(child, child.name, f"the same as {name}, which is given as well")
                 continue
             value = child.value
             if row.attribute in ("dead_letter_address", "expiry_address"):
@@ -224,18 +222,16 @@ class _Loader(XmlSource):
         name = self.name_of(element)
         kinds = {"anycast": ANYCAST, "multicast": MULTICAST}
         if not element.children:
-            self.builder.warn(
-                self.at(element), "address", f"{shown(name)} has no queue and no routing type: nothing is made"
-            )
+            self.warn(element, "address", f"{shown(name)} has no queue and no routing type: nothing is made")
         for child in self.each_once(element):
             if child.name not in kinds:
-                self.builder.unknown(self.at(child), child.name, "<address>", kinds)
+                self.unknown(child, child.name, "<address>", kinds)
                 continue
             if name is None:
                 self.attributes(child, ())
                 continue
             if child.children and not {"#", "*"}.isdisjoint(name.split(".")):
-                self.builder.warn(self.at(child), "address", f"{shown(name)} {_PATTERN_AS_NAME}")
+                self.warn(child, "address", f"{shown(name)} {_PATTERN_AS_NAME}")
             if child.name == "multicast":
                 self.builder.add_exchange(ExchangeDeclaration(name, origin=self.at(element)))
             self.each("queue", partial(self.queue, address=name, routing_type=kinds[child.name]), child)
@@ -265,7 +261,7 @@ class _Loader(XmlSource):
         }
         for child in self.each_once(element):
             if child.name in values:
-                self.builder.fault(self.at(child), child.name, "is given twice")
+                self.fault(child, child.name, "is given twice")
             values[child.name] = (child.attributes.get("string", child.text), self.at(child))
         arguments: dict[str, object] = {}
         origins: dict[str, Origin] = {}
@@ -292,7 +288,7 @@ class _Loader(XmlSource):
         earlier = self.builder.queues.get(("/", name))
         if earlier is not None and earlier.origin.file == self.at(element).file:  # in <anycast> and in <multicast>
             what = f"{shown(name)} stands already at {earlier.origin}: only that one holds"
-            self.builder.warn(self.at(element), "queue", what)
+            self.warn(element, "queue", what)
             return
         queue = QueueDeclaration(
             name,
@@ -316,9 +312,9 @@ class _Loader(XmlSource):
         for child in self.each_once(element):
             if child.name in ("transformer-class-name", "transformer"):
                 name_of_class = next((one.value for one in child.children if one.name == "class-name"), child.value)
-                self.builder.fault(self.at(child), child.name, f"{shown(name_of_class)}: {NO_TRANSFORMER}")
+                self.fault(child, child.name, f"{shown(name_of_class)}: {NO_TRANSFORMER}")
             elif child.name not in known:
-                self.builder.unknown(self.at(child), child.name, "<divert>", known)
+                self.unknown(child, child.name, "<divert>", known)
             elif child.name in ("address", "forwarding-address"):
                 texts[child.name] = ",".join(
                     self.without_prefix_at(element, one.strip()) for one in child.value.split(",")
@@ -327,7 +323,7 @@ class _Loader(XmlSource):
                 texts[child.name] = child.attributes.get("string", child.text)  # of a filter: an attribute
         missing = missing_keys(texts)
         for key in missing:
-            self.builder.fault(self.at(element), key, "is missing in <divert>")
+            self.fault(element, key, "is missing in <divert>")
         if name is not None and not missing:
             declare_divert(self.builder, name, self.at(element), texts, str)
 
@@ -338,7 +334,7 @@ class _Loader(XmlSource):
         name = element.attributes.get("name", "")
         if not name or len(name.encode()) > 255:
             problem = f"{shown(name)} is not right, expected a name of 1 to 255 octets"
-            self.builder.fault(self.at(element), "name", problem if name else f"is missing in <{element.name}>")
+            self.fault(element, "name", problem if name else f"is missing in <{element.name}>")
             return None
         return self.without_prefix_at(element, name)
 

@@ -32,13 +32,32 @@ class XmlSource:
         """The position of an element."""
         return Origin(element.file or self.file, element.line)
 
+    # -- faults and warnings at an element: see the builder -------------------------------------------------------------
+
+    def fault(self, element: Element, key: str, problem: str) -> None:
+        self.builder.fault(self.at(element), key, problem)
+
+    def unknown(self, element: Element, key: str, where: str, known: Iterable[str]) -> None:
+        self.builder.unknown(self.at(element), key, where, known)
+
+    def invalid(self, element: Element, key: str, value: object, error: object) -> None:
+        self.builder.invalid(self.at(element), key, value, error)
+
+    def warn(self, element: Element, key: str, problem: str) -> None:
+        self.builder.warn(self.at(element), key, problem)
+
+    def no_effect(self, element: Element, key: str, reason: str = "") -> None:
+        self.builder.no_effect(self.at(element), key, reason)
+
+    # -- elements ------------------------------------------------------------------------------------------------------
+
     def each_once(self, element: Element, repeatable: Iterable[str] = ()) -> list[Element]:
         """The children. A repeated child of a name that is allowed once is a fault, and skipped."""
         seen: set[str] = set()
         children: list[Element] = []
         for child in self.children_of(element):
             if child.name in seen and child.name not in repeatable:
-                self.builder.fault(self.at(child), child.name, f"is given twice in <{element.name}>")
+                self.fault(child, child.name, f"is given twice in <{element.name}>")
                 continue
             seen.add(child.name)
             children.append(child)
@@ -48,7 +67,7 @@ class XmlSource:
         """Check for unknown attributes."""
         for key in element.attributes:
             if key not in known and key not in ignore:
-                self.builder.unknown(self.at(element), key, f"<{element.name}>", known)
+                self.unknown(element, key, f"<{element.name}>", known)
 
     def value(self, key: str, text: str, kind: Kind, origin: Origin, default: Any) -> Any:
         """A value of some kind; the default, with a fault, if it is invalid."""
@@ -78,14 +97,14 @@ class XmlSource:
             nonlocal length
             content = environment.get(found["name"], found.groupdict().get("default"))
             if content is None:
-                self.builder.fault(self.at(element), key, f"the environment has no variable {found['name'][:80]}")
+                self.fault(element, key, f"the environment has no variable {found['name'][:80]}")
                 return found[0]
             length += len(content)
             return content if length <= TEXT_MAX else ""
 
         text = self.variable.sub(value, given)
         if length > TEXT_MAX:
-            self.builder.fault(self.at(element), key, f"more than {TEXT_MAX} characters with variables in their places")
+            self.fault(element, key, f"more than {TEXT_MAX} characters with variables in their places")
         return text
 
     # -- other files --------------------------------------------------------------------------------------------------
@@ -121,7 +140,7 @@ class XmlSource:
         elif path in including:
             problem = f"{shown(href)} includes itself"
         if problem:
-            self.builder.fault(self.at(element), key, problem)
+            self.fault(element, key, problem)
             return
         fallback = next((child for child in element.children if child.name == "fallback"), None)
         root = self.included(element, key, posixpath.normpath(href), len(including) - 1, fallback)

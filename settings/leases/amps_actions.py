@@ -43,7 +43,7 @@ def read_actions(source: AmpsSource, element: Element, path: str) -> None:
         if child.name == "Action":
             _action(source, child, inner)
         else:
-            source.unknown(child, inner, ("Action",))
+            source.misplaced(child, inner, ("Action",))
 
 
 def _action(source: AmpsSource, element: Element, path: str) -> None:
@@ -54,14 +54,14 @@ def _action(source: AmpsSource, element: Element, path: str) -> None:
         else:
             source.skip_or_refuse(child, inner, ("If",), ("On", "Do"))
     if not steps["On"] or not steps["Do"]:
-        source.builder.fault(source.at(element), path, "expected On and Do")
+        source.fault(element, path, "expected On and Do")
     for on in steps["On"]:
         for do in steps["Do"]:
             if on.module == EXPIRED_MODULE and do.module == PUBLISH_MODULE:
                 _dead_letter(source, on, do)
             else:
                 other = on if on.module != EXPIRED_MODULE else do
-                source.builder.no_effect(source.at(element), f"{other.path} {other.module}")
+                source.no_effect(element, f"{other.path} {other.module}")
 
 
 def _step(source: AmpsSource, element: Element, path: str) -> _Step:
@@ -72,9 +72,9 @@ def _step(source: AmpsSource, element: Element, path: str) -> _Step:
         elif child.name == "Options":
             step.options, step.path = child, inner
         else:
-            source.unknown(child, inner, ("Module", "Options"))
+            source.misplaced(child, inner, ("Module", "Options"))
     if not step.module:
-        source.builder.fault(source.at(element), f"{path}/Module", "is missing")
+        source.fault(element, f"{path}/Module", "is missing")
     return step
 
 
@@ -86,10 +86,10 @@ def _options(source: AmpsSource, step: _Step, required: tuple[str, ...], others:
             if child.name in required or child.name in others:
                 found[child.name] = _Option(source.text_of(child, inner), child, inner)
             else:
-                source.unknown(child, inner, (*required, *others))
+                source.misplaced(child, inner, (*required, *others))
     for name in required:
         if name not in found or not found[name].text:
-            source.builder.fault(source.at(step.options), f"{step.path}/{name}", "is missing")
+            source.fault(step.options, f"{step.path}/{name}", "is missing")
             found.pop(name, None)
     message_type = found.get("MessageType")
     if message_type is not None and message_type.text not in MESSAGE_TYPES:
@@ -106,7 +106,7 @@ def _dead_letter(source: AmpsSource, on: _Step, do: _Step) -> None:
         for found in _VARIABLE.finditer(option.text):
             if found[1] not in known:
                 problem = f"{shown(found[0])} is unknown here{nearest(found[1], known)}"
-                source.builder.fault(source.at(option.element), option.path, problem)
+                source.fault(option.element, option.path, problem)
     try:
         selects(when["Topic"].text)
     except PatternFault as error:

@@ -24,9 +24,9 @@ class AmpsSource(XmlSource):
 
     def refuse(self, element: Element, path: str, code: str, detail: str = "", hint: str = "") -> None:
         """Add a fault of `leased_settings.CONDITIONS`."""
-        self.builder.fault(self.at(element), path, str(LeasedFault(code, "", detail)) + hint)
+        self.fault(element, path, str(LeasedFault(code, "", detail)) + hint)
 
-    def unknown(self, element: Element, path: str, known: Iterable[str]) -> None:
+    def misplaced(self, element: Element, path: str, known: Iterable[str]) -> None:
         """Add a fault: an element in the wrong place."""
         self.refuse(element, path, "E-UNKNOWN", hint=nearest(element.name, known))
 
@@ -35,9 +35,9 @@ class AmpsSource(XmlSource):
         spelled = [name.casefold() for name in known]
         is_like = get_close_matches(element.name[:100].casefold(), spelled, n=1, cutoff=_LIKENESS)
         if element.name not in others and is_like:
-            self.unknown(element, path, known)
+            self.misplaced(element, path, known)
         else:
-            self.builder.no_effect(self.at(element), path)
+            self.no_effect(element, path)
 
     def children(
         self, element: Element, path: str, repeatable: Collection[str] | None = ()
@@ -46,7 +46,7 @@ class AmpsSource(XmlSource):
         self.without_attributes(element, path)
         if text := element.value:
             dots = "..." in text or "\N{HORIZONTAL ELLIPSIS}" in text
-            self.builder.fault(self.at(element), path, ELLIPSIS if dots else "text means nothing between elements")
+            self.fault(element, path, ELLIPSIS if dots else "text means nothing between elements")
         seen: set[str] = set()
         for child in element.children:
             inner = f"{path}/{child.name}"
@@ -84,12 +84,10 @@ class AmpsSource(XmlSource):
         """The text of an element, without surrounding blanks; "" with a fault if it cannot be read."""
         self.without_attributes(element, path)
         for child in element.children:
-            self.builder.fault(
-                self.at(child), f"{path}/{child.name}", f"expected text in <{element.name}>, no elements"
-            )
+            self.fault(child, f"{path}/{child.name}", f"expected text in <{element.name}>, no elements")
         return self.expanded(element, path, element.text).strip()
 
     def without_attributes(self, element: Element, path: str) -> None:
         """Check that there are no attributes."""
         for name in element.attributes:
-            self.builder.fault(self.at(element), f"{path}/@{name}", "attributes mean nothing here, expected elements")
+            self.fault(element, f"{path}/@{name}", "attributes mean nothing here, expected elements")

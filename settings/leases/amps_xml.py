@@ -69,7 +69,7 @@ def _read_section(source: AmpsSource, element: Element, path: str) -> None:
     if (read := READERS.get(element.name)) is not None:
         read(source, element, path)
     elif element.name in QUEUE_CHILDREN and element.name not in SOW_OTHERS:
-        source.builder.fault(source.at(element), path, "means nothing without the <Queue> around it")
+        source.fault(element, path, "means nothing without the <Queue> around it")
     else:
         source.skip_or_refuse(element, path, AMPS_ROOTS, _ROOTS)
 
@@ -79,14 +79,12 @@ def _read_whole(source: AmpsSource, element: Element, path: str) -> None:
     for child, inner in source.parts(element, path, ("SOW", "Actions", *OTHER_SECTIONS)):
         if child.name in IDENTITY:
             if not source.text_of(child, inner):
-                source.builder.fault(
-                    source.at(child), inner, "is empty, expected the name of the instance or its group"
-                )
-            source.builder.no_effect(source.at(child), inner)
+                source.fault(child, inner, "is empty, expected the name of the instance or its group")
+            source.no_effect(child, inner)
         elif child.name in SECTIONS[1:] or child.name == "Replication":
             _read_section(source, child, inner)
         elif child.name in QUEUE_TAGS:
-            source.builder.fault(source.at(child), inner, "means nothing outside <SOW>")
+            source.fault(child, inner, "means nothing outside <SOW>")
         else:
             source.skip_or_refuse(child, inner, OTHER_SECTIONS, (*SECTIONS, *IDENTITY))
 
@@ -119,7 +117,7 @@ def _read_queue(source: AmpsSource, element: Element, path: str) -> None:
                 name = text
             names[child.name] = child
         elif row is None:
-            source.unknown(child, inner, QUEUE_CHILDREN)
+            source.misplaced(child, inner, QUEUE_CHILDREN)
         elif text or child.name != "Filter":  # an empty filter is no filter
             arguments[row.argument] = text
             origins[row.argument] = source.at(child)
@@ -138,7 +136,7 @@ def _read_queue(source: AmpsSource, element: Element, path: str) -> None:
 
 def _read_replication(source: AmpsSource, element: Element, path: str) -> None:
     """Skip replication, but note the topics that it lists: a LocalQueue must not be one of them."""
-    source.builder.no_effect(source.at(element), path)
+    source.no_effect(element, path)
     for destination in element.children:
         for topic in destination.children:
             for child in topic.children if topic.name == "Topic" else ():
@@ -168,7 +166,7 @@ def _read_log_setting(source: AmpsSource, element: Element, path: str) -> None:
     if element.name == "JournalSize":
         size = _octets(text)
         if size is None:
-            source.builder.invalid(source.at(element), path, text, "a size like 10MB")
+            source.invalid(element, path, text, "a size like 10MB")
         else:
             source.builder.broker_value(source.at(element), "journal", "segment-size", size, path)
         return
@@ -179,9 +177,9 @@ def _read_log_setting(source: AmpsSource, element: Element, path: str) -> None:
             source.refuse(element, path, error.code, str(error))
             return
     elif not text:
-        source.builder.fault(source.at(element), path, "is empty, expected a directory")
+        source.fault(element, path, "is empty, expected a directory")
         return
-    source.builder.no_effect(source.at(element), path, LOG_SETTINGS[element.name])
+    source.no_effect(element, path, LOG_SETTINGS[element.name])
 
 
 def _read_logged_topic(source: AmpsSource, element: Element, path: str) -> None:
@@ -191,7 +189,7 @@ def _read_logged_topic(source: AmpsSource, element: Element, path: str) -> None:
         if child.name in ("Name", "MessageType"):
             given[child.name] = source.text_of(child, inner)
         else:
-            source.unknown(child, inner, ("Name", "MessageType"))
+            source.misplaced(child, inner, ("Name", "MessageType"))
     name, message_type = given.get("Name", ""), given.get("MessageType", "")
     if not 0 < len(name.encode("utf-8", "replace")) <= 255:
         source.refuse(element, f"{path}/Name", "E-NAME", shown(name) if name else "")
