@@ -9,11 +9,10 @@ from functools import partial
 from typing import NamedTuple
 
 from .comparing import MIRRORED, OPERATORS, Rules, any_equal, comparison
-from .functions.numbers import ARITHMETIC, NUMBERS
+from .functions.numbers import ARITHMETIC
 from .functions.of_message import OF_MESSAGE, PREDEFINED
-from .functions.signatures import OF_CLIENT_AND_BROKER
-from .functions.texts import TEXTS, regexp_replace
-from .functions.times import TIMES
+from .functions.signatures import CONSTANTS, FUNCTIONS, OF_CLIENT_AND_BROKER
+from .functions.texts import regexp_replace
 from .paths import Evaluate, compiled_path
 from .patterns.like import Like
 from .patterns.searching import Searcher
@@ -45,8 +44,6 @@ _EMPTY = (str, list)
 
 #: Three-valued.
 Condition = Callable[[Subject], "bool | None"]
-_FUNCTIONS: dict[str, Callable[..., Value]] = {**TEXTS, **NUMBERS, **TIMES}
-_CONSTANTS: dict[str, Value] = {"TRUE_VALUE": True, "FALSE_VALUE": False, "NAN_VALUE": NAN}
 
 
 class _NoMessage(Subject):
@@ -294,8 +291,8 @@ class Compiler:
 
     def _call(self, node: Call) -> Compiled:
         name = node.name
-        if name in _CONSTANTS:
-            return _constant(_CONSTANTS[name])
+        if name in CONSTANTS:
+            return _constant(CONSTANTS[name])
         if name in OF_CLIENT_AND_BROKER:
             self.used.add(name)
             return _constant(self.client_values.get(name))
@@ -319,7 +316,7 @@ class Compiler:
             pattern = evaluates.pop(1)(self._no_message)
             function: Callable[..., Value] = partial(regexp_replace, Searcher(str(pattern or "")))
         else:
-            function = _FUNCTIONS[name]
+            function = FUNCTIONS[name]
         if len(evaluates) == 1:
             (only,) = evaluates
             return Compiled(self._without_empty(lambda subject: function(subject, only(subject))), constant)

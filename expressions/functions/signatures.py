@@ -1,9 +1,17 @@
-"""The table of functions and their arguments. The parser checks calls against it.
+"""All functions and their arguments. The parser checks calls against them.
 
 Source: queues page B.4. STRFTIME and STRPTIME take their arguments in the order of C's functions.
 """
 
+import inspect
+from collections.abc import Callable
 from typing import NamedTuple
+
+from ..values import NAN, Value
+from .numbers import NUMBERS
+from .of_message import OF_MESSAGE
+from .texts import TEXTS
+from .times import TIMES
 
 ANY = 1000
 
@@ -29,36 +37,27 @@ class Signature(NamedTuple):
         return f"{self.low} to {self.high} arguments"
 
 
-_NONE, _ONE, _TWO, _THREE, _MANY = Signature(0, 0), Signature(1, 1), Signature(2, 2), Signature(3, 3), Signature(1, ANY)
+def _signature_of(function: Callable[..., Value]) -> Signature:
+    """The arguments of a function after the subject."""
+    _, *parameters = inspect.signature(function).parameters.values()
+    low = sum(one.default is one.empty for one in parameters)
+    is_open = bool(parameters) and parameters[-1].kind is inspect.Parameter.VAR_POSITIONAL
+    return Signature(low, ANY if is_open else len(parameters))
 
+
+CONSTANTS: dict[str, Value] = {"TRUE_VALUE": True, "FALSE_VALUE": False, "NAN_VALUE": NAN}
 _OF_CLIENT_AND_BROKER = ("CLIENT_NAME", "USER", "REMOTE_ADDRESS", "AMPS_INSTANCE_NAME", "AMPS_GROUP_NAME")
+#: Functions of values, which `Compiler` calls with a subject and the values of their arguments.
+FUNCTIONS: dict[str, Callable[..., Value]] = {**TEXTS, **NUMBERS, **TIMES}
 
-#: Signature -> its functions.
-_FUNCTIONS: dict[Signature, tuple[str, ...]] = {
-    _NONE: (
-        "TRUE_VALUE", "FALSE_VALUE", "NAN_VALUE",
-        # Of the message:
-        "TOPIC_NAME", "ROUTING_KEY", "EXCHANGE", "CORRELATION_ID", "MESSAGE_SIZE", "BOOKMARK", "LEASE_COUNT",
-        "LAST_LEASED",
-        *_OF_CLIENT_AND_BROKER,
-    ),
-    _ONE: (
-        # Of texts:
-        "UPPER", "LOWER", "LENGTH", "REVERSE", "CHAR_VALUE", "CRC32", "MD5",
-        # Of numbers:
-        "ABS", "SIGN", "FLOOR", "CEILING", "SQRT", "EXP", "LN", "LOG2", "LOG10",
-        # Of arrays:
-        "ARRAY_COUNT", "ARRAY_MAX", "ARRAY_MIN", "ARRAY_SUM",
-    ),
-    _TWO: ("INSTR", "INSTR_I", "STREQUAL_I", "LEFT", "RIGHT", "POWER", "STRFTIME", "STRPTIME"),
-    _THREE: ("IF", "REPLACE"),
-    _MANY: ("COALESCE", "CONCAT", "GREATEST", "LEAST"),
-    Signature(1, 2): ("TRIM", "LTRIM", "RTRIM", "ROUND"),
-    Signature(2, 3): ("SUBSTR", "ARRAY_TO_STRING"),
-    Signature(1, 1, literal=0): ("PROPERTY", "HEADER"),
-    Signature(3, 3, literal=1): ("REGEXP_REPLACE",),
-}  # fmt: skip
-SIGNATURES = {name: signature for signature, names in _FUNCTIONS.items() for name in names}
+SIGNATURES: dict[str, Signature] = {
+    **{name: _signature_of(function) for name, function in {**FUNCTIONS, **OF_MESSAGE}.items()},
+    **dict.fromkeys((*CONSTANTS, *_OF_CLIENT_AND_BROKER), Signature(0, 0)),
+    "IF": Signature(3, 3),
+    "COALESCE": Signature(1, ANY),
+    **dict.fromkeys(("PROPERTY", "HEADER"), Signature(1, 1, literal=0)),
+    "REGEXP_REPLACE": Signature(3, 3, literal=1),
+}
 
 #: Functions whose value is known when the expression is compiled: about its client, and the broker.
 OF_CLIENT_AND_BROKER = frozenset(_OF_CLIENT_AND_BROKER)

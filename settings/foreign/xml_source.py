@@ -32,7 +32,7 @@ class XmlSource:
         """The position of an element."""
         return Origin(element.file or self.file, element.line)
 
-    # -- faults and warnings at an element: see the builder -------------------------------------------------------------
+    # -- faults and warnings at an element: see the builder ------------------------------------------------------------
 
     def fault(self, element: Element, key: str, problem: str) -> None:
         self.builder.fault(self.at(element), key, problem)
