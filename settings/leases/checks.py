@@ -154,15 +154,11 @@ class AmpsNotes:
 
 def complete(builder: ConfigurationBuilder) -> None:
     """Give leased queues their dead-letter destinations and exchanges for publishing to them; check their topics."""
-    collected = builder.notes(AmpsNotes)
-    queues, faults, warnings = with_dead_letters(builder.queues.values(), collected.actions)
+    notes = builder.notes(AmpsNotes)
+    _add_dead_letters(builder, notes.actions)
     if builder.cluster_at is not None:
-        queues = [_of_this_node(queue) if (queue.vhost, queue.name) in collected.local else queue for queue in queues]
-    builder.queues = {(queue.vhost, queue.name): queue for queue in queues}
-    for action, problem in faults:
-        builder.fault(action.origin, action.path, problem)
-    for action, problem in warnings:
-        builder.warn(action.origin, action.path, problem)
+        for key in notes.local & builder.queues.keys():
+            builder.queues[key] = _of_this_node(builder.queues[key])
     check = TopicCheck(tuple(builder.logged_topics.values()), builder.logged_vhosts)
     for key, queue in builder.queues.items():
         if not is_leased(queue.arguments):
@@ -170,8 +166,8 @@ def complete(builder: ConfigurationBuilder) -> None:
         in_file = builder.in_file.get(key, {})
         for origin, argument, fault in check.problems(queue):
             builder.fault(origin, in_file.get(argument, argument), str(fault))
-        if queue.arguments.get("x-replication") in (None, LOCAL) and queue.name in collected.replicated:
-            origin, path = collected.replicated[queue.name]
+        if queue.arguments.get("x-replication") in (None, LOCAL) and queue.name in notes.replicated:
+            origin, path = notes.replicated[queue.name]
             builder.fault(origin, path, str(LeasedFault("E-REPL-LOCAL", "name", shown(queue.name))))
     for exchange in topic_exchanges(builder.queues.values(), builder.exchanges):
         builder.add_exchange(exchange)
@@ -182,30 +178,22 @@ def _of_this_node(queue: QueueDeclaration) -> QueueDeclaration:
     return replace(queue, arguments={**queue.arguments, "x-replication": LOCAL})
 
 
-def with_dead_letters(
-    queues: Iterable[QueueDeclaration], actions: Sequence[ExpiryAction]
-) -> tuple[list[QueueDeclaration], list[tuple[ExpiryAction, str]], list[tuple[ExpiryAction, str]]]:
-    """Queues with the dead-letter arguments of their actions. Returns: queues, faults, warnings."""
-    faults: list[tuple[ExpiryAction, str]] = []
-    warnings: list[tuple[ExpiryAction, str]] = []
-    made: list[QueueDeclaration] = []
-    selecting = [(action, selects(action.topic)) for action in actions]
-    used: set[int] = set()
-    for queue in queues:
-        if queue.vhost == "/" and is_leased(queue.arguments):
-            those = [action for action, is_of in selecting if is_of(queue.name)]
-            used |= {id(action) for action in those}
-            for action in those[1:]:
-                faults.append(
-                    (action, f"a second one for queue {shown(queue.name)}, whose dead letters go to one topic")
-                )
-            if those:
-                queue = _with_dead_letters(queue, those[0])
-        made.append(queue)
+def _add_dead_letters(builder: ConfigurationBuilder, actions: Sequence[ExpiryAction]) -> None:
+    """Give each queue the dead-letter arguments of its action: it has one at most, and each action has a queue."""
+    leased = [key for key, queue in builder.queues.items() if key[0] == "/" and is_leased(queue.arguments)]
+    done: set[tuple[str, str]] = set()
     for action in actions:
-        if id(action) not in used:
-            warnings.append((action, f"no queue here is called {shown(action.topic)}"))
-    return made, faults, warnings
+        is_selected = selects(action.topic)
+        selected = [key for key in leased if is_selected(builder.queues[key].name)]
+        if not selected:
+            builder.warn(action.origin, action.path, f"no queue here is called {shown(action.topic)}")
+        for key in selected:
+            if key in done:
+                problem = f"a second one for queue {shown(key[1])}, whose dead letters go to one topic"
+                builder.fault(action.origin, action.path, problem)
+            else:
+                builder.queues[key] = _with_dead_letters(builder.queues[key], action)
+                done.add(key)
 
 
 def _with_dead_letters(queue: QueueDeclaration, action: ExpiryAction) -> QueueDeclaration:
