@@ -194,6 +194,20 @@ def test_users(person: Person, api: ApiClient) -> None:
     assert api.ask("GET", "users/ann").status == 404
 
 
+def test_publishing_octets(person: Person, api: ApiClient) -> None:
+    """A body that is no text is given in base64, and shown by its octets."""
+    api.ask("PUT", "queues/%2F/octets", {"durable": True})
+    person.opens("queues", "/", "octets", heading="octets")
+    person.turns_to("Messages")
+    form = person.unfolds("Publish to this queue")
+    person.fills(form, payload="AAH/", payload_encoding="base64")
+    person.button("Publish", within=form).click()
+    person.sees("Published; a queue has it.")
+    panel = person.panel("Browse messages")
+    person.button("Browse", within=panel).click()
+    person.sees("00 01 ff", within=panel)
+
+
 def test_names_of_dots(person: Person, api: ApiClient) -> None:
     """A browser takes . and .. in addresses for steps; these are names as others are."""
     for name in (".", "..", "\0.."):

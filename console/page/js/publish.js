@@ -18,14 +18,13 @@ export function Publish({ vhost, exchange, routingKey }) {
     payload: { type: "textarea", rows: 4 },
     persistent: { type: "checkbox", value: true },
     headers: { type: "json" },
-    properties: { hint: 'like {"content_type": "text/plain", "priority": 5}' },
   };
   const [where, setWhere] = useState(null);
   const publish = async (values, isDry) => {
     const body = {
       routing_key: routingKey ?? values.routing_key,
       payload: values.payload,
-      payload_encoding: "string",
+      payload_encoding: values.payload_encoding,
       properties: { delivery_mode: values.persistent ? 2 : 1, ...values.properties, headers: values.headers },
     };
     if (isDry) {
@@ -37,7 +36,7 @@ export function Publish({ vhost, exchange, routingKey }) {
     if (done) note(done.value.routed ? "Published; a queue has it." : "Published, but no queue got it.", !done.value.routed);
     return false;
   };
-  return html`<${CommandForm} of="publish" only=${`${routingKey === undefined ? "routing_key " : ""}payload persistent headers properties`} own=${own} name="Publish" verb="Publish" also="Where would it go?" onSubmit=${publish} why=${why} />
+  return html`<${CommandForm} of="publish" only=${`${routingKey === undefined ? "routing_key " : ""}payload payload_encoding persistent headers properties`} own=${own} name="Publish" verb="Publish" also="Where would it go?" onSubmit=${publish} why=${why} />
     <div aria-live="polite">${where && html`<${Where} found=${where} vhost=${vhost} />`}</div>`;
 }
 

@@ -39,6 +39,7 @@ export function useRoute() {
   useEffect(() => {
     const listener = () => setRoute(here());
     addEventListener("hashchange", listener);
+    listener(); // it may have changed since it was drawn
     return () => removeEventListener("hashchange", listener);
   }, []);
   return route;

@@ -22,7 +22,7 @@ from ..engine import (
 )
 from .command import command
 from .command_error import CommandError
-from .kinds import NUMBER, OCTETS_MAX, TEXT, WORD, AsUser, Json, QueueName, VhostName, one_of
+from .kinds import NUMBER, OCTETS_MAX, TEXT, AsUser, Json, QueueName, VhostName, one_of
 from .operator import Operator, until_idle, with_long_integers
 from .steps import Steps
 
@@ -45,9 +45,9 @@ FLAGS_AT = 12
 
 
 Payload = Annotated[str, TEXT, "its body"]
-Encoding = Annotated[str, WORD, "auto (the default): text where it is UTF-8; or base64"]
+Encoding = Annotated[str, one_of(("auto", "base64")), "auto (the default): text where it is UTF-8; or base64"]
 Truncate = Annotated[int, NUMBER, "bodies after this many octets"]
-PayloadEncoding = Annotated[str, WORD, "string (the default) or base64"]
+PayloadEncoding = Annotated[str, one_of(("string", "base64")), "string (the default) or base64"]
 
 
 @command("publish")
@@ -66,7 +66,7 @@ def publish(
 
     exchange: its name; empty: the default exchange
     routing_key: of the message
-    properties: like {"delivery_mode": 2}
+    properties: like {"content_type": "text/plain", "priority": 5}
     """
     with at.client(vhost, as_user) as (client, host):
         header, body = message_of("publish", exchange, routing_key, payload, payload_encoding, properties)
