@@ -34,6 +34,8 @@ from .record import (
     CONTENT_TAIL,
     DURABLE,
     ENQUEUED,
+    HEAP_LEN,
+    HEAP_OFF,
     PUBLISHED,
     RECORD,
     RECORD_SIZE,
@@ -118,10 +120,10 @@ class Block(NamedTuple):
 
     def heap_of(self, fields: Fields) -> bytes:
         """The heap entry of one of its records. Raises: BadRecord when it lies outside the heap."""
-        length = fields[15]
+        length = fields[HEAP_LEN]
         if not length:
             return b""
-        start = fields[3]
+        start = fields[HEAP_OFF]
         if start + length > self.header.heap_size:
             raise BadRecord("a heap entry lies outside the heap")
         start += self.heap_start

@@ -30,7 +30,7 @@ next free id.
 were no attempt. transferred: number of the new owner.
 
 The LSN of a record is not in it: it is the block's base LSN plus the record's index.
-Source: Spark page 4; ruling 21. This module imports only two leaves of the engine.
+Source: Spark page 4; ruling 21.
 """
 
 from struct import Struct
@@ -40,6 +40,9 @@ from ...engine import TERMINAL, EventKind
 
 RECORD = Struct("<qqqIBBBBiiiiHHIII")
 RECORD_SIZE = 64
+#: Positions of the fields in an unpacked record.
+TS_US, MSG_ID, ARG, HEAP_OFF, KIND, FLAGS, PRIORITY, REASON, ADDRESS_ID = range(9)
+QUEUE_ID, CONSUMER_ID, CONN_ID, ATTEMPT, OWNER, SIZE, HEAP_LEN, LINK = range(9, 17)
 TIME_MAX = 2**63 - 1
 assert RECORD.size == RECORD_SIZE
 
@@ -193,7 +196,7 @@ OBJECT_NAMES = {
 }
 
 #: Kinds of the objects that operators set.
-OPERATORS = frozenset({USER, PERMISSION, POLICY, OPERATOR_POLICY, PARAMETER})
+OPERATOR_OBJECTS = frozenset({USER, PERMISSION, POLICY, OPERATOR_POLICY, PARAMETER})
 
 ATTEMPT_MAX = 0xFFFF
 

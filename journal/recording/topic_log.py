@@ -12,7 +12,7 @@ from ..appending.journal import Journal
 from ..format.block import Block
 from ..format.errors import JournalError, NotInJournal
 from ..format.heap import Content, decode_content
-from ..format.record import ENQUEUED, EXCHANGE, PUBLISHED, Fields
+from ..format.record import ADDRESS_ID, ENQUEUED, EXCHANGE, KIND, MSG_ID, PUBLISHED, QUEUE_ID, TS_US, Fields
 from ..recovery.content_reader import ContentReader
 from .recorder import Recorder
 from .retry import retry_blocking
@@ -63,7 +63,7 @@ class JournalLog:
         found: list[LoggedMessage] = []
         for block, index, next_position in self._blocks(position):
             for at, fields in enumerate(block.fields()):
-                if at < index or fields[4] != PUBLISHED:
+                if at < index or fields[KIND] != PUBLISHED:
                     continue
                 one = self._one(block, fields, block.header.base_lsn + at, vhost, wanted)
                 if one is not None:
@@ -80,10 +80,10 @@ class JournalLog:
         ids: list[int] = []
         for block, _, _ in self._blocks(position):
             for fields in block.fields():
-                if fields[4] == ENQUEUED and fields[9] == queue_id:
-                    ids.append(fields[1])
-                elif fields[4] == PUBLISHED and wall_ms and not first_id and fields[0] >= wall_ms * 1000:
-                    first_id = fields[1]
+                if fields[KIND] == ENQUEUED and fields[QUEUE_ID] == queue_id:
+                    ids.append(fields[MSG_ID])
+                elif fields[KIND] == PUBLISHED and wall_ms and not first_id and fields[TS_US] >= wall_ms * 1000:
+                    first_id = fields[MSG_ID]
         return Entered(ids, first_id, self._looked_to)
 
     def _blocks(self, position: int) -> Iterator[tuple[Block, int, int]]:
@@ -119,7 +119,7 @@ class JournalLog:
 
     def _one(self, block: Block, fields: Fields, lsn: int, vhost: str, wanted: Wanted) -> LoggedMessage | None:
         names = self._journal.names
-        exchange_id, id_ = fields[8], fields[1]
+        exchange_id, id_ = fields[ADDRESS_ID], fields[MSG_ID]
         if exchange_id not in names or names[exchange_id].what != EXCHANGE or names.vhost_text(exchange_id) != vhost:
             return None
         content = decode_content(block.heap_of(fields))
@@ -128,7 +128,7 @@ class JournalLog:
         if not wanted(exchange, key, queues, id_):
             return None
         message = Message(id_, content.content, self._envelope(exchange, key, content))
-        return LoggedMessage(message, fields[0] // 1000, lsn)
+        return LoggedMessage(message, fields[TS_US] // 1000, lsn)
 
     def _envelope(self, exchange: str, routing_key: str, stored: Content) -> Envelope:
         content = stored.content

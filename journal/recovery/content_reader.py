@@ -25,16 +25,16 @@ OPEN_FILES_MAX = 16
 READ_SIZE = 128 * 1024
 #: Octets of one read of a file when reading ahead; an incomplete block at its end is read again.
 AHEAD_READ_SIZE = 1024 * 1024
-#: Octets of blocks that are read ahead at most: a fast consumer takes them in some 10 ms.
+#: The most octets of blocks that are read ahead: a fast consumer takes them in some 10 ms.
 AHEAD_OCTETS = 4 * 1024 * 1024
-#: Octets of blocks that are handed over together: at each handover the threads wait for one another.
+#: Octets of blocks that one thread gives to the other together: each time they wait for one another.
 BATCH_OCTETS = 512 * 1024
-#: Distance in records behind the last block up to which reading on is cheaper than a lookup.
+#: Records behind the last block up to which reading on is cheaper than a lookup in the index.
 NEAR = 4096
-#: Fields of a record: offset of its heap entry, exchange, octets of the heap entry.
+#: Layout of a record, of which it reads: offset of its heap entry, exchange, octets of the heap entry.
 _PLACE = Struct("<24xI4xi20xI4x")
-#: Offsets of the octets that hold the exchange and the octets of the heap entry.
-_SAME = (*range(32, 36), *range(56, 60))
+#: Offsets of the record's octets that must be equal in a run: those of the exchange and of the heap entry's size.
+_EQUAL_OCTETS = (*range(32, 36), *range(56, 60))
 
 
 class ContentRun(NamedTuple):
@@ -51,8 +51,8 @@ class ContentReader:
     """Contents by the LSN of their `published` or `moved` record. For one thread at a time.
 
     `open_segment`: the writer's summary of the open segment (None: there is no writer).
-    `unwritten(lsn)`: the block with a record that is not written yet, as far as it is filled, without ending its turn:
-    a turn must not be split over blocks.
+    `unwritten(lsn)`: the block with a record that is not written yet, as far as it is filled. Its turn goes on, since a
+    turn must not be split over blocks.
     `ahead`: whether runs are read ahead by a thread.
     """
 
@@ -75,8 +75,8 @@ class ContentReader:
         self._segment = 0  # base LSN of the segment that is being read
         self._block: Block | None = None  # the last block that was read
         self._blocks: Iterator[Block] = iter(())  # the following blocks
-        self._like = ContentRun(0, b"", 0, None, ())  # the last even run, ...
-        self._length, self._head = 0, b""  # ... octets of each of its heap entries, and of the part before each body
+        self._last_run = ContentRun(0, b"", 0, None, ())  # of equal sizes, without contents
+        self._length, self._prefix = 0, b""  # of each of its heap entries: octets, and the part before the body
 
     def forget(self, segment: int) -> None:
         """Drop a segment that was deleted."""
@@ -86,18 +86,18 @@ class ContentReader:
 
     def _close(self, segment: int) -> None:
         if self._segment == segment:
-            self._read_elsewhere()
+            self._stop_reading()
         if segment in self._handles:
             self._files.close(self._handles.pop(segment)[0])
 
-    def _read_elsewhere(self) -> None:
+    def _stop_reading(self) -> None:
         if isinstance(self._blocks, ReadAhead):
             self._blocks.close()
         self._block, self._blocks = None, iter(())
 
     def close(self) -> None:
         """Close all files; later reads open them again."""
-        self._read_elsewhere()
+        self._stop_reading()
         while self._handles:
             self._files.close(self._handles.popitem()[1][0])
 
@@ -148,36 +148,36 @@ class ContentReader:
         if last + length > block.header.heap_size:
             raise BadRecord("a heap entry lies outside the heap")
         heap = block.data[block.heap_start + first : block.heap_start + last + length]
-        even = self._even_run(records, heap, count)
-        return _runs_of(list(_PLACE.iter_unpack(records)), bytes(heap)) if even is None else (even,)
+        run = self._run_of_equal_sizes(records, heap, count)
+        return _runs_of(list(_PLACE.iter_unpack(records)), bytes(heap)) if run is None else (run,)
 
-    def _even_run(self, records: bytes, heap: memoryview, count: int) -> ContentRun | None:
+    def _run_of_equal_sizes(self, records: bytes, heap: memoryview, count: int) -> ContentRun | None:
         """Contents of one size that differ only in bodies, or in bodies and headers: cut out with one `unpack`.
 
         None: they differ in more, or a single one differs from the last run. Raises: BadRecord.
         """
-        if any(records[at::RECORD_SIZE] != records[at : at + 1] * count for at in _SAME):
+        if any(records[at::RECORD_SIZE] != records[at : at + 1] * count for at in _EQUAL_OCTETS):
             return None
         _, exchange_id, length = _PLACE.unpack_from(records)
         if len(heap) != length * count:
             return None
-        like, head = self._like, self._head
-        if exchange_id != like.exchange_id or length != self._length or heap[: len(head)] != head:
+        last, prefix = self._last_run, self._prefix
+        if exchange_id != last.exchange_id or length != self._length or heap[: len(prefix)] != prefix:
             content = decode_content(bytes(heap[:length]))
             header, body = PLAIN.split(content.content)
-            like = self._like = ContentRun(exchange_id, content.routing_key, content.cause_id, header, ())
-            self._length, head = length, bytes(heap[: length - len(body)])
-            self._head = head
+            last = self._last_run = ContentRun(exchange_id, content.routing_key, content.cause_id, header, ())
+            self._length, prefix = length, bytes(heap[: length - len(body)])
+            self._prefix = prefix
             if count == 1:
                 return None
-        if heap[length * (count - 1) :][: len(head)] == head:
-            parts = unpack(f"{len(head)}s{length - len(head)}s" * count, heap)
-            if parts[::2].count(head) == count:
-                return like._replace(contents=parts[1::2])
-        assert like.header is not None
-        prefix = head[: -4 - len(like.header)]
+        if heap[length * (count - 1) :][: len(prefix)] == prefix:
+            parts = unpack(f"{len(prefix)}s{length - len(prefix)}s" * count, heap)
+            if parts[::2].count(prefix) == count:
+                return last._replace(contents=parts[1::2])
+        assert last.header is not None
+        prefix = prefix[: -4 - len(last.header)]
         parts = unpack(f"{len(prefix)}s{length - len(prefix)}s" * count, heap)
-        return like._replace(header=None, contents=parts[1::2]) if parts[::2].count(prefix) == count else None
+        return last._replace(header=None, contents=parts[1::2]) if parts[::2].count(prefix) == count else None
 
     def _damaged(self, block: Block, error: BadRecord) -> Damaged:
         return Damaged(segment_name(self._segment), block.offset, str(error))
@@ -190,10 +190,10 @@ class ContentReader:
             if 0 <= index < block.header.record_count and not block.header.flags & IS_GAP:
                 return block, index
             if 0 <= index < block.header.record_count + NEAR:
-                found = self._search(lsn)  # a queue that is drained reads on in order
+                found = self._search(lsn)  # a queue that is drained reads in order
                 if found is not None:
                     return found
-        self._read_elsewhere()
+        self._stop_reading()
         block = self._unwritten(lsn)
         if block is not None:
             self._block = block  # the writer may append to it, but its records stay
@@ -220,7 +220,7 @@ class ContentReader:
             if index < block.header.record_count and not block.header.flags & IS_GAP:
                 self._block = block
                 return block, index
-        self._read_elsewhere()
+        self._stop_reading()
         return None
 
     def _segment_of(self, lsn: int) -> int:

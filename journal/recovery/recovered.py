@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ..format.heap import IdsSeen
 
 COMPACT_MIN = 4096
-#: Ids beyond twice the cache size of the address that may gather before the oldest are dropped.
+#: Ids that `RecoveredIds` keeps beyond twice the cache size of the address, before it drops the oldest.
 SPARE = 1000
 #: Ids, LSNs of contents, octets of bodies, expiries (None: nothing expires).
 Columns = tuple["array[int]", "array[int]", "array[int]", "array[int] | None"]
@@ -27,7 +27,7 @@ class MessageState(NamedTuple):
     """Delivery count, due time and priority of a message in a queue; most messages have the default."""
 
     deliveries: int = 0  # as of the last `requeued`; more than 0 means redelivered
-    uncounted: int = 0  # deliveries that were no attempt
+    uncounted: int = 0  # those of `deliveries` that count as no attempt
     due_ms: int = 0  # wall time until which it waits; 0: ready
     priority: int = 0
 
@@ -63,7 +63,7 @@ class RecoveredQueue:
     _highest_id: int = 0  # as of the last compaction
     _late: dict[int, tuple[int, int, int, int]] = field(default_factory=dict)  # LSN, size, expiry, priority
     states: dict[int, MessageState] = field(default_factory=dict)  # without the priority
-    # Where the owner is another than before: message ids, and the numbers of their owners.
+    # Ids of the messages at which the owner changes, and the numbers of these owners.
     _owned: "array[int]" = field(default_factory=lambda: array("q"))
     _owners: "array[int]" = field(default_factory=lambda: array("H"))
     transferred: dict[int, int] = field(default_factory=dict)  # message id, number of its last owner
@@ -77,7 +77,7 @@ class RecoveredQueue:
         return max(self._highest_id, self._ids[-1] if self._ids else 0)
 
     def note_owner(self, id_: int, number: int) -> None:
-        """A message, and those behind it until another one is noted, belong to the site of this number."""
+        """Note that a message, and those after it up to the next note, belong to the site of this number."""
         owners = self._owners
         if not owners or (owners[-1] != number and id_ > self._owned[-1]):
             self._owned.append(id_)
@@ -85,7 +85,7 @@ class RecoveredQueue:
 
     @property
     def owners(self) -> Iterable[tuple[int, int]]:
-        """Message id and number of its owner, where that is another than before."""
+        """Message id and owner's number of each message at which the owner changes."""
         return zip(self._owned, self._owners)
 
     # -- changes by records -------------------------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class RecoveredQueue:
         if at is None or self._gone[at]:
             self._late[id_] = (content_lsn, size, expires_ms, priority)
             return
-        self._place(at, content_lsn)
+        self._set_lsn(at, content_lsn)
         self._sizes[at] = size
         if expires_ms:
             self._begin_expires()
@@ -164,12 +164,12 @@ class RecoveredQueue:
             self._priorities[at] = priority
 
     def _begin_run(self, id_: int, content_lsn: int) -> None:
-        """Note the begin of a run, before a row is appended, unless the row continues the last run."""
+        """Before a row is appended: note that a run begins, unless the row continues the last one."""
         at = len(self._ids)
         if not (at and id_ == self._ids[-1] + 1 and content_lsn == self._lsns[-1] + 1):
             self._starts.append(at)
 
-    def _place(self, at: int, content_lsn: int) -> None:
+    def _set_lsn(self, at: int, content_lsn: int) -> None:
         if self._lsns[at] != content_lsn:
             self._lsns[at] = content_lsn
             self._moved.add(at)
@@ -206,29 +206,29 @@ class RecoveredQueue:
             self._compact()
 
     def move(self, id_: int, content_lsn: int) -> bool:
-        """Note the new LSN of a content that was moved. False: the message is not there."""
+        """Set the new LSN of a content that was moved. False: the message is not in the queue."""
         if id_ in self._late:
             self._late[id_] = (content_lsn, *self._late[id_][1:])
             return True
         at = self._find(id_)
         if at is None or self._gone[at]:
             return False
-        self._place(at, content_lsn)
+        self._set_lsn(at, content_lsn)
         return True
 
-    def change(self, id_: int, state: MessageState) -> None:
-        """Set a message's state, if it is there; priority 0 leaves its priority as it is."""
+    def set_state(self, id_: int, state: MessageState) -> None:
+        """Set the state of a message that is in the queue. Priority 0 keeps its priority."""
         if id_ not in self:
             return
         if state.priority:
-            self._give_priority(id_, state.priority)
+            self._set_priority_of(id_, state.priority)
             state = state._replace(priority=0)
         if state == FRESH:
             self.states.pop(id_, None)
         else:
             self.states[id_] = state
 
-    def _give_priority(self, id_: int, priority: int) -> None:
+    def _set_priority_of(self, id_: int, priority: int) -> None:
         if id_ in self._late:
             self._late[id_] = (*self._late[id_][:3], priority)
             return

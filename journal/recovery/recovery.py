@@ -15,12 +15,13 @@ from ..disk.segment_scan import SegmentScan
 from ..format.block import MODES, Block
 from ..format.errors import BadRecord, Damaged, ForeignDirectory, UnknownType
 from ..format.heap import Head, decode_head
-from ..format.record import EXCHANGE, HEAD, QUEUE, TIME_MAX
+from ..format.record import EXCHANGE, HEAD, KIND, QUEUE, TIME_MAX
 from .replay import Recovered, Replay
 
-#: Message ids that a start skips, so that no id or bookmark of a record that was cut is used for another message; and
-#: ids that may be used before the journal records the next id, because not every message is recorded.
-IDS_SKIPPED, IDS_UNNOTED_MAX = 1 << 32, 1 << 31
+#: Message ids that a start skips, so that no id or bookmark of a record that was cut is used for another message.
+IDS_SKIPPED = 1 << 32
+#: Message ids that may be used before the journal records the next one: not every message is recorded.
+IDS_UNNOTED_MAX = 1 << 31
 
 
 def recover(files: Files, directory: str, *, now_ms: int | None = None) -> Recovered:
@@ -30,7 +31,7 @@ def recover(files: Files, directory: str, *, now_ms: int | None = None) -> Recov
 
     `torn_bytes` are the octets of a torn tail, which starts at `segments[-1].size`. Raises: Damaged, OSError.
     """
-    found = replayed(files, directory, now_ms=now_ms)
+    found = recover_unchecked(files, directory, now_ms=now_ms)
     base_lsn = found.segments[0].base_lsn if found.segments else 1
     if base_lsn != 1 and (first := first_content(found)) < base_lsn:
         why = "segments before it are missing, with contents of messages that are there"
@@ -38,8 +39,8 @@ def recover(files: Files, directory: str, *, now_ms: int | None = None) -> Recov
     return found
 
 
-def replayed(files: Files, directory: str, *, now_ms: int | None = None) -> Recovered:
-    """`recover` without the check that the contents of all messages are there. Raises: Damaged, OSError."""
+def recover_unchecked(files: Files, directory: str, *, now_ms: int | None = None) -> Recovered:
+    """`recover` without the check that no content of a message is missing. Raises: Damaged, OSError."""
     bases = segments_in(files, directory)
     found = Recovered()
     if not bases:
@@ -86,7 +87,7 @@ def _replay(files: Files, directory: str, bases: list[int], begin: int, now_us: 
             0,
             f"the segment with the checkpoint at {begin} is missing; records {begin} to {bases[start] - 1} are lost",
         )
-    replay = Replay(found, begin, begin == 0, now_us)
+    replay = Replay(found, begin, now_us)
     for index in range(start):
         _skip_segment(files, directory, bases[index], bases[index + 1], replay)
     for index in range(start, len(bases)):
@@ -98,7 +99,7 @@ def _replay(files: Files, directory: str, bases: list[int], begin: int, now_us: 
 
 
 def _skip_segment(files: Files, directory: str, base_lsn: int, next_base: int, replay: Replay) -> None:
-    """Note a segment from before the checkpoint. Only its footer is read; contents are read when they are needed."""
+    """Add a segment that ended before the checkpoint. Only its footer is read."""
     name = segment_name(base_lsn)
     with opened(files, directory, base_lsn) as handle:
         segment = footer_of(files, handle, base_lsn)
@@ -148,7 +149,7 @@ def _summary_of(files: Files, directory: str, base_lsn: int) -> SegmentSummary |
 
 def _head_of(block: Block) -> Head:
     for fields in block.fields():
-        if fields[4] == HEAD:
+        if fields[KIND] == HEAD:
             return decode_head(block.heap_of(fields))
         break
     raise BadRecord("a segment that does not begin with its head")
@@ -181,10 +182,10 @@ def _replay_segment(files: Files, directory: str, base_lsn: int, is_last: bool, 
 def prepare(
     files: Files, directory: str, journal_id: bytes, now_ms: int, *, agreed_lsn: int | None = None
 ) -> Recovered:
-    """Recover, and seal every segment; the next record has `next_lsn`. A crash on the way does no harm.
+    """Recover, and seal every segment; the next record has `next_lsn`. If a crash interrupts it, call it again.
 
-    `now_ms`: wall time. `agreed_lsn`: of a cluster: only records below it, or that a block calls durable, are called
-    durable by the footer; None: all are, once they are synced.
+    `now_ms`: wall time. `agreed_lsn`: in a cluster, the footer calls only those records durable that are below it, or
+    that a block calls durable; None: all of them, once they are synced.
 
     Raises: Damaged, ForeignDirectory (segments of another journal), UnknownType: nothing was changed. OSError.
     """
@@ -227,7 +228,7 @@ def prepare(
 
 
 def _check_types(recovered: Recovered) -> None:
-    """Refuse queues and exchanges of a type that no package adds: as others they would lose what the type promises.
+    """Refuse queues and exchanges of a type that no package adds: any other type would break its promises.
 
     Raises: UnknownType.
     """

@@ -13,7 +13,7 @@ from ..format.errors import BadRecord, Damaged, ForeignDirectory, NewerJournal
 from ..format.heap import Head, decode_define, decode_head, encode_head
 from ..format.names import Names
 from ..format.record import DEFINE, HEAD, Record
-from .recovery import first_content, replayed
+from .recovery import first_content, recover_unchecked
 
 
 @dataclass(slots=True)
@@ -44,7 +44,7 @@ def repair(directory: str, out: str, files: Files = REAL) -> Repaired:
 
 
 class _Repair:
-    """State that is carried from segment to segment: names, the last checkpoint, the result."""
+    """A repair under way: the names so far, the last checkpoint, the result."""
 
     def __init__(self, files: Files, directory: str, out: str, journal_id: bytes) -> None:
         self.files = files
@@ -56,7 +56,7 @@ class _Repair:
         self.result = Repaired()
 
     def run(self) -> Repaired:
-        bases = self._own_segments()
+        bases = self._segments_of_this_journal()
         for base_lsn in bases:
             self._collect_names(base_lsn)
         for base_lsn, following in zip(bases, [*bases[1:], None]):
@@ -64,11 +64,11 @@ class _Repair:
             self._copy_segment(base_lsn, following, copy)
             copy.finish(following)
         if bases:
-            self._mark_what_is_before(bases[0])
+            self._add_gap_before(bases[0])
         self.files.sync_directory(self.out)
         return self.result
 
-    def _own_segments(self) -> list[int]:
+    def _segments_of_this_journal(self) -> list[int]:
         """Base LSNs of the segments of this journal that do not overlap the one before."""
         files, directory = self.files, self._directory
         found: list[int] = []
@@ -84,7 +84,7 @@ class _Repair:
         return found
 
     def _collect_names(self, base_lsn: int) -> None:
-        """Add the names that any whole block of the segment defines; they agree, as no id is assigned twice."""
+        """Add the names that the segment's whole blocks define. They agree, as no id is assigned twice."""
         with opened(self.files, self._directory, base_lsn) as handle:
             scan: SegmentScan | None = SegmentScan(self.files, handle, base_lsn)
             while scan is not None:
@@ -118,14 +118,14 @@ class _Repair:
                     copy.gap(later.header.base_lsn)
                     scan = SegmentScan(self.files, handle, later.header.base_lsn, offset=later.offset)
 
-    def _mark_what_is_before(self, base_lsn: int) -> None:
-        """Add a segment that marks a gap, if the checkpoint's begin or a needed content is before the first segment."""
+    def _add_gap_before(self, base_lsn: int) -> None:
+        """Add a segment with a gap if the checkpoint, or a content that is needed, begins before the first segment."""
         begin, _ = self.checkpoint
         first = base_lsn
         if begin < base_lsn and base_lsn != 1:
             first = max(begin - 1, 1)
             _Copy(self, first).finish(base_lsn)
-        content = first_content(replayed(self.files, self.out))
+        content = first_content(recover_unchecked(self.files, self.out))
         if content < first:  # one segment instead of two: each footer takes an LSN
             if first != base_lsn:
                 self.files.unlink(path_of(self.out, first))

@@ -1,8 +1,8 @@
 """Replay: rebuilds the broker's topology, and the messages of each queue with their states, from records.
 
 It is one forward pass. Every record states what is true after it, so a message that is in a snapshot and in the records
-around it is recovered once, with its last state. A queue is made of columns (`RecoveredQueue`); contents stay on the
-disk, and messages refer to them by LSN.
+around it is recovered once, with its last state. A queue is made of columns (`RecoveredQueue`); contents stay on disk,
+and messages refer to them by LSN.
 Source: Spark page 4; queues page C.5; rulings 21, 22; address-settings page 5.7 (delivery counts).
 """
 
@@ -27,6 +27,9 @@ from ..format.heap import (
 )
 from ..format.names import Names
 from ..format.record import (
+    ADDRESS_ID,
+    ARG,
+    ATTEMPT,
     BOUND,
     CHECKPOINT,
     COUNTED,
@@ -37,20 +40,29 @@ from ..format.record import (
     DURABLE,
     ENQUEUED,
     EXCHANGE,
+    FLAGS,
     HEAD,
     IDS_SEEN,
     KEPT,
+    KIND,
     KIND_NAMES,
+    LINK,
     MOVED,
-    OPERATORS,
+    MSG_ID,
+    OPERATOR_OBJECTS,
+    OWNER,
+    PRIORITY,
     PUBLISHED,
     QUEUE,
+    QUEUE_ID,
     RANGE,
     REQUEUED,
     SCHEDULED,
+    SIZE,
     SNAPSHOT,
     TERMINAL_CODES,
     TRANSFERRED,
+    TS_US,
     UNBOUND,
     UNDECLARED,
     VHOST,
@@ -59,10 +71,10 @@ from ..format.record import (
 from .recovered import FRESH, RecoveredIds, RecoveredQueue
 from .snapshot import load_part, moved_back
 
-#: Kinds of objects whose names have one id each.
-HAVE_ONE_ID = (VHOST, EXCHANGE, QUEUE, *OPERATORS)
-#: Kinds that define, retire or move ids; before the begin of the checkpoint only these are applied.
-OF_NAMES = frozenset({DEFINE, HEAD, UNDECLARED, MOVED})
+#: Kinds of objects of which a name has only one id.
+HAVE_ONE_ID = (VHOST, EXCHANGE, QUEUE, *OPERATOR_OBJECTS)
+#: Kinds of records that define, retire or move ids. Before the checkpoint only these are applied.
+NAME_KINDS = frozenset({DEFINE, HEAD, UNDECLARED, MOVED})
 
 
 @dataclass(slots=True)
@@ -88,22 +100,25 @@ class Recovered:
     segments: list[SegmentSummary] = field(default_factory=list)
     #: octets of the torn tail of the newest segment: a write that a crash interrupted.
     torn_bytes: int = 0
-    #: whether times of a clock that ran ahead were moved back, here and not in the journal.
-    is_moved: bool = False
+    #: whether recorded times of a clock that ran ahead were moved back; the journal still has the old ones.
+    has_moved_times: bool = False
 
 
 class Replay:
-    """Applies records to a `Recovered`. `now_us`: wall time; later records were written by a clock that ran ahead."""
+    """Applies records to a `Recovered`.
 
-    def __init__(self, found: Recovered, begin: int, salvages: bool, now_us: int) -> None:
+    begin: LSN at which the last whole checkpoint begins; 0: there is none. now_us: wall time; records with a later time
+    were written by a clock that ran ahead.
+    """
+
+    def __init__(self, found: Recovered, begin: int, now_us: int) -> None:
         self.found = found
         self._now_us = now_us
-        self.salvages = salvages  # there is no whole checkpoint: `moved` may be the only record of a message
         self.begin = begin
         self.gaps: list[tuple[int, int]] = []
         self._dropped: set[int] = set()  # queues and exchanges that were deleted with their virtual host
-        self._nowhere = RecoveredQueue()  # takes messages of dropped queues
-        self._namesakes: dict[Define, set[int]] = {}  # ids of a name that has several
+        self._discarded = RecoveredQueue()  # takes messages of dropped queues
+        self._namesakes: dict[Define, set[int]] = {}  # the ids of a name that has several
         self._handlers: dict[int, Callable[[Fields, int, Block], None]] = {
             DEFINE: self._define,
             HEAD: self._head,
@@ -124,35 +139,35 @@ class Replay:
         }
 
     def block(self, block: Block) -> None:
-        """Apply the records of a block. Those before the checkpoint's begin only define and retire names."""
+        """Apply the records of a block; of those before the checkpoint only the ones that concern names."""
         lsn, begin, handlers = block.header.base_lsn, self.begin, self._handlers
         queues, queue_of = self.found.queues, self._queue
         for fields in block.fields():
-            kind = fields[4]
+            kind = fields[KIND]
             if lsn < begin:
-                if kind in OF_NAMES:
+                if kind in NAME_KINDS:
                     handlers[kind](fields, lsn, block)
             elif kind == ENQUEUED:
-                if fields[5] & DURABLE:
-                    link = fields[16]
+                if fields[FLAGS] & DURABLE:
+                    link = fields[LINK]
                     at = lsn - link if link else decode_link(block.heap_of(fields))
-                    expires_ms = fields[2] and self._by_now(fields, fields[2])
-                    queue = queue_of(fields[9])
-                    queue.add(fields[1], at, fields[14], expires_ms, fields[6])
-                    if fields[13]:
-                        queue.note_owner(fields[1], fields[13])
+                    expires_ms = fields[ARG] and self._corrected_ms(fields, fields[ARG])
+                    queue = queue_of(fields[QUEUE_ID])
+                    queue.add(fields[MSG_ID], at, fields[SIZE], expires_ms, fields[PRIORITY])
+                    if fields[OWNER]:
+                        queue.note_owner(fields[MSG_ID], fields[OWNER])
             elif kind in TERMINAL_CODES:
-                settled = queues.get(fields[9])
-                if settled is not None and fields[5] & (DURABLE | KEPT) == DURABLE:
-                    if fields[5] & RANGE:
-                        settled.remove_range(fields[1], fields[2])
+                settled = queues.get(fields[QUEUE_ID])
+                if settled is not None and fields[FLAGS] & (DURABLE | KEPT) == DURABLE:
+                    if fields[FLAGS] & RANGE:
+                        settled.remove_range(fields[MSG_ID], fields[ARG])
                     else:
-                        settled.remove(fields[1])
+                        settled.remove(fields[MSG_ID])
             else:
                 handler = handlers.get(kind)
                 if handler is not None:
                     handler(fields, lsn, block)
-                elif fields[5] & DURABLE and kind not in KIND_NAMES:
+                elif fields[FLAGS] & DURABLE and kind not in KIND_NAMES:
                     raise BadRecord(f"a record of kind {kind}, which this program does not know: start a newer one")
             lsn += 1
         if block.header.flags & IS_HEAD and self.gaps:
@@ -160,24 +175,24 @@ class Replay:
 
     def _ahead_ms(self, fields: Fields) -> int:
         """Milliseconds by which the clock that wrote the record was ahead of now."""
-        return max(0, fields[0] - self._now_us) // 1000
+        return max(0, fields[TS_US] - self._now_us) // 1000
 
-    def _by_now(self, fields: Fields, wall_ms: int) -> int:
-        """A wall time of a record (0: none), moved back if the record is from the future, by as much."""
+    def _corrected_ms(self, fields: Fields, wall_ms: int) -> int:
+        """A wall time of a record (0: none). If the clock that wrote it ran ahead, it is moved back by as much."""
         ahead_ms = self._ahead_ms(fields)
         if not (wall_ms and ahead_ms):
             return wall_ms
-        self.found.is_moved = True
+        self.found.has_moved_times = True
         return moved_back(wall_ms, ahead_ms)
 
     def _drop_unnamed(self) -> None:
-        """Drop objects that the segment's head does not name: they were undeclared in records that are lost."""
+        """Drop objects that the segment's head does not name: records that undeclared them are lost."""
         found = self.found
         for id_ in [id_ for id_ in {**found.objects, **found.queues} if id_ not in found.names]:
             self._drop(id_, 0)
 
     def settle_names(self) -> None:
-        """Give a name with several ids to the last declared one, and drop the others."""
+        """Where a name has several ids, keep the one that was declared last, and drop the others."""
         found, names = self.found, self.found.names
         if not self._namesakes:
             return
@@ -195,7 +210,7 @@ class Replay:
         """Drop messages whose content is in a gap. A queue or exchange whose name is lost gets a new name."""
         found = self.found
         for id_, declared in list(found.objects.items()) if self.gaps else ():
-            if id_ not in found.names and declared.what in OPERATORS:
+            if id_ not in found.names and declared.what in OPERATOR_OBJECTS:
                 del found.objects[id_]  # users and policies must not get another name
             elif id_ not in found.names:
                 vhosts = [other for other, object_ in found.objects.items() if object_.what == VHOST]
@@ -208,71 +223,75 @@ class Replay:
     def _queue(self, id_: int) -> RecoveredQueue:
         found = self.found.queues.get(id_)
         if found is None:
-            found = self._nowhere if id_ in self._dropped else self.found.queues.setdefault(id_, RecoveredQueue())
+            found = self._discarded if id_ in self._dropped else self.found.queues.setdefault(id_, RecoveredQueue())
         return found
 
     def _define(self, fields: Fields, lsn: int, block: Block) -> None:
-        id_, define, names = fields[2], decode_define(block.heap_of(fields)), self.found.names
-        other = None if fields[1] or define.what not in HAVE_ONE_ID else names.id_of(*define)
+        id_, define, names = fields[ARG], decode_define(block.heap_of(fields)), self.found.names
+        other = None if fields[MSG_ID] or define.what not in HAVE_ONE_ID else names.id_of(*define)
         if other is not None and other != id_:
             if block.header.flags & (IS_HEAD | IS_GAP):  # from a version that did not retire names, or a repair
                 self._namesakes.setdefault(define, set()).update((other, id_))
             else:
-                self._drop(other, lsn)  # no record says that it is gone
-        names.set(id_, define, fields[1])
+                self._drop(other, lsn)  # it was undeclared without a record
+        names.set(id_, define, fields[MSG_ID])
 
     def _head(self, fields: Fields, lsn: int, block: Block) -> None:
         self.found.journal_id = decode_head(block.heap_of(fields)).journal_id
         if not block.header.flags & IS_GAP:
-            self.found.names.clear()  # names that were forgotten without a record are not among the following
-        self.found.names.next_id = max(self.found.names.next_id, fields[2])
-        self.found.next_message_id = max(self.found.next_message_id, fields[1])
+            self.found.names.clear()  # the head is followed by all names that are still known
+        self.found.names.next_id = max(self.found.names.next_id, fields[ARG])
+        self.found.next_message_id = max(self.found.next_message_id, fields[MSG_ID])
 
     def _published(self, fields: Fields, lsn: int, block: Block) -> None:
-        self.found.next_message_id = max(self.found.next_message_id, fields[1] + 1)
+        self.found.next_message_id = max(self.found.next_message_id, fields[MSG_ID] + 1)
 
     def _delivered(self, fields: Fields, lsn: int, block: Block) -> None:
-        if fields[5] & COUNTED and (queue := self.found.queues.get(fields[9])) is not None:
-            state = queue.states.get(fields[1], FRESH)
-            queue.change(fields[1], state._replace(deliveries=fields[12], uncounted=fields[16], due_ms=0))
+        if fields[FLAGS] & COUNTED and (queue := self.found.queues.get(fields[QUEUE_ID])) is not None:
+            state = queue.states.get(fields[MSG_ID], FRESH)
+            queue.set_state(
+                fields[MSG_ID], state._replace(deliveries=fields[ATTEMPT], uncounted=fields[LINK], due_ms=0)
+            )
 
     def _requeued(self, fields: Fields, lsn: int, block: Block) -> None:
-        queue = self.found.queues.get(fields[9])
-        if queue is not None and fields[5] & DURABLE:
-            state = queue.states.get(fields[1], FRESH)
-            due_ms = self._by_now(fields, fields[2])
-            queue.change(fields[1], state._replace(deliveries=fields[12], uncounted=fields[16], due_ms=due_ms))
+        queue = self.found.queues.get(fields[QUEUE_ID])
+        if queue is not None and fields[FLAGS] & DURABLE:
+            state = queue.states.get(fields[MSG_ID], FRESH)
+            due_ms = self._corrected_ms(fields, fields[ARG])
+            queue.set_state(
+                fields[MSG_ID], state._replace(deliveries=fields[ATTEMPT], uncounted=fields[LINK], due_ms=due_ms)
+            )
 
     def _scheduled(self, fields: Fields, lsn: int, block: Block) -> None:
-        queue = self.found.queues.get(fields[9])
-        if queue is not None and fields[5] & DURABLE:
-            state = queue.states.get(fields[1], FRESH)
-            counts = {"deliveries": fields[12], "uncounted": fields[16]} if fields[12] else {}
-            queue.change(fields[1], state._replace(due_ms=self._by_now(fields, fields[2]), **counts))
+        queue = self.found.queues.get(fields[QUEUE_ID])
+        if queue is not None and fields[FLAGS] & DURABLE:
+            state = queue.states.get(fields[MSG_ID], FRESH)
+            counts = {"deliveries": fields[ATTEMPT], "uncounted": fields[LINK]} if fields[ATTEMPT] else {}
+            queue.set_state(fields[MSG_ID], state._replace(due_ms=self._corrected_ms(fields, fields[ARG]), **counts))
 
     def _due(self, fields: Fields, lsn: int, block: Block) -> None:
-        queue = self.found.queues.get(fields[9]) if fields[5] & DURABLE else None
-        if queue is not None and (state := queue.states.get(fields[1])) is not None:
-            queue.change(fields[1], state._replace(due_ms=0))
+        queue = self.found.queues.get(fields[QUEUE_ID]) if fields[FLAGS] & DURABLE else None
+        if queue is not None and (state := queue.states.get(fields[MSG_ID])) is not None:
+            queue.set_state(fields[MSG_ID], state._replace(due_ms=0))
 
     def _moved(self, fields: Fields, lsn: int, block: Block) -> None:
-        if self.found.names.is_retired(fields[8]):
-            self.found.names.retire(fields[8], lsn + 1)
+        if self.found.names.is_retired(fields[ADDRESS_ID]):
+            self.found.names.retire(fields[ADDRESS_ID], lsn + 1)
         if lsn < self.begin:
             return
         content = decode_content(block.heap_of(fields))
         for queue_id in content.queue_ids:
             queue = self._queue(queue_id)
-            if not queue.move(fields[1], lsn) and self.salvages:
-                queue.add(fields[1], lsn, fields[14], self._by_now(fields, content.expires_ms))
+            if not queue.move(fields[MSG_ID], lsn) and not self.begin:  # perhaps its only record
+                queue.add(fields[MSG_ID], lsn, fields[SIZE], self._corrected_ms(fields, content.expires_ms))
 
     def _declared(self, fields: Fields, lsn: int, block: Block) -> None:
         declared = decode_declared(block.heap_of(fields))
         if declared.properties & IS_DURABLE:
-            self.found.objects[fields[9] or fields[8] or fields[2]] = declared
+            self.found.objects[fields[QUEUE_ID] or fields[ADDRESS_ID] or fields[ARG]] = declared
 
     def _undeclared(self, fields: Fields, lsn: int, block: Block) -> None:
-        found, id_ = self.found, fields[9] or fields[8] or fields[2]
+        found, id_ = self.found, fields[QUEUE_ID] or fields[ADDRESS_ID] or fields[ARG]
         what = decode_declared(block.heap_of(fields)).what
         if what == VHOST:  # with all its objects
             for inner in [inner for inner in found.names.ids_of(EXCHANGE, QUEUE) if self._is_in(inner, id_)]:
@@ -288,7 +307,7 @@ class Replay:
         return self.found.names[id_].vhost_id == vhost_id
 
     def _drop(self, id_: int, lsn: int) -> None:
-        """Remove an object. `lsn`: of the record that says so; messages before it may refer to the name."""
+        """Remove an object. `lsn`: of the record that undeclared it; messages before that may refer to the name."""
         found = self.found
         found.objects.pop(id_, None)
         found.queues.pop(id_, None)
@@ -300,27 +319,27 @@ class Replay:
             del found.bindings[source_id, bound]
 
     def _bound(self, fields: Fields, lsn: int, block: Block) -> None:
-        if fields[5] & DURABLE:
-            self.found.bindings[fields[8], decode_bound(block.heap_of(fields))] = None
+        if fields[FLAGS] & DURABLE:
+            self.found.bindings[fields[ADDRESS_ID], decode_bound(block.heap_of(fields))] = None
 
     def _unbound(self, fields: Fields, lsn: int, block: Block) -> None:
-        self.found.bindings.pop((fields[8], decode_bound(block.heap_of(fields))), None)
+        self.found.bindings.pop((fields[ADDRESS_ID], decode_bound(block.heap_of(fields))), None)
 
     def _snapshot(self, fields: Fields, lsn: int, block: Block) -> None:
         ahead_ms = self._ahead_ms(fields)
-        self.found.is_moved |= ahead_ms > 0
-        load_part(block.heap_of(fields), self._queue(fields[9]), ahead_ms)
+        self.found.has_moved_times |= ahead_ms > 0
+        load_part(block.heap_of(fields), self._queue(fields[QUEUE_ID]), ahead_ms)
 
     def _transferred(self, fields: Fields, lsn: int, block: Block) -> None:
-        if (queue := self.found.queues.get(fields[9])) is not None:
-            queue.transferred[fields[1]] = fields[16]
+        if (queue := self.found.queues.get(fields[QUEUE_ID])) is not None:
+            queue.transferred[fields[MSG_ID]] = fields[LINK]
 
     def _checkpoint(self, fields: Fields, lsn: int, block: Block) -> None:
-        self.found.next_message_id = max(self.found.next_message_id, fields[1])
+        self.found.next_message_id = max(self.found.next_message_id, fields[MSG_ID])
 
     def _ids_seen(self, fields: Fields, lsn: int, block: Block) -> None:
         seen = decode_ids_seen(block.heap_of(fields))
-        place = fields[2], seen.address
+        place = fields[ARG], seen.address
         recovered = self.found.ids.get(place)
         if recovered is None:
             recovered = self.found.ids[place] = RecoveredIds()

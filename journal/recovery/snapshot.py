@@ -165,7 +165,7 @@ def load_part(heap: bytes, queue: RecoveredQueue, ahead_ms: int = 0) -> int:
             id_, due_ms, deliveries, uncounted, priority = _STATE.unpack_from(heap, position)
             position += _STATE.size
             due_ms = moved_back(due_ms, ahead_ms)
-            queue.change(id_, MessageState(deliveries, uncounted, due_ms, priority))
+            queue.set_state(id_, MessageState(deliveries, uncounted, due_ms, priority))
     except (StructError, OverflowError) as error:
         raise BadRecord("a snapshot part is cut short, or has numbers that cannot be") from error
     return int(count)

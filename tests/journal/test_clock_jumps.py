@@ -79,7 +79,7 @@ def test_what_waits_since_the_clock_ran_ahead_waits_no_longer_than_its_delay(is_
     for _ in range(3):
         desk.nack(desk.must_get())
     again = restarted_in_time(desk, text, is_stated=is_stated)
-    assert again.journal.recovered.is_moved
+    assert again.journal.recovered.has_moved_times
     assert again.counts() == (0, 0, 3)
     again.advance_ms(1990)
     assert again.counts() == (0, 0, 3)
@@ -112,7 +112,7 @@ def test_times_of_a_right_clock_stay() -> None:
     desk.settle()
     files = desk.files.power_cut()
     later = recover(files, PATH, now_ms=desk.wall_ms + HOUR_MS)
-    assert not later.is_moved
+    assert not later.has_moved_times
     (message,) = [message for queue in later.queues.values() for message in queue.messages()]
     assert message.state.due_ms == desk.wall_ms + 2000
 

@@ -267,9 +267,9 @@ def test_columns_are_compacted_without_loss() -> None:
     for id_ in (20, 8000, 8500):
         queue.move(id_, 60_000 + id_)
         model[id_] = (60_000 + id_, *model[id_][1:])
-    queue.change(8001, MessageState(2, 1, 5, 0))
+    queue.set_state(8001, MessageState(2, 1, 5, 0))
     model[8001] = (*model[8001][:3], MessageState(2, 1, 5, 8001 % 3))
-    queue.change(30, MessageState(1))
+    queue.set_state(30, MessageState(1))
     queue.remove_range(4, 6000)
     assert set(queue.states) == {8001}, "states of what is gone are gone"
     for id_ in list(model):

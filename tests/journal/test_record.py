@@ -324,7 +324,7 @@ def test_a_queue_in_columns_is_a_dictionary(steps: list[tuple[str, int]], expire
             queue.remove_range(id_, last)
             model = {other: at for other, at in model.items() if not id_ <= other <= last}
         elif what == "change":
-            queue.change(id_, MessageState(2, 0, 0, 0))
+            queue.set_state(id_, MessageState(2, 0, 0, 0))
         else:
             assert list(queue.ids()) == sorted(model)
         assert len(queue) == len(model)

@@ -108,7 +108,7 @@ class Pair:
         chance, id_ = self.chance, self._known()
         counts = chance.choice((0, 2)), chance.choice((0, 1)), chance.choice((0, 500))
         state = MessageState(*counts, chance.choice((0, 0, 5)))
-        self.queue.change(id_, state)
+        self.queue.set_state(id_, state)
         if id_ in self.told:
             priority = state.priority or self.told[id_].state.priority
             self.told[id_] = self.told[id_]._replace(state=state._replace(priority=priority))

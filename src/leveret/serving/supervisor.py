@@ -78,7 +78,7 @@ class Supervisor:
         self._is_closed = False  # later reports of the journal's thread are ignored
         if journal.has_spent_reserve:
             self._begin_low()
-        if journal.recovered.is_moved:
+        if journal.recovered.has_moved_times:
             self._request_checkpoint()  # writes the moved times, which the next start would otherwise move again
 
     @classmethod
