@@ -5,6 +5,7 @@ and invalid patterns. Depth counts nested brackets, calls, signs and NOTs, and c
 queues page B.2 (choices 10 to 14), B.3; docs/decisions/0015-one-parser-of-our-own.md.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .errors import ExpressionError, UnsupportedFunction
@@ -72,7 +73,7 @@ def parse(text: str, dialect: Dialect) -> Parsed:
 
 
 class _Parser:
-    """`token`: the next one."""
+    """`token`: the next one. Methods without a docstring read what their name says, from the next token on."""
 
     def __init__(self, text: str, dialect: Dialect, tokens: list[Token], converts: bool) -> None:
         self.text = text
@@ -169,13 +170,7 @@ class _Parser:
         """The relation that begins with `left`; None if no such operator comes next."""
         token = self.token
         if token.kind == OPERATOR and token.text in _COMPARISONS:
-            operator = _COMPARISONS[self.advance().text]
-            right_token = self.token
-            right = self.sum()
-            if operator in _ORDERINGS:
-                self.check_ordered(left, left_token)
-                self.check_ordered(right, right_token)
-            return Comparison(operator, left, right)
+            return self.comparison(left, left_token)
         if token.kind != WORD:
             return None
         if self.take_word("IS"):
@@ -189,7 +184,7 @@ class _Parser:
             self.advance()
             self.advance()
             return Is(left, "NULL", True)
-        word = self.tokens[min(self.at + (1 if negated else 0), len(self.tokens) - 1)].text.upper()
+        word = (self.tokens[self.at + 1] if negated else token).text.upper()
         if word not in ("IN", "BETWEEN", "LIKE", "MATCHES", "BEGINS", "ENDS"):
             if negated:
                 self.advance()
@@ -206,6 +201,15 @@ class _Parser:
             self.expect_word("WITH")
             return Affix(left, word, self.members(), negated)
         return self.match(left, word, negated)
+
+    def comparison(self, left: Node, left_token: Token) -> Node:
+        operator = _COMPARISONS[self.advance().text]
+        right_token = self.token
+        right = self.sum()
+        if operator in _ORDERINGS:
+            self.check_ordered(left, left_token)
+            self.check_ordered(right, right_token)
+        return Comparison(operator, left, right)
 
     def between(self, left: Node, left_token: Token, negated: bool) -> Node:
         bounds: list[Node] = []
@@ -226,17 +230,26 @@ class _Parser:
     def members(self) -> tuple[Node, ...]:
         self.expect_operator("(")
         self.deeper(self.token)
-        found = [self.sum()]
+        found = self.separated(self.sum, "members")
+        self.close()
+        return tuple(found)
+
+    def separated(self, read: Callable[[], Node], what: str) -> list[Node]:
+        """One or more nodes with commas between them."""
+        found = [read()]
         while self.is_operator(","):
             if len(found) == MEMBERS_MAX:
-                raise self.fault(self.token, f"more than {MEMBERS_MAX} members")
+                raise self.fault(self.token, f"more than {MEMBERS_MAX} {what}")
             self.advance()
-            found.append(self.sum())
+            found.append(read())
+        return found
+
+    def close(self) -> None:
+        """Take the bracket that ends a list."""
         self.depth -= 1
         if not self.is_operator(")"):
             raise self.unexpected("',' or ')'")
         self.advance()
-        return tuple(found)
 
     def match(self, left: Node, word: str, negated: bool) -> Node:
         token = self.token
@@ -329,19 +342,9 @@ class _Parser:
         if signature is None:
             raise self.fault(token, f"no such function: {token.text}")
         self.deeper(self.advance())
-        arguments: list[Node] = []
         first = self.token
-        if not self.is_operator(")"):
-            arguments.append(self.disjunction())
-            while self.is_operator(","):
-                if len(arguments) == MEMBERS_MAX:
-                    raise self.fault(self.token, f"more than {MEMBERS_MAX} arguments")
-                self.advance()
-                arguments.append(self.disjunction())
-        self.depth -= 1
-        if not self.is_operator(")"):
-            raise self.unexpected("',' or ')'")
-        self.advance()
+        arguments = [] if self.is_operator(")") else self.separated(self.disjunction, "arguments")
+        self.close()
         if not signature.takes(len(arguments)):
             raise self.fault(token, f"{name} takes {signature.wanted}, not {len(arguments)}")
         self.check_literals(name, arguments, first)

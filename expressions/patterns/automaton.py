@@ -80,7 +80,8 @@ class _Graph:
         self._consuming: list[tuple[int, CharClass, int]] = []  # bit, characters, follower's bit
         #: Node -> what must hold, and of which nodes: "either", "ahead", "not ahead", or an anchor's place.
         self._conditions: dict[int, tuple[str, int, int]] = {}
-        self._strata: list[Iterable[int]] = []  # look-ahead first, so that "not ahead" is evaluated after it
+        #: Groups of conditions, evaluated in this order: those inside a look-ahead before the look-ahead itself.
+        self._strata: list[Iterable[int]] = []
         self._count = 1
         self._steps = 0
         self._ends = 1  # bits of the ends: of the whole, and of each look-ahead

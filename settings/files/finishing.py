@@ -68,8 +68,11 @@ def finish(builder: ConfigurationBuilder) -> tuple[Configuration, list[Fault]]:
 def _check_cluster(builder: ConfigurationBuilder, configuration: Configuration, cluster_at: Origin) -> None:
     def place(table: str, key: str) -> Origin:
         """The line of the key, of the first key of its table, or of [cluster]."""
-        inside = (at for (one, _), at in builder.explicit_at.items() if one == table != "cluster")
-        return builder.explicit_at.get((table, key)) or next(inside, cluster_at)
+        if (table, key) in builder.explicit_at:
+            return builder.explicit_at[table, key]
+        if table == "cluster":
+            return cluster_at
+        return next((at for (other, _), at in builder.explicit_at.items() if other == table), cluster_at)
 
     for table, key, problem in cluster_problems(configuration):
         builder.fault(place(table, key), key, problem)
@@ -111,8 +114,8 @@ def _is_of_artemis(one: RawEntry) -> bool:
 
 
 def _with_missing_queues(one: RawEntry) -> dict[str, Any]:
-    """The values of an entry, if any file is of Artemis. An entry with a dead-letter or expiry address also sets
-    whether its queue is created: Artemis creates none, so a more specific entry of ours must set true.
+    """The values of an entry, beside entries of Artemis. One with a dead-letter or expiry address also sets whether the
+    queue there is created: false in files of Artemis, true in ours, which may lie over an entry of Artemis.
     """
     if not (one.values.get("dead_letter_address") or one.values.get("expiry_address")):
         return one.values
@@ -152,11 +155,17 @@ def _combined(builder: ConfigurationBuilder, raws: list[RawEntry]) -> RawEntry:
         values |= raw.values
         origins |= raw.origins
     others = [raw for raw in ordered if raw.rank != OF_TOPICS]
-    for topics in (raw for raw in ordered if raw.rank == OF_TOPICS and others):
-        what = f"{shown(topics.in_file)} is {shown(topics.match)} without its JMS prefix"
-        if any(raw.values.get(key, value) != value for raw in others for key, value in topics.values.items()):
-            where = f"which stands already at {others[-1].origin} with other settings"
-            builder.fault(topics.origin, "match", f"{what}, {where}")
-        elif any(key not in raw.values for raw in others for key in topics.values):
-            builder.warn(topics.origin, "match", f"{what}: it holds for queues, too")
+    for raw in ordered:
+        if raw.rank == OF_TOPICS and others:
+            _check_topics(builder, raw, others)
     return replace(ordered[-1], values=values, origins=origins)
+
+
+def _check_topics(builder: ConfigurationBuilder, topics: RawEntry, others: list[RawEntry]) -> None:
+    """Compare an entry for HornetQ's topics with the others of its match, which are for queues."""
+    what = f"{shown(topics.in_file)} is {shown(topics.match)} without its JMS prefix"
+    if any(raw.values.get(key, value) != value for raw in others for key, value in topics.values.items()):
+        where = f"which stands already at {others[-1].origin} with other settings"
+        builder.fault(topics.origin, "match", f"{what}, {where}")
+    elif any(key not in raw.values for raw in others for key in topics.values):
+        builder.warn(topics.origin, "match", f"{what}: it holds for queues, too")

@@ -2,7 +2,9 @@
 
 import re
 
-_COMMENTS = re.compile(r"(?:\s|%[^\n]*)*")
+#: A line of Erlang that is a comment.
+_COMMENT = re.compile(r"^\s*%[^\n]*", re.MULTILINE)
+_LIST_OF_TUPLES = re.compile(r"\[(?:\s|%[^\n]*)*\{\s*['a-z]")
 #: Sections of RabbitMQ's definitions, and keys before them.
 _DEFINITIONS = re.compile(r'"(rabbit(mq)?_version|users|vhosts|permissions|policies|queues|exchanges|bindings)"\s*:')
 #: Prefixes of lines in RabbitMQ's own configuration.
@@ -34,14 +36,8 @@ def other_format(content: str) -> str:
 
 
 def _is_erlang(content: str) -> bool:
-    """Whether it begins with a comment (%), or is a list of tuples or plug-ins that ends with a full stop."""
-    begin = _COMMENTS.match(content)
-    assert begin is not None
-    if content[begin.end() : begin.end() + 1] != "[":
-        return content[begin.end() - 1 : begin.end()] == "%" or content.lstrip()[:1] == "%"
-    inside = _COMMENTS.match(content, begin.end() + 1)
-    assert inside is not None
-    if re.match(r"\{\s*['a-z]", content[inside.end() :]):
-        return True
-    lines = [line for line in content.split("\n") if line.strip() and not line.lstrip().startswith("%")]
-    return lines[-1].rstrip().endswith("].")
+    """Whether it is a list of tuples, or of plug-ins that ends with a full stop; or begins with a comment (%)."""
+    plain = _COMMENT.sub("", content).strip()
+    if not plain.startswith("["):
+        return content.lstrip().startswith("%")
+    return _LIST_OF_TUPLES.match(plain) is not None or plain.endswith("].")

@@ -18,14 +18,14 @@ from .toml_source import Path, TomlSource, table_name
 
 
 def read_user(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
-    if "password" in item and "password-hash" in item:
+    secrets = {key: item[key] for key in ("password", "password-hash") if key in item}
+    if len(secrets) == 2:
         source.builder.fault(source.at(*path, "password"), "password", "password-hash is given as well")
-    secret = "password" if "password" in item else "password-hash"
-    for key in ("password", "password-hash"):
-        if key in item and (not isinstance(item[key], str) or not item[key]):  # the value is never shown
-            source.builder.fault(source.at(*path, key), key, "is not right, expected text that is not empty")
-            item = {other: value for other, value in item.items() if other != key}
-    values = source.values(path, item, USER, "permission", "topic-permission")
+    invalid = [key for key, value in secrets.items() if not isinstance(value, str) or not value]
+    for key in invalid:  # the value is never shown
+        source.builder.fault(source.at(*path, key), key, "is not right, expected text that is not empty")
+    rest = {key: value for key, value in item.items() if key not in invalid}
+    values = source.values(path, rest, USER, "permission", "topic-permission")
     permissions = tuple(
         PermissionDeclaration(**source.values(*one, PERMISSION)) for one in _tables(source, path, item, "permission")
     )
@@ -40,7 +40,7 @@ def read_user(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
                 permissions=permissions,
                 topic_permissions=topic_permissions,
                 origin=source.at(*path),
-                password_origin=source.at(*path, secret),
+                password_origin=source.at(*path, next(iter(secrets), "password-hash")),
             )
         )
 
@@ -91,12 +91,12 @@ def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_oper
             is_stored=True,
         )
     except PolicyFault as fault:
-        is_emptied = bool(unknown) and len(unknown) == len(definition)  # it has its fault already
+        is_emptied = bool(unknown) and len(unknown) == len(definition)  # and each key has its fault already
         for line in str(fault).splitlines():
             key = "pattern" if line.startswith("pattern") else "definition"
             if key == "pattern" or not is_emptied:
                 builder.fault(source.at(*path, key), key, line)
     else:
-        if mirroring := fault_of_mirroring(policy.definition):  # no fault: files that an earlier release loaded load
+        if mirroring := fault_of_mirroring(policy.definition):  # a warning: earlier releases accepted it
             builder.warn(source.at(*path, "definition"), "definition", f"{mirroring}; it has no effect")
         builder.add_policy(policy, source.at(*path))

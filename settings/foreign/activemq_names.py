@@ -1,7 +1,7 @@
 """Names and values in ActiveMQ 5's XML: those that correspond to our keys, and those without a counterpart.
 
-Readers of values take text; ValueError has what is expected. Source: queues page H.3, "sizes", "booleans", "percent";
-the setters of ActiveMQ's BrokerService and PolicyEntry.
+Readers take the text of an attribute and raise ValueError with the expected form. Source: queues page H.3, "sizes",
+"booleans", "percent"; the setters of ActiveMQ's BrokerService and PolicyEntry.
 """
 
 import re
@@ -99,11 +99,11 @@ def ignored(read: TextReader) -> Attribute:
 
 @dataclass(slots=True, frozen=True)
 class Choice:
-    """One of the possible elements in a policyEntry's child. `gives`: address-setting -> value."""
+    """An element that may be chosen in a child of policyEntry. `gives`: the address-settings that the choice sets."""
 
     gives: Mapping[str, object] = field(default_factory=dict)
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
-    required: str = ""  # an attribute
+    required: str = ""  # the attribute that must be there
 
 
 _ADVISORIES = """
@@ -183,7 +183,7 @@ _ABORT: dict[str, Attribute] = {
     "ignoreNetworkConsumers": ignored(flag),
     "name": ignored(anything),
 }
-_DEFAULT_MS = 30_000
+_ABORT_AFTER_MS = 30_000  # ActiveMQ's default
 _EVICTION = {"evictExpiredMessagesHighWatermark": ignored(count), "expiryCheckEnabled": ignored(flag)}
 
 #: Child of <policyEntry> -> element inside -> its settings.
@@ -208,7 +208,7 @@ STRATEGIES: dict[str, dict[str, Choice]] = {
     },
     "slowConsumerStrategy": {
         "abortSlowConsumerStrategy": Choice(
-            {"abort-slow-consumer-after": _DEFAULT_MS},
+            {"abort-slow-consumer-after": _ABORT_AFTER_MS},
             {
                 **_ABORT,
                 "maxSlowCount": Attribute("abort-slow-consumer-count", count_or_off),
@@ -216,7 +216,7 @@ STRATEGIES: dict[str, dict[str, Choice]] = {
             },
         ),
         "abortSlowAckConsumerStrategy": Choice(
-            {"abort-slow-ack-after": _DEFAULT_MS},
+            {"abort-slow-ack-after": _ABORT_AFTER_MS},
             {
                 **_ABORT,
                 "maxTimeSinceLastAck": Attribute("abort-slow-ack-after", milliseconds_or_off),
@@ -243,7 +243,7 @@ STRATEGIES: dict[str, dict[str, Choice]] = {
 QUEUES_ONLY = frozenset({"pendingQueuePolicy", "deadLetterStrategy"})
 TOPICS_ONLY = frozenset({"pendingMessageLimitStrategy", "messageEvictionStrategy", "pendingSubscriberPolicy"})
 
-#: Attributes of <redeliveryPolicy>; the keys are names in `activemq_plugins`.
+#: Attributes of <redeliveryPolicy>. They are their own keys: several together make one setting (`activemq_plugins`).
 REDELIVERY: dict[str, Attribute] = {
     **{
         name: Attribute(name, read)
