@@ -1,4 +1,4 @@
-"""Values in operators' notation: durations, sizes, words. Each reader raises ValueError with the expected form."""
+"""Values as operators write them: durations, sizes, words. Each reader raises ValueError with the expected form."""
 
 import math
 import re
@@ -189,10 +189,11 @@ def integer(low: int, high: int, *, except_zero: bool = False) -> Reader:
     expected = f"-1 or an integer from 1 to {high}" if except_zero else f"an integer from {low} to {high}"
 
     def read(value: object) -> int:
-        is_integer = isinstance(value, int) and not isinstance(value, bool)
-        if isinstance(value, int) and is_integer and low <= value <= high and (value or not except_zero):
-            return value
-        raise ValueError(expected)
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise ValueError(expected)
+        if except_zero and value == 0:
+            raise ValueError(expected)
+        return value
 
     return read
 

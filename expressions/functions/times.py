@@ -16,8 +16,8 @@ _MONTHS = (
     "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
     "December",
 )  # fmt: skip
-#: Conversions that stand for several others.
-_SEVERAL = {"F": "%Y-%m-%d", "T": "%H:%M:%S", "D": "%m/%d/%y", "R": "%H:%M"}
+#: Conversions that are short for several others.
+_SHORT = {"F": "%Y-%m-%d", "T": "%H:%M:%S", "D": "%m/%d/%y", "R": "%H:%M"}
 #: Conversions for parsing: a pattern, and the part of a time.
 _READ = {
     "Y": (r"[0-9]{4}", "year"),
@@ -47,16 +47,16 @@ def strftime(subject: Subject, format_: Value, value: Value) -> Value:
 
 
 def _formatted(text: str, time: datetime) -> str:
-    return "".join(_part(part, time) if number % 2 else part for number, part in enumerate(_parts(text)))
+    return "".join(_converted(part, time) if index % 2 else part for index, part in enumerate(_parts(text)))
 
 
 def _parts(text: str) -> list[str]:
-    """Literal texts, and between them the letters of conversions."""
-    text = re.sub(r"%(.)", lambda found: _SEVERAL.get(found[1], found[0]), text, flags=re.DOTALL)
+    """Literal texts (with even index), and between them the letters of conversions (with odd index)."""
+    text = re.sub(r"%(.)", lambda found: _SHORT.get(found[1], found[0]), text, flags=re.DOTALL)
     return re.split(r"%(.)", text, flags=re.DOTALL)
 
 
-def _part(letter: str, time: datetime) -> str:
+def _converted(letter: str, time: datetime) -> str:
     day = (time.weekday() + 1) % 7
     known = {
         "Y": f"{time.year:04}",
@@ -90,8 +90,9 @@ def strptime(subject: Subject, value: Value, format_: Value) -> Value:
     subject.charge(1000 + 100 * len(pattern))
     found: dict[str, int] = {}
     position = 0
-    for number, part in enumerate(_parts(pattern)):
-        if number % 2 and part in _READ:
+    for index, part in enumerate(_parts(pattern)):
+        is_conversion = index % 2 == 1
+        if is_conversion and part in _READ:
             digits, name = _READ[part]
             match = re.compile(digits, re.ASCII).match(text, position)
             if match is None:
@@ -99,7 +100,7 @@ def strptime(subject: Subject, value: Value, format_: Value) -> Value:
             found[name] = int(match[0].ljust(6, "0")) if name == "fraction" else int(match[0])
             position = match.end()
         else:
-            literal = f"%{part}" if number % 2 and part != "%" else part
+            literal = f"%{part}" if is_conversion and part != "%" else part
             if not text.startswith(literal, position):
                 return None
             position += len(literal)

@@ -9,9 +9,16 @@ from typing import Any
 
 from .pattern_syntax import Alternation, Anchor, CharClass, Concatenation, Group, Node, PatternFault, Reference, Repeat
 
+#: Maximum instructions of a pattern.
 SIZE_MAX = 4000
+# The instructions, each a tuple of its kind and of:
+# _CHARS a class; _SPLIT the instruction to go on with, and the other one to try after it; _JUMP an instruction;
+# _SAVE a slot that gets the position; _AT a place; _REFERENCE a group, whether case is ignored; _AHEAD the first
+# instruction of the part, the one behind it, whether it is negated; _PROGRESS the slot of a loop, and the instruction
+# behind it; _FOUND nothing.
 _CHARS, _SPLIT, _JUMP, _SAVE, _AT, _REFERENCE, _AHEAD, _PROGRESS, _FOUND = range(9)
-_UNSAVE = -1
+#: In place of an instruction to go back to: a slot gets its old value.
+_RESTORE = -1
 
 #: Called with the number of steps taken; may raise an exception to end the search.
 Spend = Callable[[int], None]
@@ -32,8 +39,7 @@ class Backtracker:
         self._emit(_FOUND)
 
     def find(self, text: str, start: int, spend: Spend, *, takes_empty: bool = True) -> list[int] | None:
-        """The first match from a position on: start and end of the whole and of each group (-1: not matched). None: no
-        match.
+        """Start and end of the first match from a position on, and of each of its groups (-1: not matched); or None.
 
         `takes_empty`: a match at that position may be empty.
         """
@@ -116,7 +122,8 @@ class Backtracker:
         `barred`: a position where it must not end.
         """
         code = self._code
-        waiting: list[tuple[int, int, int]] = []  # other alternatives (instruction, position, 0), and slots to be reset
+        # Undone or tried next if something does not fit: (instruction, position, 0), or (_RESTORE, slot, its value).
+        waiting: list[tuple[int, int, int]] = []
         steps = 0
         while True:
             steps += 1
@@ -137,7 +144,7 @@ class Backtracker:
                 counter = instruction[1]
             elif kind == _SAVE:
                 slot = instruction[1]
-                waiting.append((_UNSAVE, slot, slots[slot]))
+                waiting.append((_RESTORE, slot, slots[slot]))
                 slots[slot] = at
                 counter += 1
             elif kind == _PROGRESS:
@@ -159,7 +166,7 @@ class Backtracker:
                 if is_there and fits:
                     for slot, value in enumerate(inner):
                         if slots[slot] != value:
-                            waiting.append((_UNSAVE, slot, slots[slot]))
+                            waiting.append((_RESTORE, slot, slots[slot]))
                             slots[slot] = value
                 counter = instruction[2]
             elif at == barred:
@@ -169,10 +176,10 @@ class Backtracker:
                 return at
             if not fits:
                 while waiting:
-                    counter, at, old = waiting.pop()
-                    if counter != _UNSAVE:
+                    counter, at, value = waiting.pop()
+                    if counter != _RESTORE:
                         break
-                    slots[at] = old
+                    slots[at] = value
                 else:
                     spend(steps)
                     return -1

@@ -20,7 +20,7 @@ from ..rows.flow_control import SystemUsage
 from .destinations import NO_DESTINATIONS, QUEUE_ENTRY, TOPIC_ENTRY, DestinationPolicies
 from .entries import Entry, EntryIndex
 from .matching import DEFAULT_WILDCARDS, Wildcards
-from .topics import concerns_subscribers, of_subscribers
+from .topics import has_subscriber_settings, subscriber_settings
 
 #: Maximum size of each cache; beyond it the oldest item is dropped.
 CACHE_MAX = 4096
@@ -67,7 +67,7 @@ class SettingsRepository:
         default = () if destinations.default is None else (destinations.default,)
         #: Whether any topic has settings for its subscribers; if not, `topic_layer` is not needed.
         self.concerns_topics = any(
-            concerns_subscribers(one.settings) for one in (*self.entries, *destinations.topics, *default)
+            has_subscriber_settings(one.settings) for one in (*self.entries, *destinations.topics, *default)
         )
         #: Whether `auto-delete-created-queues` is set anywhere; if not, clients' queues are not checked.
         self.deletes_declared_queues = any(one.settings.get("auto_delete_created_queues") for one in self.entries)
@@ -143,7 +143,7 @@ class SettingsRepository:
         key = (vhost, name)
         layer = self._topic_layers.get(key)
         if layer is None:
-            layer = of_subscribers(merge(one.settings for one in self.topic_entries(name, vhost)))
+            layer = subscriber_settings(merge(one.settings for one in self.topic_entries(name, vhost)))
             _remember(self._topic_layers, key, layer)
         return layer
 

@@ -1,4 +1,4 @@
-"""Settings that topics give to the queues of their transient subscribers; combining several topics of a queue.
+"""The settings that a topic gives to the queues of its transient subscribers, and those of several topics together.
 
 Source: queues page E.2.
 """
@@ -9,15 +9,16 @@ from ..rows.address_settings import SETTINGS, Layer, layer_of, merge
 
 #: Settings that a subscriber's queue has from its topics; all others it has from its own address.
 SUBSCRIBER_SETTINGS = frozenset(one.attribute for one in SETTINGS if one.is_of_topics)
+#: Of these the smallest applies.
 _LIMITS = tuple(one for one in SETTINGS if one.is_limit)
 
 
-def concerns_subscribers(settings: Layer) -> bool:
+def has_subscriber_settings(settings: Layer) -> bool:
     """Whether a setting for subscribers' queues is set."""
     return not settings.keys().isdisjoint(SUBSCRIBER_SETTINGS)
 
 
-def of_subscribers(merged: Layer) -> Layer:
+def subscriber_settings(merged: Layer) -> Layer:
     """The settings of a topic for subscribers' queues."""
     return layer_of(**{name: value for name, value in merged.items() if name in SUBSCRIBER_SETTINGS})
 

@@ -113,10 +113,10 @@ class XmlSource:
         """The elements inside; an <xi:include> is replaced by the root of the file that it names."""
         if any(child.namespace == XINCLUDE for child in element.children):
             including = self._including.get(element.file, (self.file,))
-            element.children = list(self._in_place(element.children, including))
+            element.children = list(self._with_included_files(element.children, including))
         return element.children
 
-    def _in_place(self, given: Iterable[Element], including: tuple[str, ...]) -> Iterator[Element]:
+    def _with_included_files(self, given: Iterable[Element], including: tuple[str, ...]) -> Iterator[Element]:
         """The elements, with included files in place of those that name them. `including`: of `_including`."""
         for child in given:
             if child.namespace == XINCLUDE:
@@ -146,9 +146,9 @@ class XmlSource:
         root = self.included(element, key, posixpath.normpath(href), len(including) - 1, fallback)
         if root is not None:
             self._including[path] = (*including, path)
-            yield from self._in_place((root,), self._including[path])
+            yield from self._with_included_files((root,), self._including[path])
         elif fallback is not None:
-            yield from self._in_place(fallback.children, including)
+            yield from self._with_included_files(fallback.children, including)
 
     def included(
         self, element: Element, key: str, named: str, depth: int, fallback: Element | None = None
@@ -157,23 +157,10 @@ class XmlSource:
 
         With a `fallback`, a file that cannot be read is a warning.
         """
-        builder, origin, problem = self.builder, self.at(element), ""
-        if depth >= INCLUDE_DEPTH_MAX:
-            problem = f"files that include each other, {INCLUDE_DEPTH_MAX} deep"
-        elif len(builder.included) >= INCLUDED_MAX:
-            problem = f"more than {INCLUDED_MAX} inclusions"
-        elif not named:
-            problem = "is empty, expected the path of a file"
-        elif builder.fetch is None:
-            problem = "there are no other files here"
-        if problem or builder.fetch is None:
-            builder.fault(origin, key, problem)
+        found = self._fetch(element, key, named, depth, fallback)
+        if found is None:
             return None
-        try:
-            name, content = builder.fetch(origin.file, named)
-        except ValueError as error:
-            (builder.fault if fallback is None else builder.warn)(origin, key, f"{shown(named)} {error}")
-            return None
+        builder, (name, content) = self.builder, found
         builder.included.append(name)
         try:
             root, count = parse_xml(content.removeprefix("\ufeff"), ELEMENTS_MAX - builder.included_elements)
@@ -184,10 +171,35 @@ class XmlSource:
         _note_file(root, name)
         return root
 
+    def _fetch(
+        self, element: Element, key: str, named: str, depth: int, fallback: Element | None
+    ) -> tuple[str, str] | None:
+        """The name and the text of an included file; None, with a fault or a warning, if there is none."""
+        builder = self.builder
+        if depth >= INCLUDE_DEPTH_MAX:
+            problem = f"files that include each other, {INCLUDE_DEPTH_MAX} deep"
+        elif len(builder.included) >= INCLUDED_MAX:
+            problem = f"more than {INCLUDED_MAX} inclusions"
+        elif not named:
+            problem = "is empty, expected the path of a file"
+        elif builder.fetch is None:
+            problem = "there are no other files here"
+        else:
+            try:
+                return builder.fetch(self.at(element).file, named)
+            except ValueError as error:
+                report = self.fault if fallback is None else self.warn
+                report(element, key, f"{shown(named)} {error}")
+                return None
+        self.fault(element, key, problem)
+        return None
+
 
 def _is_within(directory: str, path: str) -> bool:
-    prefix = posixpath.normpath(directory) if directory else ""
-    return path != ".." and not path.startswith(("../", "/")) if prefix in ("", ".") else path.startswith(f"{prefix}/")
+    inside = posixpath.normpath(directory)
+    if inside == ".":
+        return path != ".." and not path.startswith(("../", "/"))
+    return path.startswith(f"{inside}/")
 
 
 def _note_file(element: Element, name: str) -> None:

@@ -122,7 +122,7 @@ class _Builder:
     def _characters(self, characters: str) -> None:
         element = self._open[-1]
         if len(element.text) + len(characters) > TEXT_MAX:
-            if characters.isspace():
+            if characters.isspace():  # of a long file, between its elements
                 return
             raise self._refuse(f"more than {TEXT_MAX} characters of text in <{element.name[:40]}>")
         element.text += characters

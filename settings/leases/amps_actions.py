@@ -23,7 +23,7 @@ _VARIABLE = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 @dataclass(slots=True)
 class _Step:
-    """An `On` or a `Do`. `options`: its element `Options`, or itself if it has none; `path`: of that."""
+    """An `On` or a `Do`. `options`: its child `Options`, or without one the step's element; `path`: of `options`."""
 
     module: str
     options: Element
