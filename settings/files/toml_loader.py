@@ -136,9 +136,6 @@ class Loader(TomlSource):
                 self.builder.no_effect(origin, key)
 
     def array(self, table: str, content: object) -> None:
-        if not isinstance(content, list) or not all(isinstance(item, dict) for item in content):
-            self.builder.fault(self.at(table), table, f"expected tables [[{table}]]")
-            return
         readers: dict[str, Callable[[Path, dict[str, Any]], None]] = {
             "address-setting": self.address_setting,
             "address": self.address,
@@ -150,8 +147,8 @@ class Loader(TomlSource):
             "policy": partial(read_policy, self, is_operator=False),
             "operator-policy": partial(read_policy, self, is_operator=True),
         }
-        for index, item in enumerate(content):
-            readers[table]((table, index), item)
+        for path, item in self.tables((table,), table, content):
+            readers[table](path, item)
 
     # -- the arrays ---------------------------------------------------------------------------------------------------
 
@@ -173,16 +170,13 @@ class Loader(TomlSource):
 
     def address(self, path: Path, item: dict[str, Any]) -> None:
         name, vhost, routing_type = self.values(path, item, ADDRESS, "queue", names_owner=True).values()
-        queues = item.get("queue", [])
-        if not isinstance(queues, list) or not all(isinstance(queue, dict) for queue in queues):
-            self.builder.fault(self.at(*path, "queue"), "queue", "expected tables [[address.queue]]")
-            return
+        queues = self.tables((*path, "queue"), "address.queue", item.get("queue", []))
         if name is None:
             return
         if routing_type == MULTICAST:
             self.builder.add_exchange(ExchangeDeclaration(name, vhost, origin=self.at(*path)))
-        for index, queue in enumerate(queues):
-            read_queue(self, (*path, "queue", index), queue, name, vhost, routing_type)
+        for inner, queue in queues:
+            read_queue(self, inner, queue, name, vhost, routing_type)
 
     def divert(self, path: Path, item: dict[str, Any]) -> None:
         if TRANSFORMER in item:

@@ -189,6 +189,13 @@ class TomlSource:
             path = path[:-1]
         return Origin(self.file, self.lines.get(path, 1))
 
+    def tables(self, path: Path, name: str, content: object) -> list[tuple[Path, dict[str, Any]]]:
+        """The tables of an array with their paths; none, with a fault, if it is no array of tables."""
+        if not isinstance(content, list) or not all(isinstance(table, dict) for table in content):
+            self.builder.fault(self.at(*path), str(path[-1]), f"expected tables [[{name}]]")
+            return []
+        return [((*path, index), table) for index, table in enumerate(content)]
+
     def required(self, path: Path, item: dict[str, Any], key: str) -> str | None:
         """A required name; None, with a fault, when it is missing."""
         if key not in item:

@@ -11,7 +11,7 @@ from ..declared.declarations import (
     TopicPermissionDeclaration,
     UserDeclaration,
 )
-from ..declared.tables import PERMISSION, POLICY, TOPIC_PERMISSION, USER, VHOST
+from ..declared.tables import PERMISSION, POLICY, TOPIC_PERMISSION, USER, VHOST, Table
 from ..policies.policy import PolicyFault, make_policy
 from ..policies.policy_keys import POLICY_KEYS, fault_of_mirroring
 from .toml_source import Path, TomlSource, table_name
@@ -26,12 +26,15 @@ def read_user(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
         source.builder.fault(source.at(*path, key), key, "is not right, expected text that is not empty")
     rest = {key: value for key, value in item.items() if key not in invalid}
     values = source.values(path, rest, USER, "permission", "topic-permission")
-    permissions = tuple(
-        PermissionDeclaration(**source.values(*one, PERMISSION)) for one in _tables(source, path, item, "permission")
-    )
-    topics = [source.values(*one, TOPIC_PERMISSION) for one in _tables(source, path, item, "topic-permission")]
+
+    def tables(key: str, rows: Table) -> list[dict[str, Any]]:
+        inner = source.tables((*path, key), f"user.{key}", item.get(key, []))
+        return [source.values(*one, rows) for one in inner]
+
+    permissions = tuple(PermissionDeclaration(**one) for one in tables("permission", PERMISSION))
     topic_permissions = tuple(
-        TopicPermissionDeclaration(**{**topic, "exchange": topic["exchange"] or ""}) for topic in topics
+        TopicPermissionDeclaration(**{**one, "exchange": one["exchange"] or ""})
+        for one in tables("topic-permission", TOPIC_PERMISSION)
     )
     if values["name"] is not None:
         source.builder.add_user(
@@ -51,14 +54,6 @@ def read_vhost(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
     if name is not None:
         source.builder.add_vhost(name)
         source.builder.limit_vhost(source.at(*path), name, LimitsDeclaration(**values))
-
-
-def _tables(source: TomlSource, path: Path, item: dict[str, Any], key: str) -> list[tuple[Path, dict[str, Any]]]:
-    tables = item.get(key, [])
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        source.builder.fault(source.at(*path, key), key, f"expected tables [[user.{key}]]")
-        return []
-    return [((*path, key, index), table) for index, table in enumerate(tables)]
 
 
 def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_operator: bool) -> None:

@@ -21,7 +21,7 @@ def read_strategy(source: ActivemqSource, raw: RawEntry, kind: str, element: Ele
         source.fault(chosen, choice.required, f"is missing in <{chosen.name}>")
     for child in chosen.children:
         source.no_effect(child, child.name)
-    if not _acts(source, kind, element):
+    if not _has_meaning(source, kind, element):
         return
     if not choice.gives:
         source.no_effect(element, element.name)
@@ -39,7 +39,7 @@ def read_dead_letters(source: ActivemqSource, raw: RawEntry, kind: str, element:
     source.read_attributes(strategy, DEAD_LETTERS[strategy.name], ("queuePrefix", "queueSuffix", "processExpired"))
     given = strategy.attributes
     queue = _dead_letter_queue(source, strategy)
-    if not _acts(source, kind, element):
+    if not _has_meaning(source, kind, element):
         return
     prefix = given.get("queuePrefix", INDIVIDUAL_PREFIX)
     suffix = given.get("queueSuffix", "")
@@ -79,7 +79,7 @@ def _dead_letter_queue(source: ActivemqSource, strategy: Element) -> str:
     return found
 
 
-def _acts(source: ActivemqSource, kind: str, element: Element) -> bool:
+def _has_meaning(source: ActivemqSource, kind: str, element: Element) -> bool:
     """Whether a child has a meaning in an entry of this kind. Warns if it has none."""
     if kind == DEFAULT_ENTRY and element.name == "pendingSubscriberPolicy":  # an entry has one cursor
         source.warn(element, element.name, "the default entry takes the cursor of pendingQueuePolicy")

@@ -7,6 +7,7 @@ from ..addresses.matching import example_address
 from ..addresses.queue_arguments import settings_of_arguments
 from ..addresses.repository import SettingsRepository
 from ..declared.configuration import Configuration
+from ..declared.declarations import QueueDeclaration
 from ..rows.address_settings import BY_ATTRIBUTE, ResolvedSettings, sets_redelivery
 from ..values import shown
 from .misspelt_names import misspelt_names
@@ -34,12 +35,16 @@ def lint_of(configuration: Configuration) -> list[str]:
         if not {"\r", "\n"}.isdisjoint(one.name)
     ]
     for queue in configuration.queues:
-        attempts = settings_of_arguments(queue.arguments).settings.get("max_delivery_attempts", -1)
-        has_target = "dead_letter_address" in repository.merged(queue.address, queue.vhost)
-        has_own_target = not {"x-dead-letter-address", "x-dead-letter-exchange"}.isdisjoint(queue.arguments)
-        if attempts > 0 and not has_target and not has_own_target:
-            findings.append(f"{queue.origin}: queue {shown(queue.name)}: {_removed_after(attempts)}")
+        findings += _lint_of_queue(queue, repository)
     return [*findings, *stuck_messages(configuration), *misspelt_names(configuration)]
+
+
+def _lint_of_queue(queue: QueueDeclaration, repository: SettingsRepository) -> Iterator[str]:
+    attempts = settings_of_arguments(queue.arguments).settings.get("max_delivery_attempts", -1)
+    has_target = "dead_letter_address" in repository.merged(queue.address, queue.vhost)
+    has_own_target = not {"x-dead-letter-address", "x-dead-letter-exchange"}.isdisjoint(queue.arguments)
+    if attempts > 0 and not has_target and not has_own_target:
+        yield f"{queue.origin}: queue {shown(queue.name)}: {_removed_after(attempts)}"
 
 
 def _lint_of_entry(one: Entry, repository: SettingsRepository) -> Iterator[str]:

@@ -15,7 +15,7 @@ from ..values import shown
 
 #: Maximum length of a chain of expiry addresses that is followed.
 CHAIN_MAX = 100
-#: Attribute of an address; its key; the attribute that creates a queue there for each address.
+#: Attribute that names an address, its key, and the attribute by which each address gets its own queue there.
 TARGETS = (
     ("dead_letter_address", "dead-letter-address", "auto_create_dead_letter_resources"),
     ("expiry_address", "expiry-address", "auto_create_expiry_resources"),
@@ -58,32 +58,35 @@ def _poison(configuration: Configuration) -> Iterator[str]:
 def _unbound_targets(configuration: Configuration) -> Iterator[str]:
     """Dead-letter and expiry addresses to which the configuration binds no queue."""
     repository = configuration.repository
-    taken: set[tuple[str | None, str]] = {
+    bound: set[tuple[str | None, str]] = {
         (one.vhost, name) for one in configuration.queues for name in (one.name, one.address, one.exchange)
     }
-    taken |= {(one.vhost, one.address) for one in configuration.diverts}
-    taken |= {(None, name) for _, name in taken}
+    bound |= {(one.vhost, one.address) for one in configuration.diverts}
+    bound |= {(None, name) for _, name in bound}
     declared = {(vhost, one.name) for one in configuration.exchanges for vhost in (None, one.vhost)}
     for one in repository.entries:
         for attribute, key, own_queues in TARGETS:
             address = one.settings.get(attribute, "")
             name = _target_name(address)
-            if not address or (one.vhost, name) in taken:
+            if not address or (one.vhost, name) in bound:
                 continue
             resolved = repository.resolve(example_address(one.match, repository.wildcards), one.vhost)
             if getattr(resolved, own_queues):
                 continue
             is_declared = (one.vhost, name) in declared
-            why_not = "auto-create-missing-queues is false"
-            if resolved.auto_create_missing_queues:
-                why_not = _why_not_made(name)
-            if is_declared or why_not:
-                what_then = f"lost ({why_not})" if why_not else "kept in a queue of that name, which is made for it"
-                yield (
-                    f"{one.origin_of(attribute)}: {key}: nothing is bound to {shown(name)}"
-                    f"{', which is declared' if is_declared else ''}: "
-                    f"unless an application binds a queue, what goes there is {what_then}"
-                )
+            if not resolved.auto_create_missing_queues:
+                outcome = "lost (auto-create-missing-queues is false)"
+            elif name.startswith("amq."):
+                outcome = "lost (no queue is made whose name begins with amq.)"
+            elif is_declared:
+                outcome = "kept in a queue of that name, which is made for it"
+            else:
+                continue
+            yield (
+                f"{one.origin_of(attribute)}: {key}: nothing is bound to {shown(name)}"
+                f"{', which is declared' if is_declared else ''}: "
+                f"unless an application binds a queue, what goes there is {outcome}"
+            )
 
 
 def _target_name(address: str) -> str:
@@ -93,13 +96,8 @@ def _target_name(address: str) -> str:
     return address.removeprefix("queue:")
 
 
-def _why_not_made(name: str) -> str:
-    """The reason why a missing queue of this name is not created; empty: it is."""
-    return "no queue is made whose name begins with amq." if name.startswith("amq.") else ""
-
-
 def _expiry_circles(one: Entry, repository: SettingsRepository) -> Iterator[str]:
-    """Circles of expiry addresses, in which messages are dropped when they would return to the first address."""
+    """Circles of expiry addresses: a message is dropped when it would return to the first address."""
     if not one.settings.get("expiry_address"):
         return
     chain = [example_address(one.match, repository.wildcards)]
@@ -119,10 +117,10 @@ def _expiry_circles(one: Entry, repository: SettingsRepository) -> Iterator[str]
 
 
 def _dead_letter_circles(one: Entry, repository: SettingsRepository) -> Iterator[str]:
-    """Circles of dead-letter addresses: a queue that is its own dead-letter address keeps messages, longer circles drop
-    them.
+    """Circles of dead-letter addresses. A queue that is its own dead-letter address keeps its messages; a longer circle
+    drops them.
 
-    Only from a match without wildcards: `#` with a dead-letter address always matches that address as well.
+    Only matches without wildcards are checked: `#` with a dead-letter address always matches that address as well.
     """
     first = example_address(one.match, repository.wildcards)
     if not one.settings.get("dead_letter_address") or first != one.match.text:
