@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from importlib import import_module
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from simulated_files import SimulatedFiles
-from simulator.disk import DATA
+from simulator.disk import DATA, Disk
 from simulator.ledger import Broken, is_as_published
 from simulator.parts import Plan
 from simulator.reader import BEHIND, Reader
 from simulator.selectors import FILTERS, SELECTORS, TEXTS, arguments_of, of_in
 from simulator.swarm import LONG_EVERY, SMALL, limited, make_swarm, make_world
-from simulator.world import World
+from simulator.world import World, retained_ns
 
 from leveret.engine.messages.content import encode_header
 from leveret.engine.messages.field_table import Field
@@ -101,6 +103,26 @@ def test_a_count_may_be_added_to_headers() -> None:
     assert is_as_published(counted, published)
     for other in (encode_header(4, {"message_id": b"m"}), encode_header(3, {"message_id": b"n"}), encode_header(3)):
         assert not is_as_published(other, published)
+
+
+@pytest.mark.parametrize(("age_ms", "in_this_life", "is_kept"), [
+    (199, True, True), (200, True, False), (199, False, False),
+])  # fmt: skip
+def test_a_segment_is_retained_after_its_end(
+    age_ms: int, in_this_life: bool, is_kept: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one that an earlier life wrote nobody here knows when it ended."""
+    now_ns = [0]
+    monkeypatch.setattr("simulator.disk.now_ns", lambda: now_ns[0])
+    disk, path = Disk(Random(1)), f"{DATA}/1.log"
+    disk.retain_ns = retained_ns('retain = "200ms"\n')
+    handle = disk.files.open(path, create=True, writable=True)
+    disk.files.write(handle, memoryview(b"octets"), 0)
+    if not in_this_life:
+        disk.begin()
+    now_ns[0] = age_ms * 1_000_000
+    with pytest.raises(Broken, match="deleted 199.0 ms after its end") if is_kept else nullcontext():
+        disk.files.unlink(path)
 
 
 def reader_of() -> Reader:

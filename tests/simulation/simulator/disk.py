@@ -11,6 +11,9 @@ from typing import Any
 
 from simulated_files import SimulatedFiles
 
+from .ledger import Broken
+from .loop import now_ns
+
 MS = 1_000_000
 DATA = "data"
 #: How much longer a commit takes on a slow disk.
@@ -53,6 +56,8 @@ class Disk:
         self._rotten: list[tuple[str, int, int]] = []  # path, offset, what to add to the octet to have the old one
         self.has_lost_power = False  # since somebody looked
         self.has_failed = False  # since `begin`
+        self.retain_ns = 0  # how long segments are kept that nobody needs
+        self._written_ns: dict[str, int] = {}  # each file last, in this life
         self.files = self._watched(SimulatedFiles())
 
     def _watched(self, files: SimulatedFiles) -> SimulatedFiles:
@@ -78,10 +83,19 @@ class Disk:
             ):
                 self.has_failed = True
                 raise OSError(trouble.errno, os.strerror(trouble.errno), path)
-        if operation == "unlink":  # what the broker deletes itself nobody puts back
+        if operation == "write":
+            self._written_ns[path] = now_ns()
+        elif operation == "unlink":  # what the broker deletes itself nobody puts back
             self._deleted = [one for one in self._deleted if one[0] != path]
+            self._check_retained(path)
         if self.fault is not None:
             self.fault(operation, path)
+
+    def _check_retained(self, path: str) -> None:
+        """A segment ends with its last write, in this life or in one before. Raises: Broken."""
+        age_ns = now_ns() - self._written_ns.get(path, -self.retain_ns)
+        if path.endswith(".log") and age_ns < self.retain_ns and not self.is_troubled:
+            raise Broken(f"{path} was deleted {age_ns / MS} ms after its end, to be were {self.retain_ns / MS}")
 
     # -- lives --------------------------------------------------------------------------------------------------------
 
@@ -89,6 +103,7 @@ class Disk:
         """A process starts."""
         self._operations_left, self.strikes_next = self.strikes_next, None
         self.has_failed = bool(self._rotten)
+        self._written_ns.clear()
 
     def strike_after(self, operations: int, how: str = "struck") -> None:
         """The broker is hit before the operation after so many: `strike` is called, and `Struck` raised."""

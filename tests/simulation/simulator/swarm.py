@@ -96,7 +96,7 @@ FAULT_GROUPS: dict[str, dict[str, int]] = {
         "operator adds a virtual host": 3, "operator deletes a virtual host": 1,
         "operator imports what was exported": 1,
     },
-    "policies": {"operator sets a policy": 3, "operator clears a policy": 2, "operator sets a parameter": 2},
+    "policies": {"operator sets a policy": 3, "operator clears a policy": 2, "operator sets a parameter": 3},
     "operators": {
         "operator blocks publishers": 2, "operator closes a connection": 2, "operator looks": 1,
         "operator changes the configuration": 2, "operator traces": 1,
@@ -193,7 +193,7 @@ def _configuration(chance: Random) -> str:
     lines.append(f'scope = "{chance.choice(("durable", "durable", "all"))}"')
     lines.append(f'reserve = "{chance.choice(("0B", "64KiB"))}"')
     if chance.random() < 0.2:
-        lines.append('retain = "2s"')
+        lines.append(f'retain = "{chance.choice(("200ms", "1s"))}"')
     if chance.random() < 0.3:
         lines.append(f'segment-age = "{chance.choice(("500ms", "2s"))}"')
     lines += ["[limits]", f'memory = "{chance.choice(("256MiB", "1KiB", "8KiB", "64KiB"))}"']
@@ -241,7 +241,8 @@ def _inhabit(plan: Plan, chance: Random, *, has_flow: bool, has_system: bool) ->
         plan.clients.append(ClientPlan("binder", len(plan.clients) + 1, chance.getrandbits(32), {}))
     if not has_system:
         for kind in ("declarer", "tenant"):
-            if chance.random() < 0.3:
+            number = chance.choice((1, 3)) if chance.random() < 0.3 else 0
+            for _ in range(number if kind == "tenant" else min(number, 1)):
                 options = {"spreads": True} if kind == "declarer" else _tenant(chance)
                 plan.clients.append(ClientPlan(kind, len(plan.clients) + 1, chance.getrandbits(32), options))
     multiply(plan, chance, has_flow=has_flow)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -59,6 +60,12 @@ class Report:
     real_s: float = 0.0
     happened: Counter[str] = field(default_factory=Counter)  # kind, see `coverage` -> times
     fault: str | None = None
+
+
+def retained_ns(configuration: str) -> int:
+    """How long the journal keeps segments that nobody needs."""
+    found = re.search(r'(?m)^retain = "(\d+)(m?s)"$', configuration)
+    return int(found[1]) * (SECOND if found[2] == "s" else SECOND // 1000) if found else 0
 
 
 class _Errors(logging.Handler):
@@ -150,6 +157,8 @@ class World:
         self.knowledge = Knowledge(self.ledger)
         self.clock = SimulatedClock()
         self.disk = Disk(self.chance("disk"))
+        if not any(fault.kind == "clock jump" for fault in self.plan.faults):  # by the wall clock
+            self.disk.retain_ns = retained_ns(self.plan.configuration)
         self.objects = Objects()
         self.answers = Answers(self.ledger, self.objects, self.disk, self.knowledge.happened)
         self.past = Past.load(self.plan.past) if self.plan.past else None
