@@ -1,4 +1,4 @@
-"""`Journal`: takes turns of records and returns LSNs; also checkpoints and reclaiming.
+"""The journal of one directory: turns of records in, LSNs out; checkpoints; deletion of old segments.
 
     journal = Journal.open(path, clock)
     recovered = journal.recovered            # topology, queues and their messages
@@ -27,9 +27,10 @@ from ..format.errors import JournalError
 from ..recovery.content_reader import ContentReader
 from ..recovery.recovery import IDS_SKIPPED, prepare
 from ..recovery.replay import Recovered
+from .checkpoints import Checkpoints
 from .old_segments import OldSegments
 from .records import MessageRecords, ObjectRecords
-from .turns import Checkpoints, Turns
+from .turns import Turns
 
 
 @dataclass(slots=True, frozen=True)
@@ -81,7 +82,7 @@ class Journal:
         )
         self.turns = turns = Turns(writer, clock, options, directory.journal_id, recovered)
         self.names = turns.names
-        self.ledger = turns.ledger
+        self.usage = turns.usage
         self.messages = MessageRecords(turns)
         self.objects = ObjectRecords(turns)
         self.checkpoints = Checkpoints(turns)
@@ -107,7 +108,7 @@ class Journal:
         `content_files`: the files that read contents, if not `files`.
         `threaded=False`: commits happen in `wait` and in the writer's `run_once`, by the broker's clock, and nothing is
         read ahead (for tests and simulations).
-        `cluster`: this node leads a cluster; the directory, whose lock it brings along, is unlocked after an error.
+        `cluster`: this node leads a cluster. Its directory is locked already, and is unlocked after an error.
         Raises: DirectoryLocked, ForeignDirectory, ClusterDirectory, Damaged (nothing was changed), OSError.
         """
         directory = Directory.open(path, files, new_id=new_id) if cluster is None else cluster.directory
@@ -123,7 +124,7 @@ class Journal:
                     raise
                 recovered = prepare(files, path, directory.journal_id, clock.wall_ms(), agreed_lsn=agreed_lsn)
             if cluster is not None:
-                cls._go_by_cluster(cluster, recovered)
+                cls._apply_cluster(cluster, recovered)
             journal = cls(
                 directory,
                 clock,
@@ -144,14 +145,14 @@ class Journal:
             raise
 
     @staticmethod
-    def _go_by_cluster(cluster: ClusterJournal, recovered: Recovered) -> None:
-        """What the leader of a cluster goes by in addition, once its journal is recovered. Raises: JournalError."""
+    def _apply_cluster(cluster: ClusterJournal, recovered: Recovered) -> None:
+        """Set the agreed LSN and the next message id of a leader after recovery. Raises: JournalError."""
         # A block that calls records durable was written when all nodes in sync had them.
         cluster.agreed_lsn = max(cluster.agreed_lsn, min(recovered.durable_lsn, recovered.next_lsn))
         terms = read_terms(cluster.directory.path, cluster.directory.files)
         assert terms is not None and terms.starts, "a node writes its term before it leads"
-        # Leaders whose records are all cut used ids, too, and so did one whose disk had room for a footer and not for a
-        # head, which has the first id of its term. Clients may have seen them: each term has its own.
+        # Each term has its own range of ids, even one without records here: all may be cut, or its leader's
+        # disk had no room for a head. Clients may have seen its ids.
         headed_lsn = recovered.segments[-1].base_lsn if recovered.segments else 0
         since = terms.terms_since(headed_lsn + 1)
         recovered.next_message_id += IDS_SKIPPED * (since - 1)
@@ -160,14 +161,14 @@ class Journal:
         """Wait until the new segment's head, with the first message id of this run, is on disk.
 
         Otherwise two kills in a row could assign an id twice. If the disk has no room even for the head, the broker
-        starts all the same and accepts no durable messages.
+        starts nevertheless, and accepts no durable messages.
         """
         if not self.writer.wait(self.next_lsn, on_own_disk=True) and self.state is WriterState.FULL:
             self.writer.retry(spends_reserve=True)
             self.writer.wait(self.next_lsn, on_own_disk=True)
 
-    def note_ids(self, next_id: int) -> None:
-        """Between turns: record that all ids below this one were used, perhaps by messages that are not recorded."""
+    def record_next_id(self, next_id: int) -> None:
+        """Between turns: record that all ids below this one were used, also by messages that are not recorded."""
         self.turns.next_message_id = max(self.turns.next_message_id, next_id)
         self.turns.roll()
 
@@ -188,25 +189,25 @@ class Journal:
         return self.writer.file.cluster is not None
 
     def agree(self, lsn: int, *, reports: bool = True) -> None:
-        """All nodes that are in sync have fsynced the records below `lsn`. It may be repeated, and never falls.
+        """Note that all nodes in sync have fsynced the records below `lsn`. A lower one changes nothing.
 
-        reports: `on_durable` is called; else the caller does what that would do.
+        reports: whether `on_durable` is called.
         """
         self.writer.agree(lsn, reports=reports)
 
     def stalled_s(self) -> float:
-        """Seconds for which the writer's present commit has not come back; 0: it is idle. From any thread."""
+        """Seconds since the writer began its current commit; 0: it is idle. For any thread."""
         file = self.writer.file
         since_s = None if file.cluster is None else file.cluster.busy_since_s
         return 0.0 if since_s is None else file.now_s() - since_s
 
     def probe(self) -> None:
-        """Between turns, when idle: write something, so that `stalled_s` shows a disk that hangs."""
+        """Between turns, when idle: write a small file, so that `stalled_s` shows a disk that hangs."""
         self.writer.add(Probe())
 
     @property
     def written_position(self) -> tuple[int, int]:
-        """(base LSN of the open segment, octets) up to which there is something to read. From any thread."""
+        """(base LSN of the open segment, octets) up to which the journal can be read. For any thread."""
         segment = self.writer.file.segment
         assert segment is not None
         return segment.base_lsn, segment.size
@@ -216,7 +217,7 @@ class Journal:
         return self.turns.may_write(frozenset(features))
 
     def raise_level(self, level: int) -> None:
-        """Features of this level may be written: all nodes of the cluster read it, and etcd says so."""
+        """Allow records of features of this level: all nodes of the cluster read it, as etcd says."""
         cluster = self.writer.file.cluster
         assert cluster is not None
         cluster.level = level
@@ -227,10 +228,10 @@ class Journal:
         return self._directory.needs
 
     def abandon(self, timeout_s: float | None = None) -> bool:
-        """Close a journal that this node leads no more: nothing is sealed, and what is not written yet is dropped.
+        """Close the journal of a node that no longer leads: seal nothing, and drop what is not written yet.
 
-        Returns when nothing more can be written, and the directory is unlocked. False: a write or fsync has not come
-        back within the time; call it again.
+        True: nothing more can be written, and the directory is unlocked. False: a write or fsync has not returned
+        within the time; call it again.
         """
         if not self.writer.abandon(timeout_s):
             return False
@@ -273,7 +274,7 @@ class Journal:
         """Between turns: put later records, such as the next checkpoint, into a new segment."""
         self.turns.roll()
 
-    def hold_back(self) -> None:
+    def refill_reserve(self) -> None:
         """Between turns: fill the reserve again as soon as the disk has room for it."""
         self.writer.add(FillReserve())
 
@@ -340,8 +341,8 @@ class Journal:
             written_bytes=writer.file.written_bytes,
             commits=writer.commit_count,
             syncs=writer.file.sync_count,
-            segments=len(self.ledger.rows),
-            live=sum(row.live for row in self.ledger.rows),
+            segments=len(self.usage.segments),
+            live=sum(row.live for row in self.usage.segments),
             names=len(self.names),
             checkpoint_lsn=self.turns.checkpoint[0],
             sync_seconds=writer.file.sync_times.seconds,

@@ -1,4 +1,4 @@
-"""Old segments: deleted when no longer needed; the last live contents of a segment can be moved out of it."""
+"""Old segments: deletes those that are not needed, and moves the last live contents out of the oldest."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
@@ -49,33 +49,33 @@ class OldSegments:
         begin, end = turns.checkpoint
         if not begin or turns.writer.file.trusted_lsn < end:
             return []
-        self.readers.enforce(turns.ledger, begin, self._retained_us())
-        keep, keep_us = self._kept()
-        gone = self._trusted(turns.ledger.removable(begin, keep, keep_us))
+        self.readers.enforce(turns.usage, begin, self._retained_us())
+        keep, keep_us = self._retention()
+        gone = self._trusted(turns.usage.removable(begin, keep, keep_us))
         if gone:
-            turns.ledger.remove(gone)
+            turns.usage.remove(gone)
             for base_lsn in gone:
                 self._contents.forget(base_lsn)
             turns.writer.add(Unlink(gone))
         return gone
 
     def _trusted(self, base_lsns: list[int]) -> list[int]:
-        """Those of these segments that no power cut and no other leader can make needed again.
+        """The segments among these that stay unneeded after a power cut or a change of the leader.
 
-        They are not needed because of records (acknowledgements, for example) that may be lost yet.
+        The records that made them unneeded (acknowledgements, for example) must be safe for that.
         """
         turns, before = self._turns, self._empty_at
         self._empty_at = {base_lsn: before.get(base_lsn, turns.next_lsn) for base_lsn in base_lsns}
         trusted_lsn = turns.writer.file.trusted_lsn
         return list(takewhile(lambda base_lsn: self._empty_at[base_lsn] <= trusted_lsn, base_lsns))
 
-    def to_empty(self) -> int | None:
+    def worth_emptying(self) -> int | None:
         """The oldest segment, if moving its live contents forward pays. Raises: JournalError, OSError."""
-        return self._turns.ledger.to_empty(*self._kept())
+        return self._turns.usage.worth_emptying(*self._retention())
 
-    def id_behind(self, base_lsn: int) -> int:
-        """Above the ids of all messages with their content in this segment, which is not the open one."""
-        rows = self._turns.ledger.rows
+    def first_id_after(self, base_lsn: int) -> int:
+        """An id above those of all messages with their content in this segment, which is not the open one."""
+        rows = self._turns.usage.segments
         return next(after.first_id for row, after in zip(rows, rows[1:]) if row.base_lsn == base_lsn)
 
     def move_forward(
@@ -84,7 +84,7 @@ class OldSegments:
         queues_of: Callable[[int], Sequence[int]],
         moved: Callable[[int, int], object],
     ) -> Iterator[int]:
-        """Copy the live contents of an old segment (`to_empty()`) forward, one slice a turn.
+        """Copy the live contents of an old segment (`worth_emptying()`) forward, one slice a turn.
 
         queues_of(message id): ids of the durable queues that hold the message now. moved(message id, new content LSN).
         Yields: messages copied in the slice. The segment can be reclaimed after the next checkpoint.
@@ -92,9 +92,9 @@ class OldSegments:
         """
         turns, count = self._turns, 0
         for lsn, record in contents_of(self._files, self._path, base_lsn):
-            if turns.ledger.holds(record.msg_id, base_lsn) and (queue_ids := tuple(queues_of(record.msg_id))):
+            if turns.usage.holds(record.msg_id, base_lsn) and (queue_ids := tuple(queues_of(record.msg_id))):
                 block = turns.block or turns.begin()
-                turns.ledger.moved(record.msg_id, len(queue_ids))
+                turns.usage.moved(record.msg_id, len(queue_ids))
                 moved_lsn = block.add(moved_record(lsn, record, queue_ids))
                 if turns.names.is_retired(record.address_id):
                     turns.names.retire(record.address_id, moved_lsn + 1)
@@ -106,7 +106,7 @@ class OldSegments:
         yield count
 
     def can_make_room(self, unrecorded: int) -> bool:
-        """Whether a checkpoint would free more room than it takes; while the reserve is full, it must fit in there.
+        """Whether a checkpoint would free more room than it takes. While the reserve is full, it must fit into that.
 
         `unrecorded`: octets of the contents and duplicate ids that the checkpoint has to append. O(segments), reads the
         readers' files.
@@ -114,15 +114,15 @@ class OldSegments:
         """
         turns = self._turns
         if self._reserve.is_full or self._reserve.is_spent:
-            keep, keep_us = self._kept()
-            live = sum(row.live for row in turns.ledger.rows)
+            keep, keep_us = self._retention()
+            live = sum(row.live for row in turns.usage.segments)
             need = live * SNAPSHOT_OCTETS + len(turns.names) * NAMED_OCTETS + HEAD_OCTETS + unrecorded
             need += turns.writer.backlog_bytes
             fits = self._reserve.is_spent or need <= self._reserve.size
-            return fits and turns.ledger.dead_size(turns.segment_bytes, keep, keep_us) > need
+            return fits and turns.usage.removable_size(turns.segment_bytes, keep, keep_us) > need
         return False
 
-    def _kept(self) -> tuple[int | None, int | None]:
+    def _retention(self) -> tuple[int | None, int | None]:
         """The first LSN that a reader needs, and the time (wall us) since which segments are retained; None: none."""
         keep = min(reader_offsets(self._path, self._files).values(), default=None)
         return keep, self._retained_us()
@@ -130,7 +130,7 @@ class OldSegments:
     def _retained_us(self) -> int | None:
         """The time (wall us) since which segments are retained; None: none are."""
         now_ms = self._clock.wall_ms()
-        self._turns.ledger.nothing_is_after(now_ms * 1000)
+        self._turns.usage.clamp_ends(now_ms * 1000)
         retain_ms = max(self._turns.options.retain_ms or 0, self.log_ms)
         return (now_ms - retain_ms) * 1000 if retain_ms else None
 

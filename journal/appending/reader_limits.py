@@ -11,7 +11,7 @@ from ...engine import Clock
 from ..disk.directory import Directory
 from ..disk.options import JournalOptions
 from ..disk.readers import NODE_PREFIX, DroppedReader, drop_reader, note_warned, reader_offsets, warned_since_ms
-from .ledger import Ledger
+from .segment_usage import SegmentUsage
 
 logger = logging.getLogger("leveret.journal")
 
@@ -46,16 +46,16 @@ class ReaderLimits:
         self.kept: dict[str, KeptForReader] = {}
         self.dropped = 0
 
-    def enforce(self, ledger: Ledger, checkpoint_begin: int, keep_us: int | None) -> None:
-        """Warn of readers near a limit, and drop those beyond it. `keep_us`: see `Ledger.removable`.
+    def enforce(self, usage: SegmentUsage, checkpoint_begin: int, keep_us: int | None) -> None:
+        """Warn of readers near a limit, and drop those beyond it. `keep_us`: see `SegmentUsage.removable`.
 
         Raises: JournalError (a reader's file cannot be understood), OSError.
         """
         now_ms, options = self._clock.wall_ms(), self._options
-        unneeded = ledger.removable(checkpoint_begin, None, keep_us)
+        unneeded = usage.removable(checkpoint_begin, None, keep_us)
         self.kept = {}
         for name, lsn in reader_offsets(self._path, self._files).items():
-            size, ended_us = ledger.kept_for(lsn, unneeded)
+            size, ended_us = usage.kept_for(lsn, unneeded)
             kept = KeptForReader(size, max(0, now_ms - ended_us // 1000) if size else 0)
             self.kept[name] = kept
             if self._has_nodes and name.startswith(NODE_PREFIX):

@@ -127,7 +127,7 @@ class MessageRecords:
         turns = self._turns
         block = turns.block or turns.begin()
         if durable:
-            turns.ledger.enqueued(ids, content_lsn)
+            turns.usage.enqueued(ids, content_lsn)
         flags = DURABLE if durable else 0
         return block.enqueued(
             queue_id, ids, content_lsn, sizes, arg=expires_ms, flags=flags, priorities=priorities, owner=owner
@@ -159,10 +159,10 @@ class MessageRecords:
         block = turns.block or turns.begin()
         code = CODE_OF[kind]
         if kind is ACKED:
-            turns.patient_count += len(ids)
+            turns.unawaited_count += len(ids)
         flags |= (DURABLE if durable else 0) | (KEPT if kept else 0)
         if code in TERMINAL_CODES and durable and not kept:
-            turns.ledger.settled(ids)
+            turns.usage.settled(ids)
         reason_code = REASON_CODES.get(reason, OTHER_REASON)
         if reason_code == OTHER_REASON:
             heap, lsn = encode_text(reason), block.next_lsn
@@ -206,9 +206,9 @@ class MessageRecords:
         turns = self._turns
         block = turns.block or turns.begin()
         if durable:
-            turns.ledger.settled(ids)
+            turns.usage.settled(ids)
         if kind is ACKED:
-            turns.patient_count += 1
+            turns.unawaited_count += 1
         reason_code = REASON_CODES.get(reason, 0)
         first, last = ids[0], ids[-1]
         flags = (DURABLE if durable else 0) | RANGE
@@ -271,7 +271,7 @@ class ObjectRecords:
 
     def _object(self, kind: int, id_: int, declared: Declared, restated: bool) -> int:
         what = declared.what
-        self._turns.need(needs_of(declared))
+        self._turns.add_needs(needs_of(declared))
         record = Record(
             kind,
             flags=(DURABLE if declared.properties & 1 else 0) | (RESTATED if restated else 0),
@@ -301,7 +301,7 @@ class ObjectRecords:
 
     def ids_seen(self, vhost_id: int, seen: IdsSeen, *, restated: bool = False) -> int:
         """Append duplicate ids that the broker remembers. Returns the octets of the record."""
-        self._turns.need(_IDS)
+        self._turns.add_needs(_IDS)
         heap = encode_ids_seen(seen)
         message_id = 0 if restated else seen.ids[0][1]
         flags = DURABLE | (RESTATED if restated else 0)

@@ -1,9 +1,4 @@
-"""Turns: groups of records that become durable together. Blocks and segments hold them.
-
-A checkpoint takes several turns.
-"""
-
-from collections.abc import Iterator
+"""Turns: groups of records that become durable together. Blocks and segments hold them."""
 
 from ...engine import Clock
 from ..disk.options import JournalOptions
@@ -12,22 +7,18 @@ from ..format.block import BlockBuilder
 from ..format.heap import Head, encode_head
 from ..format.names import Names
 from ..format.needs import DUPLICATE_IDS, level_of, needs_of
-from ..format.record import CHECKPOINT, HEAD, RESTATED, Record
-from ..recovery.recovered import RecoveredMessage
+from ..format.record import HEAD, Record
 from ..recovery.replay import Recovered
-from ..recovery.snapshot import snapshot_parts
-from .ledger import Ledger
+from .segment_usage import SegmentUsage
 
-#: Octets that must be appended for each live message before the next checkpoint is due.
-STATED_OCTETS = 256
 PROGRAM = "leveret"
 
 
 class Turns:
-    """Fills the writer's blocks. `block`: of the turn under way, None between turns.
+    """Fills the writer's blocks. `block`: that of the turn under way; None between turns.
 
-    Appending code takes `turns.block or turns.begin()`. `patient_count`: records of the turn with no answer waiting
-    for them. `is_awaited`: in this turn an answer began to wait for records of this turn or of earlier ones.
+    Code that appends uses `turns.block or turns.begin()`. `unawaited_count`: records of the turn for which no answer
+    waits. `is_awaited`: in this turn an answer began to wait for records of this turn or of earlier ones.
     """
 
     def __init__(
@@ -36,14 +27,14 @@ class Turns:
         self.writer = writer
         self.options = options
         self.names: Names = recovered.names
-        self.ledger = _ledger_of(recovered)
+        self.usage = _usage_of(recovered)
         self.next_message_id = recovered.next_message_id
         self.checkpoint = (recovered.checkpoint_begin, recovered.checkpoint_end)  # the last one that is whole
         self.uncovered_bytes = 0  # appended since then
         self.ids_bytes = 0  # duplicate ids: octets in the last checkpoint, and appended since then
-        self.segment_bytes = self.ledger.rows[-1].size if self.ledger.rows else 0  # in the newest segment
+        self.segment_bytes = self.usage.segments[-1].size if self.usage.segments else 0  # in the newest segment
         self.block: BlockBuilder | None = None
-        self.patient_count = 0
+        self.unawaited_count = 0
         self.is_awaited = False
         self._clock = clock
         self._journal_id = journal_id
@@ -68,8 +59,8 @@ class Turns:
     def commit(self) -> int:
         """End the turn: its records are written as soon as the commit under way has ended.
 
-        If no answer waits for them, they may go with a later commit. Returns the LSN behind them: they are safe when
-        `committed_lsn`, or the argument of `on_durable`, has reached it.
+        Without an answer that waits for them, they may go with a later commit. Returns the LSN behind them: they are
+        safe when `committed_lsn`, or the argument of `on_durable`, has reached it.
         """
         block = self.block
         if block is None:
@@ -81,15 +72,15 @@ class Turns:
         self.segment_bytes += grown
         self.uncovered_bytes += grown
         self.block = None
-        is_awaited = self.is_awaited or block.count - self._count_at_turn > self.patient_count
-        self.is_awaited, self.patient_count = False, 0
+        is_awaited = self.is_awaited or block.count - self._count_at_turn > self.unawaited_count
+        self.is_awaited, self.unawaited_count = False, 0
         return self.writer.end_turn(is_awaited=is_awaited)
 
     def roll(self) -> None:
         """Between turns: begin a new segment. Its head makes it self-contained: names, ids, the last checkpoint."""
         assert self.block is None
         now_ms = self._clock.wall_ms()
-        self.names.drop_retired(self.ledger.first_live_lsn(self.writer.next_lsn))
+        self.names.drop_retired(self.usage.first_live_lsn(self.writer.next_lsn))
 
         def fill(head: BlockBuilder) -> None:
             head.needs = self._needs
@@ -100,12 +91,12 @@ class Turns:
                 head.add(record)
 
         base_lsn = self.writer.roll(now_ms * 1000, self.checkpoint, fill)
-        self.ledger.begin(base_lsn, now_ms * 1000, self.segment_bytes, self.next_message_id)
+        self.usage.begin_segment(base_lsn, now_ms * 1000, self.segment_bytes, self.next_message_id)
         self.segment_bytes = 0
         self._segment_began_ms = now_ms
 
     def append(self, record: Record) -> int:
-        """Append a record as it is; returns its LSN. It keeps no segment alive."""
+        """Append a record that is not counted in `usage`. Returns its LSN."""
         return (self.block or self.begin()).add(record)
 
     def may_write(self, needs: frozenset[str]) -> bool:
@@ -113,7 +104,7 @@ class Turns:
         cluster = self.writer.file.cluster
         return needs <= self._needs or cluster is None or level_of(needs) <= cluster.level
 
-    def need(self, needs: frozenset[str]) -> None:
+    def add_needs(self, needs: frozenset[str]) -> None:
         """Add features that a program must know to read the following records.
 
         Raises: ValueError, unless `may_write`.
@@ -131,76 +122,21 @@ class Turns:
 
 
 def _needs_of(recovered: Recovered) -> frozenset[str]:
-    """Needs of the recovered objects, including those that an older program did not write down."""
+    """Needs of the recovered objects, also those that an older program did not record."""
     needs = frozenset({DUPLICATE_IDS} if recovered.ids else ())
     return needs.union(*map(needs_of, recovered.objects.values()))
 
 
-def _ledger_of(recovered: Recovered) -> Ledger:
-    """The ledger of the recovered messages, by segment."""
-    ledger = Ledger()
+def _usage_of(recovered: Recovered) -> SegmentUsage:
+    """The usage of the recovered messages, by segment."""
+    usage = SegmentUsage()
     next_id = next((one.first_id for one in recovered.segments if one.first_id), recovered.next_message_id)
     for segment in recovered.segments:
-        ledger.begin(segment.base_lsn, segment.ts_max, 0, next_id)
+        usage.begin_segment(segment.base_lsn, segment.ts_max, 0, next_id)
         next_id = max(next_id, segment.last_id + 1)
-    for row, segment in zip(ledger.rows, recovered.segments):
+    for row, segment in zip(usage.segments, recovered.segments):
         row.size, row.ended_us = segment.size, segment.ts_max or 1
-    if ledger.rows:
+    if usage.segments:
         for queue in recovered.queues.values():
-            ledger.recovered(queue)
-    return ledger
-
-
-class Checkpoints:
-    """Decides when a checkpoint is due, and appends it."""
-
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
-        self._began = 0  # LSN; 0: none is under way
-        self._look_at = turns.options.segment_size  # appended octets at which `is_due` computes again
-
-    @property
-    def is_due(self) -> bool:
-        """Whether enough was appended since the last checkpoint for another to pay.
-
-        The limit grows with the live messages and duplicate ids to state, so that filling a deep queue stays linear.
-        """
-        turns = self._turns
-        appended = turns.uncovered_bytes
-        if appended < self._look_at:
-            return False
-        live = sum(row.live for row in turns.ledger.rows)
-        if appended >= max(turns.options.segment_size, live * STATED_OCTETS, turns.ids_bytes):
-            return True
-        self._look_at = appended + turns.options.segment_size // 4
-        return False
-
-    def begin(self) -> None:
-        """Begin a checkpoint, between turns.
-
-        Then state all durable objects and messages, in as many turns as it takes: `declared` and `bound` with
-        `restated=True`, `settings_changed`, `snapshot`. Other records may come between. Then call `end`.
-        """
-        turns = self._turns
-        assert turns.block is None
-        self._began = turns.writer.next_lsn
-
-    def snapshot(self, queue_id: int, messages: Iterator[RecoveredMessage]) -> Iterator[int]:
-        """Append the durable messages of a queue, ids rising. Each `next` appends one part and yields its LSN.
-
-        The queue may change between parts if `messages` follows it.
-        """
-        turns = self._turns
-        for record in snapshot_parts(queue_id, messages):
-            yield turns.append(record)
-
-    def end(self) -> int:
-        """End the checkpoint. Recovery starts at its begin once this record is durable. Returns the LSN."""
-        assert self._began
-        turns = self._turns
-        lsn = turns.append(Record(CHECKPOINT, arg=self._began, msg_id=turns.next_message_id, flags=RESTATED))
-        turns.checkpoint = (self._began, lsn + 1)
-        self._began = 0
-        turns.uncovered_bytes = 0
-        self._look_at = turns.options.segment_size
-        return lsn
+            usage.add_recovered(queue)
+    return usage

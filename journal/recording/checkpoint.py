@@ -219,7 +219,7 @@ def empty_segment(broker: Broker, journal: Journal, recorder: Recorder, base_lsn
     later is noted.
     """
     messages = recorder.messages
-    with messages.leaving_meanwhile(journal.old_segments.id_behind(base_lsn)) as left:
+    with messages.leaving_meanwhile(journal.old_segments.first_id_after(base_lsn)) as left:
         find = message_index(broker, recorder.objects, left)
 
         def queues_of(id_: int) -> tuple[int, ...]:

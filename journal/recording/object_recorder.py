@@ -74,7 +74,7 @@ class ObjectRecorder:
         if found is None:
             found = 0  # of the log, which is no object of the journal
             if not queue.name:
-                self._journal.turns.need(_LOG)
+                self._journal.turns.add_needs(_LOG)
             else:
                 found = self._journal.objects.define(QUEUE, self.vhost_id(key[0]), queue.name)
             self.queue_ids[key] = found

@@ -136,7 +136,7 @@ class Recorder:
         elif isinstance(event, AckedEvent | LeftEvent):
             queue_id, ids = self.messages.leaving(event)
             if queue_id is not None:  # the checkpoint omits them, so their segments can be deleted after it
-                self._journal.ledger.settled(self.messages.recorded(ids))
+                self._journal.usage.settled(self.messages.recorded(ids))
         elif isinstance(event, PublishedEvent) and event.cause is not None:
             self.late_octets += sum(map(len, event.contents))
 

@@ -79,7 +79,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder, *, took_over: 
         if bound.what == EXCHANGE:
             recorder.objects.remember(vhost.exchanges.named(target))
     for id_ in found.queues.keys() - {id_ for id_, *_ in queues}:  # of a virtual host that was being deleted
-        journal.ledger.settled(found.queues.pop(id_).ids())
+        journal.usage.settled(found.queues.pop(id_).ids())
     broker.context.next_id = max(broker.context.next_id, found.next_message_id)
     _index_contents(recorder, [messages for messages in found.queues.values() if len(messages)])
     restorer = Restorer(

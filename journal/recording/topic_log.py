@@ -36,27 +36,27 @@ class JournalLog:
         self._looked_to = 0  # position at which the last read ended
 
     def start(self) -> int:
-        return self._journal.ledger.rows[0].base_lsn
+        return self._journal.usage.segments[0].base_lsn
 
     def end(self) -> int:
         return self._journal.next_lsn
 
     def first_id(self) -> int:
-        return self._journal.ledger.rows[0].first_id
+        return self._journal.usage.segments[0].first_id
 
     def next_id(self) -> int:
         return self._journal.next_message_id
 
     def position_of_id(self, id_: int) -> int:
         """See `TopicLog`: the message's LSN, or the base LSN of its segment if that is unknown."""
-        rows, row = self._journal.ledger.rows, self._journal.ledger.row_of_id(id_)
+        rows, row = self._journal.usage.segments, self._journal.usage.segment_of_id(id_)
         lsn = self._recorder.messages.contents.lsn_of(id_)
         following = next((one.base_lsn for one in rows if one.base_lsn > row.base_lsn), self.end())
         return lsn if lsn is not None and row.base_lsn <= lsn < following else row.base_lsn
 
     def position_of_time(self, wall_ms: int) -> int:
         """See `TopicLog`: base LSN of the first segment that ended later, as the clock may have been set back."""
-        rows = self._journal.ledger.rows
+        rows = self._journal.usage.segments
         return next((row.base_lsn for row in rows if row.ended_us >= wall_ms * 1000), rows[-1].base_lsn)
 
     def read(self, vhost: str, position: int, wanted: Wanted, octets: int) -> Page:
@@ -115,7 +115,7 @@ class JournalLog:
 
     def _behind(self, position: int) -> int:
         """LSN at which reading can go on: the base of the next segment."""
-        return next((row.base_lsn for row in self._journal.ledger.rows if row.base_lsn > position), self.end())
+        return next((row.base_lsn for row in self._journal.usage.segments if row.base_lsn > position), self.end())
 
     def _one(self, block: Block, fields: Fields, lsn: int, vhost: str, wanted: Wanted) -> LoggedMessage | None:
         names = self._journal.names

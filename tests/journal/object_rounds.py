@@ -236,7 +236,7 @@ class World:
 
     def _reclaim(self) -> None:
         self.figures["segments reclaimed"] += len(self.journal.old_segments.reclaim())
-        base_lsn = self.journal.ledger.to_empty()
+        base_lsn = self.journal.usage.worth_emptying()
         if base_lsn is not None and self.chance.random() < 0.5:
             self.figures["segments emptied"] += 1
             queues_of = message_index(self.broker, self.recorder.objects)

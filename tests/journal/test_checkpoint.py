@@ -204,7 +204,7 @@ class Life:
     def empty_a_segment(self) -> None:
         """The contents of the oldest one, if it has any, are moved; while things happen."""
         world = self.world
-        rows = world.journal.ledger.rows
+        rows = world.journal.usage.segments
         if len(rows) < 2 or not rows[0].live:
             return
         for at, _ in enumerate(empty_segment(world.broker, world.journal, world.recorder, rows[0].base_lsn)):
@@ -233,7 +233,7 @@ class Life:
         assert {id_: sorted(queues_of(id_)) for id_ in self.seen} == {
             id_: sorted(where.get(id_, ())) for id_ in self.seen
         }, f"what is moved forward after {after}"
-        rows = self.world.journal.ledger.rows
+        rows = self.world.journal.usage.segments
         assert sum(row.live for row in rows) == sum(map(len, queues.values())), after
         assert all(row.live >= 0 for row in rows), after
 

@@ -245,7 +245,7 @@ def test_any_history_survives_restarts_and_power_cuts(
         if step[0] in ("checkpoint", "reclaim", "commit", "restart"):  # they commit what came before them
             possible = [copy_of(driver)]
         alive = sum(len(messages) for messages in driver.model.values())
-        assert sum(row.live for row in driver.journal.ledger.rows) == alive
+        assert sum(row.live for row in driver.journal.usage.segments) == alive
     after = files.power_cut(random if some_sectors else None)
     journal = opened(after, options)
     found = model_of(journal.recovered, journal)

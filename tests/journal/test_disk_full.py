@@ -231,7 +231,7 @@ def test_what_dies_while_the_disk_is_full_is_written_later() -> None:
     assert [again.all(queue) for queue in ("d1", "d2")] == ["", "AB"]
     desk.all("d2")
     desk.settle()
-    assert sum(row.live for row in desk.journal.ledger.rows) == 1  # the one in elsewhere
+    assert sum(row.live for row in desk.journal.usage.segments) == 1  # the one in elsewhere
 
 
 def test_what_was_taken_while_the_disk_was_full_holds_no_segments() -> None:
@@ -244,7 +244,7 @@ def test_what_was_taken_while_the_disk_was_full_holds_no_segments() -> None:
     full(desk)
     assert desk.all() == "ABCD"
     has_room(desk)
-    assert sum(row.live for row in desk.journal.ledger.rows) == 1
+    assert sum(row.live for row in desk.journal.usage.segments) == 1
     assert DurableDesk(desk.files.power_cut()).all() == ""
 
 
@@ -273,8 +273,8 @@ def test_what_died_while_the_disk_was_full_and_was_taken_at_once() -> None:
         desk.journal.commit()
     desk.settle()
     desk.recorder.all_is_stated()
-    assert [row.live for row in desk.journal.ledger.rows if row.live < 0] == []
-    assert sum(row.live for row in desk.journal.ledger.rows) == 1  # the one in elsewhere
+    assert [row.live for row in desk.journal.usage.segments if row.live < 0] == []
+    assert sum(row.live for row in desk.journal.usage.segments) == 1  # the one in elsewhere
     again = DurableDesk(desk.files.power_cut())
     assert [again.all(queue) for queue in ("q", "d1")] == ["", ""]
 

@@ -101,7 +101,7 @@ def _tick(life: Life) -> None:
 
 
 def _reserve(life: Life) -> None:
-    life.journal.hold_back()
+    life.journal.refill_reserve()
     life.journal.tick()
 
 

@@ -25,7 +25,7 @@ def harness_with_old_segment() -> tuple[Harness, int]:
         harness.publish("x" * 200, key="busy", delivery_mode=2)
         harness.take(queue="busy")
     harness.checkpoint()
-    base_lsn = harness.journal.old_segments.to_empty()
+    base_lsn = harness.journal.old_segments.worth_emptying()
     assert base_lsn is not None
     return harness, base_lsn
 
@@ -48,7 +48,7 @@ def test_what_leaves_between_slices_is_not_moved(monkeypatch: pytest.MonkeyPatch
         harness.journal.commit()
     harness.recorder.takes_nothing = harness.recorder.messages.is_behind = False
     assert len(made) == 1 or is_behind
-    rows = harness.journal.ledger.rows
+    rows = harness.journal.usage.segments
     assert sum(row.live for row in rows) == 4 and not rows[0].live
     harness.checkpoint(reclaims=True)
     harness.restart()
@@ -60,7 +60,7 @@ def test_a_segment_that_a_reader_needs_is_not_emptied() -> None:
     """It could not be deleted: its contents would be on the disk twice, and be sent to a follower that is behind."""
     harness, _ = harness_with_old_segment()
     register_reader(harness.path, "node-b-1", 1, harness.files)
-    assert harness.journal.old_segments.to_empty() is None
+    assert harness.journal.old_segments.worth_emptying() is None
 
 
 def test_what_is_moved_keeps_the_name_of_its_exchange() -> None:
@@ -79,7 +79,7 @@ def test_what_is_moved_keeps_the_name_of_its_exchange() -> None:
             harness.take(queue="busy")
         harness.checkpoint(reclaims=not has_to_move)
         if has_to_move:
-            base_lsn = harness.journal.old_segments.to_empty()
+            base_lsn = harness.journal.old_segments.worth_emptying()
             assert base_lsn is not None
             for _ in empty_segment(harness.broker, harness.journal, harness.recorder, base_lsn):
                 harness.journal.commit()

@@ -298,7 +298,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.journal.commit()
         self.make_safe()
         self.journal.old_segments.reclaim()
-        base_lsn = self.journal.ledger.to_empty()
+        base_lsn = self.journal.usage.worth_emptying()
         if base_lsn is not None:
             queues_of = message_index(self.broker, self.recorder.objects)
             for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, self.recorder.messages.contents.move):

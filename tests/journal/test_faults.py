@@ -352,7 +352,7 @@ class Life:
         driver.checkpoint()
         self.turn()
         journal.old_segments.reclaim()
-        journal.hold_back()
+        journal.refill_reserve()
         self.turn()
         driver.publish([b"last"], "a", "b")
         self.turn()

@@ -276,4 +276,4 @@ def test_messages_of_a_full_disk_count_in_no_segment(recorder: type[Recorder]) -
     one.settle()
     one.session.ack(0, multiple=True)
     one.settle()
-    assert [row.live for row in one.journal.ledger.rows] == [0]
+    assert [row.live for row in one.journal.usage.segments] == [0]

@@ -53,8 +53,8 @@ def test_segments_weigh_as_much_after_a_start() -> None:
     driver.journal.close()
     for _ in range(2):
         again = opened(files)
-        assert len(again.ledger.rows) > 1
-        for row, segment in zip(again.ledger.rows, again.recovered.segments):
+        assert len(again.usage.segments) > 1
+        for row, segment in zip(again.usage.segments, again.recovered.segments):
             assert (row.size, row.ended_us) == (segment.size, segment.ts_max or 1)
         again.close()
 
@@ -119,10 +119,10 @@ def test_settled_segments_go_and_few_old_messages_do_not_hold_the_rest() -> None
     assert [(record.msg_id, record.arg < lsn) for lsn, record in moved] == [(1, True)]
     again = opened(files)
     assert model_of(again.recovered, again) == driver.model
-    assert sum(row.live for row in again.ledger.rows) == 2
+    assert sum(row.live for row in again.usage.segments) == 2
     again.messages.happened(EventKind.ACKED, driver.queue_ids["a"], [1])
     again.messages.happened(EventKind.ACKED, driver.queue_ids["b"], [1])
-    assert sum(row.live for row in again.ledger.rows) == 0
+    assert sum(row.live for row in again.usage.segments) == 0
 
 
 def test_readers_and_retention_hold_segments() -> None:

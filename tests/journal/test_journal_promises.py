@@ -11,7 +11,7 @@ from simulated_files import SimulatedFiles
 from leveret.engine import ManualClock
 from leveret.engine.events import EventKind
 from leveret.journal import Journal, JournalOptions, MessageState, RecoveredQueue, recover
-from leveret.journal.appending.ledger import Ledger
+from leveret.journal.appending.segment_usage import SegmentUsage
 from leveret.journal.disk import writer as writing
 from leveret.journal.disk.readers import register_reader
 from leveret.journal.disk.segment import segments_in
@@ -172,7 +172,7 @@ def test_the_longer_retention_counts(retain_ms: int, log_ms: int) -> None:
     options = JournalOptions(segment_size=3000, preallocate_size=0, retain_ms=retain_ms or None)
     driver = emptied(files, options, clock)
     driver.journal.old_segments.log_ms = log_ms
-    rows = list(driver.journal.ledger.rows)
+    rows = list(driver.journal.usage.segments)
     young_us = (clock.wall_ms() - 150_000) * 1000
     old = [row.base_lsn for row in rows[:-1] if row.ended_us <= young_us]
     gone = driver.journal.old_segments.reclaim()
@@ -197,22 +197,22 @@ def test_nothing_goes_before_its_checkpoint_is_on_the_disk() -> None:
 
 def test_what_was_moved_is_counted_where_it_is() -> None:
     """Not where it was, nor twice: when it is acknowledged, its segment has nothing, and others have what they had."""
-    ledger = Ledger()
-    ledger.begin(1, 0, 0, 1)
-    ledger.enqueued(range(1, 11), 1)
-    ledger.enqueued(range(1, 6), 1)  # in a second queue
-    ledger.begin(100, 1, 50, 11)
-    ledger.enqueued(range(11, 21), 101)
-    ledger.begin(200, 2, 50, 21)
-    assert ledger.holds(3, 1) and not ledger.holds(3, 200)
-    ledger.moved(3, 2)
-    ledger.moved(8, 1)
-    assert [row.live for row in ledger.rows] == [12, 10, 3]
-    assert ledger.holds(3, 200) and not ledger.holds(3, 1)
-    ledger.settled([3])
-    assert [row.live for row in ledger.rows] == [12, 10, 2]
-    ledger.settled(range(3, 9))
-    assert [row.live for row in ledger.rows] == [8, 10, 0]
+    usage = SegmentUsage()
+    usage.begin_segment(1, 0, 0, 1)
+    usage.enqueued(range(1, 11), 1)
+    usage.enqueued(range(1, 6), 1)  # in a second queue
+    usage.begin_segment(100, 1, 50, 11)
+    usage.enqueued(range(11, 21), 101)
+    usage.begin_segment(200, 2, 50, 21)
+    assert usage.holds(3, 1) and not usage.holds(3, 200)
+    usage.moved(3, 2)
+    usage.moved(8, 1)
+    assert [row.live for row in usage.segments] == [12, 10, 3]
+    assert usage.holds(3, 200) and not usage.holds(3, 1)
+    usage.settled([3])
+    assert [row.live for row in usage.segments] == [12, 10, 2]
+    usage.settled(range(3, 9))
+    assert [row.live for row in usage.segments] == [8, 10, 0]
 
 
 def test_a_run_that_is_settled_as_one_frees_its_segments() -> None:
@@ -227,7 +227,7 @@ def test_a_run_that_is_settled_as_one_frees_its_segments() -> None:
     driver.journal.messages.settled_range(EventKind.ACKED, driver.queue_ids["b"], sorted(driver.model["b"]))
     driver.model["b"] = {}
     turn(driver)
-    assert sum(row.live for row in driver.journal.ledger.rows) == 0
+    assert sum(row.live for row in driver.journal.usage.segments) == 0
     driver.checkpoint()
     turn(driver)
     assert len(driver.journal.old_segments.reclaim()) == 3
@@ -242,13 +242,13 @@ def test_an_emptied_segment_is_emptied_once() -> None:
     for _ in range(16):
         driver.settle("a", driver.publish([b"z" * 700], "a"))
         turn(driver)
-    journal, base = driver.journal, driver.journal.ledger.rows[0].base_lsn
+    journal, base = driver.journal, driver.journal.usage.segments[0].base_lsn
     holders = lambda id_: [driver.queue_ids["a"]] if id_ in driver.model["a"] else []  # noqa: E731
     moved = [sum(journal.old_segments.move_forward(base, holders, driver.lsns.__setitem__)) for _ in range(2)]
     assert moved == [1, 0]
     driver.settle("a", kept)
     turn(driver)
-    assert [row.live for row in journal.ledger.rows] == [0] * len(journal.ledger.rows)
+    assert [row.live for row in journal.usage.segments] == [0] * len(journal.usage.segments)
 
 
 # -- what recovery makes of many messages -----------------------------------------------------------------------------

@@ -33,7 +33,7 @@ class Kept(Harness):
     @property
     def live(self) -> int:
         """Messages for which segments are needed."""
-        return sum(row.live for row in self.journal.ledger.rows)
+        return sum(row.live for row in self.journal.usage.segments)
 
     def all(self, queue: str = "q") -> str:
         """Bodies of what is ready."""

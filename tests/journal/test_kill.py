@@ -63,7 +63,7 @@ def test_killed_at_random_points(tmp_path: Path) -> None:
         assert ids <= told["p"], context
         for message in found:
             assert PLAIN.split(journal.contents.read(message.content_lsn))[1] == body_of(message.id), context
-        assert sum(row.live for row in journal.ledger.rows) == len(ids), context
+        assert sum(row.live for row in journal.usage.segments) == len(ids), context
         journal.close()
         # What was open is known now: of what was asked for and not confirmed, some is there and some is not.
         # Ids that never reached the disk are given again.

@@ -20,7 +20,7 @@ class Kept(Harness):
         return [message.id for message in self.named(name).messages()]
 
     def live(self) -> int:
-        return sum(row.live for row in self.journal.ledger.rows)
+        return sum(row.live for row in self.journal.usage.segments)
 
 
 @pytest.mark.parametrize(

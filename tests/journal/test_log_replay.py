@@ -63,7 +63,7 @@ def test_over_segments(monkeypatch: pytest.MonkeyPatch, octets: int, read: int) 
     assert [got.headers["x-ts"] for got in desk.got] == [stamp for stamp in stamps for _ in range(2)]
     for at, offset in enumerate(offsets):
         assert desk.replay(stream_offset=offset, tag=f"o{at}") == "abcdefgh"[at:]
-    assert desk.pair.broker.context.storage.log.position_of_time(stamps[2]) > desk.journal.ledger.rows[1].base_lsn
+    assert desk.pair.broker.context.storage.log.position_of_time(stamps[2]) > desk.journal.usage.segments[1].base_lsn
     assert desk.replay(stream_offset="15s", tag="t") == "efgh"
     assert desk.replay(stream_offset="5s", tag="u") == "gh"
 
@@ -107,7 +107,7 @@ def test_what_no_queue_needs_goes_with_its_segment() -> None:
     assert desk.replay(bookmark="0", qos=1) == "a"
     desk.journal.old_segments.reclaim()
     desk.settle()
-    assert desk.journal.ledger.rows[0].base_lsn > 1
+    assert desk.journal.usage.segments[0].base_lsn > 1
     desk.ack(desk.got[0])
     assert desk.more() in ("b", "c")  # it was read before, or is gone
     assert desk.replay(bookmark="0", tag="s") == "cd"

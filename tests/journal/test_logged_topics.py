@@ -170,15 +170,15 @@ def test_segments_are_kept_as_long_as_their_topics_ask(settings: str, hours: int
     desk.reload(settings)
     desk.publish("a", key="orders")
     desk.settle()
-    here = desk.journal.ledger.rows[-1].base_lsn
+    here = desk.journal.usage.segments[-1].base_lsn
     desk.journal.begin_segment()
     if hours:
         desk.advance_ms(hours * HOUR_MS - 1000)
         _make_room(desk)
-        assert here in [row.base_lsn for row in desk.journal.ledger.rows]
+        assert here in [row.base_lsn for row in desk.journal.usage.segments]
         desk.advance_ms(2000)
     _make_room(desk)
-    assert here not in [row.base_lsn for row in desk.journal.ledger.rows]
+    assert here not in [row.base_lsn for row in desk.journal.usage.segments]
 
 
 def _make_room(desk: LogDesk) -> None:

@@ -7,38 +7,38 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.journal.appending.ledger import MANY, Ledger
+from leveret.journal.appending.segment_usage import BULK_MIN, SegmentUsage
 
 
-def ledger_of(published: Sequence[int], astray: Sequence[int]) -> Ledger:
+def ledger_of(published: Sequence[int], astray: Sequence[int]) -> SegmentUsage:
     """Segments with so many messages each, in two queues; some contents were moved to the last segment."""
-    ledger = Ledger()
+    usage = SegmentUsage()
     lsn, next_id = 1, 1
     for count in published:
-        ledger.begin(lsn, 0, 0, next_id)
+        usage.begin_segment(lsn, 0, 0, next_id)
         if count:
             ids = range(next_id, next_id + count)
             for _ in range(2):
-                ledger.enqueued(ids, lsn)
+                usage.enqueued(ids, lsn)
         next_id += count
         lsn += count + 1
     for id_ in astray:
         if id_ < next_id:
-            ledger.moved(id_, 2)
-    return ledger
+            usage.moved(id_, 2)
+    return usage
 
 
-def live(ledger: Ledger) -> list[int]:
+def live(usage: SegmentUsage) -> list[int]:
     """What is alive in each segment."""
-    return [row.live for row in ledger.rows]
+    return [row.live for row in usage.segments]
 
 
 @given(
-    published=st.lists(st.integers(0, 2 * MANY), min_size=1, max_size=5),
-    astray=st.lists(st.integers(1, 2 * MANY), max_size=2, unique=True),
-    gaps=st.sets(st.integers(1, 10 * MANY), max_size=3),
+    published=st.lists(st.integers(0, 2 * BULK_MIN), min_size=1, max_size=5),
+    astray=st.lists(st.integers(1, 2 * BULK_MIN), max_size=2, unique=True),
+    gaps=st.sets(st.integers(1, 10 * BULK_MIN), max_size=3),
     how=st.sampled_from(["range", "list", "falling"]),
-    start=st.integers(1, 3 * MANY),
+    start=st.integers(1, 3 * BULK_MIN),
 )
 def test_many_are_counted_as_one_after_the_other(
     published: list[int], astray: list[int], gaps: set[int], how: str, start: int

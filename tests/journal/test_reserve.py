@@ -73,7 +73,7 @@ def test_it_is_spent_when_that_pays() -> None:
     driver = filled(files)
     journal = driver.journal
     assert not journal.old_segments.can_make_room(0)
-    journal.ledger.settled(list(driver.model["a"]))
+    journal.usage.settled(list(driver.model["a"]))
     assert journal.old_segments.can_make_room(0)
     assert not journal.old_segments.can_make_room(SIZE)  # what would have to be stated does not fit
     journal.spend_reserve()
@@ -94,7 +94,7 @@ def test_readers_that_need_the_segments() -> None:
     """Nothing would be won."""
     files = SimulatedFiles()
     driver = filled(files)
-    driver.journal.ledger.settled(list(driver.model["a"]))
+    driver.journal.usage.settled(list(driver.model["a"]))
     files.capacity = None
     register_reader(PATH, "spark", 1, files)
     assert not driver.journal.old_segments.can_make_room(0)
@@ -123,7 +123,7 @@ def test_what_was_written_before_the_last_start_makes_room() -> None:
     driver.journal.close()
     again = opened(files)
     assert not again.old_segments.can_make_room(0)
-    again.ledger.settled(list(driver.model["a"]))
+    again.usage.settled(list(driver.model["a"]))
     assert again.wait(again.next_lsn) and again.old_segments.can_make_room(0)
 
 

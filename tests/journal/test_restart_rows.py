@@ -120,7 +120,7 @@ def test_what_a_limit_dropped_stays_away(limit: str) -> None:
     desk.publish(*"ABCD", delivery_mode=2)
     assert desk.all() == "CD"
     desk.settle()
-    assert sum(row.live for row in desk.journal.ledger.rows) == 0
+    assert sum(row.live for row in desk.journal.usage.segments) == 0
     assert cut(desk).all() == ""
 
 
@@ -132,7 +132,7 @@ def test_what_a_limit_refused_counts_nothing_as_gone() -> None:
         desk.declare(x_max_length=1, x_overflow=overflow, x_dead_letter_exchange="", x_dead_letter_routing_key="gone")
         desk.publish(*"ABCD", delivery_mode=2)
         desk.settle()
-        assert sum(row.live for row in desk.journal.ledger.rows) == 1, overflow
+        assert sum(row.live for row in desk.journal.usage.segments) == 1, overflow
         assert cut(desk).all() == "A", overflow
 
 

@@ -105,7 +105,7 @@ def test_a_checkpoint_that_was_under_way_does_not_bring_its_messages_back() -> N
         one.journal.commit()
     one.killed()
     assert "v" not in one.broker.virtual_hosts
-    assert not one.journal.ledger.rows or not sum(row.live for row in one.journal.ledger.rows)
+    assert not one.journal.usage.segments or not sum(row.live for row in one.journal.usage.segments)
 
 
 def test_a_message_that_came_while_it_was_going_keeps_no_segment() -> None:
@@ -117,7 +117,7 @@ def test_a_message_that_came_while_it_was_going_keeps_no_segment() -> None:
     late = one.broker.connections.open("v", one.user, name="late", flush=lambda: None).open_session()
     one.broker.virtual_hosts.delete("v")
     one.queue("fill")
-    while len(one.journal.ledger.rows) < 3:
+    while len(one.journal.usage.segments) < 3:
         one.publish("x" * 50_000, key="fill", delivery_mode=2)
         one.take(1, "fill")
         one.write()
@@ -130,4 +130,4 @@ def test_a_message_that_came_while_it_was_going_keeps_no_segment() -> None:
     late.publish(vhost.router.route("", "q", one.user), Envelope("", "q", summary), contents, mandatory=False)
     one.killed()
     assert "v" not in one.broker.virtual_hosts
-    assert sum(row.live for row in one.journal.ledger.rows) == 0
+    assert sum(row.live for row in one.journal.usage.segments) == 0

@@ -152,7 +152,7 @@ WORK: dict[str, tuple[Callable[[Watched], object], str]] = {
     "a barrier that is taken later": (_barrier, "sync"),
     "another segment": (lambda one: one.journal.begin_segment(), "sync_directory"),
     "a tick": (lambda one: one.journal.tick(), "write"),
-    "the reserve": (lambda one: one.journal.hold_back(), "preallocate"),
+    "the reserve": (lambda one: one.journal.refill_reserve(), "preallocate"),
     "segments that may go": (_reclaim, "unlink"),
     "someone who waits": (lambda one: one.journal.wait(one.acknowledge(), SECONDS_MAX), "sync"),
 }
@@ -216,7 +216,7 @@ def test_patience_is_of_one_turn(watched: Watched) -> None:
 def test_a_full_disk_that_has_room_again(watched: Watched, how: str) -> None:
     """It sleeps until it is told to try again; then all is written, and said to be."""
     if how == "with the reserve":
-        watched.journal.hold_back()
+        watched.journal.refill_reserve()
         assert watched.until(lambda: watched.journal._reserve.is_full)
     end = watched.fill_up()
     assert [type(error) for error in watched.errors] == [JournalFull]
@@ -252,7 +252,7 @@ def test_room_again_is_told_where_no_record_waits(watched: Watched, doing: str) 
     if doing == "the reserve":  # for want of which nothing is full
         watched.journal._reserve.release()
         watched.fails = no_room
-        assert watched.falls_asleep_after(watched.journal.hold_back)
+        assert watched.falls_asleep_after(watched.journal.refill_reserve)
         assert watched.journal.state is WriterState.RUNNING and not watched.errors
         return
     watched.fails = no_room

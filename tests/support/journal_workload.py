@@ -123,7 +123,7 @@ class Driver:
 
     def reclaim(self) -> list[int]:
         """Empty what pays, then delete what may go."""
-        base = self.journal.ledger.to_empty()
+        base = self.journal.usage.worth_emptying()
         if base is not None:
             holders = lambda id_: [self.queue_ids[name] for name in self.model if id_ in self.model[name]]  # noqa: E731
             for _ in self.journal.old_segments.move_forward(base, holders, self.lsns.__setitem__):

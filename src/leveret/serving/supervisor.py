@@ -172,7 +172,7 @@ class Supervisor:
             return self.journal.next_lsn
         lsn = self.journal.commit()
         if self.broker.context.next_id - self.journal.next_message_id > IDS_UNNOTED_MAX:
-            self.journal.note_ids(self.broker.context.next_id)
+            self.journal.record_next_id(self.broker.context.next_id)
         if self._failure is not None:
             failure, self._failure = self._failure, None
             self._failed(failure)
@@ -332,7 +332,7 @@ class Supervisor:
             if self._checkpoint is None and self._can_make_room():
                 journal.begin_segment()
                 self._request_checkpoint()
-            journal.hold_back()
+            journal.refill_reserve()
         self._call_later(RETRY_SECONDS, self._while_low)
 
     async def _make_checkpoint(self, checkpoint: Iterator[None]) -> bool:
@@ -358,7 +358,7 @@ class Supervisor:
             await trio.lowlevel.checkpoint()  # old segments may hold the content of unpublished dead letters
         try:
             gone = self.journal.old_segments.reclaim()
-            base_lsn = self.journal.old_segments.to_empty()
+            base_lsn = self.journal.old_segments.worth_emptying()
             if base_lsn is not None:
                 await self._empty(base_lsn)
         except (JournalError, OSError) as error:

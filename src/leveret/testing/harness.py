@@ -447,7 +447,7 @@ class Harness:
         self._checkpoint()
         if reclaims:
             self.journal.old_segments.reclaim()
-            base_lsn = self.journal.old_segments.to_empty()
+            base_lsn = self.journal.old_segments.worth_emptying()
             if base_lsn is not None:
                 for _ in empty_segment(self.broker, self.journal, self.recorder, base_lsn):
                     self.journal.commit()

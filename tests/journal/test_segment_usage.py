@@ -1,4 +1,4 @@
-"""Which segments may go: the ledger's accounts against a recount of every message, after each step.
+"""Which segments may go: the usage's accounts against a recount of every message, after each step.
 
 The recount knows of each (message, queue) where its content is, and what has become of it. docs/journal-format.md.
 """
@@ -15,19 +15,19 @@ from simulated_files import SimulatedFiles
 
 from leveret.engine.events import EventKind
 from leveret.journal import Journal, JournalOptions, JournalReader, RecoveredQueue, recover, register_reader
-from leveret.journal.appending import ledger as ledgers
-from leveret.journal.appending.ledger import Ledger, SegmentRow
+from leveret.journal.appending import segment_usage
+from leveret.journal.appending.segment_usage import SegmentCounts, SegmentUsage
 from leveret.journal.disk.segment import segments_in
 
 SEGMENT_OCTETS, MINUTE_US = 1000, 60_000_000
 
 
 class Books:
-    """A ledger, and what it must say: `where`: (queue, message id) -> base LSN of the segment with its content."""
+    """A usage, and what it must say: `where`: (queue, message id) -> base LSN of the segment with its content."""
 
     def __init__(self, chance: Random) -> None:
         self.chance = chance
-        self.ledger = Ledger()
+        self.usage = SegmentUsage()
         self.where: dict[tuple[int, int], int] = {}
         self.entered: dict[int, int] = {}
         self.ended_us: dict[int, int] = {}
@@ -41,14 +41,14 @@ class Books:
         self.now_us += MINUTE_US
         if self.bases:
             self.ended_us[self.bases[-1]] = self.now_us
-        self.ledger.begin(self.next_lsn, self.now_us, SEGMENT_OCTETS + len(self.bases), self.next_id)
+        self.usage.begin_segment(self.next_lsn, self.now_us, SEGMENT_OCTETS + len(self.bases), self.next_id)
         self.bases.append(self.next_lsn)
         self.entered[self.next_lsn] = 0
         self.next_lsn += 1
 
     def publish(self) -> None:
         """A run into some queues; sometimes of ids that were given before the segment began, as of a transaction."""
-        count = self.chance.choice((1, 2, 5, ledgers.MANY + 3))
+        count = self.chance.choice((1, 2, 5, segment_usage.BULK_MIN + 3))
         first = self.next_id + self.chance.choice((0, 0, 3))
         late = self.chance.random() < 0.2
         if late:
@@ -57,7 +57,7 @@ class Books:
             self.begin()
         ids = range(first, first + count)
         for queue in self.chance.sample(range(3), self.chance.randrange(1, 3)):
-            self.ledger.enqueued(ids, self.next_lsn)
+            self.usage.enqueued(ids, self.next_lsn)
             self.where.update(((queue, id_), self.bases[-1]) for id_ in ids)
             self.entered[self.bases[-1]] += count
         self.next_id = max(self.next_id, first + count)
@@ -79,7 +79,7 @@ class Books:
             ids = [id_ for at, id_ in enumerate(ids) if id_ == first + at]
         for id_ in ids:
             del self.where[queue, id_]
-        self.ledger.settled(range(ids[0], ids[-1] + 1) if how == "stretch" else ids[::-1] if how == "falling" else ids)
+        self.usage.settled(range(ids[0], ids[-1] + 1) if how == "stretch" else ids[::-1] if how == "falling" else ids)
 
     def move(self) -> None:
         """What an old segment holds of one message is in the open one now."""
@@ -89,7 +89,7 @@ class Books:
         places = [place for place in self.where if place[1] == id_]
         if self.where[places[0]] == self.bases[-1]:
             return
-        self.ledger.moved(id_, len(places))
+        self.usage.moved(id_, len(places))
         self.where.update(dict.fromkeys(places, self.bases[-1]))
         self.entered[self.bases[-1]] += len(places)
         self.next_lsn += 1
@@ -118,10 +118,10 @@ class Books:
         times = [time + more for time in (0, *self.ended_us.values()) for more in (-1, 0, 1)]
         checkpoint = self.chance.choice([*around, self.next_lsn])
         keep_lsn, keep_us = self.chance.choice([None, *around]), self.chance.choice([None, *times])
-        gone = self.ledger.removable(checkpoint, keep_lsn, keep_us)
+        gone = self.usage.removable(checkpoint, keep_lsn, keep_us)
         assert gone == self.may_go(checkpoint, keep_lsn, keep_us)
         self.check_dead_size(keep_lsn, keep_us)
-        self.ledger.remove(gone)
+        self.usage.remove(gone)
         del self.bases[: len(gone)]
 
     def check_dead_size(self, keep_lsn: int | None, keep_us: int | None) -> None:
@@ -129,49 +129,49 @@ class Books:
         base_lsn, size = self.bases[-1], 77
         self.bases.append(self.next_lsn)
         self.ended_us[base_lsn] = self.now_us + MINUTE_US
-        sizes = {row.base_lsn: row.size for row in self.ledger.rows} | {base_lsn: size}
+        sizes = {row.base_lsn: row.size for row in self.usage.segments} | {base_lsn: size}
         gone = self.may_go(self.next_lsn, keep_lsn, keep_us)
         if base_lsn in gone and (keep_lsn is not None or keep_us is not None):
             gone.remove(base_lsn)  # the open one is young, and somebody may read on in it
-        assert self.ledger.dead_size(size, keep_lsn, keep_us) == sum(map(sizes.__getitem__, gone))
+        assert self.usage.removable_size(size, keep_lsn, keep_us) == sum(map(sizes.__getitem__, gone))
         self.bases.pop()
 
     def check(self) -> None:
         """Each account by a recount."""
-        rows = self.ledger.rows
+        rows = self.usage.segments
         assert [row.base_lsn for row in rows] == self.bases
         assert [row.live for row in rows] == [self.live(base_lsn) for base_lsn in self.bases]
         assert [row.entered for row in rows] == [self.entered[base_lsn] for base_lsn in self.bases]
         assert all(row.size >= SEGMENT_OCTETS for row in rows[:-1]) and rows[-1].size == 0
         assert [row.ended_us for row in rows[:-1]] == [self.ended_us[base_lsn] for base_lsn in self.bases[:-1]]
         first = next((base_lsn for base_lsn in self.bases if self.live(base_lsn)), -1)
-        assert self.ledger.first_live_lsn(-1) == first
+        assert self.usage.first_live_lsn(-1) == first
         for (_, id_), base_lsn in self.where.items():
-            assert [one for one in self.bases if self.ledger.holds(id_, one)] == [base_lsn]
+            assert [one for one in self.bases if self.usage.holds(id_, one)] == [base_lsn]
 
     def check_recovered(self) -> None:
         """A start counts the same from what is there."""
-        ledger = Ledger()
-        for row in self.ledger.rows:
-            ledger.begin(row.base_lsn, 1, row.size, row.first_id)
+        usage = SegmentUsage()
+        for row in self.usage.segments:
+            usage.begin_segment(row.base_lsn, 1, row.size, row.first_id)
         for place in range(3):
             queue = RecoveredQueue()
             for (one, id_), base_lsn in sorted(self.where.items()):
                 if one == place:
                     queue.add(id_, base_lsn, 0, 0)
-            ledger.recovered(queue)
-        assert [row.live for row in ledger.rows] == [row.live for row in self.ledger.rows]
+            usage.add_recovered(queue)
+        assert [row.live for row in usage.segments] == [row.live for row in self.usage.segments]
         for (_, id_), base_lsn in self.where.items():
-            assert ledger.holds(id_, base_lsn)
+            assert usage.holds(id_, base_lsn)
         for _, id_ in self.where:
-            ledger.settled((id_,))
-        assert not any(row.live for row in ledger.rows)
+            usage.settled((id_,))
+        assert not any(row.live for row in usage.segments)
 
 
 @pytest.mark.parametrize("seed", range(examples(12)))
 def test_its_accounts_are_a_recount(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Published, settled, moved, recovered, removed: what is alive, where, and what may go."""
-    monkeypatch.setattr(ledgers, "MANY", 6)
+    monkeypatch.setattr(segment_usage, "BULK_MIN", 6)
     books = Books(Random(seed))
     verbs = [
         books.publish,
@@ -190,14 +190,14 @@ def test_its_accounts_are_a_recount(monkeypatch: pytest.MonkeyPatch, seed: int) 
     books.where.clear()
 
 
-def rows(*segments: tuple[int, int, int]) -> Ledger:
+def rows(*segments: tuple[int, int, int]) -> SegmentUsage:
     """Of (octets, alive, entered) each; the last one is open."""
-    ledger = Ledger()
+    usage = SegmentUsage()
     for at in range(len(segments)):
-        ledger.begin(1 + 100 * at, 1, 0, 1)
+        usage.begin_segment(1 + 100 * at, 1, 0, 1)
     for at, (size, live, entered) in enumerate(segments):
-        ledger.rows[at] = SegmentRow(1 + 100 * at, 1, live, entered, size, 1)
-    return ledger
+        usage.segments[at] = SegmentCounts(1 + 100 * at, 1, live, entered, size, 1)
+    return usage
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def rows(*segments: tuple[int, int, int]) -> Ledger:
 )
 def test_when_it_pays_to_empty_a_segment(segments: list[tuple[int, int, int]], is_emptied: bool) -> None:
     """As soon as more than half of all octets are dead and the oldest segment is not: then one of two octets is won."""
-    assert rows(*segments).to_empty() == (1 if is_emptied else None)
+    assert rows(*segments).worth_emptying() == (1 if is_emptied else None)
 
 
 @pytest.mark.parametrize(
@@ -224,15 +224,15 @@ def test_when_it_pays_to_empty_a_segment(segments: list[tuple[int, int, int]], i
 )
 def test_a_segment_that_is_kept_is_not_emptied(keep_lsn: int | None, keep_us: int | None, is_emptied: bool) -> None:
     """A reader needs its records, or it is too young: its contents would be on the disk twice."""
-    assert rows((100, 1, 10), (100, 0, 10), (0, 9, 9)).to_empty(keep_lsn, keep_us) == (1 if is_emptied else None)
+    assert rows((100, 1, 10), (100, 0, 10), (0, 9, 9)).worth_emptying(keep_lsn, keep_us) == (1 if is_emptied else None)
 
 
 def test_a_clock_that_ran_ahead_retains_nothing_for_longer() -> None:
     """A segment that ended in the future ended now."""
-    ledger = rows((1, 0, 1), (1, 0, 1), (0, 0, 0))
-    ledger.rows[0].ended_us, ledger.rows[1].ended_us = 50, 900
-    ledger.nothing_is_after(100)
-    assert [row.ended_us for row in ledger.rows[:2]] == [50, 100]
+    usage = rows((1, 0, 1), (1, 0, 1), (0, 0, 0))
+    usage.segments[0].ended_us, usage.segments[1].ended_us = 50, 900
+    usage.clamp_ends(100)
+    assert [row.ended_us for row in usage.segments[:2]] == [50, 100]
 
 
 class Journalled(Driver):
@@ -289,7 +289,7 @@ class Journalled(Driver):
         self.journal = self.opened()
 
     def check(self) -> None:
-        journal, ledger_rows = self.journal, self.journal.ledger.rows
+        journal, ledger_rows = self.journal, self.journal.usage.segments
         bases = segments_in(self.files, PATH)
         assert [row.base_lsn for row in ledger_rows] == bases
         held = [self.lsns[id_] for messages in self.model.values() for id_ in messages]
@@ -322,13 +322,13 @@ def test_a_journal_s_accounts_are_a_recount(seed: int) -> None:
         load.chance.choice(verbs)()
         load.turn()
         load.check()
-        gone = max(gone, load.journal.ledger.rows[0].base_lsn)
+        gone = max(gone, load.journal.usage.segments[0].base_lsn)
     assert gone > 1
 
 
 def test_an_empty_queue_is_counted() -> None:
     """A start with nothing in it."""
-    ledger = rows((1, 0, 0))
-    ledger.recovered(RecoveredQueue())
-    ledger.settled(array("q"))
-    assert [row.live for row in ledger.rows] == [0]
+    usage = rows((1, 0, 0))
+    usage.add_recovered(RecoveredQueue())
+    usage.settled(array("q"))
+    assert [row.live for row in usage.segments] == [0]

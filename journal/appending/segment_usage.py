@@ -1,8 +1,8 @@
-"""The ledger of segments: counts live messages of each, and says which can be deleted and which should be emptied.
+"""How far each segment is in use: its live messages, whether it can be deleted, whether emptying it pays.
 
 It counts (message, queue) pairs without memory for each message: ids rise with the LSN of publishing, so the id alone
 gives the segment; a dictionary holds the few exceptions (moved forward, published out of order).
-Segments are deleted oldest first and without gaps, so that the others hold the whole history from some LSN on.
+Segments are deleted oldest first and without gaps, so that the rest is the whole history from some LSN on.
 Source: queues page C.1 (removal); docs/journal-format.md.
 """
 
@@ -14,13 +14,13 @@ from operator import le
 
 from ..recovery.recovered import RecoveredQueue
 
-#: Messages from which rising ids are counted segment by segment instead of one by one.
-MANY = 64
+#: The least number of messages whose rising ids are counted segment by segment instead of one by one.
+BULK_MIN = 64
 
 
 @dataclass(slots=True)
-class SegmentRow:
-    """The ledger's row of one segment."""
+class SegmentCounts:
+    """The counts of one segment."""
 
     base_lsn: int
     first_id: int  # above all ids published before this segment
@@ -30,53 +30,53 @@ class SegmentRow:
     ended_us: int = 0  # wall time at which the next segment began; 0: it is open
 
 
-class Ledger:
+class SegmentUsage:
     """Counts live (message, queue) pairs by segment."""
 
-    __slots__ = ("_bases", "_first_ids", "_strays", "rows")
+    __slots__ = ("_bases", "_first_ids", "_strays", "segments")
 
     def __init__(self) -> None:
-        self.rows: list[SegmentRow] = []
+        self.segments: list[SegmentCounts] = []
         self._bases: list[int] = []
         self._first_ids: list[int] = []
-        self._strays: dict[int, list[SegmentRow]] = {}
+        self._strays: dict[int, list[SegmentCounts]] = {}
 
     # -- changes ------------------------------------------------------------------------------------------------------
 
-    def begin(self, base_lsn: int, now_us: int, size_before: int, next_id: int) -> None:
+    def begin_segment(self, base_lsn: int, now_us: int, size_before: int, next_id: int) -> None:
         """Begin a segment; the one before has `size_before` octets. `next_id`: above all published ids."""
-        if self.rows and not self.rows[-1].ended_us:  # otherwise it is of an earlier run
-            self.rows[-1].ended_us, self.rows[-1].size = now_us or 1, size_before
-        self.rows.append(SegmentRow(base_lsn, next_id))
+        if self.segments and not self.segments[-1].ended_us:  # otherwise it is of an earlier run
+            self.segments[-1].ended_us, self.segments[-1].size = now_us or 1, size_before
+        self.segments.append(SegmentCounts(base_lsn, next_id))
         self._bases.append(base_lsn)
         self._first_ids.append(next_id)
 
     def enqueued(self, ids: Sequence[int], content_lsn: int) -> None:
         """Count messages that entered a queue, ids rising; their contents are in one segment."""
-        row = self.rows[bisect_right(self._bases, content_lsn) - 1]
+        row = self.segments[bisect_right(self._bases, content_lsn) - 1]
         row.live += len(ids)
         row.entered += len(ids)
-        if len(self.rows) > 1 and not (self.row_of_id(ids[0]) is row is self.row_of_id(ids[-1])):
+        if len(self.segments) > 1 and not (self.segment_of_id(ids[0]) is row is self.segment_of_id(ids[-1])):
             for id_ in ids:
-                if self.row_of_id(id_) is not row:
+                if self.segment_of_id(id_) is not row:
                     self._strays.setdefault(id_, []).append(row)
 
     def settled(self, ids: Sequence[int]) -> None:
         """Count messages that left a queue."""
         if not ids:
             return
-        if not self._strays or (len(ids) >= MANY and self._strays.keys().isdisjoint(ids)):
-            if isinstance(ids, range) or (len(ids) >= MANY and all(map(le, ids, islice(ids, 1, None)))):
+        if not self._strays or (len(ids) >= BULK_MIN and self._strays.keys().isdisjoint(ids)):
+            if isinstance(ids, range) or (len(ids) >= BULK_MIN and all(map(le, ids, islice(ids, 1, None)))):
                 self._settled_rising(ids)
                 return
-            first, last = self.row_of_id(min(ids)), self.row_of_id(max(ids))
+            first, last = self.segment_of_id(min(ids)), self.segment_of_id(max(ids))
             if first is last:
                 first.live -= len(ids)
                 return
         for id_ in ids:
             stray = self._strays.get(id_)
             if stray is None:
-                self.row_of_id(id_).live -= 1
+                self.segment_of_id(id_).live -= 1
             else:
                 stray.pop().live -= 1
                 if not stray:
@@ -88,25 +88,25 @@ class Ledger:
         at, start = max(bisect_right(first_ids, ids[0]) - 1, 0), 0
         while start < len(ids):
             stop = bisect_left(ids, first_ids[at + 1], start) if at + 1 < len(first_ids) else len(ids)
-            self.rows[at].live -= stop - start
+            self.segments[at].live -= stop - start
             at, start = at + 1, stop
 
     def moved(self, id_: int, queue_count: int) -> None:
         """Count a content that was moved to the open segment; its message is in `queue_count` queues."""
         self.settled((id_,) * queue_count)
-        row = self.rows[-1]
+        row = self.segments[-1]
         row.live += queue_count
         row.entered += queue_count
-        if self.row_of_id(id_) is not row:
+        if self.segment_of_id(id_) is not row:
             self._strays[id_] = [row] * queue_count
 
-    def row_of_id(self, id_: int) -> SegmentRow:
-        """The segment in which this id was published (unless its content was moved), or the first one that is left."""
-        return self.rows[max(bisect_right(self._first_ids, id_) - 1, 0)]
+    def segment_of_id(self, id_: int) -> SegmentCounts:
+        """The segment in which this id was published, unless its content was moved; at least the oldest segment."""
+        return self.segments[max(bisect_right(self._first_ids, id_) - 1, 0)]
 
     # -- start --------------------------------------------------------------------------------------------------------
 
-    def recovered(self, queue: RecoveredQueue) -> None:
+    def add_recovered(self, queue: RecoveredQueue) -> None:
         """Count the messages of a recovered queue. The segments must have begun. O(runs), plus O(strays)."""
         ids = queue.columns()[0]
         # Contents of neighbors are neighbors: all those in one segment are counted together.
@@ -123,9 +123,9 @@ class Ledger:
 
     # -- segments that can be deleted ---------------------------------------------------------------------------------
 
-    def nothing_is_after(self, now_us: int) -> None:
-        """Set ends in the future, from a clock that ran ahead, to now. O(segments)."""
-        for row in self.rows:
+    def clamp_ends(self, now_us: int) -> None:
+        """Set ends that are in the future, since a clock ran ahead, to now. O(segments)."""
+        for row in self.segments:
             row.ended_us = min(row.ended_us, now_us)
 
     def removable(self, checkpoint_begin: int, keep_lsn: int | None, keep_us: int | None) -> list[int]:
@@ -135,7 +135,7 @@ class Ledger:
         `keep_us`: segments that ended after this wall time are kept.
         """
         found: list[int] = []
-        for row, after in zip(self.rows, self.rows[1:]):
+        for row, after in zip(self.segments, self.segments[1:]):
             if row.live or after.base_lsn > checkpoint_begin:
                 break
             if keep_lsn is not None and after.base_lsn > keep_lsn:
@@ -146,26 +146,26 @@ class Ledger:
         return found
 
     def kept_for(self, lsn: int, unneeded: Sequence[int]) -> tuple[int, int]:
-        """Segments that are kept only for a reader at `lsn`: their octets, and the end of the oldest.
+        """(octets, end of the oldest in wall us) of the segments that are kept only for a reader at `lsn`.
 
         `unneeded`: the segments that nothing else needs (`removable`).
         """
         size = oldest_us = 0
-        for row, after in zip(self.rows[: len(unneeded)], self.rows[1:]):
+        for row, after in zip(self.segments[: len(unneeded)], self.segments[1:]):
             if after.base_lsn > lsn:
                 size += row.size
                 oldest_us = oldest_us or row.ended_us
         return size, oldest_us
 
-    def dead_size(self, open_size: int, keep_lsn: int | None, keep_us: int | None) -> int:
+    def removable_size(self, open_size: int, keep_lsn: int | None, keep_us: int | None) -> int:
         """Octets of the segments that would be removable after a checkpoint in a new segment.
 
         `open_size`: octets of the open segment.
         """
         size = 0
-        for at, row in enumerate(self.rows):
-            is_open = at + 1 == len(self.rows)
-            if row.live or (keep_lsn is not None and (is_open or self.rows[at + 1].base_lsn > keep_lsn)):
+        for at, row in enumerate(self.segments):
+            is_open = at + 1 == len(self.segments)
+            if row.live or (keep_lsn is not None and (is_open or self.segments[at + 1].base_lsn > keep_lsn)):
                 break
             if keep_us is not None and (is_open or row.ended_us > keep_us):
                 break
@@ -175,31 +175,31 @@ class Ledger:
     def remove(self, base_lsns: Sequence[int]) -> None:
         """Remove the rows of deleted segments."""
         for base_lsn in base_lsns:
-            assert self.rows[0].base_lsn == base_lsn and not self.rows[0].live
-            del self.rows[0], self._bases[0], self._first_ids[0]
+            assert self.segments[0].base_lsn == base_lsn and not self.segments[0].live
+            del self.segments[0], self._bases[0], self._first_ids[0]
 
-    def to_empty(self, keep_lsn: int | None = None, keep_us: int | None = None) -> int | None:
+    def worth_emptying(self, keep_lsn: int | None = None, keep_us: int | None = None) -> int | None:
         """The oldest segment, if moving its live contents forward pays; None: it does not.
 
-        It pays when more than half of all octets are dead: then at most as much is written as is freed. Nothing is
-        freed while the segment is kept for a reader, or for its age. `keep_lsn`, `keep_us`: as in `removable`.
+        It pays if more than half of all octets are dead: then at most as much is written as is freed. It does not pay
+        while the segment is kept for a reader, or for its age. `keep_lsn`, `keep_us`: as in `removable`.
         """
-        if len(self.rows) < 3 or not self.rows[0].live:
+        if len(self.segments) < 3 or not self.segments[0].live:
             return None
-        if (keep_lsn is not None and self.rows[1].base_lsn > keep_lsn) or (
-            keep_us is not None and self.rows[0].ended_us > keep_us
+        if (keep_lsn is not None and self.segments[1].base_lsn > keep_lsn) or (
+            keep_us is not None and self.segments[0].ended_us > keep_us
         ):
             return None
-        closed = self.rows[:-1]
+        closed = self.segments[:-1]
         total = sum(row.size for row in closed)
         alive = sum(row.size * row.live / row.entered for row in closed if row.entered)
-        return self.rows[0].base_lsn if total and (total - alive) / total > 0.5 else None
+        return self.segments[0].base_lsn if total and (total - alive) / total > 0.5 else None
 
     def first_live_lsn(self, otherwise: int) -> int:
         """Base LSN of the first segment with a live content. O(segments)."""
-        return next((row.base_lsn for row in self.rows if row.live), otherwise)
+        return next((row.base_lsn for row in self.segments if row.live), otherwise)
 
     def holds(self, id_: int, base_lsn: int) -> bool:
         """Whether the content of this live message is in that segment."""
         stray = self._strays.get(id_)
-        return (stray[-1] if stray else self.row_of_id(id_)).base_lsn == base_lsn
+        return (stray[-1] if stray else self.segment_of_id(id_)).base_lsn == base_lsn
