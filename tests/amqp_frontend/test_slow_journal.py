@@ -57,3 +57,15 @@ def test_a_mixed_run(modes: tuple[int, int], waits: bool) -> None:
     pair.broker.context.storage.durability = StandInJournal(is_congested=True, takes_transient=False)
     peer.send(data * 4)
     assert peer.session.journal.is_held_back == waits
+
+
+def test_who_published_before_the_journal_was_slow_is_read() -> None:
+    """Its publishes are written; acknowledgements and what it does next are not kept waiting for those of others."""
+    pair = Pair()
+    peer = pair.open()
+    peer.call(1, C.Queue.Declare, queue="durable", durable=True)
+    pair.broker.context.storage.durability = StandInJournal()
+    peer.send(publish(1, "durable", b"x", **PERSISTENT))
+    assert not peer.session.journal.is_held_back
+    pair.broker.context.storage.durability = StandInJournal(is_congested=True)
+    assert not peer.session.journal.is_held_back

@@ -451,3 +451,14 @@ def test_a_queue_that_stores_nothing_has_no_say_while_the_disk_is_full() -> None
     summary, _ = messages([], {"delivery_mode": 2})
     route = world.route("", "amq.fanout")
     assert not route.waits_for_disk(world.envelope("amq.fanout", "", summary), is_confirmed=True)
+
+
+@pytest.mark.parametrize("delay, is_ready", [(0, True), (2**32 - 1, False), (2**32, True), (-5, True)])
+def test_a_delay_that_is_too_long_is_none(delay: int, is_ready: bool) -> None:
+    """As in RabbitMQ's plugin: the message is delivered at once."""
+    world = Harness()
+    world.vhost.exchanges.declare("d", "x-delayed-message", arguments=arguments_of({"x-delayed-type": "fanout"}))
+    queue = world.queue()
+    world.bind("q", "d")
+    world.publish("a", exchange="d", headers={"x-delay": delay})
+    assert queue.ready_count == is_ready

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from simulated_files import SimulatedFiles
 
 from leveret.engine import Message
 from leveret.engine.events import EventKind
@@ -16,6 +17,7 @@ from leveret.engine.messages.message import Envelope
 from leveret.engine.queues.stream import LogEnd
 from leveret.engine.rules.stream_start import age_ms
 from leveret.engine.stores.stream_store import StreamStore
+from leveret.settings import Policies, make_policy
 from leveret.testing.harness import Harness, messages
 
 
@@ -132,3 +134,61 @@ def test_each_message_of_a_stream_waits_for_its_own_record() -> None:
     for durability.safe_lsn in (9, 10, 25, 30):
         found.append(end.advance_safe_offset(queue))
     assert found == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("definition", [{"max-age": "5s"}, {"max-length-bytes": 1}])
+def test_a_new_policy_drops_old_segments_at_once(definition: dict[str, Any]) -> None:
+    """Without waiting for the next segment to be full."""
+    bench = Bench(x_stream_max_segment_size_bytes=1)
+    bench.write("0", "1")
+    bench.advance(10_000)
+    bench.write("2")
+    bench.broker.reloading.replace_policies(Policies([make_policy("p", "/", "^s$", definition)]))
+    assert 0 not in dict(bench.seen(FIRST))
+    assert bench.stream.ready_count < 3
+
+
+def test_a_consumer_with_a_filter_gets_no_more_than_its_prefetch() -> None:
+    """However many messages it takes are read together."""
+    bench = Bench()
+    bench.write(*"01234567")
+    bench.consume("s", "t", prefetch=2, x_stream_offset=FIRST, x_filter="1 = 1")
+    assert bench.taken() == "01"
+    bench.session.ack(1)
+    bench.end_turn()
+    assert bench.taken() == "2"
+
+
+def test_the_last_message_is_the_last_run_after_a_restart() -> None:
+    """Runs are not recorded; a consumer that asks for the last one gets a message."""
+    world = Harness(journal=SimulatedFiles(), kind="stream")
+    world.queue()
+    world.publish("a", "b", delivery_mode=2)
+    world.restart()
+    world.consume(prefetch=10, x_stream_offset=LAST)
+    assert world.taken() == "b"
+
+
+def test_a_reader_whose_place_is_dropped_goes_on_with_what_is_left() -> None:
+    """It gets each of the messages once."""
+    bench = Bench(x_max_age="10s", x_stream_max_segment_size_bytes=1)
+    bench.write("0", "1", "2")
+    bench.consume("s", "t", prefetch=1, x_stream_offset=FIRST)
+    bench.advance(60_000)
+    bench.write("3", "4")
+    found = bench.taken()
+    for tag in range(1, 5):
+        if tag == len(found):
+            bench.session.ack(tag)
+            bench.end_turn()
+            found += bench.taken()
+    assert found == "034"
+
+
+def test_a_preview_of_a_limit_says_how_many_messages_go() -> None:
+    """As many segments as are too many, and no more."""
+    bench = Bench(x_stream_max_segment_size_bytes=1)
+    bench.write("0", "1", "2", "3")
+    log: Any = bench.stream.store
+    intake: Any = bench.stream.intake
+    assert intake.forecast(bench.stream, {"x-max-length-bytes": Field("l", log.octets - 1)}) == 1

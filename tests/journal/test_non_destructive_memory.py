@@ -7,13 +7,16 @@ from pathlib import Path
 
 import pytest
 from reachable import reachable
+from simulated_files import SimulatedFiles
 
 from leveret.engine import Client, Envelope, Message
+from leveret.engine.invariants import check_broker
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.stores.non_destructive_store import NonDestructiveStore
 from leveret.engine.stores.paged_message import PagedMessage
 from leveret.journal import JournalOptions
+from leveret.settings import SettingsRepository, entry
 from leveret.testing.harness import Harness
 
 COUNT, SIZE, RUN = 20_000, 1024, 50
@@ -185,3 +188,20 @@ def test_dead_letters_of_many_that_expire_at_once(tmp_path: Path, arguments: Fie
     desk.end_turn()
     assert desk.got["t"] == list(range(COUNT))
     desk.close()
+
+
+@pytest.mark.parametrize("limit", [{"x_max_length": 3}, {"x_message_ttl": 1000}])
+def test_octets_of_what_a_restart_found_on_disk_alone(limit: dict[str, int]) -> None:
+    """A limit that comes later counts estimates; what leaves by its content counts no more than it counted before."""
+    world = Harness(journal=SimulatedFiles(), memory=0)
+    world.queue("dead")
+    world.queue(x_non_destructive=True, x_dead_letter_exchange="", x_dead_letter_routing_key="dead", **limit)
+    world.publish(*"abc", delivery_mode=2, headers={"h": "-" * 300})
+    world.restart()
+    world.reload(SettingsRepository([entry("q", max_size_bytes=1 << 20, address_full_policy="BLOCK")]))
+    assert world.named().events.octets
+    check_broker(world.broker)
+    world.publish("d", delivery_mode=2)
+    world.advance(1500)
+    assert world.all("dead").startswith("a")
+    check_broker(world.broker)

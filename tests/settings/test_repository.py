@@ -257,3 +257,11 @@ def test_no_cache_grows_with_what_is_asked() -> None:
     caches = [getattr(settings, name) for name in SettingsRepository.__slots__ if name.startswith("_")]
     assert max(len(cache) for cache in caches if isinstance(cache, dict)) <= CACHE_MAX
     assert settings.resolve_queue("t", "/", layer_of(max_size_messages=0)).max_size_messages == 0
+
+
+def test_a_nearer_limit_of_pending_messages_ends_a_wider_rate() -> None:
+    """Also if it says that there is none."""
+    wide = entry("#", pending_message_limit_prefetch_rate=2.5)
+    repository = SettingsRepository([wide, entry("free", pending_message_limit=-1)])
+    rates = [repository.resolve(name, "/").pending_message_limit_prefetch_rate for name in ("other", "free")]
+    assert rates == [2.5, -1.0]
