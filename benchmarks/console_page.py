@@ -23,7 +23,7 @@ import pika
 from brokers import machine
 from console_size import IDLE_SECONDS, ROUNDS, ask, cpu_ns, definitions
 
-from leveret.interop.tools.places import Place, place
+from leveret.interop.tools.brokers import HttpBroker, http_broker
 from leveret.interop.wire.loopback import LOOPBACK
 
 EVENTS_A_MESSAGE = 4  # published, routed, delivered, acked
@@ -84,11 +84,11 @@ def main_thread_s(browser: Any) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def events_until_now(at: Place) -> int:
+def events_until_now(at: HttpBroker) -> int:
     return int(json.loads(ask(at, "GET", "/api/leveret/events?count=0")[1])["next"])
 
 
-def shown(at: Place, program: str, seconds: float) -> dict[str, Any]:
+def shown(at: HttpBroker, program: str, seconds: float) -> dict[str, Any]:
     """The share of a core of the renderer's main thread for each page, and the events a second meanwhile."""
     from playwright.sync_api import sync_playwright
 
@@ -124,7 +124,7 @@ def shown(at: Place, program: str, seconds: float) -> dict[str, Any]:
     return found
 
 
-def first_pages(at: Place) -> dict[str, float]:
+def first_pages(at: HttpBroker) -> dict[str, float]:
     """Milliseconds of CPU of the broker a request."""
     pid, began = at.peer.pid, time.monotonic()
     before = cpu_ns(pid)
@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--browser", default="/usr/bin/chromium")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
-    with place("leveret", as_installed=True) as at:
+    with http_broker("leveret", as_installed=True) as at:
         ask(at, "POST", "/api/definitions", json.dumps(definitions(options.queues, 0)).encode())
         with traffic(at.peer.port, options.events):
             pages = shown(at, options.browser, options.seconds)

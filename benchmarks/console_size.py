@@ -24,7 +24,7 @@ from brokers import machine
 from pamqp import commands, frame
 
 from leveret.interop.brokers.peers import find_rabbitmq
-from leveret.interop.tools.places import Place, place
+from leveret.interop.tools.brokers import HttpBroker, http_broker
 from leveret.interop.wire.loopback import LOOPBACK
 
 ROUNDS, IDLE_SECONDS, MS = 20, 10.0, 1000
@@ -62,7 +62,7 @@ def definitions(queues: int, bindings: int) -> dict[str, Any]:
     }
 
 
-def ask(at: Place, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+def ask(at: HttpBroker, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
     """Status and body of an answer."""
     is_metrics = path.startswith("/metrics")
     connection = http.client.HTTPConnection(LOOPBACK, at.metrics if is_metrics else at.management, timeout=900)
@@ -91,7 +91,7 @@ def connected(port: int) -> socket.socket:
 
 
 @contextmanager
-def connections(at: Place, count: int) -> Iterator[None]:
+def connections(at: HttpBroker, count: int) -> Iterator[None]:
     """So many are open."""
     with ExitStack() as stack:
         for _ in range(count):
@@ -104,7 +104,7 @@ def cpu_ns(pid: int) -> int:
     return time.clock_gettime_ns((~pid << 3) | CPUCLOCK_SCHED)
 
 
-def measured(at: Place, queues: int, count: int) -> dict[str, Any]:
+def measured(at: HttpBroker, queues: int, count: int) -> dict[str, Any]:
     """Milliseconds of CPU and of wall time for each request, and how much CPU a second takes without requests."""
     while json.loads(ask(at, "GET", "/api/overview")[1])["object_totals"].get("queues") != queues:
         time.sleep(0.5)
@@ -148,7 +148,7 @@ def main() -> None:
     document = json.dumps(definitions(options.queues, options.bindings)).encode()
     figures: dict[str, Any] = {}
     for broker in ("rabbitmq", "leveret") if find_rabbitmq() else ("leveret",):
-        with place(broker, as_installed=True) as at:
+        with http_broker(broker, as_installed=True) as at:
             before = cpu_ns(at.peer.pid)
             status, answer = ask(at, "POST", "/api/definitions", document)
             if status != http.HTTPStatus.NO_CONTENT:

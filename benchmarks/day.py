@@ -32,7 +32,7 @@ from console_size import LOGIN
 from pamqp import base, body, commands, frame, header, heartbeat
 from raw_client import RawClient
 
-from leveret.interop.tools.places import place
+from leveret.interop.tools.brokers import http_broker
 
 QUEUES, DURABLE = 30, 10
 MESSAGES_PER_S, REQUESTS_PER_S, CONNECTIONS = 300, 20, 40
@@ -232,7 +232,7 @@ def day(broker: Running, console: int, seconds: float, scale: float) -> str:
 def subject(name: str) -> Iterator[tuple[Running, int]]:
     """A broker, and the port of its HTTP API."""
     if name == "rabbitmq":
-        with place(name, as_installed=True) as at:
+        with http_broker(name, as_installed=True) as at:
             yield Running(name, at.peer.port, at.peer.pid), at.management
     else:
         console = free_port()

@@ -20,7 +20,7 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 from .brokers.broker import Broker, external
-from .brokers.own import OWN, own
+from .brokers.fresh import FRESH, fresh
 from .brokers.processes import PeerFailed, unwind_on_sigterm
 from .running import scorecard
 from .running.driven_clients import driven_clients
@@ -31,7 +31,7 @@ from .running.suite import Driven, Suite
 from .running.toolchains import CLIENTS
 from .wire.handshake import NoBroker
 
-FRAIL_AT_ONCE = 6  # brokers that run at the same time, when each client has its own
+FRAIL_AT_ONCE = 6  # maximum brokers at a time, if each client has its own
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for scenario in scenarios:
                 print(f"{scenario.name}: {scenario.says}")
             return 0
-        given, names = _given(options), _names(options)  # before drivers are built, which takes time
+        given, names = _given(options), _names(options)  # checked before drivers are built, which takes time
         with ExitStack() as stack:
             wanted = options.client.split(",") if options.client else list(CLIENTS)
             clients, skipped = driven_clients(wanted, options.work, stack)
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             absent: dict[str, str] = {}
             for name in names:
                 try:
-                    with nullcontext(given) if given else own(name) as broker:
+                    with nullcontext(given) if given else fresh(name) as broker:
                         columns.append(_column(broker, clients, skipped, scenarios, options))
                 except (FileNotFoundError, PeerFailed) as error:
                     absent[name] = str(error)
@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("--url", help="a running broker")
-    target.add_argument("--broker", help=f"fresh ones, by comma: {', '.join(OWN)}")
+    target.add_argument("--broker", help=f"fresh ones, by comma: {', '.join(FRESH)}")
     target.add_argument("--list", action="store_true", help="list the scenarios")
     parser.add_argument("--client", help=f"by comma: {', '.join(CLIENTS)} (default: all)")
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="names of scenarios; repeatable")
@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _chosen(features: list[Feature], globs: list[str]) -> list[Scenario]:
-    """Raises: ScenarioError: no scenario has such a name."""
+    """The scenarios whose names match. Raises: ScenarioError: there is none."""
     chosen = [
         scenario
         for feature in features
@@ -108,18 +108,18 @@ def _chosen(features: list[Feature], globs: list[str]) -> list[Scenario]:
 
 
 def _names(options: argparse.Namespace) -> list[str]:
-    """Raises: ValueError: there is no such broker."""
+    """The names of the brokers. Raises: ValueError: there is no such broker."""
     if options.url:
         return [options.url]
     names = str(options.broker).split(",")
-    unknown = [name for name in names if name not in OWN]
+    unknown = [name for name in names if name not in FRESH]
     if unknown:
-        raise ValueError(f"no such broker: {', '.join(unknown)} (there are {', '.join(OWN)})")
+        raise ValueError(f"no such broker: {', '.join(unknown)} (there are {', '.join(FRESH)})")
     return names
 
 
 def _given(options: argparse.Namespace) -> Broker | None:
-    """The broker of --url. Raises: ValueError, NoBroker."""
+    """The broker of --url, if it is given. Raises: ValueError, NoBroker."""
     if not options.url:
         return None
     alarm, disk = (options.alarm_on, options.alarm_off), (options.disk_full, options.disk_free)
@@ -146,7 +146,7 @@ def _column(
         return Column(broker.name, broker.version, hellos, dict(skipped), results)
 
     def alone(name: str) -> list[Result]:
-        with own(broker.name) as one:
+        with fresh(broker.name) as one:
             return Suite(one, {name: clients[name]}, options.seconds, tell).run(scenarios)
 
     with ThreadPoolExecutor(FRAIL_AT_ONCE) as pool:

@@ -1,4 +1,4 @@
-"""Ring and redelivery scenarios against a real Artemis and a real leveret.
+"""Scenarios of ring queues and redelivery, on Apache Artemis and on leveret.
 
     python -m leveret.interop.artemis [--only 'ring-*'] [--write benchmarks/results/artemis.md]
 
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(name: str, scenarios: list[Scenario], work: Path) -> list[Shown]:
-    """Every scenario on a fresh broker of that name, with the same broker.xml."""
+    """The results of all scenarios on a fresh broker of this name, with the same broker.xml."""
     configuration = broker_xml(scenarios)
     if name == "artemis":
         home = fetch(work.resolve())

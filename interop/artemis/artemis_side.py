@@ -1,4 +1,4 @@
-"""Artemis through AMQP 1.0 (qpid-proton)."""
+"""Artemis, used through AMQP 1.0 (qpid-proton)."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import proton.utils
 
 from ..brokers.peers import Peer
 from ..wire.loopback import LOOPBACK
-from .side import ANSWER_SECONDS_MAX, Letter, Side, Taken, cut
+from .side import ANSWER_SECONDS_MAX, Outgoing, Received, Side, cut
 
-CREDIT_SECONDS_MAX = 5.0  # a full address gives no credit
+CREDIT_SECONDS_MAX = 5.0  # because a full address gives no credit
 
 
 @dataclass(slots=True)
 class _Link:
     connection: Any
     receiver: Any
-    may_fill: bool = True  # settling gives credit for the next
+    may_fill: bool = True  # whether settling a message gives credit for the next one
 
 
 #: The names of counts in Artemis' management.
@@ -34,12 +34,12 @@ ATTRIBUTES = {
     "killed": "messagesKilled",
 }
 
-#: What a request to the management asks for.
+#: Kind of a request to the management -> its header.
 QUESTIONS = {"attribute": "_AMQ_Attribute", "operation": "_AMQ_OperationName"}
 
 
 class Artemis(Side):
-    """nack is modified with delivery-failed, reject is rejected, release is released."""
+    """nack is the outcome modified with delivery-failed, reject is rejected, release is released."""
 
     def __init__(self, peer: Peer, file: Path) -> None:
         self._peer, self._file = peer, file
@@ -55,22 +55,22 @@ class Artemis(Side):
     def _connect(self) -> Any:
         return proton.utils.BlockingConnection(self._url, timeout=ANSWER_SECONDS_MAX, heartbeat=None)
 
-    def publish(self, queue: str, letter: Letter) -> None:
+    def publish(self, queue: str, outgoing: Outgoing) -> None:
         message = proton.Message(
-            body=letter.body,
+            body=outgoing.body,
             durable=True,
-            priority=letter.priority,
-            ttl=letter.ttl / 1000,
-            properties=dict(letter.headers) or None,
+            priority=outgoing.priority,
+            ttl=outgoing.ttl / 1000,
+            properties=dict(outgoing.headers) or None,
         )
-        if letter.delay:
-            message.annotations = {proton.symbol("x-opt-delivery-delay"): letter.delay}
+        if outgoing.delay:
+            message.annotations = {proton.symbol("x-opt-delivery-delay"): outgoing.delay}
         sender = self._publishing.create_sender(queue)
         try:
-            sender.send(message, timeout=CREDIT_SECONDS_MAX)  # returns once it is accepted
+            sender.send(message, timeout=CREDIT_SECONDS_MAX)  # returns when it is accepted
         except proton.utils.SendException:
-            pass  # refused: the later counts show it
-        except proton.Timeout:  # there is no credit; closing the link would block as well
+            pass  # refused, which later counts show
+        except proton.Timeout:  # without credit, closing the link would block, too
             cut(_descriptor(self._publishing))
             self._open()
             return
@@ -89,39 +89,39 @@ class Artemis(Side):
         link.receiver.link.drain(0)
         link.connection.wait(lambda: link.receiver.link.credit == 0)
 
-    def receive(self, name: str, count: int, seconds: float) -> list[Taken]:
+    def receive(self, name: str, count: int, seconds: float) -> list[Received]:
         link = self._links[name]
         incoming = link.receiver.fetcher.incoming
         try:
             link.connection.wait(lambda: len(incoming) >= count, timeout=seconds)
         except proton.Timeout:
             pass
-        taken: list[Taken] = []
-        while incoming and len(taken) < count:
+        received: list[Received] = []
+        while incoming and len(received) < count:
             message, delivery = incoming.popleft()
             origin = (message.annotations or {}).get("x-opt-ORIG-QUEUE", "")
-            taken.append(Taken(str(message.body), message.delivery_count, origin, delivery))
-        return taken
+            received.append(Received(str(message.body), message.delivery_count, origin, delivery))
+        return received
 
-    def settle(self, name: str, how: str, taken: Taken) -> None:
+    def settle(self, name: str, how: str, received: Received) -> None:
         link = self._links[name]
         states = {"ack": proton.Delivery.ACCEPTED, "nack": proton.Delivery.MODIFIED, "reject": proton.Delivery.REJECTED}
-        taken.token.local.failed = how == "nack"
-        self._settle(link, taken, states[how])
+        received.token.local.failed = how == "nack"
+        self._settle(link, received, states[how])
 
-    def release(self, name: str, taken: Sequence[Taken]) -> None:
-        for one in taken:
+    def release(self, name: str, received: Sequence[Received]) -> None:
+        for one in received:
             self._settle(self._links[name], one, proton.Delivery.RELEASED)
 
-    def _settle(self, link: _Link, taken: Taken, state: Any) -> None:
-        taken.token.update(state)
-        taken.token.settle()
+    def _settle(self, link: _Link, received: Received, state: Any) -> None:
+        received.token.update(state)
+        received.token.settle()
         if link.may_fill:
             link.receiver.link.flow(1)
         self._turn(link)
 
     def _turn(self, link: _Link) -> None:
-        """Return once the broker has read what was sent, shown by the answer to a later request."""
+        """Wait until the broker has read everything that was sent: it has then answered a later request."""
         link.connection.create_sender("activemq.management").close()
 
     def close(self, name: str) -> None:
@@ -144,7 +144,7 @@ class Artemis(Side):
         return queue.rpartition("::")[2] in names
 
     def _ask(self, resource: str, **what: str) -> Any:
-        """An `attribute` of a resource, or the result of an `operation`."""
+        """The value of an `attribute` of a resource, or the result of an `operation`."""
         properties = {"_AMQ_ResourceName": resource, **{QUESTIONS[key]: value for key, value in what.items()}}
         self._questions.send(
             proton.Message(reply_to=self._answers.link.remote_source.address, properties=properties, body="[]")

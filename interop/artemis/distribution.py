@@ -1,4 +1,4 @@
-"""A real Apache Artemis as a context manager: its distribution from Maven Central, an instance of its own to run."""
+"""Apache Artemis as a context manager: its distribution from Maven Central, and a fresh instance."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from pathlib import Path
 
 from ..brokers import maven
 from ..brokers.peers import Peer
-from ..brokers.processes import Restarts, directory_for, started, text_of
+from ..brokers.processes import RestartableProcess, directory_for, started, text_of
 from ..wire.loopback import LOOPBACK, free_ports
 
 VERSION = "2.40.0"
 ARTIFACT = f"org.apache.activemq:apache-artemis:{VERSION}:zip:bin"
 CREATE_SECONDS_MAX = 120
 JAVA_VERSION_MIN = 11
-#: Logged once its acceptors listen. A port that answers might belong to another program.
+#: Logged when its acceptors listen. That the port answers is not enough: it may be another program's.
 IS_ACTIVE = "AMQ221007"
-# Options of an instance: only what AMQP 1.0 needs, no web console, files without libaio.
+# Options of an instance: only AMQP 1.0, no web console, files without libaio.
 CREATE = (
     *("--silent", "--user", "guest", "--password", "guest", "--allow-anonymous", "--host", LOOPBACK, "--nio"),
     *("--no-web", "--no-autotune", "--no-hornetq-acceptor", "--no-mqtt-acceptor", "--no-stomp-acceptor"),
@@ -33,18 +33,18 @@ class NoArtemis(Exception):
 
 
 def cached(work: Path) -> Path | None:
-    """The distribution that `fetch` unpacked in `work`, or None."""
+    """The distribution that `fetch` has unpacked in `work`; None: there is none."""
     home = work / f"apache-artemis-{VERSION}"
     return home if (home / "bin" / "artemis").exists() else None
 
 
 def without_java() -> str:
-    """Why Artemis cannot run here, or ""."""
+    """The reason why Artemis cannot run here; "": it can."""
     return maven.without_java(f"Artemis {VERSION}", JAVA_VERSION_MIN)
 
 
 def fetch(work: Path) -> Path:
-    """The unpacked distribution in `work`, downloaded when it is not there yet.
+    """The unpacked distribution in `work`, downloaded if it is missing.
 
     Raises: NoArtemis: Java or Maven is missing, or Maven could not get it.
     """
@@ -64,7 +64,7 @@ def fetch(work: Path) -> Path:
 
 
 def unpack(work: Path) -> Path:
-    """Unpack the archive in `work`; of several that do so at once one wins. Raises: NoArtemis: it is damaged."""
+    """Unpack the archive in `work`; other processes may do so at the same time. Raises: NoArtemis: it is damaged."""
     home = work / f"apache-artemis-{VERSION}"
     file = work / f"{home.name}-bin.zip"
     unpacking = work / f"unpacking-{os.getpid()}"
@@ -74,7 +74,7 @@ def unpack(work: Path) -> Path:
         (unpacking / home.name / "bin" / "artemis").chmod(0o755)
         (unpacking / home.name).rename(home)
     except (zipfile.BadZipFile, OSError) as error:
-        if cached(work) is None:  # else another run was faster
+        if cached(work) is None:  # else another process was faster
             raise NoArtemis(f"{file} cannot be unpacked ({error}); delete it to have it fetched again") from error
     finally:
         shutil.rmtree(unpacking, ignore_errors=True)
@@ -101,13 +101,13 @@ def artemis(home: Path, configuration: str) -> Iterator[Peer]:
             starts += 1
             return started(command, environment, log, directory)
 
-        with Restarts(start, lambda: text_of(log).count(IS_ACTIVE) >= starts, log) as processes:
+        with RestartableProcess(start, lambda: text_of(log).count(IS_ACTIVE) >= starts, log) as processes:
             processes.start()
             yield Peer("artemis", port, processes.process.pid, directory, log, processes=processes)
 
 
 def _create(home: Path, instance: Path) -> None:
-    """Raises: NoArtemis."""
+    """Create an instance. Raises: NoArtemis."""
     command = [str(home / "bin" / "artemis"), "create", str(instance), *CREATE]
     try:
         done = subprocess.run(
@@ -120,5 +120,5 @@ def _create(home: Path, instance: Path) -> None:
 
 
 def configuration_file(directory: Path) -> Path:
-    """The broker.xml of the instance in a peer's directory."""
+    """The path of an instance's broker.xml. `directory`: of the peer."""
     return directory / "instance" / "etc" / "broker.xml"

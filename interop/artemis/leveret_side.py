@@ -1,4 +1,4 @@
-"""Leveret through AMQP 0-9-1 (pika)."""
+"""Leveret, used through AMQP 0-9-1 (pika)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 
 import pika
 
-from ..brokers.asking import ask
+from ..brokers.control import ask
 from ..brokers.peers import Peer
-from .side import Letter, Side, Taken, cut
+from .side import Outgoing, Received, Side, cut
 
 POLL_SECONDS = 0.01
 
@@ -21,7 +21,7 @@ class _Consumer:
     connection: Any
     channel: Any
     tag: str
-    incoming: list[Taken] = field(default_factory=list)
+    incoming: list[Received] = field(default_factory=list)
 
 
 class Leveret(Side):
@@ -40,18 +40,18 @@ class Leveret(Side):
     def _connect(self) -> Any:
         return pika.BlockingConnection(pika.URLParameters(f"{self._url}?heartbeat=0"))
 
-    def publish(self, queue: str, letter: Letter) -> None:
-        headers: Mapping[str, Any] = {**letter.headers, **({"x-delay": letter.delay} if letter.delay else {})}
+    def publish(self, queue: str, outgoing: Outgoing) -> None:
+        headers: Mapping[str, Any] = {**outgoing.headers, **({"x-delay": outgoing.delay} if outgoing.delay else {})}
         properties = pika.BasicProperties(
             delivery_mode=2,
-            priority=letter.priority,
-            expiration=str(letter.ttl) if letter.ttl else None,
+            priority=outgoing.priority,
+            expiration=str(outgoing.ttl) if outgoing.ttl else None,
             headers=dict(headers),
         )
         try:
-            self._channel.basic_publish("", queue, letter.body.encode(), properties)
+            self._channel.basic_publish("", queue, outgoing.body.encode(), properties)
         except pika.exceptions.NackError:
-            pass  # refused: the later counts show it
+            pass  # refused, which later counts show
 
     def consume(self, name: str, queue: str, credit: int) -> None:
         connection = self._connect()
@@ -62,7 +62,7 @@ class Leveret(Side):
         def came(_: Any, method: Any, properties: Any, body: bytes) -> None:
             headers = properties.headers or {}
             failures, origin = headers.get("x-delivery-count", 0), headers.get("_AMQ_ORIG_QUEUE", "")
-            consumer.incoming.append(Taken(body.decode(), failures, origin, method.delivery_tag))
+            consumer.incoming.append(Received(body.decode(), failures, origin, method.delivery_tag))
 
         consumer.tag = channel.basic_consume(_queue(queue), came)
         self._consumers[name] = consumer
@@ -71,29 +71,29 @@ class Leveret(Side):
         consumer = self._consumers[name]
         consumer.channel.basic_cancel(consumer.tag)
 
-    def receive(self, name: str, count: int, seconds: float) -> list[Taken]:
+    def receive(self, name: str, count: int, seconds: float) -> list[Received]:
         consumer = self._consumers[name]
         deadline = self.now() + seconds
         while len(consumer.incoming) < count and self.now() < deadline:
             self._look(consumer.connection, deadline)
-        taken, consumer.incoming[:count] = consumer.incoming[:count], []
-        return taken
+        received, consumer.incoming[:count] = consumer.incoming[:count], []
+        return received
 
     def _look(self, connection: Any, deadline: float) -> None:
-        """Read what has arrived, or wait a little."""
+        """Read what has arrived, or wait for a moment."""
         connection.process_data_events(max(0.0, min(deadline - self.now(), POLL_SECONDS)))
 
-    def settle(self, name: str, how: str, taken: Taken) -> None:
+    def settle(self, name: str, how: str, received: Received) -> None:
         channel = self._consumers[name].channel
         if how == "ack":
-            channel.basic_ack(taken.token)
+            channel.basic_ack(received.token)
         elif how == "nack":
-            channel.basic_nack(taken.token, requeue=True)
+            channel.basic_nack(received.token, requeue=True)
         else:
-            channel.basic_reject(taken.token, requeue=False)
-        channel.basic_qos(prefetch_count=0, global_qos=True)  # its answer shows that the previous methods were handled
+            channel.basic_reject(received.token, requeue=False)
+        channel.basic_qos(prefetch_count=0, global_qos=True)  # its answer shows that earlier methods were handled
 
-    def release(self, name: str, taken: Sequence[Taken]) -> None:
+    def release(self, name: str, received: Sequence[Received]) -> None:
         self._consumers[name].channel.basic_recover(requeue=True)
 
     def close(self, name: str) -> None:
@@ -132,7 +132,7 @@ class Leveret(Side):
 
 
 class LeveretProcess(Leveret):
-    """One that can be restarted, and that reads `file`."""
+    """A Leveret that can be restarted and reloads `file`."""
 
     def __init__(self, peer: Peer, file: Path) -> None:
         self._peer, self._file = peer, file
@@ -149,5 +149,5 @@ class LeveretProcess(Leveret):
 
 
 def _queue(name: str) -> str:
-    """The queue's own name, without an address in front of it."""
+    """The name of the queue, without its address."""
     return name.rpartition("::")[2]

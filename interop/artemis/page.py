@@ -41,7 +41,7 @@ message is `released` and `basic.recover`; a rejected one is `rejected` and `bas
 
 
 def page(scenarios: Sequence[Scenario], results: Sequence[Shown]) -> str:
-    """Markdown; a scenario that was not run on a broker counts as failed."""
+    """The page in Markdown. A scenario that was not run on a broker counts as failed."""
     faults = {(shown.scenario, shown.broker): shown.faults for shown in results}
     differences, agreements, wrong = [], [], 0
     for scenario in scenarios:
@@ -77,7 +77,7 @@ def page(scenarios: Sequence[Scenario], results: Sequence[Shown]) -> str:
 
 
 def _shown(scenario: Scenario) -> str:
-    """The results of both where they differ, as in the table."""
+    """The expected results of both brokers, where they differ."""
     shown = []
     for step in scenario.steps:
         if step.differs:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from .side import Letter, Side, Taken
+from .side import Outgoing, Received, Side
 from .table import Scenario, Step, broker_xml
 
 LATE_SECONDS = 5.0  # time limit for expected messages
-QUIET_SECONDS = 0.2  # nothing for that long: these were all
-SLACK_SECONDS = 0.02  # the other side's clock started before we read ours
+QUIET_SECONDS = 0.2  # no message for this long: there are no more
+SLACK_SECONDS = 0.02  # the broker's clock started before ours was read
 POLL_SECONDS = 0.01
 CREDIT_OF_REST = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A broker's result in one scenario: `faults` are the differences from the table, by step."""
+    """The result of one scenario on one broker. `faults`: the differences from the table, by step."""
 
     scenario: str
     broker: str
@@ -27,7 +27,7 @@ class Shown:
 def run(
     broker: str, make: Callable[[], Side], scenarios: Sequence[Scenario], tell: Callable[[Shown], None]
 ) -> list[Shown]:
-    """Every scenario in turn on one broker; `make`: connects to it."""
+    """Run the scenarios one after the other on one broker. `make`: connects to it."""
     results = []
     for scenario in scenarios:
         results.append(Shown(scenario.name, broker, _faults(broker, make, scenario, scenarios)))
@@ -38,28 +38,28 @@ def run(
 def _faults(
     broker: str, make: Callable[[], Side], scenario: Scenario, scenarios: Sequence[Scenario]
 ) -> tuple[str, ...]:
-    """Of one scenario, on connections of its own."""
+    """Run one scenario, with its own connections. Returns the faults."""
     try:
         side = make()
         try:
             return Trial(broker, side, scenario, scenarios).run()
         finally:
             side.end()
-    except Exception as error:  # any exception of a client library: this scenario failed, the next may pass
+    except Exception as error:  # of a client library: this scenario failed, others may pass
         return (f"{type(error).__name__}: {error}",)
 
 
 class Trial:
-    """One scenario on one broker, which is configured for all `scenarios`."""
+    """One scenario on one broker. `scenarios`: those that the broker is configured for."""
 
     def __init__(self, broker: str, side: Side, scenario: Scenario, scenarios: Sequence[Scenario]) -> None:
         self._broker, self._side, self._scenario, self._scenarios = broker, side, scenario, scenarios
-        self._taken: dict[str, list[Taken]] = {}  # by consumer, unsettled
-        self._last: dict[str, list[Taken]] = {}
+        self._taken: dict[str, list[Received]] = {}  # by consumer, unsettled
+        self._last: dict[str, list[Received]] = {}
         self._settled_at = side.now()
 
     def run(self) -> tuple[str, ...]:
-        """What was not as expected."""
+        """Run the scenario. Returns the faults."""
         faults = []
         for number, step in enumerate(self._scenario.steps, 1):
             fault = getattr(self, f"_{step.verb}")(step)
@@ -70,57 +70,57 @@ class Trial:
     def _publish(self, step: Step) -> None:
         options = {key: value for key, value in step.arguments.items() if key != "to"}
         for body in step.what:
-            self._side.publish(self._scenario.own(step.arguments["to"]), Letter(body, **options))
+            self._side.publish(self._scenario.unique(step.arguments["to"]), Outgoing(body, **options))
         self._settled_at = self._side.now()
 
     def _consume(self, step: Step) -> None:
         self._taken[step.what] = []
-        self._side.consume(step.what, self._scenario.own(step.arguments["from"]), step.arguments.get("credit", 10))
+        self._side.consume(step.what, self._scenario.unique(step.arguments["from"]), step.arguments.get("credit", 10))
 
     def _stop(self, step: Step) -> None:
         self._side.stop(step.what)
 
     def _take(self, step: Step) -> str:
         expected = step.expected(self._broker)
-        taken = self._side.receive(step.what, len(expected), LATE_SECONDS)
+        received = self._side.receive(step.what, len(expected), LATE_SECONDS)
         waited = self._side.now() - self._settled_at
-        self._taken[step.what] += taken
-        self._last[step.what] = taken
+        self._taken[step.what] += received
+        self._last[step.what] = received
         least = step.arguments.get("after", 0) / 1000
-        if len(taken) == len(expected) and waited + SLACK_SECONDS < least:
+        if len(received) == len(expected) and waited + SLACK_SECONDS < least:
             return f"after {waited * 1000:.0f} ms already"
-        return step.fault(self._broker, _bodies(step, taken))
+        return step.fault(self._broker, _bodies(step, received))
 
     def _failures(self, step: Step) -> str:
         return step.fault(self._broker, [one.failures for one in self._last[step.what]])
 
     def _origin(self, step: Step) -> str:
-        own = self._scenario.own("")
+        own = self._scenario.unique("")
         return step.fault(self._broker, [one.origin.removeprefix(own) for one in self._last[step.what]])
 
     def _none(self, step: Step) -> str:
-        taken = self._side.receive(step.what, 1, step.arguments.get("ms", 200) / 1000)
-        self._taken[step.what] += taken
-        return f"{taken[0].body} came" if taken else ""
+        received = self._side.receive(step.what, 1, step.arguments.get("ms", 200) / 1000)
+        self._taken[step.what] += received
+        return f"{received[0].body} came" if received else ""
 
     def _ack(self, step: Step) -> None:
         for body in step.arguments["of"]:
             held = self._taken[step.what]
-            (taken,) = (one for one in held if one.body == body)
-            held.remove(taken)
+            (received,) = (one for one in held if one.body == body)
+            held.remove(received)
             self._settled_at = self._side.now()
-            self._side.settle(step.what, step.verb, taken)
+            self._side.settle(step.what, step.verb, received)
 
     _nack = _reject = _ack
 
     def _fail(self, step: Step) -> str:
         for attempt in range(step.arguments["times"]):
             for body in step.arguments["of"]:
-                taken = self._side.receive(step.what, 1, LATE_SECONDS)
-                if [one.body for one in taken] != [body]:
-                    return f"{[one.body for one in taken]} instead of {body} at attempt {attempt + 1}"
+                received = self._side.receive(step.what, 1, LATE_SECONDS)
+                if [one.body for one in received] != [body]:
+                    return f"{[one.body for one in received]} instead of {body} at attempt {attempt + 1}"
                 self._settled_at = self._side.now()
-                self._side.settle(step.what, "nack", taken[0])
+                self._side.settle(step.what, "nack", received[0])
         return ""
 
     def _release(self, step: Step) -> None:
@@ -138,19 +138,19 @@ class Trial:
 
     def _rest(self, step: Step) -> str:
         expected = step.expected(self._broker)
-        self._side.consume("rest", self._scenario.own(step.what), CREDIT_OF_REST)
-        taken = self._side.receive("rest", len(expected), LATE_SECONDS) if expected else []
-        taken += self._side.receive("rest", CREDIT_OF_REST, QUIET_SECONDS)
-        for one in taken:
+        self._side.consume("rest", self._scenario.unique(step.what), CREDIT_OF_REST)
+        received = self._side.receive("rest", len(expected), LATE_SECONDS) if expected else []
+        received += self._side.receive("rest", CREDIT_OF_REST, QUIET_SECONDS)
+        for one in received:
             self._side.settle("rest", "ack", one)
         self._side.close("rest")
-        return step.fault(self._broker, _bodies(step, taken))
+        return step.fault(self._broker, _bodies(step, received))
 
     def _counts(self, step: Step) -> str:
         expected = step.expected(self._broker)
         deadline = self._side.now() + LATE_SECONDS
         while True:
-            counts = self._side.counts(self._scenario.own(step.what))
+            counts = self._side.counts(self._scenario.unique(step.what))
             seen = {key: counts[key] for key in expected}
             fault = step.fault(self._broker, seen)
             if not fault or self._side.now() > deadline:
@@ -159,7 +159,7 @@ class Trial:
 
     def _gone(self, step: Step) -> str:
         deadline = self._side.now() + LATE_SECONDS
-        while self._side.has(self._scenario.own(step.what)):
+        while self._side.has(self._scenario.unique(step.what)):
             if self._side.now() > deadline:
                 return "it is still there"
             self._side.wait(POLL_SECONDS)
@@ -177,6 +177,6 @@ class Trial:
         self._side.configure(broker_xml([changed if one is self._scenario else one for one in self._scenarios]))
 
 
-def _bodies(step: Step, taken: Sequence[Taken]) -> str:
-    bodies = [one.body for one in taken]
+def _bodies(step: Step, received: Sequence[Received]) -> str:
+    bodies = [one.body for one in received]
     return "".join(sorted(bodies) if step.arguments.get("any-order") else bodies)

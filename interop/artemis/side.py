@@ -1,6 +1,6 @@
-"""A broker behind the few operations that scenarios need, independent of the protocol.
+"""The operations on a broker that scenarios need, for each protocol.
 
-Each consumer has a connection of its own, so that losing it affects nothing else.
+Each consumer has its own connection, so that a lost connection affects only one consumer.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ ANSWER_SECONDS_MAX = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
-    """A message to publish: body, headers, and properties for the broker; times in ms, 0: not set."""
+class Outgoing:
+    """A message to publish. Times in ms; 0: not set."""
 
     body: str
     ttl: int = 0
@@ -27,8 +27,8 @@ class Letter:
 
 
 @dataclass(slots=True)
-class Taken:
-    """A delivery: its body, the number of earlier failed attempts, the queue that it died or expired in, or "".
+class Received:
+    """A delivery. `failures`: earlier failed attempts. `origin`: the queue in which it died or expired; "": it did not.
 
     `token`: identifies it for settling.
     """
@@ -40,23 +40,23 @@ class Taken:
 
 
 class Side(Protocol):
-    """The connections of one scenario. `queue` is a queue's name, or ADDRESS::QUEUE."""
+    """The connections of one scenario. `queue`: the name of a queue, or ADDRESS::QUEUE."""
 
-    def publish(self, queue: str, letter: Letter) -> None:
-        """Return once the broker has accepted or refused it."""
+    def publish(self, queue: str, outgoing: Outgoing) -> None:
+        """Publish a message, and wait until the broker has accepted or refused it."""
 
     def consume(self, name: str, queue: str, credit: int) -> None: ...
 
     def stop(self, name: str) -> None:
-        """Give no more credit; unacknowledged messages stay so."""
+        """Give no more credit. Unacknowledged messages stay unacknowledged."""
 
-    def receive(self, name: str, count: int, seconds: float) -> list[Taken]:
-        """The next `count` deliveries, or fewer after a timeout."""
+    def receive(self, name: str, count: int, seconds: float) -> list[Received]:
+        """The next `count` deliveries, or fewer after `seconds`."""
 
-    def settle(self, name: str, how: str, taken: Taken) -> None:
+    def settle(self, name: str, how: str, received: Received) -> None:
         """`how`: ack, nack (failed, may be redelivered), reject (not redelivered)."""
 
-    def release(self, name: str, taken: Sequence[Taken]) -> None:
+    def release(self, name: str, received: Sequence[Received]) -> None:
         """Return all unacknowledged messages, not as failed."""
 
     def close(self, name: str) -> None: ...
@@ -70,24 +70,24 @@ class Side(Protocol):
     def has(self, queue: str) -> bool: ...
 
     def restart(self, *, kill: bool) -> None:
-        """Restart the broker; consumers end."""
+        """Restart the broker, which ends all consumers."""
 
     def configure(self, configuration: str) -> None:
-        """Return once this broker.xml is applied; {port} in it stands for the port."""
+        """Apply a new broker.xml, in which {port} stands for the port."""
 
     def end(self) -> None:
         """Close every connection."""
 
     def now(self) -> float:
-        """Seconds on the clock that the broker's delays use."""
+        """The time in seconds on the clock of the broker's delays."""
         return time.monotonic()
 
     def wait(self, seconds: float) -> None:
-        """Wait this long on that clock."""
+        """Wait on the clock of the broker's delays."""
         time.sleep(seconds)
 
 
 def cut(descriptor: int) -> None:
-    """Cut a connection without closing it by protocol."""
+    """Cut a TCP connection without closing it in the protocol."""
     with socket.socket(fileno=os.dup(descriptor)) as duplicate:
         duplicate.shutdown(socket.SHUT_RDWR)

@@ -1,30 +1,30 @@
 """The table of scenarios: read from TOML, and turned into the broker.xml that both brokers load.
 
 A scenario has `queues` (attributes of the queue element by name; `multicast-of`: one of the queues of that address) and
-`settings` (address-setting elements by address). All names are its own; in other names, as in values, @ stands for what
-makes them so: DLQ.@q. Its steps:
+`settings` (address-setting elements by address). Names get a prefix that is unique for the scenario. Where a name is
+part of a value, @ stands for this prefix: DLQ.@q. Its steps:
 
-    { publish = "ABC", to = QUEUE, ttl = MS, delay = MS, priority = N, headers = { ... } }   one a letter, each answered
+    { publish = "ABC", to = QUEUE, ttl = MS, delay = MS, priority = N, headers = { ... } }   a message for each letter
     { consume = NAME, from = QUEUE, credit = N }       at most N deliveries unsettled; QUEUE may be @ADDRESS::QUEUE
-    { stop = NAME }                                    no more credit; what is out stays out
-    { take = NAME, expect = "AB", after = MS }         what comes next, and not before so long after the last settlement
-    { failures = NAME, expect = [0, 1] }               earlier failed attempts, reported with what was taken last
-    { origin = NAME, expect = ["QUEUE", ...] }         where what was taken last had died or expired
-    { none = NAME, ms = MS }                           nothing comes for so long
-    { ack | nack | reject = NAME, of = "AB" }          in this order, one by one; nack: it failed, and may come again
-    { fail = NAME, of = "A", times = N }               taken and nacked so often
-    { release = NAME }                                 all that is out, not counted as failed
+    { stop = NAME }                                    no more credit; deliveries stay unacknowledged
+    { take = NAME, expect = "AB", after = MS }         the next deliveries, at least MS after the last settlement
+    { failures = NAME, expect = [0, 1] }               earlier failed attempts of the last deliveries
+    { origin = NAME, expect = ["QUEUE", ...] }         queues in which the last deliveries had died or expired
+    { none = NAME, ms = MS }                           no delivery for this time
+    { ack | nack | reject = NAME, of = "AB" }          one by one in this order; nack: failed, may be redelivered
+    { fail = NAME, of = "A", times = N }               received and nacked N times
+    { release = NAME }                                 all unacknowledged deliveries, not counted as failed
     { close = NAME }, { drop = NAME }                  consumer and session closed; the connection is lost
-    { rest = QUEUE, expect = "AB" }                    all that is ready, in order, acknowledged
+    { rest = QUEUE, expect = "AB" }                    all ready messages in order, then acknowledged
     { counts = QUEUE, expect = { ready = 2, ... } }    ready, unacked, scheduled, expired, killed
-    { gone = QUEUE }                                   it is not there any more
+    { gone = QUEUE }                                   the queue does not exist
     { pause = MS }                                     on the broker's clock
     { restart = "stop" | "kill" }                      of the broker
-    { configure = { queues = ..., settings = ... } }   other ones from now on, loaded by the running broker
+    { configure = { queues = ..., settings = ... } }   new ones, loaded by the running broker
 
-With `any-order` only what comes counts, in take and rest. `expect` is what both show. `artemis` or `leveret` beside it
-is what that one shows instead: a listed difference, and the scenario says `why`. `artemis-one-of` lists what it shows
-by chance.
+With `any-order`, take and rest ignore the order. `expect` is the result on both brokers. `artemis` or `leveret` beside
+it is the different result on that broker, and the scenario says `why`. `artemis-one-of` lists results that depend on
+chance.
 """
 
 from __future__ import annotations
@@ -79,23 +79,23 @@ class TableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line: the verb, whom or what it is about, and the rest as written."""
+    """A step: the verb, its object, and the other arguments as written."""
 
     verb: str
     what: Any
     arguments: Mapping[str, Any]
 
     def expected(self, broker: str) -> Any:
-        """What this broker has to show."""
+        """The expected result on a broker."""
         return self.arguments.get(broker, self.arguments["expect"])
 
     def allowed(self, broker: str) -> list[Any]:
-        """What this broker may show."""
+        """The results that a broker may have."""
         alternatives: list[Any] = self.arguments.get(broker + ONE_OF, [self.expected(broker)])
         return alternatives
 
     def fault(self, broker: str, seen: Any) -> str:
-        """What is wrong with what this broker showed, or ""."""
+        """The fault in a result of a broker; "": there is none."""
         allowed = self.allowed(broker)
         return "" if seen in allowed else f"{seen!r} instead of {' or '.join(map(repr, allowed))}"
 
@@ -106,7 +106,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is done and what has to be seen; `why` the brokers differ, or ""."""
+    """A scenario. `why`: the reason why the brokers differ; "": they do not."""
 
     name: str
     says: str
@@ -116,18 +116,18 @@ class Scenario:
     source: str = ""
     why: str = ""
 
-    def own(self, name: str) -> str:
-        """The name of a queue or address, as the brokers know it."""
+    def unique(self, name: str) -> str:
+        """A name of a queue or address with the prefix of the scenario."""
         return name.replace("@", f"{self.name}.") if "@" in name else f"{self.name}.{name}"
 
     @property
     def restarts(self) -> bool:
-        """Whether the broker is started anew on the way."""
+        """Whether the scenario restarts the broker."""
         return any(step.verb == "restart" for step in self.steps)
 
 
 def read_table(file: Path = FILE) -> list[Scenario]:
-    """All scenarios as written. Raises: TableError: names the scenario and what is wrong with it."""
+    """All scenarios. Raises: TableError, with the scenario and the fault."""
     scenarios: list[Scenario] = []
     for table in tomllib.loads(file.read_text())["scenario"]:
         try:
@@ -159,19 +159,21 @@ def _step(table: Mapping[str, Any]) -> Step:
 
 
 def broker_xml(scenarios: list[Scenario]) -> str:
-    """The configuration that both load: every scenario's queues and settings."""
+    """The configuration for both brokers, with the queues and settings of all scenarios."""
     settings: list[str] = []
     addresses: dict[tuple[str, str], list[str]] = {}  # by name and routing type
     for scenario in scenarios:
         for address, values in scenario.settings.items():
             elements = "".join(f"<{key}>{escape(_text(scenario, value))}</{key}>" for key, value in values.items())
-            match = quoteattr(scenario.own(address))
+            match = quoteattr(scenario.unique(address))
             settings.append(f"    <address-setting match={match}>{elements}</address-setting>")
         for queue, attributes in scenario.queues.items():
             multicast = attributes.get(MULTICAST)
-            place = (scenario.own(multicast or queue), "multicast" if multicast else "anycast")
+            place = (scenario.unique(multicast or queue), "multicast" if multicast else "anycast")
             more = {key: _text(scenario, value) for key, value in attributes.items() if key != MULTICAST}
-            text = "".join(f" {key}={quoteattr(value)}" for key, value in {"name": scenario.own(queue), **more}.items())
+            text = "".join(
+                f" {key}={quoteattr(value)}" for key, value in {"name": scenario.unique(queue), **more}.items()
+            )
             addresses.setdefault(place, []).append(f"<queue{text}/>")
     written = (
         f"    <address name={quoteattr(name)}><{kind}>{''.join(queues)}</{kind}></address>"

@@ -1,1 +1,1 @@
-"""Brokers as processes of their own: a leveret, RabbitMQ, garagemq, Qpid; and what scenarios may do to them."""
+"""Brokers as processes: Leveret alone and as a cluster, RabbitMQ, garagemq, Qpid; and their controls."""

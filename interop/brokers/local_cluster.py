@@ -1,12 +1,12 @@
-"""A cluster on this machine, from one command: three nodes of Leveret and three members of etcd, on loopback.
+"""A cluster on this machine: three nodes of Leveret and three members of etcd, on loopback.
 
     python -m leveret.interop.brokers.local_cluster [--directory DIR] [--config FILE]...
     python -m leveret.interop.brokers.local_cluster --directory DIR --start NAME
 
-The first runs until Ctrl-C or SIGTERM. It prints `leveret node NAME ready amqp://HOST:PORT/ pid PID` for each node when
-all of them accept clients, then `leveret cluster ready`. A node that ends stays dead until the second asks the first to
-start it again. Configurations, data and logs are in DIR, which may be used again; without one they are in a temporary
-directory, which is deleted at the end. `make cluster` and `make cluster-node` are these.
+The first command runs until Ctrl-C or SIGTERM. When all nodes accept clients, it prints
+`leveret node NAME ready amqp://HOST:PORT/ pid PID` for each, then `leveret cluster ready`. The second command makes the
+first one start a node that has ended. Configurations, data and logs are in DIR, which may be used again; without DIR
+they are in a temporary directory, which is deleted at the end. `make cluster` and `make cluster-node` run these.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from .processes import POLL_SECONDS, end_of, kill_group
 
 NAMES = ("a", "b", "c")
 WITHOUT_ETCD = "no etcd on this machine (Debian: apt install etcd-server; make peers)"
-#: Below the ports that systems give to clients, so that they are still free when a node is started again.
+#: Below the ports of clients, so that a node's ports are still free when it is started again.
 PORTS = range(20_000, 32_000)
-#: Seconds that a node has to hand over and end; then it is killed.
+#: Seconds after which a node that should hand over and end is killed.
 STOP_SECONDS_MAX = 20.0
 ETCD_STOP_SECONDS_MAX = 5.0
-#: Seconds between two lines that say what is waited for.
+#: Seconds between two lines about what the cluster waits for.
 REPORT_SECONDS = 15.0
 
 NODE = """\
@@ -60,7 +60,7 @@ metrics = "{host}:{metrics}"
 
 
 class LocalCluster:
-    """Its processes. `directory` has a file or a folder for each of them."""
+    """The processes of a cluster. `directory`: with their files and folders."""
 
     def __init__(
         self,
@@ -73,11 +73,13 @@ class LocalCluster:
         has_tls: bool = False,
         files: Sequence[Path] = (),
     ) -> None:
-        """The same for each node: `settings`: more lines of [cluster], and tables; `broker`: more lines of [broker];
-        `files`: further configurations, not in the directory.
+        """Options that all nodes share.
 
-        `data`: where the journals are (default: in the directory). `has_tls`: each has a port with TLS as well.
-        Raises: FileNotFoundError: no etcd.
+        `settings`: more lines of [cluster], and tables. `broker`: more lines of [broker].
+        `files`: further configuration files, outside of the directory.
+        `data`: the directory of the journals (default: in `directory`). `has_tls`: with ports for TLS.
+
+        Raises: FileNotFoundError: etcd is not on this machine.
         """
         self.directory, self.names = directory, tuple(names)
         self._settings, self._broker = settings, broker
@@ -89,10 +91,10 @@ class LocalCluster:
         self._nodes: dict[str, subprocess.Popen[bytes]] = {}
         self._members: dict[int, subprocess.Popen[bytes]] = {}
 
-    # -- what it does -------------------------------------------------------------------------------------------------
+    # -- processes -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """All of it; then `await_clients`."""
+        """Start all processes. `await_clients` waits until they are ready."""
         self._end_leftovers()
         for member in range(3):
             self.start_member(member)
@@ -100,14 +102,14 @@ class LocalCluster:
             self.start_node(name)
 
     def start_node(self, name: str) -> None:
-        """One that does not run."""
+        """Start a node that does not run."""
         (self.directory / f"{name}.toml").write_text(self._configuration(name))
         command = [sys.executable, "-P", "-m", "leveret", "serve", "--config", f"{name}.toml"]
         command += [word for file in self._files for word in ("--config", str(file.resolve()))]
         self._nodes[name] = self._run(name, command)
 
     def start_member(self, member: int) -> None:
-        """Of etcd, one that does not run."""
+        """Start a member of etcd that does not run."""
         client, peer = (f"http://{LOOPBACK}:{self._ports[f'etcd{member}-{kind}']}" for kind in ("client", "peer"))
         every = ",".join(f"etcd{one}=http://{LOOPBACK}:{self._ports[f'etcd{one}-peer']}" for one in range(3))
         name = f"etcd{member}"
@@ -120,11 +122,11 @@ class LocalCluster:
         self._members[member] = self._run(name, command)
 
     def is_running(self, name: str) -> bool:
-        """Whether a node's process is there, if only stopped."""
+        """Whether a node's process exists; it may be stopped by SIGSTOP."""
         return name in self._nodes and self._nodes[name].poll() is None
 
     def accepts(self, name: str) -> bool:
-        """Whether a client that connects to a node is answered: a node leads, and this one passes clients on to it."""
+        """Whether clients at a node are answered: it leads, or passes them on to the leader."""
         try:
             with socket.create_connection((LOOPBACK, self.port(name)), timeout=1) as connection:
                 connection.settimeout(1)
@@ -134,7 +136,7 @@ class LocalCluster:
             return False
 
     def port(self, name: str, kind: str = "amqp") -> int:
-        """Of a node, for clients of AMQP; or another `kind`: amqps, console, metrics, link."""
+        """A port of a node. `kind`: amqp, amqps, console, metrics or link."""
         return int(self._ports[f"{name}-{kind}"])
 
     def process(self, name: str) -> subprocess.Popen[bytes]:
@@ -155,11 +157,11 @@ class LocalCluster:
             process.send_signal(number)
 
     def ready_line(self, name: str) -> str:
-        """What is printed of a node that accepts clients."""
+        """The line that is printed for a node that accepts clients."""
         return f"leveret node {name} ready amqp://{LOOPBACK}:{self.port(name)}/ pid {self.pid(name)}"
 
     def end_of(self, name: str) -> str | None:
-        """How a node's process ended, with the end of its log; None: it runs."""
+        """How a node ended, with the end of its log; None: it runs."""
         code = self._nodes[name].poll()
         if code is None:
             return None
@@ -167,23 +169,23 @@ class LocalCluster:
         return f"leveret node {name} {how}"
 
     def log(self, name: str) -> Path:
-        """Of a node, or of a member (etcd0)."""
+        """The path of the log of a node, or of a member of etcd (etcd0)."""
         return self.directory / f"{name}.log"
 
     def stop(self) -> None:
-        """In order: nodes hand over and end, then etcd. Whatever does not end is killed."""
+        """End the nodes, which hand over, then etcd. Processes that do not end are killed."""
         self._end(self._nodes.values(), STOP_SECONDS_MAX)
         self._end(self._members.values(), ETCD_STOP_SECONDS_MAX)
 
     def kill(self) -> None:
-        """All at once."""
+        """Kill all processes."""
         for process in (*self._nodes.values(), *self._members.values()):
             kill_group(process)
 
-    # -- how ----------------------------------------------------------------------------------------------------------
+    # -- details -------------------------------------------------------------------------------------------------------
 
     def _run(self, name: str, command: Sequence[str]) -> subprocess.Popen[bytes]:
-        """Not in our process group, so that Ctrl-C comes to us alone, and everything ends in order."""
+        """Start a process outside of our process group, so that Ctrl-C ends only us, and we end the others in order."""
         with self.log(name).open("ab") as log:
             process = subprocess.Popen(
                 command,
@@ -200,7 +202,7 @@ class LocalCluster:
         running = [process for process in processes if process.poll() is None]
         for process in running:
             process.send_signal(signal.SIGTERM)
-            process.send_signal(signal.SIGCONT)  # one that was stopped
+            process.send_signal(signal.SIGCONT)  # it may be stopped
         deadline = time.monotonic() + seconds
         while any(process.poll() is None for process in running) and time.monotonic() < deadline:
             time.sleep(POLL_SECONDS)
@@ -208,7 +210,7 @@ class LocalCluster:
             kill_group(process)
 
     def _end_leftovers(self) -> None:
-        """Processes of an earlier run that was killed itself."""
+        """Kill the processes of an earlier run that was killed."""
         for file in self.directory.glob("*.pid"):
             with suppress(OSError, ValueError):
                 pid = int(file.read_text())
@@ -233,7 +235,7 @@ class LocalCluster:
         return NODE.format(**facts, broker=self._broker, console=console) + self._settings
 
     def _read_ports(self) -> dict[str, int]:
-        """What each listens on; the same ports each time in one directory."""
+        """The ports of all processes, which stay the same for a directory."""
         file = self.directory / "ports.json"
         if file.exists():
             return dict(json.loads(file.read_text()))
@@ -253,11 +255,11 @@ class LocalCluster:
 
 
 class _Command:
-    """What is printed, and asked for by files, while a cluster runs."""
+    """The running command: prints the state of the cluster, and reads requests from files."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._cluster = cluster
-        self._waiting: list[str] = []  # nodes that were started and do not accept clients yet
+        self._waiting: list[str] = []  # started nodes that do not accept clients yet
         self._dead: set[str] = set()
 
     def run(self) -> int:
@@ -306,9 +308,9 @@ class _Command:
 
 
 def run_cluster(directory: Path, files: Sequence[Path] = ()) -> int:
-    """Until Ctrl-C, SIGTERM, or the end of the terminal unless that is ignored (nohup).
+    """Run a cluster until Ctrl-C, SIGTERM, or the end of the terminal unless SIGHUP is ignored (nohup).
 
-    A shell that starts this in the background has SIGINT ignored; whoever sends it all the same wants an end.
+    SIGINT ends it even in the background, where shells ignore SIGINT.
     """
     for stopping in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if stopping is not signal.SIGHUP or signal.getsignal(stopping) is not signal.SIG_IGN:
@@ -331,12 +333,12 @@ def run_cluster(directory: Path, files: Sequence[Path] = ()) -> int:
         finally:
             try:
                 cluster.stop()
-            except KeyboardInterrupt:  # a second one: at once
+            except KeyboardInterrupt:  # a second signal: end at once
                 cluster.kill()
 
 
 def ask_to_start(directory: Path, name: str) -> int:
-    """Ask the cluster that runs there to start a node again, and wait until that accepts clients."""
+    """Make the cluster that runs in a directory start a node, and wait until the node accepts clients."""
     if not _is_run(directory):
         print(f"no cluster runs in {directory}: make cluster CLUSTER_DIR={directory}", file=sys.stderr)
         return 1
@@ -361,7 +363,7 @@ def ask_to_start(directory: Path, name: str) -> int:
 
 
 def _is_run(directory: Path) -> bool:
-    """Whether a cluster runs in a directory: its lock is held."""
+    """Whether a cluster runs in a directory: it holds a lock."""
     with (directory / "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -371,7 +373,7 @@ def _is_run(directory: Path) -> bool:
 
 
 def _is_process(pid: str) -> bool:
-    """Whether it is there, and not only not yet waited for."""
+    """Whether a process runs, and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

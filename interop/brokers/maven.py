@@ -16,7 +16,7 @@ class NotFetched(Exception):
 
 
 def java_version() -> str:
-    """The version of this machine's Java, or "" if there is none."""
+    """The version of this machine's Java; "": there is none."""
     if shutil.which("java") is None:
         return ""
     output = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
@@ -25,7 +25,7 @@ def java_version() -> str:
 
 
 def without_java(program: str, java_min: int) -> str:
-    """Why a program that needs this Java cannot run here, or ""."""
+    """The reason why a program that needs this version of Java cannot run here; "": it can."""
     here = java_version()
     major = re.match(r"\d+", here)
     if major is None:
@@ -36,7 +36,7 @@ def without_java(program: str, java_min: int) -> str:
 
 
 def fetch(artifact: str, work: Path) -> None:
-    """Have Maven copy an artifact into the folder `work`. Raises: NotFetched."""
+    """Copy an artifact into the folder `work`, by Maven. Raises: NotFetched."""
     if shutil.which("mvn") is None:
         raise NotFetched(f"no Maven to fetch {artifact} with")
     work.mkdir(parents=True, exist_ok=True)
@@ -57,7 +57,7 @@ def fetch(artifact: str, work: Path) -> None:
 
 
 def unpacked(artifact: str, archive: str, inside: str, work: Path, java_min: int) -> Path:
-    """The folder `inside` the archive that Maven calls `artifact`, in `work`; fetched when it is not there yet.
+    """The folder `inside` an archive in `work`, fetched and unpacked if it is missing. `artifact`: its name in Maven.
 
     Raises: NotFetched.
     """
@@ -74,7 +74,7 @@ def unpacked(artifact: str, archive: str, inside: str, work: Path, java_min: int
     try:
         (unpacking / inside).rename(home)
     except OSError:
-        if not home.exists():  # otherwise another run was faster
+        if not home.exists():  # else another process was faster
             raise
     shutil.rmtree(unpacking, ignore_errors=True)
     return home

@@ -1,10 +1,10 @@
-"""Brokers as context managers: a real RabbitMQ and a leveret, each a process of its own on 127.0.0.1.
+"""Brokers as context managers: RabbitMQ, leveret and garagemq, as processes on 127.0.0.1.
 
     with rabbitmq() as peer:
         connect(peer.url)
 
-A peer is ready when the body runs (it has answered an AMQP protocol header) and ends with the body, in every case: its
-process group is killed and its temporary directory deleted. Several run at once; they share nothing.
+When the block begins, the peer has answered an AMQP protocol header. When the block ends, its process group is killed
+and its temporary directory deleted. Several can run at the same time; they share nothing.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..wire.loopback import LOOPBACK, answers_amqp, free_ports, listens
-from .processes import Life, Restarts, directory_for, end_of, started, text_of, wait_for
+from .processes import Lifecycle, RestartableProcess, directory_for, end_of, started, text_of, wait_for
 
-# The script itself, not Debian's wrapper in /usr/sbin, which insists on being root or rabbitmq and changes user.
+# The script, not Debian's wrapper in /usr/sbin, which has to be run by root or rabbitmq and changes the user.
 RABBITMQ_PLACES = (
     "/usr/lib/rabbitmq/bin/rabbitmq-server",
     "/opt/homebrew/sbin/rabbitmq-server",
@@ -31,7 +31,7 @@ RABBITMQ_PLACES = (
 )
 WITHOUT_RABBITMQ = "no rabbitmq-server on this machine (make peers)"
 WITHOUT_GARAGEMQ = "no garagemq on this machine (make peers)"
-# Like Debian's file, except for ports and directory; the password is the MD5 of guest.
+# Like Debian's file, but for ports and directory; the password is the MD5 of guest.
 GARAGEMQ_CONFIG = """\
 proto: amqp-rabbit
 users:
@@ -45,7 +45,7 @@ vhost: {{defaultPath: /}}
 security: {{passwordCheck: md5}}
 connection: {{channelsMax: 4096, frameMaxSize: 65536}}
 """
-#: For brokers of which several run at a time: only one could have the usual port.
+#: Without a console, whose usual port only one of several brokers could have.
 NO_CONSOLE = ("--management", "off")
 READY_LINE = re.compile(r"^leveret ready amqp://127\.0\.0\.1:(\d+)/", re.MULTILINE)
 
@@ -54,8 +54,8 @@ READY_LINE = re.compile(r"^leveret ready amqp://127\.0\.0\.1:(\d+)/", re.MULTILI
 class Peer:
     """A broker that answers on 127.0.0.1.
 
-    `pid` is the process that does the work (for RabbitMQ the Erlang VM, not the script around it), so CPU time and
-    memory can be read from it. `directory` contains its files, `log` its output; both are deleted after the block.
+    `pid`: of the process whose CPU time and memory matter (for RabbitMQ the Erlang VM, not the script that starts it).
+    `directory`: with its files; `log`: its output. Both are deleted after the block.
     """
 
     name: str
@@ -64,21 +64,21 @@ class Peer:
     directory: Path
     log: Path
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    processes: Life | None = field(default=None, repr=False)
-    console_port: int = 0  # of its HTTP API; 0: it has none
-    metrics_ports: Sequence[int] = ()  # for Prometheus, of each node, the leader's first; empty: it has none
-    tls_port: int = 0  # of AMQP with TLS; 0: it has none, or it was chosen by its options
+    processes: Lifecycle | None = field(default=None, repr=False)
+    console_port: int = 0  # of the HTTP API; 0: there is none
+    metrics_ports: Sequence[int] = ()  # of each node, the leader's first
+    tls_port: int = 0  # of AMQP with TLS; 0: there is none, or options define it
 
     def restart(self, *, kill: bool = False) -> None:
-        """End it (SIGTERM; SIGKILL with `kill`) and start it again on the same port and directory; `pid` is old then.
+        """End it by SIGTERM, or by SIGKILL with `kill`, and start it again with the same port and directory.
 
-        Raises: PeerFailed: it did not end or did not come up.
+        `pid` is not updated. Raises: PeerFailed: it did not end or did not start.
         """
         assert self.processes is not None
         self.processes.restart(signal.SIGKILL if kill else signal.SIGTERM)
 
-    def last_words(self) -> str:
-        """Whether it runs or how it ended, and the end of its log, for messages about a broker that does not answer."""
+    def diagnosis(self) -> str:
+        """Why a broker does not answer, as far as is known: whether it runs or how it ended, and the end of its log."""
         pid = self.pid if self.processes is None else self.processes.process.pid
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         if ended is None:
@@ -94,12 +94,12 @@ class Peer:
 
     @property
     def url(self) -> str:
-        """AMQP URL of the default user and virtual host."""
+        """The AMQP URL of the default user and virtual host."""
         return f"amqp://guest:guest@{LOOPBACK}:{self.port}/"
 
 
 def find_rabbitmq() -> Path | None:
-    """The rabbitmq-server script, or None: then tests skip with `WITHOUT_RABBITMQ`. RABBITMQ_SERVER names another."""
+    """The script rabbitmq-server, or the one in the variable RABBITMQ_SERVER; None: tests skip (`WITHOUT_RABBITMQ`)."""
     named = os.environ.get("RABBITMQ_SERVER")
     candidates = [named] if named else [*RABBITMQ_PLACES, shutil.which("rabbitmq-server")]
     for candidate in candidates:
@@ -118,10 +118,10 @@ def rabbitmq(
     erlang: str = "",
     node: str = "",
 ) -> Iterator[Peer]:
-    """Run a fresh RabbitMQ; port 0 takes a free one.
+    """Run a fresh RabbitMQ. `port`: 0: a free one.
 
-    `config` is text in rabbitmq.conf's format, `advanced` in that of advanced.config; `erlang`: more arguments
-    of the VM. `node`: its name (each has a port mapper of its own, so several may have the same).
+    `config`: lines for rabbitmq.conf; `advanced`: for advanced.config; `erlang`: arguments of the VM. `node`: its name;
+    several brokers may have the same, because each has its own port mapper.
 
     Raises: FileNotFoundError: there is none on this machine. PeerFailed: it did not come up.
     """
@@ -141,10 +141,10 @@ def rabbitmq(
         mapper = shutil.which("epmd")
         if mapper is None:
             raise FileNotFoundError("epmd (Erlang's port mapper) is not on the PATH")
-        # In the foreground, as our child: one that Erlang starts by itself becomes a daemon and outlives the test.
+        # As our child in the foreground: Erlang would start it as a daemon, which would outlive the test.
         with (
             started([mapper, "-address", LOOPBACK, "-port", str(epmd)], environment, log, directory) as daemon,
-            Restarts(
+            RestartableProcess(
                 lambda: started([str(script)], environment, log, directory), lambda: answers_amqp(amqp), log
             ) as processes,
         ):
@@ -155,9 +155,9 @@ def rabbitmq(
 
 @contextmanager
 def rabbitmq_cluster(*, has_consoles: bool = False) -> Iterator[list[Peer]]:
-    """Run a fresh cluster of three RabbitMQ nodes with one port mapper; each node can be killed and started again.
+    """Run a fresh cluster of three RabbitMQ nodes. Each can be killed and started again.
 
-    `has_consoles`: each serves its HTTP API.
+    `has_consoles`: each serves the HTTP API.
 
     Raises: FileNotFoundError: there is none on this machine. PeerFailed: a node did not come up.
     """
@@ -191,10 +191,10 @@ def rabbitmq_cluster(*, has_consoles: bool = False) -> Iterator[list[Peer]]:
 def _member(
     stack: ExitStack, script: Path, port: int, directory: Path, environment: Mapping[str, str], console_port: int
 ) -> Peer:
-    """A node of a cluster, started: the first one makes the cluster, later ones join it."""
+    """Start a node of a cluster. The first one forms the cluster, later ones join it."""
     log = directory / "output"
     processes = stack.enter_context(
-        Restarts(lambda: started([str(script)], environment, log, directory), lambda: answers_amqp(port), log)
+        RestartableProcess(lambda: started([str(script)], environment, log, directory), lambda: answers_amqp(port), log)
     )
     processes.start()
     return Peer("rabbitmq", port, processes.process.pid, directory, log, environment, processes, console_port)
@@ -202,9 +202,9 @@ def _member(
 
 @contextmanager
 def durable_leveret(*options: str, data: Path | None = None, log_level: str = "warning") -> Iterator[Peer]:
-    """Run a fresh `leveret serve` with a journal, which can be restarted; `options` follow its own.
+    """Run a fresh `leveret serve` with a journal, which can be restarted. `options`: further ones of the command.
 
-    `data`: the journal's directory (default: in its temporary directory).
+    `data`: the directory of the journal (default: in the temporary directory).
 
     Raises: PeerFailed: it did not come up.
     """
@@ -214,13 +214,15 @@ def durable_leveret(*options: str, data: Path | None = None, log_level: str = "w
         place = ("--data", str(data or directory / "data"), "--listen", f"{LOOPBACK}:{port}")
         command = [sys.executable, "-m", "leveret", "serve", *NO_CONSOLE, *place, "--log-level", log_level, *options]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        with Restarts(lambda: started(command, environment, log), lambda: answers_amqp(port), log) as processes:
+        with RestartableProcess(
+            lambda: started(command, environment, log), lambda: answers_amqp(port), log
+        ) as processes:
             processes.start()
             yield Peer("leveret", port, processes.process.pid, directory, log, processes=processes)
 
 
 def leveret_ctl(peer: Peer, *command: str) -> None:
-    """Run `leveret ctl` on it. Raises: subprocess.CalledProcessError (with its `stderr`)."""
+    """Run `leveret ctl` at a peer. Raises: subprocess.CalledProcessError, with `stderr`."""
     asked = [sys.executable, "-m", "leveret", "ctl", "--url", peer.url, *command]
     subprocess.run(asked, capture_output=True, text=True, check=True)
 
@@ -240,7 +242,7 @@ def garagemq() -> Iterator[Peer]:
         config = directory / "config.yaml"
         config.write_text(GARAGEMQ_CONFIG.format(port=port, admin=admin, data=directory / "data"))
         command = [program, "--config", str(config)]
-        with Restarts(
+        with RestartableProcess(
             lambda: started(command, os.environ, log, directory), lambda: answers_amqp(port), log
         ) as processes:
             processes.start()
@@ -251,7 +253,7 @@ def garagemq() -> Iterator[Peer]:
 def leveret(
     *options: str, python: str = sys.executable, environment: Mapping[str, str] | None = None
 ) -> Iterator[Peer]:
-    """Run a fresh `leveret serve`, all in memory; `options` follow its own. See also `durable_leveret`.
+    """Run a fresh `leveret serve` without a journal. `options`: further ones of the command.
 
     Raises: PeerFailed: it was not ready in time.
     """
@@ -267,7 +269,7 @@ def leveret(
 
 
 def rabbitmqctl(peer: Peer, *arguments: str) -> None:
-    """Run `rabbitmqctl` on it. Raises: subprocess.CalledProcessError (with its `stderr`)."""
+    """Run `rabbitmqctl` at a peer. Raises: subprocess.CalledProcessError, with `stderr`."""
     script = find_rabbitmq()
     assert script is not None
     command = [str(script.with_name("rabbitmqctl")), *arguments]
@@ -285,24 +287,23 @@ def rabbitmqctl(peer: Peer, *arguments: str) -> None:
 def _rabbitmq_environment(
     directory: Path, port: int, distribution: int, epmd: int, config: str, plugins: Sequence[str]
 ) -> dict[str, str]:
-    """The environment of rabbitmq-server: every file in `directory`, every listener on loopback, no file of the
-    machine."""
+    """The environment of rabbitmq-server, with all files in `directory` and all listeners on loopback."""
     for name, text in {
         "rabbitmq.conf": config,
         "enabled_plugins": f"[{','.join(plugins)}].\n",
         "env.conf": "",
-        # Erlang resolves `localhost` with this file only, without asking a name server.
+        # Makes Erlang resolve `localhost` by this file alone, without a name server.
         "inetrc": '{lookup, [file]}.\n{host, {127,0,0,1}, ["localhost"]}.\n',
     }.items():
         (directory / name).write_text(text)
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("RABBITMQ_", "ERL_"))}
     return inherited | {
-        "HOME": str(directory),  # the Erlang cookie goes there
+        "HOME": str(directory),  # for the Erlang cookie
         "ERL_EPMD_ADDRESS": LOOPBACK,
         "ERL_EPMD_PORT": str(epmd),
         "ERL_INETRC": str(directory / "inetrc"),
         "ERL_CRASH_DUMP_SECONDS": "0",
-        "RUNNING_UNDER_SYSTEMD": "true",  # the script becomes the VM instead of waiting on it: one process, one pid
+        "RUNNING_UNDER_SYSTEMD": "true",  # the script becomes the VM instead of waiting for it: there is one pid
         "RABBITMQ_NODENAME": f"peer{port}@localhost",
         "RABBITMQ_NODE_IP_ADDRESS": LOOPBACK,
         "RABBITMQ_NODE_PORT": str(port),

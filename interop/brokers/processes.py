@@ -1,5 +1,4 @@
-"""A broker's process: the leader of a process group that ends with the block, in a directory that is deleted with
-it."""
+"""Processes of brokers: leaders of process groups that are killed, and temporary directories that are deleted."""
 
 from __future__ import annotations
 
@@ -14,27 +13,27 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
-START_SECONDS_MAX = 120.0  # RabbitMQ takes 4 to 8 s on an idle machine; this is for a busy one
+START_SECONDS_MAX = 120.0  # RabbitMQ takes 4 to 8 s on an idle machine
 STOP_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.02
-LAST_WORDS_MAX = 4_000  # characters of each log of a broker that ended
+LAST_WORDS_MAX = 4_000  # characters of the log of a broker that ended
 
 
 def unwind_on_sigterm() -> None:
-    """Let SIGTERM raise SystemExit in the main thread, so that brokers and drivers end with this process."""
+    """Make SIGTERM raise SystemExit in the main thread, so that brokers and drivers end with this process."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 class PeerFailed(Exception):
-    """The broker ended, or did not answer in time; the message carries the end of its log."""
+    """The broker ended or did not answer in time. The message has the end of its log."""
 
 
-class Life(Protocol):
-    """What ends and starts a broker that is one process or several."""
+class Lifecycle(Protocol):
+    """Ends and starts a broker, which is one process or several."""
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        """The one that clients are connected to."""
+        """The process that clients are connected to."""
 
     def restart(self, number: signal.Signals) -> None:
         """End it with a signal, and start it again."""
@@ -46,8 +45,8 @@ class Life(Protocol):
         """Start it after it has ended, or hangs."""
 
 
-class Restarts:
-    """A broker's process and its successors; the last one is killed at the end of the block."""
+class RestartableProcess:
+    """A process that can be started again. It is killed at the end of the block."""
 
     def __init__(
         self, run: Callable[[], AbstractContextManager[subprocess.Popen[bytes]]], ready: Callable[[], bool], log: Path
@@ -56,7 +55,7 @@ class Restarts:
         self._running = ExitStack()
         self.process: subprocess.Popen[bytes]
 
-    def __enter__(self) -> Restarts:
+    def __enter__(self) -> RestartableProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -67,7 +66,7 @@ class Restarts:
         wait_for(self._ready, self.process, self._log)
 
     def restart(self, number: signal.Signals) -> None:
-        """Send the signal, wait for the end, start again. The process stays unreaped until its group is killed."""
+        """Send the signal, wait for the end, and start again. The process is reaped after its group is killed."""
         os.kill(self.process.pid, number)
         deadline = time.monotonic() + STOP_SECONDS_MAX
         while not self.has_ended():
@@ -89,7 +88,7 @@ class Restarts:
 
 @contextmanager
 def directory_for(name: str) -> Iterator[Path]:
-    """A temporary directory; a process that is still being torn down may write while we delete, hence the flag."""
+    """A temporary directory. Errors of its deletion are ignored: a process that is ending may still write there."""
     with tempfile.TemporaryDirectory(prefix=f"leveret-{name}-", ignore_cleanup_errors=True) as directory:
         yield Path(directory)
 
@@ -98,7 +97,7 @@ def directory_for(name: str) -> Iterator[Path]:
 def started(
     command: Sequence[str], environment: Mapping[str, str], log: Path, directory: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `command` as leader of a process group of its own; the whole group is killed at the end."""
+    """Run `command` as leader of a new process group, which is killed at the end."""
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,
@@ -116,7 +115,7 @@ def started(
 
 
 def kill_group(process: subprocess.Popen[Any]) -> None:
-    """SIGKILL to the leader of a process group, and to all that it started."""
+    """Kill a process group. `leader`: its first process."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -125,7 +124,7 @@ def kill_group(process: subprocess.Popen[Any]) -> None:
 
 
 def wait_for(fact: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    """Return once `fact` is true; raise PeerFailed when the process has ended or after a timeout."""
+    """Wait until `fact` is true. Raises: PeerFailed: the process has ended, or the time is over."""
     deadline = time.monotonic() + START_SECONDS_MAX
     while not fact():
         code = process.poll()
@@ -140,5 +139,5 @@ def text_of(log: Path) -> str:
 
 
 def end_of(log: Path) -> str:
-    """The end of a log, for error messages."""
+    """The last characters of a log, for error messages."""
     return text_of(log)[-LAST_WORDS_MAX:]

@@ -1,4 +1,4 @@
-"""A real Apache Qpid Broker-J as a context manager: its distribution from Maven Central, a generated configuration."""
+"""Apache Qpid Broker-J as a context manager: its distribution from Maven Central, with a generated configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from ..wire.loopback import LOOPBACK, answers_amqp, free_ports
 from .maven import unpacked
 from .peers import Peer
-from .processes import Restarts, directory_for, started
+from .processes import RestartableProcess, directory_for, started
 
 VERSION = "9.2.0"
 ARTIFACT = f"org.apache.qpid:apache-qpid-broker-j:{VERSION}:tar.gz:bin"
@@ -23,9 +23,9 @@ MEMORY = ("-Xms64m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
 
 @contextmanager
 def qpid(work: Path, certificate: Path | None = None, key: Path | None = None) -> Iterator[tuple[Peer, int]]:
-    """Run a fresh broker, which can be restarted; and its port with TLS, 0 without a certificate.
+    """Run a fresh broker, which can be restarted. Yields it and its port with TLS; 0: there is no certificate.
 
-    Raises: NotFetched: it could not be fetched. PeerFailed: it did not come up.
+    Raises: NotFetched: it could not be fetched. PeerFailed: it did not start.
     """
     home = unpacked(ARTIFACT, ARCHIVE, f"qpid-broker/{VERSION}", work, JAVA_MIN)
     with directory_for("qpid") as directory:
@@ -36,14 +36,16 @@ def qpid(work: Path, certificate: Path | None = None, key: Path | None = None) -
         config.write_text(json.dumps(_configuration(port, tls_port, store), indent=1))
         command = ["java", *MEMORY, "-cp", f"{home}/lib/*", f"-DQPID_HOME={home}", f"-DQPID_WORK={directory / 'work'}"]
         command += ["org.apache.qpid.server.Main", "-icp", str(config)]
-        with Restarts(lambda: started(command, os.environ, log, directory), lambda: _lets_in(port), log) as processes:
+        with RestartableProcess(
+            lambda: started(command, os.environ, log, directory), lambda: _lets_in(port), log
+        ) as processes:
             processes.start()
             peer = Peer("qpid", port, processes.process.pid, directory, log, processes=processes)
             yield peer, tls_port if store else 0
 
 
 def _lets_in(port: int) -> bool:
-    """Whether guest can connect: Qpid listens long before its virtual host is there."""
+    """Whether guest can connect. Qpid listens long before its virtual host exists."""
     import pika
     import pika.exceptions
 
@@ -57,7 +59,7 @@ def _lets_in(port: int) -> bool:
 
 
 def _configuration(port: int, tls_port: int, store: dict[str, str]) -> dict[str, Any]:
-    """guest with its password, a port for AMQP 0-9-1 only, one durable virtual host."""
+    """The configuration: the user guest, a port for AMQP 0-9-1 only, one durable virtual host."""
     listening = {
         "bindingAddress": LOOPBACK,
         "authenticationProvider": "plain",
@@ -73,7 +75,7 @@ def _configuration(port: int, tls_port: int, store: dict[str, str]) -> dict[str,
     return {
         "name": "qpid",
         "modelVersion": "8.0",
-        # Qpid offers PLAIN without TLS only when configured to.
+        # Qpid offers PLAIN without TLS only if this is set.
         "authenticationproviders": [
             {"name": "plain", "type": "Plain", "secureOnlyMechanisms": [], "users": [guest]},
         ],

@@ -25,11 +25,11 @@ LANE_SILENT_SECONDS_MAX = 600.0  # minimising a program may take minutes
 
 
 class LaneFailed(Exception):
-    """A lane ended by an exception: a broker has ended, or does not speak AMQP."""
+    """A lane was ended by an exception, such as a broker that has ended or does not speak AMQP."""
 
 
 def main() -> int:
-    """0: no unknown difference; 1: one was found and saved; 2: there is no reference; 3: a broker stopped answering."""
+    """Exit code 0: no unknown difference. 1: some were saved. 2: no reference. 3: a broker stopped answering."""
     options = _options()
     unwind_on_sigterm()
     print(f"seed {options.seed}", flush=True)
@@ -41,7 +41,7 @@ def main() -> int:
             try:
                 tally, found = _run(options, list(zip(reference.urls, subject.urls)))
             except LaneFailed as failed:
-                for words in (str(failed), reference.last_words(), subject.last_words()):
+                for words in (str(failed), reference.diagnosis(), subject.diagnosis()):
                     print(words, file=sys.stderr)
                 return 3
     except FileNotFoundError as absent:
@@ -52,7 +52,7 @@ def main() -> int:
 
 
 def _save(one: Found, directory: Path) -> None:
-    """Save at once, so that an interrupted run keeps its findings."""
+    """Save a finding at once, so that an interrupted run keeps it."""
     print(f"seed {one.seed}, {one.difference}")
     path = directory / f"seed-{one.seed}.json"
     regressions.save(path, Regression(f"found with seed {one.seed}", "RabbitMQ", one.program, one.expected))
@@ -78,7 +78,7 @@ def _options() -> argparse.Namespace:
 
 
 def _run(options: argparse.Namespace, lanes: list[tuple[str, str]]) -> tuple[Tally, list[Found]]:
-    """Each lane is a process, because each is as fast as its own round trips."""
+    """Run the lanes, each in its own process, because a lane waits for round trips most of the time."""
     messages: Queue[Message] = multiprocessing.Queue()
     share = -(-options.operations // len(lanes))
     processes = [
@@ -95,12 +95,12 @@ def _run(options: argparse.Namespace, lanes: list[tuple[str, str]]) -> tuple[Tal
         return _gather(messages, len(lanes), Path(options.out))
     finally:
         for process in processes:
-            process.terminate()  # before the brokers end: a lane without a broker would hide why another one failed
+            process.terminate()  # before its broker, whose end would look like a failure
             process.join()
 
 
 def _gather(messages: Queue[Message], running: int, out: Path) -> tuple[Tally, list[Found]]:
-    """What the lanes report, until all are done. Raises: LaneFailed."""
+    """The findings and counts of the lanes, until all are done. Raises: LaneFailed."""
     found: list[Found] = []
     tally, progress = Tally(), dict.fromkeys(range(running), 0)
     began, reported = time.monotonic(), 0.0

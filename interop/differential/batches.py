@@ -1,4 +1,4 @@
-"""Batches: several operations that are sent at once through one channel (`operations`), before the first is answered.
+"""Batches: several operations (`operations`) that are sent through one channel without waiting for answers.
 
 Batches whose answers depend on the timing of RabbitMQ's processes are not generated.
 """
@@ -31,12 +31,12 @@ BATCHED = (
     *(queue_declare, queue_bind, exchange_declare, queue_purge, queue_delete),
 )
 
-#: Operations that may make dead letters, and those that may or may not see them.
+#: Operations that may dead-letter messages, and those whose answers may depend on these.
 MAY_KILL = ("basic.publish", "basic.reject", "basic.nack")
 REFUSES = ("basic.reject", "basic.nack")
 #: Operations that requeue messages or give credit: RabbitMQ's queue may deliver before it gets the next method.
 SETTLES = ("basic.reject", "basic.nack", "basic.ack")
-#: Operations that may fail, which requeues the channel's messages, whichever those are by then.
+#: Operations that may fail, which requeues the channel's messages at that time.
 MAY_FAIL = (
     "queue.declare",
     "queue.bind",
@@ -50,7 +50,7 @@ LOOKS = ("basic.get", "queue.purge", "queue.delete")
 
 
 def batch(choose: Chooser, plan: Plan) -> Operation:
-    """Two to six operations for one channel, or fewer: those that may not follow are omitted."""
+    """Up to six operations for one channel. Those whose answers would depend on timing are omitted."""
     place = at(choose, "batch")
     operations: list[Operation] = []
     deleted: set[str] = set()
@@ -60,7 +60,7 @@ def batch(choose: Chooser, plan: Plan) -> Operation:
         if (plan.dead_letters or plan.quorum) and kills and operation["op"] in LOOKS:
             continue  # quorum queues handle publishes asynchronously, too
         if plan.dead_letters and operation["op"] == "basic.publish" and any(one["op"] in REFUSES for one in operations):
-            continue  # before or after the dead letter, if both have the same route
+            continue  # to the same queue, before or after the dead letter
         names = [one["op"] for one in operations]
         if operation["op"] in SETTLES and any(name in (*SETTLES, *MAY_FAIL) for name in names):
             continue
@@ -76,15 +76,15 @@ def batch(choose: Chooser, plan: Plan) -> Operation:
             operation["queue"] = plan.queues[place["c"] * 2 + place["ch"] - 1]
         if operation.get("size", 0) > 5_000:
             del operation["size"]
-        # A shared limit counts what it finds delivered, or still on its way.
+        # A shared limit counts deliveries that may have arrived or not.
         if operation.pop("global_", None) and plan.limits is Limits.SHARED:
             operation["prefetch_count"] = 0
         if operation.get("queue") == "" and operation["op"] != "queue.declare":
             operation["queue"] = "missing"  # RabbitMQ looks up the last declared queue even after the channel failed
         if not isinstance(operation.get("delivery_tag", []), list):
-            operation["delivery_tag"] = ["outstanding", -1]  # other messages may be delivered by then, or not yet
+            operation["delivery_tag"] = ["outstanding", -1]  # other messages may have been delivered or not
         if plan.quorum and operation["op"] == "basic.consume":
-            operation.pop("no_ack", None)  # RabbitMQ keeps messages that it had no time to send
+            operation.pop("no_ack", None)  # RabbitMQ keeps messages that it has not sent yet
         if plan.quorum and "requeue" in operation:
             operation["requeue"] = False
         operations.append(operation)

@@ -13,7 +13,7 @@ from ..brokers import peers
 from ..brokers.follower import leveret_follower
 
 PROFILE = "rabbitmq-3.10"
-#: Busy waiting of schedulers would take the processor from the other processes.
+#: Without busy waiting of Erlang's schedulers, which would slow down the other processes.
 ERLANG = "+sbwt none +sbwtdcpu none +sbwtdio none"
 
 
@@ -29,16 +29,16 @@ class Lanes:
     urls: list[str]
     peer: peers.Peer | None = None
 
-    def last_words(self) -> str:
-        """What is known of a broker that cannot be reached."""
-        return f"{self.urls[0]} is not ours" if self.peer is None else self.peer.last_words()
+    def diagnosis(self) -> str:
+        """Why the broker cannot be reached, as far as is known."""
+        return f"{self.urls[0]} is not ours" if self.peer is None else self.peer.diagnosis()
 
 
 @contextmanager
 def reference(url: str | None, lanes: int) -> Iterator[Lanes]:
-    """The lanes of the reference: the broker at `url` (one lane, its virtual host), or a RabbitMQ of our own.
+    """The lanes of the reference broker: the one at `url`, with one lane, or a fresh RabbitMQ.
 
-    Raises: FileNotFoundError: there is none on this machine.
+    Raises: FileNotFoundError: RabbitMQ is not on this machine.
     """
     if url is not None:
         yield Lanes([url])
@@ -51,9 +51,9 @@ def reference(url: str | None, lanes: int) -> Iterator[Lanes]:
 
 @contextmanager
 def subject(url: str | None, lanes: int, profile: str = PROFILE, *, is_follower: bool = False) -> Iterator[Lanes]:
-    """The lanes of the broker under test: the one at `url`, or a leveret of our own in RabbitMQ's profile.
+    """The lanes of the broker under test: the one at `url`, or a fresh leveret in RabbitMQ's profile.
 
-    `is_follower`: ours is a cluster, and each lane is connected to a node that follows.
+    `is_follower`: it is a cluster, and each lane is connected to a follower.
     """
     if url is not None:
         yield Lanes([url])
@@ -72,7 +72,7 @@ def subject(url: str | None, lanes: int, profile: str = PROFILE, *, is_follower:
 
 @contextmanager
 def _definitions(lanes: int) -> Iterator[Path]:
-    """A file that both brokers read."""
+    """A definitions file for both brokers."""
     names = ["/", *(lane_vhost(lane) for lane in range(lanes))]
     permissions = {"user": "guest", "configure": ".*", "write": ".*", "read": ".*"}
     user = {"name": "guest", "password": "guest", "tags": "administrator", "limits": {}}

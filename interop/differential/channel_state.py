@@ -1,4 +1,4 @@
-"""What a careful client knows of its channel: deliveries to settle, consumers, publishes to be confirmed."""
+"""The state of a channel that a client knows: deliveries to settle, consumers, publishes to be confirmed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Operation = Mapping[str, Any]
 
 @dataclass(slots=True)
 class ChannelState:
-    """The state of one channel, as far as this client has seen and sent."""
+    """The state of one channel, from what its client has sent and received."""
 
     outstanding: list[int] = field(default_factory=list)
     tags: set[str] = field(default_factory=set)  # of its consumers
     transacts: bool = False
     no_ack_tags: set[str] = field(default_factory=set)
-    hears: bool = False  # there is a consumer, or confirms are on: the broker may send unasked
+    hears: bool = False  # with a consumer or confirms, the broker may send at any time
     published: int = 0  # since confirm.select
     confirms: bool = False
     unconfirmed: set[int] = field(default_factory=set)
@@ -51,13 +51,13 @@ class ChannelState:
             self.unconfirmed.add(self.published)
 
     def covered(self, method: Method) -> set[int]:
-        """The publishes that an ack or nack of the broker settles."""
+        """The publishes that an ack or nack of the broker confirms."""
         if method["multiple"]:
             return {tag for tag in self.unconfirmed if tag <= method["delivery_tag"]}
         return {method["delivery_tag"]}
 
     def finds_pointless(self, operation: Operation) -> bool:
-        """Whether a careful client would not send it on this channel."""
+        """Whether an operation is pointless on this channel, so that a careful client would not send it."""
         name = operation["op"]
         if name in ("basic.ack", "basic.nack", "basic.reject"):
             return not self.outstanding
@@ -72,9 +72,9 @@ class ChannelState:
         return False
 
     def cannot_follow(self, operation: Operation, sent: list[Operation]) -> bool:
-        """Whether its result, after `sent` in one batch, depends on timing."""
+        """Whether the result of an operation depends on timing if it follows `sent` in one batch."""
         if operation["op"] == "basic.get" and self.tags:
-            return True  # its tag is from the same counter as those of deliveries to consumers
+            return True  # its delivery tag is counted with those of deliveries to consumers
         if "delivery_tag" in operation and not self.outstanding:
             return True
         if operation["op"] != "basic.cancel":

@@ -1,4 +1,4 @@
-"""The choices for programs: names, arguments, properties, valid and invalid."""
+"""The choices in programs: valid and invalid names, arguments and properties."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ INTEGERS = ("I", "l", "s", "b", "B", "u", "i", "L")
 
 
 class Chooser:
-    """Where choices come from."""
+    """Makes choices, by a seed or as a property test wants."""
 
     def below(self, end: int) -> int:
         """A number from 0 to end - 1."""
@@ -20,12 +20,12 @@ class Chooser:
         return items[self.below(len(items))]
 
     def rarely(self, once_in: int) -> bool:
-        """True once in so many times."""
+        """True once in `once_in` times, on average."""
         return self.below(once_in) == once_in - 1
 
 
 class Seeded(Chooser):
-    """Chooses by a seed."""
+    """Makes choices by a seed."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -36,7 +36,7 @@ class Seeded(Chooser):
 
 
 def bad_value(choose: Chooser) -> list[Any]:
-    """A value that most arguments may not have."""
+    """A value that is invalid for most arguments."""
     value: list[Any] = choose.one(
         *(["S", "x"], ["I", -1], ["t", True], ["V", None], ["d", 1.5], ["I", 0], ["l", 2**40], ["S", ""]),
         *(["F", {"a": ["I", 1]}], ["A", [["I", 1]]], ["T", 1], ["D", [0, 5]], ["f", 2.0], ["x", "ab"], ["I", 256]),
@@ -74,7 +74,7 @@ def _queue_argument(choose: Chooser) -> tuple[str, list[Any]]:
 
 
 def good_queue_arguments(choose: Chooser) -> dict[str, Any]:
-    """Only valid ones."""
+    """Valid arguments of a queue."""
     arguments: dict[str, Any] = {}
     for _ in range(choose.one(0, 1, 1, 2, 3)):
         name, value = choose.one(
@@ -96,9 +96,9 @@ def good_queue_arguments(choose: Chooser) -> dict[str, Any]:
 
 
 def quorum_arguments(choose: Chooser) -> dict[str, Any]:
-    """Of a quorum queue; a few are refused.
+    """Arguments of a quorum queue, of which a few are refused.
 
-    Without those that RabbitMQ applies only approximately: reject-publish, and dead letters at least once.
+    RabbitMQ applies reject-publish and at-least-once dead-lettering only approximately, so these are left out.
     """
     arguments: dict[str, Any] = {"x-queue-type": ["S", "quorum"]}
     for _ in range(choose.one(0, 1, 1, 2, 3)):
@@ -129,7 +129,7 @@ def quorum_arguments(choose: Chooser) -> dict[str, Any]:
 
 
 def queue_arguments(choose: Chooser) -> dict[str, Any]:
-    """Valid and invalid ones."""
+    """Valid and invalid arguments of a queue."""
     arguments = {}
     for _ in range(choose.one(0, 1, 1, 2, 3)):
         name, value = _queue_argument(choose)
@@ -140,7 +140,7 @@ def queue_arguments(choose: Chooser) -> dict[str, Any]:
 
 
 def headers(choose: Chooser, *, careful: bool = False) -> dict[str, Any]:
-    """Of a message."""
+    """The headers of a message."""
     headers = {}
     for _ in range(choose.one(1, 0, 2, 4)):
         name = choose.one("h1", "h2", "x-h", "CC", "BCC", "x-death", "name", "BCC", "CC")
@@ -180,7 +180,7 @@ def header_value(choose: Chooser, depth: int) -> list[Any]:
 
 
 def properties(choose: Chooser, *, careful: bool = False) -> dict[str, Any]:
-    """Of a message; if `careful` none that is refused."""
+    """The properties of a message. `careful`: only valid ones."""
     properties: dict[str, Any] = {}
     for _ in range(choose.one(0, 0, 1, 1, 2, 4)):
         name = choose.one(
@@ -210,7 +210,7 @@ def properties(choose: Chooser, *, careful: bool = False) -> dict[str, Any]:
 
 
 def binding_arguments(choose: Chooser, *, careful: bool = False) -> dict[str, Any]:
-    """Of a headers exchange; if `careful` none that is refused."""
+    """The arguments of a binding to a headers exchange. `careful`: only valid ones."""
     arguments: dict[str, Any] = {}
     if choose.rarely(2):
         arguments["x-match"] = [

@@ -1,4 +1,4 @@
-"""One program on two brokers, step by step, and the differences that are known."""
+"""Runs a program on two brokers, compares it step by step, and knows the intended differences."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ KNOWN_FILE = Path(__file__).with_name("known.toml")
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """An intended difference: `reference` and `subject` are searched in the JSON of the two brokers' observations.
+    """An intended difference.
 
-    `deviation` begins its line in docs/DEVIATIONS.md. With `ends` the states of the two differ, and the rest of the
-    program is not run. With `last_deliveries` all else must be the same, apart from deliveries to connections that
-    ended with this operation.
+    `reference`, `subject`: patterns that are searched in the JSON of the two brokers' observations.
+    `deviation`: the beginning of its line in docs/DEVIATIONS.md.
+    `ends`: the states of the brokers differ after it, so the rest of the program is not run.
+    `last_deliveries`: it concerns only deliveries to connections that this operation ended; all else must be the same.
     """
 
     name: str
@@ -36,7 +37,7 @@ class Known:
     last_deliveries: bool = False
 
     def explains(self, operation: Operation, expected: Observation, got: Observation) -> bool:
-        """Whether this entry explains the difference."""
+        """Whether this is the given difference."""
         return (
             self.operation.search(_text(operation)) is not None
             and self.reference.search(_text(expected)) is not None
@@ -65,15 +66,15 @@ class Difference:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of a run: operations sent to both brokers and compared, and results of programs."""
+    """Counts of a run: operations that were compared, and programs by their result."""
 
     operations: int = 0
     programs: int = 0
     methods: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     known: Counter[str] = field(default_factory=Counter)
-    batches: int = 0  # steps of several operations that were sent at once
-    races: int = 0  # programs that differed only until they were given time
+    batches: int = 0  # steps with several operations
+    races: int = 0  # programs that did not differ when they had more time
 
     def add(self, other: Tally) -> None:
         self.operations += other.operations
@@ -86,7 +87,7 @@ class Tally:
 
 @cache
 def known_differences() -> tuple[Known, ...]:
-    """The list. Raises KeyError, re.error: the file is wrong."""
+    """The intended differences in `known.toml`. Raises: KeyError, re.error: the file is invalid."""
     return tuple(
         Known(
             entry["name"],
@@ -104,7 +105,7 @@ def known_differences() -> tuple[Known, ...]:
 def run(
     program: Sequence[Operation], reference: Peer, subject: Peer, tally: Tally, *, patient: bool = False
 ) -> Difference | None:
-    """Run a program on both; the first unexplained difference, or None."""
+    """Run a program on both brokers. Returns the first unknown difference; None: there is none."""
     try:
         for step, operation in enumerate(program):
             expected, got = _both(
@@ -129,7 +130,7 @@ def run(
 
 
 def judge(operation: Operation, expected: Observation, got: Observation) -> Known | bool:
-    """False: no difference. True: an unknown one. Known: a known one."""
+    """False: there is no difference. True: an unknown one. Otherwise: the known one."""
     if expected == got:
         return False
     for known in known_differences():
@@ -139,7 +140,7 @@ def judge(operation: Operation, expected: Observation, got: Observation) -> Know
 
 
 def _differ_by_last_deliveries(expected: Observation, got: Observation) -> bool:
-    """Whether all else is the same: without them, messages may be left where they asked for no acknowledgement."""
+    """Whether only deliveries to ended connections differ, and the counts of queues that depend on them."""
     if _without_last_deliveries(expected) != _without_last_deliveries(got):
         return False
     last = sum(
@@ -161,7 +162,7 @@ def _is_of_ended(place: str, ended: Sequence[int]) -> bool:
 
 
 def _without_last_deliveries(observation: Observation) -> Observation:
-    """What was seen, without deliveries to connections that the broker ended, and the counts of queues."""
+    """The observations without deliveries to connections that the broker ended, and without the counts of queues."""
     kept: Observation = {}
     for place, seen in observation.items():
         if place == "queues":
@@ -174,7 +175,7 @@ def _without_last_deliveries(observation: Observation) -> Observation:
 
 
 def _both(reference: Iterator[None], subject: Iterator[None]) -> tuple[Observation, Observation]:
-    """Let two brokers work at the same time: one waits for answers while the other is sent to."""
+    """Run both sides in turns, so that one broker works while the other one is sent to."""
     results: dict[int, Any] = {}
     sides = {0: reference, 1: subject}
     while len(results) < 2:
@@ -188,7 +189,7 @@ def _both(reference: Iterator[None], subject: Iterator[None]) -> tuple[Observati
 
 
 def replay(program: Sequence[Operation], side: Peer) -> list[Observation]:
-    """One broker's observations of each operation."""
+    """The observations of each operation on one broker."""
     observations: list[Observation] = []
     try:
         for step, operation in enumerate(program):

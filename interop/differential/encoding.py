@@ -1,4 +1,4 @@
-"""An operation as octets: generated names, tags and values of tables put in."""
+"""Encodes an operation, with the names and tags that were generated for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .observations import Names
 
 
 def encode(operation: Operation, number: str, state: ChannelState, names: Names, frame_max: int) -> bytes:
-    """The operation's frames; `state` notes that they are sent. Bodies begin with `number`."""
+    """The frames of an operation. `state` is updated as if they are sent. `number`: begins each body."""
     name, channel = operation["op"], operation.get("ch", 0)
     fields = {field_name for field_name, _ in METHODS[name][2]}
     values = {key: _value(key, value, state, names) for key, value in operation.items() if key in fields}
@@ -22,7 +22,7 @@ def encode(operation: Operation, number: str, state: ChannelState, names: Names,
 
 
 def resolve(text: str, names: Names) -> str:
-    """$gen, $ctag and $rabbitmq.reply-to are the newest names that the broker made."""
+    """A value in which $gen, $ctag and $rabbitmq.reply-to are replaced by the newest names that the broker made."""
     if text.startswith("$"):
         return names.latest(text[1:]) or "q0"
     return text
@@ -44,7 +44,7 @@ def _publishes(
 
 def _value(key: str, value: Any, state: ChannelState, names: Names) -> Any:
     if key == "delivery_tag" and isinstance(value, list):
-        # ["outstanding", n]: the nth of what is outstanding on this channel
+        # ["outstanding", n]: the nth outstanding delivery of this channel
         return state.outstanding[value[1] % len(state.outstanding)] if state.outstanding else 1
     if isinstance(value, dict):
         return {name: _field(tagged, names) for name, tagged in value.items()}
@@ -65,7 +65,7 @@ def _field(tagged: Any, names: Names) -> tuple[str, Any]:
 def content_frames(
     channel: int, values: Mapping[str, Any], properties: Mapping[str, Any], body: bytes, frame_max: int
 ) -> bytes:
-    """A publish with its content; the body is split at the agreed frame size."""
+    """The frames of a publish. The body is split at the agreed frame size."""
     octets = method_frame(channel, "basic.publish", **values)
     octets += frame(2, channel, header_payload(len(body), properties_of(**properties)))
     step = frame_max - 8

@@ -17,7 +17,7 @@ def _header(channel: int) -> bytes:
     return frame(HEADER, channel, header_payload(1))
 
 
-#: What is wrong, and the octets for a channel.
+#: Fault -> the octets for a channel.
 MISPLACED: dict[str, Callable[[int], bytes]] = {
     "header without a method": _header,
     "body without a method": lambda channel: frame(BODY, channel, b"x"),

@@ -1,4 +1,4 @@
-"""One TCP connection to a broker under test: sends frames, reads methods, uses round trips as barriers."""
+"""A TCP connection to a broker under test: sends frames, reads methods, and waits by round trips."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ class _Assembly:
 
 
 class Link:
-    """A connection that answers the broker's close methods at once.
+    """A connection, which answers the broker's close methods at once.
 
-    `open` is false once either side ended it; `channels` are those that are open now.
+    `open`: whether neither side has ended it. `channels`: the open ones.
     """
 
     def __init__(self, host: str, port: int, vhost: str, user: str = "guest", password: str = "guest") -> None:
@@ -73,27 +73,27 @@ class Link:
     # sending
 
     def send(self, octets: bytes) -> None:
-        """Send octets; a connection that the broker has ended meanwhile is noticed when reading."""
+        """Send octets. That the broker has ended the connection is noticed by the next read."""
         try:
             self._socket.sendall(octets)
         except OSError:
             pass
 
     def open_channel(self, channel: int) -> None:
-        """Have `channel` open, with a round trip when it is not."""
+        """Open a channel, unless it is open."""
         if self.open and channel not in self.channels:
             self.expect_open(channel)
             self.send(method_frame(channel, "channel.open"))
             self._until("channel.open-ok", channel)
 
     def expect_open(self, channel: int) -> None:
-        """A channel.open was sent: what arrives before its answer belongs to a channel that has ended."""
+        """Note that channel.open was sent. Frames before its answer belong to an ended channel of this number."""
         if channel not in self.channels:
             self.channels.add(channel)
             self._opening.add(channel)
 
     def send_barrier(self, channel: int) -> None:
-        """Ask for a round trip through `channel`, after everything that was sent there."""
+        """Begin a round trip through a channel, which ends when the broker has handled everything before it."""
         if self.open and channel in self.channels:
             self._barriers.add(channel)
             self.send(_barrier(channel))
@@ -107,8 +107,9 @@ class Link:
     # receiving
 
     def collect(self, *expected: tuple[str, int]) -> list[Method]:
-        """What arrived until all barriers are answered and all `expected` (method, channel) arrived; a channel or
-        connection that is closed meanwhile does not answer. Raises: Silent."""
+        """The methods until all round trips have ended and all `expected` (method, channel) have arrived, unless their
+        channel or the connection was closed. Raises: Silent.
+        """
         missing = set(expected)
         collected, self._waiting = self._waiting, []
         for method in collected:
@@ -128,7 +129,7 @@ class Link:
         return collected
 
     def drain(self) -> list[Method]:
-        """Everything up to the end of the connection. Raises: Silent."""
+        """The methods up to the end of the connection. Raises: Silent."""
         collected, self._waiting = self._waiting, []
         deadline = time.monotonic() + DEADLINE_SECONDS
         while self.open:
@@ -138,7 +139,7 @@ class Link:
     # inside
 
     def _until(self, name: str, channel: int) -> Method:
-        """The method `name`; everything else waits for the next `collect`. Raises: Silent, ConnectionError."""
+        """Wait for the method `name`. Others are kept for the next `collect`. Raises: Silent, ConnectionError."""
         deadline = time.monotonic() + DEADLINE_SECONDS
         while self.open:
             found = None
@@ -157,7 +158,7 @@ class Link:
         self._socket.close()
 
     def _read(self, deadline: float) -> list[Method]:
-        """The methods of one read; close methods among them are answered."""
+        """The methods of one read. Close methods among them are answered."""
         self._socket.settimeout(max(0.001, deadline - time.monotonic()))
         try:
             octets = self._socket.recv(1 << 17)
@@ -183,7 +184,7 @@ class Link:
         return methods
 
     def _is_late(self, method: Method) -> bool:
-        """Whether it belongs to a channel that the broker had ended before."""
+        """Whether a method belongs to a channel that the broker has ended."""
         if method.name == "channel.open-ok":
             self._opening.discard(method.channel)
         ended = method.channel != 0 and method.channel not in self.channels
@@ -203,7 +204,7 @@ class Link:
             self._end()
 
     def _take(self, kind: int, channel: int, payload: bytes) -> Method | None:
-        """The method that this frame completes."""
+        """The method that a frame completes; None: it is incomplete."""
         if kind == HEARTBEAT:
             return None
         if kind == METHOD:
@@ -231,7 +232,7 @@ _BARRIERS: dict[int, bytes] = {}
 
 
 def _barrier(channel: int) -> bytes:
-    """A cancel of an unused tag, encoded once."""
+    """The octets of a round trip: a cancel of an unused consumer tag."""
     octets = _BARRIERS.get(channel)
     if octets is None:
         octets = _BARRIERS[channel] = method_frame(channel, "basic.cancel", consumer_tag=BARRIER_TAG)

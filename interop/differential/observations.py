@@ -1,4 +1,4 @@
-"""A broker's answers as JSON data, without parts that always differ: generated names and times."""
+"""Observations: the answers of a broker as JSON, without generated names and times."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from ..wire.raw_codec import Method
 from .channel_state import ChannelState
 
 BODY_CHARACTERS_MAX = 64  # longer bodies are shown by size and checksum
-#: Names that the broker makes: queues, consumer tags, reply addresses.
+#: Names that the broker generates: queues, consumer tags, reply addresses.
 GENERATED = re.compile(r"amq\.(gen|ctag|rabbitmq\.reply-to)[-.][A-Za-z0-9+/=_@.<>-]+")
-#: Sent by RabbitMQ's queues independently of the channel, and dropped once the channel has failed.
+#: Sent by RabbitMQ's queues independently of the channel, and not any longer after the channel has failed.
 FROM_QUEUES = ("basic.consume-ok", "basic.cancel-ok", "basic.cancel", "basic.deliver", "basic.ack", "basic.nack")
 _MEANINGLESS = ("ticket", "reserved_1", "reserved_2")
 
 
 class Names:
-    """The names that one broker generated, numbered in the order in which they were seen.
+    """The names that one broker generated, numbered by their first appearance.
 
-    `counts`: there are quorum queues, whose messages may have an x-delivery-count of 0, or none, which is the same.
+    `counts`: there are quorum queues, so that an x-delivery-count of 0 is the same as none.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Names:
 
 
 def describe(method: Method, names: Names) -> list[Any]:
-    """[name, arguments] or, with a content, [name, arguments, properties, body]."""
+    """A method as [name, arguments], or with a content as [name, arguments, properties, body]."""
     arguments = {
         name: names.alias(value) if isinstance(value, str) else value
         for name, value in method.arguments.items()
@@ -62,7 +62,7 @@ def _properties(properties: dict[str, Any], names: Names) -> dict[str, Any]:
     described: dict[str, Any] = {}
     for name, value in properties.items():
         if name == "headers":
-            # A list, because the order of the headers travels, too.
+            # A list, because the order of headers is compared.
             headers = [[key, *_tagged(tagged, names, within=key)] for key, tagged in value.items()]
             if names.counts:
                 headers = [header for header in headers if header[0] != "x-delivery-count" or header[2]]
@@ -80,7 +80,7 @@ def _tagged(tagged: Any, names: Names, within: str) -> list[Any]:
     if tag == "F":
         fields = [[key, *_tagged(inner, names, within=f"{within}.{key}")] for key, inner in value.items()]
         if within == "x-death":
-            fields.sort(key=lambda field: str(field[0]))  # as RabbitMQ does with those that existed before
+            fields.sort(key=lambda field: str(field[0]))  # like RabbitMQ for headers that existed before
         return [tag, fields]
     if tag == "A":
         return [tag, [_tagged(inner, names, within) for inner in value]]
@@ -100,8 +100,9 @@ def _body(body: bytes) -> str:
 
 
 def observe(methods: list[Method], state: ChannelState, names: Names) -> dict[str, Any]:
-    """Answers, deliveries and confirms, each in their order; their relative order is not guaranteed, except that
-    nothing is delivered to a consumer before its consume-ok, and nothing confirmed before it is returned."""
+    """Answers, deliveries and confirms, each in their order. The order between these is not observed, except that
+    deliveries follow their consume-ok, and confirms follow their returns.
+    """
     seen: dict[str, Any] = {}
     known = state.no_ack_tags
     confirmed: dict[str, set[int]] = {}
@@ -135,9 +136,11 @@ def observe(methods: list[Method], state: ChannelState, names: Names) -> dict[st
 
 
 def in_no_order(seen: dict[str, Any]) -> dict[str, Any]:
-    """For a batch: RabbitMQ's queues answer basic.consume and basic.cancel independently of the channel, so after the
-    answers to later methods, and count their messages before publishes that wait in the same mailbox. The order of
-    confirms and returns of several publishes is not compared."""
+    """The observations of a batch, without the order that depends on timing in RabbitMQ.
+
+    Its queues answer basic.consume and basic.cancel later than the channel answers later methods, and count their
+    messages before publishes in the same mailbox. Confirms and returns of several publishes have no order, either.
+    """
     seen.pop("confirmed before the return", None)
     answers = seen.get("answers", [])
     consuming = sorted((answer for answer in answers if answer[0] in FROM_QUEUES), key=str)

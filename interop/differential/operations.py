@@ -53,7 +53,7 @@ def _exchange(choose: Chooser, plan: Plan) -> str:
 
 
 def at(choose: Chooser, name: str) -> Operation:
-    """An empty operation for one of four channels."""
+    """An operation without arguments, on one of four channels."""
     return {"op": name, "c": choose.below(2), "ch": 1 + choose.below(2)}
 
 
@@ -97,7 +97,7 @@ def queue_declare(choose: Chooser, plan: Plan, name: str | None = None) -> Opera
 
 
 def _as_before(choose: Chooser, plan: Plan, name: str, operation: Operation) -> Operation:
-    """A careful program rarely declares an object in two ways."""
+    """The arguments of an earlier declaration. A careful program rarely declares an object in two ways."""
     if not plan.careful or choose.rarely(30):
         return operation
     former = plan.declared.setdefault(name, operation)
@@ -183,7 +183,7 @@ def publish(choose: Chooser, plan: Plan) -> Operation:
     if choose.rarely(12):
         operation["size"] = choose.one(0, 12, 5_000, 140_000)
         if operation["size"] > 5_000:
-            operation.pop("count", None)  # several of them come in several reads, and dead letters in between
+            operation.pop("count", None)  # several messages may be read in parts, with dead letters in between
     return operation
 
 

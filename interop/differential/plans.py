@@ -17,46 +17,45 @@ class Limits(Enum):
 
 @dataclass(slots=True)
 class Plan:
-    """The queue of each channel's consumers, and which prefetch limits there are.
+    """The queue of each channel's consumers, and the prefetch limits.
 
-    With limits of their own each queue has one consumer at most: RabbitMQ moves a consumer that had no credit to the
-    end of its queue's rota, Leveret doesn't. Limits that are only shared block all consumers of a channel, so that
-    several keep their turns. With shared limits no message is got with a pending acknowledgement: RabbitMQ counts those
-    when such a limit is set, and never stops counting them.
+    With limits per consumer, each queue has at most one consumer: RabbitMQ moves a consumer that had no credit to the
+    end of its round-robin order, and Leveret does not. Limits per channel block all consumers of the channel together,
+    so that several keep their order. With limits per channel, every basic.get is without acknowledgement, because
+    RabbitMQ never stops counting messages that were got when such a limit was set.
 
-    `careful`: most operations are ones that are not refused, so that channels live long. `quorum`: the queues of that
-    type. They must be empty when messages are requeued, because RabbitMQ puts these at the tail: each has one consumer
-    at most, without limit, that requeues everything or nothing and ends with its channel, and messages that are got are
-    acknowledged.
-
-    `dead_letters`: queues may name an exchange for them. They arrive some time later, so nothing after a publish or a
-    settlement in one batch inspects a queue.
+    `careful`: most operations are valid, so that channels live long.
+    `quorum`: the queues of that type. RabbitMQ requeues their messages at the tail, so they must be empty then: each
+    has at most one consumer, without a limit, which requeues all or nothing and ends with its channel, and messages
+    that are got are acknowledged.
+    `dead_letters`: queues may have a dead-letter exchange. Dead letters arrive later, so in a batch no queue is
+    inspected after a publish or a settlement.
     """
 
     queues: tuple[str, ...]
     limits: Limits = Limits.NONE
     careful: bool = False
     quorum: tuple[str, ...] = ()
-    #: Messages either expire or have priorities: with both, we differ from RabbitMQ on purpose (docs/DEVIATIONS.md).
+    #: Messages expire or have priorities, not both: for both, there is an intended difference (docs/DEVIATIONS.md).
     expires: bool = True
     dead_letters: bool = True
-    #: How queues and exchanges are to be declared again.
+    #: The declarations of queues and exchanges, for later ones.
     declared: dict[str, dict[str, Any]] = field(default_factory=dict)
     generated: set[tuple[int, int]] = field(default_factory=set)  # channels with a consumer of a generated tag
 
     @property
     def single(self) -> bool:
-        """Whether each queue has one consumer at most."""
+        """Whether each queue has at most one consumer."""
         return self.limits in (Limits.OWN, Limits.BOTH) or bool(self.quorum)
 
     @property
     def keeps_nothing_got(self) -> bool:
-        """Whether messages are got without acknowledgement."""
+        """Whether basic.get is without acknowledgement."""
         return self.limits in (Limits.SHARED, Limits.BOTH) or bool(self.quorum)
 
 
 def choose_plan(choose: Chooser) -> Plan:
-    """One in twelve with quorum queues, five with limits; half of all careful."""
+    """A plan: one of twelve with quorum queues, five with limits; half of all are careful."""
     several = tuple(choose.one(*QUEUES) for _ in range(4))
     kind = choose.below(12)
     dead_letters = not choose.rarely(3)

@@ -1,4 +1,4 @@
-"""Programs: lists of operations, some of them in batches, that are run against two brokers."""
+"""Programs: lists of operations and batches, which are run against two brokers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .plans import Plan, choose_plan
 
 OPERATIONS_MEAN = 40
 
-#: Operations, with their relative frequency.
+#: Operation -> its relative frequency.
 WEIGHTS: dict[Callable[[Chooser, Plan], Operation], int] = {
     publish: 26,
     queue_declare: 14,
@@ -56,13 +56,13 @@ WEIGHTS: dict[Callable[[Chooser, Plan], Operation], int] = {
     direct_reply: 2,
     batch: 8,
 }
-#: Operations that requeue without a failed attempt in Leveret, while RabbitMQ's quorum queues count one.
+#: Operations that requeue. RabbitMQ's quorum queues count this as a failed attempt, Leveret does not.
 UNCOUNTED = ("basic.recover", "basic.recover-async", "channel.close", "connection.close")
 _DECK = [builder for builder, weight in WEIGHTS.items() for _ in range(weight)]
 
 
 def program(choose: Chooser) -> list[Operation]:
-    """Some fifty operations; to begin with, most of the queues and exchanges are declared and bound somehow."""
+    """A program of about fifty operations. The first ones declare and bind most of the queues and exchanges."""
     plan = choose_plan(choose)
     operations = []
     if plan.careful or choose.rarely(2):

@@ -1,9 +1,9 @@
-"""Programs that once showed a difference, as files: the operations, and the reference's observations.
+"""Programs that once showed a difference, in files with the operations and the reference's observations.
 
     {"title": ..., "reference": "RabbitMQ 3.10.8", "operations": [...], "expected": [...]}
 
-A replay compares with `expected`, the reference's observations, so that it needs only the subject. A file about an
-intended difference also has `subject`: the subject's expected observations.
+A replay compares the subject with `expected`, the observations of the reference, which is not needed then. A file about
+an intended difference also has `subject`, the expected observations of the subject.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class Regression:
     subject: Sequence[Observation] | None = None
 
     def check(self, side: Peer) -> Difference | None:
-        """Replay on the subject: differences from the expected observations."""
+        """Replay on the subject. Returns the differences from the expected observations."""
         return _first_difference(self.operations, self.expected if self.subject is None else self.subject, side)
 
     def check_reference(self, side: Peer) -> Difference | None:
-        """Replay on the reference: differences from the recorded observations."""
+        """Replay on the reference. Returns the differences from the recorded observations."""
         return _first_difference(self.operations, self.expected, side)
 
 
 def load(path: Path) -> Regression:
-    """Raises: KeyError, json.JSONDecodeError: not a file of `save`."""
+    """Read a file that `save` wrote. Raises: KeyError, json.JSONDecodeError."""
     stored = json.loads(path.read_text())
     return Regression(
         stored["title"], stored["reference"], stored["operations"], stored["expected"], stored.get("subject")
@@ -47,7 +47,7 @@ def load(path: Path) -> Regression:
 
 
 def save(path: Path, regression: Regression) -> None:
-    """Write the file; one line for each operation and observation."""
+    """Write a file, with one line for each operation and observation."""
     path.parent.mkdir(parents=True, exist_ok=True)
     parts = [f' "title": {_line(regression.title)}', f' "reference": {_line(regression.reference)}']
     lists: list[tuple[str, Sequence[Any] | None]] = [

@@ -1,4 +1,4 @@
-"""Generate programs until enough operations were compared; minimise those that differ."""
+"""Generates and compares programs, and minimises those that differ."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .side import Observation, Peer
 FOUND_MAX = 5
 SHRINKING_RUNS_MAX = 400
 WAVERING_RUNS_MAX = 6
-#: Fields without which an operation means nothing.
+#: Fields that every operation needs.
 NEEDED = {
     "op", "c", "ch", "unopened", "active", "consumer_tag", "delivery_tag", "queue", "exchange", "operations", "what",
 }  # fmt: skip
@@ -26,7 +26,7 @@ NEEDED = {
 
 @dataclass(slots=True)
 class Found:
-    """A minimal program, the seed of its original program, and the difference."""
+    """A minimal program with a difference, and the seed of its original program."""
 
     program: Sequence[Operation]
     seed: int
@@ -36,13 +36,13 @@ class Found:
 
 @dataclass(slots=True)
 class Search:
-    """One lane: a connection to a virtual host of each broker, used for one program after the other."""
+    """A lane: runs programs one after the other in a virtual host of each broker."""
 
     reference: Peer
     subject: Peer
     generate: Callable[[Chooser], Sequence[Operation]] = program
     tally: Tally = field(default_factory=Tally)
-    shrinking: Tally = field(default_factory=Tally)  # repeated runs for the minimal program: not counted
+    shrinking: Tally = field(default_factory=Tally)  # counts of the runs that minimise, which are not reported
     found: list[Found] = field(default_factory=list)
     found_max: int = FOUND_MAX
     shrinks: bool = True
@@ -55,9 +55,9 @@ class Search:
         tell: Callable[[str, Any], None] = lambda kind, value: None,
         seconds: float = math.inf,
     ) -> None:
-        """Run programs until `operations` were compared, `found_max` differences found, or `seconds` are over.
+        """Run programs until `operations` were compared, `found_max` differences were found, or `seconds` are over.
 
-        The programs are those of the seeds seed * 1,000,003 and following, so that a lane can be run again.
+        The seeds of the programs are seed * 1,000,003 and the following numbers, so that a lane can be repeated.
         """
         self.number = number = seed * 1_000_003
         for side in (self.reference, self.subject):
@@ -73,7 +73,7 @@ class Search:
                 tell("progress", self.tally.operations)
 
     def examine(self, choices: Seeded) -> Found | None:
-        """Run the program of these choices; a difference is returned with a minimal program."""
+        """Generate and run a program. Returns a difference with the minimal program; None: there is none."""
         operations = self.generate(choices)
         difference = self.differs(operations, self.tally)
         if difference is None:
@@ -85,7 +85,7 @@ class Search:
         return found
 
     def _shrink(self, found: Found) -> Found:
-        """Remove operations, half of them at once, then fewer, then fields, while the difference remains."""
+        """Remove operations, first half of them, then fewer, and then fields, as long as the difference remains."""
         last_run = self.shrinking.programs + SHRINKING_RUNS_MAX
         step = max(1, len(found.program) // 2)
         while self.shrinking.programs < last_run:
@@ -118,8 +118,9 @@ class Search:
         return Found(candidate[: difference.step + 1], found.seed, difference)
 
     def differs(self, program: Sequence[Operation], tally: Tally) -> Difference | None:
-        """Run; a program that differs is run again with enough time. It is a race if it does not differ then, or if the
-        reference sometimes answers like the subject."""
+        """The difference of a program. It is a race, and ignored, if the program does not differ with more time, or if
+        the reference sometimes answers like the subject.
+        """
         difference = run(program, self.reference, self.subject, tally)
         if difference is None:
             return None

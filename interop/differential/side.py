@@ -1,8 +1,8 @@
-"""One broker's side of a program: performs operations and returns observations.
+"""Performs the operations of a program on one broker, and returns observations.
 
-After each operation the side waits until the broker is quiet, without sleeping: a round asks every queue for its counts
-(so that messages on their way to a queue have arrived) and makes a round trip on every channel that may receive
-something (so that what the queues sent has arrived); rounds are repeated until they find nothing new.
+After each operation the side waits, without sleeping, until the broker is quiet. A round asks every queue for its
+counts, so that messages have arrived in the queues, and makes a round trip on every channel that may receive something,
+so that deliveries have arrived. Rounds are repeated until they find nothing new.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from .observations import FROM_QUEUES, Names, in_no_order, observe
 
 Observation = dict[str, Any]
 
-PROBE = 1000  # channels from here on carry the questions for counts
+PROBE = 1000  # the first of the channels that ask for counts
 ROUNDS_MAX = 60
-#: After these the broker may continue to work for a while: two quiet rounds, because RabbitMQ's queues answer a passive
-#: declare before publishes that wait in the same mailbox. After all others one quiet round is enough.
+#: Operations after which two rounds must be quiet, because RabbitMQ's queues answer a passive declare before publishes
+#: in the same mailbox. After all others one quiet round is enough.
 RESTLESS = {
     "batch",
     *("basic.publish", "basic.ack", "basic.nack", "basic.reject", "basic.recover", "basic.recover-async"),
@@ -38,7 +38,7 @@ PATIENT_SECONDS = 0.01
 
 @dataclass(slots=True)
 class _Probe:
-    """How a queue's counts are asked for: an exclusive queue answers its own connection only."""
+    """The counts of a queue. An exclusive queue tells them its own connection only."""
 
     channel: int
     owner: int | None = None
@@ -46,7 +46,7 @@ class _Probe:
     slow: bool = False  # a quorum queue, which works asynchronously
 
     def hear(self, answer: Method) -> bool:
-        """Note the answer; whether it is new. A queue whose connection is ending answers 405."""
+        """Note an answer. Returns whether it is new. A queue whose connection is ending answers 405."""
         counts: list[int] | int | None
         if answer.name == "queue.declare-ok":
             counts = [answer["message_count"], answer["consumer_count"]]
@@ -58,7 +58,7 @@ class _Probe:
 
 
 class Peer(Protocol):
-    """What programs run against: a broker (`Side`), or a model of one."""
+    """Runs programs: a broker (`Side`), or a model of one."""
 
     sent: Counter[str]
 
@@ -84,7 +84,7 @@ class Side:
 
     def _begin(self) -> None:
         self.names = Names()
-        self.sent: Counter[str] = Counter()  # operations of the last step that were sent, by name
+        self.sent: Counter[str] = Counter()  # operation -> how many were sent in the last step
         self._links: dict[int, Link] = {}
         self._states: dict[tuple[int, int], ChannelState] = {}
         self._probes: dict[str, _Probe] = {}
@@ -95,7 +95,7 @@ class Side:
 
     @property
     def control(self) -> Link:
-        """The connection that asks for counts and cleans up."""
+        """The connection for counts and for cleaning up."""
         if self._control is None or not self._control.open:
             self._control = self._connect()
         return self._control
@@ -105,8 +105,9 @@ class Side:
     def perform(
         self, operation: Operation, number: int, *, patient: bool = False
     ) -> Generator[None, None, Observation]:
-        """Perform the operation and return the observations; yields after each sending, so that two brokers work in
-        parallel."""
+        """Perform an operation and return the observations. Yields after each sending, so that two brokers work in
+        parallel.
+        """
         name, connection, channel = operation["op"], operation.get("c", 0), operation.get("ch", 0)
         link = self._links.get(connection)
         if link is None or not link.open:
@@ -126,7 +127,7 @@ class Side:
     def _say(
         self, operation: Operation, number: int, link: Link, seen: list[tuple[int, Method]], silent: list[str]
     ) -> Iterator[None]:
-        """Send the operation and read its own answer."""
+        """Send an operation and read its answer."""
         name, connection, channel = operation["op"], operation.get("c", 0), operation.get("ch", 0)
         if name in ("drop", "frames"):
             self.sent[name] += 1
@@ -161,7 +162,7 @@ class Side:
         if operation.get("unopened"):
             expected = [("connection.close", 0)]
         ends = name == "connection.close"
-        if not ends and name not in ("channel.close", "tx.commit"):  # a commit may not be followed before it is done
+        if not ends and name not in ("channel.close", "tx.commit"):  # nothing may follow a commit before its answer
             link.send_barrier(channel)
         yield
         answers = self._read(link, connection, None if ends else expected, seen, silent)
@@ -175,7 +176,7 @@ class Side:
         seen: list[tuple[int, Method]],
         silent: list[str],
     ) -> list[Method]:
-        """What arrived with the expected answers; None: everything up to the end of the connection."""
+        """The methods up to the expected answers; None: up to the end of the connection."""
         try:
             answers = link.drain() if expected is None else link.collect(*expected)
         except Silent as silence:
@@ -185,7 +186,7 @@ class Side:
         return answers
 
     def _learn(self, sent: Sequence[Operation], connection: int, answers: list[Method]) -> None:
-        """Note queues and exchanges that may exist now."""
+        """Note the queues and exchanges that an operation may have declared."""
         declared = iter([method["queue"] for method in answers if method.name == "queue.declare-ok"])
         for operation in sent:
             if operation["op"] == "exchange.declare":
@@ -228,7 +229,7 @@ class Side:
         silent.append("never quiet")
 
     def _ask_around(self, seen: list[tuple[int, Method]], silent: list[str]) -> Generator[None, None, bool]:
-        """One round: ask every queue and every channel that may receive something; returns whether counts changed."""
+        """Make one round. Returns whether counts have changed."""
         asked: dict[tuple[int | None, int], _Probe] = {}
         for queue, probe in self._probes.items():
             if probe.counts is None:
@@ -268,7 +269,7 @@ class Side:
         return self.control
 
     def _await_confirms(self, seen: list[tuple[int, Method]]) -> bool:
-        """Note confirms; whether some are still missing."""
+        """Note confirms. Returns whether some are missing."""
         pending = False
         confirmed: dict[tuple[int, int], set[int]] = {}
         for connection, method in seen:
@@ -310,7 +311,7 @@ class Side:
     # the end of a program
 
     def clean_up(self, also_queues: Sequence[str] = (), also_exchanges: Sequence[str] = ()) -> None:
-        """End the program's connections and delete what it declared, and what an earlier run may have left behind."""
+        """End the connections of a program, and delete what it or an interrupted run has declared."""
         for link in self._links.values():
             if link.open:
                 link.send(method_frame(0, "connection.close", reply_code=200))
@@ -329,7 +330,7 @@ class Side:
         control.send_barrier(1)
         answers = control.collect()
         if any(method.name == "channel.close" for method in answers):
-            # An exclusive queue whose connection is still being torn down: again.
+            # An exclusive queue whose connection is ending: try again.
             self.clean_up(also_queues, also_exchanges)
             return
         self._begin()

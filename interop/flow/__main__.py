@@ -3,8 +3,8 @@
     python -m leveret.interop.flow [--client pika,amqp091-go] [--only E01,E05]
         [--write benchmarks/results/flow-clients.md]
 
-Clients whose toolchain is not on this machine are skipped, and the summary says which and why. Exit code 1: a client
-saw something else than its row says. 2: it could not be run.
+Clients whose toolchain is not on this machine are skipped; the summary says why. Exit code 1: a row failed with a
+client. 2: nothing could be run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..running.driven_clients import driven_clients
 from .page import page
 from .trial import DIFFERS, LACKS, SEEN, Shown, rows, run
 
-#: Those that the page is about.
+#: The clients on the page.
 USUAL = ("pika", "aio-pika", "amqp091-go", "amqp-client", "amqplib")
 
 

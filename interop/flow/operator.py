@@ -1,4 +1,4 @@
-"""The one who drains queues and looks at the broker while a client is held: pika, in this process."""
+"""The operator of a row: a connection of pika that drains queues and inspects the broker while a client is held."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import pika
 
-from ..brokers.asking import ask
+from ..brokers.control import ask
 from ..brokers.peers import Peer
 
 POLL_SECONDS = 0.05
 
 
 class Operator:
-    """One connection, which is never held: it declares, fills, takes and asks. Times are in seconds."""
+    """A connection that is never held: it declares, fills and drains queues, and asks the broker. Times in seconds."""
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
@@ -34,16 +34,16 @@ class Operator:
         self._channel.queue_declare(queue, **options)
 
     def delete(self, queue: str) -> None:
-        """With what is in it."""
+        """Delete a queue with its messages."""
         self._channel.queue_delete(queue)
 
     def count(self, queue: str) -> int:
-        """What is ready."""
+        """The number of ready messages."""
         ready: int = self._channel.queue_declare(queue, passive=True).method.message_count
         return ready
 
     def take(self, queue: str, count: int) -> list[bytes]:
-        """So many messages, or all there are; acknowledged."""
+        """Get and acknowledge `count` messages, or as many as there are."""
         bodies: list[bytes] = []
         while len(bodies) < count:
             method, _, body = self._channel.basic_get(queue, auto_ack=True)
@@ -53,7 +53,7 @@ class Operator:
         return bodies
 
     def take_all(self, queue: str, count: int, seconds: float = 30.0) -> list[bytes]:
-        """Until there were so many, or nothing came in time: what is held comes in when there is room."""
+        """Get `count` messages, with those that are held until there is room; fewer if none comes in time."""
         bodies: list[bytes] = []
         deadline = time.monotonic() + seconds
         while len(bodies) < count and time.monotonic() < deadline:
@@ -62,15 +62,15 @@ class Operator:
         return bodies
 
     def fill(self, queue: str, octets: int, size: int = 1024) -> int:
-        """Declare it and publish bodies of `size`, up to that many octets, or to its limit. Returns: how many."""
+        """Declare a queue and publish bodies of `size` up to `octets`, or to its limit. Returns their number."""
         self.declare(queue)
         channel = self._connection.channel()
         try:
             for _ in range(octets // size):
                 channel.basic_publish("", queue, bytes(size))
-            channel.close()  # what was held ends with it
+            channel.close()  # which drops publishes that are held
         except pika.exceptions.ChannelClosedByBroker:
-            pass  # what was refused has ended it
+            pass  # closed by a refusal
         return self.count(queue)
 
     def status(self) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Operator:
         return shown
 
     def used(self, limit: str, destination: str = "broker") -> int:
-        """How much of a limit is used."""
+        """The use of a limit."""
         rows = self.status()["usage"]
         used: int = next(
             row["used"] for row in rows if row["limit"] == limit and row["destination"].startswith(destination)
@@ -86,21 +86,21 @@ class Operator:
         return used
 
     def held_for(self, queue: str) -> int:
-        """How many connections wait for room in a queue."""
+        """The number of connections that wait for room in a queue."""
         return sum(f"'{queue}'" in row["destination"] for row in self.status()["blocked"])
 
     def queues(self) -> set[str]:
-        """Names."""
+        """The names of all queues."""
         return {row["name"] for row in ask(self._connection, "queues", vhost="/")}
 
     def pass_time(self, seconds: float) -> None:
-        """Go on reading meanwhile."""
+        """Sleep while the connection is read."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self._connection.process_data_events(min(left, POLL_SECONDS))
 
     def until(self, fact: Any, seconds: float = 60.0) -> bool:
-        """Whether `fact()` became true in time."""
+        """Wait until `fact()` is true. Returns False if the time is over."""
         deadline = time.monotonic() + seconds
         while not fact():
             if time.monotonic() > deadline:

@@ -22,7 +22,7 @@ How to write a publisher that copes: [when-the-broker-is-full.md](../../docs/whe
 
 
 def page(rows: Sequence[Row], results: Sequence[Shown], hellos: Sequence[Hello], skipped: Mapping[str, str]) -> str:
-    """Markdown; `skipped`: clients that are not on this machine, and why."""
+    """The page in Markdown. `skipped`: clients that are not on this machine, and why."""
     clients = ", ".join(f"{hello.client} {hello.version}" for hello in hellos)
     parts = [HEAD.format(clients=clients, leveret=version("leveret"))]
     for title, module in CHAPTERS.items():
@@ -36,7 +36,7 @@ def page(rows: Sequence[Row], results: Sequence[Shown], hellos: Sequence[Hello],
 
 
 def _lines(row: Row, shown: Sequence[Shown]) -> list[str]:
-    """One line for all who saw the same."""
+    """The lines of a row: one for all clients that saw the same."""
     saw: dict[str, list[str]] = {}
     for one in shown:
         text = {LACKS: f"(cannot: {one.what})", DIFFERS: f"**differs: {one.what}**"}.get(one.verdict, one.what)

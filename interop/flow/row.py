@@ -1,4 +1,4 @@
-"""How a row is written: a function that plays it with one client, and tells what the client saw."""
+"""Rows: functions that use a client, check what it sees, and return that in words."""
 
 from __future__ import annotations
 
@@ -6,33 +6,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from .hand import Differs, Hand
+from .client import Differs, RowClient
 from .operator import Operator
 
-#: What a busy machine may add to times, in seconds. The rows' own tolerance is 150 ms.
+#: Seconds that a busy machine may add to times. The tolerance of the rows is 150 ms.
 SLACK_SECONDS = 0.15
 
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """What a row has: its client, the operator, a name for its queues, and how late things may be."""
+    """The means of a row. `name`: of its queues. `slack`: seconds by which events may be late."""
 
-    hand: Hand
+    client: RowClient
     operator: Operator
     name: str
     slack: float = SLACK_SECONDS
 
     def queue(self, kind: str) -> str:
-        """A name that the world has settings for: `kind` is the first word of their pattern."""
+        """A queue's name with address settings. `kind`: the first word of their pattern."""
         return f"{kind}.{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """`name`: E01 to E32 of the queues page, G.E; T and a number: row of its decision table, E.4; M: of E.5.2; or a
-    word.
+    """A row. `name`: E01 to E32: as in the queues page, G.E; T and a number: row of its decision table, E.4; M: of
+    E.5.2; or a word.
 
-    `needs`: what a driver must not lack: operation, operation:argument, or scenario:NAME.
+    `world`: the name of its configuration. `needs`: of its client: operation, operation:argument, or scenario:NAME.
     """
 
     name: str
@@ -46,7 +46,7 @@ ROWS: list[Row] = []
 
 
 def row(name: str, world: str, *needs: str) -> Callable[[Callable[[Scene], str]], Callable[[Scene], str]]:
-    """Register a row; its docstring is what it says."""
+    """Register a row, which says what its docstring says."""
 
     def register(play: Callable[[Scene], str]) -> Callable[[Scene], str]:
         assert play.__doc__ is not None
@@ -57,6 +57,6 @@ def row(name: str, world: str, *needs: str) -> Callable[[Callable[[Scene], str]]
 
 
 def expect(fact: bool, seen: Any) -> None:
-    """Raises: Differs: the fact is not one; `seen` is what was there instead."""
+    """Raises: Differs, if `fact` is false. `seen`: what was seen instead."""
     if not fact:
         raise Differs(str(seen))

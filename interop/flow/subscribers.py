@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from .hand import bodies, delivered, number_of
+from .client import bodies, delivered, number_of
 from .row import Scene, expect, row
 
 TOPICS = "amq.topic"
@@ -14,7 +14,7 @@ class Subscriber:
     """A connection with an exclusive queue, bound to a topic, and one consumer with this prefetch (0: no limit)."""
 
     def __init__(self, scene: Scene, name: str, topic: str, *, prefetch: int = 0) -> None:
-        self._hand, self.place, self.name = scene.hand, f"{name}/1", name
+        self._hand, self.place, self.name = scene.client, f"{name}/1", name
         self.got: list[int] = []
         self._last = 0
         self._at_once = prefetch or 1000
@@ -25,7 +25,7 @@ class Subscriber:
         self._hand.do(self.place, "basic.consume", queue=self.queue, consumer_tag="c")
 
     def receive(self, count: int, quiet: float = 0.4) -> list[int]:
-        """What comes next, so much at most."""
+        """The next `count` messages, or fewer."""
         events = self._hand.events(self.place, "delivery", count, quiet)
         if events:
             self._last = events[-1]["delivery_tag"]
@@ -34,7 +34,7 @@ class Subscriber:
         return new
 
     def receive_all(self, count: int) -> list[int]:
-        """Acknowledging what came, until there were so many in all, or no more come. Returns: all of it."""
+        """Receive and acknowledge messages until there are `count` in all, or no more come. Returns all."""
         while len(self.got) < count:
             self.ack()
             if not self.receive(min(self._at_once, count - len(self.got))):
@@ -44,21 +44,21 @@ class Subscriber:
         return self.got
 
     def ack(self) -> None:
-        """All that came."""
+        """Acknowledge all messages that were received."""
         if self._last:
             self._hand.do(self.place, "basic.ack", delivery_tag=self._last, multiple=True)
             self._last = 0
 
 
 def _publish(scene: Scene, topic: str, count: int, size: int = 10, **arguments: object) -> None:
-    """All are confirmed: no subscriber holds a publisher."""
-    scene.hand.select_confirms("p/1")
-    scene.hand.publish("p/1", topic, bodies(count, size), exchange=TOPICS, **arguments).end()
-    expect(len(scene.hand.confirmed("p/1", count)) == count, "the publisher was held")
+    """Publish messages, which are all confirmed, because no subscriber holds a publisher."""
+    scene.client.select_confirms("p/1")
+    scene.client.publish("p/1", topic, bodies(count, size), exchange=TOPICS, **arguments).end()
+    expect(len(scene.client.confirmed("p/1", count)) == count, "the publisher was held")
 
 
 def _kept(scene: Scene, kind: str, prefetch: int) -> list[int]:
-    """What a subscriber that is slow gets of 100 in the end."""
+    """The messages of 100 that a slow subscriber gets in the end."""
     topic = scene.queue(kind)
     slow = Subscriber(scene, "slow", topic, prefetch=prefetch)
     _publish(scene, topic, 100)
@@ -88,13 +88,13 @@ def rate_limit(scene: Scene) -> str:
 @row("E21", "addresses")
 def last_of_each_value(scene: Scene) -> str:
     """unique-property: the last message of each of three symbols survives."""
-    hand, topic = scene.hand, scene.queue("unique")
+    client, topic = scene.client, scene.queue("unique")
     slow = Subscriber(scene, "slow", topic, prefetch=1)
-    hand.select_confirms("p/1")
+    client.select_confirms("p/1")
     for number in range(50):
         body, headers = f":{number}".encode(), {"symbol": {"S": "ABC"[number % 3]}}
-        hand.publish("p/1", topic, [body], exchange=TOPICS, headers=headers).end()
-    expect(len(hand.confirmed("p/1", 50)) == 50, "the publisher was held")
+        client.publish("p/1", topic, [body], exchange=TOPICS, headers=headers).end()
+    expect(len(client.confirmed("p/1", 50)) == 50, "the publisher was held")
     expect(slow.receive(1, 10) == [0], slow.got)
     got = slow.receive_all(50)
     expect(len(got) <= 11 and got[-3:] == [47, 48, 49], got)
@@ -107,9 +107,9 @@ def no_limit_and_nothing(scene: Scene) -> str:
     for kind, first, count in (("all", 10, 100), ("none", 10, 10)):
         topic = scene.queue(kind)
         slow = Subscriber(scene, kind, topic, prefetch=first)
-        scene.hand.select_confirms(f"p{kind}/1")
-        scene.hand.publish(f"p{kind}/1", topic, bodies(100, 10), exchange=TOPICS).end()
-        expect(len(scene.hand.confirmed(f"p{kind}/1", 100)) == 100, "the publisher was held")
+        scene.client.select_confirms(f"p{kind}/1")
+        scene.client.publish(f"p{kind}/1", topic, bodies(100, 10), exchange=TOPICS).end()
+        expect(len(scene.client.confirmed(f"p{kind}/1", 100)) == 100, "the publisher was held")
         expect(slow.receive(first, 10) == list(range(first)), slow.got)
         got = slow.receive_all(200)
         expect(got == list(range(count)), f"{kind}: {got}")
@@ -119,13 +119,13 @@ def no_limit_and_nothing(scene: Scene) -> str:
 @row("E24", "addresses")
 def slow_consumer_is_cancelled(scene: Scene) -> str:
     """A consumer that never acknowledges: basic.cancel within 3 s, and another gets its messages."""
-    hand, operator, queue = scene.hand, scene.operator, scene.queue("abort")
+    client, operator, queue = scene.client, scene.operator, scene.queue("abort")
     operator.declare(queue)
-    hand.open("a/1", prefetch=5)
-    hand.do("a/1", "basic.consume", queue=queue, consumer_tag="c")
+    client.open("a/1", prefetch=5)
+    client.do("a/1", "basic.consume", queue=queue, consumer_tag="c")
     begin = time.monotonic()
     operator.fill(queue, 20 * 10, 10)
-    cancelled = hand.events("a/1", "cancel", 1, 10)
+    cancelled = client.events("a/1", "cancel", 1, 10)
     waited = time.monotonic() - begin
     expect(len(cancelled) == 1 and waited <= 3.0 + scene.slack, f"{len(cancelled)} cancels after {waited:.1f} s")
     expect(len(operator.take_all(queue, 20)) == 20, "some stay with it")
@@ -135,12 +135,12 @@ def slow_consumer_is_cancelled(scene: Scene) -> str:
 @row("E25", "addresses")
 def slow_connection_is_closed(scene: Scene) -> str:
     """The same with abort-slow-consumer-connection: connection.close 320."""
-    hand, operator, queue = scene.hand, scene.operator, scene.queue("close")
+    client, operator, queue = scene.client, scene.operator, scene.queue("close")
     operator.declare(queue)
-    hand.open("a/1", prefetch=5)
-    hand.do("a/1", "basic.consume", queue=queue, consumer_tag="c")
+    client.open("a/1", prefetch=5)
+    client.do("a/1", "basic.consume", queue=queue, consumer_tag="c")
     operator.fill(queue, 20 * 10, 10)
-    closed = hand.events("a/1", "closed", 1, 10)
+    closed = client.events("a/1", "closed", 1, 10)
     expect([(one["scope"], one["code"]) for one in closed] == [("connection", 320)], closed)
     return f"{closed[0]['code']} {closed[0]['text'].partition(' - ')[0]}"
 
@@ -169,7 +169,7 @@ def slow_subscriber_dies(scene: Scene) -> str:
     slow = Subscriber(scene, "slow", topic, prefetch=40)
     _publish(scene, topic, 640, 1024, properties={"delivery_mode": 1})
     expect(operator.used("temp") > 400 * 1024, "nothing was spooled")
-    scene.hand.tap(slow.name).cut()
+    scene.client.tap(slow.name).cut()
     expect(operator.until(lambda: slow.queue not in operator.queues()), "its queue is there")
     expect(operator.until(lambda: operator.used("temp") == 0), f"{operator.used('temp')} octets are left")
     return "queue and spool gone"
@@ -178,15 +178,15 @@ def slow_subscriber_dies(scene: Scene) -> str:
 @row("E32", "addresses", "channel.flow")
 def pauses_its_deliveries(scene: Scene) -> str:
     """channel.flow(false): flow-ok, no deliveries, basic.get as ever; flow(true): they go on."""
-    hand, operator, queue = scene.hand, scene.operator, f"plain.{scene.name}"
+    client, operator, queue = scene.client, scene.operator, f"plain.{scene.name}"
     operator.declare(queue)
-    hand.open("a/1")
-    hand.do("a/1", "basic.consume", queue=queue, consumer_tag="c", no_ack=True)
-    expect(hand.do("a/1", "channel.flow", active=False) == {"active": False}, "no flow-ok")
+    client.open("a/1")
+    client.do("a/1", "basic.consume", queue=queue, consumer_tag="c", no_ack=True)
+    expect(client.do("a/1", "channel.flow", active=False) == {"active": False}, "no flow-ok")
     operator.fill(queue, 30, 10)
-    expect(not hand.events("a/1", "delivery", 1, 0.5), "a delivery while it was paused")
-    got = hand.do("a/1", "basic.get", queue=queue, no_ack=True)
+    expect(not client.events("a/1", "delivery", 1, 0.5), "a delivery while it was paused")
+    got = client.do("a/1", "basic.get", queue=queue, no_ack=True)
     expect(not got.get("empty"), "basic.get got nothing")
-    hand.do("a/1", "channel.flow", active=True)
-    expect(len(hand.events("a/1", "delivery", 2, 10)) == 2, "no deliveries afterwards")
+    client.do("a/1", "channel.flow", active=True)
+    expect(len(client.events("a/1", "delivery", 2, 10)) == 2, "no deliveries afterwards")
     return "paused, basic.get works, resumed"

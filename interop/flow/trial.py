@@ -1,4 +1,4 @@
-"""Runs rows: by each client, beside each other where a row's limit is that of one address."""
+"""Runs rows by each client, side by side if a row uses the limit of an address."""
 
 from __future__ import annotations
 
@@ -12,20 +12,25 @@ from pathlib import Path
 
 from ..brokers.peers import Peer, durable_leveret
 from ..running.suite import Driven
-from . import held, refused, subscribers, whole
-from .hand import Differs, Hand
+from . import address_limits, broker_limits, refused, subscribers
+from .client import Differs, RowClient
+from .configurations import SHARED, WORLDS
 from .operator import Operator
 from .row import ROWS, SLACK_SECONDS, Row, Scene
-from .worlds import SHARED, WORLDS
 
 #: In the order of the page.
-CHAPTERS = {"Held": held, "Refused": refused, "The whole broker": whole, "Subscribers and consumers": subscribers}
+CHAPTERS = {
+    "Held": address_limits,
+    "Refused": refused,
+    "The whole broker": broker_limits,
+    "Subscribers and consumers": subscribers,
+}
 SEEN, DIFFERS, LACKS = "seen", "differs", "lacks"
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One row by one client: SEEN and what, DIFFERS and how, or LACKS (it cannot do that) and why."""
+    """A row by a client. `verdict`: SEEN, DIFFERS, or LACKS (the client cannot do it); `what`: in words."""
 
     row: str
     client: str
@@ -34,7 +39,7 @@ class Shown:
 
 
 def rows(names: Sequence[str] = ()) -> list[Row]:
-    """All of them, or those with these names. Raises: ValueError: there is no such row."""
+    """All rows, or those with these names. Raises: ValueError: there is no such row."""
     known = {row.name: row for row in ROWS}
     unknown = [name for name in names if name not in known]
     if unknown:
@@ -48,7 +53,7 @@ def run(
     tell: Callable[[Shown], None] = lambda shown: None,
     slack: float = SLACK_SECONDS,
 ) -> list[Shown]:
-    """Each row by each client. `slack`: what a busy machine may add to times, in seconds."""
+    """Run each row by each client. `slack`: seconds that a busy machine may add to times."""
     results: list[Shown] = []
     for world, configuration in WORLDS.items():
         mine = [row for row in chosen if row.world == world]
@@ -74,25 +79,25 @@ def _broker(configuration: str) -> Iterator[Peer]:
 
 
 def _shown(row: Row, driven: Driven, peer: Peer, slack: float) -> Shown:
-    client = driven.hello.client
+    name = driven.hello.client
     why = next((f"{need}: {driven.hello.lacks[need]}" for need in row.needs if need in driven.hello.lacks), "")
     if why:
-        return Shown(row.name, client, LACKS, why)
+        return Shown(row.name, name, LACKS, why)
     try:
         with Operator(peer) as operator, ExitStack() as stack:
-            hand = Hand(driven, peer, stack)
-            name = f"{client}-{uuid.uuid4().hex[:6]}"
+            client = RowClient(driven, peer, stack)
+            queue_name = f"{name}-{uuid.uuid4().hex[:6]}"
             try:
-                what = row.play(Scene(hand, operator, name, slack))
+                what = row.play(Scene(client, operator, queue_name, slack))
             except Exception:
-                hand.abandon()
+                client.abandon()
                 raise
-            hand.end()
+            client.end()
             for queue in operator.queues():
-                if queue.endswith(name):
+                if queue.endswith(queue_name):
                     operator.delete(queue)
     except Differs as error:
-        return Shown(row.name, client, DIFFERS, str(error))
-    except Exception as error:  # of a client, or of the row itself: this row failed, the next may pass
-        return Shown(row.name, client, DIFFERS, f"{type(error).__name__}: {error}")
-    return Shown(row.name, client, SEEN, what)
+        return Shown(row.name, name, DIFFERS, str(error))
+    except Exception as error:  # of a client or of the row: this row failed, others may pass
+        return Shown(row.name, name, DIFFERS, f"{type(error).__name__}: {error}")
+    return Shown(row.name, name, SEEN, what)

@@ -1,1 +1,1 @@
-"""Building and starting foreign programs, and the scenarios that real clients run through their drivers."""
+"""Builds and starts foreign programs, and runs scenarios by real clients through their drivers."""

@@ -1,4 +1,4 @@
-"""The same work for several brokers at once, each in a process that SIGTERM ends with what it started."""
+"""The same work for several brokers at the same time, each in a process that ends its children on SIGTERM."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ T = TypeVar("T")
 
 
 class WorkFailed(Exception):
-    """The work for one broker raised an exception that was not expected, or its process ended."""
+    """The work for a broker raised an unexpected exception, or its process ended."""
 
 
 def at_once(work: Callable[[str], T], brokers: Sequence[str], expected: tuple[type[Exception], ...]) -> dict[str, T]:
-    """What the work returned for each broker.
+    """The results of the work for each broker.
 
-    `expected`: exceptions that are raised here as they are; they can be pickled. Raises: WorkFailed with the traceback
-    of any other.
+    `expected`: exceptions, which can be pickled, that are raised here, too. Raises: WorkFailed, with the traceback of
+    any other exception.
     """
     context, connections = get_context("fork"), {}
     with ExitStack() as stack:
         for broker in brokers:
             receiver, sender = context.Pipe(duplex=False)
             connections[broker] = stack.enter_context(receiver)
-            with sender:  # closed here before the next fork: its end is the end of the worker
+            with sender:  # closed here before the next fork, so that it ends with the worker
                 worker = context.Process(target=_send_result, args=(sender, work, broker, expected))
                 held = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-                try:  # between the two nobody would end the worker
+                try:  # between these two lines, no one would end the worker
                     worker.start()
                     stack.callback(_end, worker)
                 finally:
@@ -51,7 +51,7 @@ def _send_result(
     except expected as error:
         failure = error
     except Exception:
-        failure = traceback.format_exc()  # as text: not every exception can be pickled, and its cause never is
+        failure = traceback.format_exc()  # as text, because not every exception can be pickled
     sender.send((result, failure))
 
 
@@ -68,5 +68,5 @@ def _received(connection: Connection, broker: str) -> Any:
 
 
 def _end(worker: BaseProcess) -> None:
-    worker.terminate()  # nothing for one that has ended
+    worker.terminate()  # which does nothing if it has ended
     worker.join()

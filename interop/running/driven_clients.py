@@ -1,4 +1,4 @@
-"""The drivers of the clients that are asked for, started as far as they can be driven on this machine."""
+"""Starts the drivers of the requested clients that can run on this machine."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -12,10 +12,11 @@ from .toolchains import CLIENTS, NotHere
 def driven_clients(
     names: Sequence[str], work: Path, stack: ExitStack, *, log: str = "{}.log"
 ) -> tuple[dict[str, Driven], dict[str, str]]:
-    """The available drivers, which end with the stack, and for the others the reason why not.
+    """The drivers that run, which end with the stack; and the clients without one, with the reason.
 
-    Args: log: name of a driver's log in `work`, with `{}` for the client's.
-    Raises: ValueError: no such client, or none of those asked for can be driven here.
+    `log`: the name of a driver's log in `work`, in which `{}` is the client's name.
+
+    Raises: ValueError: there is no such client, or no requested client can run here.
     """
     unknown = [name for name in names if name not in CLIENTS]
     if unknown:

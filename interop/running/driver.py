@@ -1,4 +1,4 @@
-"""A driver as the runner sees it: a process that gets operations and answers observations, as lines of JSON."""
+"""The process of a driver, which gets operations and answers with observations, as lines of JSON."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 
 from ..brokers.processes import kill_group
 
-GRACE_SECONDS = 5.0  # extra time for a driver beyond that of the operation
+GRACE_SECONDS = 5.0  # added to the time limit of an operation
 STDERR_TAIL = 4000
 
 
 class DriverFailed(Exception):
-    """The driver ended or did not answer; the message contains the end of its output."""
+    """The driver ended or did not answer. The message has the end of its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Hello:
 
 
 class Driver:
-    """One process; `ask` is for one thread at a time."""
+    """A driver's process. Only one thread at a time may call `ask`."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
         self._log = log
@@ -58,7 +58,7 @@ class Driver:
     def ask(self, operation: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """The answer to an operation: {"ok": {...}}, {"error": {...}} or {"lacks": why}.
 
-        Raises: DriverFailed: it ended, or gave no answer within `seconds` and a grace.
+        Raises: DriverFailed: it ended, or did not answer in time.
         """
         self._number += 1
         assert self._process.stdin is not None
@@ -73,7 +73,7 @@ class Driver:
                 return answer
 
     def end(self) -> None:
-        """Kill it and its children."""
+        """Kill the driver and its children."""
         kill_group(self._process)
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:

@@ -1,4 +1,4 @@
-"""Foreign programs (suites, workers) in environments of their own, run on a fresh RabbitMQ and a fresh leveret."""
+"""Environments and options of foreign programs (suites, workers) that run on a fresh RabbitMQ and a fresh leveret."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BROKERS = ("rabbitmq", "leveret")
 
 
 def parser(module: str, description: str, names: Iterable[str], work: str, out: str) -> argparse.ArgumentParser:
-    """Options of `python -m leveret.interop.MODULE`; `-k` is left to it."""
+    """The options of `python -m leveret.interop.MODULE`, except `-k`."""
     made = argparse.ArgumentParser(prog=f"python -m leveret.interop.{module}", description=description.split("\n")[0])
     made.add_argument("--only", help=f"some of them, by comma: {', '.join(names)}")
     made.add_argument("--broker", choices=(*BROKERS, "both"), default="both")
@@ -27,9 +27,9 @@ def parser(module: str, description: str, names: Iterable[str], work: str, out: 
 
 
 def chosen(options: argparse.Namespace, names: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """The requested names and brokers; from then on SIGTERM unwinds the stack, so that child processes end, too.
+    """The requested names and brokers. From now on, SIGTERM also ends child processes.
 
-    Raises: ValueError: unknown name, or RabbitMQ is requested and not installed.
+    Raises: ValueError: a name is unknown, or RabbitMQ is requested and not installed.
     """
     only = options.only.split(",") if options.only else list(names)
     unknown = [name for name in only if name not in names]
@@ -43,7 +43,7 @@ def chosen(options: argparse.Namespace, names: Sequence[str]) -> tuple[list[str]
 
 
 class Environment:
-    """A Python environment in `home` with these requirements; `is_made`: whether it exists already."""
+    """A Python environment in `home` with these requirements. `is_made`: whether it exists."""
 
     def __init__(self, home: Path, *requirements: str) -> None:
         self.home, self.python = home, home / "venv" / "bin" / "python"
@@ -56,7 +56,7 @@ class Environment:
         return self._stamp.exists() and self._stamp.read_text() == self._wanted
 
     def install(self) -> Path:
-        """Install the requirements, unless that was done already. Returns: its Python.
+        """Install the requirements, unless they are installed. Returns the path of its Python.
 
         Raises: subprocess.CalledProcessError: pip failed (its output is on stderr).
         """
@@ -73,9 +73,9 @@ class Environment:
         subprocess.run([sys.executable, "-m", "venv", self.home / "venv"], check=True)
 
     def pip(self, *arguments: str | Path) -> None:
-        """Raises: subprocess.CalledProcessError: pip failed (its output is on stderr)."""
+        """Run pip. Raises: subprocess.CalledProcessError; pip's output is on stderr."""
         subprocess.run([self.python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments], check=True)
 
     def finish(self) -> None:
-        """Mark it as complete, for later runs."""
+        """Mark the environment as complete, for later runs."""
         self._stamp.write_text(self._wanted)

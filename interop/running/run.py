@@ -1,4 +1,4 @@
-"""One scenario by one client, or by one for each role: sends the drivers operations and checks their answers."""
+"""Runs a scenario by one client, or by one for each role: sends operations to drivers and checks the answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POLL_SECONDS = 0.05
 
 
 class Client(Protocol):
-    """The part of a driver that a run needs."""
+    """A driver's interface for runs."""
 
     @property
     def hello(self) -> Hello: ...
@@ -35,7 +35,7 @@ class Client(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """How a scenario went: PASSED, FAILED, LACKS (the client has no such call) or NOT_RUN, and why."""
+    """The result of a run. `verdict`: PASSED, FAILED, LACKS (the client has no such call) or NOT_RUN."""
 
     scenario: str
     clients: tuple[str, ...]
@@ -49,7 +49,7 @@ class Mismatch(Exception):
 
 
 def lacking(scenario: Scenario, clients: Mapping[str, Client]) -> str:
-    """What the scenario needs and the client lacks, or ""."""
+    """The need of a scenario that a client lacks, with the reason; "": there is none."""
     for client in clients.values():
         if why := client.hello.lacks.get(f"scenario:{scenario.name}"):
             return f"{client.hello.client}: {why}"
@@ -79,7 +79,7 @@ def _needed(step: Step) -> list[str]:
 
 
 class Run:
-    """Executes the steps. `control` runs controls of the broker, once for all runs of the scenario."""
+    """A run of a scenario. `control`: runs a control of the broker, once for all runs of the scenario."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Run:
         self._stack = ExitStack()
 
     def result(self) -> Result:
-        """Run it to its end, or to the first mismatch."""
+        """Run the steps to the end, or to the first mismatch."""
         names = tuple(client.hello.client for client in self._clients.values())
         begin = time.monotonic()
         verdict, reason = PASSED, ""
@@ -154,7 +154,7 @@ class Run:
         return {"do": step.what, **self._place(step), **arguments}
 
     def _open(self, step: Step, *, channel: bool) -> None:
-        """Open the connection and channel of a step, if they were never opened."""
+        """Open the connection and channel of a step, if the run has not opened them before."""
         if (step.role, step.connection) not in self._connections:
             opening = Step("do", "connection.open", step.role, step.connection, step.channel, {})
             self._ok(self._ask(step, self._opening(opening, {})))
@@ -186,7 +186,7 @@ class Run:
     def _refused(self, step: Step, answer: dict[str, Any], expected: dict[str, Any]) -> None:
         if "error" in answer:
             seen = answer["error"]
-            self._events(step, "closed", 1, 0)  # the same, seen twice
+            self._events(step, "closed", 1, 0)  # reported twice
         else:
             events = self._events(step, "closed", 1, self._seconds)
             if not events:
@@ -236,7 +236,7 @@ class Run:
             self._control(step.what)
 
     def _frames(self, step: Step, arguments: dict[str, Any]) -> None:
-        """Wait for a heartbeat, giving the client time to send one."""
+        """Wait for a heartbeat, and let the client send one."""
         tap, side = self._taps[step.role, step.connection], arguments["from"]
         deadline = time.monotonic() + self._seconds
         while not tap.wait_for(lambda tap: getattr(tap, f"from_{side}").counts.get(HEARTBEAT, 0) > 0, 0):
@@ -249,7 +249,7 @@ class Run:
             raise Mismatch(f"the {step.what} did not end the connection within {self._seconds:.0f} s")
 
     def _same(self, step: Step, arguments: dict[str, Any]) -> None:
-        """The last content that the first role sent equals, octet by octet, the last that the second received."""
+        """Check that the last content that the second role received has the octets that the first role sent last."""
         writer, reader = (self._taps[role, "a"] for role in self._scenario.roles)
         if not reader.wait_for(lambda tap: bool(tap.from_broker.contents), self._seconds):
             raise Mismatch("no content came")
@@ -297,7 +297,7 @@ class Run:
             left.remove(match)
 
     def _expectation(self, step: Step, expected: Mapping[str, Any]) -> dict[str, Any]:
-        """In the form of drivers' answers: a body in base64, headers plain; without what the client does not report."""
+        """An expected event in the form of drivers' answers, without fields that the client does not report."""
         hello = self._clients[step.role].hello
         result = {k: v for k, v in expected.items() if f"{step.what}={k}" not in hello.lacks}
         if "text" in result:
@@ -316,7 +316,7 @@ class Run:
         return result
 
     def _clean(self) -> None:
-        """Close everything; on a broker that continues to run also delete what was declared."""
+        """Close all connections. On a broker that continues to run, also delete what was declared."""
         asked = {id(client): client for client in self._clients.values()}
         role = self._scenario.roles[0]
         try:
@@ -331,7 +331,7 @@ class Run:
                 self._ask(step, {"do": f"{kind}.delete", **self._place(step), kind: one[kind]})
             self._ask(step, {"do": "reset"})
         except (DriverFailed, Mismatch):
-            pass  # anything left behind has the run's prefix
+            pass  # objects that remain have the prefix of the run
 
 
 KINDS = {

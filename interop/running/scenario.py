@@ -1,19 +1,21 @@
-"""Scenarios as data: read from TOML, checked, and converted to operations for drivers.
+"""Reads scenarios from TOML and checks them.
 
 A file of `interop/scenarios/` is a feature: `feature`, `title`, and `[[scenario]]` tables with
 
     name      unique among all scenarios, `feature-what`
-    says      one sentence: what is true when it passes source    where that is specified (optional) roles     names of
-    the clients that take part (default: one); every combination is run needs     what the broker must allow the runner:
-    "restart", "tls", "alarm", "disk" steps     in order; each is exactly one of
+    says      one sentence: what is true when it passes
+    source    where that is specified (optional)
+    roles     names of the clients that take part (default: one); every combination is run
+    needs     what the broker must allow the runner: "restart", "tls", "alarm", "disk"
+    steps     in order; each is exactly one of
         { do = OPERATION, ok = {...} | error = {...} | until = {...}, arguments ... }
         { wait = EVENT, expect = [{...}, ...], unordered = true }    or  { wait = EVENT, count = N }
         { none = EVENT }
         { control = "restart" | "crash" | "kill" | "silence" | "alarm-on" | "alarm-off" |
           "disk-full" | "disk-free" }
         { frames = "heartbeat", from = "broker" | "client" }         such a frame goes by
-        { ended = "broker" }                                         the broker ends the connection { same = "content" }
-        octet for octet, from the first role to the second
+        { ended = "broker" }                                         the broker ends the connection
+        { same = "content" }                                         in all octets, from the first role to the second
 
 `on`: "2" is channel 2 of connection a, "b/1" channel 1 of connection b; default "a/1". Connections and channels are
 opened when first used. `by` names the role. A name that begins with @ is made unique for the run, in texts too. `ok`,
@@ -30,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "scenarios"
-#: Of leased queues, which no other broker has.
+#: Scenarios of leased queues, which no other broker has.
 LEASES = FOLDER.with_name("leases")
 
 OPERATIONS = frozenset(
@@ -56,7 +58,7 @@ CONTROLS = {
 }
 KINDS = ("do", "wait", "none", "control", "frames", "ended", "same")
 ALLOWED = {
-    "do": None,  # and the operation's arguments
+    "do": None,  # and the arguments of the operation
     "wait": {"expect", "count", "unordered"},
     "none": set(),
     "control": set(),
@@ -67,12 +69,12 @@ ALLOWED = {
 
 
 class ScenarioError(Exception):
-    """An invalid scenario; the message says which one, and why."""
+    """A scenario is invalid. The message has its name and the fault."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of a scenario. `what` is the operation, event or control; `arguments` the rest, as written."""
+    """A step of a scenario. `what`: the operation, event or control. `arguments`: the other keys, as written."""
 
     kind: str
     what: str
@@ -84,7 +86,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Steps and expected observations; `line` is where it begins in `file`, 1-based."""
+    """A scenario, which begins at `line` (from 1) of `file`."""
 
     name: str
     feature: str
@@ -99,7 +101,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A file of scenarios: a row of the scorecard."""
+    """The scenarios of a file: a row of the scorecard."""
 
     name: str
     title: str
@@ -107,9 +109,9 @@ class Feature:
 
 
 def read_features(folder: Path = FOLDER) -> list[Feature]:
-    """All scenarios, by feature, in the order of the files' names and within a file as written.
+    """All features, in the order of the names of their files.
 
-    Raises: ScenarioError: an invalid scenario; names the file and the scenario.
+    Raises: ScenarioError, with the file and the scenario.
     """
     features = [_read_file(path) for path in sorted(folder.glob("*.toml"))]
     seen: dict[str, str] = {}

@@ -22,7 +22,7 @@ _FOLDERS = re.compile(r"(?<![\w.:/])/(?:[\w.@+-]+/)+")
 
 @dataclass(frozen=True, slots=True)
 class Book:
-    """A folder of scenarios below `interop`, and the page that their results become. `lists`: it lists them, too."""
+    """A folder of scenarios below `interop`, and the page of their results. `lists`: the page lists the scenarios."""
 
     folder: str
     title: str
@@ -31,41 +31,41 @@ class Book:
 
     @property
     def link(self) -> str:
-        """From the page to the folder."""
+        """The link from the page to the folder."""
         return f"../../interop/{self.folder}"
 
     def link_to(self, scenario: Scenario) -> str:
-        """From the page to a scenario."""
+        """The link from the page to a scenario."""
         return f"[{scenario.name}]({self.link}/{scenario.file}#L{scenario.line})"
 
 
-#: What every broker of AMQP 0-9-1 should do.
+#: Scenarios for all brokers of AMQP 0-9-1.
 SCENARIOS = Book("scenarios", "Scorecard", "make interop")
-#: What Leveret alone does: rows of the queues page, G.A, as far as a client sees them.
+#: Scenarios for Leveret alone: rows of the queues page, G.A, that clients can observe.
 LEASES = Book("leases", "Leased queues over sockets", "make interop", lists=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A broker, the clients that ran against it, and the results."""
+    """A broker, the clients that ran scenarios on it, and the results."""
 
     broker: str
     version: str
     clients: list[Hello]
     skipped: dict[str, str]
     results: list[Result]
-    remark: str = ""  # how it was run, if differently from the others
+    remark: str = ""  # how it was run, if not like the others
     date: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).date().isoformat())
 
 
 def expected_to_pass(column: Column, scorecard: bool) -> bool:
-    """Whether its failures count: on a scorecard the other brokers' columns are only measured."""
+    """Whether failures of this broker count. On a scorecard other brokers are only measured."""
     counts = column.broker in MUST_PASS or not scorecard
     return counts and any(result.verdict == FAILED for result in column.results)
 
 
 def write(stem: Path, features: list[Feature], columns: list[Column], book: Book = SCENARIOS) -> None:
-    """Write STEM.md and STEM.json; brokers in the file that were not run now keep their columns."""
+    """Write STEM.md and STEM.json. Brokers that were not run keep their columns."""
     file, asked = stem.with_suffix(".json"), {column.broker for column in columns}
     kept = [_column(data) for data in json.loads(file.read_text())["brokers"]] if file.exists() else []
     columns = sorted([*columns, *(one for one in kept if one.broker not in asked)], key=_place)
@@ -79,7 +79,7 @@ def _place(column: Column) -> tuple[bool, str]:
 
 
 def _broker_data(column: Column) -> dict[str, Any]:
-    """A column as JSON: passed runs by client, and every other outcome with its reason and clients."""
+    """A column as JSON: numbers of passed runs by client, and all other results with reason and clients."""
     passed: dict[str, list[str]] = {}
     others: dict[tuple[str, str, str], list[str]] = {}
     for result in column.results:
@@ -96,7 +96,7 @@ def _broker_data(column: Column) -> dict[str, Any]:
 
 
 def first_line(reason: str) -> str:
-    """The first line of a client's message, without the folders of its machine."""
+    """The first line of a client's message, without paths of the machine."""
     return _FOLDERS.sub("", reason.partition("\n")[0])[:REASON_MAX]
 
 
@@ -115,7 +115,7 @@ def _column(data: dict[str, Any]) -> Column:
 
 
 def _as_lines(data: Any, depth: int) -> str:
-    """JSON with a line for each item down to this depth, for readable diffs."""
+    """JSON with a line for each item down to a depth, for readable diffs."""
     if depth == 0 or not isinstance(data, dict | list) or not data:
         return json.dumps(data)
     if isinstance(data, dict):
@@ -125,7 +125,7 @@ def _as_lines(data: Any, depth: int) -> str:
 
 
 def page(features: list[Feature], columns: list[Column], book: Book, file: str) -> str:
-    """The page: a table of features, then each failure with a link to its scenario."""
+    """The page in Markdown: a table of features, then all failures with links to their scenarios."""
     scenarios = {scenario.name: scenario for feature in features for scenario in feature.scenarios}
     total = len(scenarios)
     hellos = {hello.client: hello for column in columns for hello in column.clients}
@@ -163,7 +163,7 @@ def page(features: list[Feature], columns: list[Column], book: Book, file: str) 
 
 
 def _lacks(hello: Hello) -> str:
-    """The features that a client lacks, by reason."""
+    """The lines about the features that a client lacks, by reason."""
     reasons: dict[str, list[str]] = {}
     for key, why in sorted(hello.lacks.items()):
         reasons.setdefault(why, []).append(f"`{key}`")
@@ -171,7 +171,7 @@ def _lacks(hello: Hello) -> str:
 
 
 def _count(client: str, column: Column) -> str:
-    """Runs of a client that passed, of those that it could do."""
+    """The numbers of passed runs of a client, and of runs that it could do."""
     if client not in {hello.client for hello in column.clients}:
         return "not asked"
     verdicts = [result.verdict for result in column.results if client in result.clients]

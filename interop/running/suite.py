@@ -1,4 +1,4 @@
-"""All scenarios by all clients against one broker: clients side by side, each with its driver, the broker shared."""
+"""Runs all scenarios by all clients on one broker, which the clients share, side by side."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .scenario import Scenario
 
 
 class Driven:
-    """A client with its driver; one that ended or hung is restarted for the next operation."""
+    """A client and its driver. A driver that ended or hung is restarted for the next operation."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self._command, self._log = command, log
@@ -41,7 +41,7 @@ class Driven:
 
 
 class Gate:
-    """A barrier for all runs of a scenario before a control of the broker: the last one runs it, once for all."""
+    """A barrier for the runs of a scenario before a control of the broker. The last run to arrive runs the control."""
 
     def __init__(self, controls: Mapping[str, Callable[[], object]], parties: int) -> None:
         self._controls, self._parties = controls, parties
@@ -51,7 +51,7 @@ class Gate:
         self._failure: Exception | None = None
 
     def control(self, name: str) -> None:
-        """Wait for the others and for the control. Raises the control's exception."""
+        """Wait for the other runs and for the control. Raises: the exception of the control."""
         with self._changed:
             generation = self._generation
             self._waiting.append(name)
@@ -61,7 +61,7 @@ class Gate:
                 raise DriverFailed(f"{name}: {self._failure}")
 
     def leave(self) -> None:
-        """A run has ended and will not wait here any more."""
+        """A run has ended, so others must not wait for it."""
         with self._changed:
             self._parties -= 1
             self._act_when_all_are_here()
@@ -80,7 +80,7 @@ class Gate:
 
 @dataclass(slots=True)
 class Suite:
-    """The scenarios, the clients, and the results."""
+    """Runs scenarios by clients and collects the results."""
 
     broker: Broker
     clients: Mapping[str, Client]
@@ -89,12 +89,12 @@ class Suite:
     results: list[Result] = field(default_factory=list)
 
     def run(self, scenarios: Iterable[Scenario]) -> list[Result]:
-        """Results of all scenarios; those with one role by each client, others by every combination of clients."""
+        """Run all scenarios: those with one role by each client, others by each combination of clients."""
         with ExitStack() as stack:
             pool = stack.enter_context(ThreadPoolExecutor(max_workers=max(1, len(self.clients))))
             for scenario in scenarios:
                 if self.broker.is_frail:
-                    self.broker.revive()  # an earlier scenario that left a broker hanging must not fail this one
+                    self.broker.revive()  # an earlier scenario may have made the broker hang
                 if len(scenario.roles) == 1:
                     self._side_by_side(scenario, pool)
                 else:
@@ -111,7 +111,7 @@ class Suite:
         self._note_all(list(pool.map(lambda cast: self._one(scenario, cast, gate), able.values())))
 
     def _matrix(self, scenario: Scenario, pool: ThreadPoolExecutor) -> None:
-        """Every combination of clients; combinations without a common client run in parallel."""
+        """Run a scenario by all combinations of clients. Those without a common client run in parallel."""
         combinations = itertools.product(self.clients.values(), repeat=len(scenario.roles))
         casts = [dict(zip(scenario.roles, combination, strict=True)) for combination in combinations]
         left = [cast for cast in casts if not self._is_left_out(scenario, cast)]
@@ -141,13 +141,13 @@ class Suite:
         names = tuple(client.hello.client for client in cast.values())
         try:
             return Run(scenario, cast, self.broker, gate.control, seconds).result()
-        except Exception as error:  # a fault of the runner fails this scenario, not the whole run
+        except Exception as error:  # a bug of the runner fails only this scenario
             return Result(scenario.name, names, FAILED, f"{type(error).__name__}: {error}")
         finally:
             gate.leave()
 
     def _note_all(self, results: list[Result]) -> None:
-        """Results of parallel runs; if the broker crashed they say so, and it is restarted."""
+        """Add the results of parallel runs. If the broker has crashed, they say so, and it is restarted."""
         crashed = any(result.verdict == FAILED for result in results) and self.broker.revive()
         for result in results:
             if crashed and result.verdict == FAILED:

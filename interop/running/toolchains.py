@@ -1,4 +1,4 @@
-"""The clients: each driver's source, what it needs on the machine, how it is built and started.
+"""The clients: the source of each driver, its requirements, and how it is built and started.
 
 Sources are copied to a work directory, built there with the versions of their lock files, and started from there;
 nothing is written beside the sources. A build is repeated when a source changed.
@@ -21,15 +21,16 @@ BUILD_SECONDS_MAX = 1200
 
 
 class NotHere(Exception):
-    """The client cannot be driven on this machine; the message says what is missing."""
+    """A program cannot run on this machine. The message says what is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
     """How a client's driver is built and started.
 
-    `programs` must be on the PATH, `modules` importable by this Python, `checks` (a command, and the message if it
-    fails) must pass; `build` are commands, run in the copy of `folder`; `command` starts the driver there.
+    `programs`: have to be on the PATH. `modules`: have to be importable by this Python. `checks`: commands that have to
+    pass, and the messages if they fail. `build`: commands that run in the copy of `folder`. `command`: starts the
+    driver there.
     """
 
     client: str
@@ -42,7 +43,7 @@ class Toolchain:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def missing(self) -> str:
-        """What is missing, or ""."""
+        """The missing requirement; "": there is none."""
         programs = [program for program in self.programs if shutil.which(program) is None]
         if programs:
             return f"no {', '.join(programs)} on the PATH"
@@ -55,7 +56,7 @@ class Toolchain:
         return ""
 
     def prepare(self, work: Path, tell: Callable[[str], None]) -> list[str]:
-        """Build the driver if needed; returns the command that starts it.
+        """Build the driver if necessary. Returns the command that starts it.
 
         Raises: NotHere: something is missing, or the build failed (its output is kept in the work directory).
         """
@@ -99,7 +100,7 @@ class Toolchain:
 
 
 def _importable(module: str) -> bool:
-    """A module that is imported already may have put an object without a spec in its place, as kombu does."""
+    """Whether a module can be imported. Imported modules may have no spec, like kombu."""
     return module in sys.modules or find_spec(module) is not None
 
 

@@ -18,9 +18,9 @@ SEQUENCE = bytes(range(256))
 
 
 def typed(value: Any) -> dict[str, Any]:
-    """A value of a scenario, with its type: text is S, an integer I or l, a float d, true t.
+    """A value of a scenario with its type: text is S, an integer I or l, a float d, true t.
 
-    Raises: ValueError: a table without a type.
+    Raises: ValueError: it is a table without a type.
     """
     if isinstance(value, bool):
         return {"t": value}
@@ -46,7 +46,7 @@ def typed(value: Any) -> dict[str, Any]:
 
 
 def typed_table(table: Mapping[str, Any], leave_out: Collection[str] = ()) -> dict[str, Any]:
-    """A table with types, without the values whose type (or a type within them) is in `leave_out`."""
+    """A table with types, without values that contain a type in `leave_out`."""
     result = {}
     for key, value in table.items():
         with_type = typed(value)
@@ -56,14 +56,14 @@ def typed_table(table: Mapping[str, Any], leave_out: Collection[str] = ()) -> di
 
 
 def types_in(value: Mapping[str, Any]) -> set[str]:
-    """All type letters of a typed value."""
+    """All types in a typed value."""
     ((kind, inner),) = value.items()
     nested = inner.values() if kind == "F" else inner if kind == "A" else ()
     return {kind}.union(*(types_in(item) for item in nested))
 
 
 def plain(value: Mapping[str, Any]) -> Any:
-    """The expected answer of a driver for a typed value."""
+    """A typed value in the form of drivers' answers."""
     ((kind, inner),) = value.items()
     if kind == "F":
         return {key: plain(item) for key, item in inner.items()}
@@ -77,7 +77,7 @@ def plain(value: Mapping[str, Any]) -> Any:
 
 
 def octets_or_text(octets: bytes) -> Any:
-    """Octets in answers: text if they are text."""
+    """Octets in the form of drivers' answers: text if they are UTF-8."""
     try:
         return octets.decode()
     except UnicodeDecodeError:
@@ -85,7 +85,7 @@ def octets_or_text(octets: bytes) -> Any:
 
 
 def body_of(written: Any) -> bytes:
-    """A body: text, {base64 = ...}, or {size = N}, which counts through all octets."""
+    """The octets of a body: text, {base64 = ...}, or {size = N}, in which all octets occur in turn."""
     if isinstance(written, str):
         return written.encode()
     if isinstance(written, dict) and written.keys() == {"size"}:
@@ -97,7 +97,7 @@ def body_of(written: Any) -> bytes:
 
 
 def named(value: Any, rename: Callable[[str], str]) -> Any:
-    """`value` with every name that begins with @ made unique for the run."""
+    """A value in which names that begin with @ are unique for the run."""
     if isinstance(value, str):
         return rename(value)
     if isinstance(value, dict):
@@ -108,7 +108,7 @@ def named(value: Any, rename: Callable[[str], str]) -> Any:
 
 
 def difference(expected: Any, seen: Any, where: str = "") -> str:
-    """Why `seen` is not what was expected, or "". Keys of a table that `expected` does not name may be anything.
+    """The difference between `expected` and `seen`; "": there is none. Further keys of a seen table are ignored.
 
     An expected text that ends with an asterisk is a prefix; "?" is any text that is not empty.
     """

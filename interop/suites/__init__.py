@@ -1,1 +1,1 @@
-"""The clients' own test suites, on RabbitMQ and on Leveret."""
+"""Runs the test suites of clients on RabbitMQ and on Leveret."""

@@ -3,11 +3,10 @@
     python -m leveret.interop.suites [--only aio-pika,kombu] [--broker leveret|rabbitmq|both] [-k EXPRESSION]
                                       [--follower]
 
-Every suite comes from its client's sdist, is installed in an environment of its own under the work directory (once),
-and is run by the same command against either broker. Results are stored there: with `--broker leveret` the comparison
-is with RabbitMQ's last full run. With `--follower` leveret is a cluster of three nodes, and the suite is connected to
-one that follows. Exit code 1: a test passes on RabbitMQ and not on leveret, and `waiting.toml` does not explain it.
-Exit code 2: a suite could not be run.
+A suite is in its client's sdist. It is installed once, in its own environment in the work directory, and run by the
+same command on both brokers. Results are stored there: with `--broker leveret` they are compared with RabbitMQ's last
+full run. With `--follower` leveret is a cluster of three nodes, and the suite is connected to a follower. Exit code 1:
+a test passes on RabbitMQ and not on leveret, and `waiting.toml` does not explain it. 2: a suite could not be run.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ GRACE_SECONDS = 30  # extra time for a suite to write its results
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """A suite ready to run: the Python of its environment and its unpacked sources."""
+    """An installed suite: the Python of its environment, and its sources."""
 
     python: Path
     sources: Path
@@ -72,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 def _compare_suite(
     suite: Suite, brokers: Sequence[str], work: Path, options: argparse.Namespace, waiting: dict[str, str]
 ) -> Comparison:
-    """Run the suite on the brokers, one after the other; for the others use the stored full run."""
+    """Run a suite on the requested brokers one after the other. Others have their last full run."""
     installed = install(suite, work)
     keyword, kept = options.k, work / "results"
     runs: dict[str, SuiteRun | None] = {}
@@ -90,12 +89,12 @@ def _compare_suite(
             earlier = kept / f"{suite.name}-{broker}.xml"
             runs[broker] = read_junit(earlier) if earlier.exists() else None
     if "leveret" not in brokers:
-        runs["leveret"] = None  # only RabbitMQ was requested: an old run of leveret is not compared
+        runs["leveret"] = None  # without a run of leveret now, there is nothing to compare
     return compare(suite.name, runs["rabbitmq"], runs["leveret"], waiting, partial=bool(keyword))
 
 
 def install(suite: Suite, work: Path) -> Installed:
-    """Fetch the sdist, unpack it and install it with what its tests need, unless that was done already.
+    """Fetch an sdist, unpack it and install it with the requirements of its tests, unless it is installed.
 
     Raises: subprocess.CalledProcessError: pip failed (its output is on stderr).
     """
@@ -108,7 +107,7 @@ def install(suite: Suite, work: Path) -> Installed:
     environment.begin(f"{suite.name} {suite.version}")
     (home / "download").mkdir()
     (home / "requirement").write_text(requirement)
-    # Only this one from source: with `--no-binary :all:` pip would build the client's build tools from source too.
+    # Only this package from source: with `--no-binary :all:` pip would also build the build tools from source.
     download = ["download", "--no-deps", "--no-binary", suite.name, "--require-hashes"]
     environment.pip(*download, "--dest", home / "download", "--requirement", home / "requirement")
     (sdist,) = (home / "download").iterdir()
@@ -123,10 +122,9 @@ def install(suite: Suite, work: Path) -> Installed:
 def run_suite(
     suite: Suite, installed: Installed, broker: str, results: Path, keyword: str = "", *, is_follower: bool = False
 ) -> SuiteRun:
-    """Run the suite against a fresh broker; the output of both is stored in `results`. `is_follower`: of a cluster.
+    """Run a suite on a fresh broker. Its output and the broker's are stored in `results`. `is_follower`: of a cluster.
 
-    A test that hangs is ended by pytest-timeout; a suite that exceeds its time ends early, and the rest of its tests is
-    missing.
+    pytest-timeout ends a test that hangs. A suite that exceeds its time ends early, without the other tests.
     """
     results.mkdir(parents=True, exist_ok=True)
     stem = f"{suite.name}-{broker}"
@@ -139,7 +137,7 @@ def run_suite(
         *suite.arguments,
     ]
     with _broker(broker, is_follower) as peer:
-        plugins = peer.directory / "plugin"  # a directory with only the plugin: nothing else of ours is importable
+        plugins = peer.directory / "plugin"  # so that nothing else of Leveret can be imported
         plugins.mkdir()
         shutil.copy(PLUGIN, plugins)
         with log.open("wb") as output:
@@ -157,7 +155,7 @@ def _broker(name: str, is_follower: bool) -> AbstractContextManager[Peer]:
 
 
 def _environment(suite: Suite, peer: Peer, plugins: Path) -> dict[str, str]:
-    """Variables in which each suite finds its broker; of our own environment only the search path."""
+    """The environment of a suite: the variables for its broker, and our search path."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(peer.directory),
@@ -176,7 +174,7 @@ def _environment(suite: Suite, peer: Peer, plugins: Path) -> dict[str, str]:
 def _run_limited(
     command: Sequence[str | Path], cwd: Path, environment: dict[str, str], output: int, suite: Suite
 ) -> None:
-    """Run to the end; kill a suite that should have ended itself long ago."""
+    """Run a suite to its end. Kill it if it has not ended itself in time."""
     process = subprocess.Popen(
         command,
         cwd=cwd,

@@ -1,12 +1,12 @@
-"""A pytest plugin, run inside a client's own suite, which directs it to our broker only.
+"""A pytest plugin for the test suites of clients, which directs them to our broker only.
 
-`suites` copies this file out of the package and names it with `-p`; it may import pytest and the standard library, and
-in a fixture what the suite has anyway. The environment says what to do:
+`suites` copies this file out of the package and names it with `-p`. It may import pytest and the standard library, and
+in a fixture the modules of the suite. Its options are environment variables:
 
     PEER_PORT       port of the broker on 127.0.0.1
-    PEER_DESELECT   tests to skip: regular expressions, one per line, searched in the node id PEER_SECONDS    after this
-    many the suite ends with the current test, and still writes its results PEER_STAND_IN   dotted name of a suite's
-    docker module, which is then replaced by `_docker_module`
+    PEER_DESELECT   tests to skip: regular expressions, one per line, searched in the node id
+    PEER_SECONDS    after this time the suite ends with the current test, and writes its results
+    PEER_STAND_IN   dotted name of a suite's docker module, which is then replaced by `_docker_module`
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ import pytest
 LOOPBACK = "127.0.0.1"
 PORT = int(os.environ.get("PEER_PORT", "0"))
 DEADLINE = time.monotonic() + float(os.environ.get("PEER_SECONDS", "inf"))
-PORT_CLOSED = 1  # where the suites look for TLS: refused on loopback
+PORT_CLOSED = 1  # the suites' port for TLS, which is refused on loopback
 
 
 @dataclass
 class ContainerInfo:
-    """The suites' own record of a container (aio-pika and aiormq share it)."""
+    """A container, as in aio-pika's and aiormq's suites."""
 
     id: str
     ports: dict[str, int]
@@ -43,7 +43,7 @@ BROKER = ContainerInfo("peer", {"5672/tcp": PORT, "5671/tcp": PORT_CLOSED}, LOOP
 
 
 class DockerClient:
-    """Every container is the one broker; stopping, restarting or inspecting one fails the test."""
+    """A client of docker whose containers are all our broker. Stopping, restarting or inspecting one fails the test."""
 
     def __init__(self, docker_host_info: object = None) -> None:
         pass
@@ -52,7 +52,7 @@ class DockerClient:
         return BROKER
 
     def kill(self, container_id: str) -> None:
-        """Called at the end of every test with a container of its own, so it must not fail."""
+        """Do nothing: tests call it at their end."""
 
     def remove(self, container_id: str) -> None:
         pass
@@ -62,7 +62,7 @@ class DockerClient:
 
 
 def _docker_module(name: str) -> ModuleType:
-    """What aio-pika's conftest imports from its docker module."""
+    """The module with the names that aio-pika's conftest imports from its docker module."""
     module = ModuleType(name)
     module.__dict__.update(
         ContainerInfo=ContainerInfo,
@@ -75,7 +75,7 @@ def _docker_module(name: str) -> ModuleType:
 
 
 def _stay_on_loopback(event: str, arguments: tuple[Any, ...]) -> None:
-    """Audit hook: refuse to resolve or to connect to anything but this machine."""
+    """An audit hook that refuses to resolve names of other machines and to connect to them."""
     if event == "socket.getaddrinfo":
         host = arguments[0]
     elif event in ("socket.connect", "socket.sendto") and isinstance(arguments[1], tuple):
@@ -100,7 +100,7 @@ if _name := os.environ.get("PEER_STAND_IN"):
     sys.modules[_name] = _docker_module(_name)
 
 
-# aiormq's sdist leaves out the conftest with these two; aio-pika's conftest has its own, which take precedence.
+# For aiormq, whose sdist lacks the conftest with these two fixtures. aio-pika's own ones have precedence.
 @pytest.fixture(scope="session")
 def rabbitmq_container() -> ContainerInfo:
     return BROKER

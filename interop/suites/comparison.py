@@ -1,4 +1,4 @@
-"""The results of one suite on two brokers, test by test, and the known differences."""
+"""Compares the results of a suite on two brokers, test by test, with the known differences."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 PASSED, FAILED, SKIPPED, MISSING = "passed", "failed", "skipped", "not run"
-VARIES = "varies"  # the prefix of entries for tests that sometimes fail on RabbitMQ, too
+VARIES = "varies"  # prefix of entries for tests that sometimes fail on RabbitMQ
 WAITING_FILE = Path(__file__).with_name("waiting.toml")
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one test ended; `reason` is the first line of its failure, "" when it passed."""
+    """The outcome of a test. `reason`: the first line of its failure; "": it passed."""
 
     verdict: str
     reason: str = ""
@@ -25,7 +25,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class SuiteRun:
-    """All tests of one suite on one broker, by test id, and how long they took together."""
+    """The outcomes of a suite on one broker, by test id, and its duration."""
 
     outcomes: Mapping[str, Outcome]
     seconds: float
@@ -41,7 +41,7 @@ class SuiteRun:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A test that passes on RabbitMQ and not on leveret; `feature`: the missing one, None if unexplained."""
+    """A test that passes on RabbitMQ and not on leveret. `feature`: that is missing; None: it is unexplained."""
 
     test: str
     outcome: Outcome
@@ -50,7 +50,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One suite, either side None when it was not run (and no earlier run is kept)."""
+    """The runs of one suite; None: there is no run on that broker."""
 
     suite: str
     rabbitmq: SuiteRun | None
@@ -64,9 +64,9 @@ class Comparison:
 
 
 def read_junit(path: Path) -> SuiteRun:
-    """Read pytest's JUnit XML; no file (the run was killed, or never began) is a run without tests.
+    """Read pytest's JUnit XML. Without a file, because the run was killed, there are no tests.
 
-    A test may be listed twice, once for itself and once for its teardown: the worse verdict counts.
+    A test may be listed twice, once for its teardown: the worse verdict counts.
     """
     outcomes: dict[str, Outcome] = {}
     seconds = 0.0
@@ -91,7 +91,7 @@ def _outcome(case: ElementTree.Element) -> Outcome:
 
 
 def read_waiting() -> dict[str, dict[str, str]]:
-    """Suite -> pattern -> feature. Raises ValueError for anything else in the file."""
+    """The known differences: suite -> pattern -> feature. Raises: ValueError: the file is invalid."""
     tables = tomllib.loads(WAITING_FILE.read_text())
     for suite, table in tables.items():
         if not isinstance(table, dict) or not all(isinstance(feature, str) for feature in table.values()):
@@ -102,10 +102,10 @@ def read_waiting() -> dict[str, dict[str, str]]:
 def compare(
     suite: str, rabbitmq: SuiteRun | None, leveret: SuiteRun | None, waiting: Mapping[str, str], *, partial: bool
 ) -> Comparison:
-    """Find what passes on RabbitMQ and not on leveret.
+    """Compare two runs of a suite.
 
-    `partial` says that leveret ran a selection (`-k`): then tests it did not run are no difference, and patterns
-    without a difference are not done.
+    `partial`: leveret ran a selection (`-k`), so tests that it did not run are no differences, and patterns without a
+    difference are not reported as obsolete.
     """
     if rabbitmq is None or leveret is None:
         return Comparison(suite, rabbitmq, leveret)
@@ -124,12 +124,12 @@ def compare(
 
 
 def matches(pattern: str, test: str) -> bool:
-    """Whether the pattern, in which only * is special (test ids are full of brackets), is the whole test id."""
+    """Whether a pattern matches a whole test id. Only * is special, because test ids contain brackets."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), test, re.DOTALL) is not None
 
 
 def render(comparisons: Iterable[Comparison]) -> str:
-    """The report, as Markdown: a table of figures, then test by test what passes on RabbitMQ alone."""
+    """The report in Markdown: a table of figures, then the tests that pass on RabbitMQ only."""
     comparisons = list(comparisons)
     lines = ["| suite | RabbitMQ | leveret | waiting | unexplained |", "|---|---|---|---|---|"]
     for c in comparisons:
@@ -159,6 +159,6 @@ def render(comparisons: Iterable[Comparison]) -> str:
 
 
 def _failures(suite: str, broker: str, run: SuiteRun) -> list[str]:
-    """What failed on the only broker that was run."""
+    """The lines about failed tests, if only one broker was run."""
     failed = [f"- `{test}`: {o.reason}" for test, o in run.outcomes.items() if o.verdict == FAILED]
     return ["", f"## {suite}: fails on {broker}", "", *failed] if failed else []

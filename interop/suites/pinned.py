@@ -1,4 +1,4 @@
-"""The clients whose own test suites we run, each pinned to one source distribution by its hash."""
+"""The clients whose test suites are run, each pinned to an sdist by its hash."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """One client's tests, from its sdist.
+    """The test suite of a client.
 
-    `requires` are what the tests need beside the client and pytest, and the versions of what the figures depend on;
-    `arguments` choose the tests; `deselect` are regular expressions searched for in pytest's node id, each with its
-    reason in a comment; `stand_in` is the module that talks to docker, replaced by `client_plugin`.
+    `requires`: packages beside the client and pytest, pinned where the figures depend on them. `arguments`: select the
+    tests. `deselect`: regular expressions, searched in pytest's node ids, each with its reason in a comment.
+    `stand_in`: the suite's docker module, which `client_plugin` replaces.
     """
 
     name: str

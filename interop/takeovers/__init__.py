@@ -1,1 +1,1 @@
-"""The programs of docs/clients-cluster.md while the leader of a cluster changes: losses, duplicates, standstills."""
+"""Runs the programs of docs/clients-cluster.md while the leader of a cluster changes: losses, duplicates, pauses."""

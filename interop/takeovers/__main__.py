@@ -1,12 +1,12 @@
-"""Measure what a change of the leader costs each client of docs/clients-cluster.md, and what it loses: nothing.
+"""Measure how long a change of the leader stops the clients of docs/clients-cluster.md, and that no message is lost.
 
     python -m leveret.interop.takeovers [--only pika,amqplib] [--subjects leveret,rabbitmq] [--deeds takeover,handover]
                                         [--rounds 3] [--write benchmarks/results/cluster-clients.md]
 
-A publisher with confirms and a consumer, both the page's programs, are at work while the leader of three nodes is
-killed (takeover), stopped (handover), or nobody leads for ten seconds. Clients are given all addresses, one of a
-follower first. RabbitMQ's queues are quorum queues, and the node that leads the queue is killed or stopped. Exit code
-1: Leveret lost a message, or sent it again without `redelivered`. 2: nothing could be run.
+A publisher with confirms and a consumer from that page run while the leader of three nodes is killed (takeover) or
+stopped (handover), or while no node leads for ten seconds. They have all addresses, a follower's first. RabbitMQ's
+queue is a quorum queue, whose leader is killed or stopped. Exit code 1: Leveret lost a message, or sent it again
+without `redelivered`. 2: nothing could be run.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     _measure(subject, commands, options, found)
             except (FileNotFoundError, PeerFailed) as why:
                 print(f"{name} is left out, or what is not measured yet: {why}", file=sys.stderr)
-    finally:  # also of a run that is stopped
+    finally:  # even if the run is stopped
         table = "\n".join(rows(found)) + "\n"
         print(table)
         if options.write:
@@ -102,7 +102,7 @@ def _measure(subject: Subject, commands: dict[str, list[str]], options: argparse
 
 
 def rows(found: Found) -> Iterable[str]:
-    """A table: a row for each client and deed; medians of seconds, sums of messages."""
+    """The table: a row for each client and deed, with medians of seconds and sums of messages."""
     brokers = [name for name in SUBJECTS if any(key[0] == name for key in found)]
     yield (
         "| client | what | "

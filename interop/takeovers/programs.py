@@ -1,4 +1,4 @@
-"""The programs of docs/clients-cluster.md, each built and started as its page says."""
+"""The programs of docs/clients-cluster.md, built and started as that page says."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ CELERY = "celery"
 
 
 def sources() -> dict[str, str]:
-    """Of the page: name of a file -> its text."""
+    """The files of the page: name -> text."""
     return {match[1]: match[0].partition("\n")[2][:-3] for match in _FILE.finditer(PAGE.read_text())}
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """`file`: on the page; `client`: whose toolchain builds it, with the files `kept` beside that client's driver.
+    """A program. `file`: its name on the page. `client`: whose toolchain builds it. `place`: the path of its file.
 
-    `place`: where its file has to be.
+    `kept`: files from the folder of that client's driver.
     """
 
     client: str
@@ -37,7 +37,7 @@ class Program:
     command: tuple[str, ...] = ("{python}", "{file}")
 
     def prepare(self, work: Path, tell: Callable[[str], object]) -> list[str]:
-        """Write and build it below `work`. Returns the command that starts it. Raises: NotHere."""
+        """Write and build the program below `work`. Returns the command that starts it. Raises: NotHere."""
         folder = (work / "page" / self.client).resolve()
         chain = None if self.client == CELERY else CLIENTS[self.client]
         if chain is not None and (missing := chain.missing()):

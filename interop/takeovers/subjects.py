@@ -1,4 +1,4 @@
-"""Clusters of three nodes whose leader is killed, stopped, or missing for a while."""
+"""Clusters of three nodes whose leader can be killed, stopped, or prevented."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from typing import Protocol
 from ..brokers.local_cluster import LocalCluster
 from ..brokers.peers import Peer, rabbitmq_cluster
 from ..brokers.processes import POLL_SECONDS, START_SECONDS_MAX, PeerFailed, directory_for, end_of
-from ..tools.asking import ask
+from ..tools.http import ask
 from ..wire.loopback import answers_amqp
 
-#: Seconds for which nobody leads.
+#: Seconds for which no node leads.
 NOBODY_SECONDS = 10.0
 
 
 class Subject(Protocol):
-    """A cluster. `name`: of the broker."""
+    """A cluster. `name`: of its broker."""
 
     name: str
 
     def urls(self) -> list[str]:
-        """Of all nodes, one that follows first."""
+        """The URLs of all nodes, a follower's first."""
 
     def kill_leader(self) -> None:
-        """SIGKILL."""
+        """Kill the leader by SIGKILL."""
 
     def stop_leader(self) -> None:
-        """SIGTERM: it hands over, or not; returns when it has ended."""
+        """Stop the leader by SIGTERM, and wait for its end."""
 
     def nobody(self) -> None:
-        """Let no node lead for `NOBODY_SECONDS`; returns when that is over."""
+        """Prevent every node from leading for `NOBODY_SECONDS`, and wait for the end of that time."""
 
     def heal(self) -> None:
-        """Start what was ended, and wait until all nodes have everything."""
+        """Start nodes that have ended, and wait until all are in sync."""
 
 
 def _from_start(act: Callable[[], None]) -> float:
@@ -55,7 +55,7 @@ def _from_end(act: Callable[[], None]) -> float:
     return time.monotonic()
 
 
-#: What is done; returns the moment from which standstills count.
+#: A deed: changes the leader. Returns the time from which pauses are measured.
 DEEDS: dict[str, Callable[[Subject], float]] = {
     "takeover": lambda subject: _from_start(subject.kill_leader),
     "handover": lambda subject: _from_start(subject.stop_leader),
@@ -73,13 +73,13 @@ def _await(fact: Callable[[], bool], what: str) -> None:
 
 @dataclass
 class LeveretCluster:
-    """Three nodes of Leveret, three members of etcd."""
+    """Three nodes of Leveret and three members of etcd."""
 
     local: LocalCluster
     name: str = "leveret"
 
     def status(self) -> dict[str, object]:
-        """Of `leveret ctl cluster` by a node that answers; empty: none does."""
+        """The output of `leveret ctl cluster` at any node; {}: no node answers."""
         for node in filter(self.local.is_running, self.local.names):
             url = f"amqp://guest:guest@127.0.0.1:{self.local.port(node)}/"
             command = [sys.executable, "-P", "-m", "leveret", "ctl", "--url", url, "--json", "cluster"]
@@ -96,7 +96,7 @@ class LeveretCluster:
 
         def look() -> bool:
             nonlocal found
-            found = str(self.status().get("leader") or "")  # it may not answer the next time
+            found = str(self.status().get("leader") or "")  # which may not answer the next time
             return found != ""
 
         _await(look, "a node leads")
@@ -140,7 +140,7 @@ class LeveretCluster:
 
 @dataclass
 class RabbitMQCluster:
-    """Three nodes of RabbitMQ. The leader is that of the queue."""
+    """Three nodes of RabbitMQ. The leader is the queue's."""
 
     peers: list[Peer]
     name: str = "rabbitmq"
@@ -195,7 +195,7 @@ class RabbitMQCluster:
 
 @contextmanager
 def leveret_cluster() -> Iterator[LeveretCluster]:
-    """A fresh one, all nodes in sync. Raises: FileNotFoundError, PeerFailed."""
+    """A fresh cluster of Leveret with all nodes in sync. Raises: FileNotFoundError, PeerFailed."""
     with directory_for("takeovers") as directory:
         subject = LeveretCluster(LocalCluster(directory))
         try:
@@ -210,6 +210,6 @@ def leveret_cluster() -> Iterator[LeveretCluster]:
 
 @contextmanager
 def three_rabbitmqs() -> Iterator[RabbitMQCluster]:
-    """Fresh ones. Raises: FileNotFoundError, PeerFailed."""
+    """A fresh cluster of RabbitMQ. Raises: FileNotFoundError, PeerFailed."""
     with rabbitmq_cluster(has_consoles=True) as peers:
         yield RabbitMQCluster(peers)

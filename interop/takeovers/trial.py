@@ -1,4 +1,4 @@
-"""One client during one change of the leader: a publisher with confirms and a consumer, and the books of both."""
+"""A trial: a publisher with confirms and a consumer of one client during one change of the leader."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from pathlib import Path
 from ..brokers.processes import PeerFailed, kill_group
 
 PATIENCE_SECONDS = 90.0
-#: Confirms before the deed and behind it.
+#: Confirms before the deed and after it.
 BEFORE, BEHIND = 100, 100
-#: Between two publishes: a hundred or so a second are enough to see a gap.
+#: Seconds between two publishes. About a hundred a second are enough to see a pause.
 PAUSE_SECONDS = 0.005
-#: Time in which a message that comes twice would come.
+#: Seconds to wait for duplicates.
 SETTLE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """`published_s`, `consumed_s`: the longest time without a confirm, and without a message.
+    """The result of a trial. `published_s`, `consumed_s`: the longest pauses of confirms, and of messages.
 
-    `twice`: messages that came more than once; `unflagged`: those of them that came again without `redelivered`.
+    `twice`: messages that came more than once. `unflagged`: those among them that came again without `redelivered`.
     """
 
     confirmed: int
@@ -38,12 +38,12 @@ class Books:
 
     @property
     def is_well(self) -> bool:
-        """Nothing is lost, and what came again says so."""
+        """Whether no message is lost, and all duplicates have `redelivered`."""
         return not self.lost and not self.unflagged
 
 
 class _Side:
-    """A program that runs. Of its lines about this run: `times`, `orders` with whether they came again."""
+    """A running program. `times`: of its lines about this trial. `orders`: with whether they were redelivered."""
 
     def __init__(self, command: Sequence[str], log: Path, prefix: str) -> None:
         self._log, self._prefix = log, prefix
@@ -70,17 +70,17 @@ class _Side:
                 self.times.append(time.monotonic())
 
     def feed(self, order: str) -> None:
-        """Give it a line of input."""
+        """Write a line to its input."""
         assert self.process.stdin is not None
         with suppress(BrokenPipeError):
             self.process.stdin.write(f"{order}\n")
 
     def is_past(self, moment: float) -> bool:
-        """Whether it went on after a moment."""
+        """Whether it has written a line after a time."""
         return sum(at > moment for at in self.times[-2 * BEHIND :]) >= BEHIND
 
     def await_fact(self, fact: Callable[[], bool], what: str) -> None:
-        """Raises: PeerFailed, with what the program wrote."""
+        """Wait until a fact is true. Raises: PeerFailed, with the output of the program."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not fact():
             code = self.process.poll()
@@ -90,13 +90,13 @@ class _Side:
             time.sleep(0.01)
 
     def still_s(self, since: float) -> float:
-        """The longest time without a line, in seconds, after a moment."""
+        """The longest pause between lines after a time, in seconds."""
         times = [since, *(at for at in self.times if at > since)]
         return max(later - one for one, later in zip(times, times[1:]))
 
 
 class _Feeder:
-    """Gives a publisher an order as soon as the one before is confirmed. `sent`: how many."""
+    """Gives a publisher the next order when the last one is confirmed. `sent`: the number of orders."""
 
     def __init__(self, publisher: _Side, prefix: str) -> None:
         self.sent = 0
@@ -112,16 +112,15 @@ class _Feeder:
                 self.sent += 1
 
     def end(self) -> None:
-        """Give no more."""
+        """Give no further orders."""
         self._is_over.set()
         self._thread.join()
 
 
 def run(command: Sequence[str], urls: Sequence[str], deed: Callable[[], float], directory: Path, number: int) -> Books:
-    """Publish and consume while `deed` is done, which returns the moment from which standstills count. `number`: of
-    this run, so that its orders are no others'.
+    """Publish and consume during `deed`. `number`: of this trial, which is part of its orders.
 
-    Raises: PeerFailed: a program ended, or does not go on.
+    Raises: PeerFailed: a program ended or does not continue.
     """
     prefix = f"{number}-"
     with ExitStack() as stack:
@@ -135,7 +134,7 @@ def run(command: Sequence[str], urls: Sequence[str], deed: Callable[[], float], 
         for side, what in ((publisher, "confirms"), (consumer, "deliveries")):
             side.await_fact(lambda side=side: len(side.orders) >= BEFORE, f"{what} before")  # type: ignore[misc]
         since = deed()
-        time.sleep(SETTLE_SECONDS)  # a deed takes a while to be noticed
+        time.sleep(SETTLE_SECONDS)  # because it takes a moment until clients notice the deed
         settled = time.monotonic()
         for side, what in ((publisher, "confirms"), (consumer, "deliveries")):
             side.await_fact(lambda side=side: side.is_past(settled), what)  # type: ignore[misc]

@@ -1,1 +1,1 @@
-"""Tools that others wrote for RabbitMQ's HTTP API, on RabbitMQ and on Leveret."""
+"""Runs tools for RabbitMQ's HTTP API on RabbitMQ and on Leveret."""

@@ -1,13 +1,12 @@
-"""Run tools that others wrote for RabbitMQ's HTTP API against a real RabbitMQ and a leveret, and compare the answers.
+"""Run tools for RabbitMQ's HTTP API against a real RabbitMQ and a leveret, and compare the answers.
 
     python -m leveret.interop.tools [--only pyrabbit2,Nagios] [--broker leveret|rabbitmq|both] [--write PAGE]
                                     [--follower]
 
-With --only the page keeps what is known of the other tools from earlier runs; each row says when.
-Every tool runs by the same commands on fresh brokers; with --follower leveret is a cluster of three nodes, and one that
-follows is asked. A tool that is not on this machine and cannot be had from its package registry is left out, with the
-reason. Exit code 1: an answer differs from RabbitMQ's, and `known.toml` does not say why. Exit code 2: nothing could be
-run.
+With --only the page keeps the rows of other tools from earlier runs; each row has its date.
+Each tool runs by the same commands on fresh brokers. With --follower leveret is a cluster of three nodes, and the tool
+asks a follower. A tool that is neither on this machine nor in its package registry is left out, with the reason. Exit
+code 1: an answer differs from RabbitMQ's, and `known.toml` has no reason for it. 2: nothing could be run.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from ..brokers.processes import PeerFailed
 from ..running.at_once import at_once
 from ..running.foreign import chosen, parser
 from ..running.toolchains import NotHere
+from .brokers import http_broker, http_follower
 from .page import Entry, entry_of, render
 from .pinned import TOOLS
-from .places import follower_place, place
 from .results import Run, compare, read_known
 from .scene import scene
 from .tool import Tool
 
-#: Why a tool is left out.
+#: Reasons why a tool is left out.
 LEFT_OUT = (NotHere, PeerFailed, FileNotFoundError)
 
 
@@ -53,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         entries.append(_entry(TOOLS[name], brokers, work, known.get(name, {}), options.follower))
         _tell(entries[-1])
         data[name] = entries[-1].as_data()
-        out.write_text(json.dumps(data, indent=1) + "\n")  # each time: a long run may be cut short
+        out.write_text(json.dumps(data, indent=1) + "\n")  # after each tool, because a long run may be interrupted
     if options.write:
         shown = [
             entry_of(tool, data[name], known) if name in data else Entry(tool, "", {}, [], "not built where this ran")
@@ -75,7 +74,7 @@ def run_on(broker: str, name: str, work: Path, *, is_follower: bool = False) -> 
     """All checks of a tool on a fresh broker. Raises: PeerFailed, NotHere."""
     tool = TOOLS[name]
     with ExitStack() as stack:
-        at = stack.enter_context(follower_place() if is_follower and broker == "leveret" else place(broker))
+        at = stack.enter_context(http_follower() if is_follower and broker == "leveret" else http_broker(broker))
         if tool.needs_scene:
             stack.enter_context(scene(at))
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leveret-tool-")))

@@ -1,10 +1,10 @@
-"""What rabbitmqadmin is asked, version 1 (RabbitMQ's package) and 2 (its Rust crate), and Nagios' plug-ins."""
+"""Command lines of rabbitmqadmin, version 1 (RabbitMQ's package) and 2 (a Rust crate), and of plug-ins of Nagios."""
 
 from __future__ import annotations
 
 from .lines import FIELDS, JSON, STATUS, Line
 
-#: Version 1: declared, seen, used, exported, deleted. `~` is a space within a word.
+#: Version 1: declare, list, use, export, delete. `~` is a space within a word.
 V1 = (
     Line("show overview", STATUS),
     Line("declare vhost name=tools"),
@@ -101,7 +101,7 @@ CENTREON = (
 )
 #: Exit codes of version 2, from sysexits.h.
 DATA_ERROR, UNAVAILABLE = 65, 69
-#: Version 2: what it decodes is compared by whether it can; it fails an answer in which a type is another one.
+#: Version 2: mostly compared by exit status, because it fails if it cannot decode the types of an answer.
 V2 = (
     *(Line(f"show {what}", STATUS) for what in ("overview", "churn")),
     Line("vhosts declare --name two --description of~two --default-queue-type quorum"),

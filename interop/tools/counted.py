@@ -1,10 +1,10 @@
-"""What is counted: one load on a real RabbitMQ and on a leveret, and all figures of both that mean the same, compared.
+"""Compares the figures of a real RabbitMQ and a leveret, in the HTTP API and the metrics, under the same load.
 
     python -m leveret.interop.tools.counted
 
-The load has messages that are ready, out, acknowledged by hand and by themselves, returned, dead in each way, delayed
-in a queue whose messages expire into another, and consumers that have room, or have not. Exit code 1: a figure differs,
-and `KNOWN` does not say why. 2: there is no RabbitMQ on this machine.
+The load has messages that are ready, unacknowledged, acknowledged manually and automatically, returned, dead-lettered
+for each reason, and delayed by expiring from a queue to another; and consumers with and without credit. Exit code 1: a
+figure differs, and `KNOWN` has no reason for it. 2: RabbitMQ is not on this machine.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ import pika
 from ..brokers.peers import find_rabbitmq
 from ..brokers.processes import PeerFailed
 from ..wire.loopback import LOOPBACK
-from .asking import ask
-from .places import Place, place
+from .brokers import HttpBroker, http_broker
+from .http import ask
 
 SECONDS_MAX, POLL_SECONDS = 90.0, 0.5
-#: Looks at the same figures, one after the other, until they are believed: samples are taken once a second.
+#: Number of equal readings after which figures are final, since samples are taken once a second.
 LOOKS = 5
 NEVER_MS = 3_600_000
 TO_LETTERS = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
@@ -49,9 +49,9 @@ QUEUES: dict[str, dict[str, Any]] = {
     "busy": {},
     "empty": {},
 }
-LETTERS = 2 + 2 + 3 + 1  # of dying, short, over, counted
+LETTERS = 2 + 2 + 3 + 1  # of the queues dying, short, over, counted
 
-#: Fields of the HTTP API that are figures of ours and theirs. Counts of `message_stats` come with them.
+#: Fields of the HTTP API that are compared, beside the counts of `message_stats`.
 OF_QUEUES = [
     "messages", "messages_ready", "messages_unacknowledged", "messages_persistent", "message_bytes",
     "message_bytes_ready", "message_bytes_unacknowledged", "message_bytes_persistent", "consumers",
@@ -61,12 +61,12 @@ OF_CHANNELS = [
     "consumer_count", "messages_unacknowledged", "messages_unconfirmed", "messages_uncommitted", "acks_uncommitted",
     "prefetch_count", "global_prefetch_count", "confirm", "transactional",
 ]  # fmt: skip
-#: Families of metrics that count messages and objects.
+#: Families of metrics that are compared.
 FAMILIES = re.compile(
     r"rabbitmq_(global_.*messages.*|global_(publishers|consumers)|queue_messages.*|queue_consumers|queues.*_total|queues|"
     r"channel_messages.*|channel_get.*|channel_acks.*|channel_consumers|channel_prefetch|channels|connections|consumers)"
 )
-#: Figures that differ, by pattern, and why.
+#: Pattern of figures that differ -> the reason.
 KNOWN = {
     r"/metrics.*rabbitmq_queue_messages_(ready_|unacked_)?(ram|paged_out)(_bytes)?[^a-z].*": (
         "which messages are in memory; a quorum queue of RabbitMQ does not say"
@@ -82,7 +82,7 @@ KNOWN = {
 
 
 class Load:
-    """All that clients do, and what stays open."""
+    """The clients of the load, whose connections stay open."""
 
     def __init__(self, url: str) -> None:
         self.connection = pika.BlockingConnection(pika.URLParameters(url))
@@ -147,7 +147,7 @@ class Load:
         self._get("fan1")
 
     def _consume(self) -> None:
-        """One consumer has nothing to do, one has all that it may have, and more waits."""
+        """Consumers: one of an empty queue, and one whose prefetch is used up."""
         consuming = self.connection.channel()
         consuming.basic_qos(prefetch_count=1)
         self._send("busy", 3)
@@ -169,14 +169,14 @@ class Load:
 
 
 def _counts(value: dict[str, Any]) -> dict[str, Any]:
-    """The counts of `message_stats`; those of nothing are as good as absent."""
+    """The counts of `message_stats` that are not 0, since a missing one means 0."""
     stats = value.get("message_stats") or {}
     return {name: count for name, count in stats.items() if isinstance(count, int) and count}
 
 
-def _of_api(place: Place) -> Iterator[tuple[str, Any]]:
+def _of_api(broker: HttpBroker) -> Iterator[tuple[str, Any]]:
     def got(path: str) -> Any:
-        return json.loads(ask(place.url, "GET", path))
+        return json.loads(ask(broker.url, "GET", path))
 
     for queue in got("queues"):
         where = f"queue {queue['name']}"
@@ -203,23 +203,23 @@ def _of_api(place: Place) -> Iterator[tuple[str, Any]]:
     yield from ((f"vhost {name}", count) for name, count in _counts(vhost).items())
 
 
-def _of_metrics(place: Place) -> Iterator[tuple[str, Any]]:
+def _of_metrics(broker: HttpBroker) -> Iterator[tuple[str, Any]]:
     for path in ("/metrics", "/metrics/per-object"):
-        with urllib.request.urlopen(f"http://{LOOPBACK}:{place.metrics}{path}", timeout=60) as answer:
+        with urllib.request.urlopen(f"http://{LOOPBACK}:{broker.metrics}{path}", timeout=60) as answer:
             lines = answer.read().decode().splitlines()
         for line in lines:
             name, _, value = line.rpartition(" ")
             family, _, labels = name.partition("{")
             if not line.startswith("#") and FAMILIES.fullmatch(family):
                 if family.startswith("rabbitmq_channel_"):
-                    labels = ""  # by queue and exchange there, by channel here
+                    labels = ""  # RabbitMQ has it by queue and exchange, Leveret by channel
                 yield f"{path} {family}{{{labels}", float(value)
 
 
-def figures(place: Place) -> dict[str, Any]:
-    """What one broker says now. Metrics that are zero are left out, those of one name added up."""
-    found = dict(_of_api(place))
-    for name, value in _of_metrics(place):
+def figures(broker: HttpBroker) -> dict[str, Any]:
+    """The figures of a broker now. Metrics of the same name are added up; those that are 0 are left out."""
+    found = dict(_of_api(broker))
+    for name, value in _of_metrics(broker):
         if value:
             found[name] = found.get(name, 0) + value
     return found
@@ -228,7 +228,7 @@ def figures(place: Place) -> dict[str, Any]:
 @contextmanager
 def loaded(broker: str) -> Iterator[dict[str, Any]]:
     """The figures of a fresh `rabbitmq` or `leveret` under the load. Raises: PeerFailed."""
-    with place(broker) as found:
+    with http_broker(broker) as found:
         load = Load(found.peer.url)
         deadline = time.monotonic() + SECONDS_MAX
         before: dict[str, Any] = {}
@@ -246,7 +246,7 @@ def loaded(broker: str) -> Iterator[dict[str, Any]]:
 
 
 def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, str]:
-    """Each figure that differs and is not in `KNOWN`, with both values."""
+    """The figures that differ and are not in `KNOWN`, with both values."""
     return {
         name: f"{ours.get(name)}, RabbitMQ {theirs.get(name)}"
         for name in sorted(ours.keys() | theirs.keys())
@@ -255,7 +255,7 @@ def differences(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, str]:
 
 
 def compared() -> tuple[dict[str, str], int]:
-    """The differences of two fresh brokers, and how many figures there were. Raises: PeerFailed."""
+    """The differences of two fresh brokers, and the number of figures. Raises: PeerFailed."""
     with loaded("leveret") as ours:
         pass
     with loaded("rabbitmq") as theirs:

@@ -1,4 +1,4 @@
-"""Definitions taken from one broker into another, both ways, with rabbitmqadmin: what one exports the other shows."""
+"""Exports definitions from one broker and imports them into the other, in both directions, by rabbitmqadmin."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ..wire.loopback import LOOPBACK
-from .asking import ask
-from .places import Place, place
+from .brokers import HttpBroker, http_broker
+from .http import ask
 from .results import Result, Run
 
-#: What is declared at the first broker.
+#: The objects that are declared on the first broker.
 OBJECTS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("vhosts/moved", {"description": "from there", "tags": "a,b"}),
     ("users/mover", {"password": "secret", "tags": "monitoring,policymaker"}),
@@ -39,9 +39,9 @@ BINDINGS = (
     ("bindings/moved/e/inner/q/ranked", {"routing_key": "", "arguments": {"x-match": "all", "n": 1, "t": {"u": "v"}}}),
     ("bindings/moved/e/topics/e/inner", {"routing_key": "e2e", "arguments": {}}),
 )
-#: Exchanges that are there without being declared; and that without a name.
+#: Predeclared exchanges.
 PREDECLARED = ("amq.", "leveret.control")
-#: What is shown afterwards -> the fields that must be the same.
+#: List of the API -> the fields that must be the same afterwards.
 SHOWN: dict[str, tuple[str, ...]] = {
     "vhosts/moved": ("name", "description", "tags"),
     "users/mover": ("name", "tags", "password_hash", "hashing_algorithm", "limits"),
@@ -58,15 +58,15 @@ SHOWN: dict[str, tuple[str, ...]] = {
 }
 
 
-def run_exchange(first: Place, directory: Path, work: Path, *, admin: str, other: str) -> Run:
-    """Exported at `first`, imported into a fresh `other`: each kind of object is a check."""
+def run_exchange(first: HttpBroker, directory: Path, work: Path, *, admin: str, other: str) -> Run:
+    """Export from `first`, and import into a fresh `other`. Each kind of object is a check."""
     for path, body in OBJECTS:
         ask(first.url, "PUT", path, body)
     for path, body in BINDINGS:
         ask(first.url, "POST", path, body)
     run, file = Run(), directory / "definitions.json"
     _admin(admin, first, "export", file)
-    with place(other) as second:
+    with http_broker(other) as second:
         try:
             _admin(admin, second, "import", file)
         except subprocess.CalledProcessError as error:
@@ -81,12 +81,12 @@ def run_exchange(first: Place, directory: Path, work: Path, *, admin: str, other
     return run
 
 
-def _admin(program: str, at: Place, verb: str, file: Path) -> None:
+def _admin(program: str, at: HttpBroker, verb: str, file: Path) -> None:
     command = [sys.executable, program, "-H", LOOPBACK, "-P", str(at.management), verb, str(file)]
     subprocess.run(command, check=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def _rows(at: Place, path: str, fields: tuple[str, ...]) -> list[str]:
+def _rows(at: HttpBroker, path: str, fields: tuple[str, ...]) -> list[str]:
     answer = json.loads(ask(at.url, "GET", path))
     rows = answer if isinstance(answer, list) else [answer]
     rows = [

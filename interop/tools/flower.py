@@ -1,4 +1,4 @@
-"""Celery Flower beside a real worker: what its pages and its API say about the broker."""
+"""Celery Flower with a real worker: compares what its pages and its API show about the broker."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from typing import Any
 
 from ..brokers.processes import started
 from ..wire.loopback import LOOPBACK, free_ports
-from .places import Place
+from .brokers import HttpBroker
 from .results import Result, Run
 from .tool import PROGRAMS, environment_of, python
 
 REQUIREMENTS = ("flower==2.2.0", "celery==5.7.0", "kombu==5.7.0", "amqp==5.4.2")
-#: What Flower shows of a queue.
+#: The columns of a queue in Flower.
 READ = ("name", "messages", "messages_ready", "messages_unacknowledged", "consumers")
 SECONDS_MAX, POLL_SECONDS = 90.0, 0.2
 _ROW = re.compile(r"<tr[^>]*>(.*?)</tr>", re.DOTALL)
@@ -28,19 +28,19 @@ _CELL = re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL)
 
 
 def flower_version(work: Path) -> str:
-    """Raises: NotHere."""
+    """The version of Flower. Raises: NotHere."""
     python("flower", work, *REQUIREMENTS)
     return REQUIREMENTS[0].partition("==")[2]
 
 
-def run_flower(place: Place, directory: Path, work: Path) -> Run:
-    """Its page of the broker has each queue; its API has lengths and the worker."""
+def run_flower(broker: HttpBroker, directory: Path, work: Path) -> Run:
+    """Check its page of the broker, and in its API the lengths of queues and the worker."""
     interpreter = python("flower", work, *REQUIREMENTS)
     (directory / "flower_app.py").write_text((PROGRAMS / "flower_app.py").read_text())
     (port,) = free_ports(1)
-    environment = environment_of(place, directory) | {"FLOWER_UNAUTHENTICATED_API": "true"}
+    environment = environment_of(broker, directory) | {"FLOWER_UNAUTHENTICATED_API": "true"}
     celery = [str(interpreter), "-m", "celery", "-A", "flower_app"]
-    api = place.url.replace("http://", "http://guest:guest@") + "/api/"
+    api = broker.url.replace("http://", "http://guest:guest@") + "/api/"
     watch = ["flower", f"--address={LOOPBACK}", f"--port={port}", f"--broker-api={api}"]
     run = Run()
     with ExitStack() as stack:
@@ -59,7 +59,7 @@ def run_flower(place: Place, directory: Path, work: Path) -> Run:
 
 
 def _check(run: Run, name: str, facts: Callable[[], Any], log: Path) -> None:
-    """The first answer that says something; Flower asks the broker when it is asked."""
+    """Check an answer, which may be empty at first, since Flower asks the broker when it is asked."""
     deadline = time.monotonic() + SECONDS_MAX
     while time.monotonic() < deadline:
         try:
@@ -79,7 +79,7 @@ def _read(url: str) -> bytes:
 
 
 def _queues_of_page(page: str) -> list[list[str]]:
-    """Rows: name, messages, unacknowledged, ready, consumers, idle since. The worker's own queues have chance names."""
+    """The rows of the page, without the worker's queues, whose names are random."""
     rows = [[re.sub(r"<[^>]*>|\s+", "", cell) for cell in _CELL.findall(row)] for row in _ROW.findall(page)]
     named = [row[:5] for row in rows if row and row[0] == "celery"]
     return named if named and named[0][4:5] == ["1"] else []

@@ -1,4 +1,4 @@
-"""Command lines of a tool, one after another, on one broker: exit status and output."""
+"""Runs the command lines of a tool on one broker, and compares exit status and output."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from pathlib import Path
 from typing import Any
 
 from ..wire.loopback import LOOPBACK
-from .places import Place
+from .brokers import HttpBroker
 from .results import Result, Run, steady
 
 SECONDS_MAX = 120
-#: How the output of a command is compared.
+#: What is compared of a command.
 TEXT, FIELDS, JSON, STATUS = "text", "fields", "json", "status"
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One command: `words` behind the tool's own, with {placeholders}.
+    """A command line. `words`: the arguments, with {placeholders}. `status`: the expected exit status.
 
-    `compared`: TEXT its output, FIELDS the names of the fields of its JSON, JSON the whole JSON, STATUS its exit status
-    alone. `status`: the exit status that is expected.
+    `compared`: TEXT: the output, FIELDS: the names of the fields in its JSON, JSON: the whole JSON, STATUS: only the
+    exit status.
     """
 
     words: str
@@ -32,17 +32,17 @@ class Line:
     status: int = 0
 
 
-def run_lines(program: Sequence[str], lines: Iterable[Line], place: Place, directory: Path) -> Run:
-    """Each line is a check. `directory`: for files that lines write ({dir})."""
+def run_lines(program: Sequence[str], lines: Iterable[Line], broker: HttpBroker, directory: Path) -> Run:
+    """Run lines, each of which is a check. `directory`: for files that lines write ({dir})."""
     names = {
         "host": LOOPBACK,
-        "port": str(place.management),
-        "amqp": str(place.peer.port),
-        "node": place.node,
-        "short": place.node.partition("@")[2],
+        "port": str(broker.management),
+        "amqp": str(broker.peer.port),
+        "node": broker.node,
+        "short": broker.node.partition("@")[2],
         "dir": str(directory),
     }
-    hidden = {str(directory): "DIR", place.url: "URL"}
+    hidden = {str(directory): "DIR", broker.url: "URL"}
     run = Run()
     for line in lines:
         words = [_filled(word, names) for word in line.words.split()]
@@ -54,7 +54,7 @@ def run_lines(program: Sequence[str], lines: Iterable[Line], place: Place, direc
 
 
 def _filled(word: str, names: Mapping[str, str]) -> str:
-    """`~` stands for a space within a word."""
+    """The words with values for placeholders. `~` is a space within a word."""
     for name, value in names.items():
         word = word.replace(f"{{{name}}}", value)
     return word.replace("~", " ")
@@ -84,7 +84,7 @@ def _run(command: Sequence[str], line: Line, directory: Path, hidden: Mapping[st
 
 
 def fields_of(value: Any) -> tuple[str, ...]:
-    """The names of the fields of an object, or of those that a list holds: `name`, `message_stats.publish`."""
+    """The names of the fields of an object, or of the objects in a list: `name`, `message_stats.publish`."""
     found: set[str] = set()
     _collect(value, "", found)
     return tuple(sorted(found))

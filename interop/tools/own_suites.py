@@ -1,4 +1,4 @@
-"""Clients' own tests of the HTTP API: amqpstorm's (Python) and rabbit-hole's (Go), directed at our ports."""
+"""Runs the tests of clients of the HTTP API: those of amqpstorm (Python) and rabbit-hole (Go)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..suites.__main__ import install
 from ..suites.comparison import PASSED, SKIPPED, read_junit
 from ..suites.pinned import Suite
 from ..wire.loopback import LOOPBACK
-from .asking import ask
-from .places import Place
+from .brokers import HttpBroker
+from .http import ask
 from .results import Result, Run, steady
 from .tool import PROGRAMS, SECONDS_MAX, environment_of, found, output_of
 
@@ -28,7 +28,7 @@ AMQPSTORM = Suite(
     requires=("requests>=2,<3",),
 )
 RABBIT_HOLE, RABBIT_HOLE_VERSION = "github.com/michaelklishin/rabbit-hole/v2", "v2.12.0"
-#: What its tests have as literals -> what they get from the environment.
+#: Literals in its tests -> expressions that read the environment.
 LITERALS = (
     ('"http://127.0.0.1:15672"', "toolsURL"),
     ('guest@localhost:5672/"', 'guest@" + toolsAMQP + "/"'),
@@ -61,8 +61,8 @@ def amqpstorm_version(work: Path) -> str:
     return AMQPSTORM.version
 
 
-def run_amqpstorm(place: Place, directory: Path, work: Path) -> Run:
-    """All of its functional tests of the management client."""
+def run_amqpstorm(broker: HttpBroker, directory: Path, work: Path) -> Run:
+    """Run the functional tests of its management client."""
     installed = install(AMQPSTORM, work)
     shutil.copy(PROGRAMS / "amqpstorm_port.py", directory)
     command: list[str | Path] = [
@@ -80,21 +80,21 @@ def run_amqpstorm(place: Place, directory: Path, work: Path) -> Run:
         "AMQP_HOST": LOOPBACK,
         "AMQP_USERNAME": "guest",
         "AMQP_PASSWORD": "guest",
-        "AMQP_URI": f"{place.peer.url}%2F",
-        "AMQP_HTTP_URL": place.url,
+        "AMQP_URI": f"{broker.peer.url}%2F",
+        "AMQP_HTTP_URL": broker.url,
         "PYTHONPATH": str(directory),
     }
-    return _run(command, installed.sources, place, directory, variables)
+    return _run(command, installed.sources, broker, directory, variables)
 
 
 def rabbit_hole_version(work: Path) -> str:
-    """Its suite, built. Raises: NotHere."""
+    """The version of rabbit-hole, whose tests are built. Raises: NotHere."""
     _built(work)
     return RABBIT_HOLE_VERSION.removeprefix("v")
 
 
 def _built(work: Path) -> Path:
-    """The program of its tests, with our address instead of the usual one."""
+    """The program of its tests, with our address in place of the usual one."""
     home = work / "rabbit-hole"
     program = home / "suite.test"
     if program.exists():
@@ -118,29 +118,31 @@ def _built(work: Path) -> Path:
     return program
 
 
-def run_rabbit_hole(place: Place, directory: Path, work: Path) -> Run:
-    """As its own set-up has it: a second virtual host for guest."""
+def run_rabbit_hole(broker: HttpBroker, directory: Path, work: Path) -> Run:
+    """Run its tests after their usual set-up: a second virtual host for guest."""
     for path, body in (
         ("vhosts/rabbit%2Fhole", {}),
         ("permissions/rabbit%2Fhole/guest", dict.fromkeys(("configure", "write", "read"), ".*")),
     ):
-        ask(place.url, "PUT", path, body)
+        ask(broker.url, "PUT", path, body)
     command: list[str | Path] = [
         _built(work),
         f"-ginkgo.reportFile={directory / 'junit.xml'}",
         "-ginkgo.noColor",
         "-ginkgo.seed=1",
     ]
-    return _run(command, work / "rabbit-hole" / "sources", place, directory, {})
+    return _run(command, work / "rabbit-hole" / "sources", broker, directory, {})
 
 
-def _run(command: Sequence[str | Path], cwd: Path, place: Place, directory: Path, variables: Mapping[str, str]) -> Run:
-    """Each test is a check; those that the suite skips are none."""
+def _run(
+    command: Sequence[str | Path], cwd: Path, broker: HttpBroker, directory: Path, variables: Mapping[str, str]
+) -> Run:
+    """Run a suite. Each test is a check, except skipped ones."""
     with (directory / "log").open("wb") as log:
         process = subprocess.Popen(
             command,
             cwd=cwd,
-            env={**environment_of(place, directory), **variables},
+            env={**environment_of(broker, directory), **variables},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,

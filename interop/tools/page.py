@@ -1,4 +1,4 @@
-"""The page of docs: which tools ran, by which commands, what passed on each broker, and where they differ."""
+"""The page about tools: their commands, the checks that passed on each broker, and differences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ when a field of an answer is missing at Leveret, or when the answer itself is an
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One tool's runs by broker; `left_out`: why there are none."""
+    """The runs of a tool by broker. `left_out`: why there are none."""
 
     tool: Tool
     version: str
@@ -47,7 +47,7 @@ class Entry:
 
 
 def entry_of(tool: Tool, data: dict[str, Any], known: Mapping[str, Mapping[str, str]]) -> Entry:
-    """The inverse of `as_data`; differences are looked at again, as reasons may have been added."""
+    """The inverse of `as_data`. Differences are compared again, because reasons may have been added."""
     runs = {
         broker: Run({check: Result(**{**one, "keys": tuple(one["keys"])}) for check, one in results.items()})
         for broker, results in data["runs"].items()
@@ -58,7 +58,7 @@ def entry_of(tool: Tool, data: dict[str, Any], known: Mapping[str, Mapping[str, 
 
 
 def render(entries: Sequence[Entry]) -> str:
-    """Markdown."""
+    """The page in Markdown."""
     lines = [HEAD.format(system=_system(), python=platform.python_version()).rstrip()]
     for entry in entries:
         tool = entry.tool
@@ -95,7 +95,7 @@ def _counts(entry: Entry) -> str:
 
 
 def _cell(text: str) -> str:
-    """On one line, and no column of its own."""
+    """A text as a cell of a Markdown table."""
     clean = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
     return clean if len(clean) <= 300 else f"{clean[:300]}..."
 

@@ -1,4 +1,4 @@
-"""Permissions and topic permissions of a user, set and cleared in any order: what of each is left after each step."""
+"""Compares the permissions and topic permissions of a user after setting and clearing them in several orders."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import urllib.error
 from pathlib import Path
 from typing import Any
 
-from .asking import ask
-from .places import Place
+from .brokers import HttpBroker
+from .http import ask
 from .results import Result, Run
 
 _USER = ("PUT", "users/u", {"password": "secret", "tags": ""})
@@ -19,7 +19,7 @@ _TOPIC = ("PUT", "topic-permissions/v/u", {"exchange": "amq.topic", "write": "^a
 _OTHER_TOPIC = ("PUT", "topic-permissions/v/u", {"exchange": "missing", "write": "^b", "read": ""})
 _NO_TOPICS = ("DELETE", "topic-permissions/v/u", None)
 
-#: What a step shows -> the request. Each goes on from where the one before ended.
+#: Description of a step -> its request. Steps follow each other.
 STEPS: dict[str, tuple[str, str, Any]] = {
     "virtual host": _VHOST,
     "user": _USER,
@@ -49,25 +49,25 @@ STEPS: dict[str, tuple[str, str, Any]] = {
 }
 
 
-def run_permissions(place: Place, directory: Path, work: Path) -> Run:
-    """Each step is a check: its status, and the permissions and topic permissions that are there then."""
+def run_permissions(broker: HttpBroker, directory: Path, work: Path) -> Run:
+    """Run the steps. Each is a check: its status, and the permissions and topic permissions after it."""
     run = Run()
     for number, (name, (method, path, body)) in enumerate(STEPS.items(), 1):
-        status = _status(place, method, path, body)
-        shown = {what: _shown(place, what) for what in ("permissions", "topic-permissions")}
+        status = _status(broker, method, path, body)
+        shown = {what: _shown(broker, what) for what in ("permissions", "topic-permissions")}
         run.results[f"{number}. {name}"] = Result(True, {"done": status, **shown})
     return run
 
 
-def _status(place: Place, method: str, path: str, body: Any) -> str:
+def _status(broker: HttpBroker, method: str, path: str, body: Any) -> str:
     try:
-        ask(place.url, method, path, body)
+        ask(broker.url, method, path, body)
     except urllib.error.HTTPError as error:
         return str(error.code)
     return "done"
 
 
-def _shown(place: Place, what: str) -> list[dict[str, str]]:
-    """Those of the user."""
-    rows: list[dict[str, str]] = json.loads(ask(place.url, "GET", what))
+def _shown(broker: HttpBroker, what: str) -> list[dict[str, str]]:
+    """The permissions of the user."""
+    rows: list[dict[str, str]] = json.loads(ask(broker.url, "GET", what))
     return sorted((row for row in rows if row["user"] == "u"), key=lambda row: row.get("exchange", ""))

@@ -1,4 +1,4 @@
-"""All tools, pinned: how each is had, its command as people would type it, and what runs it."""
+"""All tools with pinned versions: their sources, their commands for the page, and the functions that run them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 from ..running.toolchains import NotHere
 from . import admin_lines
+from .brokers import HttpBroker
 from .exchanged import run_exchange
 from .flower import flower_version, run_flower
 from .own_suites import amqpstorm_version, rabbit_hole_version, run_amqpstorm, run_rabbit_hole
 from .permissions import run_permissions
-from .places import Place
 from .requests import run_requests
 from .results import Run
 from .tool import PROGRAMS, Tool, found, of_lines, output_of, package_version, python, run_program
@@ -21,7 +21,7 @@ from .tool import PROGRAMS, Tool, found, of_lines, output_of, package_version, p
 PYRABBIT2 = ("pyrabbit2==1.0.7",)
 RABBITMQ_ADMIN = ("rabbitmq-admin==0.2",)
 RABBITMQADMIN_2 = "2.35.0"
-#: Nagios' plug-ins and centreon's, as Debian has them.
+#: Debian's packages with plug-ins of Nagios and Centreon.
 NAGIOS, CENTREON = "nagios-plugins-rabbitmq", "centreon-plugins"
 CENTREON_PROGRAM = "/usr/lib/nagios/plugins/centreon_plugins.pl"
 
@@ -40,7 +40,7 @@ def _admin_2(work: Path) -> Sequence[str]:
 
 
 def _make_admin_2(work: Path) -> str:
-    """Built once; it takes some ten minutes. Raises: NotHere."""
+    """Build rabbitmqadmin 2 once, which takes about ten minutes. Raises: NotHere."""
     root = work / "cargo"
     if not (root / "bin" / "rabbitmqadmin").exists():
         cargo = found("cargo", package="cargo")
@@ -61,9 +61,9 @@ def _program_of_package(package: str, program: str) -> str:
 
 
 def _in_python(
-    name: str, requirements: tuple[str, ...], program: str, place: Place, directory: Path, work: Path
+    name: str, requirements: tuple[str, ...], program: str, broker: HttpBroker, directory: Path, work: Path
 ) -> Run:
-    return run_program([python(name, work, *requirements), program], place, directory)
+    return run_program([python(name, work, *requirements), program], broker, directory)
 
 
 def _pinned_python(name: str, requirements: tuple[str, ...], work: Path) -> str:
@@ -88,13 +88,13 @@ def _node_version(work: Path) -> str:
     return "0.0.4 and 1.2.4"
 
 
-def _run_node(place: Place, directory: Path, work: Path) -> Run:
-    return run_program(["node", "calls_node.js"], place, directory, NODE_PATH=str(_node_modules(work).resolve()))
+def _run_node(broker: HttpBroker, directory: Path, work: Path) -> Run:
+    return run_program(["node", "calls_node.js"], broker, directory, NODE_PATH=str(_node_modules(work).resolve()))
 
 
-def _exchange(place: Place, directory: Path, work: Path) -> Run:
-    other = "leveret" if place.name == "rabbitmq" else "rabbitmq"
-    return run_exchange(place, directory, work, admin=rabbitmqadmin_1(), other=other)
+def _exchange(broker: HttpBroker, directory: Path, work: Path) -> Run:
+    other = "leveret" if broker.name == "rabbitmq" else "rabbitmq"
+    return run_exchange(broker, directory, work, admin=rabbitmqadmin_1(), other=other)
 
 
 def _of_rabbitmq(work: Path) -> str:

@@ -1,6 +1,6 @@
-"""Requests that programs make which cannot be had here: KEDA's scaler, health checks of Helm charts, agents.
+"""The requests of programs that cannot run here: KEDA's scaler, health checks of Helm charts, monitoring agents.
 
-Taken from management page 11. What is compared are statuses and the names of the fields that the program reads.
+They are from management page 11. The status and the fields that the program reads are compared.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import urllib.error
 from pathlib import Path
 from typing import Any
 
-from .asking import ask
-from .places import Place
+from .brokers import HttpBroker
+from .http import ask
 from .results import Result, Run
 
-#: Who -> path, and the fields that are read of the answer; `items.` stands for each of a list.
+#: Program -> path, and the fields of the answer that it reads; `items.`: of each entry of a list.
 REQUESTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "KEDA, a queue": ("queues/%2F/watched", ("messages", "messages_unacknowledged", "name")),
     "KEDA, queues by regular expression": (
@@ -51,12 +51,12 @@ REQUESTS: dict[str, tuple[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-def run_requests(place: Place, directory: Path, work: Path) -> Run:
-    """Each request is a check: answered, and with which of the fields."""
+def run_requests(broker: HttpBroker, directory: Path, work: Path) -> Run:
+    """Send the requests. Each is a check of the status and the types of the fields."""
     run = Run()
     for who, (path, fields) in REQUESTS.items():
         try:
-            answer: Any = json.loads(ask(place.url, "GET", path))
+            answer: Any = json.loads(ask(broker.url, "GET", path))
         except urllib.error.HTTPError as error:
             run.results[who] = Result(False, reason=f"{error.code}")
             continue
@@ -67,7 +67,7 @@ def run_requests(place: Place, directory: Path, work: Path) -> Run:
 
 
 def _kinds(value: Any, path: list[str]) -> list[str]:
-    """The JSON types that are found there, `missing` among them; a number is a number."""
+    """The JSON types of a field, or `missing`. Integers and floats are numbers."""
     values = value if isinstance(value, list) else [value]
     if path:
         inner = [one.get(path[0], ...) if isinstance(one, dict) else ... for one in values]

@@ -1,4 +1,4 @@
-"""What one tool's checks came to on each broker, and where Leveret's differ."""
+"""The results of a tool's checks on each broker, and the differences of Leveret."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ KNOWN_FILE = Path(__file__).with_name("known.toml")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One check on one broker. `facts`: what is compared; `keys`: fields of an answer, of which none may be lacking;
-    `reason`: why it failed."""
+    """The result of a check on one broker. `facts`: are compared. `keys`: fields of an answer, none of which may lack.
+
+    `reason`: why it failed.
+    """
 
     passed: bool
     facts: Any = None
@@ -30,7 +32,7 @@ class Result:
 
 @dataclass(slots=True)
 class Run:
-    """All checks of one tool on one broker, by name."""
+    """The results of a tool's checks on one broker, by name."""
 
     results: dict[str, Result] = field(default_factory=dict)
 
@@ -41,7 +43,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A check whose result is not RabbitMQ's; `reason`: why it may be so, None: nobody said."""
+    """A check with another result than on RabbitMQ. `reason`: why it may differ; None: it may not."""
 
     check: str
     text: str
@@ -49,7 +51,7 @@ class Difference:
 
 
 def compare(ours: Run, theirs: Run, known: Mapping[str, str]) -> list[Difference]:
-    """Of all checks that RabbitMQ ran. What passes here and fails there is a difference, too."""
+    """The differences in the checks that RabbitMQ ran, even if only Leveret passes."""
     found = []
     for check, expected in theirs.results.items():
         text = _difference(ours.results.get(check), expected)
@@ -91,7 +93,7 @@ def _short(value: Any) -> str:
 
 
 def read_known(path: Path = KNOWN_FILE) -> dict[str, dict[str, str]]:
-    """Tool -> pattern of a check (`*` is anything) -> why it may differ. Raises ValueError for anything else."""
+    """The known differences: tool -> pattern of a check -> reason. Raises: ValueError: the file is invalid."""
     tables = tomllib.loads(path.read_text())
     for tool, table in tables.items():
         if not isinstance(table, dict) or not all(isinstance(reason, str) and reason for reason in table.values()):
@@ -99,7 +101,7 @@ def read_known(path: Path = KNOWN_FILE) -> dict[str, dict[str, str]]:
     return tables
 
 
-#: What differs from run to run, and what it is called in facts. Nodes a, b and c are those of `LocalCluster`.
+#: Pattern of text that differs from run to run -> its replacement. Nodes a, b and c are those of `LocalCluster`.
 _VOLATILE = (
     (re.compile(r"127\.0\.0\.1:\d+ -> 127\.0\.0\.1:\d+"), "CONNECTION"),
     (re.compile(r"\b(?:peer\d+|rabbit)@(?:localhost|[abc])\b"), "NODE"),
@@ -109,7 +111,7 @@ _VOLATILE = (
 
 
 def steady(text: str, *, hide: Mapping[str, str] | None = None) -> str:
-    """A text without what is never the same twice. `hide`: text -> its name."""
+    """A text without parts that differ from run to run. `hide`: further text -> its replacement."""
     for word, name in (hide or {}).items():
         text = text.replace(word, name)
     for pattern, name in _VOLATILE:

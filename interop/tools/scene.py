@@ -1,4 +1,4 @@
-"""What is there while a tool looks: a connection with a name, a consumer, a queue with messages."""
+"""Objects that exist while a tool runs: a named connection, a consumer, a queue with messages."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from contextlib import contextmanager
 import pika
 
 from ..brokers.processes import PeerFailed
-from .asking import ask
-from .places import Place
+from .brokers import HttpBroker
+from .http import ask
 
 WATCHED, CONSUMED, MESSAGES, PREFETCH = "watched", "consumed", 3, 7
 SECONDS_MAX, POLL_SECONDS = 60.0, 0.3
 
 
 @contextmanager
-def scene(place: Place) -> Iterator[None]:
-    """A client of its own that stays connected, heartbeats and all, and takes a close without a word."""
-    parameters = pika.URLParameters(place.peer.url)
+def scene(broker: HttpBroker) -> Iterator[None]:
+    """A client that stays connected, answers heartbeats, and accepts that a tool closes it."""
+    parameters = pika.URLParameters(broker.peer.url)
     parameters.client_properties = {"connection_name": "scene"}
     connection = pika.BlockingConnection(parameters)
     channel = connection.channel()
@@ -38,12 +38,12 @@ def scene(place: Place) -> Iterator[None]:
             while not ended.is_set():
                 connection.process_data_events(0.1)
         except pika.exceptions.AMQPError:
-            pass  # a tool closed it
+            pass  # closed by a tool
 
     thread = threading.Thread(target=serve)
     thread.start()
     try:
-        _wait_until_shown(place)
+        _wait_until_shown(broker)
         yield
     finally:
         ended.set()
@@ -52,18 +52,18 @@ def scene(place: Place) -> Iterator[None]:
             connection.close()
 
 
-def _wait_until_shown(place: Place) -> None:
-    """RabbitMQ shows what is there with its next samples. Raises: PeerFailed."""
+def _wait_until_shown(broker: HttpBroker) -> None:
+    """Wait until the objects are shown, since RabbitMQ shows them after its next sample. Raises: PeerFailed."""
     deadline = time.monotonic() + SECONDS_MAX
-    while not _is_shown(place):
+    while not _is_shown(broker):
         if time.monotonic() > deadline:
-            raise PeerFailed(f"{place.name}: its HTTP API does not show what is there")
+            raise PeerFailed(f"{broker.name}: its HTTP API does not show what is there")
         time.sleep(POLL_SECONDS)
 
 
-def _is_shown(place: Place) -> bool:
+def _is_shown(broker: HttpBroker) -> bool:
     queues, connections, nodes, overview, channels = (
-        json.loads(ask(place.url, "GET", path)) for path in ("queues", "connections", "nodes", "overview", "channels")
+        json.loads(ask(broker.url, "GET", path)) for path in ("queues", "connections", "nodes", "overview", "channels")
     )
     return (
         sorted(one.get("messages", -1) for one in queues) == [0, MESSAGES]

@@ -1,4 +1,4 @@
-"""A tool: how it is had on this machine, and what it comes to on one broker."""
+"""A tool: how it is installed, and how it runs on a broker."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..brokers.processes import kill_group
 from ..running.foreign import Environment
 from ..running.toolchains import NotHere
 from ..wire.loopback import LOOPBACK
+from .brokers import HttpBroker
 from .lines import Line, run_lines
-from .places import Place
 from .results import Result, Run, steady
 
 PROGRAMS = Path(__file__).parents[1] / "drivers" / "console"
@@ -26,22 +26,22 @@ BUILD_SECONDS_MAX = 3600
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """`version` says which one is here, and makes it if that takes no more than a package registry.
+    """A tool. `version`: returns its version, and installs it from its package registry if necessary.
 
-    `run`: its checks on one broker, in an empty directory. `command`: as people would start it, for the page.
-    `needs_scene`: a connection, a consumer and queues are there while it runs.
+    `run`: runs its checks on a broker, in an empty directory. `command`: that users would type, for the page.
+    `needs_scene`: it needs a connection, a consumer and queues.
     """
 
     name: str
     about: str
     command: str
     version: Callable[[Path], str]
-    run: Callable[[Place, Path, Path], Run]
+    run: Callable[[HttpBroker, Path, Path], Run]
     needs_scene: bool = True
 
 
 def output_of(command: Sequence[str | Path], **more: object) -> str:
-    """What a program says. Raises: NotHere: it is not on this machine, or fails."""
+    """The output of a program. Raises: NotHere: it is not on this machine, or fails."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=BUILD_SECONDS_MAX, stdin=subprocess.DEVNULL, **more
@@ -54,7 +54,7 @@ def output_of(command: Sequence[str | Path], **more: object) -> str:
 
 
 def found(program: str, *elsewhere: str, package: str) -> str:
-    """Where a program is. Raises: NotHere, with Debian's package that has it."""
+    """The path of a program. Raises: NotHere, with the name of Debian's package."""
     for candidate in (shutil.which(program), *elsewhere):
         if candidate is not None and Path(candidate).exists():
             return candidate
@@ -62,42 +62,42 @@ def found(program: str, *elsewhere: str, package: str) -> str:
 
 
 def package_version(package: str) -> str:
-    """Of Debian's package. Raises: NotHere."""
+    """The version of a Debian package. Raises: NotHere."""
     return output_of(["dpkg-query", "-W", "-f", "${Version}", package])
 
 
-def environment_of(place: Place, directory: Path) -> dict[str, str]:
-    """Where programs find the broker; of our own environment only the search path."""
+def environment_of(broker: HttpBroker, directory: Path) -> dict[str, str]:
+    """The environment of programs: the variables for the broker, and our search path."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(directory),
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
-        "TOOLS_URL": place.url,
+        "TOOLS_URL": broker.url,
         "TOOLS_HOST": LOOPBACK,
-        "TOOLS_PORT": str(place.management),
-        "TOOLS_NODE": place.node,
-        "TOOLS_AMQP_PORT": str(place.peer.port),
-        "BROKER_URL": f"{place.peer.url}%2F",
+        "TOOLS_PORT": str(broker.management),
+        "TOOLS_NODE": broker.node,
+        "TOOLS_AMQP_PORT": str(broker.peer.port),
+        "BROKER_URL": f"{broker.peer.url}%2F",
     }
 
 
 def python(name: str, work: Path, *requirements: str) -> Path:
-    """The Python of a tool's environment, made once. Raises: NotHere."""
+    """The Python of a tool's environment, which is created if necessary. Raises: NotHere."""
     try:
         return Environment(work / name, *requirements).install()
     except subprocess.CalledProcessError as error:
         raise NotHere(f"pip: {error}") from None
 
 
-def run_program(command: Sequence[str | Path], place: Place, directory: Path, **variables: str) -> Run:
-    """A program that prints a JSON object for each of its checks (drivers/console/calls.py)."""
+def run_program(command: Sequence[str | Path], broker: HttpBroker, directory: Path, **variables: str) -> Run:
+    """Run a program that prints a JSON object for each check (drivers/console/calls.py)."""
     shutil.copytree(PROGRAMS, directory, dirs_exist_ok=True)
     run = Run()
     process = subprocess.Popen(
         command,
         cwd=directory,
-        env=environment_of(place, directory) | variables,
+        env=environment_of(broker, directory) | variables,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=sys.stderr,
@@ -109,7 +109,7 @@ def run_program(command: Sequence[str | Path], place: Place, directory: Path, **
     finally:
         kill_group(process)
     for line in said.splitlines():
-        entry = json.loads(steady(line, hide={place.url: "URL"}))
+        entry = json.loads(steady(line, hide={broker.url: "URL"}))
         run.results[entry["check"]] = _result(entry)
     if process.returncode:
         run.results["the whole program"] = Result(False, reason=f"exit {process.returncode}")
@@ -122,6 +122,8 @@ def _result(entry: Mapping[str, object]) -> Result:
     return Result(True, entry.get("facts"))
 
 
-def of_lines(program: Callable[[Path], Sequence[str]], lines: Sequence[Line]) -> Callable[[Place, Path, Path], Run]:
-    """`run` of a tool that is started anew for each line."""
-    return lambda place, directory, work: run_lines(program(work), lines, place, directory)
+def of_lines(
+    program: Callable[[Path], Sequence[str]], lines: Sequence[Line]
+) -> Callable[[HttpBroker, Path, Path], Run]:
+    """The function `run` of a tool with command lines."""
+    return lambda broker, directory, work: run_lines(program(work), lines, broker, directory)

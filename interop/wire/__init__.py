@@ -1,1 +1,1 @@
-"""Octets and frames by hand: a codec that shares no code with the broker, a handshake, a tap."""
+"""AMQP without a client library: a codec that shares no code with the broker, a handshake, a tap."""

@@ -1,4 +1,4 @@
-"""The handshake of a connection, by hand: the broker's properties, and whether a user may log in."""
+"""The handshake of a connection: reads the server properties, and logs in."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Method = TypeVar("Method", bound=Frame)
 
 
 class NoBroker(Exception):
-    """No AMQP 0-9-1 broker at the URL, or it refused the login; the message says what it did."""
+    """There is no AMQP 0-9-1 broker at the URL, or it refused the login. The message has its answer."""
 
 
 class Handshake:
-    """A connection to a port, method frames on channel 0 only. Raises: NoBroker, from every method."""
+    """A connection with methods on channel 0 only. All functions raise NoBroker."""
 
     def __init__(self, host: str, port: int) -> None:
         self._where = f"{host}:{port}"
@@ -37,7 +37,7 @@ class Handshake:
         self._socket.close()
 
     def greeting(self) -> dict[str, str]:
-        """The texts in the server properties."""
+        """Read the server properties. Returns those that are text."""
         self._send(PROTOCOL_HEADER)
         start = self._receive("did not greet")
         if not isinstance(start, commands.Connection.Start):
@@ -45,7 +45,7 @@ class Handshake:
         return {key: value for key, value in start.server_properties.items() if isinstance(value, str)}
 
     def login(self, user: str, password: str, vhost: str) -> None:
-        """After the greeting: log this user in to the virtual host."""
+        """Log a user in to a virtual host, after `greeting`."""
         who = f"the broker did not let {user!r} into virtual host {vhost!r}"
         capabilities: FieldTable = {"capabilities": {"authentication_failure_close": True}}
         answer = commands.Connection.StartOk(capabilities, "PLAIN", f"\0{user}\0{password}", "en_US")
@@ -72,7 +72,7 @@ class Handshake:
             raise NoBroker(f"{self._where}: {error.strerror or error}") from error
 
     def _receive(self, otherwise: str) -> Frame:
-        """The next method; `otherwise`: the message if there is none."""
+        """The next method. `otherwise`: the message of the exception if there is none."""
         data = self._rest
         while len(data) < FRAME_HEAD_SIZE or len(data) < _size(data):
             if data and data[0] != METHOD_FRAME:

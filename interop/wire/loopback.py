@@ -1,4 +1,4 @@
-"""Ports on loopback, the only address that anything here listens on."""
+"""Free ports on loopback, the only address that this room uses."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import socket
 from itertools import count as counted
 
 LOOPBACK = "127.0.0.1"
-#: Below those that a system gives to clients (Linux: from 32768 on): one of them could take the port of a server that
-#: is started again, and a client of a port where nobody listens could be given it, and be connected with itself.
+#: Below the ports of clients (Linux: from 32768 on). A client could take the port of a server that is being restarted,
+#: and a client that connects to its own port would be connected with itself.
 PORTS = range(10_000, 32_000)
-#: Processes that begin together begin apart.
+#: The first port depends on the process, so that processes that start together take different ports.
 _places = counted(os.getpid() * 997)
 
 
 def listens(port: int) -> bool:
-    """Whether something accepts connections there."""
+    """Whether a program accepts connections at a port."""
     try:
         socket.create_connection((LOOPBACK, port), timeout=1).close()
     except OSError:
@@ -24,7 +24,7 @@ def listens(port: int) -> bool:
 
 
 def answers_amqp(port: int) -> bool:
-    """Whether a protocol header is answered by a method frame on channel 0 (connection.start)."""
+    """Whether a protocol header is answered by connection.start."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout=5) as connection:
             connection.sendall(b"AMQP\0\0\x09\x01")
@@ -34,7 +34,7 @@ def answers_amqp(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on. A process gets none of them twice, also when nothing listens there for a while."""
+    """Ports on which no program listens. A process never gets the same port twice."""
     found: list[int] = []
     while len(found) < count:
         port = PORTS[next(_places) % len(PORTS)]

@@ -1,9 +1,9 @@
-"""A codec of AMQP 0-9-1 that shares no code with the broker: a second opinion, not a mirror.
+"""A codec of AMQP 0-9-1 that shares no code with the broker, so that it does not share its bugs.
 
-It encodes any values, including wrong ones, and decodes strictly. Long strings are octets, short strings text.
+It encodes any values, including invalid ones, and decodes strictly. Long strings are octets, short strings text.
 
 A value of a field table is a Python value (bool t, int I or l, float d, str and bytes S, None V, dict F, list A) or a
-pair (tag, value) that names the tag; with a tag outside of the specification the value is the octets that follow it.
+pair (tag, value). With a tag that is not in the specification, the value is the octets after it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_END = 0xCE
 
-# Every method of AMQP 0-9-1 and of RabbitMQ's extensions: (class id, method id, fields as NAME:TYPE).
+# All methods of AMQP 0-9-1 and RabbitMQ's extensions: (class id, method id, fields as NAME:TYPE).
 _DECLARATIONS = """
 connection.start 10 10 version_major:octet version_minor:octet server_properties:table mechanisms:longstr \
 locales:longstr
@@ -98,7 +98,7 @@ for _line in _DECLARATIONS.strip().splitlines():
 _NAME_OF = {(class_id, method_id): name for name, (class_id, method_id, _) in METHODS.items()}
 WITH_CONTENT = {"basic.deliver", "basic.get-ok", "basic.return"}
 
-# Content properties in the order of their flags, the first is bit 15.
+# The content properties in the order of their flags, from bit 15 on.
 PROPERTIES: Fields = (
     *(("content_type", "shortstr"), ("content_encoding", "shortstr"), ("headers", "table"), ("delivery_mode", "octet")),
     *(("priority", "octet"), ("correlation_id", "shortstr"), ("reply_to", "shortstr"), ("expiration", "shortstr")),
@@ -111,7 +111,7 @@ PROPERTIES: Fields = (
 
 
 def shortstr(value: str | bytes) -> bytes:
-    """A short string; octets are taken as they are, so that invalid UTF-8 can be sent."""
+    """A short string. Octets may be invalid UTF-8."""
     octets = value.encode() if isinstance(value, str) else value
     return struct.pack(">B", len(octets)) + octets
 
@@ -147,7 +147,7 @@ def _tag_of(value: object) -> str:
 
 
 def field_value(value: Any) -> bytes:
-    """One tagged value of a field table."""
+    """A value of a field table with its tag."""
     tag, value = value if isinstance(value, tuple) else (_tag_of(value), value)
     octets: bytes
     if tag in _NUMBERS:
@@ -170,7 +170,7 @@ def field_value(value: Any) -> bytes:
 
 
 def table(values: Mapping[str, Any] | bytes) -> bytes:
-    """A field table with its length; octets are taken as an already encoded table body."""
+    """A field table with its length. Octets are an encoded table."""
     if isinstance(values, bytes):
         return longstr(values)
     return longstr(b"".join(shortstr(name) + field_value(value) for name, value in values.items()))
@@ -188,7 +188,7 @@ _PLAIN: dict[str, tuple[Any, Callable[[Any], bytes]]] = {
 
 
 def arguments_of(name: str, **values: Any) -> bytes:
-    """The arguments of the method `name`; missing ones are 0, empty or false. Consecutive bits share an octet."""
+    """The encoded arguments of a method. Missing ones are 0, empty or false. Consecutive bits share an octet."""
     _, _, fields = METHODS[name]
     unknown = values.keys() - {field_name for field_name, _ in fields}
     assert not unknown, f"{name} has no {unknown}"
@@ -210,7 +210,7 @@ def _bits(bits: list[bool]) -> bytes:
 
 
 def properties_of(**values: Any) -> bytes:
-    """Property flags and property list of a content header of class basic."""
+    """The property flags and list of a content header of class basic."""
     flags, octets = 0, b""
     for index, (name, kind) in enumerate(PROPERTIES):
         if name in values:
@@ -226,7 +226,7 @@ def method_frame(channel: int, name: str, **values: Any) -> bytes:
 
 
 def header_payload(body_size: int, properties: bytes = b"\0\0", *, class_id: int = 60, weight: int = 0) -> bytes:
-    """Payload of a content header frame; `properties` are flags and list, octet for octet."""
+    """The payload of a content header frame. `properties`: encoded flags and list."""
     return struct.pack(">HHQ", class_id, weight, body_size) + properties
 
 
@@ -238,7 +238,7 @@ def frame(kind: int, channel: int, payload: bytes, end: int = FRAME_END) -> byte
 
 
 class _Reader:
-    """Reads fields from an octet string; too few or too many octets are the broker's fault."""
+    """Reads fields from octets. Too few or too many octets are the broker's fault."""
 
     def __init__(self, octets: bytes) -> None:
         self._octets = octets
@@ -257,7 +257,7 @@ class _Reader:
         return self._octets[self._at :]
 
     def value(self, kind: str) -> Any:
-        """One method argument or property; short strings come as text, long strings as octets."""
+        """A method argument or property. Short strings are text, long strings octets."""
         match kind:
             case "octet" | "short" | "long" | "longlong":
                 return self.number({"octet": "B", "short": "H", "long": "I", "longlong": "Q"}[kind])
@@ -277,7 +277,7 @@ class _Reader:
         return values
 
     def tagged(self) -> Any:
-        """A value as (tag, value), so that a test sees the type on the wire."""
+        """A value of a field table as (tag, value)."""
         tag = self.take(1).decode("latin-1")
         if tag in _NUMBERS:
             return tag, self.number(_NUMBERS[tag])
@@ -301,7 +301,7 @@ class _Reader:
 
 @dataclass(slots=True)
 class Content:
-    """A content as it arrived; `properties_octets` are flags and list, undecoded."""
+    """A content that the broker sent. `properties_octets`: encoded flags and list."""
 
     properties_octets: bytes
     body: bytes
@@ -319,14 +319,14 @@ class Content:
 
     @property
     def headers(self) -> dict[str, Any]:
-        """The headers as name -> (tag, value); empty when there are none."""
+        """The headers: name -> (tag, value)."""
         headers: dict[str, Any] = self.properties.get("headers", {})
         return headers
 
 
 @dataclass(slots=True)
 class Method:
-    """A method that the broker sent, with its content when it carries one."""
+    """A method that the broker sent, with its content if it has one."""
 
     name: str
     channel: int

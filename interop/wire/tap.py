@@ -1,7 +1,7 @@
-"""A tap on the connection: a proxy for every connection of a scenario, which passes the octets on and reads the frames.
+"""A tap: a proxy for a connection of a scenario, which passes the octets on and reads the frames.
 
-It shows what clients do not report (heartbeats, the exact octets of a content header), and can cut the connection, or
-keep it open and let nothing through.
+It shows what clients do not report, such as heartbeats and the octets of content headers. It can cut the connection, or
+keep it open without passing anything on.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BROKER_SECONDS_MAX, RETRY_SECONDS = 30.0, 0.05
 
 @dataclass(slots=True)
 class Content:
-    """A content on the wire: the payload of its header frame and its body."""
+    """A content: the payload of its header frame, and its body."""
 
     header: bytes
     body: bytearray = field(default_factory=bytearray)
@@ -47,7 +47,7 @@ class Direction:
     _begun: bool = False
 
     def feed(self, data: bytes) -> None:
-        """Read passing octets; parts of frames are kept for the next time."""
+        """Read octets that are passed on. Incomplete frames are kept for the next time."""
         rest = self._rest
         rest += data
         if not self._begun:
@@ -78,9 +78,9 @@ class Direction:
 
 
 class Tap:
-    """Listens on a port of 127.0.0.1 and forwards connections to the broker, one after another.
+    """Listens on a port of 127.0.0.1 and forwards connections to the broker, one after the other.
 
-    With `opaque` (TLS) octets are passed on unread. `wait_for` waits for a condition.
+    `opaque`: octets are not read, because they are TLS.
     """
 
     def __init__(self, host: str, port: int, *, opaque: bool = False) -> None:
@@ -90,7 +90,7 @@ class Tap:
         self.port: int = self._listener.getsockname()[1]
         self.from_client, self.from_broker = Direction(), Direction()
         self.connections = 0
-        self.ended_by: list[str] = []  # "client" or "broker", one for each connection that ended
+        self.ended_by: list[str] = []  # which side ended each connection: "client" or "broker"
         self._silent = False
         self._pairs: dict[socket.socket, tuple[socket.socket, Direction, str]] = {}
         self._changed = threading.Condition()
@@ -111,7 +111,7 @@ class Tap:
         self._thread.join()
 
     def wait_for(self, fact: Callable[[Tap], bool], seconds: float) -> bool:
-        """Whether `fact` became true in time."""
+        """Wait until `fact` is true. Returns False if the time is over."""
         with self._changed:
             return self._changed.wait_for(lambda: fact(self), seconds)
 
@@ -126,7 +126,7 @@ class Tap:
                     pass
 
     def silence(self) -> None:
-        """From now on the client's octets do not reach the broker; the connection stays open."""
+        """Pass nothing on from the client to the broker, and keep the connection open."""
         with self._changed:
             self._silent = True
 
@@ -150,7 +150,7 @@ class Tap:
             self._selector.close()
 
     def _connect(self) -> tuple[socket.socket, socket.socket] | None:
-        """Client and broker; waits for a broker that is restarting, like a client that was refused."""
+        """Accept a client and connect to the broker, which may be restarting."""
         client, _ = self._listener.accept()
         deadline = time.monotonic() + BROKER_SECONDS_MAX
         while True:

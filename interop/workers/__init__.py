@@ -1,1 +1,1 @@
-"""Real workers of task frameworks, on RabbitMQ and on Leveret."""
+"""Runs real workers of task frameworks on RabbitMQ and on Leveret."""

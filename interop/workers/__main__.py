@@ -3,11 +3,11 @@
     python -m leveret.interop.workers [--only celery,dramatiq] [--broker leveret|rabbitmq|both] [-k SCENARIO]
                                       [--follower]
 
-Each framework is a small application (`work_celery.py`, ...) with pinned versions in an environment of its own under
-the work directory (made once). Its scenarios run by the same code against either broker: real worker processes, workers
-killed in the middle of a job, the broker killed in the middle and started again on its files (with
-`--follower`: the node that leads a cluster, while clients are connected to another one). Exit code 1: an outcome
-differs from RabbitMQ's, or a scenario failed on leveret. Exit code 2: something could not be run.
+Each framework has a small application (`work_celery.py`, ...) and its own environment with pinned versions in the work
+directory. Its scenarios run by the same code on both brokers: with real worker processes, with workers that are killed
+during a task, and with a broker that is killed during a task and started again with its files (with `--follower`: the
+leader of a cluster, while clients are connected to a follower). Exit code 1: an outcome differs from RabbitMQ's, or a
+scenario failed on leveret. 2: something could not be run.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run(name: str, python: Path | str, broker: str, scenarios: str = "", *, is_follower: bool = False) -> Run:
-    """Run the application's scenarios (all, or those named by comma) on a fresh broker that keeps a journal.
+    """Run an application's scenarios, all or those named, on a fresh broker with a journal.
 
-    `is_follower`: leveret is a cluster, and its clients are connected to a node that follows.
+    `is_follower`: leveret is a cluster, and its clients are connected to a follower.
 
-    Raises: PeerFailed: the broker did not come up. subprocess.CalledProcessError: the application did not run.
+    Raises: PeerFailed: the broker did not start. subprocess.CalledProcessError: the application did not run.
     """
     ours = leveret_follower if is_follower else durable_leveret
     with rabbitmq() if broker == "rabbitmq" else ours() as peer:
@@ -75,7 +75,7 @@ def run(name: str, python: Path | str, broker: str, scenarios: str = "", *, is_f
 
 
 def run_on(peer: Peer, name: str, python: Path | str, scenarios: str = "") -> Run:
-    """Run the application's scenarios on this broker, in a directory of its own."""
+    """Run an application's scenarios on a broker, in an empty directory."""
     found = Run()
     with tempfile.TemporaryDirectory(prefix="leveret-workers-", ignore_cleanup_errors=True) as directory:
         for file in ("trial.py", f"work_{name}.py"):
@@ -105,7 +105,7 @@ def run_on(peer: Peer, name: str, python: Path | str, scenarios: str = "") -> Ru
 
 
 def _environment(peer: Peer, directory: str) -> dict[str, str]:
-    """Variables in which an application finds its broker and modules; of our own environment only the search path."""
+    """The environment of an application: the variables for its broker and modules, and our search path."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": directory,

@@ -1,4 +1,4 @@
-"""The task frameworks whose workers are run, pinned, each in an environment of its own."""
+"""The task frameworks with pinned versions, each in its own environment."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ..running.foreign import Environment
 
-#: Framework -> what its environment has, pinned. Each has an application `work_NAME.py` beside this file.
+#: Framework -> the packages of its environment. Its application is `work_NAME.py` beside this file.
 FRAMEWORKS = {
     "celery": ("celery==5.7.0", "kombu==5.7.0", "amqp==5.4.2", "billiard==4.3.2"),
     "dramatiq": ("dramatiq[rabbitmq]==2.2.1", "pika==1.4.4"),
@@ -17,7 +17,7 @@ FRAMEWORKS = {
 
 
 def install(name: str, work: Path) -> Path:
-    """The Python of the framework's environment, which is created unless it exists.
+    """The Python of a framework's environment, which is created if necessary.
 
     Raises: subprocess.CalledProcessError: pip failed (its output is on stderr).
     """

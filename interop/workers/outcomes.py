@@ -10,7 +10,7 @@ from ..running.foreign import BROKERS
 
 @dataclass(slots=True)
 class Run:
-    """An application's outcomes on one broker by scenario, as `trial.py` prints them."""
+    """The outcomes of an application on one broker by scenario, as `trial.py` prints them."""
 
     versions: dict[str, str] = field(default_factory=dict)
     outcomes: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -30,7 +30,7 @@ def differences(name: str, runs: dict[str, Run]) -> list[str]:
 
 
 def render(results: dict[str, dict[str, Run]]) -> str:
-    """The table of benchmarks/results/workers.md: one row per scenario, with the seconds on each broker."""
+    """The table of benchmarks/results/workers.md: a row for each scenario, with the seconds on each broker."""
     lines = ["| | scenario | RabbitMQ | Leveret |", "|---|---|---|---|"]
     for runs in results.values():
         some = next(iter(runs.values()))

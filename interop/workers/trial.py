@@ -1,13 +1,13 @@
 """Run one framework's scenarios, inside the framework's own environment: `python trial.py APPLICATION [SCENARIO]...`.
 
-This file and the application (`work_celery.py`, ...) are copied into a directory of their own: nothing of Leveret is
-importable there, and the standard library is all that is needed beside the framework. `BROKER_URL` names the broker,
-`LEDGER` the file in which jobs write what they did. One JSON object a line goes to stdout: first the versions, then an
-outcome for each scenario. `{"restart": true}` asks the parent process to kill the broker and start it again; a line on
-stdin says that it is back.
+This file and the application (`work_celery.py`, ...) are copied into an empty directory, so that nothing of Leveret can
+be imported. They need only the framework and the standard library. The variable `BROKER_URL` is the broker, `LEDGER`
+the file in which tasks note what they did. JSON objects are written to stdout, one a line: first the versions, then the
+outcome of each scenario. `{"restart": true}` makes the parent process kill the broker and start it again, after which
+it writes a line to stdin.
 
 An application has `VERSIONS` (distributions), `WORKER` (the command of a worker) and `SCENARIOS`: functions that take a
-`Trial` and return facts. Facts are compared between brokers, so they hold nothing that depends on time.
+`Trial` and return facts. Facts are compared between brokers, so they must not depend on time.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-SECONDS_MAX = 60.0  # time limit for a condition, on a busy machine
+SECONDS_MAX = 60.0  # for a condition, on a busy machine
 POLL_SECONDS = 0.02
 
 
 def note(what: str, **facts: Any) -> None:
-    """Write what a job did into the ledger: one line, intact even when several processes write."""
+    """Add a line about a task to the ledger. Several processes may write at the same time."""
     line = json.dumps({"what": what, "pid": os.getpid(), "at": time.time(), **facts}) + "\n"
     descriptor = os.open(os.environ["LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
@@ -41,7 +41,7 @@ def note(what: str, **facts: Any) -> None:
 
 
 def ledger(what: str | None = None) -> list[dict[str, Any]]:
-    """The entries so far, oldest first; only those named `what` if it is given."""
+    """The entries of the ledger, oldest first: all, or those named `what`."""
     try:
         lines = Path(os.environ["LEDGER"]).read_text().splitlines()
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def ledger(what: str | None = None) -> list[dict[str, Any]]:
 
 
 def wait_for(fact: Callable[[], Any], about: str, seconds: float = SECONDS_MAX) -> Any:
-    """The first true result of `fact`. Raises: AssertionError: there was none in time."""
+    """Wait for a true result of `fact`, and return it. Raises: AssertionError: there was none in time."""
     deadline = time.monotonic() + seconds
     while not (answer := fact()):
         if time.monotonic() > deadline:
@@ -61,7 +61,7 @@ def wait_for(fact: Callable[[], Any], about: str, seconds: float = SECONDS_MAX) 
 
 
 class Worker:
-    """A worker process, leader of a process group of its own; `log` is its output."""
+    """A worker process, which is the leader of a process group."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self._log = log
@@ -71,11 +71,11 @@ class Worker:
             )
 
     def log(self) -> str:
-        """Its output so far."""
+        """The output of the worker."""
         return self._log.read_text(errors="replace")
 
     def wait_for_log(self, text: str) -> None:
-        """Return once it has printed `text`. Raises: AssertionError: it ended, or it took too long."""
+        """Wait until it has printed `text`. Raises: AssertionError: it ended, or took too long."""
 
         def printed() -> bool:
             if self.process.poll() is not None:
@@ -88,7 +88,7 @@ class Worker:
             raise AssertionError(f"{error}; the log: {self.log()[-3000:]}") from None
 
     def kill(self) -> None:
-        """SIGKILL to it and all its children."""
+        """Kill the worker and its children by SIGKILL."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -96,13 +96,13 @@ class Worker:
         self.process.wait()
 
     def stop(self) -> int:
-        """SIGTERM as an operator would; its exit code. Raises: subprocess.TimeoutExpired."""
+        """Stop the worker by SIGTERM. Returns its exit code. Raises: subprocess.TimeoutExpired."""
         self.process.terminate()
         return self.process.wait(SECONDS_MAX)
 
 
 class Trial:
-    """The means of a scenario: run workers, ask for a new broker process."""
+    """The means of a scenario: it starts workers, and restarts the broker."""
 
     def __init__(self, application: Any, directory: Path) -> None:
         self._application = application
@@ -110,32 +110,32 @@ class Trial:
         self._workers: list[Worker] = []
 
     def start_worker(self, *options: str, command: list[str] | None = None) -> Worker:
-        """A worker that may still be starting; killed when the scenario ends."""
+        """Start a worker, without waiting until it is ready. It is killed when the scenario ends."""
         log = self._directory / f"worker-{len(os.listdir(self._directory))}.log"
         self._workers.append(Worker([*(command or self._application.WORKER), *options], log))
         return self._workers[-1]
 
     @contextmanager
     def worker(self, *options: str, ready: str = "") -> Iterator[Worker]:
-        """A worker that has printed `ready` (the application's `READY` when not given), stopped after the block."""
+        """A worker that has printed `ready` (default: the application's `READY`). It is stopped after the block."""
         worker = self.start_worker(*options)
         worker.wait_for_log(ready or self._application.READY)
         yield worker
         worker.stop()
 
     def restart_broker(self) -> None:
-        """SIGKILL to the broker; returns when a new process serves the same port and files."""
+        """Kill the broker, and wait until a new process serves the same port and files."""
         print(json.dumps({"restart": True}), flush=True)
         if not sys.stdin.readline():
             raise AssertionError("the broker did not come back")
 
     def close(self) -> None:
-        """Kill remaining workers."""
+        """Kill all workers."""
         for worker in self._workers:
             worker.kill()
 
     def logs(self) -> str:
-        """The ends of all workers' logs."""
+        """The ends of the logs of all workers."""
         return "\n".join(worker.log()[-1500:] for worker in self._workers)
 
 

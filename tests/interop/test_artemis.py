@@ -15,7 +15,7 @@ from leveret.interop.artemis import distribution
 from leveret.interop.artemis.leveret_side import Leveret, LeveretProcess
 from leveret.interop.artemis.page import page
 from leveret.interop.artemis.run import Shown, Trial, run
-from leveret.interop.artemis.side import Taken
+from leveret.interop.artemis.side import Received
 from leveret.interop.artemis.table import Scenario, TableError, broker_xml, read_table
 from leveret.interop.brokers.peers import Peer, durable_leveret
 from leveret.interop.brokers.processes import PeerFailed
@@ -40,7 +40,7 @@ class VirtualLeveret(Leveret):
     def wait(self, seconds: float) -> None:
         self._broker.clock.advance(seconds=seconds)
 
-    def receive(self, name: str, count: int, seconds: float) -> list[Taken]:
+    def receive(self, name: str, count: int, seconds: float) -> list[Received]:
         consumer = self._consumers[name]
         deadline = self.now() + seconds
         while True:

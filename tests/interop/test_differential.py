@@ -71,10 +71,10 @@ def test_without_a_reference_the_command_says_so() -> None:
 def test_of_a_broker_that_is_gone_one_reads_why(subject_url: str) -> None:
     """How it ended and what it wrote; the command ends with 3 and names what it cannot reach."""
     with peers.leveret("--log-level", "info") as peer:
-        assert f"leveret (process {peer.pid}) runs; output ends:\nleveret ready amqp://" in peer.last_words()
+        assert f"leveret (process {peer.pid}) runs; output ends:\nleveret ready amqp://" in peer.diagnosis()
         os.kill(peer.pid, signal.SIGKILL)
         os.waitid(os.P_PID, peer.pid, os.WEXITED | os.WNOWAIT)
-        assert f"leveret (process {peer.pid}) was killed by SIGKILL; output ends:" in peer.last_words()
+        assert f"leveret (process {peer.pid}) was killed by SIGKILL; output ends:" in peer.diagnosis()
         ended = subprocess.run(
             [sys.executable, "-m", "leveret.interop.differential", "--peer", subject_url, "--subject", peer.url],
             capture_output=True,

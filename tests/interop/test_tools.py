@@ -9,11 +9,11 @@ import pytest
 
 from leveret.interop.brokers.peers import Peer
 from leveret.interop.tools.admin_lines import NAGIOS, V1
+from leveret.interop.tools.brokers import HttpBroker
 from leveret.interop.tools.lines import Line, fields_of, run_lines
 from leveret.interop.tools.page import Entry, render
 from leveret.interop.tools.permissions import run_permissions
 from leveret.interop.tools.pinned import TOOLS
-from leveret.interop.tools.places import Place
 from leveret.interop.tools.results import Result, Run, compare, read_known, steady
 from leveret.interop.tools.scene import scene
 from leveret.testing import start_broker
@@ -24,38 +24,38 @@ ADMIN, CHECK = shutil.which("rabbitmqadmin"), shutil.which("check_rabbitmq_serve
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
+def broker(tmp_path: Path) -> Iterator[HttpBroker]:
     """A broker in this process, with a client."""
     with start_broker(management=True) as broker:
         peer = Peer("leveret", broker.port, os.getpid(), tmp_path, tmp_path / "log")
-        found = Place(peer, int(broker.management_url.rstrip("/").rpartition(":")[2]), 0)
+        found = HttpBroker(peer, int(broker.management_url.rstrip("/").rpartition(":")[2]), 0)
         with scene(found):
             yield found
 
 
-def _failed(program: Sequence[str], lines: Sequence[Line], place: Place, directory: Path) -> dict[str, str]:
-    run = run_lines(program, lines, place, directory)
+def _failed(program: Sequence[str], lines: Sequence[Line], broker: HttpBroker, directory: Path) -> dict[str, str]:
+    run = run_lines(program, lines, broker, directory)
     assert len(run.results) == len(lines)
     return {check: result.reason for check, result in run.results.items() if not result.passed}
 
 
 @pytest.mark.skipif(ADMIN is None, reason="no rabbitmqadmin on this machine (make peers)")
-def test_rabbitmqadmin(place: Place, tmp_path: Path) -> None:
+def test_rabbitmqadmin(broker: HttpBroker, tmp_path: Path) -> None:
     """Declares, publishes, gets, and what it is refused."""
     program = ("python3", str(ADMIN), "-H", "{host}", "-P", "{port}")
-    assert _failed(program, V1[:SCALED], place, tmp_path) == {}
+    assert _failed(program, V1[:SCALED], broker, tmp_path) == {}
 
 
 @pytest.mark.skipif(CHECK is None, reason="no nagios-plugins-rabbitmq on this machine (make peers)")
-def test_nagios(place: Place, tmp_path: Path) -> None:
+def test_nagios(broker: HttpBroker, tmp_path: Path) -> None:
     """What is well, and what is critical."""
-    assert _failed((), NAGIOS[::4], place, tmp_path) == {}
+    assert _failed((), NAGIOS[::4], broker, tmp_path) == {}
 
 
-def test_topic_permissions_outlive_permissions(place: Place, tmp_path: Path) -> None:
+def test_topic_permissions_outlive_permissions(broker: HttpBroker, tmp_path: Path) -> None:
     """As observed at RabbitMQ 3.10.8, by the same requests: they stay when the permissions are cleared, are in force
     again with the next ones, and go with their virtual host and their user alone."""
-    run = run_permissions(place, tmp_path, tmp_path)
+    run = run_permissions(broker, tmp_path, tmp_path)
     left = {
         check.partition(". ")[2]: "".join(
             (

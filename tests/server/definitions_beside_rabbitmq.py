@@ -16,13 +16,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
 from api_client import ApiClient
 from wrong_definitions import answers
 
-from leveret.interop.tools.places import place
+from leveret.interop.tools.brokers import http_broker
 
 RECORD = Path(__file__).with_name("wrong_definitions.json")
 
 
 def main() -> None:
-    with place("rabbitmq") as theirs:
+    with http_broker("rabbitmq") as theirs:
         rows = [
             f"{json.dumps(name)}: {json.dumps([status, reason, changes if status < 300 else {}])}"
             for name, (status, reason, changes) in answers(ApiClient(theirs.url))

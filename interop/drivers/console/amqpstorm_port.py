@@ -1,4 +1,4 @@
-"""A pytest plugin that directs amqpstorm's own tests to our AMQP port, which they take from nowhere."""
+"""A pytest plugin that sets the AMQP port in amqpstorm's own tests, which have no option for it."""
 
 import os
 from typing import Any

@@ -1,6 +1,6 @@
-"""What the programs beside this file share: run in a tool's own environment, with the standard library alone.
+"""Functions of the programs beside this file. They run in the environment of a tool, with the standard library only.
 
-Each call is a check: one JSON object a line on stdout, with the facts that brokers are compared by.
+Each call is a check, which prints a JSON object on one line: the facts that are compared between brokers.
 """
 
 import json
@@ -22,7 +22,7 @@ def check(
     raises: str | None = None,
     **more: Any,
 ) -> Any:
-    """Make a call. `facts`: what of its answer is compared; `raises`: the name of the exception that is expected."""
+    """Make a call. `facts`: makes the facts from the answer. `raises`: the name of the expected exception."""
     try:
         answer = call(*arguments, **more)
     except Exception as error:
@@ -40,7 +40,7 @@ def check(
 
 
 def only(*names: str) -> Callable[[Any], Any]:
-    """Facts: these fields of an object, or of each in a list, sorted."""
+    """Makes facts from an answer: these fields of an object, or of each object in a list, sorted."""
 
     def of(answer: Any) -> Any:
         if isinstance(answer, list):

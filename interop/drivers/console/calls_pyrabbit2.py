@@ -1,4 +1,4 @@
-"""pyrabbit2: what its README and its users do."""
+"""Calls of pyrabbit2 from its README and from programs of its users."""
 
 from calls import HOST, PORT, check, only
 from pyrabbit2.api import Client

@@ -1,4 +1,4 @@
-"""rabbitmq-admin: all kinds of objects, made and deleted."""
+"""Calls of rabbitmq-admin that create and delete all kinds of objects."""
 
 from calls import NODE, URL, check, only
 from rabbitmq_admin import AdminAPI

@@ -1,4 +1,4 @@
-"""A Celery application that Flower watches: `watched` has messages, `celery` has a worker."""
+"""A Celery application for Flower: the queue `watched` has messages, the queue `celery` has a worker."""
 
 import os
 
@@ -11,5 +11,5 @@ app.conf.worker_hijack_root_logger = False
 
 @app.task
 def add(a: int, b: int) -> int:
-    """A task that a worker does."""
+    """A task for a worker."""
     return a + b

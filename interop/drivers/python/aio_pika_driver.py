@@ -1,4 +1,4 @@
-"""Driver for aio-pika: its connections, exchanges and queues, and the channel below for what they have no call for."""
+"""Driver for aio-pika: its connections, exchanges and queues, and its underlying channel for all other methods."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class AioPika(ChannelDriver):
         self.queues.clear()
 
     def done(self, request: dict[str, Any], call: Callable[[], Any]) -> Any:
-        """Calls are made within the loop, which runs until what they answer with is there."""
+        """Run the event loop until a call has its result."""
 
         async def made() -> Any:
             return await call()
@@ -73,7 +73,7 @@ class AioPika(ChannelDriver):
         connection = self.done(
             request,
             lambda: connect(
-                host="localhost" if tls else request["host"],  # whose certificate it is
+                host="localhost" if tls else request["host"],  # the name in the certificate
                 port=request["port"],
                 login=request["user"],
                 password=request["password"],
@@ -111,13 +111,13 @@ class AioPika(ChannelDriver):
         )
 
     def method(self, request: dict[str, Any], name: str) -> Callable[..., Any]:
-        """Of the channel below, which has AMQP's names, or of aio-pika's own."""
+        """A method of the underlying channel, which has AMQP's names, or of aio-pika's channel."""
         channel = self.channel(request)
         below = None if name == "close" else getattr(channel.channel, name, None)
         return below or getattr(channel, name)  # type: ignore[no-any-return]
 
     def queue(self, request: dict[str, Any]) -> Any:
-        """The object that it was declared by, which is what recovery knows, or a new one."""
+        """The object by which the queue was declared, which recovery knows, or a new one."""
         known = self.queues.get((*where(request), request["queue"]))
         return known or self.call(request, "get_queue", request["queue"], ensure=False)
 
@@ -175,7 +175,7 @@ class AioPika(ChannelDriver):
             self.confirmed(request, self.done(request, publish))
 
     def _published(self, request: dict[str, Any], seq: int, task: asyncio.Task[bool]) -> None:
-        """A publish in the background is confirmed, or ended with its channel, which is told as such."""
+        """Report the confirm of a publish in the background. The end of its channel is another event."""
         self.tasks.discard(task)
         if not task.cancelled() and task.exception() is None:
             self.happened("confirm", *where(request), seq=seq, ack=task.result())
@@ -189,7 +189,7 @@ class AioPika(ChannelDriver):
 
     def confirm_select(self, request: dict[str, Any]) -> None:
         super().confirm_select(request)
-        self.channel(request).channel.publisher_confirms = True  # as a channel that was opened with confirms has it
+        self.channel(request).channel.publisher_confirms = True  # like a channel that was opened with confirms
 
     def pump(self, request: dict[str, Any], seconds: float) -> None:
         self.loop.run_until_complete(asyncio.sleep(seconds))

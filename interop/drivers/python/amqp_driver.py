@@ -1,4 +1,4 @@
-"""Driver for py-amqp, which is what kombu and Celery speak AMQP with."""
+"""Driver for py-amqp, which kombu and Celery use."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class PyAmqp(ChannelDriver):
         )
 
     def tick(self, connection: Any) -> None:
-        """Time for a heartbeat, perhaps."""
+        """Send a heartbeat if it is time."""
         connection.heartbeat_tick()
 
     def connection_close(self, request: dict[str, Any]) -> None:

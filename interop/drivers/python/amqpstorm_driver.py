@@ -1,4 +1,4 @@
-"""Driver for AMQPStorm: threads of its own read, and the driver looks at what they have noted."""
+"""Driver for AMQPStorm, whose threads read and store what arrives; the driver polls it."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ class AmqpStorm(ChannelDriver):
     def done(self, request: dict[str, Any], call: Callable[[], Any]) -> Any:
         place = where(request)
         if place in self.channels:
-            self._look_at(*place, self.channels[place])  # a return that it has noted would fail the next call
+            self._look_at(*place, self.channels[place])  # a stored return would fail the next call
         return super().done(request, call)
 
     def method(self, request: dict[str, Any], name: str) -> Any:
-        """`queue_bind` is `channel.queue.bind`."""
+        """The client's method: for `queue_bind`, `channel.queue.bind`."""
         group, _, verb = name.partition("_")
         channel = self.channel(request)
         return getattr(getattr(channel, group), verb) if group in CLASSES else getattr(channel, name)
@@ -135,7 +135,7 @@ class AmqpStorm(ChannelDriver):
                 return bool(self.channel(request).basic.publish(body_of(request), *text, properties, **flags))
             except AMQPMessageError as error:
                 self._returned(where(request), error)
-                return True  # it raises when a return came before the confirm, which is then an ack
+                return True  # it raises if a return came before the confirm, which is an ack then
 
         self.confirmed(request, self.done(request, publish))
 
@@ -161,7 +161,7 @@ class AmqpStorm(ChannelDriver):
                 try:
                     channel.process_data_events(auto_decode=False)
                 except AMQPError:
-                    pass  # noted beside the channel, and told at the next look
+                    pass  # stored beside the channel, and reported by the next poll
         time.sleep(min(seconds, POLL_SECONDS))
 
     def _look_for_blocked(self, name: str, connection: Any) -> None:
@@ -170,7 +170,7 @@ class AmqpStorm(ChannelDriver):
             self.happened("blocked" if connection.is_blocked else "unblocked", name)
 
     def _look_at(self, connection: str, channel: str | None, noted: Any) -> None:
-        """Make events of the errors beside a connection or channel."""
+        """Make events of the errors that a connection or channel has stored."""
         told = self.told.setdefault((connection, channel), [])
         for error in list(noted.exceptions):
             if not any(error is one for one in told):

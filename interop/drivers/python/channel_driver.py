@@ -1,4 +1,4 @@
-"""Operations for clients whose channels have AMQP's methods by their names, which in Python is every one of them."""
+"""Operations for clients whose channels have methods with AMQP's names, as in all Python clients."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ RETURN = ("exchange", "routing_key")
 
 
 class ChannelDriver(Driver):
-    """What differs between clients: how a method is found and called, what it raises, how some arguments are named."""
+    """A driver by such channels. Subclasses define how a method is called, what it raises, and names of arguments."""
 
-    errors: tuple[type[Exception], ...] = ()  # raised for what the broker closed, and for broken lines
+    errors: tuple[type[Exception], ...] = ()  # exceptions for closes by the broker and for lost connections
     exchange_type = "exchange_type"
     exchange_flags: tuple[str, ...] = ("passive", "durable", "auto_delete", "internal")
     qos_global = "global_"
@@ -27,14 +27,14 @@ class ChannelDriver(Driver):
         self.published: dict[tuple[str, str], int] = {}  # since confirm.select
 
     def closed_by(self, error: Exception) -> Closed:
-        """What an error of the client tells of a close."""
+        """The close that an error of the client reports."""
         raise NotImplementedError
 
     def method(self, request: dict[str, Any], name: str) -> Callable[..., Any]:
         return getattr(self.channel(request), name)  # type: ignore[no-any-return]
 
     def field(self, ok: Any, name: str) -> Any:
-        """A field of an answer, as the client hands it out."""
+        """A field of the client's answer."""
         return getattr(ok, name)
 
     def call(self, request: dict[str, Any], name: str, *arguments: Any, **options: Any) -> Any:
@@ -49,10 +49,10 @@ class ChannelDriver(Driver):
             raise closed from error
 
     def noticed(self, request: dict[str, Any], closed: Closed) -> None:
-        """A call failed by a close: for clients that tell of it in no other way an event, too."""
+        """Make an event of a close by which a call failed, for clients that report it in no other way."""
 
     def closed_event(self, connection: str, channel: str | None, closed: Closed) -> None:
-        """An event for a close; for a channel only its own, not what the end of its connection makes of it."""
+        """Make an event of a close, but not of a channel that ended with its connection."""
         scope = closed.answer["scope"]
         if scope == "channel" if channel else scope in ("connection", BROKEN_OFF):
             self.happened("closed", connection, channel, **closed.answer)
@@ -120,7 +120,7 @@ class ChannelDriver(Driver):
         self.published[where(request)] = 0
 
     def confirmed(self, request: dict[str, Any], ack: bool) -> None:
-        """A publish has returned: where confirms were asked for, the client has waited for this one's."""
+        """Report a confirm after a publish has returned, if the client waits for confirms."""
         place = where(request)
         if place in self.published:
             self.published[place] += 1

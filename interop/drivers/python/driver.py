@@ -1,7 +1,7 @@
-"""What the Python drivers share: operations as lines of JSON on stdin, observations on stdout (see drivers/README.md).
+"""The base of the Python drivers: operations as lines of JSON on stdin, observations on stdout (see drivers/README.md).
 
-A driver is a subclass with a method for each operation, `queue.declare` being `queue_declare(request)`, which returns
-the observation as a table, or raises `Closed` for what the broker refused. What comes unasked goes to `happened`.
+A driver is a subclass with a method for each operation, `queue_declare(request)` for `queue.declare`. It returns the
+observation as a table, or raises `Closed` if the broker refused the operation. Events are passed to `happened`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ UNANNOUNCED = {
         "publisher_confirms": True,
     }
 }
-BROKEN_OFF = "lost"  # the scope of a connection that ended without a word
+BROKEN_OFF = "lost"  # the scope of a connection that was lost without a close
 
 
 class Closed(Exception):
-    """The broker closed a channel or connection (scope: channel, connection), or it broke off (lost)."""
+    """The broker closed a channel or connection (scope: channel, connection), or the connection was lost (lost)."""
 
     def __init__(self, scope: str, code: int = 0, text: str = "") -> None:
         super().__init__(f"{scope} {code} {text}")
@@ -43,16 +43,18 @@ class Closed(Exception):
 
 
 class Lacks(Exception):
-    """The client has no way to do this."""
+    """The client cannot do this."""
 
 
 class Driver:
-    """Reads operations, calls the method for each, answers what it returned or raised."""
+    """Reads operations, calls the method of each, and answers with its result or exception."""
 
     client = ""
-    lacks: Mapping[str, str] = {}  # operation, operation:argument, type:LETTER, event:NAME or recover -> why
+    lacks: Mapping[
+        str, str
+    ] = {}  # operation, operation:argument, type:LETTER, event:NAME or recover -> why it is lacking
     reads_not: tuple[str, ...] = ()  # letters of table types that the client cannot read
-    octets: type = bytes  # what the client writes as octets (x) in tables
+    octets: type = bytes  # types that the client writes as octets (x) in tables
 
     def __init__(self) -> None:
         self.connections: dict[str, Any] = {}
@@ -69,7 +71,7 @@ class Driver:
         }
 
     def serve(self) -> None:
-        """Until stdin ends."""
+        """Answer operations until stdin ends."""
         print(json.dumps(self.hello()), flush=True)
         for line in sys.stdin:
             request = json.loads(line)
@@ -88,18 +90,18 @@ class Driver:
             print(json.dumps({"id": request["id"], **answer}), flush=True)
 
     def pump(self, request: dict[str, Any], seconds: float) -> None:
-        """Let the client read for at most that long; what happens goes to `happened`."""
+        """Let the client read for at most this time. Events are passed to `happened`."""
         raise NotImplementedError
 
     def close_all(self) -> None:
-        """Close what is open, whatever state it is in."""
+        """Close all connections, in whatever state they are."""
         raise NotImplementedError
 
     def happened(self, event: str, connection: str, channel: str | None = None, **what: Any) -> None:
         self.events.append({"event": event, "connection": connection, "channel": channel, **what})
 
     def wait(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The first `count` events of a kind on a channel, or fewer when the time is over."""
+        """The first `count` events of a kind on a channel, or fewer if the time is over."""
         deadline = time.monotonic() + request["seconds"]
         while True:
             matching = [event for event in self.events if self._is_asked_for(event, request)][: request["count"]]
@@ -133,7 +135,7 @@ class Driver:
 
 
 def where(request: Mapping[str, Any]) -> tuple[str, str]:
-    """Names of the connection and channel that an operation is for."""
+    """The names of the connection and channel of an operation."""
     return request["connection"], request["channel"]
 
 
@@ -142,7 +144,7 @@ def body_of(request: Mapping[str, Any]) -> bytes:
 
 
 def native(value: Mapping[str, Any], octets: type = bytes) -> Any:
-    """A typed value as Python clients take it."""
+    """A typed value as Python clients expect it."""
     ((kind, inner),) = value.items()
     if kind == "F":
         return {key: native(item, octets) for key, item in inner.items()}
@@ -159,7 +161,7 @@ def native(value: Mapping[str, Any], octets: type = bytes) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """A value as a client gave it, for the answer."""
+    """A value from a client, as it is answered."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -180,7 +182,7 @@ def plain(value: Any) -> Any:
 
 
 def content(body: bytes, properties: Mapping[str, Any], headers: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Body, properties and headers as they are answered; properties that are not there are left out."""
+    """Body, properties and headers as they are answered, without properties that are not set."""
     said = {name: plain(properties[name]) for name in PROPERTIES if properties.get(name) is not None}
     if isinstance(said.get("timestamp"), dict):
         said["timestamp"] = said["timestamp"]["T"]

@@ -1,4 +1,4 @@
-"""Driver for kombu over py-amqp: its connections, exchanges, queues, producers; py-amqp's channel for the rest."""
+"""Driver for kombu over py-amqp: its connections, exchanges, queues and producers, and py-amqp's channel otherwise."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Kombu(PyAmqp):
     def queue_declare(self, request: dict[str, Any]) -> dict[str, Any]:
         flags = {key: request.get(key, False) for key in ("durable", "exclusive", "auto_delete")}
         queue = self.queue(request, queue_arguments=self.table(request), **flags)
-        queue.auto_delete = flags["auto_delete"]  # by itself it makes every exclusive queue auto_delete, too
+        queue.auto_delete = flags["auto_delete"]  # kombu would also make every exclusive queue auto_delete
         ok = self.done(request, lambda: queue.queue_declare(passive=request.get("passive", False)))
         return {"queue": ok.queue, "message_count": ok.message_count, "consumer_count": ok.consumer_count}
 

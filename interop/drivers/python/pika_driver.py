@@ -1,4 +1,4 @@
-"""Driver for pika: its blocking adapter, as most programs use it."""
+"""Driver for pika's blocking adapter, which most programs use."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Pika(ChannelDriver):
         except pika.exceptions.AMQPConnectionError as error:
             raise self.closed_by(error) from error
         self.connections[name] = connection
-        # The blocking adapter tells of a close only by its next call; what is below it tells at once.
+        # The blocking adapter reports a close only by its next call, the connection inside of it at once.
         connection._impl.add_on_close_callback(lambda _, reason: self.closed_event(name, None, self.closed_by(reason)))
         connection.add_on_connection_blocked_callback(
             lambda _, method: self.happened("blocked", name, reason=method.method.reason)
@@ -124,7 +124,7 @@ class Pika(ChannelDriver):
                     request.get("mandatory", False),
                 )
             except pika.exceptions.UnroutableError:
-                pass  # the callback is told, too
+                pass  # the callback is called, too
             except pika.exceptions.NackError:
                 outcome = False
 
@@ -147,7 +147,7 @@ class Pika(ChannelDriver):
         try:
             connection.process_data_events(seconds)
         except pika.exceptions.AMQPError:
-            pass  # the callback was told
+            pass  # the callback was called
 
     def closed_by(self, error: Exception) -> Closed:
         if isinstance(error, pika.exceptions.ChannelClosedByBroker):

@@ -1,4 +1,4 @@
-"""A fresh RabbitMQ with its management plug-in or a fresh leveret with its console, and where each is reached."""
+"""Fresh brokers with an HTTP API: RabbitMQ with its management plug-in, and leveret with its console."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from ..brokers.follower import FOLLOWER, leveret_follower
 from ..brokers.peers import Peer, leveret, rabbitmq
 from ..brokers.processes import POLL_SECONDS, START_SECONDS_MAX, PeerFailed
 from ..wire.loopback import LOOPBACK, free_ports, listens
-from .asking import ask
+from .http import ask
 
 NODE = "rabbit@localhost"
-#: What RabbitMQ's own set-up for rabbit-hole switches on, and the metrics.
+#: The plug-ins of the usual set-up for rabbit-hole, and the metrics.
 PLUGINS = (
     "rabbitmq_management",
     "rabbitmq_prometheus",
     "rabbitmq_shovel_management",
     "rabbitmq_federation_management",
 )
-#: A sample a second, as the suites of clients configure it; the samples of a second are kept as long as Leveret's.
+#: A sample a second, as in the suites of clients, which are kept as long as Leveret's.
 RABBITMQ = """\
 management.tcp.ip = {host}
 management.tcp.port = {management}
@@ -47,8 +47,8 @@ node = "{node}"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A broker as tools see it: ports of AMQP, of the HTTP API, and of the metrics; all on loopback."""
+class HttpBroker:
+    """A broker with ports for AMQP, the HTTP API and metrics, all on loopback."""
 
     peer: Peer
     management: int
@@ -61,16 +61,15 @@ class Place:
 
     @property
     def url(self) -> str:
-        """Of the HTTP API, without a path."""
+        """The URL of the HTTP API, without a path."""
         return f"http://{LOOPBACK}:{self.management}"
 
 
 @contextmanager
-def place(broker: str, *, as_installed: bool = False) -> Iterator[Place]:
-    """A fresh `rabbitmq` or `leveret`; it answers AMQP and HTTP when the body runs. `as_installed`: RabbitMQ takes its
-    samples as it does by default.
+def http_broker(broker: str, *, as_installed: bool = False) -> Iterator[HttpBroker]:
+    """A fresh `rabbitmq` or `leveret`, which answers AMQP and HTTP. `as_installed`: RabbitMQ samples as by default.
 
-    Raises: FileNotFoundError: there is no RabbitMQ on this machine. PeerFailed: it did not come up.
+    Raises: FileNotFoundError: RabbitMQ is not on this machine. PeerFailed: the broker did not start.
     """
     management, metrics = free_ports(2)
     with tempfile.TemporaryDirectory(prefix="leveret-tools-") as directory:
@@ -86,20 +85,20 @@ def place(broker: str, *, as_installed: bool = False) -> Iterator[Place]:
             deadline = time.monotonic() + START_SECONDS_MAX
             while not (listens(management) and listens(metrics)):
                 if time.monotonic() > deadline:
-                    raise PeerFailed(f"{broker}: no HTTP on {management} and {metrics}; {peer.last_words()}")
+                    raise PeerFailed(f"{broker}: no HTTP on {management} and {metrics}; {peer.diagnosis()}")
                 time.sleep(POLL_SECONDS)
-            found = Place(peer, management, metrics)
+            found = HttpBroker(peer, management, metrics)
             ask(found.url, "PUT", "cluster-name", {"name": "rabbitmq@localhost"})
             yield found
 
 
 @contextmanager
-def follower_place() -> Iterator[Place]:
-    """A fresh cluster of Leveret, whose follower answers. The metrics are the leader's: each node has its own.
+def http_follower() -> Iterator[HttpBroker]:
+    """A follower of a fresh cluster of Leveret. The metrics are those of the leader.
 
-    Raises: FileNotFoundError: no etcd on this machine. PeerFailed: it did not come up.
+    Raises: FileNotFoundError: etcd is not on this machine. PeerFailed: the cluster did not start.
     """
     with leveret_follower() as peer:
-        found = Place(peer, peer.console_port, peer.metrics_ports[0], f"rabbit@{FOLLOWER}")
+        found = HttpBroker(peer, peer.console_port, peer.metrics_ports[0], f"rabbit@{FOLLOWER}")
         ask(found.url, "PUT", "cluster-name", {"name": "rabbitmq@localhost"})
         yield found

@@ -1,4 +1,4 @@
-"""A client as a row uses it: connections, each through a tap or directly, and calls that may wait for long."""
+"""The client of a row: its connections, directly or through a tap, and calls that may block for long."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..running.suite import Driven
 from ..wire.loopback import LOOPBACK
 from ..wire.tap import Tap
 
-#: No answer and no event for that long: the client is held.
+#: A client without an answer and an event for this time counts as held.
 QUIET_SECONDS = 0.7
 CALL_SECONDS = 60.0
 POLL_SECONDS = 0.05
@@ -23,11 +23,11 @@ CHANNEL_FLOW = (20, 20)
 
 
 class Differs(Exception):
-    """What a client saw is not what the row says."""
+    """A client saw something that the row does not say."""
 
 
 class Refused(Exception):
-    """A call was refused; `answer` is the driver's: scope, code, text."""
+    """A call was refused. `answer`: the driver's, with scope, code and text."""
 
     def __init__(self, answer: Mapping[str, Any]) -> None:
         super().__init__(f"{answer.get('scope')} {answer.get('code')} {answer.get('text')}")
@@ -35,13 +35,13 @@ class Refused(Exception):
 
 
 class Calls:
-    """Operations in a thread of their own, one after the other. `answers`: of those that have returned."""
+    """Operations that a thread performs one after the other. `answers`: of those that have returned."""
 
-    def __init__(self, hand: Hand, operations: Iterable[Mapping[str, Any]]) -> None:
+    def __init__(self, client: RowClient, operations: Iterable[Mapping[str, Any]]) -> None:
         self.answers: list[dict[str, Any]] = []
         self.refusal: Refused | None = None
         self.failure: Exception | None = None
-        self._hand, self._operations = hand, iter(operations)
+        self._client, self._operations = client, iter(operations)
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="calls", daemon=True)
         self._thread.start()
@@ -51,7 +51,7 @@ class Calls:
             for operation in self._operations:
                 if self._is_over.is_set():
                     return
-                self.answers.append(self._hand.ask(operation))
+                self.answers.append(self._client.ask(operation))
         except Refused as error:
             self.refusal = error
         except DriverFailed as error:
@@ -59,11 +59,11 @@ class Calls:
 
     @property
     def are_done(self) -> bool:
-        """Whether all have returned, or one was refused."""
+        """Whether all calls have returned or one was refused."""
         return not self._thread.is_alive()
 
-    def come_to_rest(self, quiet: float = QUIET_SECONDS) -> int:
-        """Until all are done or nothing returned for so long. Returns: how many have returned."""
+    def wait_until_quiet(self, quiet: float = QUIET_SECONDS) -> int:
+        """Wait until all calls have returned, or none for `quiet` seconds. Returns the number of those that have."""
         seen, since = -1, time.monotonic()
         while not self.are_done and time.monotonic() - since < quiet:
             if len(self.answers) != seen:
@@ -72,35 +72,35 @@ class Calls:
         return len(self.answers)
 
     def reach(self, count: int, seconds: float = CALL_SECONDS) -> None:
-        """Until so many returned, or the time is over."""
+        """Wait until `count` calls have returned, or the time is over."""
         deadline = time.monotonic() + seconds
         while len(self.answers) < count and not self.are_done and time.monotonic() < deadline:
             self._thread.join(POLL_SECONDS)
 
     def end(self, seconds: float = CALL_SECONDS) -> None:
-        """Wait until all are done. Raises: Differs: they are not; Refused: one was."""
+        """Wait for all calls. Raises: Differs: one still waits. Refused: one was refused."""
         self._thread.join(seconds)
         if not self.are_done:
-            raise Differs(f"a call of {self._hand.name} still waits after {seconds:.0f} s")
+            raise Differs(f"a call of {self._client.name} still waits after {seconds:.0f} s")
         if self.failure is not None:
             raise self.failure
         if self.refusal is not None:
             raise self.refusal
 
     def stop(self) -> None:
-        """No further ones."""
+        """Make no further calls."""
         self._is_over.set()
 
 
-class Hand:
-    """A place is `CONNECTION/CHANNEL`, as "a/1". A row uses up its hand.
+class RowClient:
+    """The client of one row, which cannot be used again. `place`: CONNECTION/CHANNEL, like "a/1".
 
-    `expects_channel_flow`: otherwise a row in which the client is sent one fails.
+    `expects_channel_flow`: a row without it fails if the client is sent channel.flow.
     """
 
     def __init__(self, driven: Driven, peer: Peer, stack: ExitStack) -> None:
         self._driven, self._peer, self._stack = driven, peer, stack
-        self._lock = threading.Lock()  # a driver is asked one thing after the other
+        self._lock = threading.Lock()  # a driver answers one request at a time
         self._taps: dict[str, Tap] = {}
         self._calls: list[Calls] = []
         self._confirms: dict[str, list[tuple[int, bool]]] = {}
@@ -111,7 +111,7 @@ class Hand:
         return self._driven.hello.client
 
     def lacks(self, what: str) -> str:
-        """Why the client has no such call, argument or event, or ""."""
+        """The reason why the client lacks a call, an argument or an event; "": it does not."""
         return self._driven.hello.lacks.get(what, "")
 
     @property
@@ -122,7 +122,7 @@ class Hand:
     # -- connections ------------------------------------------------------------------------------------------------
 
     def connect(self, name: str = "a", *, announces: bool = True, heartbeat: int = 0, tapped: bool = True) -> None:
-        """`announces`: the capability connection.blocked. `tapped`: so that `frames` shows what went over the line."""
+        """Open a connection. `announces`: it has the capability connection.blocked. `tapped`: `frames` needs it."""
         port = self._peer.port
         if tapped:
             self._taps[name] = self._stack.enter_context(Tap(LOOPBACK, port))
@@ -132,22 +132,22 @@ class Hand:
         self.do(f"{name}/0", "connection.open", heartbeat=heartbeat, **login, **unannounced)
 
     def open(self, place: str, *, prefetch: int = 0) -> None:
-        """A connection with a channel."""
+        """Open a connection and a channel."""
         self.connect(place.partition("/")[0])
         self.open_channel(place)
         if prefetch:
             self.do(place, "basic.qos", prefetch_count=prefetch)
 
     def open_channel(self, place: str) -> None:
-        """Of a connection that is open."""
+        """Open a channel of an open connection."""
         self.do(place, "channel.open")
 
     def tap(self, name: str) -> Tap:
-        """Of a connection."""
+        """The tap of a connection."""
         return self._taps[name]
 
     def frames(self, name: str, method: tuple[int, int], *, by: str = "broker") -> list[float]:
-        """When each method of a kind went by (monotonic, in seconds), sent by the broker or by the client."""
+        """The times (monotonic, in seconds) of all methods of a kind that the broker or the client sent."""
         tap = self._taps[name]
         return list((tap.from_broker if by == "broker" else tap.from_client).methods.get(method, ()))
 
@@ -159,7 +159,7 @@ class Hand:
                 raise Differs(f"connection {name} was sent channel.flow")
 
     def abandon(self) -> None:
-        """The row went wrong, and a call may hang for ever: the driver ends."""
+        """End the driver after a fault, because a call may hang for ever."""
         for calls in self._calls:
             calls.stop()
         self._driven.end()
@@ -167,7 +167,7 @@ class Hand:
     # -- calls ------------------------------------------------------------------------------------------------------
 
     def ask(self, operation: Mapping[str, Any]) -> dict[str, Any]:
-        """Raises: Refused, DriverFailed."""
+        """The driver's answer to an operation. Raises: Refused, DriverFailed."""
         with self._lock:
             answer = self._driven.ask(operation, CALL_SECONDS)
         if "ok" not in answer:
@@ -176,15 +176,15 @@ class Hand:
         return ok
 
     def do(self, place: str, what: str, **arguments: Any) -> dict[str, Any]:
-        """One call. Raises: Refused."""
+        """Make a call and wait for its result. Raises: Refused."""
         return self.ask(_operation(place, what, arguments))
 
     def calls(self, *operations: tuple[str, str, dict[str, Any]]) -> Calls:
-        """Several calls, which may wait: place, what, arguments."""
+        """Begin several calls, which may block: (place, operation, arguments)."""
         return self._begun(_operation(*one) for one in operations)
 
     def publish(self, place: str, key: str, bodies: Iterable[bytes], *, exchange: str = "", **arguments: Any) -> Calls:
-        """One after the other; on a channel with confirms each as the client does it."""
+        """Begin to publish bodies one after the other, on a channel with confirms in the way of the client."""
         if place in self._confirms and not self.waits_for_confirms:
             arguments["in_background"] = True
         return self._begun(_publishes(place, key, bodies, exchange, arguments))
@@ -197,37 +197,36 @@ class Hand:
     # -- events -----------------------------------------------------------------------------------------------------
 
     def events(self, place: str, event: str, count: int = 1, seconds: float = 15.0) -> list[dict[str, Any]]:
-        """The next so many of a kind, or fewer after that time."""
+        """The next `count` events of a kind, or fewer after `seconds`."""
         found: list[dict[str, Any]] = self.do(place, "wait", event=event, count=count, seconds=seconds)["events"]
         return found
 
     def all_events(self, place: str, event: str, quiet: float = QUIET_SECONDS) -> list[dict[str, Any]]:
-        """All of a kind, until none came for so long."""
+        """All events of a kind, until none came for `quiet` seconds."""
         found: list[dict[str, Any]] = []
         while more := self.events(place, event, 100_000, quiet):
             found += more
         return found
 
     def select_confirms(self, place: str) -> None:
-        """A connection with a channel with confirms, which `confirmed` collects."""
+        """Open a connection and a channel with confirms, which `confirmed` collects."""
         self.open(place)
         self.do(place, "confirm.select")
         self._confirms[place] = []
 
-    def confirmed_at_rest(self, calls: Calls, place: str, least: int = 0) -> int:
-        """How many of these publishes are confirmed when no more come. So many as `least` are waited for longer: a busy
-        machine rests, too."""
+    def confirms_when_quiet(self, calls: Calls, place: str, least: int = 0) -> int:
+        """The number of confirms when no more come. The first `least` ones may take longer, on a busy machine."""
         if self.waits_for_confirms:
             calls.reach(least)
         else:
             self.confirmed(place, least)
-        returned = calls.come_to_rest()
+        returned = calls.wait_until_quiet()
         return returned if self.waits_for_confirms else len(self.confirmed(place))
 
     def confirmed(self, place: str, count: int | None = None, seconds: float = 30.0) -> list[tuple[int, bool]]:
-        """What was confirmed up to now: the number of each publish, from 1, and whether it was an ack; as it came.
+        """The confirms in their order: the number of each publish, from 1, and whether it was an ack.
 
-        Waits for `count` of them, or, without, until none came for a while.
+        Waits for `count` of them; without `count`, until none came for `QUIET_SECONDS`.
         """
         known = self._confirms[place]
         deadline = time.monotonic() + seconds
@@ -255,13 +254,13 @@ def _publishes(
 
 
 def bodies(count: int, size: int = 1024, *, name: str = "") -> Iterator[bytes]:
-    """`NAME:NUMBER`, filled up to `size` octets."""
+    """Bodies `NAME:NUMBER`, filled up to `size` octets."""
     for number in range(count):
         yield f"{name}:{number}".encode().ljust(size)
 
 
 def number_of(body: bytes) -> int:
-    """The number of one of these."""
+    """The number in a body of `bodies`."""
     return int(body.split(b":")[1])
 
 

@@ -1,10 +1,10 @@
-"""Rows in which publishes are held for one address."""
+"""Rows in which publishes are held because one address is full."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from .hand import CHANNEL_FLOW, bodies, delivered, number_of
+from .client import CHANNEL_FLOW, bodies, delivered, number_of
 from .row import Scene, expect, row
 
 KIB = 1024
@@ -15,62 +15,62 @@ BLOCKED, UNBLOCKED, NACK, FLOW_OK = (10, 60), (10, 61), (60, 120), (20, 21)
 @row("E01", "addresses")
 def confirms_stop(scene: Scene) -> str:
     """A publisher with confirms gets 900 to 1,024 of 2,000, no nack, and at least 50 more when 100 are consumed."""
-    hand, operator, queue = scene.hand, scene.operator, scene.queue("E01")
+    client, operator, queue = scene.client, scene.operator, scene.queue("E01")
     operator.declare(queue)
-    hand.select_confirms("a/1")
-    calls = hand.publish("a/1", queue, bodies(2000))
-    before = hand.confirmed_at_rest(calls, "a/1", 900)
+    client.select_confirms("a/1")
+    calls = client.publish("a/1", queue, bodies(2000))
+    before = client.confirms_when_quiet(calls, "a/1", 900)
     expect(900 <= before <= 1024, f"{before} confirms")
     taken = operator.take(queue, 100)
-    more = hand.confirmed_at_rest(calls, "a/1", before + 50) - before
+    more = client.confirms_when_quiet(calls, "a/1", before + 50) - before
     expect(more >= 50, f"{more} more confirms")
     taken += operator.take_all(queue, 1900)
     calls.end()
-    confirmed = hand.confirmed("a/1", 2000)
+    confirmed = client.confirmed("a/1", 2000)
     expect([number_of(body) for body in taken] == list(range(2000)), f"{len(taken)} of 2,000, or out of order")
     expect(confirmed == [(seq, True) for seq in range(1, 2001)], "confirms are missing, or out of order")
-    expect(not hand.frames("a", NACK), "a nack")
-    how = "the next call waits" if hand.waits_for_confirms else "no more come"
+    expect(not client.frames("a", NACK), "a nack")
+    how = "the next call waits" if client.waits_for_confirms else "no more come"
     return f"{before} confirms, then {how}; {more} more after 100 were consumed; all 2,000 in order"
 
 
 @row("E09", "addresses")
 def consumes_what_it_publishes(scene: Scene) -> str:
     """A connection that is held and consumes the same queue: its acks are processed, and all goes through."""
-    hand, operator, queue = scene.hand, scene.operator, scene.queue("small")
+    client, operator, queue = scene.client, scene.operator, scene.queue("small")
     operator.declare(queue)
-    with_confirms = not hand.waits_for_confirms
+    with_confirms = not client.waits_for_confirms
     if with_confirms:
-        hand.select_confirms("a/1")
+        client.select_confirms("a/1")
     else:
-        hand.open("a/1")
-    hand.do("a/1", "basic.qos", prefetch_count=20)
-    hand.do("a/1", "basic.consume", queue=queue, consumer_tag="c")
-    calls = hand.publish("a/1", queue, bodies(1000))
+        client.open("a/1")
+    client.do("a/1", "basic.qos", prefetch_count=20)
+    client.do("a/1", "basic.consume", queue=queue, consumer_tag="c")
+    calls = client.publish("a/1", queue, bodies(1000))
     calls.end()
     expect(operator.count(queue) < 100, "nothing was held")
     got: list[int] = []
     while len(got) < 1000:
-        events = hand.events("a/1", "delivery", 20, 10)
+        events = client.events("a/1", "delivery", 20, 10)
         expect(bool(events), f"no delivery after {len(got)}")
         got += [number_of(delivered(event)) for event in events]
-        hand.do("a/1", "basic.ack", delivery_tag=events[-1]["delivery_tag"], multiple=True)
+        client.do("a/1", "basic.ack", delivery_tag=events[-1]["delivery_tag"], multiple=True)
     expect(got == list(range(1000)), "out of order")
     if with_confirms:
-        expect(hand.confirmed("a/1", 1000) == [(seq, True) for seq in range(1, 1001)], "confirms out of order")
+        expect(client.confirmed("a/1", 1000) == [(seq, True) for seq in range(1, 1001)], "confirms out of order")
     return f"1,000 through a limit of 64 KiB on one channel{', confirms in order' if with_confirms else ''}"
 
 
 @row("E11", "addresses")
 def ten_publishers(scene: Scene) -> str:
     """Of ten that are held, one with ten times as much: accepted messages differ by a quantum at most."""
-    hand, operator, queue = scene.hand, scene.operator, scene.queue("small")
+    client, operator, queue = scene.client, scene.operator, scene.queue("small")
     first = operator.fill(queue, 64 * KIB + KIB)
     totals = {number: 1280 if number == 0 else 128 for number in range(10)}
     for number in totals:
-        hand.open(f"{number}/1")
+        client.open(f"{number}/1")
     for number, total in totals.items():
-        hand.publish(f"{number}/1", queue, bodies(total, 100, name=str(number))).end()
+        client.publish(f"{number}/1", queue, bodies(total, 100, name=str(number))).end()
         expect(operator.until(lambda count=number + 1: operator.held_for(queue) == count), "it is not held")
     everything = operator.take_all(queue, first + sum(totals.values()))[first:]
     expect(len(everything) == sum(totals.values()), f"{len(everything)} came")
@@ -87,16 +87,16 @@ def ten_publishers(scene: Scene) -> str:
 @row("E13", "addresses")
 def expires_while_held(scene: Scene) -> str:
     """A held publish with an expiration of 100 ms is confirmed after a second, and is not in the queue."""
-    hand, operator, queue = scene.hand, scene.operator, scene.queue("small")
+    client, operator, queue = scene.client, scene.operator, scene.queue("small")
     first = operator.fill(queue, 64 * KIB + KIB)
-    hand.select_confirms("a/1")
-    calls = hand.publish("a/1", queue, [b"late"], properties={"expiration": "100"})
+    client.select_confirms("a/1")
+    calls = client.publish("a/1", queue, [b"late"], properties={"expiration": "100"})
     operator.pass_time(1.0)
-    if not hand.waits_for_confirms:
-        expect(not hand.confirmed("a/1"), "confirmed while it was held")
+    if not client.waits_for_confirms:
+        expect(not client.confirmed("a/1"), "confirmed while it was held")
     expect(len(operator.take(queue, first)) == first, "it was not full")
     calls.end()
-    expect(hand.confirmed("a/1", 1) == [(1, True)], "no ack")
+    expect(client.confirmed("a/1", 1) == [(1, True)], "no ack")
     expect(operator.count(queue) == 0, "it is in the queue")
     return "confirmed, not in the queue"
 
@@ -104,11 +104,11 @@ def expires_while_held(scene: Scene) -> str:
 @row("E27", "addresses")
 def larger_than_the_limit(scene: Scene) -> str:
     """A message larger than the limit is accepted by an empty queue."""
-    hand, operator, queue = scene.hand, scene.operator, scene.queue("small")
+    client, operator, queue = scene.client, scene.operator, scene.queue("small")
     operator.declare(queue)
-    hand.select_confirms("a/1")
-    hand.publish("a/1", queue, [bytes(200_000)]).end()
-    expect(hand.confirmed("a/1", 1) == [(1, True)], "no ack")
+    client.select_confirms("a/1")
+    client.publish("a/1", queue, [bytes(200_000)]).end()
+    expect(client.confirmed("a/1", 1) == [(1, True)], "no ack")
     expect(operator.count(queue) == 1, "it is not there")
     return "200,000 octets accepted, with a limit of 65,536"
 
@@ -116,37 +116,37 @@ def larger_than_the_limit(scene: Scene) -> str:
 @row("E28", "addresses")
 def no_channel_flow(scene: Scene) -> str:
     """Held for a while, then drained: no channel.flow, no error, the channel as good as before."""
-    hand, operator, queue = scene.hand, scene.operator, scene.queue("small")
+    client, operator, queue = scene.client, scene.operator, scene.queue("small")
     operator.declare(queue)
-    hand.select_confirms("a/1")
-    calls = hand.publish("a/1", queue, bodies(200))
-    calls.come_to_rest()
+    client.select_confirms("a/1")
+    calls = client.publish("a/1", queue, bodies(200))
+    calls.wait_until_quiet()
     operator.pass_time(1.0)
     expect(len(operator.take_all(queue, 200)) == 200, "some are missing")
     calls.end()
-    expect(hand.confirmed("a/1", 200) == [(seq, True) for seq in range(1, 201)], "confirms are missing")
-    expect(not hand.events("a/1", "closed", 1, 0), "something was closed")
-    expect(hand.do("a/1", "queue.declare", queue=queue, passive=True)["message_count"] == 0, "not empty")
-    return "nothing but confirms"  # `Hand.end` looks for channel.flow
+    expect(client.confirmed("a/1", 200) == [(seq, True) for seq in range(1, 201)], "confirms are missing")
+    expect(not client.events("a/1", "closed", 1, 0), "something was closed")
+    expect(client.do("a/1", "queue.declare", queue=queue, passive=True)["message_count"] == 0, "not empty")
+    return "nothing but confirms"  # `RowClient.end` looks for channel.flow
 
 
 @row("FLOW", "channel-flow")
 def is_told_to_stop(scene: Scene) -> str:
     """use-channel-flow names the clients of Java and Go: these alone get channel.flow, answer it, and go on later."""
-    hand, operator, queue = scene.hand, scene.operator, scene.queue("FLOW")
+    client, operator, queue = scene.client, scene.operator, scene.queue("FLOW")
     operator.declare(queue)
-    hand.open("a/1")
-    hand.expects_channel_flow = hand.name in ("amqp-client", "amqp091-go")
-    calls = hand.publish("a/1", queue, bodies(1000))
-    returned = calls.come_to_rest()
-    told = len(hand.frames("a", CHANNEL_FLOW))
-    expect(told == hand.expects_channel_flow, f"{told} times channel.flow")
+    client.open("a/1")
+    client.expects_channel_flow = client.name in ("amqp-client", "amqp091-go")
+    calls = client.publish("a/1", queue, bodies(1000))
+    returned = calls.wait_until_quiet()
+    told = len(client.frames("a", CHANNEL_FLOW))
+    expect(told == client.expects_channel_flow, f"{told} times channel.flow")
     expect(len(operator.take_all(queue, 1000)) == 1000, "some are missing")
     calls.end()
-    expect(operator.until(lambda: len(hand.frames("a", CHANNEL_FLOW)) % 2 == 0), "it was not told to go on")
+    expect(operator.until(lambda: len(client.frames("a", CHANNEL_FLOW)) % 2 == 0), "it was not told to go on")
     operator.pass_time(0.3)
-    times = len(hand.frames("a", CHANNEL_FLOW))
-    expect(times == len(hand.frames("a", FLOW_OK, by="client")), "it did not answer")
+    times = len(client.frames("a", CHANNEL_FLOW))
+    expect(times == len(client.frames("a", FLOW_OK, by="client")), "it did not answer")
     if not told:
         return "nothing; its publishes are held"
     how = f"its call waits after {returned} of 1,000" if returned < 1000 else "it answers; to stop is up to the program"
@@ -156,34 +156,34 @@ def is_told_to_stop(scene: Scene) -> str:
 @row("BLOCK", "addresses")
 def size_in_messages(scene: Scene) -> str:
     """An address with BLOCK and max-size-messages = 40 confirms 40 and holds the rest."""
-    hand, operator, queue = scene.hand, scene.operator, scene.queue("block")
+    client, operator, queue = scene.client, scene.operator, scene.queue("block")
     operator.declare(queue)
-    hand.select_confirms("a/1")
-    calls = hand.publish("a/1", queue, bodies(100, 10))
-    held_at = hand.confirmed_at_rest(calls, "a/1", 40)
+    client.select_confirms("a/1")
+    calls = client.publish("a/1", queue, bodies(100, 10))
+    held_at = client.confirms_when_quiet(calls, "a/1", 40)
     expect(held_at == operator.count(queue) == 40, f"{held_at} confirms, {operator.count(queue)} in the queue")
     expect(len(operator.take_all(queue, 100)) == 100, "some are missing")
     calls.end()
-    expect(all(ack for _, ack in hand.confirmed("a/1", 100)), "a nack")
+    expect(all(ack for _, ack in client.confirmed("a/1", 100)), "a nack")
     return "40 confirms, the others when there was room"
 
 
 @row("E12", "memory")
 def no_quick_alternation(scene: Scene) -> str:
     """The broker's usage goes up and down about its limit: never blocked and unblocked within 200 ms."""
-    hand, operator, queue = scene.hand, scene.operator, scene.queue("E12")
+    client, operator, queue = scene.client, scene.operator, scene.queue("E12")
     operator.fill(queue, 900 * KIB)  # which is below the low mark
-    hand.open("a/1")
+    client.open("a/1")
     for number in range(24):
-        hand.publish("a/1", queue, bodies(150)).end()
+        client.publish("a/1", queue, bodies(150)).end()
         expect(operator.until(lambda: bool(operator.status()["blocked"])), "nothing was held")
         expect(len(operator.take_all(queue, 150)) == 150, "some are missing")
         operator.pass_time(0.3 if number % 4 == 3 else 0.02)
     expect(
-        scene.operator.until(lambda: len(hand.frames("a", UNBLOCKED)) == len(hand.frames("a", BLOCKED)) > 3),
-        f"{len(hand.frames('a', BLOCKED))} blocked, {len(hand.frames('a', UNBLOCKED))} unblocked",
+        scene.operator.until(lambda: len(client.frames("a", UNBLOCKED)) == len(client.frames("a", BLOCKED)) > 3),
+        f"{len(client.frames('a', BLOCKED))} blocked, {len(client.frames('a', UNBLOCKED))} unblocked",
     )
-    times = sorted([*hand.frames("a", BLOCKED), *hand.frames("a", UNBLOCKED)])
+    times = sorted([*client.frames("a", BLOCKED), *client.frames("a", UNBLOCKED)])
     closest = min(later - sooner for sooner, later in pairwise(times))
     expect(closest > 0.2 - 0.05, f"{closest * 1000:.0f} ms apart")
     return f"{len(times) // 2} pairs, none closer than 200 ms"

@@ -1,4 +1,4 @@
-"""Fresh brokers for scenarios, with TLS if they have it, and ways to raise their alarms."""
+"""Fresh brokers for scenarios, with TLS if they support it, and with controls that raise their alarms."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .peers import Peer, durable_leveret, garagemq, leveret_ctl, rabbitmq, rabbi
 from .qpid import qpid
 
 MEASURED_SECONDS_MAX = 3.0
-#: RabbitMQ's memory limit that raises the alarm at once, and its default.
+#: RabbitMQ's memory limits: one that raises the alarm at once, and the default.
 MEMORY_LOW, MEMORY_USUAL = "0.0000001", "0.4"
 DISK_FREE_HIGH, DISK_FREE_USUAL = "1000000GB", "50MB"
 #: A file system for Leveret's journal, small enough to be filled.
 DISK_SIZE = "256m"
-#: For the journals of three nodes.
+#: The file system for the journals of three nodes.
 CLUSTER_DISK_SIZE = "640m"
-#: A leader that is stopped hands over: clients can connect again at once.
+#: A leader that is stopped hands over, so clients can connect again at once.
 HANDED_OVER = {
     "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'": (
         "CONNECTION_FORCED - this node does not lead any more"
@@ -39,12 +39,12 @@ QPID = Path(".peers/qpid")
 
 
 @contextmanager
-def own(name: str) -> Iterator[Broker]:
+def fresh(name: str) -> Iterator[Broker]:
     """A fresh broker by its name: leveret, leveret-follower, rabbitmq, garagemq, qpid.
 
-    Raises: FileNotFoundError: it is not on this machine. PeerFailed: it did not come up.
+    Raises: FileNotFoundError: it is not on this machine. PeerFailed: it did not start.
     """
-    with OWN[name]() as broker:
+    with FRESH[name]() as broker:
         yield broker
 
 
@@ -88,7 +88,7 @@ def _leveret() -> Iterator[Broker]:
 
 @contextmanager
 def _leveret_follower() -> Iterator[Broker]:
-    """All nodes have their journals on one small disk: with room elsewhere the leader would resign for another."""
+    """A cluster whose journals share one small disk: with room on another node, the leader would resign."""
     with _certificates() as (directory, _), ExitStack() as stack:
         certificate, key = directory / "server.pem", directory / "server.key"
         tls = f"[tls]\ncertificate = '{certificate}'\nkey = '{key}'\n"
@@ -111,7 +111,7 @@ def _leveret_of(
 
 @contextmanager
 def _small_disk(directory: Path, size: str = DISK_SIZE) -> Iterator[Path | None]:
-    """A file system of that size, or None without permission to mount one."""
+    """A file system of this size; None: there is no permission to mount one."""
     disk = directory / "disk"
     disk.mkdir()
     mount = ("mount", "-t", "tmpfs", "-o", f"size={size}", "none", str(disk))
@@ -125,7 +125,7 @@ def _small_disk(directory: Path, size: str = DISK_SIZE) -> Iterator[Path | None]
 
 
 def _fill(ballast: Path, peer: Peer) -> None:
-    """Write until the disk is full, then publish until the broker has noticed."""
+    """Fill the disk, and publish until the broker has noticed."""
     import pika
 
     queue, persistent = "interop-disk-full", pika.BasicProperties(delivery_mode=2)
@@ -168,9 +168,9 @@ def _qpid() -> Iterator[Broker]:
         yield _of(peer, tls_port=tls_port, ca=ca, controls=controls, withholds=why, seconds_max=MEASURED_SECONDS_MAX)
 
 
-#: Features that a broker lacks, or that cannot be triggered from outside.
+#: Features that brokers lack, or that cannot be triggered from outside.
 WITHHELD = {"tls": "TLS", "alarm": "memory alarm", "disk": "disk alarm"}
-OWN = {
+FRESH = {
     "leveret": _leveret,
     "leveret-follower": _leveret_follower,
     "rabbitmq": _rabbitmq,
@@ -192,7 +192,7 @@ def _of(
 ) -> Broker:
     with Handshake(LOOPBACK, peer.port) as handshake:
         announced = handshake.greeting().get("version", "?")
-    version = metadata.version("leveret") if peer.name == "leveret" else announced  # it announces itself as a RabbitMQ
+    version = metadata.version("leveret") if peer.name == "leveret" else announced  # in its server properties
     return Broker(
         peer.name,
         version,
@@ -216,15 +216,15 @@ def _restarts(peer: Peer) -> dict[str, Callable[[], object]]:
 
 @contextmanager
 def _certificates() -> Iterator[tuple[Path, Path]]:
-    """A directory with server.pem and server.key for localhost, and the file of their authority."""
-    import trustme  # an extra: needed only for starting brokers
+    """A directory with server.pem and server.key for localhost, and the path of the authority's certificate."""
+    import trustme  # an extra, which is needed only for brokers that are started here
 
     with TemporaryDirectory(prefix="leveret-certificates-") as name:
         directory = Path(name)
         authority = trustme.CA()
         ca = directory / "ca.pem"
         authority.cert_pem.write_to_path(ca)
-        leaf = authority.issue_cert("localhost", LOOPBACK, key_type=trustme.KeyType.RSA)  # Qpid reads no other
+        leaf = authority.issue_cert("localhost", LOOPBACK, key_type=trustme.KeyType.RSA)  # Qpid reads RSA only
         (directory / "server.pem").write_bytes(b"".join(pem.bytes() for pem in leaf.cert_chain_pems))
         key = directory / "server.key"
         key.touch(mode=0o600)

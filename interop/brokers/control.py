@@ -1,4 +1,4 @@
-"""A request to a running Leveret on an open connection: the same as `leveret ctl`, without starting a process."""
+"""Commands of `leveret ctl` over an open connection, without starting a process."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ POLL_SECONDS = 0.01
 
 
 def ask(connection: Any, command: str, **arguments: Any) -> Any:
-    """The result, as `leveret ctl --json` prints it. `connection`: a pika.BlockingConnection.
+    """Run a command. Returns the result that `leveret ctl --json` prints. `connection`: a pika.BlockingConnection.
 
-    Raises: RuntimeError: the broker refused it, or did not answer.
+    Raises: RuntimeError: the broker refused the command or did not answer.
     """
     answers: list[bytes] = []
     channel = connection.channel()

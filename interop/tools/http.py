@@ -1,4 +1,4 @@
-"""One request of our own to the HTTP API of a broker."""
+"""A request to the HTTP API of a broker."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import urllib.request
 
 
 def ask(url: str, method: str, path: str, body: object = None) -> bytes:
-    """One request of our own, as guest. Raises: OSError."""
+    """Send a request as guest. Returns the body of the answer. Raises: OSError."""
     request = urllib.request.Request(f"{url}/api/{path}", method=method)
     request.add_header("authorization", "Basic Z3Vlc3Q6Z3Vlc3Q=")
     if body is not None:

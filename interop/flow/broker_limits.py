@@ -1,76 +1,78 @@
-"""Rows in which a limit of the whole broker is reached: memory, temp, store; and sockets that are left unread."""
+"""Rows in which a limit of the whole broker is reached (memory, temp, store), and in which sockets are left unread."""
 
 from __future__ import annotations
 
-from .hand import Calls, bodies, number_of
+from .client import Calls, bodies, number_of
 from .row import Scene, expect, row
 
 KIB = 1024
 MIB = 1024 * KIB
 BLOCKED, UNBLOCKED = (10, 60), (10, 61)
-#: More than sockets take on their own.
+#: More than the buffers of sockets take.
 FLOOD, FLOOD_SIZE = 1500, 16 * KIB
 
 
 @row("E07", "memory")
 def blocked_once(scene: Scene) -> str:
     """With the capability: one connection.blocked, one unblocked after the drain; none to who does not publish."""
-    hand, operator, queue = scene.hand, scene.operator, scene.queue("E07")
+    client, operator, queue = scene.client, scene.operator, scene.queue("E07")
     operator.declare(queue)
-    hand.open("a/1")
-    hand.open("b/1")
-    calls = hand.publish("a/1", queue, bodies(1500))
-    calls.come_to_rest()
-    expect(operator.until(lambda: bool(hand.frames("a", BLOCKED))), "not blocked")
-    hears = not hand.lacks("event:blocked")
+    client.open("a/1")
+    client.open("b/1")
+    calls = client.publish("a/1", queue, bodies(1500))
+    calls.wait_until_quiet()
+    expect(operator.until(lambda: bool(client.frames("a", BLOCKED))), "not blocked")
+    hears = not client.lacks("event:blocked")
     if hears and calls.are_done:
-        told = hand.events("a/1", "blocked")
+        told = client.events("a/1", "blocked")
         expect([one["reason"] for one in told] == ["broker: memory limit"], told)
     expect(len(operator.take_all(queue, 1500)) == 1500, "some are missing")
     calls.end()
-    expect(operator.until(lambda: bool(hand.frames("a", UNBLOCKED))), "not unblocked")
+    expect(operator.until(lambda: bool(client.frames("a", UNBLOCKED))), "not unblocked")
     operator.pass_time(0.5)
-    expect(len(hand.frames("a", BLOCKED)) == len(hand.frames("a", UNBLOCKED)) == 1, "more than once")
-    expect(not hand.frames("b", BLOCKED), "blocked who does not publish")
+    expect(len(client.frames("a", BLOCKED)) == len(client.frames("a", UNBLOCKED)) == 1, "more than once")
+    expect(not client.frames("b", BLOCKED), "blocked who does not publish")
     if hears:
-        expect(len(hand.events("a/1", "unblocked")) == 1, "it did not hear")
-        expect(not hand.events("b/1", "blocked", 1, 0), "the other heard")
-    return f"blocked and unblocked once{'' if hears else '; ' + hand.lacks('event:blocked')}"
+        expect(len(client.events("a/1", "unblocked")) == 1, "it did not hear")
+        expect(not client.events("b/1", "blocked", 1, 0), "the other heard")
+    return f"blocked and unblocked once{'' if hears else '; ' + client.lacks('event:blocked')}"
 
 
 @row("E08", "unread", "connection.open:unannounced")
 def back_pressure(scene: Scene) -> str:
     """Without the capability: nothing is sent; the socket takes no more, until there is room again."""
-    hand, operator, queue = scene.hand, scene.operator, scene.queue("E08")
+    client, operator, queue = scene.client, scene.operator, scene.queue("E08")
     operator.declare(queue)
-    hand.connect("a", announces=False, tapped=False)
-    hand.open_channel("a/1")
-    calls = hand.publish("a/1", queue, bodies(FLOOD, FLOOD_SIZE))
+    client.connect("a", announces=False, tapped=False)
+    client.open_channel("a/1")
+    calls = client.publish("a/1", queue, bodies(FLOOD, FLOOD_SIZE))
     how = _unread(scene, calls)
     expect(operator.count(queue) < 100, f"{operator.count(queue)} in the queue")
     _drained(scene, queue, calls)
-    expect(not hand.events("a/1", "blocked", 1, 0) and not hand.events("a/1", "closed", 1, 0), "it heard of something")
+    expect(
+        not client.events("a/1", "blocked", 1, 0) and not client.events("a/1", "closed", 1, 0), "it heard of something"
+    )
     return f"{how}; then all {FLOOD:,} in order"
 
 
 @row("M4", "unread", "scenario:M4")
 def heartbeats_are_forgiven(scene: Scene) -> str:
     """A connection with a heartbeat of 1 s that is left unread for 4 s lives on, though its heartbeats do not come."""
-    hand, operator, queue = scene.hand, scene.operator, scene.queue("M4")
+    client, operator, queue = scene.client, scene.operator, scene.queue("M4")
     operator.declare(queue)
-    hand.connect("a", heartbeat=1, tapped=False)
-    hand.open_channel("a/1")
-    calls = hand.publish("a/1", queue, bodies(FLOOD, FLOOD_SIZE))
+    client.connect("a", heartbeat=1, tapped=False)
+    client.open_channel("a/1")
+    calls = client.publish("a/1", queue, bodies(FLOOD, FLOOD_SIZE))
     _unread(scene, calls)
     operator.pass_time(4.0)
     _drained(scene, queue, calls)
-    expect(not hand.events("a/1", "closed", 1, 0), "it was closed")
+    expect(not client.events("a/1", "closed", 1, 0), "it was closed")
     return "unread for 4 s, then all in order"
 
 
 def _unread(scene: Scene, calls: Calls) -> str:
-    """Until the connection is not read any more. Returns: how the client noticed."""
-    calls.come_to_rest(1.0)
+    """Publish until the connection is not read any longer. Returns how the client noticed."""
+    calls.wait_until_quiet(1.0)
     is_waiting = not calls.are_done
     not_taken = sum(answer.get("is_taken") is False for answer in calls.answers)
     if is_waiting:
@@ -88,11 +90,11 @@ def _drained(scene: Scene, queue: str, calls: Calls) -> None:
 @row("E15", "temp")
 def transient_messages_spool(scene: Scene) -> str:
     """Transient messages beyond the memory limit, without producer flow control: in the temp store until consumed."""
-    hand, operator, queue = scene.hand, scene.operator, scene.queue("E15")
+    client, operator, queue = scene.client, scene.operator, scene.queue("E15")
     operator.declare(queue)
-    hand.select_confirms("a/1")
-    hand.publish("a/1", queue, bodies(500), properties={"delivery_mode": 1}).end()
-    expect(len(hand.confirmed("a/1", 500)) == 500, "some are not confirmed")
+    client.select_confirms("a/1")
+    client.publish("a/1", queue, bodies(500), properties={"delivery_mode": 1}).end()
+    expect(len(client.confirmed("a/1", 500)) == 500, "some are not confirmed")
     spooled = operator.used("temp")
     expect(spooled >= 500 * KIB - 2 * 64 * KIB, f"{spooled} octets in the temp store")
     got = [number_of(body) for body in operator.take_all(queue, 500)]
@@ -114,12 +116,12 @@ def store_is_full(scene: Scene) -> str:
 
 
 def _waits_at(scene: Scene, name: str, limit: str, mode: int, octets: int, size: int, count: int) -> str:
-    hand, operator, queue = scene.hand, scene.operator, scene.queue(name)
+    client, operator, queue = scene.client, scene.operator, scene.queue(name)
     operator.declare(queue, durable=mode == 2)
-    hand.select_confirms("a/1")
-    calls = hand.publish("a/1", queue, bodies(count, size), properties={"delivery_mode": mode})
+    client.select_confirms("a/1")
+    calls = client.publish("a/1", queue, bodies(count, size), properties={"delivery_mode": mode})
     expect(operator.until(lambda: bool(operator.status()["blocked"])), "nothing was held")
-    before = hand.confirmed_at_rest(calls, "a/1")
+    before = client.confirms_when_quiet(calls, "a/1")
     used = operator.used(limit)
     expect(octets <= used < octets + octets // 4, f"{used} octets used")
     expect(before < count, "nothing was held")
@@ -128,5 +130,5 @@ def _waits_at(scene: Scene, name: str, limit: str, mode: int, octets: int, size:
     got = [number_of(body) for body in operator.take_all(queue, count, 60)]
     expect(got == list(range(count)), f"{len(got)} of {count}, or out of order")
     calls.end()
-    expect(hand.confirmed("a/1", count) == [(seq, True) for seq in range(1, count + 1)], "confirms are missing")
+    expect(client.confirmed("a/1", count) == [(seq, True) for seq in range(1, count + 1)], "confirms are missing")
     return f"{before:,} of {size // KIB} KiB confirmed, the others when there was room"

@@ -1,8 +1,8 @@
-"""The configurations of the rows: one broker for each."""
+"""The configurations of the brokers for the rows."""
 
 from __future__ import annotations
 
-#: Rows in which one address is full. Its name begins with the row's.
+#: For rows in which one address is full.
 ADDRESSES = """
 [[address-setting]]
 match = "E01.#"
@@ -75,7 +75,7 @@ memory-limit = "64KiB"
 producer-flow-control = false
 """
 
-#: The broker as a whole is full.
+#: For rows in which the broker as a whole is full.
 MEMORY = """
 [system-usage]
 memory = "1MiB"
@@ -83,7 +83,7 @@ store = 0
 temp = 0
 """
 
-#: Little is held for a connection before its socket is left unread.
+#: Few octets are held for a connection before its socket is left unread.
 UNREAD = """
 [system-usage]
 memory = "1MiB"
@@ -94,7 +94,7 @@ hold-bytes = "64KiB"
 hold-spool = 0
 """
 
-#: And a connection that gets nowhere is closed.
+#: And a connection without any progress is closed.
 STALL = (
     UNREAD
     + """
@@ -102,7 +102,7 @@ max-stall = "1s"
 """
 )
 
-#: Java's client and Go's are told to stop, by what they call themselves.
+#: Clients of Java and Go get channel.flow, by their product names.
 CHANNEL_FLOW = """
 [flow]
 use-channel-flow = ["RabbitMQ", "AMQP 0.9.1 Client"]
@@ -113,7 +113,7 @@ memory-limit = "64KiB"
 cursor = "vm"
 """
 
-#: What is too much goes to the temp store, which is small.
+#: Messages over the limit go to the temp store, which is small.
 TEMP = """
 [system-usage]
 memory = 0
@@ -148,5 +148,5 @@ WORLDS = {
     "temp": TEMP,
     "store": STORE,
 }
-#: Where a row has the broker for itself, since every client of it shares the limit.
+#: Configurations whose limit all clients share, so that clients run a row one after the other.
 SHARED = frozenset(WORLDS) - {"addresses", "channel-flow"}
