@@ -360,6 +360,18 @@ def test_a_chain_of_auto_delete_exchanges_can_be_deleted(pair: Pair, caplog: pyt
     assert not refusal_lines(caplog)
 
 
+def test_a_chain_of_limits_does_not_recurse(pair: Pair) -> None:
+    """A thousand full queues, each dead-lettering into the next: one publish ripples through all of them."""
+    peer = pair.open()
+    for number in range(1001):
+        arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": f"q{number + 1}", "x-max-length": 1}
+        peer.call(1, C.Queue.Declare, queue=f"q{number}", arguments=arguments if number < 1000 else {})
+    for number in range(1000):
+        peer.send(publish(1, f"q{number}", b"x"))
+    peer.send(publish(1, "q0", b"one too many"))
+    assert peer.call(1, C.Queue.Declare, queue="q1000", passive=True).message_count == 1
+
+
 def test_a_silent_peer_is_dropped_and_a_talking_one_is_not(pair: Pair, caplog: pytest.LogCaptureFixture) -> None:
     """Heartbeats: two to three intervals of silence are the end, one log line."""
     silent, talking = pair.open(heartbeat_s=10), pair.open(heartbeat_s=10)

@@ -160,6 +160,18 @@ def test_a_queue_that_is_used_does_not_expire(use: str) -> None:
     assert "q" not in world.vhost.queues
 
 
+def test_publishing_is_no_use_of_a_queue() -> None:
+    """What is in a queue that expires is gone with it, and is no dead letter."""
+    dead = {"x-dead-letter-exchange": Field("S", b""), "x-dead-letter-routing-key": Field("S", b"dead")}
+    world = World({"x-expires": Field("l", 1000), **dead}, {})
+    world.advance(900)
+    world.write([b"m"], {})
+    world.end_turn()
+    world.advance(100)
+    assert "q" not in world.vhost.queues and world.named("dead").ready_count == 0
+    assert world.broker.next_deadline_ns() is None
+
+
 @pytest.mark.parametrize("way", ["purge", "cancel", "delete", "lose"])
 def test_nothing_wakes_up_for_messages_that_are_gone(way: str) -> None:
     """Messages that waited for their time left otherwise: the broker has nothing to do then."""

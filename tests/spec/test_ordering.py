@@ -16,7 +16,7 @@ LATER = {
     "between channels and exchanges": "no guarantee, so nothing to show",
     "requeue with parallel consumers": "best effort, so nothing to show",
     "requeue, quorum": "RabbitMQ's order varies by version (behaviour page 3.6); ours is that of classic queues",
-    "TTL and drop-head": "shown on virtual time, in tests/amqp_frontend/test_limits.py",
+    "TTL and drop-head": "shown in tests/spec/traps/test_expiry_and_limits.py",
 }
 TOPICS = (
     *("base", "between channels and exchanges", "e2e", "requeue, classic", "requeue with parallel consumers"),
