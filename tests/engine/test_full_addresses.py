@@ -8,8 +8,7 @@ from __future__ import annotations
 import pytest
 from flow_bench import FlowBench, Publisher, make_content, saying
 
-from leveret.engine import Message, reconfigure
-from leveret.engine.messages.content import PLAIN
+from leveret.engine import reconfigure
 from leveret.engine.messages.field_table import Field
 from leveret.settings import WholeLimits
 
@@ -165,96 +164,15 @@ def test_nothing_configured_meters_nothing() -> None:
         assert not bench.broker.flow.nodes()
 
 
-class Four:
-    """Four publishers that take turns, and what becomes of their messages `0:0`, `0:1` ... `3:9`."""
-
-    def __init__(self, bench: FlowBench) -> None:
-        self.bench = bench
-        self.all = [Publisher(bench, f"p{number}") for number in range(4)]
-        self._next = 0
-
-    def publish(self, each: int) -> list[str]:
-        """So many messages of each. Returns how each publisher was answered."""
-        for number in range(self._next, self._next + each):
-            for index, publisher in enumerate(self.all):
-                publisher.publish(saying(f"{index}:{number}"))
-        self._next += each
-        return self.answers()
-
-    def answers(self) -> list[str]:
-        """Since this was last asked."""
-        self.bench.end_turn()
-        return [publisher.outcomes() for publisher in self.all]
-
-    @property
-    def held(self) -> int:
-        """Messages of all of them."""
-        return sum(len(publisher.wants) for publisher in self.all)
-
-
-def ready(bench: FlowBench) -> list[str]:
-    """The bodies in the queue, in order. Nothing can leave memory."""
-    behind = [part for part in bench.q.store.paged_parts() if isinstance(part, Message)]
-    return [PLAIN.split(message.content)[1].decode() for message in (*bench.q.store, *behind)]
-
-
-def numbers(first: int, last: int) -> list[str]:
-    """The bodies that four publishers in turn make of these numbers."""
-    return [f"{index}:{number}" for number in range(first, last) for index in range(4)]
-
-
-def test_a_policy_that_changes_live() -> None:
-    """Each promises what it does when it is the first: four publishers, a limit of 40 messages, a ring of 1,000."""
-    bench = FlowBench(address_full_policy="FAIL", max_size_messages=40)
-    four = Four(bench)
-    assert four.publish(20) == ["A" * 10 + "N" * 10] * 4
-    bench.configure(address_full_policy="DROP", max_size_messages=40)
-    assert four.publish(20) == ["A" * 20] * 4
-    assert ready(bench) == numbers(0, 10)
-    bench.configure(address_full_policy="PAGE", max_size_messages=40)
-    assert four.publish(20) == ["A" * 20] * 4
-    assert ready(bench) == numbers(0, 10) + numbers(40, 60)
-    bench.configure(address_full_policy="BLOCK", max_size_messages=40)
-    assert four.publish(20) == [""] * 4
-    assert (len(bench.q.store), four.held) == (120, 80)
-    bench.take(120)  # in between held ones come in, whenever 38 or fewer are left
-    assert four.held == 0 or len(bench.q.store) == 40
-    while four.held:
-        bench.take(4)
-    assert four.answers() == ["A" * 20] * 4
-    in_order = [[body for body in ready(bench) if body.startswith(f"{index}:")] for index in range(4)]
-    assert in_order == [sorted(bodies, key=lambda body: int(body[2:])) for bodies in in_order]
-    reconfigure.set_ring_size(bench.q, 1000)
-    bench.configure()
-    assert four.publish(500) == ["A" * 500] * 4
-    assert ready(bench) == numbers(80, 580)[-1000:]
-
-
-@pytest.mark.parametrize(
-    ("policy", "answers", "kept"),
-    [("FAIL", "N" * 10, 40), ("DROP", "A" * 10, 40), ("PAGE", "A" * 10, 80), ("BLOCK", "", 40)],
-)
-def test_what_is_held_meets_the_next_policy(policy: str, answers: str, kept: int) -> None:
-    """Held publishes are let go: taken, refused or dropped as the policy says that holds then."""
-    bench = FlowBench(address_full_policy="BLOCK", max_size_messages=40)
-    four = Four(bench)
-    four.publish(10)
-    assert four.publish(10) == [""] * 4
-    bench.configure(address_full_policy=policy, max_size_messages=40)
-    assert four.answers() == [answers] * 4
-    assert len(bench.q.store) == kept
-    assert four.held == (40 if policy == "BLOCK" else 0)
-
-
 def test_what_is_held_meets_a_ring() -> None:
     """All is taken, and the newest stay."""
     bench = FlowBench(address_full_policy="BLOCK", max_size_messages=40)
-    four = Four(bench)
-    four.publish(20)
+    publisher = Publisher(bench, "p")
+    publisher.publish(*(saying(str(number)) for number in range(80)))
     reconfigure.set_ring_size(bench.q, 8)
     bench.configure()
-    assert four.answers() == ["A" * 10] * 4
+    assert publisher.outcomes() == "A" * 80
     assert len(bench.q.store) == 40  # a resized ring shrinks with what is consumed
     bench.take(38)
-    four.publish(4)
-    assert ready(bench) == numbers(20, 24)[-8:]
+    publisher.publish(*(saying(str(number)) for number in range(80, 96)))
+    assert bench.bodies() == [b"%d" % number for number in range(88, 96)]

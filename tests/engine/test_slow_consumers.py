@@ -71,25 +71,6 @@ class Consumer:
         self.world.bench.end_turn()
 
 
-def test_who_never_acknowledges_is_cancelled_and_others_get_its_messages() -> None:
-    """Queues page G.E, row E24."""
-    world = World(**SLOW)
-    slow = world.consumer("slow")
-    world.publish(20)
-    world.advance(1900)
-    assert (slow.got, slow.is_cancelled) == (5, False)
-    world.advance(1100)
-    assert slow.is_cancelled
-    assert [(one.tag, one.client, one.action) for one in world.found] == [("slow", "slow", CANCELLED)]
-    assert world.bench.broker.context.slow_consumers.counts == {CANCELLED: 1, CLOSED: 0, REPORTED: 0}
-    other = world.consumer("other", prefetch=0)
-    assert other.got == 15
-    world.advance(1000)
-    assert other.got == 20
-    assert not slow.session.unacked
-    assert not slow.client.closed
-
-
 @pytest.mark.parametrize("before_ms", [0, 700, 1500])
 def test_nobody_is_slow_in_a_paused_queue(before_ms: int) -> None:
     """It is given nothing; when the queue goes on its time begins anew, however long it was looked at before."""
@@ -117,17 +98,6 @@ def test_all_that_are_too_slow_are_found_at_once() -> None:
     many = [world.consumer(f"{number}", prefetch=1) for number in range(4)]
     world.advance(3000)
     assert [one.is_cancelled for one in many] == [True] * 4
-
-
-def test_the_connection_is_closed_where_that_is_configured() -> None:
-    """Queues page G.E, row E25. Without a frontend the client just ends; its messages are ready again."""
-    world = World(**SLOW, abort_slow_consumer_connection=True)
-    slow = world.consumer("slow")
-    world.publish(20)
-    world.advance(3000)
-    assert slow.client.closed
-    assert world.queue.ready_count == 20
-    assert [one.action for one in world.found] == [CLOSED]
 
 
 def test_what_it_acknowledges_within_a_second_is_settled() -> None:

@@ -14,21 +14,6 @@ from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.settings import SystemUsage, entry
 
 
-@pytest.mark.parametrize("at_once", [False, True])
-def test_a_slow_subscriber_keeps_the_newest_and_a_fast_one_gets_all(at_once: bool) -> None:
-    """Queues page G.E, row E19."""
-    bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 10}))
-    slow = Subscriber(bench, "slow", prefetch=5).bind("PRICES.#")
-    fast = Subscriber(bench, "fast").bind("#")
-    bench.publish(*numbers(1, 100), at_once=at_once)
-    assert slow.got == numbers(1, 5)
-    assert slow.waiting == numbers(91, 100)
-    assert fast.got == numbers(1, 100)
-    assert slow.queue.counters.replaced == 85
-    slow.ack_all()
-    assert slow.got == [*numbers(1, 5), *numbers(91, 95)]
-
-
 def test_a_multiple_of_the_prefetch() -> None:
     """Queues page G.E, row E20. What may be out of all consumers counts; without a limit to it there is none."""
     bench = Bench(destinations=topics(PRICES_={"pending_message_limit_prefetch_rate": 2.5}))
@@ -56,18 +41,6 @@ def test_a_prefetch_is_no_limit_to_a_consumer_without_acknowledgements() -> None
     assert stopped.waiting == numbers(1, 100)
 
 
-@pytest.mark.parametrize(("limit", "kept"), [(-1, numbers(6, 100)), (0, [])])
-def test_all_or_none_beyond_the_prefetch(limit: int, kept: list[str]) -> None:
-    """Queues page G.E, row E23."""
-    bench = Bench(destinations=topics(PRICES_={"pending_message_limit": limit}))
-    slow = Subscriber(bench, "slow", prefetch=5).bind("PRICES.#")
-    bench.publish(*numbers(1, 100))
-    assert (slow.got, slow.waiting) == (numbers(1, 5), kept)
-    slow.ack_all()
-    bench.publish("more")
-    assert slow.got[-1] == (kept[4] if kept else "more")
-
-
 def test_without_a_prefetch_limit_what_the_socket_does_not_take_waits() -> None:
     """Queues page E.6: P = 0."""
     bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 3}), unsent_max=1000)
@@ -84,44 +57,7 @@ def test_without_a_prefetch_limit_what_the_socket_does_not_take_waits() -> None:
     assert slow.got == ["first", "x" * 2000, *numbers(8, 10)]
 
 
-def test_what_comes_back_counts_at_its_place() -> None:
-    """Of a consumer that ends what it has out waits again, and is the oldest."""
-    bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 10}))
-    slow = Subscriber(bench, "slow", prefetch=5).bind("PRICES.#")
-    bench.publish(*numbers(1, 20))
-    assert slow.waiting == numbers(11, 20)
-    slow.session.reject(0, multiple=True, requeue=True)
-    slow.session.cancel("c")
-    bench.end_turn()
-    assert slow.waiting == numbers(11, 20)
-    assert slow.queue.counters.replaced == 10
-
-
 # -- which ones -------------------------------------------------------------------------------------------------------
-
-
-def test_of_the_lowest_priority_the_oldest() -> None:
-    bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 3, "message_eviction": "lowest-priority"}))
-    slow = Subscriber(bench, "slow", prefetch=1).bind("PRICES.#")
-    bench.publish("out")
-    for body, priority in (("a", 5), ("b", 1), ("c", 9), ("d", 1), ("e", 5), ("f", 0)):
-        bench.publish(body, priority=priority)
-    assert slow.waiting == ["a", "c", "e"]
-    bench.publish("g", priority=5)
-    assert slow.waiting == ["c", "e", "g"]
-
-
-def test_the_last_of_each_value() -> None:
-    """Queues page G.E, row E21."""
-    rules = {"pending_message_limit": 10, "message_eviction": "unique-property", "message_eviction_property": "symbol"}
-    bench = Bench(destinations=topics(PRICES_=rules))
-    slow = Subscriber(bench, "slow", prefetch=1).bind("PRICES.#")
-    bench.publish("out")
-    for number in range(50):
-        bench.publish(str(number), symbol=number % 3)
-    assert {"47", "48", "49"} <= set(slow.waiting)
-    assert len(slow.waiting) <= 10
-    assert slow.queue.counters.replaced == 50 - len(slow.waiting)
 
 
 UNIQUE = {"pending_message_limit": 2, "message_eviction": "unique-property", "message_eviction_property": "symbol"}
@@ -167,20 +103,18 @@ def test_without_a_property_the_oldest_goes() -> None:
     assert slow.waiting == ["4"]
 
 
-@pytest.mark.parametrize("eviction", ["oldest", "lowest-priority", "unique-property"])
-def test_what_has_expired_goes_first(eviction: str) -> None:
-    """Also behind messages that live; it counts as expired."""
-    rules = {"pending_message_limit": 3, "message_eviction": eviction, "message_eviction_property": "symbol"}
-    bench = Bench(destinations=topics(PRICES_=rules))
+def test_of_several_that_expire_each_goes_in_its_time() -> None:
+    """Before messages that live, also where others expired before it."""
+    bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 3}))
     slow = Subscriber(bench, "slow", prefetch=1).bind("PRICES.#")
     bench.publish("out", "a")
     bench.publish("b", ttl=100)
-    bench.publish("c")
-    bench.clock.advance_ns(200_000_000)
-    assert slow.waiting == ["a", "b", "c"]
-    bench.publish("d")
-    assert slow.waiting == ["a", "c", "d"]
-    assert (slow.queue.counters.expired, slow.queue.counters.replaced) == (1, 0)
+    bench.publish("c", ttl=300)
+    for body, waiting in (("d", ["a", "c", "d"]), ("e", ["a", "d", "e"])):
+        bench.clock.advance_ns(200_000_000)
+        bench.publish(body)
+        assert slow.waiting == waiting
+    assert (slow.queue.counters.expired, slow.queue.counters.replaced) == (2, 0)
 
 
 def test_what_expires_sooner_than_all_before_it_goes_first() -> None:

@@ -5,9 +5,7 @@ Address-settings page 3.3; the same without sockets: tests/engine/test_full_addr
 
 from __future__ import annotations
 
-import itertools
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pika
@@ -157,86 +155,3 @@ def test_what_is_held_meets_the_next_policy(broker: SocketBroker, policy: str, o
     assert publishers[0].client.count("q")[0] == (120 if policy == "PAGE" else 40)
     for one in publishers:
         one.client.close()
-
-
-class Unresting:
-    """A connection that publishes `NUMBER:COUNT` all the time, each when the one before is confirmed (pika)."""
-
-    def __init__(self, broker: SocketBroker, number: int, changed: threading.Condition) -> None:
-        self.acked: list[int] = []
-        self.nacked: list[int] = []
-        self._is_over = False
-        self._url, self._number, self._changed = broker.url, number, changed
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-
-    def _run(self) -> None:
-        with pika.BlockingConnection(pika.URLParameters(self._url)) as connection:
-            channel = connection.channel()
-            channel.confirm_delivery()
-            for count in itertools.count():
-                if self._is_over:
-                    return
-                outcomes = self.acked
-                try:
-                    channel.basic_publish("", "q", b"%d:%d" % (self._number, count))
-                except pika.exceptions.NackError:
-                    outcomes = self.nacked
-                with self._changed:
-                    outcomes.append(count)
-                    self._changed.notify_all()
-
-    def stop(self) -> None:
-        self._is_over = True
-
-
-def test_policies_that_change_while_four_publish_without_a_rest(broker: SocketBroker) -> None:
-    """BLOCK, then live to FAIL, DROP, PAGE, and a ring of 1,000: what each promises, and nothing lost uncounted."""
-    changed = threading.Condition()
-    full(broker, "BLOCK")
-    four = [Unresting(broker, number, changed) for number in FOUR]
-    consumer = connected(broker)
-
-    def each(fact: Callable[[Unresting], bool]) -> None:
-        with changed:
-            assert changed.wait_for(lambda: all(map(fact, four)), TIMEOUT_SECONDS)
-
-    def further(count: int, kind: str) -> None:
-        """Until so many more of each have this outcome."""
-        with changed:
-            goals = {one: len(getattr(one, kind)) + count for one in four}
-        each(lambda one: len(getattr(one, kind)) >= goals[one])
-
-    with changed:
-        assert changed.wait_for(lambda: sum(len(one.acked) for one in four) >= 40, TIMEOUT_SECONDS)
-    while len(broker.do(broker.broker.flow.blocked)) < 4:
-        consumer.count("q")
-    assert [sum(len(one.acked) for one in four), consumer.count("q")[0]] == [40, 40]
-    assert not any(one.nacked for one in four)
-    full(broker, "FAIL")
-    further(20, "nacked")
-    assert sum(len(one.acked) for one in four) == consumer.count("q")[0] == 40
-    full(broker, "DROP")
-    further(20, "acked")
-    assert consumer.count("q")[0] == 40
-    full(broker, "PAGE")
-    further(50, "acked")
-    assert consumer.count("q")[0] >= 40 + 4 * 49
-    broker.do(lambda: reconfigure.set_ring_size(broker.broker.virtual_hosts["/"].queues.named("q"), 1000))
-    broker.apply(load(""))
-    further(400, "acked")
-    for one in four:
-        one.stop()
-    for one in four:
-        one.thread.join(TIMEOUT_SECONDS)
-        assert not one.thread.is_alive()
-    kept = consumer.bodies("q")
-    assert len(kept) == 1000
-    counters = broker.do(lambda: broker.control.run("status", {}))["counters"]
-    acked, nacked = (sum(len(getattr(one, kind)) for one in four) for kind in ("acked", "nacked"))
-    assert acked + nacked == len(kept) + counters["dropped"] + counters["replaced"]
-    for number, one in enumerate(four):
-        mine = of(kept, number)
-        assert mine == sorted(set(mine)) == one.acked[-len(mine) :]  # the newest, in order, and all were confirmed
-        assert not set(mine) & set(one.nacked)
-    consumer.close()
