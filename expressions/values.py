@@ -70,8 +70,10 @@ def number_of(value: Value) -> Number | None:
     if kind is bool:
         return int(value)  # type: ignore[arg-type]
     if kind is str:
-        found = number_in(value) if value else None  # type: ignore[arg-type]
-        return found if found is not None else NAN if value else None
+        if not value:
+            return None
+        found = number_in(value)  # type: ignore[arg-type]
+        return NAN if found is None else found
     return None if value is None else NAN
 
 

@@ -14,7 +14,6 @@ LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
 
 _DURATION = re.compile(r"\s*([0-9]{1,19})\s*(ms|s|m|h|d)\s*")
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _SIZE = re.compile(r"\s*([0-9]{1,19})\s*(?:([KMG])I?)?B?\s*", re.IGNORECASE)
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3}
 
@@ -22,8 +21,9 @@ Reader = Callable[[object], Any]
 
 
 NO_UNITS: Mapping[str, int] = MappingProxyType({})
-#: Units in which durations are printed, the largest first; days are read, and never printed.
+#: Units in which durations are printed, the largest first.
 DURATION_UNITS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+_UNITS_MS = {**DURATION_UNITS, "d": 86_400_000}
 SIZE_UNITS = {"GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
 
 

@@ -193,10 +193,10 @@ def array_sum(subject: Subject, value: Value) -> Value:
 def array_to_string(subject: Subject, value: Value, delimiter: Value, null: Value = None) -> Value:
     """All elements, joined by a text; NULL is left out, or replaced by the third argument."""
     between, absent = text_of(delimiter) or "", text_of(null)
-    texts = (text_of(one) for one in _items(subject, value))
-    parts = [absent if text is None else text for text in texts if text is not None or absent is not None]
-    subject.charge(sum(len(part or "") + len(between) for part in parts))
-    return between.join(part or "" for part in parts)
+    texts = [absent if (text := text_of(one)) is None else text for one in _items(subject, value)]
+    parts = [text for text in texts if text is not None]
+    subject.charge(sum(len(part) + len(between) for part in parts))
+    return between.join(parts)
 
 
 NUMBERS: dict[str, Callable[..., Value]] = {

@@ -17,14 +17,6 @@ def topic_name(subject: Subject) -> Value:
     return subject.exchange or subject.routing_key
 
 
-def _routing_key(subject: Subject) -> Value:
-    return subject.routing_key
-
-
-def _exchange(subject: Subject) -> Value:
-    return subject.exchange
-
-
 def _size(subject: Subject) -> Value:
     return len(subject.body())
 
@@ -75,8 +67,8 @@ def _group_id(subject: Subject) -> Value:
 #: Functions without arguments.
 OF_MESSAGE: dict[str, Callable[[Subject], Value]] = {
     "TOPIC_NAME": topic_name,
-    "ROUTING_KEY": _routing_key,
-    "EXCHANGE": _exchange,
+    "ROUTING_KEY": lambda subject: subject.routing_key,
+    "EXCHANGE": lambda subject: subject.exchange,
     "CORRELATION_ID": _property("correlation_id"),
     "MESSAGE_SIZE": _size,
     "BOOKMARK": _unknown,

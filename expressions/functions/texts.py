@@ -86,7 +86,8 @@ def substr(subject: Subject, value: Value, start: Value, count: Value = 1e9) -> 
     text, first, size = _text(subject, value), _count(start), _count(count)
     if text is None or first is None or size is None:
         return None
-    at = first - 1 if first > 0 else max(len(text) + first, 0) if first else 0
+    at = len(text) + first if first < 0 else first - 1
+    at = max(at, 0)
     return text[at : at + size] if at < len(text) and size > 0 else None
 
 

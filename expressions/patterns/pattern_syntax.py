@@ -226,7 +226,9 @@ class _Parser:
         if found is None:
             return None  # a brace without a count is literal
         low = int(found[1])
-        high = low if found[2] is None else int(found[3]) if found[3] else None
+        high: int | None = low
+        if found[2] is not None:  # there is a comma
+            high = int(found[3]) if found[3] else None
         if max(low, high or 0) > REPEAT_MAX:
             raise self.fault(f"a repetition of more than {REPEAT_MAX}")
         if high is not None and high < low:

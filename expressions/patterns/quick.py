@@ -66,9 +66,9 @@ def _bare(tree: Node) -> Node:
     if len(parts) > 1 and parts[-1] in _ENDS and _is_open(parts[-2]):
         del parts[-1]
     for at in (0, -1):
-        while parts and _is_open(one := parts[at]):
-            if one.low:
-                parts[at] = Repeat(one.part, one.low, one.low)
+        while parts and _is_open(end := parts[at]):
+            if end.low:
+                parts[at] = Repeat(end.part, end.low, end.low)
             else:
                 del parts[at]
     return Concatenation(tuple(parts))

@@ -9,11 +9,10 @@ from dataclasses import field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from ..addresses.queue_arguments import check_conflicts, plain_value
+from ..addresses.queue_arguments import check_conflicts
 from ..faults import ArgumentFault, Origin
 from ..frozen import frozen
 from ..queue_types import OWN_TYPES
-from ..rows.queue_attributes import QUEUE_ARGUMENTS
 from ..values import LONG_MAX
 from .policy_keys import EXCHANGE, POLICY_KEYS, as_accepted_now, erlang, fault_of_definition, fault_of_mirroring
 
@@ -115,7 +114,7 @@ def make_policy(
         raise PolicyFault("\n".join(faults))
     assert isinstance(pattern, str) and isinstance(apply_to, str)
     assert isinstance(definition, dict | MappingProxyType) and isinstance(priority, int | float)
-    plain = {key: _plain(key, value) for key, value in definition.items()}
+    plain = {key: POLICY_KEYS[key].plain(value) for key, value in definition.items()}
     try:
         check_conflicts(_arguments(plain))
     except ArgumentFault as fault:
@@ -169,11 +168,3 @@ def _arguments(definition: Mapping[str, object]) -> dict[str, object]:
         for key, value in definition.items()
         if key in POLICY_KEYS and POLICY_KEYS[key].argument
     }
-
-
-def _plain(key: str, value: object) -> object:
-    """The plain value of a key: "5s" of a redelivery delay is 5000."""
-    argument, read = POLICY_KEYS[key].argument, POLICY_KEYS[key].read
-    if read is not None:
-        return read(value)
-    return plain_value(argument, value) if argument in QUEUE_ARGUMENTS and argument != "x-delivery-limit" else value
