@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..engine import Broker, Queue, VirtualHost
+from ..engine import Broker, Queue, User, VirtualHost
 from .bodies import content_type
 from .dispatcher import Action, Dispatcher, Level, Route
 from .encoding import encoded_in_steps
@@ -127,7 +127,7 @@ class Api:
         self.sessions = Sessions(lambda: self.broker.context.clock.monotonic_ns(), broker, lambda: self.options.data)
         self.sampler = sampler
         self.node_rates: dict[str, NodeRates] = {}
-        self.facts: MetricsFacts | None = None
+        self.facts: MetricsFacts | None = None  # None: without metrics
 
     @property
     def broker(self) -> Broker:
@@ -163,18 +163,18 @@ class Api:
             raise Refusal(406)
         request = replace(request, names=names)
         if action.level is not Level.OPEN:
-            is_from_page = "x-requested-with" in request.headers
-            header = request.headers.get("authorization")
-            user_of_session = None
-            if header is None:
-                user_of_session = self.sessions.find(*session_headers(request), is_use=is_attended(request))
-            if user_of_session is not None:
-                user = self.logins.check_admitted(user_of_session, request.peer)
-            else:
-                user = self.logins.log_in(header, request.peer, challenges=not is_from_page)
-            request = replace(request, user=user)
+            request = replace(request, user=self._user_of(request))
             check_level(request, action.level)
         return Call(self, request, action)
+
+    def _user_of(self, request: Request) -> User:
+        """The user whom the header `authorization` or a session names. Raises: Refusal."""
+        header = request.headers.get("authorization")
+        if header is None:
+            user = self.sessions.find(*session_headers(request), is_use=is_attended(request))
+            if user is not None:
+                return self.logins.check_admitted(user, request.peer)
+        return self.logins.log_in(header, request.peer, challenges="x-requested-with" not in request.headers)
 
     def _page_or_redirect(self, request: Request, path: str) -> Answer:
         """The answer to a path without a route. Raises: Refusal, if there is neither a page nor a redirect."""
@@ -204,7 +204,7 @@ class Api:
             ) from None
 
     def check_content_type(self, request: Request, action: Action) -> None:
-        """Raises: Refusal."""
+        """Check that the action accepts the content type of a request. Raises: Refusal."""
         media = content_type(request)
         if media == "" or (action.content_types and media not in action.content_types):
             raise Refusal(415)

@@ -18,15 +18,16 @@ class NodeRates:
     """The figures of the last measurement, and the rates since the one before."""
 
     def __init__(self) -> None:
-        self._before: tuple[int, dict[str, int]] | None = None
+        self._measured_ms: int | None = None
+        self._values: dict[str, int] = {}
         self._rates = dict.fromkeys(RATED, 0.0)
 
     def of(self, view: Mapping[str, Any], now_ms: int) -> dict[str, dict[str, float]]:
         """The rates per second, by names with `_details`; 0.0 until the second measurement."""
-        if self._before is None or now_ms - self._before[0] >= INTERVAL_MS:
+        if self._measured_ms is None or now_ms - self._measured_ms >= INTERVAL_MS:
             values = {name: int(view[name]) for name in RATED}
-            if self._before is not None:
-                seconds = (now_ms - self._before[0]) / 1000
-                self._rates = {name: round((values[name] - self._before[1][name]) / seconds, 1) for name in RATED}
-            self._before = (now_ms, values)
+            if self._measured_ms is not None:
+                seconds = (now_ms - self._measured_ms) / 1000
+                self._rates = {name: round((values[name] - self._values[name]) / seconds, 1) for name in RATED}
+            self._measured_ms, self._values = now_ms, values
         return {f"{name}_details": {"rate": rate} for name, rate in self._rates.items()}

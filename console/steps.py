@@ -58,7 +58,7 @@ def sort_in_steps(key: Callable[[T], Any], items: Sequence[T]) -> ListSteps[T]:
     runs = yield from map_in_steps(
         lambda start: sorted(range(start, min(start + SORTED_AT_ONCE, len(items))), key=key_of), starts
     )
-    # `sorted` merges two runs that are sorted already in linear time.
+    # Two sorted runs are merged by `sorted`, which takes linear time for them.
     while len(runs) > 1 and len(runs[0]) < MERGED_AT_ONCE:
         pairs = [runs[at : at + 2] for at in range(0, len(runs), 2)]
         runs = yield from map_in_steps(lambda pair: sorted(chain(*pair), key=key_of), pairs)

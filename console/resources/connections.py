@@ -18,33 +18,32 @@ from ..views.consumers import consumer_view
 from ..views.overview import clients_of
 
 REASON_MAX = 255
-_NOT_YOURS = "User not authorised to access object"
+_NOT_AUTHORISED = "User not authorised to access object"
 
 
 def _clients(api: Api, request: Request) -> list[Client]:
     """The connections that the user may see, of all virtual hosts or of the one in the path or in `x-vhost`."""
-    wanted: str | None = api.vhost(request).name if "V" in request.names else request.headers.get("x-vhost") or None
-    return [client for client in clients_of(api.broker, request.user) if wanted in (None, client.vhost.name)]
+    vhost = api.vhost(request).name if "V" in request.names else request.headers.get("x-vhost", "")
+    return [client for client in clients_of(api.broker, request.user) if vhost in ("", client.vhost.name)]
 
 
 def _list(api: Api, request: Request) -> Steps:
-    node = api.options.node
-    plain = request.flag("disable_stats")
-    ranges = ranges_of(request, "invalid_range_parameters")
+    node, ranges = api.options.node, ranges_of(request, "invalid_range_parameters")
+    has_statistics = not request.flag("disable_stats")
+
+    def row(client: Client) -> dict[str, Any]:
+        if not has_statistics:
+            return plain_connection_view(client, node)
+        return {**connection_view(client, api.broker, node), **api.sampler.client(client, ranges)}
+
     return listed(
         request,
         _clients(api, request),
-        (lambda client: plain_connection_view(client, node))
-        if plain
-        else (lambda client: {**connection_view(client, api.broker, node), **api.sampler.client(client, ranges)}),
-        name=_names,
+        row,
+        name=lambda client: (client.name, client.given_name or ""),
         order=lambda client: client.name,
         has_pages=True,
     )
-
-
-def _names(client: Client) -> tuple[str, ...]:
-    return client.name, client.given_name or ""
 
 
 def _client(api: Api, request: Request, *, to_close: bool = False) -> Client:
@@ -55,7 +54,7 @@ def _client(api: Api, request: Request, *, to_close: bool = False) -> Client:
         raise not_found()
     may = is_administrator(user) if to_close else is_monitor(user)
     if not may and found.user.name != user.name:
-        raise not_authorised(_NOT_YOURS, missing_tag(user, "administrator" if to_close else "monitoring"))
+        raise not_authorised(_NOT_AUTHORISED, missing_tag(user, "administrator" if to_close else "monitoring"))
     return found
 
 
@@ -113,15 +112,15 @@ def _list_channels(api: Api, request: Request) -> Steps:
 def _show_channel(api: Api, request: Request) -> Steps:
     name, user, node = request.names["NAME"], request.user, api.options.node
     sessions = (session for client in api.broker.connections for session in client.sessions)
-    found = next((session for session in sessions if channel_name(session) == name), None)
-    if found is None:
+    session = next((session for session in sessions if channel_name(session) == name), None)
+    if session is None:
         raise not_found()
-    if not is_monitor(user) and found.client.user.name != user.name:
-        raise not_authorised(_NOT_YOURS, missing_tag(user, "monitoring"))
+    if not is_monitor(user) and session.client.user.name != user.name:
+        raise not_authorised(_NOT_AUTHORISED, missing_tag(user, "monitoring"))
     ranges = ranges_of(request)
-    rates = api.sampler.session(found, ranges)
-    view = {**channel_view(found, api.broker, node), **rates, **api.sampled_since(found, ranges)}
-    return Columns(request).of({**view, **(yield from channel_details(found, node))})
+    rates = api.sampler.session(session, ranges)
+    view = {**channel_view(session, api.broker, node), **rates, **api.sampled_since(session, ranges)}
+    return Columns(request).of({**view, **(yield from channel_details(session, node))})
 
 
 def _list_of_user(api: Api, request: Request) -> Steps:
@@ -140,7 +139,7 @@ def _list_of_user(api: Api, request: Request) -> Steps:
 def _close_of_user(api: Api, request: Request) -> Steps:
     name, user = request.names["U"], request.user
     if not is_administrator(user) and name != user.name:
-        raise not_authorised(_NOT_YOURS, missing_tag(user, "administrator"))
+        raise not_authorised(_NOT_AUTHORISED, missing_tag(user, "administrator"))
     for client in [client for client in api.broker.connections if client.user.name == name]:
         yield from api.run("close-connection", name=client.name, reason=_reason(request))
     return Answer(204)

@@ -24,9 +24,8 @@ TEST_QUEUE = "aliveness-test"
 
 
 def _get(api: Api, request: Request) -> Steps:
-    vhost = api.vhost(request)
-    ackmode, count, encoding = require(json_object(request), "ackmode", "count", "encoding")
-    given = json_object(request)
+    vhost, given = api.vhost(request), json_object(request)
+    ackmode, count, encoding = require(given, "ackmode", "count", "encoding")
     truncate = integer(given["truncate"]) if "truncate" in given else None
     wanted = integer(count)
     if wanted < 0:  # all that are ready now

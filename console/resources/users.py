@@ -2,10 +2,10 @@
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from ...engine import User, read_password_hash
+from ...engine import SHA256, User, read_password_hash
 from ...expressions.patterns.pattern_syntax import PatternFault
 from ...settings.policies.policy_keys import erlang
 from ..api import Api
@@ -65,18 +65,18 @@ def _password(given: Mapping[str, Any]) -> dict[str, str]:
     if not isinstance(hashed, str):
         raise bad_request(["not_base64", hashed])
     if hashed:
-        known = given.get("hashing_algorithm") or "rabbit_password_hashing_sha256"
-        if not isinstance(known, str):
+        algorithm = given.get("hashing_algorithm") or SHA256
+        if not isinstance(algorithm, str):
             raise bad_request("hashing_algorithm: expected text")
         try:
             base64.b64decode(hashed, validate=True)
         except (binascii.Error, ValueError):
             raise bad_request(["not_base64", hashed]) from None
         try:
-            read_password_hash(hashed, known)
+            read_password_hash(hashed, algorithm)
         except ValueError as error:
             raise bad_request(f"password_hash: expected {error}") from None
-        return {"password_hash": hashed, "hashing_algorithm": known}
+        return {"password_hash": hashed, "hashing_algorithm": algorithm}
     return {"password": password} if password else {}
 
 
@@ -95,21 +95,24 @@ def _bulk_delete(api: Api, request: Request) -> Steps:
 
 
 def _users_of(api: Api, request: Request) -> list[User]:
+    """The user in the path, or all."""
     return [_user(api, request)] if "U" in request.names else sorted(api.broker.users, key=_by_name)
 
 
-def _permissions(api: Api, request: Request) -> Steps:
-    vhost = api.vhost(request).name if "V" in request.names else None
-    rows = yield from map_in_steps(lambda user: permission_rows(user, api.broker), _users_of(api, request))
-    found = [row for some in rows for row in some if vhost in (None, row["vhost"])]
-    return (yield from listed(request, found, lambda row: row))
+def _list_permissions(api: Api, request: Request) -> Steps:
+    return _listed_rows(api, request, lambda user: permission_rows(user, api.broker))
 
 
-def _topic_permissions(api: Api, request: Request) -> Steps:
+def _list_topics(api: Api, request: Request) -> Steps:
+    return _listed_rows(api, request, topic_rows)
+
+
+def _listed_rows(api: Api, request: Request, rows_of: Callable[[User], Iterable[dict[str, Any]]]) -> Steps:
+    """The rows of the users and virtual hosts that the path names, or of all."""
     vhost = api.vhost(request).name if "V" in request.names else None
-    rows = yield from map_in_steps(topic_rows, _users_of(api, request))
-    found = [row for some in rows for row in some if vhost in (None, row["vhost"])]
-    return (yield from listed(request, found, lambda row: row))
+    by_user = yield from map_in_steps(rows_of, _users_of(api, request))
+    rows = [row for rows in by_user for row in rows if vhost in (None, row["vhost"])]
+    return (yield from listed(request, rows, lambda row: row))
 
 
 def _permission(api: Api, request: Request) -> dict[str, Any]:
@@ -222,15 +225,15 @@ def _set_limit(api: Api, request: Request) -> Steps:
 
 def _clear_limit(api: Api, request: Request) -> Steps:
     user, name = _user(api, request), request.names["NAME"]
-    if name not in LIMITS:  # it is not set
+    if name not in LIMITS:  # RabbitMQ does not refuse unknown limits here
         return Answer(204)
     yield from api.run("users limits", name=user.name, **{name.replace("-", "_"): -1})
     return Answer(204)
 
 
 _ADMINISTRATOR = Level.ADMINISTRATOR
-_LIST_PERMISSIONS = {"GET": Action(_ADMINISTRATOR, _permissions)}
-_LIST_TOPICS = {"GET": Action(_ADMINISTRATOR, _topic_permissions)}
+_PERMISSIONS = {"GET": Action(_ADMINISTRATOR, _list_permissions)}
+_TOPIC_PERMISSIONS = {"GET": Action(_ADMINISTRATOR, _list_topics)}
 _TOPICS = {
     "GET": Action(_ADMINISTRATOR, _show_topics),
     "PUT": Action(_ADMINISTRATOR, _set_topic),
@@ -245,16 +248,16 @@ ROUTES = [
     Route("users/without-permissions", {"GET": Action(_ADMINISTRATOR, _without_permissions)}),
     Route("users/bulk-delete", {"POST": Action(_ADMINISTRATOR, _bulk_delete)}),
     Route("users/U", {"GET": Action(_ADMINISTRATOR, _show)}),
-    Route("users/U/permissions", _LIST_PERMISSIONS),
-    Route("vhosts/V/permissions", _LIST_PERMISSIONS),
-    Route("permissions", _LIST_PERMISSIONS),
+    Route("users/U/permissions", _PERMISSIONS),
+    Route("vhosts/V/permissions", _PERMISSIONS),
+    Route("permissions", _PERMISSIONS),
     Route(
         "permissions/V/U",
         {"GET": Action(_ADMINISTRATOR, _show_permission), "PUT": Action(_ADMINISTRATOR, _set_permission)},
     ),
-    Route("users/U/topic-permissions", _LIST_TOPICS),
-    Route("vhosts/V/topic-permissions", _LIST_TOPICS),
-    Route("topic-permissions", _LIST_TOPICS),
+    Route("users/U/topic-permissions", _TOPIC_PERMISSIONS),
+    Route("vhosts/V/topic-permissions", _TOPIC_PERMISSIONS),
+    Route("topic-permissions", _TOPIC_PERMISSIONS),
     Route("topic-permissions/V/U", _TOPICS),
     Route("topic-permissions/V/U/X", _TOPICS),
     Route("user-limits", {"GET": Action(Level.ANY, _limits)}, has_head=False),

@@ -130,7 +130,7 @@ def change_limits(api: Api, vhost: str, limits: Mapping[str, Any]) -> Steps:
 
 def _clear_limit(api: Api, request: Request) -> Steps:
     vhost, name = api.vhost(request), request.names["NAME"]
-    if name not in LIMITS:  # it is not set
+    if name not in LIMITS:  # RabbitMQ does not refuse unknown limits here
         return Answer(204)
     yield from api.run("vhosts limits", name=vhost.name, **{name.replace("-", "_"): -1})
     return Answer(204)
