@@ -67,12 +67,12 @@ def _composite(source: ActivemqSource, element: Element) -> None:
     if element.name == "compositeTopic":
         builder.add_exchange(ExchangeDeclaration(address, origin=at))
     if plain or (is_exclusive and not only_unmatched):
-        builder.add_divert(Divert(address, address, tuple(plain), "/", is_exclusive, address, "STRIP", "", at))
+        divert = Divert(address, address, tuple(plain), is_exclusive=is_exclusive, routing_name=address, origin=at)
+        builder.add_divert(divert)
     for number, (selector, target, child) in enumerate(filtered, 1):
-        title = f"{address} {number}"
-        builder.add_divert(
-            Divert(title, address, (target,), "/", is_exclusive, title, "STRIP", selector, source.at(child))
-        )
+        name, where = f"{address} {number}", source.at(child)
+        divert = Divert(name, address, (target,), "/", is_exclusive, name, filter=selector, origin=where)
+        builder.add_divert(divert)
 
 
 def _target(source: ActivemqSource, element: Element) -> tuple[str, str]:
@@ -83,7 +83,11 @@ def _target(source: ActivemqSource, element: Element) -> tuple[str, str]:
         selector, queue, topic = (given.get(key, "") for key in ("selector", "queue", "topic"))
     elif element.name in ("queue", "topic"):
         physical = element.attributes.get("physicalName", "").strip()
-        selector, queue, topic = "", *((physical, "") if element.name == "queue" else ("", physical))
+        selector = queue = topic = ""
+        if element.name == "queue":
+            queue = physical
+        else:
+            topic = physical
     else:
         source.unknown(element, element.name, "<forwardTo>", ("queue", "topic", "filteredDestination"))
         return "", ""

@@ -4,6 +4,8 @@
 redelivery, so that only the most specific one applies. Source: ActiveMQ's RedeliveryPlugin, RedeliveryPolicy.
 """
 
+from typing import Any
+
 from ..addresses.destinations import parse_destination
 from ..addresses.matching import Match, MatchFault, Wildcards
 from ..files.builder import OF_QUEUES, PLAIN, RawEntry
@@ -25,7 +27,7 @@ _NOT_DONE = "is not done here, and would change which messages are delivered"
 _PARTS = ("redeliveryPolicyEntries", "defaultEntry")
 
 #: ActiveMQ's defaults of a redelivery policy.
-_DEFAULTS = {
+_DEFAULTS: dict[str, Any] = {
     "maximumRedeliveries": 6,
     "initialRedeliveryDelay": 1000,
     "redeliveryDelay": 1000,
@@ -88,7 +90,7 @@ def read_policies(source: ActivemqSource, element: Element, dead_letters: str = 
 
 
 def parse_policy(text: str, wildcards: Wildcards) -> Match:
-    """The match of an entry, whose wildcards are ActiveMQ's. Raises: MatchFault."""
+    """The match of an entry, whose wildcards are ActiveMQ's, whatever `wildcards` are. Raises: MatchFault."""
     return parse_destination(text)
 
 
@@ -142,18 +144,16 @@ def _policy(source: ActivemqSource, element: Element, dead_letters: str, *, is_d
         builder.replace_entry(raw)
 
 
-def _settings(source: ActivemqSource, element: Element, values: dict[str, object]) -> dict[str, object]:
+def _settings(source: ActivemqSource, element: Element, values: dict[str, Any]) -> dict[str, object]:
     """The address settings of a policy. ActiveMQ waits the initial delay, then the other one, or multiplies it."""
-    redeliveries, first, other = (
-        int(str(values[name])) for name in ("maximumRedeliveries", "initialRedeliveryDelay", "redeliveryDelay")
-    )
-    cap, factor = int(str(values["maximumRedeliveryDelay"])), float(str(values["backOffMultiplier"]))
-    percent = int(str(values["collisionAvoidancePercent"])) if values["useCollisionAvoidance"] else 0
-    first = first or other
+    redeliveries, other = values["maximumRedeliveries"], values["redeliveryDelay"]
+    first = values["initialRedeliveryDelay"] or other
+    cap, factor = values["maximumRedeliveryDelay"], values["backOffMultiplier"]
+    percent = values["collisionAvoidancePercent"] if values["useCollisionAvoidance"] else 0
     if values["useExponentialBackOff"] and factor > 1:
         multiplier, longest = factor, LONG_MAX if cap < 0 else max(cap, other, first)
     elif other > first:
-        multiplier, longest = float(-(-other // first)), other  # the second wait is the longest already
+        multiplier, longest = float(-(-other // first)), other  # rounded up: the second wait is the longest already
     else:
         multiplier, longest = 1.0, LONG_MAX
         if other < first:

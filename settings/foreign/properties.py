@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..addresses.matching import parse_artemis_match
 from ..addresses.queue_arguments import parse_argument
-from ..declared.declarations import ANYCAST, ExchangeDeclaration, QueueDeclaration
+from ..declared.declarations import ANYCAST, MULTICAST, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin, nearest
 from ..files.builder import NO_TRANSFORMER, WILDCARD_KEYS, ConfigurationBuilder, RawEntry
 from ..files.toml_loader import TABLES, begins_as_toml, first_line, first_name
@@ -145,7 +145,7 @@ class _Loader:
         self.quote = '"'  # around names in keys
         self.removal = "-"  # the value that removes an object
         self.addresses: dict[str, Origin] = {}
-        self.routing_types: dict[str, str] = {}
+        self.routing_types: dict[str, set[str]] = {}  # of addresses
         self.queues: dict[tuple[str, str], dict[str, tuple[str, Origin]]] = {}
         self.diverts: dict[str, dict[str, tuple[str, Origin]]] = {}
 
@@ -163,7 +163,7 @@ class _Loader:
         for (address, name), attributes in self.queues.items():
             self.declare_queue(address, name, attributes)
         for address, origin in self.addresses.items():
-            if "MULTICAST" in self.routing_types.get(address, ""):
+            if MULTICAST in self.routing_types.get(address, ()):
                 self.builder.add_exchange(ExchangeDeclaration(address, origin=origin))
         for name, attributes in self.diverts.items():
             self.declare_divert(name, attributes)
@@ -228,7 +228,7 @@ class _Loader:
         if path == ["routingTypes"]:
             for word in value.split(","):
                 try:
-                    self.routing_types[name] = self.routing_types.get(name, "") + ROUTING_TYPE.read_text(word)
+                    self.routing_types.setdefault(name, set()).add(ROUTING_TYPE.read_text(word))
                 except ValueError as error:
                     self.builder.invalid(origin, "routingTypes", word, error)
         elif len(path) == 3 and path[0] == "queueConfigs":
@@ -246,7 +246,7 @@ class _Loader:
     def declare_queue(self, address: str, name: str, attributes: dict[str, tuple[str, Origin]]) -> None:
         origin = next(iter(attributes.values()))[1]
         earlier = self.builder.queues.pop(("/", name), None)
-        default_type = "MULTICAST" if self.routing_types.get(address) == "MULTICAST" else ANYCAST
+        default_type = MULTICAST if self.routing_types.get(address) == {MULTICAST} else ANYCAST
         queue = earlier or QueueDeclaration(name, address, routing_type=default_type, origin=origin)
         arguments = dict(queue.arguments)
         origins = dict(queue.origins)

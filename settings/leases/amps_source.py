@@ -42,7 +42,7 @@ class AmpsSource(XmlSource):
     def children(
         self, element: Element, path: str, repeatable: Collection[str] | None = ()
     ) -> Iterator[tuple[Element, str]]:
-        """The elements inside, with their paths: a container has nothing else. `repeatable` None: all are."""
+        """The elements inside, with their paths; anything else is a fault. `repeatable`: of these names; None: all."""
         self.without_attributes(element, path)
         if text := element.value:
             dots = "..." in text or "\N{HORIZONTAL ELLIPSIS}" in text
@@ -70,15 +70,11 @@ class AmpsSource(XmlSource):
             if child.name != "Include":
                 yield child
                 continue
-            root = self._included(child, f"{path}/Include", depth)
+            inner = f"{path}/Include"
+            root = self.included(child, inner, self.text_of(child, inner), depth)
             if root is not None:
-                yield from self._with_included(
-                    around, path, root.children if root.name == around.name else [root], depth + 1
-                )
-
-    def _included(self, element: Element, path: str, depth: int) -> Element | None:
-        """The root of an included file; None, with a fault, if there is none."""
-        return self.included(element, path, self.text_of(element, path), depth)
+                found = root.children if root.name == around.name else [root]
+                yield from self._with_included(around, path, found, depth + 1)
 
     def text_of(self, element: Element, path: str) -> str:
         """The text of an element, without surrounding blanks; "" with a fault if it cannot be read."""
