@@ -383,7 +383,7 @@ def follower_segment(path: str, base_lsn: int) -> Any:
     segment = SegmentSummary(base_lsn)
     with opened(REAL, path, base_lsn) as handle:
         for block in SegmentScan(REAL, handle, base_lsn):
-            segment.note(block)
+            segment.add(block)
     os.truncate(path_of(path, base_lsn), segment.size)
     return segment
 
