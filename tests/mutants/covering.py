@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 import json
 import os
-import sqlite3
+import pickle
 import subprocess
 import sys
+import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from functools import cache
 from itertools import chain, zip_longest
 from pathlib import Path
-from xml.etree import ElementTree
 
 from mutant import MODULE, ROOT
 
@@ -34,6 +34,7 @@ DIRECTORIES = (
     "tests/server",
     "tests/cluster",
 )
+CHOSEN = "not long and not peer and not toolchain and not cluster"
 #: Tests of a room where these are not in the directory of its name.
 OWN = {"engine": ("tests/engine/", "tests/conformance/"), "src": ("tests/server/", "tests/cluster/")}
 #: Tests kept of a function: the quick ones, then the slow ones, which promise the most. Those of its room come first,
@@ -76,33 +77,32 @@ def read_covering() -> Covering:
 
 
 def measure(processes: str) -> None:
-    """Run `DIRECTORIES` with coverage and keep what they cover; some ten minutes on two cores."""
+    """Run `DIRECTORIES` and keep which functions each test runs in its own process.
+
+    Raises: SystemExit: nothing was noted.
+    """
     KEPT.mkdir(exist_ok=True)
-    data, times = KEPT / "coverage.db", KEPT / "times.xml"
-    config = KEPT / "coverage.ini"
-    config.write_text("[run]\nbranch = false\n")  # lines are enough, and a tenth of what branches take
     command = [sys.executable, "-m", "pytest", "-q", "-n", processes, "--dist", "loadfile", "-p", "no:cacheprovider"]
-    command += ["--cov=leveret", "--cov-context=test", "--cov-report=", f"--cov-config={config}"]
-    command += [f"--junitxml={times}", *DIRECTORIES]
-    subprocess.run(command, cwd=ROOT, check=False, env={**os.environ, "COVERAGE_FILE": str(data)})
-    seconds = _seconds(times)
+    with tempfile.TemporaryDirectory(prefix="noted-") as noted:
+        command += ["-m", CHOSEN, "-p", "noting", f"--noted={noted}", *DIRECTORIES]
+        path = f"{ROOT / 'src'}:{Path(__file__).parent}"
+        subprocess.run(command, cwd=ROOT, check=False, env={**os.environ, "PYTHONPATH": path})
+        ran = list(_read_noted(Path(noted)))
+    seconds = {test: took_s for test, _, took_s in ran}
     machines = {test for test, took_s in seconds.items() if took_s > SLOW_S and _is_random(test)}
-    tests = _tests_by_function(data, seconds, machines)
+    tests = _tests_by_function(ran, seconds, machines)
+    if not tests:
+        raise SystemExit("no test ran a function of the rooms")
     (KEPT / "covering.json").write_text(json.dumps({"tests": tests, "machines": sorted(machines)}))
     print(f"{len(seconds)} tests cover {len(tests)} functions")
 
 
-def _seconds(times: Path) -> dict[str, float]:
-    """Of each test by node id."""
-    seconds = {}
-    for case in ElementTree.parse(times).iter("testcase"):
-        module, within = case.get("classname", "").replace(".", "/"), ""
-        if not (ROOT / f"{module}.py").exists():  # a stateful test is a method of a class
-            module, _, name = module.rpartition("/")
-            within = f"{name}::"
-        if (ROOT / f"{module}.py").exists() and case.find("skipped") is None:
-            seconds[f"{module}.py::{within}{case.get('name')}"] = float(case.get("time", "0"))
-    return seconds
+def _read_noted(directory: Path) -> Iterator[tuple[str, set[str], float]]:
+    """Node id, functions, and CPU seconds of each test that ran (`noting.py`)."""
+    for path in directory.glob("*.pickle"):
+        names, noted = pickle.loads(path.read_bytes())
+        for test, (ran, took_s) in noted.items():
+            yield test, {names[at] for at in ran}, took_s
 
 
 def _is_random(test: str) -> bool:
@@ -117,22 +117,13 @@ def _given(file: str) -> set[str]:
     return {one.name for one in functions if any(ast.unparse(mark).startswith("given(") for mark in one.decorator_list)}
 
 
-def _tests_by_function(data: Path, seconds: dict[str, float], machines: set[str]) -> dict[str, list[str]]:
-    """By coverage's own tables: its library would need minutes and gigabytes for all tests."""
-    covered = sqlite3.connect(data)
-    lines_of: dict[int, dict[str, int]] = {}
-    for file, measured in covered.execute("select id, path from file"):
-        if (path := Path(measured).resolve()).is_relative_to(ROOT):
-            functions = _lines_of_functions(path.read_text()).items()
-            lines_of[file] = {f"{path.relative_to(ROOT)}::{name}": lines for name, lines in functions}
-    contexts = {id_: name.partition("|")[0] for id_, name in covered.execute("select id, context from context")}
+def _tests_by_function(
+    ran: list[tuple[str, set[str], float]], seconds: dict[str, float], machines: set[str]
+) -> dict[str, list[str]]:
     found: dict[str, set[str]] = defaultdict(set)
-    for file, context, numbits in covered.execute("select file_id, context_id, numbits from line_bits"):
-        if (test := contexts[context]) in seconds:
-            run = int.from_bytes(numbits, "little")
-            for name, lines in lines_of.get(file, {}).items():
-                if run & lines:
-                    found[name].add(test)
+    for test, functions, _ in ran:
+        for name in functions:
+            found[name].add(test)
     breadth = Counter(test for tests in found.values() for test in tests)
 
     def rank(test: str) -> float:
@@ -156,26 +147,3 @@ def _spread(tests: list[str]) -> list[str]:
         files[test.partition("::")[0]].append(test)
     by_file = [test for some in zip_longest(*files.values()) for test in some if test is not None]
     return list(dict.fromkeys(chain.from_iterable(zip(tests, by_file))))
-
-
-def _lines_of_functions(source: str) -> dict[str, int]:
-    """Of each function a bit for each line, as coverage counts them (bit 1 is the first line). Without the line of its
-    `def`, which runs when the module is imported, and without the functions in it.
-    """
-    functions: dict[int, str] = {}
-
-    def look(node: ast.AST, prefix: str) -> None:
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                if not isinstance(child, ast.ClassDef):
-                    body = range(child.body[0].lineno, (child.end_lineno or child.lineno) + 1)
-                    functions.update(dict.fromkeys(body, f"{prefix}{child.name}"))
-                look(child, f"{prefix}{child.name}.")
-            else:
-                look(child, prefix)
-
-    look(ast.parse(source), "")
-    lines: dict[str, int] = defaultdict(int)
-    for line, name in functions.items():
-        lines[name] |= 1 << line
-    return lines

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from covering import Covering
 from mutant import MODULE, BadRow, Mutant, function_at, read_rows, sample_operators
 from mutants import is_missed, make_job, try_each
+from noting import NOTE, noting
 from simulated import KINDS, SHORT, STORM, Seed, run_world
 from swap import changed_functions
 from tree import Job, Result, Tree, Verdict, WorldsJob
@@ -118,6 +120,31 @@ def test_faults_by_operators_without_those_that_change_nothing(tmp_path: Path, m
         "rest: Literal[1] = 2",
         "size: int = 1",
     ]
+
+
+NOTED = '''
+class A:
+    def b(self):
+        """Says it."""
+        def c(): return 1
+        return c
+def d():
+    yield A().b()
+async def e(): pass
+'''
+
+
+def test_each_function_notes_that_it_ran() -> None:
+    """By its own name, also one within another; docstrings stay what they are."""
+    names: list[str] = []
+    has_run = bytearray(5)
+    module: dict[str, Any] = {NOTE: has_run}
+    exec(compile(noting(NOTED, "a.py", names), "a.py", "exec"), module)
+    assert names == ["a.py::A.b.c", "a.py::A.b", "a.py::d", "a.py::e"]
+    inner = next(module["d"]())
+    assert (list(has_run), module["A"].b.__doc__) == ([0, 1, 1, 0, 0], "Says it.")
+    inner()
+    assert list(has_run) == [1, 1, 1, 0, 0]
 
 
 #: A change of a method, of what a closure does, and of what no swap of code can change.
