@@ -12,7 +12,6 @@ from served_brokers import ask_console, descriptors, process_on, served, threads
 
 from leveret.journal import ClusterJournal
 from leveret.journal.copying.copied_journal import CopiedJournal
-from leveret.serving.app import ServingProcess
 from leveret.serving.composition import DataUnusable
 from leveret.serving.served_broker import ServedBroker
 
@@ -95,41 +94,31 @@ def agree_to_all(broker: ServedBroker) -> None:
     journal.agree(journal.durable_lsn)
 
 
-def test_a_takeover_that_is_refused_unlocks_the_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node follows again."""
-    data = tmp_path / "data"
-    process, listeners = process_on(data)
-
-    def refuse(*_: object) -> list[str]:
-        return ["queue q: no such recovery point"]
-
-    monkeypatch.setattr("leveret.serving.composition.unknown_points", refuse)
-
-    async def fail(process: ServingProcess) -> None:
-        with pytest.raises(DataUnusable, match="no such recovery point"):
-            process.build_broker(won(data, 1))
-
-    trio.run(fail, process)
-    end_of(data)  # it can be opened
-    listeners.close()
-
-
-def test_a_takeover_that_fails_behind_its_restored_broker_unlocks_the_directory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("where", "answer", "error"),
+    [
+        ("composition.unknown_points", ["queue q: no such recovery point"], DataUnusable),
+        ("served_broker.log_flow", ValueError("no such record"), ValueError),  # behind its restored broker
+    ],
+)
+def test_a_takeover_that_fails_unlocks_the_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, answer: object, error: type[Exception]
 ) -> None:
     """Whatever failed: this process lives on, and the node follows again."""
     data = tmp_path / "data"
     process, listeners = process_on(data)
 
-    def fail(_: object) -> None:
-        raise ValueError("a record that nodes of the cluster's level cannot read")
+    def fail(*_: object) -> object:
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
-    monkeypatch.setattr("leveret.serving.served_broker.log_flow", fail)
+    monkeypatch.setattr(f"leveret.serving.{where}", fail)
 
     async def build() -> None:
-        with pytest.raises(ValueError, match="a record"):
+        with pytest.raises(error, match="no such"):
             process.build_broker(won(data, 1))
 
     trio.run(build)
-    end_of(data)
+    end_of(data)  # it can be opened
     listeners.close()
