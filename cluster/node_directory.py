@@ -69,7 +69,7 @@ class NodeDirectory:
         except (Damaged, Unreadable) as error:
             logger.error("%s; this node needs a full copy", error)
             self.copied = None
-            return JournalSummary(read_identity(path, files, copies=True), TermTable(os.urandom(16)), FIRST_LSN)
+            return JournalSummary(read_identity(path, files, allows_unknown=True), TermTable(os.urandom(16)), FIRST_LSN)
         except (JournalError, OSError) as error:
             self.is_suspect = self.is_suspect or has_disk_failed(error)
             raise DirectoryRefused(f"data directory {path}: {str(error).removeprefix(f'{path}: ')}") from error

@@ -66,7 +66,7 @@ class Turns:
         if block is None:
             if self.is_awaited:
                 self.is_awaited = False
-                self.writer.hurry()
+                self.writer.commit_now()
             return self.writer.next_lsn
         grown = block.size - self._size_at_turn
         self.segment_bytes += grown

@@ -7,10 +7,10 @@ from ..format.errors import BadOctets
 
 
 class BlockChecker:
-    """The octets of one segment, as they come. A block counts when it is whole.
+    """Takes the octets of one segment in any pieces, and checks each block when it is whole.
 
     `lsn`: behind the last whole block; `size`: octets up to its end. `record_size`: as `size`, without the ticks at the
-    end. `is_sealed`: the last block was the footer. `taken`: octets that were taken, with those of half a block.
+    end. `is_sealed`: the last block was the footer. `taken`: octets taken so far, including an incomplete block.
     """
 
     __slots__ = ("_crc", "_gap", "_header", "_head", "is_sealed", "lsn", "record_size", "size", "taken")
@@ -20,20 +20,20 @@ class BlockChecker:
         self.size = self.taken = size
         self.record_size = record_size
         self.is_sealed = False
-        self._head = b""  # of the block that is not whole: its header as far as it came, ...
-        self._header: Header | None = None  # ... and when that is whole
+        self._head = b""  # the octets of the incomplete block's header, ...
+        self._header: Header | None = None  # ... and the header, once it is whole
         self._crc = 0
         self._gap = b""  # octets of a gap, which are needed to learn where it ends
 
     def copy(self) -> "BlockChecker":
-        """The state as it is now."""
+        """A copy of the current state."""
         other = BlockChecker(self.lsn)
         for name in self.__slots__:
             setattr(other, name, getattr(self, name))
         return other
 
     def take(self, octets: memoryview) -> None:
-        """Check the next octets. Raises: BadOctets; then this object is of no more use."""
+        """Check the next octets. Raises: BadOctets; after that the checker must not be used."""
         position, end = 0, len(octets)
         while position < end:
             if self.is_sealed:
@@ -42,7 +42,7 @@ class BlockChecker:
                 header = Header._make(HEADER.unpack_from(octets, position))
                 self._check_header(header)
                 behind = position + header.size
-                if behind <= end:  # the usual case: the block is whole in here
+                if behind <= end:  # the usual case: `octets` have the whole block
                     crc = crc32(octets[position + 4 : behind])
                     self.taken += header.size
                     self._end_block(header, crc, octets[position:behind])
@@ -87,7 +87,7 @@ class BlockChecker:
             raise BadOctets(f"a gap without an end, at {self.size}")
 
     def _end_block(self, header: Header, crc: int, data: memoryview) -> None:
-        """`data`: the whole block, of a gap; else it is not looked at. Raises: BadOctets."""
+        """Take the end of a block. `data`: the whole block; used only for a gap. Raises: BadOctets."""
         if crc != header.crc:
             raise BadOctets(f"a block with a wrong CRC, at {self.size}")
         end_lsn = header.base_lsn + header.record_count

@@ -1,16 +1,16 @@
-"""The journal of a node that leads no cluster: its leader's octets, written as they come, and cut where they differ.
+"""A follower's journal: a copy of its leader's, octet by octet; records that the leader does not have are cut off.
 
     copied = CopiedJournal.open(path)             # locks; nothing is recovered, nothing sealed
     copied.begin(journal_id)                      # an empty directory joins
-    copied.cut(lsn)                               # what this node has and its leader has not
+    copied.cut(lsn)                               # records that its leader does not have
     copied.set_terms(copied.terms.with_starts_of(leader_terms))
-    copied.append(base_lsn, offset, octets)       # any cut; a block counts when it is whole
+    copied.append(base_lsn, offset, octets)       # in any pieces; a block counts when it is whole
     end = copied.sync()                           # acknowledge it
     ...
     copied.set_terms(copied.terms.with_term(term, copied.end))
     Journal.open(..., cluster=ClusterJournal(copied.hand_over(), ...))         # this node leads
 
-All calls wait for the disk; for one thread at a time. A crash at any moment leaves a whole journal.
+All calls wait for the disk; for one thread at a time. Whenever a crash comes, the journal is whole.
 Source: docs/journal-format.md, "The directory of a node of a cluster".
 """
 
@@ -63,10 +63,10 @@ PREALLOCATED = 4 * 1024 * 1024
 
 
 class CopiedJournal:
-    """A journal that is copied, locked for this process until `close` or `hand_over`. Made by `open`.
+    """A copied journal, locked for this process until `close` or `hand_over`. Made by `open`.
 
-    After JournalFailed it takes nothing until its directory is opened again, as one that is suspect.
-    `has_failed`: that came. `terms`: see `set_terms`.
+    After JournalFailed (`has_failed`) it takes nothing: open its directory again with `is_suspect`. `terms`: see
+    `set_terms`.
     """
 
     def __init__(self, files: Files, path: str, lock: int, format_: Format | None, terms: TermTable) -> None:
@@ -99,15 +99,15 @@ class CopiedJournal:
     ) -> "CopiedJournal":
         """Lock the directory and find where its journal ends. Changes nothing else in a journal's directory.
 
-        is_suspect: perhaps a write or an fsync has failed here, of this process or of one before. Then the system may
-        have forgotten that octets which can be read are not on the disk, and an fsync would prove nothing. So the
-        newest segment is written anew before it is fsynced: older ones were fsynced before it was begun.
+        is_suspect: a write or an fsync may have failed here, in this process or an earlier one. Then the system may
+        treat octets as written that are not on the disk, and an fsync would prove nothing. So the newest segment is
+        rewritten before it is fsynced; older ones were fsynced before it was begun.
 
-        is_put_back: it lacks what its node had acknowledged. So it becomes that of another one, with an id of its own.
+        is_put_back: it lacks records that its node had acknowledged. So it gets a new node id.
 
         An absent or empty directory becomes that of a node without a journal. A plain journal is opened, too, see
-        `upgrade`. What stands behind the last whole block is cut off when something is appended: only on a leader
-        could it prove that records were durable. `node_id`: of a new node; random unless given.
+        `upgrade`. Octets behind the last whole block are cut off when something is appended: only on a leader could
+        they prove that records were durable. `node_id`: of a new node; random unless given.
         Raises: DirectoryLocked, ForeignDirectory, NewerJournal, Damaged (it needs a full copy), JournalError (its term
         table cannot be understood), OSError.
         """
@@ -157,19 +157,19 @@ class CopiedJournal:
 
     @property
     def end(self) -> int:
-        """The LSN below which all is fsynced: `sync` before a leader is told."""
+        """The LSN below which all records are fsynced. Call `sync` before telling it to a leader."""
         return self._synced_lsn
 
     @property
     def written_lsn(self) -> int:
-        """The LSN behind the last whole block; what is not below `end` is not fsynced yet."""
+        """The LSN behind the last whole block; records from `end` on are not fsynced yet."""
         return self._blocks.lsn
 
     @property
     def position(self) -> tuple[int, int]:
-        """(base LSN of the segment, offset) where a leader goes on that is joined: behind the last record.
+        """(base LSN of the segment, offset) at which a leader continues: behind the last record.
 
-        Ticks behind it are taken again. (LSN, 0): in a new segment.
+        Ticks behind that record are sent again. (LSN, 0): in a new segment.
         """
         blocks = self._blocks
         if not self._base_lsn or blocks.is_sealed:
@@ -188,7 +188,7 @@ class CopiedJournal:
             self._format = format_
 
     def upgrade(self) -> None:
-        """Make a plain journal that of a node. Idempotent. Raises: JournalError."""
+        """Make a plain journal a node's. Idempotent. Raises: JournalError."""
         if self.is_plain:
             assert self._format is not None
             with self._guarded():
@@ -226,10 +226,10 @@ class CopiedJournal:
     # -- copying ------------------------------------------------------------------------------------------------------
 
     def append(self, base_lsn: int, offset: int, octets: bytes | memoryview) -> None:
-        """Write the next octets of a segment: behind the last ones, or at `position`, where a leader begins again.
+        """Write the next octets of a segment: behind the last ones, or at `position`, for a new link to the leader.
 
-        Raises: BadOctets, JournalFull (nothing of these octets is kept, nor of a block that is not whole: the leader
-        begins again); JournalFailed.
+        Raises: BadOctets, JournalFull (these octets, and those of an incomplete block, are dropped: the leader starts
+        again from `position`); JournalFailed.
         """
         before = self._blocks
         with self._guarded():
@@ -247,7 +247,7 @@ class CopiedJournal:
                 if blocks.is_sealed:
                     self._files.truncate(self._handle, blocks.size)
             except BaseException:
-                self._close_file()  # which is cut back when it is opened again
+                self._close_file()  # it is truncated when it is opened again
                 raise
             self._blocks = blocks
 
@@ -265,7 +265,7 @@ class CopiedJournal:
             self._allocated += length
 
     def _begin_at(self, base_lsn: int, offset: int) -> None:
-        """Get ready to write there. Raises: BadOctets, OSError."""
+        """Prepare for writing at this place. Raises: BadOctets, OSError."""
         blocks = self._blocks
         if (base_lsn, offset) == (self._base_lsn, blocks.record_size) and not blocks.is_sealed:
             size = blocks.record_size
@@ -331,9 +331,9 @@ class CopiedJournal:
     # -- cutting ------------------------------------------------------------------------------------------------------
 
     def cut(self, lsn: int) -> None:
-        """Drop all records from `lsn` on, which begins a block. They are in cut/ before the first of them goes.
+        """Cut off all records from `lsn` on, which begins a block. They are saved in cut/ first.
 
-        The newest segments go first, so that the journal is whole whenever a crash comes; then the cut is repeated.
+        The newest segments are deleted first, so that a crash leaves a whole journal, and the cut can be repeated.
         Raises: NotInJournal (it is before the first segment, or within a block: a full copy is needed), JournalError.
         """
         with self._guarded():
@@ -344,7 +344,7 @@ class CopiedJournal:
             self._close_file()
             self._drop_stray()
             doomed = [one for one in segments_in(self._files, self.path) if one > base_lsn or (one, 0) == (lsn, offset)]
-            self._keep(lsn, self._parts(base_lsn, offset, doomed))
+            self._save_parts(lsn, self._parts(base_lsn, offset, doomed))
             for one in reversed(doomed):
                 self._files.unlink(path_of(self.path, one))
                 self._files.sync_directory(self.path)  # after each: a power cut could bring back any of several
@@ -366,7 +366,7 @@ class CopiedJournal:
             parts.append((one, start, end))
         return parts
 
-    def _keep(self, lsn: int, parts: Sequence[tuple[int, int, int]]) -> None:
+    def _save_parts(self, lsn: int, parts: Sequence[tuple[int, int, int]]) -> None:
         """Copy what a cut drops to cut/. Durable when it returns."""
         files = self._files
         directory = os.path.join(self.path, CUT)
@@ -376,7 +376,7 @@ class CopiedJournal:
         name = f"{self.terms.term_at(lsn)}-{lsn}.log"
         size = sum(end - start for _, start, end in parts)
         if name in files.names(directory) and _size_of(files, os.path.join(directory, name)) >= size:
-            return  # a crash interrupted this cut, and some of it is gone already
+            return  # a crash interrupted this cut after they were saved
         temporary = os.path.join(directory, f"{name}.new")
         target = files.open(temporary, create=True)
         try:
@@ -402,9 +402,9 @@ class CopiedJournal:
             self._files.close(handle)
 
     def unlink(self, base_lsns: Sequence[int]) -> list[int]:
-        """Delete the segments that the leader deleted, and older ones; not what a reader of this directory needs.
+        """Delete the segments that the leader deleted, and older ones, unless a reader of this directory needs them.
 
-        Returns the base LSNs of those that are gone. What stays goes with a later call.
+        Returns the base LSNs of those that are deleted. A later call tries the others again.
         Raises: JournalError (also when the file of a reader cannot be understood: nothing is deleted).
         """
         gone: list[int] = []
@@ -423,7 +423,7 @@ class CopiedJournal:
     # -- its end ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Unlock the directory. What was not fsynced may be lost, but is no harm."""
+        """Unlock the directory. Records that were not fsynced may be lost: none of them was acknowledged."""
         if self._lock >= 0:
             self._is_usable = False
             self._close_file()
@@ -431,7 +431,7 @@ class CopiedJournal:
             self._lock = -1
 
     def hand_over(self) -> Directory:
-        """The directory, still locked, for the journal of a node that leads; this object is of no more use.
+        """The directory, still locked, for the journal of a node that leads. After that the copy must not be used.
 
         Raises: JournalError.
         """
@@ -448,7 +448,7 @@ class CopiedJournal:
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Say what an error of the system means."""
+        """Raise errors of the system as errors of the journal."""
         if not self._is_usable:
             raise JournalClosed(f"{self.path}: closed, or a write or fsync failed")
         try:
@@ -481,7 +481,7 @@ class CopiedJournal:
                 blocks = _blocks_of(files, handle, bases[-1])
                 if blocks.size:
                     if is_suspect:
-                        _write_anew(files, handle, blocks)
+                        _rewrite(files, handle, blocks)
                     sync_file(files, handle)
                     self._base_lsn, self._blocks = bases[-1], blocks
                 else:
@@ -516,8 +516,8 @@ def _blocks_of(files: Files, handle: int, base_lsn: int) -> BlockChecker:
     return blocks
 
 
-def _write_anew(files: Files, handle: int, blocks: BlockChecker) -> None:
-    """Write the whole blocks over themselves: so they are in the next fsync. A crash meanwhile changes nothing."""
+def _rewrite(files: Files, handle: int, blocks: BlockChecker) -> None:
+    """Write the whole blocks over themselves, so that the next fsync covers them. A crash meanwhile does no harm."""
     offset = 0
     while offset < blocks.size:
         octets = files.read(handle, min(WINDOW_SIZE, blocks.size - offset), offset)

@@ -1,4 +1,4 @@
-"""Reads the octets of a journal for a follower that is behind: where it goes on, and what stands there."""
+"""Reads the octets of a journal for a follower that is behind."""
 
 from bisect import bisect_right
 
@@ -7,7 +7,7 @@ from ..disk.segment import footer_of, opened, path_of, segment_name, segments_in
 from ..disk.segment_scan import SegmentScan
 from ..format.errors import Damaged, NotInJournal
 
-#: Octets that one read returns at most.
+#: The most octets that one read returns.
 PIECE_SIZE = 256 * 1024
 
 
@@ -40,8 +40,8 @@ def position_of(path: str, lsn: int, files: ReadableFiles = REAL) -> tuple[int, 
 def damage_in(path: str, base_lsn: int, end: tuple[int, int], files: ReadableFiles = REAL) -> Damaged | None:
     """The first damage in a leader's segments from `base_lsn` on, up to `end`, a `Journal.written_position`. O(octets).
 
-    None: a follower could take all of it, or this process is too short of descriptors or memory to look. A segment that
-    is deleted meanwhile is not looked at.
+    None: there is none, or this process lacks descriptors or memory to look. Segments that are deleted meanwhile are
+    skipped.
     """
     bases = [one for one in segments_in(files, path) if base_lsn <= one <= end[0]]
     for one, following in zip(bases, [*bases[1:], 0]):
@@ -63,7 +63,7 @@ def damage_in(path: str, base_lsn: int, end: tuple[int, int], files: ReadableFil
 
 
 class OctetReader:
-    """Reads on from a position, from segment to segment. Its calls wait for the disk; for one thread at a time.
+    """Reads from a position on, through all segments. Its calls wait for the disk; for one thread at a time.
 
     `position`: base LSN of the segment and offset of the next octet.
     """

@@ -1,4 +1,4 @@
-"""The journal of a node that leads a cluster has in addition: the LSN up to which all nodes have it, and reports."""
+"""What a leader of a cluster adds to its journal: the agreed LSN, the level, and calls for each write."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,15 +15,14 @@ def _nothing(*_: object) -> None:
 class ClusterJournal:
     """For `Journal.open`. The functions are called by the writer's thread and must not raise or wait.
 
-    `directory`: locked, of a `CopiedJournal` that handed it over; the term table has the term of this node.
-    `agreed_lsn`: all nodes that are in sync have fsynced what is below it. Here and in blocks it takes the place of the
-    durable LSN: confirms, checkpoints and readers go by it. Raised by `Journal.agree`.
-    `on_written(base LSN of the segment, offset, octets, LSN behind them)`: a block was written, and not yet fsynced.
-    `on_synced(lsn)`: this node has fsynced what is below it.
+    `directory`: locked, handed over by a `CopiedJournal`; its term table has the term of this node.
+    `agreed_lsn`: all nodes in sync have fsynced the records below it. Confirms, checkpoints and readers use it in place
+    of the durable LSN, and so do blocks. `Journal.agree` raises it.
+    `on_written(base LSN of the segment, offset, octets, LSN behind them)`: a block was written, but not yet fsynced.
+    `on_synced(lsn)`: this node has fsynced the records below `lsn`.
     `on_unlinked(base LSNs)`: segments were deleted.
-    `on_needs(names)`: the features that a program must know to open the directory became more; records that need them
-    follow.
-    `level`: of the cluster; records of features of a higher one are not written. Raised by `Journal.raise_level`.
+    `on_needs(names)`: a program must know more features to open the directory; records that need them follow.
+    `level`: of the cluster; records of features of a higher one are not written. `Journal.raise_level` raises it.
     """
 
     directory: Directory
@@ -33,4 +32,4 @@ class ClusterJournal:
     on_unlinked: Callable[[Sequence[int]], object] = _nothing
     on_needs: Callable[[frozenset[str]], object] = _nothing
     level: int = LEVEL
-    busy_since_s: float | None = None  # of the writer's clock: since when it works on one commit
+    busy_since_s: float | None = None  # begin of the commit under way, by the writer's clock; None: there is none

@@ -20,15 +20,15 @@ from .segment import NAME, segment_name, segments_in
 
 FORMAT, LOCK = "format", "lock"
 FORMAT_NAME = "leveret-journal"
-#: Versions of a journal that every program can read, of the directory of a node of a cluster, and of a journal with a
-#: list of features that a program must know.
+#: Versions: a journal that every program can read; one in the directory of a node of a cluster; one with a list of
+#: features that a program must know.
 PLAIN, OF_CLUSTER, WITH_NEEDS = 1, 2, 3
-#: Only in the directory of a node: its term table, and what was cut.
+#: Only in the directory of a node: its term table, and a directory with the records that were cut off.
 TERMS, CUT = "terms", "cut"
-#: A file that a leader of a cluster writes to see whether the disk answers: also before there is a journal.
+#: A file that a leader of a cluster writes, even before there is a journal, to see whether the disk answers.
 PROBE = "probe"
-#: Names that a directory without a journal may hold when one is made there: left by an interrupted start or by a
-#: deleted journal, or made by a file system at its root. And those of a node that has joined no cluster yet.
+#: Names that an empty directory may hold when a journal is made there: left by an interrupted start or a deleted
+#: journal, or made by a file system at its root; and those of a node that has joined no cluster yet.
 _NOT_FOREIGN = frozenset({LOCK, READERS, RESERVE, f"{FORMAT}.new", "lost+found"})
 _OF_EMPTY_NODE = frozenset({TERMS, f"{TERMS}.new", CUT, PROBE})
 
@@ -37,7 +37,7 @@ _OF_EMPTY_NODE = frozenset({TERMS, f"{TERMS}.new", CUT, PROBE})
 class Format:
     """The file `format`: the journal's id, and the features that a program must know to open it.
 
-    `is_cluster`: of a node of a cluster.
+    `is_cluster`: the directory is that of a node of a cluster.
     """
 
     journal_id: bytes
@@ -53,10 +53,10 @@ class Format:
     def octets(self) -> bytes:
         """Content of the file."""
         version = OF_CLUSTER if self.is_cluster else WITH_NEEDS if self.needs else PLAIN
-        said = {"format": FORMAT_NAME, "version": version, "id": self.journal_id.hex()}
+        fields = {"format": FORMAT_NAME, "version": version, "id": self.journal_id.hex()}
         if version != PLAIN:
-            said["needs"] = sorted(self.needs)
-        return json.dumps(said).encode() + b"\n"
+            fields["needs"] = sorted(self.needs)
+        return json.dumps(fields).encode() + b"\n"
 
 
 class Directory:
@@ -109,7 +109,7 @@ class Directory:
 
     @property
     def is_of_cluster(self) -> bool:
-        """Whether it is that of a node of a cluster."""
+        """Whether it is the directory of a node of a cluster."""
         return self._format.is_cluster
 
     @property
@@ -138,14 +138,14 @@ def begin_directory(path: str, format_: Format, files: Files) -> None:
 
 
 def format_at(path: str, files: ReadableFiles, *, of_node: bool = False) -> Format | None:
-    """The journal at `path`; None: the directory is absent or empty, or (`of_node`) that of a node without a journal.
+    """The format of the journal at `path`; None: the directory is absent or has no journal. Changes nothing.
 
-    `of_node`: to copy a leader's octets into it, also those that this program does not know.
-    Changes nothing. Raises: ForeignDirectory (neither of them), NewerJournal, OSError.
+    `of_node`: a leader's octets will be copied into it: it may have a node's other files, and unknown features.
+    Raises: ForeignDirectory (there are other files), NewerJournal, OSError.
     """
     names = files.names(path)
     if FORMAT in names:
-        return read_format(path, files, copies=of_node)
+        return read_format(path, files, allows_unknown=of_node)
     if any(map(NAME.fullmatch, names)):
         raise ForeignDirectory(f"{path}: there are segments but no file {FORMAT!r}: not a whole journal")
     known = _NOT_FOREIGN | _OF_EMPTY_NODE if of_node else _NOT_FOREIGN
@@ -165,23 +165,23 @@ def _refuse_cluster(path: str, format_: Format | None) -> None:
         )
 
 
-def read_identity(path: str, files: ReadableFiles = REAL, *, copies: bool = False) -> bytes:
-    """The id of the journal at `path`; nothing is locked or changed. `copies`, raises: as `read_format`."""
-    return read_format(path, files, copies=copies).journal_id
+def read_identity(path: str, files: ReadableFiles = REAL, *, allows_unknown: bool = False) -> bytes:
+    """The id of the journal at `path`; nothing is locked or changed. `allows_unknown`, raises: as `read_format`."""
+    return read_format(path, files, allows_unknown=allows_unknown).journal_id
 
 
-def read_format(path: str, files: ReadableFiles = REAL, *, copies: bool = False) -> Format:
+def read_format(path: str, files: ReadableFiles = REAL, *, allows_unknown: bool = False) -> Format:
     """The file `format` of the journal at `path`; nothing is locked or changed.
 
-    `copies`: features that this program does not know are no error in the directory of a node.
+    `allows_unknown`: in the directory of a node, features that this program does not know are no error.
     Raises: ForeignDirectory, NewerJournal (it needs a feature that this program does not know), OSError.
     """
     if FORMAT not in files.names(path):
         raise ForeignDirectory(f"{path}: no journal here (there is no file {FORMAT!r})")
     try:
-        said = json.loads(read_file(files, os.path.join(path, FORMAT)))
-        name, version, journal_id = said["format"], said["version"], bytes.fromhex(said["id"])
-        needs = frozenset(map(str, said["needs"])) if version in (OF_CLUSTER, WITH_NEEDS) else frozenset()
+        fields = json.loads(read_file(files, os.path.join(path, FORMAT)))
+        name, version, journal_id = fields["format"], fields["version"], bytes.fromhex(fields["id"])
+        needs = frozenset(map(str, fields["needs"])) if version in (OF_CLUSTER, WITH_NEEDS) else frozenset()
     except (ValueError, KeyError, TypeError) as error:
         raise ForeignDirectory(f"{path}: the file {FORMAT!r} is not a journal's") from error
     if name != FORMAT_NAME or len(journal_id) != 16:
@@ -189,7 +189,7 @@ def read_format(path: str, files: ReadableFiles = REAL, *, copies: bool = False)
     if version not in (PLAIN, OF_CLUSTER, WITH_NEEDS):
         raise NewerJournal(f"{path}: journal format {version}, this program reads {PLAIN} to {WITH_NEEDS}")
     found = Format(journal_id, needs, version == OF_CLUSTER)
-    if found.unknown and not (copies and found.is_cluster):
+    if found.unknown and not (allows_unknown and found.is_cluster):
         raise NewerJournal(
             f"{path}: the journal holds {found.unknown}, of which this program does not know: start a newer one"
         )

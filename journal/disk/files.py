@@ -122,11 +122,11 @@ class RealFiles:
             os.posix_fallocate(handle, offset, length)
 
     def sync(self, handle: int) -> None:
-        """See `Files`. fdatasync also writes a changed size, but not the timestamps."""
+        """fdatasync also writes a changed size, but not the timestamps."""
         getattr(os, "fdatasync", os.fsync)(handle)
 
     def sync_directory(self, path: str) -> None:
-        """See `Files`. Windows cannot sync a directory; NTFS journals names itself."""
+        """Windows cannot sync a directory; NTFS journals names itself."""
         if os.name == "nt":
             return
         handle = self.open(path)

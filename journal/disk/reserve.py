@@ -1,6 +1,6 @@
-"""The reserve: a file that keeps room on the disk for records that free room when it is full.
+"""The reserve: a file whose room on the disk is released, when that is full, for records that free more room.
 
-It is released by serving/supervisor.py. Its content means nothing. Source: docs/journal-format.md, "The crash model".
+serving/supervisor.py releases it. Its content means nothing. Source: docs/journal-format.md, "The crash model".
 """
 
 import contextlib
@@ -28,7 +28,7 @@ class Reserve:
         self._has_failed = False
 
     def fill(self) -> None:
-        """Fill the reserve unless it is full. If the disk has no room for it, do nothing; that is logged once."""
+        """Fill the reserve, unless it is full. If the disk has no room for it, log that once."""
         if self.is_full or not self.size:
             return
         try:

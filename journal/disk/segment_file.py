@@ -1,6 +1,6 @@
-"""The open segment: its file, the jobs that are done with it, and the LSNs up to which it is written and synced.
+"""The open segment: its file, the jobs of the writer's thread, and the LSNs up to which it is written and synced.
 
-The broker's thread makes jobs; only the writer's thread calls the methods of `SegmentFile`; any may read its LSNs.
+The broker's thread makes jobs; only the writer's thread calls the methods of `SegmentFile`; any thread may read LSNs.
 Source: docs/journal-format.md, "The crash model".
 """
 
@@ -60,7 +60,7 @@ class FillReserve:
 
 @dataclass(slots=True)
 class Probe:
-    """Write and fsync a small file: a disk that hangs is noticed although nothing is to be written."""
+    """Write and fsync a small file, to notice a disk that hangs although there is nothing to write."""
 
     size: int = 0
 
@@ -273,7 +273,7 @@ class SegmentFile:
             self.cluster.on_synced(self.durable_lsn)
 
     def tick(self) -> None:
-        """An empty block that carries the durable LSN to readers. Raises: OSError."""
+        """Write an empty block that carries the durable LSN to readers. Raises: OSError."""
         if self.segment is not None:
             lag = self.written_lsn - self.trusted_lsn
             self.write(encode_block(self.written_lsn, self.flags, lag, 0, (), (), 0))
@@ -287,7 +287,7 @@ class SegmentFile:
             except FileNotFoundError:
                 pass  # removed by an earlier attempt, which then failed to sync the directory
             except OSError:
-                break  # it stays, and so do the later ones, so that there is no gap; the next opening tries again
+                break  # the later ones stay, too, so that there is no gap; the next opening tries again
             self._sync_directory()  # after each one: a power cut could bring back any of several
             gone.append(base_lsn)
         if self.cluster is not None and gone:

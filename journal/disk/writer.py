@@ -2,8 +2,8 @@
 
 The broker's thread fills a block a turn at a time (`begin_turn`, `end_turn`); when the last commit has ended and no
 turn is under way, the writer takes the block, writes it, syncs, and reports the LSN that it reached. No timer starts a
-commit, except for records with no answer waiting for them: acknowledgements go with the next commit, at the latest
-after `SYNC_DELAY_SECONDS`. A separate commit for them would cost as much as one of a hundred messages.
+commit, except for records for which no answer waits: acknowledgements go with the next commit, at the latest after
+`SYNC_DELAY_SECONDS`. A separate commit for them would cost as much as one of a hundred messages.
 
 States: running -> full (no room on the disk: `retry` writes the same octets again) -> running; any -> failed (another
 error of a write, or any of an fsync: the journal is not trusted until its directory is opened again); closed. When
@@ -65,7 +65,7 @@ class Writer:
         self._progress = threading.Condition(lock)  # notified after each commit
         self._in_turn = False
         self._is_awaited = False  # an answer waits for records of the open block
-        self._had_answers = False  # they waited for the last commit: the acknowledgements of its messages are coming
+        self._had_answers = False  # answers waited for the last commit: acknowledgements of its messages will come
         self._is_idle = False  # the thread waits for jobs, not only until SYNC_DELAY_SECONDS are over
         self._closing = False
         self._has_segment = False  # a roll has been asked for
@@ -115,7 +115,7 @@ class Writer:
                 self._work.notify()
             return self._open.next_lsn
 
-    def hurry(self) -> None:
+    def commit_now(self) -> None:
         """Between turns: commit now, because an answer began to wait for records that were appended before."""
         with self._lock:
             self._is_awaited = True
@@ -214,9 +214,9 @@ class Writer:
                 self.on_durable(lsn)
 
     def abandon(self, timeout_s: float | None = None) -> bool:
-        """End the thread when its commit is done, and close the file: nothing is sealed, what waits is dropped.
+        """End the thread after its commit, and close the file: seal nothing, and drop the jobs that wait.
 
-        False: a write or fsync has not come back within the time; call it again.
+        False: a write or fsync has not returned within the time; call it again.
         """
         with self._work:
             self._closing = True
@@ -271,7 +271,7 @@ class Writer:
 
     def _take(self, *, wait: bool) -> bool:
         """Take the jobs of the next commit. False: there are none (without `wait`), or the writer closed or failed."""
-        is_patient = wait  # an open block with no answer waiting for it stays open
+        is_patient = wait  # an open block for which no answer waits stays open
         with self._work:
             while True:
                 if self.state is FAILED:

@@ -98,7 +98,7 @@ class Bound(NamedTuple):
 class IdsSeen(NamedTuple):
     """Heap of `ids_seen`; the virtual host is the record's `arg`.
 
-    `size`: how many ids the address remembers. `ids`: duplicate ids, each with the id of its message.
+    `size`: the number of ids that the address remembers. `ids`: duplicate ids, each with the id of its message.
     """
 
     address: str

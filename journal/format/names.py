@@ -22,7 +22,7 @@ class Names:
         self.next_id = 1
 
     def set(self, id_: int, define: Define, retired_lsn: int = 0) -> None:
-        """Define a name as a DEFINE record does; a later one wins. `retired_lsn`: see `retire`; 0: it is alive."""
+        """Define a name as a DEFINE record does; a later definition wins. `retired_lsn`: see `retire`; 0: alive."""
         self._by_id[id_] = define
         self.next_id = max(self.next_id, id_ + 1)
         if retired_lsn:
@@ -48,7 +48,7 @@ class Names:
         return id_, define_record(id_, define)
 
     def forget(self, id_: int) -> None:
-        """Remove the name: the next segment does not define it. A virtual host's names are removed with it."""
+        """Remove the name, so that the next segment does not define it. A virtual host takes its names with it."""
         define = self._by_id.pop(id_, None)
         if define is None:
             return
@@ -61,9 +61,9 @@ class Names:
                 self.forget(other)
 
     def retire(self, id_: int, lsn: int) -> None:
-        """Retire an exchange, to whose id records of messages before `lsn` refer; forget any other object.
+        """Retire an exchange, since records before `lsn` refer to its id; forget any other object.
 
-        The name may get another id. A later LSN wins, because its messages were moved forward.
+        The name may get another id. A higher LSN wins, because messages may be moved forward.
         """
         define = self._by_id.get(id_)
         if define is None:
@@ -76,7 +76,7 @@ class Names:
         self._retired[id_] = max(lsn, self._retired.get(id_, 0))
 
     def drop_retired(self, lsn: int) -> None:
-        """Forget retired ids to which no record from `lsn` on, that of the oldest live content, refers. O(retired)."""
+        """Forget retired ids that no record from `lsn` on refers to. `lsn`: of the oldest live content. O(retired)."""
         for id_ in [id_ for id_, until in self._retired.items() if until <= lsn]:
             self.forget(id_)
 

@@ -15,13 +15,13 @@ LOGGED_TOPICS = "logged topics"
 DUPLICATE_IDS = "duplicate ids"
 PARAMETERS = "parameters"
 
-#: Level of a release -> the features that it brought. Nodes of a cluster tell each other their level: a leader writes
-#: nothing of a level above the cluster's, which is raised when all nodes read more. A feature that comes later makes a
-#: new level; `Journal.may_write` says whether it may be used yet.
+#: Level of a release -> the features that it added. Nodes of a cluster tell each other their level: a leader writes
+#: nothing of a level above the cluster's, which an operator raises when all nodes can read more. A later feature needs
+#: a new level; `Journal.may_write` says whether it may be used yet.
 LEVELS = {1: frozenset({LEASED_QUEUES, LOGGED_TOPICS, DUPLICATE_IDS, PARAMETERS})}
-#: What this program reads: all levels up to this one.
+#: The highest level that this program reads.
 LEVEL = max(LEVELS)
-#: What every program reads.
+#: The level that every program reads.
 LEVEL_MIN = min(LEVELS)
 #: Needs that this program knows.
 KNOWN = frozenset().union(*LEVELS.values())
@@ -31,12 +31,12 @@ _LEASED = encode_table({"x-queue-type": Field("S", b"amps")})[4:]
 
 
 def level_of(needs: Set[str]) -> int:
-    """The lowest level of a program that knows all of them. `needs`: none that this program does not know."""
+    """The lowest level of a program that knows all these features. This program must know them."""
     return max((level for level, features in LEVELS.items() if features & needs), default=LEVEL_MIN)
 
 
 def needs_of(declared: Declared) -> frozenset[str]:
-    """Needs of a program that restores this object."""
+    """The features that a program must know to restore this object."""
     if declared.what == PARAMETER:
         return frozenset({PARAMETERS})
     if declared.what == QUEUE and _LEASED in declared.arguments:

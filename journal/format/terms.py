@@ -49,7 +49,7 @@ class TermTable:
         return max((term for term, first_lsn in self.starts if first_lsn <= lsn), default=0)
 
     def terms_since(self, lsn: int) -> int:
-        """How many leaderships there were since the record before `lsn`: also those that left no record here."""
+        """The number of leaderships since the record before `lsn`, also of those without a record here."""
         return self.last_term - self.term_at(lsn - 1)
 
     def end_of(self, term: int, end: int) -> int:
@@ -61,10 +61,10 @@ class TermTable:
         return min(later[0][1], end) if later else end
 
     def with_term(self, term: int, first_lsn: int) -> "TermTable":
-        """The table of a leader: with its own term, whose first record is the next one of this journal.
+        """The table of a new leader: with its own term, whose first record is the next one of this journal.
 
-        Terms that its last leader announced and that begin behind that record are dropped: it never got there.
-        Raises: ValueError, when there is as high a term in the table.
+        Terms that begin behind that record are dropped: an earlier leader announced them, but wrote no record here.
+        Raises: ValueError: the term is not above those of the table.
         """
         if term <= self.last_term:
             raise ValueError(f"term {term} cannot follow term {self.last_term}")
@@ -76,17 +76,14 @@ class TermTable:
         return replace(self, starts=leader.starts)
 
     def cut_to(self, lsn: int) -> "TermTable":
-        """The table of this journal when it is cut: without the terms that have no record before `lsn` left.
-
-        Empty terms before others that stay, stay.
-        """
+        """The table of this journal when it is cut at `lsn`: without the terms that begin there or later."""
         return replace(self, starts=tuple(one for one in self.starts if one[1] < lsn))
 
     def common_end(self, other: "TermTable", end: int, other_end: int) -> int:
-        """The LSN up to which both journals hold the same records: rule R8, the only one by which a journal is cut.
+        """The LSN up to which both journals hold the same records (rule R8): a journal is cut there, nowhere else.
 
-        Of the last term that both tables have, the smaller of its two ends. Without such a term the first LSN: nothing
-        proves that the records are the same. `end`, `other_end`: where the journals end.
+        It is the smaller end of the last term that both tables have; without such a term the first LSN, as nothing
+        proves that any records are the same. `end`, `other_end`: LSNs behind the last records of the journals.
         """
         theirs = frozenset(other.starts)
         for term, first_lsn in reversed(self.starts):
@@ -103,8 +100,8 @@ class TermTable:
     def from_octets(cls, octets: bytes) -> "TermTable":
         """The inverse. Raises: JournalError."""
         try:
-            said = json.loads(octets)
-            return cls(bytes.fromhex(said["node"]), tuple(_starts(said["terms"])))
+            fields = json.loads(octets)
+            return cls(bytes.fromhex(fields["node"]), tuple(_starts(fields["terms"])))
         except (ValueError, KeyError, TypeError) as error:
             raise JournalError(f"a term table that cannot be understood: {error}") from error
 

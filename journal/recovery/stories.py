@@ -22,8 +22,8 @@ _KINDS = frozenset(code for code in CODE_OF.values() if code < CODE_OF[EventKind
 class JournalStories:
     """Finds the events of messages. `found`: message id -> its events, oldest first.
 
-    `records`: the number of records read; `from_ms`: wall time of the first one. `ended`: why reading ended early, as a
-    sentence; empty: it did not.
+    `records`: the number of records read; `from_ms`: wall time of the first one. `ended`: the reason for which reading
+    ended early, as a sentence; empty: it did not.
     """
 
     def __init__(
@@ -66,13 +66,13 @@ class JournalStories:
             record.kind == _PUBLISHED
             and self._id is None
             and len(self.found) < self._stories_max
-            and self._is_meant(record)
+            and self._is_selected(record)
         ):
             self.found[record.msg_id] = []
         for id_ in self._ids_of(record):
             events = self.found[id_]
             if len(events) < self._events_max:
-                events.append(self._told(lsn, record))
+                events.append(self._event_of(lsn, record))
 
     def _ids_of(self, record: Record) -> list[int]:
         """Ids of the selected messages that the record covers."""
@@ -85,7 +85,7 @@ class JournalStories:
         runs = decode_runs(record.heap)
         return [id_ for id_ in inside if any(first <= id_ < first + count for first, count in runs)]
 
-    def _is_meant(self, record: Record) -> bool:
+    def _is_selected(self, record: Record) -> bool:
         if self._takes is None:
             return False
         content = decode_content(record.heap)
@@ -94,10 +94,10 @@ class JournalStories:
         whole = PLAIN.join(bytes(content.content[4:end]), bytes(content.content[end:]))
         return self._takes(Message(record.msg_id, whole, Envelope(exchange, key)))
 
-    def _told(self, lsn: int, record: Record) -> dict[str, Any]:
+    def _event_of(self, lsn: int, record: Record) -> dict[str, Any]:
         names = self._reader.names
         place = record.queue_id or record.address_id
-        told: dict[str, Any] = {
+        event: dict[str, Any] = {
             "lsn": lsn,
             "at_ms": record.ts_us // 1000,
             "kind": record.name,
@@ -109,9 +109,9 @@ class JournalStories:
             try:
                 content = decode_content(record.heap)
             except BadRecord:
-                return told
+                return event
             queues = [names.text(id_) for id_ in content.queue_ids if id_]
-            told["detail"] = {"routing_key": content.routing_key.decode("utf-8", "replace"), "queues": queues[:20]}
+            event["detail"] = {"routing_key": content.routing_key.decode("utf-8", "replace"), "queues": queues[:20]}
         elif record.reason and record.reason < len(REASONS):
-            told["detail"] = {"reason": REASONS[record.reason]}
-        return told
+            event["detail"] = {"reason": REASONS[record.reason]}
+        return event
