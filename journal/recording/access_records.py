@@ -156,9 +156,9 @@ def parameter_of(octets: bytes) -> object:
     return _value(octets).get("value")
 
 
-def fields_for_people(octets: bytes) -> dict[str, Any]:
-    """The fields of a record that may be shown to people: without hashes of passwords, also those of the users whose
-    earlier versions a parameter holds, and without passwords in URIs. Raises: BadRecord.
+def fields_without_secrets(octets: bytes) -> dict[str, Any]:
+    """The fields of a record that may be shown: without password hashes, also in the earlier versions of users that a
+    parameter holds, and without passwords in URIs. Raises: BadRecord.
     """
     return _value(octets, _without_secrets) if octets else {}
 
@@ -175,9 +175,9 @@ def _without_password(value: object) -> object:
 
 
 def _hidden(uri: str) -> str:
-    """Without all that may be part of a password, which may have any character that should have been escaped.
+    """The URI without all that may be part of a password, which may have characters that should have been escaped.
 
-    In linear time: who writes the URI chooses its length.
+    It takes linear time, since the length of a URI has no limit.
     """
     scheme, separator, rest = uri.partition("://")
     rest = _PASSWORD_IN_QUERY.sub(lambda found: found[1] + ("***@" if "@" in found[0] else "***"), rest)
@@ -193,7 +193,7 @@ def _octets(value: dict[str, Any]) -> bytes:
 
 
 def _value(octets: bytes, each: Callable[[dict[str, Any]], dict[str, Any]] | None = None) -> dict[str, Any]:
-    """The JSON object. `each`: called with each object in it, from the inside out, for what stands in its place."""
+    """The JSON object. `each`: replaces each object in it, from the inside out."""
     try:
         value = json.loads(octets, object_hook=each)
     except (ValueError, RecursionError):

@@ -10,12 +10,12 @@ from ..appending.journal import Journal
 
 
 class AgreedDeliveries:
-    """Tells sessions up to which LSN their deliveries wait.
+    """Tells sessions the LSN for which their deliveries wait.
 
     Ids rise in the order of publishing, and a message is recorded in the turn in which it is published, in one block.
     So the LSN behind all records so far covers all messages so far. `_notes`: pairs (LSN, id), both rising: messages
-    with lower ids are agreed with the LSN. `_noted_below`: the id of the last note. `_agreed_below`: messages with
-    lower ids are agreed. To a node that begins to lead, what it has recovered is as if it had been published just now.
+    with lower ids are agreed when the LSN is. `_noted_below`: the id of the last note. `_agreed_below`: messages with
+    lower ids are agreed. A new leader treats recovered messages like new ones.
     """
 
     def __init__(self, broker: Broker, journal: Journal, durability: Durability) -> None:
@@ -30,7 +30,7 @@ class AgreedDeliveries:
         """Hold the deliveries of an event back, if their messages are not agreed."""
         ids = event.messages
         last_id = ids[-1] if isinstance(event.of, Envelope) else max(ids)
-        if last_id < self._agreed_below or not self._is_held(event):
+        if last_id < self._agreed_below or not self._must_wait(event):
             return
         notes, agreed_lsn = self._notes, self._durability.safe_lsn
         while notes and notes[0][0] <= agreed_lsn:
@@ -39,7 +39,7 @@ class AgreedDeliveries:
             lsn = self._note() if last_id >= self._noted_below else self._noted_lsn(last_id)
             event.session.client.send_after(lsn, event.session.number)
 
-    def _is_held(self, event: DeliveredEvent) -> bool:
+    def _must_wait(self, event: DeliveredEvent) -> bool:
         queue = self._virtual_hosts.find_queue(event.vhost, event.subject)
         return queue is not None and queue.stores_all and queue.first_offset is None
 

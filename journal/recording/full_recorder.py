@@ -1,6 +1,6 @@
-"""The recorder of `scope = "all"`: records all events, for audits, in addition to those that recovery restores.
+"""The recorder of `scope = "all"`: records all events, for audits, not only those that recovery restores.
 
-The additional ones are transient messages, deliveries, requeues that count no attempt, scheduled messages that come
+The others are those of transient messages, deliveries, requeues that count no attempt, scheduled messages that come
 due, consumers, connections, transient queues and exchanges. Their records lack the flag durable, so recovery ignores
 them, and no confirm waits for them.
 Source: ruling 22; interfaces page, [journal].
@@ -194,7 +194,7 @@ class FullMessageRecorder(MessageRecorder):
         super()._write_enqueued(event, queue_id, run, queue_id in self._all.durable_ids and is_persistent(event))
 
     def settled(self, event: AckedEvent | LeftEvent) -> None:
-        """Write durable messages as `Recorder` does, the others as history only."""
+        """Write durable messages as `MessageRecorder` does, the others for audits only."""
         if event.messages:
             self._write_all_settled(event, self._all.id_of_queue(event))
         if event.kind is EventKind.DELETED and event.subject.startswith(REPLY_PREFIX):
@@ -269,7 +269,7 @@ class FullMessageRecorder(MessageRecorder):
                 conn_id=conn_id,
             )
         if has_counted:
-            self._note_changed(event)
+            self.changes.note_changed(event)
             self.send_after(event)
 
     def requeued(self, event: RequeuedEvent) -> None:
@@ -286,7 +286,7 @@ class FullMessageRecorder(MessageRecorder):
         queue_id = self._all.id_of_queue(event)
         can_be_state = is_state and queue_id in self._all.durable_ids
         if can_be_state:
-            self._note_changed(event)
+            self.changes.note_changed(event)
         due_ms = [0 if due_ns is None else self.wall_ms(due_ns[index]) for index in range(len(event.messages))]
         runs = alike(
             (one.deliveries, one.uncounted, can_be_state and self._has_state(one), due, one.id)
@@ -304,11 +304,11 @@ class FullMessageRecorder(MessageRecorder):
                 reason=event.why,
             )
 
-    def _way(self, event: TransferredEvent) -> str:
+    def _transfer_text(self, event: TransferredEvent) -> str:
         return json.dumps(event.detail)
 
     def lease_ended(self, event: LeaseEndedEvent) -> None:
-        """History alone: no lease survives a restart, nor does any count of deliveries (queues page C.2)."""
+        """For audits only: neither leases nor their delivery counts survive a restart (queues page C.2)."""
         queue_id = self._all.id_of_queue(event)
         for (deliveries,), ids in alike((one.deliveries, one.id) for one in event.of):
             self._journal.messages.happened(

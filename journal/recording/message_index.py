@@ -114,7 +114,7 @@ def message_index(
     """A function from a message id to the ids of the durable queues that hold the message now, for moving contents.
 
     O(messages in memory + runs); each call of the function is O(queues log runs). `left`: (id of a queue, message id)
-    of what has left since: see `MessageRecorder.leaving_meanwhile`.
+    of messages that have left since: see `ConcurrentChanges.departures`.
     """
     where: dict[int, tuple[int, ...]] = {}
     paged: list[tuple[int, list[Sequence[int]]]] = []

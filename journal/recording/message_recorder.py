@@ -1,13 +1,12 @@
-"""The part of the recorder that writes events of messages.
+"""Writes events of messages as records: those of persistent messages in durable queues.
 
-It writes those of persistent messages in durable queues; full_recorder.py writes the others.
+full_recorder.py writes the others.
 Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
 """
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from itertools import groupby, repeat
+from itertools import groupby
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 
@@ -18,7 +17,6 @@ from ...engine import (
     DeliveredEvent,
     EnqueuedEvent,
     Envelope,
-    Event,
     EventKind,
     LeftEvent,
     Message,
@@ -35,6 +33,7 @@ from ...engine.state import body_size
 from ..appending.journal import Journal
 from ..format.record import COUNTED, REASON_CODES, TIME_MAX
 from ..recovery.recovered import MessageState, RecoveredMessage
+from .concurrent_changes import ConcurrentChanges
 from .message_index import ContentIndex
 from .object_recorder import ObjectRecorder
 
@@ -57,17 +56,9 @@ class PublishedRun(NamedTuple):
         return self.lsn + offset, sizes if len(ids) == len(sizes) else sizes[offset : offset + len(ids)]
 
 
-class Meanwhile(NamedTuple):
-    """Changes in a queue while a checkpoint states it: ids that left it; by id, messages whose counts changed, each
-    with its due time (monotonic ns, 0: none)."""
-
-    gone: set[int]
-    changed: dict[int, tuple[Message, int]]
-
-
 class MessageRecorder:
-    """Records messages. `persists_deliveries`: write counts at each delivery. `counts_max`: the largest count that is
-    written; -1: all are."""
+    """Records messages. `persists_deliveries`: write delivery counts at each delivery. `counts_max`: the largest count
+    that is written; -1: there is no limit."""
 
     #: Whether messages that no restart restores are recorded, too.
     takes_transient: ClassVar[bool] = False
@@ -86,10 +77,7 @@ class MessageRecorder:
         self._runs: deque[PublishedRun] = deque()  # of the messages that are being published
         self.is_behind = False  # see the engine's `Durability`
         self.late: dict[int, set[int]] = {}  # message id -> ids of queues for which `record_late` wrote it
-        self._meanwhile: Meanwhile | None = None  # of the queue that a checkpoint is stating
-        self._stated = ("", "")
-        self._left: set[tuple[int, int]] | None = None  # see `leaving_meanwhile`
-        self._left_before = 0
+        self.changes = ConcurrentChanges()
 
     def published(self, event: PublishedEvent) -> None:
         self._runs.clear()
@@ -123,7 +111,7 @@ class MessageRecorder:
             self._context.turn.records += 1
 
     def published_while_low(self, event: PublishedEvent) -> None:
-        """Record only publishes of the broker (dead letters, ...): queues refuse those of clients."""
+        """Record only publishes of the broker itself (dead letters, ...), as queues refuse those of clients."""
         self._runs.clear()
         if event.cause is not None:
             self.published(event)
@@ -138,7 +126,7 @@ class MessageRecorder:
         self._runs.append(PublishedRun(id_, id_ + 1, lsn, (size,)))
 
     def published_mixed(self, event: MixedPublishedEvent) -> None:
-        """One call if all messages are stored and framed alike: a call for each would cost more than the rest."""
+        """Record a mixed run in one call if all its messages are stored and framed alike, else run by run."""
         self._runs.clear()
         distinct = set(event.envelopes)
         stored = [one for one in distinct if event.queue.stores(one)]
@@ -196,15 +184,20 @@ class MessageRecorder:
         )
 
     def transferred(self, event: TransferredEvent) -> None:
-        """Messages belong to another site. Not durable: without it they belong to the one before."""
+        """Record, not durably, that messages belong to another site: after a restart they may be the last site's."""
         queue_id = self._queue_ids.get((event.vhost, event.subject))
         if queue_id is not None:
             self._journal.messages.happened(
-                event.kind, queue_id, event.messages, durable=False, uncounted=event.number, reason=self._way(event)
+                event.kind,
+                queue_id,
+                event.messages,
+                durable=False,
+                uncounted=event.number,
+                reason=self._transfer_text(event),
             )
 
-    def _way(self, event: TransferredEvent) -> str:
-        """The text of the record: for people, and only where history is recorded."""
+    def _transfer_text(self, event: TransferredEvent) -> str:
+        """The text of a record of `transferred`; empty unless all events are recorded."""
         return ""
 
     def enqueued_mixed(self, event: MixedEnqueuedEvent) -> None:
@@ -221,12 +214,12 @@ class MessageRecorder:
             self._journal.messages.enqueued(queue_id, event.messages, *run.part(event.messages), priorities=priorities)
 
     def settled(self, event: AckedEvent | LeftEvent) -> None:
-        queue_id, ids = self.leaving(event)
+        queue_id, ids = self.departures(event)
         if queue_id is None or not ids:
             return
         self._write_settled(event, queue_id, ids, reason_of(event))
 
-    def leaving(self, event: AckedEvent | LeftEvent) -> tuple[int | None, Sequence[int]]:
+    def departures(self, event: AckedEvent | LeftEvent) -> tuple[int | None, Sequence[int]]:
         """The journal's id of the queue (None: it has none), and the ids of the messages that leave it."""
         queue_id = self._queue_ids.get((event.vhost, event.subject))
         if queue_id is None or not is_gone(event):
@@ -242,8 +235,8 @@ class MessageRecorder:
         consumer_id: int = 0,
         conn_id: int = 0,
     ) -> None:
-        self._note_gone(event, queue_id, ids)
-        if self.is_behind:  # messages that came while the journal took nothing have no record, and need none now
+        self.changes.note_gone(event, queue_id, ids)
+        if self.is_behind:  # messages that came while the journal took no records need none now
             ids = self.recorded(ids)
             if not ids:
                 return
@@ -251,7 +244,7 @@ class MessageRecorder:
         more: dict[str, Any] = {"reason": reason, "consumer_id": consumer_id, "conn_id": conn_id}
         if len(ids) > 1 and (event.kind is EventKind.DELETED or is_contiguous(ids)):
             self._journal.messages.settled_range(event.kind, queue_id, ids, **more)
-        elif len(ids) > 1 and reason in REASON_CODES and stand_in_a_row(ids):
+        elif len(ids) > 1 and reason in REASON_CODES and are_consecutive(ids):
             self._journal.messages.settled_range(event.kind, queue_id, range(ids[0], ids[-1] + 1), **more)
         else:
             self._journal.messages.happened(event.kind, queue_id, ids, **more)
@@ -260,28 +253,12 @@ class MessageRecorder:
             if queue is not None and queue.first_offset is not None:
                 self._objects.state_object(queue, restated=True)
 
-    def _note_gone(self, event: Event, queue_id: int, ids: Sequence[int]) -> None:
-        if self._meanwhile is not None and self._stated == (event.vhost, event.subject):
-            self._meanwhile.gone.update(ids)
-        if self._left is not None:
-            before = self._left_before
-            if isinstance(ids, range):
-                ids = range(ids.start, min(ids.stop, before))
-            self._left.update((queue_id, id_) for id_ in ids if id_ < before)
-
-    def _note_changed(self, event: DeliveredEvent | RequeuedEvent | ScheduledEvent) -> None:
-        if self._meanwhile is None or isinstance(event.of, Envelope):
-            return
-        if self._stated == (event.vhost, event.subject):
-            due_ns = event.due_ns if isinstance(event, ScheduledEvent) else repeat(0)
-            self._meanwhile.changed.update((message.id, (message, due)) for message, due in zip(event.of, due_ns))
-
     def recorded(self, ids: Sequence[int]) -> Sequence[int]:
         """Those of the messages whose contents are in the journal."""
         return [id_ for id_ in ids if self.contents.lsn_of(id_) is not None]
 
     def requeued(self, event: RequeuedEvent) -> None:
-        """Write a count when it has changed: a requeue counted an attempt, or the delivery's count was written."""
+        """Write a count if it has changed: the requeue counts an attempt, or the delivery's count was written."""
         if event.counted or (self._persists_deliveries and self.restores_delivery_counts(event)):
             self._returned(event, None)
 
@@ -292,7 +269,7 @@ class MessageRecorder:
         queue_id = self._queue_ids.get((event.vhost, event.subject))
         if queue_id is None:
             return
-        self._note_changed(event)
+        self.changes.note_changed(event)
         states = [
             (message.deliveries, message.uncounted, 0 if due_ns is None else self.wall_ms(due_ns[index]), message.id)
             for index, message in enumerate(event.of)
@@ -315,7 +292,7 @@ class MessageRecorder:
         return is_counted and message.envelope.summary.persistent
 
     def delivered(self, event: DeliveredEvent) -> None:
-        """Write counts before deliveries (persist-delivery-count-before-delivery); these are sent once that is safe."""
+        """Write counts (persist-delivery-count-before-delivery); the deliveries are sent once these are safe."""
         queue_id = self._queue_ids.get((event.vhost, event.subject))
         if queue_id is None or not self.restores_delivery_counts(event):
             return
@@ -324,7 +301,7 @@ class MessageRecorder:
                 self._journal.messages.happened(event.kind, queue_id, event.messages, deliveries=1, flags=COUNTED)
                 self.send_after(event)
             return
-        self._note_changed(event)
+        self.changes.note_changed(event)
         states = [(one.deliveries, one.uncounted, one.id) for one in event.of if self._has_state(one)]
         for (deliveries, uncounted), ids in alike(states):
             self._journal.messages.happened(
@@ -356,25 +333,6 @@ class MessageRecorder:
         wait_ms = envelope.expiration_ms
         return 0 if wait_ms is None else self._context.clock.wall_ms() + bounded_ms(wait_ms)
 
-    def watch(self, queue: Queue | None) -> Meanwhile:
-        """Note later changes of this queue in the returned object; None: stop noting."""
-        meanwhile = Meanwhile(set(), {})
-        self._meanwhile = None if queue is None else meanwhile
-        self._stated = ("", "") if queue is None else (queue.vhost_name, queue.name)
-        return meanwhile
-
-    @contextmanager
-    def leaving_meanwhile(self, before: int) -> Iterator[set[tuple[int, int]]]:
-        """Note what leaves durable queues: (id of the queue, message id), of messages with ids below `before`.
-
-        What leaves while the recorder `is_behind` is not noted.
-        """
-        self._left, self._left_before = set(), before
-        try:
-            yield self._left
-        finally:
-            self._left = None
-
     def message_of(self, message: Message, due_ns: int) -> RecoveredMessage | None:
         """The message as recovery would restore it; None: it is not in the journal."""
         lsn = self.contents.lsn_of(message.id)
@@ -391,7 +349,7 @@ class MessageRecorder:
         return RecoveredMessage(message.id, lsn, size, self.wall_ms(message.expires_ns), state)
 
     def record_late(self, queue: Queue, message: Message) -> None:
-        """Record a message that entered a durable queue while the journal took nothing, such as a dead letter."""
+        """Record a message, such as a dead letter, that entered a durable queue while the journal took no records."""
         id_, envelope = message.id, message.envelope
         lsn = self.contents.lsn_of(id_)
         queue_id = self._objects.queue_id(queue)
@@ -422,7 +380,7 @@ class MessageRecorder:
 
 
 def alike(states: Iterable[tuple[Any, ...]]) -> Iterator[tuple[tuple[Any, ...], list[int]]]:
-    """(common fields, ids) of neighbors that differ only in the id, their last field."""
+    """(common fields, ids) of neighbors that differ only in their last field, the id."""
     for like, run in groupby(states, key=lambda state: state[:-1]):
         yield like, [state[-1] for state in run]
 
@@ -453,10 +411,10 @@ def persistent_ids(event: AckedEvent | LeftEvent) -> Sequence[int]:
 
 
 def is_contiguous(ids: Sequence[int]) -> bool:
-    """Whether these are a range without gaps: consumers that share a run have every second or third message each."""
+    """Whether these are a range without gaps. Consumers that share a run may have ranges with steps."""
     return isinstance(ids, range) and ids.step == 1
 
 
-def stand_in_a_row(ids: Sequence[int]) -> bool:
-    """Whether these distinct ids are all ids from the first to the last, in any order between them."""
+def are_consecutive(ids: Sequence[int]) -> bool:
+    """Whether these distinct ids are all from the first to the last, in any order between them."""
     return ids[-1] - ids[0] + 1 == len(ids) and min(ids) == ids[0] and max(ids) == ids[-1]

@@ -34,7 +34,7 @@ class JournalPager:
         self._envelopes = Envelopes(journal.names)
 
     def budget(self) -> int:
-        """See `Pager`: all deep queues get equal shares."""
+        """All deep queues get equal shares."""
         deep = sum(queue.paged_count > 0 for queue in self._broker.virtual_hosts.queues())
         return self.memory // (deep + 1)
 

@@ -106,7 +106,7 @@ class Recorder:
             self._on(DeliveredEvent, messages.delivered)
 
     def hold_deliveries(self) -> None:
-        """Let deliveries wait until other nodes have the messages. Called before restoring, on a node of a cluster."""
+        """On a node of a cluster, before restoring: let deliveries wait until other nodes have the messages."""
         self.holds_deliveries = True
         hold, record = AgreedDeliveries(self._broker, self._journal, self), self._handlers.get(DeliveredEvent)
 
@@ -134,14 +134,14 @@ class Recorder:
         elif is_durable(event):
             self._context.turn.records += 1  # the following checkpoint will record it
         elif isinstance(event, AckedEvent | LeftEvent):
-            queue_id, ids = self.messages.leaving(event)
+            queue_id, ids = self.messages.departures(event)
             if queue_id is not None:  # the checkpoint omits them, so their segments can be deleted after it
                 self._journal.usage.settled(self.messages.recorded(ids))
         elif isinstance(event, PublishedEvent) and event.cause is not None:
             self.late_octets += sum(map(len, event.contents))
 
     def fail(self, *, for_good: bool) -> None:
-        """The journal takes no records: until it has room again, or `for_good`."""
+        """The journal takes no records until it has room again; `for_good`: until it is opened again."""
         if not self.is_behind:
             self._safe_before = self._journal.committed_lsn
         if not self.has_failed:
@@ -150,18 +150,18 @@ class Recorder:
         self.is_lost = for_good
 
     def recover(self) -> None:
-        """The journal takes records again; a checkpoint has yet to state the events that were not recorded."""
+        """The journal takes records again. A checkpoint must state the changes that were not recorded."""
         self.takes_nothing = False
 
-    def all_is_stated(self) -> None:
-        """A checkpoint that began after `recover` is durable."""
+    def checkpoint_done(self) -> None:
+        """A checkpoint that began after `recover` is durable: the recorder is behind no more."""
         self.messages.is_behind = self.takes_nothing
         if not self.takes_nothing:
             self.messages.late.clear()
             self.late_octets = 0
 
     def set_low(self, is_low: bool) -> None:
-        """Set whether the disk has room only for records that free room: then publishes are refused."""
+        """Set whether the disk has room only for records that free more room. If so, publishes are refused."""
         self._on(PublishedEvent, self.messages.published_while_low if is_low else self.messages.published)
         self.is_low = is_low
 
@@ -209,16 +209,16 @@ class Recorder:
         return journal.next_lsn
 
     def begin(self, objects: Container[int]) -> None:
-        """After restoring: retire the names of objects that ended with the last broker. `objects`: ids of durable ones.
+        """After restoring: retire the names of all objects but these (ids of durable ones).
 
-        They are transient queues and exchanges, consumers, connections, and objects undeclared without a record.
+        The others are transient queues and exchanges, consumers, connections, and objects undeclared without a record.
         """
         journal = self._journal
-        gone = [id_ for id_ in journal.names.ids_of() if id_ not in objects and not self._is_there(id_)]
+        gone = [id_ for id_ in journal.names.ids_of() if id_ not in objects and not self._is_in_use(id_)]
         for id_ in reversed(gone):  # a virtual host after its objects
             journal.objects.retire(id_)
 
-    def _is_there(self, id_: int) -> bool:
+    def _is_in_use(self, id_: int) -> bool:
         """Whether every broker has an object of this name, or messages still refer to it."""
         names, vhosts = self._journal.names, self._broker.virtual_hosts
         what, vhost_id, name = names[id_]

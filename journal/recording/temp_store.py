@@ -34,7 +34,7 @@ class Chunk:
 class FileTempStore:
     """Temporary files in `directory`; None: in a private temporary directory, made when it is first needed.
 
-    `descriptor_max`: descriptors from this number on are left for other files; None: any may be used.
+    `descriptor_max`: descriptors of this number and above are left to other files; None: any may be used.
     `on_unreadable`: called with each failure to read before it is raised.
     """
 

@@ -1,4 +1,4 @@
-"""The engine's `TopicLog`, read from the journal: the published messages for capturing queues. Positions are LSNs.
+"""The engine's `TopicLog`: published messages, read from the journal. Positions are LSNs.
 
 The log needs no records or memory beside the journal, which holds publishes in their order until their segment is
 deleted. Source: queues page A.8, C.1, C.3; docs/decisions/0012-log.md.
@@ -18,7 +18,7 @@ from .recorder import Recorder
 from .retry import retry_blocking
 
 #: Octets of blocks that one read examines, rounded up to whole blocks (2 to 5 ms).
-LOOK_OCTETS = 512 * 1024
+EXAMINED_OCTETS = 512 * 1024
 #: Property lists that are cached.
 MEMORY_MAX = 512
 #: Offset of the property list in a content.
@@ -33,7 +33,7 @@ class JournalLog:
         self._journal = journal
         self._recorder = recorder
         self._summaries: dict[bytes, PropertySummary] = {}
-        self._looked_to = 0  # position at which the last read ended
+        self._read_to = 0  # position at which the last read ended
 
     def start(self) -> int:
         return self._journal.usage.segments[0].base_lsn
@@ -65,14 +65,14 @@ class JournalLog:
             for at, fields in enumerate(block.fields()):
                 if at < index or fields[KIND] != PUBLISHED:
                     continue
-                one = self._one(block, fields, block.header.base_lsn + at, vhost, wanted)
+                one = self._message_at(block, fields, block.header.base_lsn + at, vhost, wanted)
                 if one is not None:
                     found.append(one)
                     octets -= len(one.message.content) + OVERHEAD
                     if octets <= 0:  # also within a block, which may be large
                         return Page(found, block.header.base_lsn + at + 1)
             position = next_position
-        return Page(found, max(position, self._looked_to))
+        return Page(found, max(position, self._read_to))
 
     def entered(self, vhost: str, queue: str, position: int, wall_ms: int) -> Entered:
         found = self._broker.virtual_hosts[vhost].queues[queue]
@@ -84,23 +84,23 @@ class JournalLog:
                     ids.append(fields[MSG_ID])
                 elif fields[KIND] == PUBLISHED and wall_ms and not first_id and fields[TS_US] >= wall_ms * 1000:
                     first_id = fields[MSG_ID]
-        return Entered(ids, first_id, self._looked_to)
+        return Entered(ids, first_id, self._read_to)
 
     def _blocks(self, position: int) -> Iterator[tuple[Block, int, int]]:
-        """(block, index of the first record in it, LSN behind it) from `position` on, for `LOOK_OCTETS`.
+        """(block, index of the first record in it, LSN behind it) from `position` on, for `EXAMINED_OCTETS`.
 
-        Sets `_looked_to` to the LSN at which it ends. Raises: Unreadable.
+        Sets `_read_to` to the LSN at which it ends. Raises: Unreadable.
         """
-        contents, end, left = self._journal.contents, self.end(), LOOK_OCTETS
-        position = self._looked_to = max(position, self.start())
+        contents, end, left = self._journal.contents, self.end(), EXAMINED_OCTETS
+        position = self._read_to = max(position, self.start())
         while position < end and left > 0:
             found = self._block_at(contents, position)
             if found is None:  # a repair left a gap, or the segment was deleted
-                position = self._looked_to = self._behind(position)
+                position = self._read_to = self._after_gap(position)
                 continue
             block, index = found
             left -= len(block.data)
-            position = self._looked_to = min(block.end_lsn, end)
+            position = self._read_to = min(block.end_lsn, end)
             yield block, index, position
 
     def _block_at(self, contents: ContentReader, position: int) -> tuple[Block, int] | None:
@@ -113,11 +113,11 @@ class JournalLog:
             self._broker.context.storage.on_unreadable(lost)
             raise lost from error
 
-    def _behind(self, position: int) -> int:
-        """LSN at which reading can go on: the base of the next segment."""
+    def _after_gap(self, position: int) -> int:
+        """LSN at which reading can continue: the base of the next segment."""
         return next((row.base_lsn for row in self._journal.usage.segments if row.base_lsn > position), self.end())
 
-    def _one(self, block: Block, fields: Fields, lsn: int, vhost: str, wanted: Wanted) -> LoggedMessage | None:
+    def _message_at(self, block: Block, fields: Fields, lsn: int, vhost: str, wanted: Wanted) -> LoggedMessage | None:
         names = self._journal.names
         exchange_id, id_ = fields[ADDRESS_ID], fields[MSG_ID]
         if exchange_id not in names or names[exchange_id].what != EXCHANGE or names.vhost_text(exchange_id) != vhost:

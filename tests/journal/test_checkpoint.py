@@ -56,7 +56,7 @@ class Delivering(DepthWorld):
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue is deep from its first messages on, and is stated two messages at a time."""
     page_early(monkeypatch)
-    for module, name in ((stating, "PART_MESSAGES"), (stating, "LOOK_SLICE"), (snapshot, "PART_MESSAGES")):
+    for module, name in ((stating, "PART_MESSAGES"), (stating, "EXAMINED_SLICE"), (snapshot, "PART_MESSAGES")):
         monkeypatch.setattr(module, name, 2)
     monkeypatch.setattr(indexes, "KEEP_SLICE", 3)
     monkeypatch.setattr(stating, "RUNS_SPARE", 0)

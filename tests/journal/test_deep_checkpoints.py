@@ -22,7 +22,7 @@ KINDS = pytest.mark.parametrize("arguments", [PLAIN_QUEUE, LEVELS], ids=["plain"
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue is deep from its first messages on, and is stated two messages at a time."""
     page_early(monkeypatch)
-    for module, name in ((stating, "PART_MESSAGES"), (stating, "LOOK_SLICE"), (snapshot, "PART_MESSAGES")):
+    for module, name in ((stating, "PART_MESSAGES"), (stating, "EXAMINED_SLICE"), (snapshot, "PART_MESSAGES")):
         monkeypatch.setattr(module, name, 2)
 
 

@@ -309,7 +309,7 @@ def test_a_full_disk(is_kept: bool) -> None:
     world.journal.retry()
     world.recorder.recover()
     world.checkpoint(reclaims=True)
-    world.recorder.all_is_stated()
+    world.recorder.checkpoint_done()
     world.sessions[0].reject(7, multiple=True, requeue=True, why=NACKED)
     world.fill([50], of_key(b"7"), 7)
     world.end_turn()

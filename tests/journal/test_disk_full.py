@@ -127,7 +127,7 @@ def test_what_is_set_while_the_disk_is_full_is_stated_later() -> None:
     for _ in checkpoint(broker, desk.journal, recorder):
         desk.journal.commit()
     desk.settle()
-    recorder.all_is_stated()
+    recorder.checkpoint_done()
     assert recorder.safe_lsn == desk.journal.committed_lsn
     again = DurableDesk(files.power_cut()).pair.broker
     assert {"late", "/"} <= set(again.virtual_hosts) and again.users.find("late") is not None
@@ -154,7 +154,7 @@ def test_what_is_done_before_all_is_stated_is_answered_when_it_is_safe_itself() 
     desk.settle()
     desk.publish("C", delivery_mode=2)
     assert desk.confirms() == []
-    desk.recorder.all_is_stated()
+    desk.recorder.checkpoint_done()
     desk.pair.broker.more_is_safe()
     desk.pair.end_turn()
     assert desk.confirms() == ["Ack"]  # of B alone: C is not written
@@ -201,7 +201,7 @@ def has_room(desk: DurableDesk) -> None:
     for _ in checkpoint(desk.pair.broker, desk.journal, desk.recorder):
         desk.journal.commit()
     desk.settle()
-    desk.recorder.all_is_stated()
+    desk.recorder.checkpoint_done()
     desk.journal.old_segments.reclaim()
     desk.settle()
 
@@ -272,7 +272,7 @@ def test_what_died_while_the_disk_was_full_and_was_taken_at_once() -> None:
     for _ in stating:
         desk.journal.commit()
     desk.settle()
-    desk.recorder.all_is_stated()
+    desk.recorder.checkpoint_done()
     assert [row.live for row in desk.journal.usage.segments if row.live < 0] == []
     assert sum(row.live for row in desk.journal.usage.segments) == 1  # the one in elsewhere
     again = DurableDesk(desk.files.power_cut())

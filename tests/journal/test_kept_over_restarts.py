@@ -16,7 +16,7 @@ from leveret.journal.appending.old_segments import moved_record
 from leveret.journal.format.heap import content_prefix, decode_content
 from leveret.journal.format.record import PUBLISHED, REQUEUED, Record
 from leveret.journal.recording.checkpoint import checkpoint
-from leveret.journal.recording.message_recorder import Meanwhile
+from leveret.journal.recording.concurrent_changes import QueueChanges
 from leveret.journal.recording.recorder import Recorder
 from leveret.settings import SettingsRepository, entry
 from leveret.testing.harness import DATA, Harness, messages
@@ -120,7 +120,7 @@ def test_a_checkpoint_watches_no_queue_when_it_is_over() -> None:
     for _ in checkpoint(one.broker, one.journal, one.recorder):
         one.journal.commit()
     gc.collect()
-    assert [each for each in gc.get_objects() if isinstance(each, Meanwhile)] == []
+    assert [each for each in gc.get_objects() if isinstance(each, QueueChanges)] == []
 
 
 def test_contents_of_two_queues_of_an_exchange_are_told_apart() -> None:

@@ -49,7 +49,7 @@ def test_bookmarks_outlive_a_restart() -> None:
 @pytest.mark.parametrize(("octets", "read"), [(1, 1024), (1, 1), (1024 * 1024, 1), (1024 * 1024, 1024)])
 def test_over_segments(monkeypatch: pytest.MonkeyPatch, octets: int, read: int) -> None:
     """A part of the log at a time, from the segment on that an id or a time is in."""
-    monkeypatch.setattr(topic_log, "LOOK_OCTETS", octets)
+    monkeypatch.setattr(topic_log, "EXAMINED_OCTETS", octets)
     monkeypatch.setattr(replaying, "READ_OCTETS", read)
     desk = JournalReplays(ORDERS)
     desk.queue()

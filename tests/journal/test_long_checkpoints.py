@@ -18,7 +18,7 @@ from leveret.journal.recording import message_index as indexes
 from leveret.journal.recording.message_index import ContentIndex
 from leveret.journal.recovery.recovered import RecoveredMessage
 
-LOOK_SLICE = stating.LOOK_SLICE
+EXAMINED_SLICE = stating.EXAMINED_SLICE
 
 
 def test_a_step_looks_at_a_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -26,7 +26,7 @@ def test_a_step_looks_at_a_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     world = RecordedBroker(tmp_path, scope="durable")
     world.declare("q")
     for _ in range(6):
-        world.publish("q", LOOK_SLICE // 2 + 1)
+        world.publish("q", EXAMINED_SLICE // 2 + 1)
     looked = 0
 
     def id_of(message: Message) -> int:
@@ -41,13 +41,13 @@ def test_a_step_looks_at_a_slice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         looked = 0
         world.settle()
     each.append(looked)
-    assert max(each) <= LOOK_SLICE
+    assert max(each) <= EXAMINED_SLICE
     assert sum(each) == 3 * world.vhost.queues.named("q").ready_count, (
         "to put them in order, to state them, to know which are alive"
     )
     world.kill()
     again = RecordedBroker(tmp_path, scope="durable")
-    assert again.vhost.queues.named("q").ready_count == 6 * (LOOK_SLICE // 2 + 1)
+    assert again.vhost.queues.named("q").ready_count == 6 * (EXAMINED_SLICE // 2 + 1)
     again.journal.close()
 
 
@@ -78,7 +78,7 @@ def _ids(world: RecordedBroker, queue: str) -> list[int]:
 @pytest.mark.parametrize("seed", range(6))
 def test_what_happens_between_the_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """Messages come, go out and come back while they are stated: after a kill each is there that should be, once."""
-    monkeypatch.setattr(stating, "LOOK_SLICE", 5)
+    monkeypatch.setattr(stating, "EXAMINED_SLICE", 5)
     monkeypatch.setattr(indexes, "KEEP_SLICE", 3)
     monkeypatch.setattr(stating, "RUNS_SPARE", 0)
     stated: list[list[int]] = []

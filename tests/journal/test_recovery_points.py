@@ -358,7 +358,7 @@ def test_what_comes_meanwhile_stands_behind(
     monkeypatch: pytest.MonkeyPatch, files: SimulatedFiles | None, octets: int
 ) -> None:
     """A review takes many turns; nobody gets anything before its end (C.5), and a crash in between begins it again."""
-    monkeypatch.setattr(topic_log, "LOOK_OCTETS", octets)
+    monkeypatch.setattr(topic_log, "EXAMINED_OCTETS", octets)
     monkeypatch.setattr(rebuilding, "REBUILD_OCTETS", octets)
     monkeypatch.setattr(memory_log, "RUNS_MAX", 2)
     world = World(LOG, files)

@@ -331,7 +331,7 @@ def test_priorities_are_kept_by_each_checkpoint(memory: int | None) -> None:
 
 def test_what_comes_while_a_checkpoint_forgets_others_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the checkpoint after that, too."""
-    monkeypatch.setattr(checkpoints, "LOOK_SLICE", 2)
+    monkeypatch.setattr(checkpoints, "EXAMINED_SLICE", 2)
     monkeypatch.setattr(checkpoints, "RUNS_SPARE", 0)
     world = Harness(journal=SimulatedFiles())
     queue = world.queue()

@@ -104,7 +104,7 @@ class Life:
 @pytest.mark.parametrize("look_octets", [1, 2000, 10**6])
 def test_it_is_what_was_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look_octets: int) -> None:
     """Whatever was taken since, while segments begin and go."""
-    monkeypatch.setattr(topic_log, "LOOK_OCTETS", look_octets)
+    monkeypatch.setattr(topic_log, "EXAMINED_OCTETS", look_octets)
     starts = set()
     for seed in range(examples(2)):
         life = Life(tmp_path / str(seed), seed)

@@ -22,7 +22,7 @@ from leveret.engine import (
 from leveret.journal.format.errors import BadRecord
 from leveret.journal.format.record import OPERATOR_POLICY, POLICY
 from leveret.journal.recording.access_records import (
-    fields_for_people,
+    fields_without_secrets,
     limits_octets,
     limits_of,
     parameter_name,
@@ -106,12 +106,12 @@ def test_each_field_of_a_user_comes_back(name: str) -> None:
     ]
     assert grants[0] == grants[1]
     assert user_octets(found) == octets
-    shown = fields_for_people(octets)
+    shown = fields_without_secrets(octets)
     assert "password_hash" not in shown and shown["tags"] == list(user.tags)
     version = {"name": "a", "before": None, "after": {"password_hash": user.password.text(), "tags": []}}
     stored = parameter_octets(version)
     assert parameter_of(stored) == version
-    assert fields_for_people(stored) == {"value": {**version, "after": {"tags": []}}}
+    assert fields_without_secrets(stored) == {"value": {**version, "after": {"tags": []}}}
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_each_field_of_a_user_comes_back(name: str) -> None:
 def test_no_password_of_a_uri_is_shown(uri: object, shown: object) -> None:
     """Of federation upstreams and shovels, which are parameters; `journal cat` is not for administrators alone."""
     octets = parameter_octets({"src-uri": uri, "src-queue": "q"})
-    assert fields_for_people(octets) == {"value": {"src-uri": shown, "src-queue": "q"}}
+    assert fields_without_secrets(octets) == {"value": {"src-uri": shown, "src-queue": "q"}}
 
 
 @pytest.mark.parametrize("part", ["a://x:", "a://x:y@", "?password=", "h:1/", "@:"])
@@ -151,7 +151,7 @@ def test_a_long_uri_is_shown_in_linear_time(part: str) -> None:
         octets, times = parameter_octets("a://" + part * (size // len(part))), []
         for _ in range(5):
             began = time.process_time()
-            fields_for_people(octets)
+            fields_without_secrets(octets)
             times.append(time.process_time() - began)
         return min(times)
 

@@ -21,7 +21,7 @@ from ..journal.format.heap import (
     decode_text,
 )
 from ..journal.format.record import EXCHANGE, FLAG_NAMES, OBJECT_NAMES, QUEUE, RANGE, REASONS
-from ..journal.recording.access_records import fields_for_people
+from ..journal.recording.access_records import fields_without_secrets
 from ..journal.recovery.check import Report, verify
 from ..journal.recovery.repair import Repaired, repair
 from ..settings.printable import printable
@@ -167,7 +167,7 @@ def _heap_fields(record: Record, names: Names, bodies: bool) -> dict[str, object
             "arguments": (
                 _arguments(declared.arguments)
                 if declared.what in (EXCHANGE, QUEUE)
-                else fields_for_people(declared.arguments)
+                else fields_without_secrets(declared.arguments)
             ),
         }
     if name in ("bound", "unbound"):

@@ -215,7 +215,7 @@ class Supervisor:
                 self._needs_checkpoint = False
                 self._checkpoint = checkpoint(self.broker, self.journal, self.recorder)
                 if await self._make_checkpoint(self._checkpoint):
-                    self.recorder.all_is_stated()
+                    self.recorder.checkpoint_done()
                     self.broker.more_is_safe()
                 else:
                     self._needs_checkpoint = True

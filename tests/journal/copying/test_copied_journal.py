@@ -517,7 +517,7 @@ def test_a_journal_with_what_this_program_does_not_know_is_copied_and_not_led() 
     with pytest.raises(NewerJournal, match="holds owners and time travel, of which this program does not know"):
         again.hand_over()
     again.close()
-    assert read_identity(PATH, files, copies=True) == ID
+    assert read_identity(PATH, files, allows_unknown=True) == ID
     plain = files.content(f"{PATH}/format").replace(b'"version": 2', b'"version": 3')
     files.put(f"{PATH}/format", plain)
     with pytest.raises(NewerJournal, match="start a newer one"):

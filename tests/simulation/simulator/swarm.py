@@ -64,7 +64,7 @@ SMALL: dict[str, dict[str, tuple[int, ...]]] = {
     "journal.disk.segment": {"INDEX_STEP": (256,)},
     "journal.disk.writer": {"BLOCK_SIZE_MAX": (600, 4000)},
     "journal.recovery.content_reader": {"OPEN_FILES_MAX": (1,), "READ_SIZE": (64, 1000), "NEAR": (16,)},
-    "journal.recording.checkpoint": {"LOOK_SLICE": (5,), "RUNS_SPARE": (5,)},
+    "journal.recording.checkpoint": {"EXAMINED_SLICE": (5,), "RUNS_SPARE": (5,)},
     "journal.recording.message_index": {"KEEP_SLICE": (5,)},
     "journal.recording.pager": {"MEMORY_MAX": (2,)},
     "journal.recording.duplicate_ids": {"STATED_SLICE": (2,)},
