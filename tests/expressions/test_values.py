@@ -108,6 +108,9 @@ BODY = b"""{"s": "caf\xc3\xa9 Noir", "n": 42, "f": -2.5, "t": true, "a": [3, "4"
         ("7.5 % 2", 1.5),
         ("-7.5 % 2", -1.5),
         ("1e308 * 10 % 3", math.nan),
+        ("-7 / 2", -3),
+        ("7 / -2", -3),
+        ("-7 / -2", 3),
         ("1 / 0", math.nan),
         ("1.0 / 0", math.nan),
         ("/l/v", [1, 2, 3]),
@@ -280,3 +283,10 @@ def test_a_text_that_is_too_long_for_patterns_has_no_answer(text: str) -> None:
     """It is selected by none: neither by the pattern nor by its opposite."""
     body = b'{"s": "%s"}' % (b"x" * (64 * 1024 + 1))
     assert compiled(text, AMPS).truth(Given(body)) is None
+
+
+def test_names_of_messages_that_lack_what_they_stand_for() -> None:
+    """A message without an expiration lives for ever, which is 0; of two names of a group that of JMS counts."""
+    assert compiled("AMQExpiration = 0", JMS).truth(Given()) is True
+    both = Given(headers={"JMSXGroupID": "a", "_AMQ_GROUP_ID": "b"})
+    assert compiled("AMQGroupID = 'a' AND JMSXGroupID = 'a'", JMS).truth(both) is True
