@@ -536,3 +536,18 @@ def test_the_attempts_of_a_copy_are_no_octets_of_its_queue() -> None:
     again = world.deliveries[-1]
     assert (again.redelivered, [*again.headers]) == (True, ["x-delivery-count"])
     assert queue.events.octets == before
+
+
+@pytest.mark.parametrize("headers", [{}, {"JMSXGroupID": "g"}], ids=["plain", "of a group"])
+def test_queues_share_the_prefetch_of_a_channel_in_turn(headers: dict[str, str]) -> None:
+    """Two consumers have room for four messages together: each queue gives two, although one has more."""
+    world = Harness()
+    for name in "ab":
+        world.queue(name)
+        world.publish(*(name * 4), key=name, headers=headers)
+    world.ends_turns = False
+    world.session.set_prefetch(4, total=True)
+    for name in "ab":
+        world.consume(name, name)
+    world.finish_turns()
+    assert sorted(world.taken()) == ["a", "a", "b", "b"]
