@@ -55,12 +55,10 @@ def _handler(command: CommandRoute, adapter: Adapter) -> Handler:
     def handle(api: Api, request: Request) -> Steps:
         from_path = _path_arguments(api, request, command)
         given: Mapping[str, Any] = json_object(request) if request.method in _HAVE_BODIES else request.query
-        given = adapter.arguments(api, request, given)
+        values = _given_arguments(command, request, adapter.arguments(api, request, given)) | from_path
         if "as-user" in command.arguments:
-            from_path["as-user"] = request.user.name
-        result = yield from api.options.control.steps(
-            command.words, {**_given_arguments(command, request, given), **from_path}
-        )
+            values["as-user"] = request.user.name
+        result = yield from api.options.control.steps(command.words, values)
         code = status if isinstance(status, int) else status(result)
         if code in _WITHOUT_BODIES:
             return Answer(code)
@@ -76,11 +74,13 @@ def _path_arguments(api: Api, request: Request, command: CommandRoute) -> dict[s
     creates = request.method == "PUT" and command.http.path.rpartition("/")[2].isupper()
     if "V" in names:
         vhost = api.vhost_to_change(request) if creates else api.vhost(request)
-        for word, known in () if creates else (("Q", vhost.queues), ("X", vhost.exchanges)):
-            if word in names and names[word] not in known:
-                raise not_found()
-    if "U" in names and not creates and api.broker.users.find(names["U"]) is None:
-        raise not_found()
+    if not creates:
+        if "Q" in names and names["Q"] not in vhost.queues:
+            raise not_found()
+        if "X" in names and names["X"] not in vhost.exchanges:
+            raise not_found()
+        if "U" in names and api.broker.users.find(names["U"]) is None:
+            raise not_found()
     return {argument: names[word] for word, argument in command.http.path_arguments(command.arguments).items()}
 
 

@@ -55,7 +55,7 @@ COMPRESSED_AT_ONCE, SENT_AT_ONCE = 64 * 1024, 256 * 1024
 
 
 class Connection:
-    """One accepted connection, which serves request after request."""
+    """An accepted connection, which serves one request after the other."""
 
     def __init__(
         self, state: ConsoleState, stream: trio.abc.Stream, peer: Peer, slot: Slot, *, is_metrics: bool
@@ -96,6 +96,7 @@ class Connection:
                 unread -= len(data)
 
     async def _next(self) -> object:
+        """The next event of HTTP. It is parsed in turn with the work of other connections."""
         while True:
             async with self._state.turn:
                 event = self._http.next_event()
@@ -146,6 +147,7 @@ class Connection:
         return not scope.cancelled_caught
 
     def _request_of(self, event: h11.Request) -> Request:
+        """The request whose head was read. Raises: Refusal."""
         try:
             target = event.target.decode("ascii")
             headers = {name.decode("ascii"): value.decode("utf-8", "replace") for name, value in event.headers}
@@ -225,6 +227,7 @@ class Connection:
         self._slot.end()
 
     async def _body(self, request: Request, limit: int) -> bytes:
+        """Read the body of a request. Raises: Refusal, if it is too long or too slow."""
         state = self._state
         length = request.headers.get("content-length", "0")
         if length.isdigit() and int(length) > limit:

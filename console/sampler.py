@@ -288,9 +288,8 @@ class Sampler:
     def session(self, session: Session, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:
         """`message_stats` of a channel, and `idle_since`."""
         series, values = self._series.get(session), session_values(session)
-        stats = _stats(
-            self._with_rates(SESSION_NAMES, values, series, ranges), [PUBLISHES, DELIVERIES], values, SESSION_NAMES
-        )
+        shown = self._with_rates(SESSION_NAMES, values, series, ranges)
+        stats = _stats(shown, [PUBLISHES, DELIVERIES], values, SESSION_NAMES)
         found: dict[str, Any] = {"message_stats": stats} if stats else {}
         if series is not None and values == series.latest:
             found |= self._idle_since(series.changed_ms)
@@ -308,15 +307,13 @@ class Sampler:
     def totals(self, ranges: Mapping[str, Range] = NO_RANGES) -> Steps:
         """The steps to `message_stats`, `queue_totals` and `churn_rates` of the broker."""
         broker = self._broker()
-        return self._totals_of(
-            (yield from broker_values(broker, (yield from lengths_of(broker.virtual_hosts.queues())))), ranges
-        )
+        lengths = yield from lengths_of(broker.virtual_hosts.queues())
+        return self._totals_of((yield from broker_values(broker, lengths)), ranges)
 
     def totals_at_last_sample(self) -> dict[str, Any]:
         """The totals without steps, up to a second old."""
-        return self._totals_of(
-            (0,) * len(BROKER_NAMES) if self._broker_series is None else self._broker_series.latest, NO_RANGES
-        )
+        series = self._broker_series
+        return self._totals_of((0,) * len(BROKER_NAMES) if series is None else series.latest, NO_RANGES)
 
     def _totals_of(self, values: Sequence[int], ranges: Mapping[str, Range]) -> dict[str, Any]:
         shown = self._with_rates(BROKER_NAMES, values, self._broker_series, ranges)
@@ -336,23 +333,24 @@ class Sampler:
     def _with_rates(
         self, names: Sequence[str], values: Sequence[int], series: Series | None, ranges: Mapping[str, Range]
     ) -> dict[str, Any]:
+        """The values by name, and beside each its rate, with samples if a range asks for them."""
         found: dict[str, Any] = {}
         for index, (name, value) in enumerate(zip(names, values)):
             found[name] = value
             details: dict[str, Any] = {"rate": 0.0 if series is None else series.rate(index)}
             wanted = ranges.get(_RANGE_KINDS.get(name, ""))
             if wanted is not None:
-                details |= self._samples(index, value, series, wanted, is_length=name in _GAUGES)
+                details |= self._samples(index, value, series, wanted, is_gauge=name in _GAUGES)
             found[f"{name}_details"] = details
         return found
 
     def _samples(
-        self, index: int, value: int, series: Series | None, wanted: Range, *, is_length: bool
+        self, index: int, value: int, series: Series | None, wanted: Range, *, is_gauge: bool
     ) -> dict[str, Any]:
-        """The samples, newest first. Lengths end at the next multiple of the step, rates at the last one."""
+        """The samples of a range, newest first. They end at the next multiple of the step for gauges, else at the last."""
         clock = self._broker().context.clock
         wall_ms, step_ms = clock.wall_ms(), wanted.step * 1000
-        end_ms = wall_ms // step_ms * step_ms + (step_ms if is_length and wall_ms % step_ms else 0)
+        end_ms = wall_ms // step_ms * step_ms + (step_ms if is_gauge and wall_ms % step_ms else 0)
         behind_ms = wall_ms - self._now_ms()
         samples = []
         for at_ms in range(end_ms, end_ms - wanted.age * 1000 - 1, -step_ms):
@@ -372,6 +370,7 @@ def _resolutions(number: int) -> Resolutions:
 
 
 def _with_details(shown: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """The values of these names with their rates."""
     return {key: shown[key] for name in names for key in (name, f"{name}_details")}
 
 

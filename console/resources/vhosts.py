@@ -58,15 +58,15 @@ def _put(api: Api, request: Request) -> Steps:
         raise bad_request(["not_string", "description"])
     if not isinstance(tags, str) and not (isinstance(tags, list) and all(isinstance(one, str) for one in tags)):
         raise bad_request("tags: expected text or a list of words")
-    kind = given.get("default_queue_type", given.get("defaultqueuetype"))
-    if kind in ("", "undefined"):
-        kind = None
-    if kind is not None and kind not in ("classic", "quorum", "stream"):
-        raise bad_request(f"default_queue_type: expected classic, quorum or stream, not {str(kind)[:40]}")
+    queue_type = given.get("default_queue_type", given.get("defaultqueuetype"))
+    if queue_type in ("", "undefined"):
+        queue_type = None
+    if queue_type is not None and queue_type not in ("classic", "quorum", "stream"):
+        raise bad_request(f"default_queue_type: expected classic, quorum or stream, not {str(queue_type)[:40]}")
     is_there = name in api.broker.virtual_hosts
-    yield from api.run("vhosts add", name=name, default_queue_type=kind)
-    if is_there and kind is not None:
-        yield from api.run("vhosts default-queue-type", name=name, type=kind)
+    yield from api.run("vhosts add", name=name, default_queue_type=queue_type)
+    if is_there and queue_type is not None:
+        yield from api.run("vhosts default-queue-type", name=name, type=queue_type)
     yield from api.run("vhosts describe", name=name, description=description, tags=tags)
     if tracing is not None:
         yield from api.run("trace-on" if tracing else "trace-off", vhost=name)
