@@ -43,13 +43,12 @@ class Logins:
 
         `challenges`: make browsers ask for a password. Requests of the page itself must not, since it has a form.
         """
-        challenge = (CHALLENGE,) if challenges else ()
         if header is None:
-            raise Refusal(401, headers=challenge)
+            raise Refusal(401, headers=(CHALLENGE,) if challenges else ())
         found = credentials(header)
         user = None if found is None else self.check(*found, peer)
         if user is None:
-            raise Refusal(401, "not_authorized", "Login failed", challenge)
+            raise login_failed(challenges=challenges)
         return self.check_admitted(user, peer)
 
     def check(self, name: str, password: str, peer: Peer) -> User | None:

@@ -6,7 +6,7 @@ from typing import Any
 from .bodies import integer
 from .http_messages import Request, bad_request
 
-#: Maximum queues in a list over all virtual hosts, and of messages or leases for each of them.
+#: Maximum queues in a list of several virtual hosts, and maximum messages or leases of each queue in it.
 QUEUES_MAX, MESSAGES_MAX = 200, 100
 #: Maximum rows of a page.
 PAGE_MAX = 500

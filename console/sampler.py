@@ -4,7 +4,7 @@ Counts themselves are never taken from samples. An object is sampled from its fi
 Source: management page 5, 14.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -22,6 +22,7 @@ from .counters import (
     QUEUE_NAMES,
     SESSION_NAMES,
     VHOST_NAMES,
+    Lengths,
     broker_values,
     churn_values,
     lengths_of,
@@ -37,7 +38,7 @@ from .steps import Steps
 PERIOD_S = 1.0
 #: Objects sampled in one step, about a millisecond.
 SAMPLED_A_STEP = 250
-#: Maximum objects that are sampled before a queue, for the queue to have ranges; other queues have only rates.
+#: A queue has ranges if fewer objects than this were sampled before it; other queues have only rates.
 WITH_RANGES_MAX = 2_000
 #: Maximum connections, channels, and exchanges of a virtual host with ranges of ten minutes; others have a minute.
 TEN_MINUTES_MAX = 300
@@ -99,7 +100,9 @@ class Sampler:
         self._quiet_samples = 0
         self._series: dict[Any, Series] = {}
         self._capacities: dict[Queue, float] = {}
-        self._next_series: dict[Any, Series] = {}  # of the sample that is being taken, without deleted objects
+        # Of the sample that is being taken. They have no deleted objects.
+        self._next_series: dict[Any, Series] = {}
+        self._next_capacities: dict[Queue, float] = {}
 
     def _now_ms(self) -> int:
         return self._broker().context.clock.monotonic_ns() // MS
@@ -114,30 +117,14 @@ class Sampler:
             self._sampled_broker = broker
         if self._is_quiet(broker):
             return
-        self._next_series = {}
-        capacities: dict[Queue, float] = {}
+        self._next_series, self._next_capacities = {}, {}
         clients = list(broker.connections)
-        all_ready = all_unacked = channels = 0
+        all_ready = all_unacked = 0
         for vhost in list(broker.virtual_hosts.values()):
-            ready = unacked = 0
             used = [exchange for exchange in vhost.exchanges.values() if exchange.published_in]
             for number, exchange in enumerate(used):
                 self._sample(exchange, (exchange.published_in, exchange.published_out), _resolutions(number))
-            queues = list(vhost.queues.values())
-            for start in range(0, len(queues), SAMPLED_A_STEP):
-                some = queues[start : start + SAMPLED_A_STEP]
-                lengths = yield from lengths_of(some)
-                ready += lengths[0]
-                unacked += lengths[1]
-                for queue in some:
-                    counters = queue.counters
-                    if counters.enqueued or counters.get_empty:
-                        has_ranges = len(self._next_series) < WITH_RANGES_MAX
-                        self._sample(queue, queue_values(queue), HOUR if has_ranges else NO_RANGE)
-                    if queue.consumers:
-                        before = self._capacities.get(queue, _capacity_now(queue))
-                        capacities[queue] = before + (_capacity_now(queue) - before) / CAPACITY_SAMPLES
-                yield
+            ready, unacked = yield from self._sample_queues(list(vhost.queues.values()))
             self._sample(vhost, (yield from vhost_values(vhost, clients, (ready, unacked))), DAY)
             all_ready += ready
             all_unacked += unacked
@@ -145,6 +132,32 @@ class Sampler:
         values = yield from broker_values(broker, (all_ready, all_unacked))
         self._broker_series = self._recorded(self._broker_series, values, DAY)
         yield
+        yield from self._sample_clients(clients)
+        self._series, self._capacities = self._next_series, self._next_capacities
+        self._sample_node(len(clients))
+
+    def _sample_queues(self, queues: list[Queue]) -> Generator[None, None, Lengths]:
+        """Sample the queues of a virtual host. Returns the numbers of their messages."""
+        ready = unacked = 0
+        for start in range(0, len(queues), SAMPLED_A_STEP):
+            some = queues[start : start + SAMPLED_A_STEP]
+            lengths = yield from lengths_of(some)
+            ready += lengths[0]
+            unacked += lengths[1]
+            for queue in some:
+                if queue.counters.enqueued or queue.counters.get_empty:
+                    has_ranges = len(self._next_series) < WITH_RANGES_MAX
+                    self._sample(queue, queue_values(queue), HOUR if has_ranges else NO_RANGE)
+                if queue.consumers:
+                    now = _capacity_now(queue)
+                    before = self._capacities.get(queue, now)
+                    self._next_capacities[queue] = before + (now - before) / CAPACITY_SAMPLES
+            yield
+        return ready, unacked
+
+    def _sample_clients(self, clients: list[Client]) -> Iterator[None]:
+        """Sample connections and their channels."""
+        channels = 0
         for start in range(0, len(clients), SAMPLED_A_STEP):
             for number, client in enumerate(clients[start : start + SAMPLED_A_STEP], start):
                 info = client.connection_info
@@ -153,8 +166,6 @@ class Sampler:
                     self._sample(session, session_values(session), _resolutions(channels))
                     channels += 1
             yield
-        self._series, self._capacities = self._next_series, capacities
-        self._sample_node(len(clients))
 
     def _is_quiet(self, broker: Broker) -> bool:
         """Whether nothing was published, delivered, acknowledged or declared since the last two samples.
@@ -240,11 +251,8 @@ class Sampler:
             return {}
         series = self._node_series
         shown = self._with_rates(NODE_NAMES, [view[name] for name in NODE_NAMES], series, ranges)
-        details = {name: shown[f"{name}_details"] for name in NODE_NAMES}
-        return {
-            **{f"{name}_details": {**found, **view[f"{name}_details"]} for name, found in details.items() if found},
-            "leveret": {"sampled_since_ms": self._oldest_ms(series)},
-        }
+        details = {key: {**shown[key], **view[key]} for key in (f"{name}_details" for name in NODE_NAMES)}
+        return {**details, "leveret": {"sampled_since_ms": self._oldest_ms(series)}}
 
     def rate(self, queue: Queue, name: str) -> float:
         """The rate of one of `QUEUE_NAMES`."""
@@ -347,7 +355,7 @@ class Sampler:
     def _samples(
         self, index: int, value: int, series: Series | None, wanted: Range, *, is_gauge: bool
     ) -> dict[str, Any]:
-        """The samples of a range, newest first. They end at the next multiple of the step for gauges, else at the last."""
+        """The samples of a range, newest first. The last time is a multiple of the step: for gauges the next one."""
         clock = self._broker().context.clock
         wall_ms, step_ms = clock.wall_ms(), wanted.step * 1000
         end_ms = wall_ms // step_ms * step_ms + (step_ms if is_gauge and wall_ms % step_ms else 0)

@@ -61,8 +61,9 @@ class JournalFigures:
 
 @dataclass(slots=True, frozen=True)
 class MetricsFacts:
-    """`journal` returns None without a journal. `is_open`: whether names of objects are shown without a login to
-    clients on other hosts.
+    """The facts. `journal` returns None without a journal.
+
+    `is_open`: whether clients on other hosts see the names of objects without a login.
     """
 
     process: Callable[[], ProcessFigures]

@@ -29,13 +29,13 @@ def _subject(api: Api, node: str) -> Subject:
 
     return Subject(
         node,
-        options.host_facts if other is None else lambda: other.host or _NO_HOST,
-        options.listeners if other is None else lambda: other.listeners,
-        options.certificates if other is None else list,
-        broker.context.clock.wall_ms,
-        alarms,
-        cluster,
-        lambda: [(one.vhost_name, one.name, one.type) for one in broker.virtual_hosts.queues() if one.durable],
+        host_facts=options.host_facts if other is None else lambda: other.host or _NO_HOST,
+        listeners=options.listeners if other is None else lambda: other.listeners,
+        certificates=options.certificates if other is None else list,
+        wall_ms=broker.context.clock.wall_ms,
+        alarms=alarms,
+        cluster=cluster,
+        queues=lambda: [(one.vhost_name, one.name, one.type) for one in broker.virtual_hosts.queues() if one.durable],
     )
 
 

@@ -15,7 +15,7 @@ from ..steps import Steps
 GROWTH_MIN, GROWING_MAX, QUEUES_A_STEP = 60, 20, 500
 #: Maximum consumers in the list of unacknowledged deliveries.
 CONSUMERS_MAX = 200
-#: Sorts consumers whose deliveries have no time after all others.
+#: In place of an unknown time, so that its consumer is the last one.
 _LAST = 1 << 62
 
 

@@ -23,16 +23,17 @@ _MEMORY = (
     "metadata_store", "metadata_store_ets",  # since 4.0
     "other_ets", "binary", "msg_index", "code", "atom", "other_system", "allocated_unused", "reserved_unallocated",
 )  # fmt: skip
-_MECHANISMS = {
-    "AMQPLAIN": "QPid AMQPLAIN mechanism",
-    "EXTERNAL": "SASL EXTERNAL authentication mechanism",
-    "PLAIN": "SASL PLAIN authentication mechanism",
-}
+#: The parts of binaries in RabbitMQ. All but one are 0.
 _BINARY = (
     "connection_readers", "connection_writers", "connection_channels", "connection_other", "queue_procs",
     "queue_slave_procs", "quorum_queue_procs", "quorum_queue_dlx_procs", "stream_queue_procs",
     "stream_queue_replica_reader_procs", "stream_queue_coordinator_procs", "plugins", "mgmt_db", "msg_index", "other",
 )  # fmt: skip
+_MECHANISMS = {
+    "AMQPLAIN": "QPid AMQPLAIN mechanism",
+    "EXTERNAL": "SASL EXTERNAL authentication mechanism",
+    "PLAIN": "SASL PLAIN authentication mechanism",
+}
 
 
 def is_memory_alarm(broker: Broker) -> bool:
@@ -71,6 +72,7 @@ def memory_view(host: HostFacts, bodies: int) -> dict[str, Any]:
 
 
 def binary_view(bodies: int) -> dict[str, int]:
+    """The memory for binaries by RabbitMQ's names."""
     return dict.fromkeys(_BINARY, 0) | {"queue_procs": bodies}
 
 
