@@ -23,8 +23,8 @@ def test_nothing_comes_back_and_nothing_is_lost() -> None:
 
 def test_names_that_come_back_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recovery that reads of names before a checkpoint's begin, and not that they are gone; and nobody clears them."""
-    monkeypatch.setattr(Recorder, "_is_there", lambda recorder, id_: True)
-    monkeypatch.setattr(replay, "OF_NAMES", frozenset({DEFINE, HEAD, MOVED}))
+    monkeypatch.setattr(Recorder, "_is_in_use", lambda recorder, id_: True)
+    monkeypatch.setattr(replay, "NAME_KINDS", frozenset({DEFINE, HEAD, MOVED}))
     with pytest.raises(Broken):
         run(600, 1)
 

@@ -192,7 +192,7 @@ def deletes_before_the_checkpoint_is_agreed(patch: pytest.MonkeyPatch) -> None:
 def nothing_is_written_when_it_leads(patch: pytest.MonkeyPatch) -> None:
     """The term is in no term table."""
     patch.setattr(TermTable, "with_term", lambda self, term, lsn: replace(self, starts=self.starts or ((1, 1),)))
-    patch.setattr(Journal, "_go_by_cluster", staticmethod(lambda cluster, recovered: None))
+    patch.setattr(Journal, "_apply_cluster", staticmethod(lambda cluster, recovered: None))
 
 
 # -- owners -----------------------------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ def test_no_segment_goes_before_what_emptied_it_is_agreed() -> None:
 def test_needs_are_reported_before_their_records() -> None:
     leader = led()
     leader.reports.clear()
-    leader.journal.turns.need(frozenset({"leased queues"}))
+    leader.journal.turns.add_needs(frozenset({"leased queues"}))
     lsn = leader.publish()
     assert leader.reports == ["needs ['leased queues']", f"written {lsn}", f"synced {lsn}"]
     assert leader.journal.needs == {"leased queues"} == read_format(PATH, leader.files.power_cut()).needs
@@ -153,11 +153,11 @@ def test_a_leader_writes_nothing_that_nodes_of_the_clusters_level_cannot_read(mo
     leader = led()
     assert leader.journal.may_write("leased queues") and not leader.journal.may_write("leased queues", "owners")
     with pytest.raises(ValueError, match="a record of \\['owners'\\], which nodes of the cluster's level cannot read"):
-        leader.journal.turns.need(frozenset({"owners"}))
+        leader.journal.turns.add_needs(frozenset({"owners"}))
     leader.commit()
     leader.journal.raise_level(2)
     assert leader.journal.may_write("owners")
-    leader.journal.turns.need(frozenset({"owners"}))
+    leader.journal.turns.add_needs(frozenset({"owners"}))
     leader.publish()
     assert leader.journal.needs == {"owners"} and needs.level_of(leader.journal.needs) == 2
     monkeypatch.setattr(needs, "LEVELS", {1: needs.LEVELS[1]})
