@@ -551,3 +551,13 @@ def test_queues_share_the_prefetch_of_a_channel_in_turn(headers: dict[str, str])
         world.consume(name, name)
     world.finish_turns()
     assert sorted(world.taken()) == ["a", "a", "b", "b"]
+
+
+def test_messages_that_have_to_stay_in_memory_stay_there_in_another_store() -> None:
+    """A policy limits the octets of a queue whose cursor keeps all messages in memory."""
+    world = Harness(SettingsRepository([entry("q", memory_limit=1 << 20, cursor="vm")]), memory=1 << 20)
+    queue = world.queue()
+    assert queue.pageable is not None and not queue.pageable.share.may_page
+    world.broker.reloading.replace_policies(Policies([make_policy("p", "/", "^q$", {"max-length-bytes": 1 << 20})]))
+    world.end_turn()
+    assert queue.pageable.counts_octets and not queue.pageable.share.may_page

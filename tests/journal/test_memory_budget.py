@@ -18,6 +18,7 @@ from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.stores import memory_budget, tailed_store
 from leveret.engine.stores.memory_budget import SMALL, held_octets
 from leveret.engine.stores.memory_cap import LEAVING_MAX
+from leveret.engine.stores.store import WINDOW_OCTETS
 from leveret.journal import JournalOptions
 from leveret.journal.recording.temp_store import FileTempStore
 from leveret.testing.harness import Harness
@@ -282,3 +283,17 @@ def test_direct_replies_that_nobody_reads(tmp_path_factory: pytest.TempPathFacto
     mute.close(failed=True)
     assert not queue.has_ready and desk.broker.context.storage.memory.total == 0
     assert desk.broker.context.counters.deleted == count - handed_out
+
+
+def test_a_scan_reads_no_more_than_its_window() -> None:
+    """However large the messages are that it looks at."""
+    world = Harness(journal=SimulatedFiles(), memory=1 << 20)
+    queue = world.queue()
+    world.publish(*[b"-" * 100_000] * 60, delivery_mode=2)
+    world.ends_turns = False
+    world.consume(x_filter="k = 1")
+    assert queue.pageable is not None
+    found = 0
+    while world.turn():
+        found = max(found, sum(len(one.content) for one in queue.pageable.levels._window.values()))
+    assert 0 < found <= WINDOW_OCTETS + 101_000

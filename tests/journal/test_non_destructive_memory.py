@@ -9,10 +9,11 @@ import pytest
 from reachable import reachable
 from simulated_files import SimulatedFiles
 
-from leveret.engine import Client, Envelope, Message
+from leveret.engine import MS, Client, Envelope, Message
 from leveret.engine.invariants import check_broker
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
+from leveret.engine.queues import queue as queue_module
 from leveret.engine.stores.non_destructive_store import NonDestructiveStore
 from leveret.engine.stores.paged_message import PagedMessage
 from leveret.journal import JournalOptions
@@ -205,3 +206,17 @@ def test_octets_of_what_a_restart_found_on_disk_alone(limit: dict[str, int]) -> 
     world.advance(1500)
     assert world.all("dead").startswith("a")
     check_broker(world.broker)
+
+
+def test_a_get_passes_expired_messages_in_memory_to_a_live_one_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of those on disk none expires; more have expired than go at once."""
+    monkeypatch.setattr(queue_module, "EXPIRE_SLICE", 1)
+    world = Harness(journal=SimulatedFiles(), memory=0)
+    queue = world.queue(x_non_destructive=True)
+    world.publish("a", "b", "x", expiration=b"100")
+    world.publish("c", "d", delivery_mode=2)
+    assert queue.store.has_tail
+    world.ends_turns = False
+    world.clock.advance_ns(150 * MS)
+    got = world.get()
+    assert got is not None and got[1].body == b"c"
