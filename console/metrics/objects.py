@@ -4,9 +4,9 @@ Source: management page 12.2, 12.3.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from ...engine import Broker, Client, Queue, Session, VirtualHost
+from ...engine import Broker, Client, Exchange, Queue, Session, VirtualHost
 from ..options import ConsoleOptions
 from ..views.clients import channel_name
 from ..views.queues import EMPTY_QUEUE_OCTETS, MESSAGE_OCTETS, head_timestamp
@@ -27,8 +27,8 @@ PUBLISHING = 4
 Text = Generator[None, None, list[str]]
 Row = Callable[[Any], tuple[float, ...]]
 
-_STATUS = Family("vhost_status", GAUGE, "1: the virtual host is there")
-_EXCHANGE = Family("exchange_name", GAUGE, "1: the exchange is there")
+_STATUS = Family("vhost_status", GAUGE, "1: the virtual host exists")
+_EXCHANGE = Family("exchange_name", GAUGE, "1: the exchange exists")
 _BINDINGS = Family("exchange_bindings", GAUGE, "Bindings from the exchange")
 
 
@@ -63,65 +63,23 @@ def detailed_page(
     """The steps to a page of the requested families. Unknown ones are ignored. `vhosts`: whose queues and exchanges are
     shown; none: of all.
     """
-    wanted, clients = set(families), list(broker.connections)
-    row: Row
-    chosen = [one for one in broker.virtual_hosts.values() if not vhosts or one.name in vhosts]
+    wanted = set(families)
+    chosen = [vhost for vhost in broker.virtual_hosts.values() if not vhosts or vhost.name in vhosts]
     queues = yield from _with_metrics(broker, [queue for vhost in chosen for queue in vhost.queues.values()])
+    shown = _Shown(broker, chosen, queues)
     parts = [identity(options, broker, "detailed", PREFIX)]  # dashboards join all families with it
     if wanted & {"node_metrics", "node_coarse_metrics", "node_persister_metrics"}:
         parts.append(node_page(broker, options, facts.process(), facts.journal(), DETAILED))
     elif "connection_churn_metrics" in wanted:
         parts.append(churn_page(broker, DETAILED))
-    yield
-    if "queue_coarse_metrics" in wanted:
-        parts += yield from _lines(DETAILED, f.QUEUE_COARSE, queues, _queue_labels, _coarse_queue)
-    if "queue_metrics" in wanted:
-        groups = (*f.QUEUE_METRICS, *f.QUEUE_COUNTERS)
-        parts += yield from _lines(DETAILED, groups, queues, _queue_labels, _fine_queue)
-    elif "queue_consumer_count" in wanted:
-        groups = f.QUEUE_METRICS[:1]
-        parts += yield from _lines(DETAILED, groups, queues, _queue_labels, lambda one: (len(one.consumers),))
-    if "channel_queue_exchange_metrics" in wanted:
-        row = lambda one: (_published_into(one),)  # noqa: E731
-        parts += yield from _lines(DETAILED, f.QUEUE_PUBLISHED, queues, _queue_labels, row)
-    if "channel_exchange_metrics" in wanted:
-        groups = f.CHANNEL_COUNTERS[:PUBLISHING]
-        row = lambda one: _counts_of_channel(one)[:PUBLISHING]  # noqa: E731
-        parts += yield from _lines(DETAILED, groups, _sessions(broker), _channel_labels, row)
-    if "channel_queue_metrics" in wanted:
-        groups = f.CHANNEL_COUNTERS[PUBLISHING:]
-        row = lambda one: _counts_of_channel(one)[PUBLISHING:]  # noqa: E731
-        parts += yield from _lines(DETAILED, groups, _sessions(broker), _channel_labels, row)
-    if "channel_metrics" in wanted:
-        parts += yield from _lines(DETAILED, f.CHANNEL_GAUGES, _sessions(broker), _channel_labels, _channel)
-    if "connection_coarse_metrics" in wanted:
-        parts += yield from _lines(DETAILED, f.CONNECTION_COARSE, clients, _client_labels, _octets_of_client)
-    if "connection_metrics" in wanted:
-        groups = (*f.CONNECTION_COUNTERS, *f.CONNECTION_GAUGES)
-        parts += yield from _lines(DETAILED, groups, clients, _client_labels, _client)
     if "auth_attempt_metrics" in wanted:
         parts.append(logins_page(broker, DETAILED))
-    if "vhost_status" in wanted:
-        row = lambda one: (1,)  # noqa: E731
-        labels = lambda one: f'{{vhost="{escaped(one.name)}"}}'  # noqa: E731
-        parts += yield from _lines(CLUSTER, (_STATUS,), chosen, labels, row)
-    parts += yield from _exchanges(wanted, chosen)
-    return parts
-
-
-def _exchanges(wanted: set[str], vhosts: list[VirtualHost]) -> Text:
-    parts: list[str] = []
-    found = [(vhost, exchange) for vhost in vhosts for exchange in vhost.exchanges.values()]
-
-    def labels(one: Any) -> str:
-        vhost, exchange = one
-        return f'{{vhost="{escaped(vhost.name)}",exchange="{escaped(exchange.name)}",type="{exchange.type}"}}'
-
-    if "exchange_names" in wanted:
-        parts += yield from _lines(CLUSTER, (_EXCHANGE,), found, labels, lambda one: (1,))
-    if "exchange_bindings" in wanted:
-        row: Row = lambda one: (len(one[1].bindings),)  # noqa: E731
-        parts += yield from _lines(CLUSTER, (_BINDINGS,), found, labels, row)
+    yield
+    if "queue_metrics" in wanted:
+        wanted.discard("queue_consumer_count")  # which is one of them
+    for word, group in _GROUPS.items():
+        if word in wanted:
+            parts += yield from _lines(group.prefix, group.families, group.objects(shown), group.labels, group.row)
     return parts
 
 
@@ -282,3 +240,63 @@ def _client(client: Client) -> tuple[float, ...]:
 
 def _whole_client(client: Client) -> tuple[float, ...]:
     return *_octets_of_client(client), *_client(client)
+
+
+# -- the groups of families of the detailed page -----------------------------------------------------------------------
+
+
+class _Shown(NamedTuple):
+    """The objects of a page: channels and connections of all virtual hosts, queues with metrics."""
+
+    broker: Broker
+    vhosts: list[VirtualHost]
+    queues: list[Queue]
+
+    def exchanges(self) -> list[tuple[VirtualHost, Exchange]]:
+        return [(vhost, exchange) for vhost in self.vhosts for exchange in vhost.exchanges.values()]
+
+
+class _Group(NamedTuple):
+    """Families that are requested together. `row`: their values for an object."""
+
+    objects: Callable[[_Shown], Sequence[Any]]
+    labels: Callable[[Any], str]
+    families: Sequence[Family]
+    row: Row
+    prefix: str = DETAILED
+
+
+def _vhost_labels(vhost: VirtualHost) -> str:
+    return f'{{vhost="{escaped(vhost.name)}"}}'
+
+
+def _exchange_labels(one: tuple[VirtualHost, Exchange]) -> str:
+    vhost, exchange = one
+    return f'{{vhost="{escaped(vhost.name)}",exchange="{escaped(exchange.name)}",type="{exchange.type}"}}'
+
+
+#: How a kind of objects is found, and its labels.
+_QUEUES = (lambda shown: shown.queues), _queue_labels
+_CHANNELS = (lambda shown: _sessions(shown.broker)), _channel_labels
+_CONNECTIONS = (lambda shown: list(shown.broker.connections)), _client_labels
+_VHOSTS = (lambda shown: shown.vhosts), _vhost_labels
+_EXCHANGES = _Shown.exchanges, _exchange_labels
+#: `family` in the query -> the group.
+_GROUPS = {
+    "queue_coarse_metrics": _Group(*_QUEUES, f.QUEUE_COARSE, _coarse_queue),
+    "queue_metrics": _Group(*_QUEUES, (*f.QUEUE_METRICS, *f.QUEUE_COUNTERS), _fine_queue),
+    "queue_consumer_count": _Group(*_QUEUES, f.QUEUE_METRICS[:1], lambda queue: (len(queue.consumers),)),
+    "channel_queue_exchange_metrics": _Group(*_QUEUES, f.QUEUE_PUBLISHED, lambda queue: (_published_into(queue),)),
+    "channel_exchange_metrics": _Group(
+        *_CHANNELS, f.CHANNEL_COUNTERS[:PUBLISHING], lambda session: _counts_of_channel(session)[:PUBLISHING]
+    ),
+    "channel_queue_metrics": _Group(
+        *_CHANNELS, f.CHANNEL_COUNTERS[PUBLISHING:], lambda session: _counts_of_channel(session)[PUBLISHING:]
+    ),
+    "channel_metrics": _Group(*_CHANNELS, f.CHANNEL_GAUGES, _channel),
+    "connection_coarse_metrics": _Group(*_CONNECTIONS, f.CONNECTION_COARSE, _octets_of_client),
+    "connection_metrics": _Group(*_CONNECTIONS, (*f.CONNECTION_COUNTERS, *f.CONNECTION_GAUGES), _client),
+    "vhost_status": _Group(*_VHOSTS, (_STATUS,), lambda vhost: (1,), CLUSTER),
+    "exchange_names": _Group(*_EXCHANGES, (_EXCHANGE,), lambda one: (1,), CLUSTER),
+    "exchange_bindings": _Group(*_EXCHANGES, (_BINDINGS,), lambda one: (len(one[1].bindings),), CLUSTER),
+}
