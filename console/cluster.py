@@ -45,9 +45,9 @@ class NodeFacts:
 
 @dataclass(slots=True, frozen=True)
 class ClusterFacts:
-    """The cluster. The fields from `is_refused` on are about the answering node, but for `name`.
+    """The cluster. `own`: the answering node. `leader`: None: no known node serves clients. `name`: of [cluster].
 
-    `own`: the answering node. `leader`: None: no known node serves clients. `name`: that in [cluster].
+    The other fields are about the answering node:
     `is_refused`: an operator has to decide before the node can join.
     `etcd`: why the node does not reach etcd; empty: it does.
     `state`: one of `states`. `end`: the LSN after its journal. `agreed`: the agreed LSN.

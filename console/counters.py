@@ -9,6 +9,11 @@ from .steps import map_in_steps
 #: Queues counted in one step: less than a millisecond.
 QUEUES_A_STEP = 500
 
+#: The numbers of ready and of unacknowledged messages.
+Lengths = tuple[int, int]
+#: The steps to counters.
+Values = Generator[None, None, tuple[int, ...]]
+
 PUBLISHES = ("publish", "confirm", "return_unroutable", "drop_unroutable")
 DELIVERIES = ("ack", "deliver", "deliver_get", "deliver_no_ack", "get", "get_empty", "get_no_ack", "redeliver")
 LENGTHS = ("messages", "messages_ready", "messages_unacknowledged")
@@ -78,9 +83,6 @@ def _sum(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(map(sum, zip(*rows)))
 
 
-#: Numbers of ready and of unacknowledged messages.
-Lengths = tuple[int, int]
-Values = Generator[None, None, tuple[int, ...]]
 _ready, _unacked = attrgetter("ready_count"), attrgetter("events.unacked")
 
 

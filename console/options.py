@@ -44,11 +44,12 @@ class Control(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class ConsoleOptions:
-    """`version`: of RabbitMQ, as shown to clients. `product_version`: our own.
+    """The configuration of the console, and facts about the node.
 
-    `hosts`: names accepted in Host, beside addresses and localhost. `origins`: accepted origins of pages elsewhere.
-    `proxies`: trusted proxies, which name the client. `tls`: for the next connection of a TLS listener.
-    `cluster`: gives None for a broker alone.
+    `version`: RabbitMQ's, as clients see it; `product_version`: Leveret's.
+    `hosts`: names that are accepted in Host, beside addresses and localhost.
+    `origins`: of other pages that may use the API. `proxies`: trusted ones, which name the client.
+    `tls`: for the next connection of a TLS listener. `cluster`: returns None for a broker alone.
     """
 
     control: Control

@@ -6,7 +6,7 @@ Source: management page 20 (CSRF, CORS).
 from .http_messages import Request
 from .options import ConsoleOptions
 
-#: As a listed origin: pages of all origins may read without a login, and none may change anything.
+#: In the list of origins: all pages may read what needs no login of the browser, and none may change anything.
 ANY = "*"
 #: Headers that a script of another origin may send, and the seconds for which a browser caches this permission.
 _HEADERS, _MAX_AGE = "accept, authorization, content-type, x-requested-with, x-reason, x-vhost", "1800"

@@ -35,7 +35,7 @@ def _status(api: Api, request: Request) -> list[dict[str, Any]]:
 
 
 def _cluster(api: Api) -> ClusterFacts:
-    """Raises: Refusal, if this is a broker alone."""
+    """The cluster. Raises: Refusal, if this is a broker alone."""
     cluster = api.options.cluster()
     if cluster is None:
         raise bad_request(_ONE_NODE)
