@@ -80,14 +80,18 @@ FOREVER_NS = 2**63
 
 @dataclass(slots=True)
 class HandoverAttempt:
-    """The last handover that an operator asked for. `to`: its node. `refusal`: why there is none; "": there is."""
+    """The last handover that an operator asked for. `to`: its node. `refusal`: why it was refused; "": it was not."""
 
     to: str | None = None
     refusal: str = ""
 
 
 class Node:
-    """Made once in a process. `now_ns`: the monotonic clock that the coordinator uses, too."""
+    """One in a process. `now_ns`: the monotonic clock, the same as the coordinator's.
+
+    why: the reason for its state, in words. since_ms: begin of that state (wall ms). held_ms: the time for which
+    publishers were held before that state. takeovers: the times that this node has led.
+    """
 
     def __init__(
         self,
@@ -105,11 +109,11 @@ class Node:
         self.fingerprint = options.fingerprint  # of its configuration; registered when it changes
         self.view: View | None = None
         self.leading: Leading | None = None
-        self.agreed_lsn = 0  # as heard last
-        self.why = "the node has just started"  # its state changed last, for people
+        self.agreed_lsn = 0  # as the leader said last
+        self.why = "the node has just started"
         self.since_ms = wall_ms()
         self.history = History(self.since_ms)
-        self.held_ms = self.takeovers = 0  # in which publishers were held, before this state; times that this node led
+        self.held_ms = self.takeovers = 0
         self.stopping = trio.Event()
         self.handover: HandoverAttempt | None = None  # of this leadership
         self.coordinator = coordinator
@@ -138,9 +142,9 @@ class Node:
         )
         self._state = State.STARTING
         self._late_ns = options.timers.suspend_after_ns // 2
-        self._beat_ns = now_ns()  # when the event loop was seen last to go round
+        self._beat_ns = now_ns()  # when the event loop last ran
         self._reopened: trio.Event | None = None
-        self.is_open = False  # its directory is; before that there is nothing to say about this node
+        self.is_open = False  # its directory is open; before that this node has no status
         self._nursery: trio.Nursery
         self.agreement: Agreement
 
@@ -149,7 +153,7 @@ class Node:
     async def run(
         self, link_listeners: list[socket], task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Run until `stop`. Raises: DirectoryRefused; what a broker raises that cannot go on."""
+        """Run until `stop`. Raises: DirectoryRefused; whatever stops a broker."""
         self._agree_anew(await trio.to_thread.run_sync(self.directory.open))
         self.is_open = True
         self._front.hold_clients()
@@ -178,7 +182,7 @@ class Node:
         self.stopping.set()
 
     async def _leave(self) -> None:
-        """Give up the lead to another node, if this one has it, and the name of this node."""
+        """Hand over the lead, if this node has it, and end its leases."""
         with trio.move_on_after(LEAVE_S):
             if self.leading is not None and self.agreement.state in BROKER_RUNS:
                 self._reopened = trio.Event()
@@ -195,7 +199,7 @@ class Node:
                 await self.coordinator.end_lease(lease)
 
     def _agree_anew(self, held: JournalSummary, *, is_drained: bool = False) -> None:
-        """Begin with this directory: at the start, and when a full copy has another node's id."""
+        """Make an agreement for this directory: at the start, and when the directory has a new node id."""
         options = self.options
         identity = NodeIdentity(
             options.name,
@@ -221,7 +225,7 @@ class Node:
     # -- the agreement ----------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> None:
-        """Tell the agreement what has happened, and do what it decides."""
+        """Pass an event to the agreement, and do what it decides."""
         leading = self.leading
         if leading is not None and (synced := leading.take_synced()) is not None:
             self._events.append(synced)
@@ -283,7 +287,7 @@ class Node:
             self._nursery.start_soon(self.reachability.probe_eagerly, name)
         self.handle(event)
         if isinstance(event, JournalDamaged) and self.agreement.state is not State.RESIGNING:
-            self.directory.damage = None  # it leads on
+            self.directory.damage = None  # it keeps the lead
 
     def _name_of(self, node_id: bytes) -> str | None:
         node = None if self.view is None else self.view.node_of(node_id)
@@ -313,7 +317,7 @@ class Node:
         self.handle(event)
 
     def _tell_durable(self) -> None:
-        """What is fsynced by now: the link tells it with its beacons only."""
+        """Tell the agreement what is fsynced now. The link reports that only with its beacons."""
         if self.directory.copied is not None:
             self.handle(Durable(self.directory.copied.end))
 
@@ -335,7 +339,7 @@ class Node:
         return lease is not Lease.LEADER or leading is None or not leading.is_stalled
 
     def check_standstill(self) -> None:
-        """Before each turn of the broker: when this process stood still, whether it leads comes first. Cost: 0.2 us."""
+        """Before each turn of the broker: after a standstill, check first whether this node still leads. 0.2 us."""
         now_ns, before_ns = self._now_ns(), self._beat_ns
         self._beat_ns = now_ns
         if now_ns - before_ns > self._late_ns:
@@ -349,7 +353,7 @@ class Node:
     # -- this node's key --------------------------------------------------------------------------------------------
 
     def key(self) -> NodeKey:
-        """What this node registers of itself."""
+        """The value of this node's key in etcd."""
         options, leading = self.options, self.leading
         journal = None if leading is None else leading.journal
         if journal is not None and leading is not None and leading.links is not None:
@@ -435,7 +439,7 @@ class Node:
     def _acknowledge(self, decision: do.Acknowledge) -> None:
         self.following.acknowledge(decision.is_on)
         if not decision.is_on:
-            self._tell_durable()  # all that this node has acknowledged, before it can win
+            self._tell_durable()  # everything that this node has acknowledged, before it can win
         if decision.is_on and self.agreement.state is State.IN_SYNC:
             self._nursery.start_soon(trio.to_thread.run_sync, full_copy.drop_old, self.options.path)
 
@@ -444,7 +448,7 @@ class Node:
         self._nursery.start_soon(self.following.rejoin_as_new)
 
     async def _begin_anew(self, held: JournalSummary) -> None:
-        """Go on with a directory that has another node's id."""
+        """Start a new agreement for a directory that has a new node id."""
         await self._registration.end()
         self._agree_anew(held, is_drained=self.agreement.context.is_drained)
         self.handle(Tick())
@@ -502,7 +506,7 @@ class Node:
     def _agree(self, decision: do.Agree) -> None:
         self.agreed_lsn = decision.lsn
         if self.leading is not None:
-            # Calm: an acknowledgement came, or an fsync ended; a round of the event loop earlier than from its queue.
+            # When calm, only an acknowledgement or an fsync leads here: no turn is under way, and answers may be sent.
             self.leading.agree(decision.lsn, at_once=self.agreement.is_calm)
 
     def _level_raised(self, decision: do.LevelRaised) -> None:
@@ -532,7 +536,7 @@ class Node:
             self._nursery.start_soon(self._tell_led, leading)
 
     async def _serve_broker(self, leading: Leading) -> None:
-        """Until it resigns, or cannot read a message: then another node leads, which has it."""
+        """Serve clients until this node resigns. If the broker cannot read a message, another node has to lead."""
         try:
             await leading.serve()
         except* Unreadable as group:

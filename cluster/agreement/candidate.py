@@ -30,14 +30,14 @@ def obstacle(context: NodeContext, view: View) -> str | None:
 class Candidate:
     """The campaigns of a node. A campaign is decided when etcd answers, or when its guards can no longer hold.
 
-    may_still_win: etcd may still do a campaign of this node that got no answer and has the guards of the last one.
+    may_still_win: a campaign of this node got no answer, and etcd may still do it.
     """
 
     __slots__ = ("context", "follower", "may_still_win", "retry_ns")
 
     def __init__(self, context: NodeContext, follower: Follower) -> None:
         self.context, self.follower = context, follower
-        self.retry_ns = 0  # the next campaign is not earlier, because etcd was not reached
+        self.retry_ns = 0  # the earliest time of the next campaign, after etcd was not reached
         self.may_still_win = False
 
     def review(self) -> None:
@@ -63,8 +63,8 @@ class Candidate:
         return abs(self.context.clock_difference_ns) > self.context.timers.clock_difference_ns
 
     def _earliest_ns(self, view: View) -> int:
-        """The time at which this node campaigns if there is no leader. It lets others go first if it has just resigned,
-        if another node is preferred, if its clock is wrong, or if its configuration is not that of the last leader.
+        """The time at which this node campaigns if there is no leader. It waits for others if it has just resigned, if
+        another node is preferred, if its clock is wrong, or if its configuration is not that of the last leader.
 
         A node that was handed the lead waits only for a wrong clock.
         """
@@ -73,8 +73,9 @@ class Candidate:
         earliest_ns = self.retry_ns
         if view.preferred != context.node.node_id:
             earliest_ns = max(earliest_ns, context.abstains_until_ns)
-            ahead = (view.preferred is not None) + context.has_other_configuration
-            earliest_ns = max(earliest_ns, since_ns + ahead * timers.preferred_first_ns) if ahead else earliest_ns
+            reasons_to_wait = (view.preferred is not None) + context.has_other_configuration
+            if reasons_to_wait:
+                earliest_ns = max(earliest_ns, since_ns + reasons_to_wait * timers.preferred_first_ns)
         if self._is_clock_wrong:
             earliest_ns = max(earliest_ns, since_ns + timers.lease_ns)
         return earliest_ns

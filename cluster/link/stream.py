@@ -1,4 +1,4 @@
-"""The stream of a link: messages instead of octets, and why it ends."""
+"""The stream of a link: it carries messages. Errors for its end."""
 
 import math
 import socket
@@ -23,7 +23,7 @@ class Refused(LinkFault):
 
 
 class Declined(LinkFault):
-    """The other node answered No. `is_final`: it will again, until an operator has changed something."""
+    """The other node answered No. `is_final`: it will answer No again until an operator has changed something."""
 
     def __init__(self, why: str, *, is_final: bool) -> None:
         super().__init__(why)
@@ -68,7 +68,7 @@ class LinkStream:
                 raise LinkFault("the connection was lost") from error
 
     async def receive(self, *expected: type[Any], timeout_s: float) -> Message:
-        """The next message. `timeout_s`: of silence; any octet ends it.
+        """The next message. `timeout_s`: the longest time without any octet.
 
         Raises: LinkFault; Declined when the message is a No; FrameFault when it is none of `expected`.
         """

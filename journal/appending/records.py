@@ -90,7 +90,7 @@ class MessageRecords:
     ) -> int:
         """Append durable messages without expiry that differ in exchange, routing key or priority.
 
-        routes: exchange id, routing key and priority of each message; most of them are alike. Returns: as `published`.
+        routes: exchange id, routing key and priority of each message. Returns: as `published`.
         """
         turns = self._turns
         block = turns.block or turns.begin()
@@ -150,10 +150,10 @@ class MessageRecords:
         conn_id: int = 0,
         flags: int = 0,
     ) -> int:
-        """Append any other event, with one record for each message, all alike. Returns the LSN of the first.
+        """Append any other event of messages, with equal records, one for each. Returns the LSN of the first.
 
-        reason: a word of `REASONS`, or any text (which each record then holds). target_id: exchange of a dead letter.
-        deliveries, uncounted, due_ms: of `requeued`, `scheduled`, `delivered`: absolute, not differences.
+        reason: a word of `REASONS`, or any text, which each record then holds. target_id: exchange of a dead letter.
+        deliveries, uncounted, due_ms: the new values, for `requeued`, `scheduled` and `delivered`.
         """
         turns = self._turns
         block = turns.block or turns.begin()

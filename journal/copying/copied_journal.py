@@ -353,13 +353,17 @@ class CopiedJournal:
                     self._files.truncate(handle, offset)
                     sync_file(self._files, handle)
             self._find_end()
-            replace_file(self._files, self.path, TERMS, (terms := self.terms.cut_to(lsn)).octets)
+            terms = self.terms.cut_to(lsn)
+            replace_file(self._files, self.path, TERMS, terms.octets)
             self.terms = terms
 
     def _parts(self, base_lsn: int, offset: int, doomed: Sequence[int]) -> list[tuple[int, int, int]]:
         """(base LSN of the segment, first offset, offset behind) of what a cut drops."""
         parts: list[tuple[int, int, int]] = []
-        for one, start in [(base_lsn, offset)] * bool(offset) + [(one, 0) for one in doomed]:
+        starts = [(one, 0) for one in doomed]
+        if offset:
+            starts.insert(0, (base_lsn, offset))
+        for one, start in starts:
             with opened(self._files, self.path, one) as handle:
                 # Zeros, or half a block, may stand behind the last one of the newest segment.
                 end = self._blocks.size if one == self._base_lsn else self._files.size(handle)

@@ -35,7 +35,8 @@ class FileTempStore:
     """Temporary files in `directory`; None: in a private temporary directory, made when it is first needed.
 
     `descriptor_max`: descriptors of this number and above are left to other files; None: any may be used.
-    `on_unreadable`: called with each failure to read before it is raised.
+    `on_unreadable`: called with each failure to read before it is raised. `used`: octets stored; `on_change` is called
+    with their number. `limit`: of `used`, above which nothing is stored; 0: there is none.
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class FileTempStore:
             chunk = self._chunk
             if chunk is None or chunk.size >= self._chunk_size:
                 new = self._new_chunk()
-                self._leave(chunk)
+                self._close_if_empty(chunk)
                 chunk = self._chunk = new
                 self._open.add(chunk)
             chunk.file.seek(chunk.size)
@@ -84,10 +85,10 @@ class FileTempStore:
         location = Location(chunk, chunk.size)
         chunk.size += len(octets)
         chunk.live += len(octets)
-        self._count(len(octets))
+        self._add_used(len(octets))
         return location
 
-    def _count(self, octets: int) -> None:
+    def _add_used(self, octets: int) -> None:
         if octets:
             self.used += octets
             self.on_change(self.used)
@@ -135,10 +136,10 @@ class FileTempStore:
         assert chunk.live >= 0
         if size and not chunk.live:
             if chunk is self._chunk:
-                self._empty(chunk)
+                self._truncate(chunk)
             else:
                 self._close(chunk)
-        self._count(-size)
+        self._add_used(-size)
 
     def close(self) -> None:
         for chunk in list(self._open):
@@ -147,11 +148,11 @@ class FileTempStore:
         self.used = 0
         self._remove()
 
-    def _leave(self, chunk: Chunk | None) -> None:
+    def _close_if_empty(self, chunk: Chunk | None) -> None:
         if chunk is not None and not chunk.live:
             self._close(chunk)
 
-    def _empty(self, chunk: Chunk) -> None:
+    def _truncate(self, chunk: Chunk) -> None:
         """Truncate the open chunk: cheaper than a new file when few contents are stored and released."""
         try:
             chunk.file.truncate(0)
