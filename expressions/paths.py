@@ -8,6 +8,9 @@ from .syntax import Step
 from .values import Value
 
 Evaluate = Callable[[Subject], Value]
+#: Types whose empty values are NULL.
+_EMPTY = (str, list)
+_UNREAD = type(UNREAD)
 
 
 def compiled_path(steps: tuple[Step, ...]) -> Evaluate:
@@ -46,10 +49,6 @@ def compiled_path(steps: tuple[Step, ...]) -> Evaluate:
     return several
 
 
-_EMPTY = (str, list)
-_UNREAD = type(UNREAD)
-
-
 def _document(subject: Subject) -> Any:
     document = subject.document
     return subject.read() if type(document) is _UNREAD else document
@@ -66,7 +65,7 @@ def _follow(subject: Subject, value: Any, steps: tuple[Step, ...]) -> Value:
         else:
             return None
         if step.element is not None:
-            if type(value) is not list:
+            if type(value) is not list:  # it counts as an array of one element
                 value = value if step.element == 0 else None
             else:
                 value = value[step.element] if step.element < len(value) else None

@@ -64,25 +64,25 @@ def load_toml(builder: ConfigurationBuilder, file: str, content: str) -> None:
     except RecursionError:
         builder.fault(Origin(file, 1), "TOML", "nested too deep")
     else:
-        Loader(builder, file, lines).document(document)
+        Loader(builder, file, lines).read(document)
 
 
 def _load_before(builder: ConfigurationBuilder, file: str, content: str, line: int) -> None:
     """Read the tables before the invalid one, so that their faults are reported, too."""
     lines = content.split("\n")[:line]
     headers = [index for index, text in enumerate(lines) if text.lstrip().startswith("[")]
-    whole = "\n".join(lines[: headers[-1]]) if headers else ""
+    before = "\n".join(lines[: headers[-1]]) if headers else ""
     try:
-        document, places = tomllib.loads(whole), lines_of(whole)
+        document, places = tomllib.loads(before), lines_of(before)
     except (ValueError, RecursionError):
         return
-    Loader(builder, file, places).document(document)
+    Loader(builder, file, places).read(document)
 
 
 class Loader(TomlSource):
     """Reads one document."""
 
-    def document(self, document: dict[str, Any]) -> None:
+    def read(self, document: dict[str, Any]) -> None:
         for table, content in document.items():
             if table in KEYS and "." not in table:
                 self.broker_table((table,), content)

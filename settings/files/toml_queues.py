@@ -9,6 +9,7 @@ from typing import Any
 
 from ..declared.declarations import ANYCAST, LoggedTopic, QueueDeclaration
 from ..declared.tables import LOGGED_TOPIC_OPTIONS
+from ..faults import Origin
 from ..queue_types import CLASSIC, OWN_TYPES, QUEUE_TYPES, QueueType, own_type
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES
 from ..values import LONG_MAX, ROUTING_TYPE, boolean, name_text, word
@@ -29,10 +30,10 @@ def read_queue_alone(source: TomlSource, path: Path, item: dict[str, Any]) -> No
 def read_queue(
     source: TomlSource, path: Path, item: dict[str, Any], address: str | None, vhost: str, routing_type: str
 ) -> None:
-    """One queue. `address`: of the table around it; None: there is none."""
+    """One queue. `address`, `routing_type`: of the table around it; address None: there is none."""
     builder = source.builder
     name = source.required(path, item, "name")
-    own_routing = source.optional(path, item, "routing-type", ROUTING_TYPE.read, routing_type)
+    routing_type = source.optional(path, item, "routing-type", ROUTING_TYPE.read, routing_type)
     durable = source.optional(path, item, "durable", boolean, True)
     is_enabled = source.optional(path, item, "enabled", boolean, True)
     arguments: dict[str, object] = {}
@@ -41,11 +42,11 @@ def read_queue(
         arguments[QUEUE_TYPE] = source.optional(path, item, "type", word(*QUEUE_TYPES), CLASSIC)
         in_file[QUEUE_TYPE] = "type"
     given = item.get("arguments", {})
-    own = own_type(arguments) or own_type(given if isinstance(given, dict) else {})
-    known = QUEUE_ATTRIBUTES if own is None else own.attributes
+    queue_type = own_type(arguments) or own_type(given if isinstance(given, dict) else {})
+    known = QUEUE_ATTRIBUTES if queue_type is None else queue_type.attributes
     for key, value in item.items():
         if (argument := known.get(key)) is None:
-            _check_other_key(source, path, key, own, is_alone=address is None)
+            _check_other_key(source, path, key, queue_type, is_alone=address is None)
             continue
         if argument in arguments:
             builder.fault(source.at(*path, key), key, f"says {argument}, which is given as well")
@@ -54,13 +55,13 @@ def read_queue(
     _read_arguments(source, path, given, arguments)
     if name is None:
         return
-    origins = {
-        argument: source.at(*path, *((in_file[argument],) if argument in in_file else ("arguments", argument)))
-        for argument in arguments
-    }
-    if own is not None:
+    origins: dict[str, Origin] = {}
+    for argument in arguments:
+        place = (in_file[argument],) if argument in in_file else ("arguments", argument)
+        origins[argument] = source.at(*path, *place)
+    if queue_type is not None:
         for argument, value in list(arguments.items()):
-            if expected := own.expected_in_toml(argument, value):
+            if expected := queue_type.expected_in_toml(argument, value):
                 builder.invalid(origins[argument], in_file.get(argument, argument), value, expected)
                 del arguments[argument]
         unset = {argument: key for key, argument in known.items() if argument not in arguments}
@@ -68,7 +69,7 @@ def read_queue(
     if address is not None and name != address:
         arguments["x-address"] = address
     queue = QueueDeclaration(
-        name, address or name, vhost, own_routing, durable, is_enabled, arguments, source.at(*path), origins
+        name, address or name, vhost, routing_type, durable, is_enabled, arguments, source.at(*path), origins
     )
     builder.add_queue(queue, in_file)
 

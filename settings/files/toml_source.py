@@ -23,11 +23,12 @@ Path = tuple[str | int, ...]
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
+_BASIC, _LITERAL = re.compile(r'"(?:[^\\"\n]|\\.)*"'), re.compile(r"'[^'\n]*'")
 _STRINGS = (
     re.compile(r'"""(?:[^\\"]|\\.|"(?!""))*"{3,5}', re.DOTALL),
     re.compile(r"'''(?:[^']|'(?!''))*'{3,5}", re.DOTALL),
-    re.compile(r'"(?:[^\\"\n]|\\.)*"'),
-    re.compile(r"'[^'\n]*'"),
+    _BASIC,
+    _LITERAL,
 )
 _SCALAR = re.compile(r"[^,\]}\n#\"']+")
 
@@ -38,6 +39,8 @@ def lines_of(text: str) -> dict[Path, int]:
 
 
 class _Scanner:
+    """`at`: the next character."""
+
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
@@ -64,17 +67,13 @@ class _Scanner:
         keys = self._keys()
         self.at += 2 if is_array else 1
         path: Path = ()
-        for position, key in enumerate(keys):
+        for position, key in enumerate(keys, 1):
             path += (key,)
-            if path in self.counts:
-                is_new = is_array and position == len(keys) - 1
-                if is_new:
-                    self.counts[path] += 1
-                path += (self.counts[path] - 1,)
-            elif is_array and position == len(keys) - 1:
-                self.counts[path] = 1
+            if is_array and position == len(keys):  # a further table of this array
                 self.lines.setdefault(path, line)
-                path += (0,)
+                self.counts[path] = self.counts.get(path, 0) + 1
+            if path in self.counts:  # the last table so far
+                path += (self.counts[path] - 1,)
             self.lines.setdefault(path, line)
         return path
 
@@ -97,7 +96,7 @@ class _Scanner:
             self._skip(_SPACE)
             if match := _BARE.match(self.text, self.at):
                 keys.append(match[0])
-            elif match := (_STRINGS[2].match(self.text, self.at) or _STRINGS[3].match(self.text, self.at)):
+            elif match := (_BASIC.match(self.text, self.at) or _LITERAL.match(self.text, self.at)):
                 keys.append(_unquoted(match[0]))
             else:
                 return keys
@@ -114,7 +113,7 @@ class _Scanner:
             self._inside("}", path)
         elif first == "[":
             self._inside("]", path)
-        elif first in "\"'" and first:
+        elif first in ('"', "'"):
             for pattern in _STRINGS:
                 if match := pattern.match(self.text, self.at):
                     self.at = match.end()

@@ -1,6 +1,6 @@
-"""XML configurations of ActiveMQ 5, whole or in fragments: `systemUsage`, `destinationPolicy`; the rest by other files.
+"""XML configurations of ActiveMQ 5, whole or in fragments; `systemUsage` and `destinationPolicy` are read here.
 
-What has no counterpart here is skipped with a warning. Source: queues page H.3; ruling 18.
+What has no counterpart is skipped with a warning. Source: queues page H.3; ruling 18.
 """
 
 from collections.abc import Callable, Iterable
@@ -171,10 +171,8 @@ def _read_policy_entry(source: ActivemqSource, element: Element) -> None:
     given = [target for target in ("queue", "topic") if target in element.attributes]
     temporary = [target for target in ("tempQueue", "tempTopic") if target in element.attributes]
     if len(given) == 1:
-        target = given[0]
-        _read_entry(
-            source, element, QUEUE_ENTRY if target == "queue" else TOPIC_ENTRY, source.names_of(element, target)
-        )
+        kind = QUEUE_ENTRY if given[0] == "queue" else TOPIC_ENTRY
+        _read_entry(source, element, kind, source.names_of(element, given[0]))
     elif temporary and not given:
         source.no_effect(element, temporary[0])  # there are no such destinations
     else:

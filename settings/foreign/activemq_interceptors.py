@@ -3,6 +3,8 @@
 Source: ActiveMQ's CompositeDestination, FilteredDestination, VirtualTopic, MirroredQueue.
 """
 
+from dataclasses import replace
+
 from ..declared.declarations import Divert, ExchangeDeclaration
 from ..values import shown
 from .activemq_names import Attribute, any_name, anything, flag, ignored
@@ -38,10 +40,10 @@ def read_interceptors(source: ActivemqSource, element: Element) -> None:
 
 
 def _composite(source: ActivemqSource, element: Element) -> None:
-    """A composite destination forwards its messages: one divert, and one for each selector.
+    """A composite destination forwards its messages: one divert for all targets without a selector, one for each other.
 
-    Every exclusive divert that matches gets a copy; the one without a selector matches all, so the queue itself gets
-    nothing.
+    If messages are only forwarded, the diverts are exclusive; the one without a selector is there even without a
+    target, so that messages which no selector takes are not kept either.
     """
     builder, at = source.builder, source.at(element)
     values = {key: value for key, (value, _) in source.read_attributes(element, _COMPOSITE, ("id",)).items()}
@@ -71,8 +73,8 @@ def _composite(source: ActivemqSource, element: Element) -> None:
         builder.add_divert(divert)
     for number, (selector, target, child) in enumerate(filtered, 1):
         name, where = f"{address} {number}", source.at(child)
-        divert = Divert(name, address, (target,), "/", is_exclusive, name, filter=selector, origin=where)
-        builder.add_divert(divert)
+        divert = Divert(name, address, (target,), is_exclusive=is_exclusive, routing_name=name, origin=where)
+        builder.add_divert(replace(divert, filter=selector))
 
 
 def _target(source: ActivemqSource, element: Element) -> tuple[str, str]:
