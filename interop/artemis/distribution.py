@@ -38,9 +38,9 @@ def cached(work: Path) -> Path | None:
     return home if (home / "bin" / "artemis").exists() else None
 
 
-def without_java() -> str:
+def why_java_is_missing() -> str:
     """The reason why Artemis cannot run here; "": it can."""
-    return maven.without_java(f"Artemis {VERSION}", JAVA_VERSION_MIN)
+    return maven.why_java_is_missing(f"Artemis {VERSION}", JAVA_VERSION_MIN)
 
 
 def fetch(work: Path) -> Path:
@@ -48,7 +48,7 @@ def fetch(work: Path) -> Path:
 
     Raises: NoArtemis: Java or Maven is missing, or Maven could not get it.
     """
-    remark = without_java()
+    remark = why_java_is_missing()
     if remark:
         raise NoArtemis(remark)
     home = cached(work)

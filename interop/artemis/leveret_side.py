@@ -25,7 +25,7 @@ class _Consumer:
 
 
 class Leveret(Side):
-    """nack is basic.nack with requeue, reject is basic.reject without, release is basic.recover."""
+    """nack is basic.nack with requeue, reject is basic.reject without requeue, release is basic.recover."""
 
     def __init__(self, url: str) -> None:
         self._url = url
@@ -59,12 +59,12 @@ class Leveret(Side):
         channel.basic_qos(prefetch_count=credit)
         consumer = _Consumer(connection, channel, "")
 
-        def came(_: Any, method: Any, properties: Any, body: bytes) -> None:
+        def deliver(_: Any, method: Any, properties: Any, body: bytes) -> None:
             headers = properties.headers or {}
             failures, origin = headers.get("x-delivery-count", 0), headers.get("_AMQ_ORIG_QUEUE", "")
             consumer.incoming.append(Received(body.decode(), failures, origin, method.delivery_tag))
 
-        consumer.tag = channel.basic_consume(_queue(queue), came)
+        consumer.tag = channel.basic_consume(_queue(queue), deliver)
         self._consumers[name] = consumer
 
     def stop(self, name: str) -> None:
@@ -75,11 +75,11 @@ class Leveret(Side):
         consumer = self._consumers[name]
         deadline = self.now() + seconds
         while len(consumer.incoming) < count and self.now() < deadline:
-            self._look(consumer.connection, deadline)
+            self._read_events(consumer.connection, deadline)
         received, consumer.incoming[:count] = consumer.incoming[:count], []
         return received
 
-    def _look(self, connection: Any, deadline: float) -> None:
+    def _read_events(self, connection: Any, deadline: float) -> None:
         """Read what has arrived, or wait for a moment."""
         connection.process_data_events(max(0.0, min(deadline - self.now(), POLL_SECONDS)))
 
@@ -117,10 +117,10 @@ class Leveret(Side):
         return ask(self._publishing, command, **arguments)
 
     def restart(self, *, kill: bool) -> None:
-        raise NotImplementedError("a broker in a process of its own can")
+        raise NotImplementedError("only LeveretProcess can be restarted")
 
     def configure(self, configuration: str) -> None:
-        raise NotImplementedError("a broker with a file of its own can")
+        raise NotImplementedError("only LeveretProcess can be configured")
 
     def end(self) -> None:
         for connection in (self._publishing, *(consumer.connection for consumer in self._consumers.values())):

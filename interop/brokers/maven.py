@@ -24,7 +24,7 @@ def java_version() -> str:
     return found[1] if found is not None else ""
 
 
-def without_java(program: str, java_min: int) -> str:
+def why_java_is_missing(program: str, java_min: int) -> str:
     """The reason why a program that needs this version of Java cannot run here; "": it can."""
     here = java_version()
     major = re.match(r"\d+", here)
@@ -61,7 +61,7 @@ def unpacked(artifact: str, archive: str, inside: str, work: Path, java_min: int
 
     Raises: NotFetched.
     """
-    if remark := without_java(inside, java_min):
+    if remark := why_java_is_missing(inside, java_min):
         raise NotFetched(remark)
     work = work.resolve()
     home = work / inside

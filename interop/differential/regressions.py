@@ -2,8 +2,8 @@
 
     {"title": ..., "reference": "RabbitMQ 3.10.8", "operations": [...], "expected": [...]}
 
-A replay compares the subject with `expected`, the observations of the reference, which is not needed then. A file about
-an intended difference also has `subject`, the expected observations of the subject.
+A replay needs only the subject, and compares it with `expected`, the observations of the reference. A file about an
+intended difference also has `subject`, the expected observations of the subject.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Regression:
     subject: Sequence[Observation] | None = None
 
     def check(self, side: Peer) -> Difference | None:
-        """Replay on the subject. Returns the differences from the expected observations."""
+        """Replay on the subject. Returns the first difference from the expected observations."""
         return _first_difference(self.operations, self.expected if self.subject is None else self.subject, side)
 
     def check_reference(self, side: Peer) -> Difference | None:
-        """Replay on the reference. Returns the differences from the recorded observations."""
+        """Replay on the reference. Returns the first difference from the recorded observations."""
         return _first_difference(self.operations, self.expected, side)
 
 

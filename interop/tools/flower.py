@@ -59,7 +59,7 @@ def run_flower(broker: HttpBroker, directory: Path, work: Path) -> Run:
 
 
 def _check(run: Run, name: str, facts: Callable[[], Any], log: Path) -> None:
-    """Check an answer, which may be empty at first, since Flower asks the broker when it is asked."""
+    """Check an answer. It may be empty at first, because Flower begins to ask the broker then."""
     deadline = time.monotonic() + SECONDS_MAX
     while time.monotonic() < deadline:
         try:

@@ -16,9 +16,9 @@ KNOWN_FILE = Path(__file__).with_name("known.toml")
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The result of a check on one broker. `facts`: are compared. `keys`: fields of an answer, none of which may lack.
+    """The result of a check on one broker. `reason`: why it failed.
 
-    `reason`: why it failed.
+    `facts`: what is compared. `keys`: the fields of the answer. Leveret's may have more.
     """
 
     passed: bool
@@ -37,7 +37,7 @@ class Run:
     results: dict[str, Result] = field(default_factory=dict)
 
     def figures(self) -> str:
-        """`passed of all`."""
+        """The number of passed checks, and of all: `3 of 4`."""
         return f"{sum(result.passed for result in self.results.values())} of {len(self.results)}"
 
 

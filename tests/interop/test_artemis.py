@@ -131,8 +131,8 @@ FEW = [scenario for scenario in TABLE if scenario.name in HANDFUL]
 def home() -> Path:
     """Artemis' distribution, where it was fetched."""
     pytest.importorskip("proton", reason="python-qpid-proton is not installed (make artemis)")
-    if distribution.without_java():
-        pytest.skip(distribution.without_java())
+    if distribution.why_java_is_missing():
+        pytest.skip(distribution.why_java_is_missing())
     found = distribution.cached(WORK)
     if found is None:
         pytest.skip("Artemis was not fetched on this machine (make artemis)")
@@ -173,7 +173,7 @@ def test_without_java_or_maven_it_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("leveret.interop.artemis: no Java on this machine")
     java = shutil.which("java")
-    if java is None or distribution.without_java():
+    if java is None or distribution.why_java_is_missing():
         pytest.skip("the rest needs Java")
     (tmp_path / "java").symlink_to(java)
     monkeypatch.setenv("PATH", str(tmp_path))
