@@ -349,8 +349,10 @@ class _Parser:
         while is_first or not self.take("]"):
             is_first = False
             low = self.class_item(ranges)
-            if low is None or not self.peek("-") or self.peek("-]"):
-                ranges += [(low, low)] if low is not None else []
+            if low is None:
+                continue
+            if not self.peek("-") or self.peek("-]"):
+                ranges.append((low, low))
                 continue
             self.position += 1
             high = self.class_item(ranges)

@@ -25,6 +25,9 @@ from .topics import has_subscriber_settings, subscriber_settings
 #: Maximum size of each cache; beyond it the oldest item is dropped.
 CACHE_MAX = 4096
 
+#: The key of every address in the cache, if there are no entries.
+_ANY = (None, "")
+
 #: Server-named queues are looked up under the uuid-namespace, if there is one.
 SERVER_NAMED = "amq.gen-"
 
@@ -231,8 +234,6 @@ def _remember(cache: dict[Any, Any], key: object, found: object) -> None:
         del cache[next(iter(cache))]
     cache[key] = found
 
-
-_ANY = (None, "")
 
 #: Without any configuration: built-in defaults for every address.
 NO_SETTINGS = SettingsRepository()

@@ -1,4 +1,4 @@
-"""One file of ActiveMQ during loading: its elements as objects, properties and settings. Source: queues page H.3."""
+"""One file of ActiveMQ during loading: checks of elements, and settings from attributes. Source: queues page H.3."""
 
 from collections.abc import Iterable, Mapping
 
@@ -78,7 +78,7 @@ class ActivemqSource(XmlSource):
         self.builder.set_field(raw, self.at(element), name_in_file, BY_KEY[key], value, as_text=False)
 
     def names_of(self, element: Element, target: str) -> list[str]:
-        """The destinations in an attribute, separated by commas."""
+        """The destinations in an attribute, separated by commas; without any, an empty name, which is refused later."""
         names = [name.strip().removeprefix(f"{target}://") for name in element.attributes[target].split(",")]
         return [name for name in names if name] or [""]
 

@@ -59,8 +59,8 @@ class AmpsSource(XmlSource):
     def parts(
         self, element: Element, path: str, repeatable: Collection[str] | None = ()
     ) -> Iterator[tuple[Element, str]]:
-        """Like `children`, with `<Include>` replaced by the included file; its root is left out if it has this
-        element's name.
+        """Like `children`, with included files in place of `<Include>`: the root of a file, or its children if the root
+        has this element's name.
         """
         element.children = list(self._with_included(element, path, element.children, 0))
         return self.children(element, path, repeatable)

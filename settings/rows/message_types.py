@@ -1,3 +1,3 @@
-"""The types of bodies that a logged topic, or a queue of one, may have; expressions look only into JSON."""
+"""Types of message bodies, of logged topics and of the queues that capture them; expressions look only into JSON."""
 
 MESSAGE_TYPES = ("json", "binary", "xml", "fix", "nvfix", "bson", "msgpack")
