@@ -235,14 +235,14 @@ class ObjectRecords:
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
 
-    def define(self, what: int, vhost_id: int, name: str) -> int:
+    def define(self, object_type: int, vhost_id: int, name: str) -> int:
         """The id of a name (`VHOST`, `EXCHANGE`, `QUEUE`, `CONSUMER`, ... of record.py); assigned if it has none."""
-        id_ = self._turns.names.id_of(what, vhost_id, name)
-        return self.define_another(what, vhost_id, name) if id_ is None else id_
+        id_ = self._turns.names.id_of(object_type, vhost_id, name)
+        return self.define_another(object_type, vhost_id, name) if id_ is None else id_
 
-    def define_another(self, what: int, vhost_id: int, name: str) -> int:
+    def define_another(self, object_type: int, vhost_id: int, name: str) -> int:
         """Assign a new id to a name that may have one: several connections or consumers can have the same name."""
-        id_, record = self._turns.names.new(what, vhost_id, name)
+        id_, record = self._turns.names.new(object_type, vhost_id, name)
         self._turns.append(record)
         return id_
 
@@ -258,26 +258,26 @@ class ObjectRecords:
         """Append that a queue, exchange, virtual host, ... exists. It is restored if it is durable. Returns the LSN."""
         return self._object(DECLARED, id_, declared, restated)
 
-    def undeclared(self, id_: int, what: int, *, forgets: bool = True) -> int:
+    def undeclared(self, id_: int, object_type: int, *, forgets: bool = True) -> int:
         """Append that an object was deleted with its bindings; earlier messages still find an exchange's name by id.
 
         A queue's messages are recorded as `deleted` before. A virtual host takes all its objects with it.
         `forgets=False`: later records still refer to the id.
         """
-        lsn = self._object(UNDECLARED, id_, Declared(what, 0, "", b""), False)
+        lsn = self._object(UNDECLARED, id_, Declared(object_type, 0, "", b""), False)
         if forgets:
             self._turns.names.retire(id_, lsn)
         return lsn
 
     def _object(self, kind: int, id_: int, declared: Declared, restated: bool) -> int:
-        what = declared.what
+        object_type = declared.object_type
         self._turns.add_needs(needs_of(declared))
         record = Record(
             kind,
             flags=(DURABLE if declared.properties & 1 else 0) | (RESTATED if restated else 0),
-            arg=0 if what in (QUEUE, EXCHANGE) else id_,
-            queue_id=id_ if what == QUEUE else 0,
-            address_id=id_ if what == EXCHANGE else 0,
+            arg=0 if object_type in (QUEUE, EXCHANGE) else id_,
+            queue_id=id_ if object_type == QUEUE else 0,
+            address_id=id_ if object_type == EXCHANGE else 0,
             heap=encode_declared(declared),
         )
         return self._turns.append(record)
@@ -291,7 +291,7 @@ class ObjectRecords:
         return self._binding(UNBOUND, source_id, bound, DURABLE if durable else 0)
 
     def _binding(self, kind: int, source_id: int, bound: Bound, flags: int) -> int:
-        queue_id = bound.target_id if bound.what == QUEUE else 0
+        queue_id = bound.target_id if bound.object_type == QUEUE else 0
         record = Record(kind, flags=flags, address_id=source_id, queue_id=queue_id, heap=encode_bound(bound))
         return self._turns.append(record)
 

@@ -30,9 +30,9 @@ BLOCK_SIZE_MAX = 1024 * 1024
 #: Seconds that records with no answer waiting for them may wait for the commit of other records.
 SYNC_DELAY_SECONDS = 0.01
 #: Seconds until a job that failed for lack of descriptors or memory is tried again, ...
-LATER_SECONDS = 0.1
+RETRY_SECONDS = 0.1
 #: ... and the number of such tries while the journal is being closed.
-LATER_TRIES_MAX = 50
+CLOSING_TRIES_MAX = 50
 
 
 class WriterState(Enum):
@@ -74,11 +74,11 @@ class Writer:
         self._taken: list[Job] = []  # jobs that the thread is writing, or could not write
         self._thread: threading.Thread | None = None
 
-        # Only the thread changes the attributes below.
+        # The thread changes the attributes below; `retry`, `close` and `abandon` change its state, too.
         self.state = RUNNING
         self.error: JournalError | None = None
         self.commit_count = 0
-        self._later_count = 0  # tries in a row that found no descriptor or memory
+        self._retry_count = 0  # tries in a row that found no descriptor or memory
         self._was_full = False  # the disk was full, and not all jobs of that time are written yet
 
     # -- the broker's thread ----------------------------------------------------------------------------------------
@@ -257,8 +257,8 @@ class Writer:
     def _run(self) -> None:
         while self._take(wait=True):
             self.commit_taken()
-            if self._later_count:
-                time.sleep(LATER_SECONDS)
+            if self._retry_count:
+                time.sleep(RETRY_SECONDS)
         self._finish()
 
     def run_once(self) -> bool:
@@ -329,8 +329,8 @@ class Writer:
             self._was_full = True
         if not isinstance(failure, JournalFailed) and self.file.wants_sync():
             failure = self._sync_or_none() or failure
-        if done == len(jobs) and self._later_count:
-            self._later_count = 0
+        if done == len(jobs) and self._retry_count:
+            self._retry_count = 0
             logger.warning("the journal goes on")
         is_done = failure is None and done == len(jobs)
         has_room_again = is_done and self._was_full  # the job may have been no record: then no LSN shows it
@@ -350,10 +350,10 @@ class Writer:
             return JournalFull(text)
         if error.errno in DIRECTORY_GONE:
             return DirectoryLost(f"{self.file.path}: {error.strerror}")
-        if error.errno not in OUT_OF_RESOURCES or (self._closing and self._later_count >= LATER_TRIES_MAX):
+        if error.errno not in OUT_OF_RESOURCES or (self._closing and self._retry_count >= CLOSING_TRIES_MAX):
             return JournalFailed(text)
-        self._later_count += 1
-        if self._later_count == 1:
+        self._retry_count += 1
+        if self._retry_count == 1:
             logger.warning("%s; what is to be written waits and is tried again", text)
         return None
 

@@ -63,21 +63,21 @@ class Content(NamedTuple):
 
 
 class Define(NamedTuple):
-    """Heap of `define`; the id is the record's `arg`. `what`: the type of the object (`QUEUE`, ... of record.py)."""
+    """Heap of `define`; the id is the record's `arg`. `object_type`: `QUEUE`, `EXCHANGE`, ... of record.py."""
 
-    what: int
+    object_type: int
     vhost_id: int
     name: str
 
 
 class Declared(NamedTuple):
-    """Heap of `declared` and `undeclared`. `what`: as in `Define`. `type`: of an exchange; `arguments`: an encoded AMQP
-    table or empty.
+    """Heap of `declared` and `undeclared`. `object_type`: as in `Define`. `type`: that of an exchange; `arguments`: an
+    encoded AMQP table, or empty.
 
     Which object: the record's `queue_id` or `address_id`; for other objects its `arg`.
     """
 
-    what: int
+    object_type: int
     properties: int
     type: str
     arguments: bytes
@@ -86,10 +86,10 @@ class Declared(NamedTuple):
 class Bound(NamedTuple):
     """Heap of `bound` and `unbound`; the source exchange is the record's `address_id`.
 
-    `what`: the type of the destination `target_id`, `QUEUE` or `EXCHANGE`.
+    `object_type`: the type of the destination `target_id`, `QUEUE` or `EXCHANGE`.
     """
 
-    what: int
+    object_type: int
     target_id: int
     routing_key: bytes
     arguments: bytes
@@ -178,41 +178,41 @@ def decode_content(heap: bytes) -> Content:
 
 def encode_define(define: Define) -> bytes:
     """Heap entry of `define`."""
-    return _DEFINE.pack(VERSION, define.what, 0, define.vhost_id) + _encoded(define.name)
+    return _DEFINE.pack(VERSION, define.object_type, 0, define.vhost_id) + _encoded(define.name)
 
 
 def decode_define(heap: bytes) -> Define:
     """Inverse of `encode_define`. Raises: BadRecord."""
-    _, what, _, vhost_id = _unpack_head(_DEFINE, heap, "define")
-    return Define(what, vhost_id, _decoded(heap[_DEFINE.size :]))
+    _, object_type, _, vhost_id = _unpack_head(_DEFINE, heap, "define")
+    return Define(object_type, vhost_id, _decoded(heap[_DEFINE.size :]))
 
 
 def encode_declared(declared: Declared) -> bytes:
     """Heap entry of `declared`."""
     type_ = _encoded(declared.type)
-    head = _DECLARED.pack(VERSION, declared.what, declared.properties, len(type_), 0)
+    head = _DECLARED.pack(VERSION, declared.object_type, declared.properties, len(type_), 0)
     return head + type_ + _LENGTH.pack(len(declared.arguments)) + declared.arguments
 
 
 def decode_declared(heap: bytes) -> Declared:
     """Inverse of `encode_declared`. Raises: BadRecord."""
-    _, what, properties, type_size, _ = _unpack_head(_DECLARED, heap, "declared")
+    _, object_type, properties, type_size, _ = _unpack_head(_DECLARED, heap, "declared")
     position = _DECLARED.size
     type_ = _decoded(_slice(heap, position, type_size, "declared"))
-    return Declared(what, properties, type_, _arguments(heap, position + type_size, "declared"))
+    return Declared(object_type, properties, type_, _arguments(heap, position + type_size, "declared"))
 
 
 def encode_bound(bound: Bound) -> bytes:
     """Heap entry of `bound` and `unbound`."""
-    head = _BOUND.pack(VERSION, bound.what, len(bound.routing_key), bound.target_id)
+    head = _BOUND.pack(VERSION, bound.object_type, len(bound.routing_key), bound.target_id)
     return head + bound.routing_key + _LENGTH.pack(len(bound.arguments)) + bound.arguments
 
 
 def decode_bound(heap: bytes) -> Bound:
     """Inverse of `encode_bound`. Raises: BadRecord."""
-    _, what, key_size, target_id = _unpack_head(_BOUND, heap, "bound")
+    _, object_type, key_size, target_id = _unpack_head(_BOUND, heap, "bound")
     key = _slice(heap, _BOUND.size, key_size, "bound")
-    return Bound(what, target_id, key, _arguments(heap, _BOUND.size + key_size, "bound"))
+    return Bound(object_type, target_id, key, _arguments(heap, _BOUND.size + key_size, "bound"))
 
 
 def _arguments(heap: bytes, position: int, kind: str) -> bytes:

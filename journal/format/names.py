@@ -36,13 +36,13 @@ class Names:
         self._ids.clear()
         self._retired.clear()
 
-    def id_of(self, what: int, vhost_id: int, name: str) -> int | None:
+    def id_of(self, object_type: int, vhost_id: int, name: str) -> int | None:
         """The id, if the name has one."""
-        return self._ids.get(Define(what, vhost_id, name))
+        return self._ids.get(Define(object_type, vhost_id, name))
 
-    def new(self, what: int, vhost_id: int, name: str) -> tuple[int, Record]:
+    def new(self, object_type: int, vhost_id: int, name: str) -> tuple[int, Record]:
         """Assign an id to a name that has none. Returns it with the record that defines it."""
-        define = Define(what, vhost_id, name)
+        define = Define(object_type, vhost_id, name)
         id_ = self.next_id
         self.set(id_, define)
         return id_, define_record(id_, define)
@@ -56,7 +56,7 @@ class Names:
             return
         if self._ids.get(define) == id_:
             del self._ids[define]
-        if define.what == VHOST:
+        if define.object_type == VHOST:
             for other in [other for other, inner in self._by_id.items() if inner.vhost_id == id_]:
                 self.forget(other)
 
@@ -68,7 +68,7 @@ class Names:
         define = self._by_id.get(id_)
         if define is None:
             return
-        if define.what != EXCHANGE:
+        if define.object_type != EXCHANGE:
             self.forget(id_)
             return
         if self._ids.get(define) == id_:
@@ -104,11 +104,11 @@ class Names:
         define = self._by_id.get(id_)
         if define is None:
             return ""
-        return define.name if define.what == VHOST else self.text(define.vhost_id) if define.vhost_id else ""
+        return define.name if define.object_type == VHOST else self.text(define.vhost_id) if define.vhost_id else ""
 
     def ids_of(self, *kinds: int) -> list[int]:
         """Ids of all names of these kinds of objects (none: of all kinds), retired ones as well."""
-        return [id_ for id_, define in self._by_id.items() if not kinds or define.what in kinds]
+        return [id_ for id_, define in self._by_id.items() if not kinds or define.object_type in kinds]
 
     def records(self) -> Iterator[Record]:
         """A DEFINE for each name, ids rising: a virtual host has a lower id than its objects."""

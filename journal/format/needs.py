@@ -37,8 +37,8 @@ def level_of(needs: Set[str]) -> int:
 
 def needs_of(declared: Declared) -> frozenset[str]:
     """The features that a program must know to restore this object."""
-    if declared.what == PARAMETER:
+    if declared.object_type == PARAMETER:
         return frozenset({PARAMETERS})
-    if declared.what == QUEUE and _LEASED in declared.arguments:
+    if declared.object_type == QUEUE and _LEASED in declared.arguments:
         return frozenset({LEASED_QUEUES})
     return frozenset()

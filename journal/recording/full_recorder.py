@@ -139,13 +139,13 @@ class FullObjectRecorder(ObjectRecorder):
         if not subject.durable:
             self._write_object(subject, False)
 
-    def _undeclared(self, subject: Queue | Exchange, id_: int | None, what: int) -> None:
-        super()._undeclared(subject, id_, what)
+    def _undeclared(self, subject: Queue | Exchange, id_: int | None, object_type: int) -> None:
+        super()._undeclared(subject, id_, object_type)
         if id_ is not None:
             self.durable_ids.discard(id_)
 
-    def _transient_gone(self, id_: int, what: int) -> None:
-        self._journal.objects.undeclared(id_, what)
+    def _transient_gone(self, id_: int, object_type: int) -> None:
+        self._journal.objects.undeclared(id_, object_type)
 
     def _bound(self, event: BindingEvent) -> None:
         super()._bound(event)

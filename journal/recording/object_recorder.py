@@ -35,9 +35,9 @@ from ..format.needs import LOGGED_TOPICS
 from ..format.record import CODE_OF, EXCHANGE, OPERATOR_POLICY, PARAMETER, POLICY, QUEUE, USER, VHOST
 from .access_records import limits_octets, parameter_name, parameter_octets, policy_octets, user_octets
 
-#: Arguments for other attributes of a queue, and for the notes of its kind; no client can use these names, because
-#: they hold a space.
-OURS = "leveret "
+#: Prefix of the arguments that hold other attributes of a queue, and the notes of its kind. No client can use such
+#: names, because they have a space.
+OWN_PREFIX = "leveret "
 AUTO_CREATED, ADDRESS, MAKES_NO_QUEUES = "leveret auto-created", "leveret address", "leveret makes-no-queues"
 _LOG = frozenset({LOGGED_TOPICS})
 _SET_BY_OPERATORS = (VirtualHostEvent, UserDeclaredEvent, UserUndeclaredEvent, PolicyEvent, ParameterEvent)
@@ -59,7 +59,7 @@ class ObjectRecorder:
     # -- names --------------------------------------------------------------------------------------------------------
 
     def remember(self, queue_or_exchange: Queue | Exchange) -> None:
-        """Assign the ids of an object that existed before the recorder."""
+        """Assign an id to an object that existed before the recorder."""
         if isinstance(queue_or_exchange, Queue):
             self.queue_id(queue_or_exchange)
         else:
@@ -72,7 +72,7 @@ class ObjectRecorder:
         key = (queue.vhost_name, queue.name)
         found = self.queue_ids.get(key)
         if found is None:
-            found = 0  # of the log, which is no object of the journal
+            found = 0  # for the log of topics, which is no object of the journal
             if not queue.name:
                 self._journal.turns.add_needs(_LOG)
             else:
@@ -110,16 +110,16 @@ class ObjectRecorder:
     def _declared(self, subject: Queue | Exchange) -> None:
         self.state_object(subject, restated=False)
 
-    def _undeclared(self, subject: Queue | Exchange, id_: int | None, what: int) -> None:
+    def _undeclared(self, subject: Queue | Exchange, id_: int | None, object_type: int) -> None:
         if id_ is None:
             return
         if subject.durable:
-            self._journal.objects.undeclared(id_, what)
+            self._journal.objects.undeclared(id_, object_type)
             self._context.turn.records += 1
         else:
-            self._transient_gone(id_, what)
+            self._transient_gone(id_, object_type)
 
-    def _transient_gone(self, id_: int, what: int) -> None:
+    def _transient_gone(self, id_: int, object_type: int) -> None:
         """Write no record for a transient object. Its id is retired: messages may refer to a transient exchange."""
         self._journal.objects.retire(id_)
 
@@ -189,16 +189,18 @@ class ObjectRecorder:
     def _bound_of(self, vhost: str, binding: Binding) -> Bound:
         target = binding.destination
         if isinstance(target, Queue):
-            what, target_id = QUEUE, self.queue_id(target)
+            object_type, target_id = QUEUE, self.queue_id(target)
         else:
-            what, target_id = EXCHANGE, self.exchange_id(vhost, target.name)
+            object_type, target_id = EXCHANGE, self.exchange_id(vhost, target.name)
         arguments: FieldTable = binding.arguments
-        return Bound(what, target_id, binding.routing_key.encode(), encode_table(arguments) if arguments else b"")
+        return Bound(
+            object_type, target_id, binding.routing_key.encode(), encode_table(arguments) if arguments else b""
+        )
 
     # -- objects of operators -----------------------------------------------------------------------------------------
 
     def vhost_changed(self, event: VirtualHostEvent) -> None:
-        """A virtual host was made, begins to go, or is gone."""
+        """Record that a virtual host was made, that its deletion begins, or that it was deleted."""
         if event.kind is EventKind.DECLARED:
             self.state_vhost(event.subject, restated=False)
             return
@@ -229,7 +231,7 @@ class ObjectRecorder:
             self._forget(PARAMETER, self._place_id(event.vhost), parameter_name(event.component, event.subject))
 
     def cluster_changed(self, event: ClusterEvent) -> None:
-        """A node of a cluster leads, follows or holds clients back, or the set of nodes that may lead changed."""
+        """Record that a node leads, follows or blocks publishers, or that the in-sync set changed."""
         text = json.dumps({"node": event.subject, "why": event.why})
         self._journal.objects.cluster_changed(CODE_OF[event.kind], event.term, text)
 
@@ -254,8 +256,8 @@ class ObjectRecorder:
         if policy.origin is not None:
             self._forget_policy(policy)
             return
-        what = OPERATOR_POLICY if policy.is_operator else POLICY
-        self._state(what, self.vhost_id(policy.vhost), policy.name, policy_octets(policy), restated=restated)
+        object_type = OPERATOR_POLICY if policy.is_operator else POLICY
+        self._state(object_type, self.vhost_id(policy.vhost), policy.name, policy_octets(policy), restated=restated)
 
     def state_parameter(self, identity: tuple[str, str, str], value: object, *, restated: bool) -> None:
         """Record a parameter's value."""
@@ -263,19 +265,19 @@ class ObjectRecorder:
         name = parameter_name(component, name)
         self._state(PARAMETER, self._place_id(vhost), name, parameter_octets(value), restated=restated)
 
-    def _state(self, what: int, vhost_id: int, name: str, octets: bytes, *, restated: bool) -> None:
-        id_ = self._journal.objects.define(what, vhost_id, name)
-        self._journal.objects.declared(id_, Declared(what, IS_DURABLE, "", octets), restated=restated)
+    def _state(self, object_type: int, vhost_id: int, name: str, octets: bytes, *, restated: bool) -> None:
+        id_ = self._journal.objects.define(object_type, vhost_id, name)
+        self._journal.objects.declared(id_, Declared(object_type, IS_DURABLE, "", octets), restated=restated)
         self._context.turn.records += not restated
 
     def _forget_policy(self, policy: Policy) -> None:
-        what = OPERATOR_POLICY if policy.is_operator else POLICY
-        self._forget(what, self.vhost_id(policy.vhost), policy.name)
+        object_type = OPERATOR_POLICY if policy.is_operator else POLICY
+        self._forget(object_type, self.vhost_id(policy.vhost), policy.name)
 
-    def _forget(self, what: int, vhost_id: int, name: str) -> None:
-        id_ = self._journal.names.id_of(what, vhost_id, name)
+    def _forget(self, object_type: int, vhost_id: int, name: str) -> None:
+        id_ = self._journal.names.id_of(object_type, vhost_id, name)
         if id_ is not None:
-            self._journal.objects.undeclared(id_, what)
+            self._journal.objects.undeclared(id_, object_type)
             self._context.turn.records += 1
 
 
@@ -295,6 +297,6 @@ def is_durable(event: Event) -> bool:
 
 
 def is_declared(exchange: Exchange) -> bool:
-    """Whether a client or an operator declared it: not one that every virtual host has."""
+    """Whether a client or an operator declared this durable exchange, so that it is not predefined."""
     is_given = not exchange.name or exchange.name.startswith("amq.") or isinstance(exchange, ServiceExchange)
     return exchange.durable and not is_given

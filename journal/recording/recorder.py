@@ -221,11 +221,11 @@ class Recorder:
     def _is_in_use(self, id_: int) -> bool:
         """Whether every broker has an object of this name, or messages still refer to it."""
         names, vhosts = self._journal.names, self._broker.virtual_hosts
-        what, vhost_id, name = names[id_]
-        if what == VHOST:
+        object_type, vhost_id, name = names[id_]
+        if object_type == VHOST:
             return name in vhosts
         vhost = vhosts.get(names.text(vhost_id))
-        return what == EXCHANGE and vhost is not None and (names.is_retired(id_) or name in vhost.exchanges)
+        return object_type == EXCHANGE and vhost is not None and (names.is_retired(id_) or name in vhost.exchanges)
 
     @property
     def is_congested(self) -> bool:

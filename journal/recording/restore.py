@@ -20,7 +20,7 @@ from ..format.record import EXCHANGE, OPERATOR_POLICY, PARAMETER, POLICY, QUEUE,
 from ..recovery.recovered import RecoveredQueue
 from ..recovery.replay import Recovered
 from .access_records import limits_of, parameter_names, parameter_of, policy_of, user_of
-from .object_recorder import ADDRESS, AUTO_CREATED, MAKES_NO_QUEUES, OURS
+from .object_recorder import ADDRESS, AUTO_CREATED, MAKES_NO_QUEUES, OWN_PREFIX
 from .pager import Envelopes
 from .recorder import Recorder
 
@@ -30,7 +30,7 @@ logger = logging.getLogger("leveret.journal")
 def restore(broker: Broker, journal: Journal, recorder: Recorder, *, took_over: bool = False) -> int:
     """Make the recovered objects and messages, then add the recorder as a listener. Returns the number of messages.
 
-    `took_over`: another node led before, and may have delivered any of the messages without a record of it.
+    `took_over`: another node led before, and may have delivered messages without a record of that.
 
     Rings are trimmed as by arrivals, so that at most ring-size messages are ready. The trimming is recorded and
     committed with the first turn, and so are dead letters of messages that expired while the broker was stopped.
@@ -40,11 +40,11 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder, *, took_over: 
     queues: list[tuple[int, Queue, FieldTable]] = []  # id, queue, notes of its kind
     for id_, declared in found.objects.items():
         name = found.names.text(id_)
-        if declared.what not in (EXCHANGE, QUEUE):
+        if declared.object_type not in (EXCHANGE, QUEUE):
             continue
         vhost = broker.virtual_hosts.create(found.names.vhost_text(id_))
         arguments: FieldTable = decode_table(declared.arguments, 0)[0] if declared.arguments else {}
-        if declared.what == EXCHANGE:
+        if declared.object_type == EXCHANGE:
             exchange = vhost.exchanges.declare(
                 name,
                 declared.type,
@@ -54,11 +54,11 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder, *, took_over: 
                 arguments=arguments,
             )
             recorder.objects.remember(exchange)
-        elif declared.what == QUEUE:
+        elif declared.object_type == QUEUE:
             address = arguments.pop(ADDRESS, None)
             is_auto_created = arguments.pop(AUTO_CREATED, None) is not None
             may_make_queues = arguments.pop(MAKES_NO_QUEUES, None) is None
-            notes = {key: arguments.pop(key) for key in list(arguments) if key.startswith(OURS)}
+            notes = {key: arguments.pop(key) for key in list(arguments) if key.startswith(OWN_PREFIX)}
             queue = vhost.queues.restore(
                 name,
                 auto_delete=bool(declared.properties & IS_AUTO_DELETE),
@@ -73,10 +73,10 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder, *, took_over: 
         vhost = broker.virtual_hosts[found.names.vhost_text(source_id)]
         source, target = found.names.text(source_id), found.names.text(bound.target_id)
         arguments = decode_table(bound.arguments, 0)[0] if bound.arguments else {}
-        kind = "queue" if bound.what == QUEUE else "exchange"
+        kind = "queue" if bound.object_type == QUEUE else "exchange"
         vhost.bindings.add(kind, target, source, bound.routing_key.decode(), arguments)
         recorder.objects.remember(vhost.exchanges.named(source))  # predefined ones, too
-        if bound.what == EXCHANGE:
+        if bound.object_type == EXCHANGE:
             recorder.objects.remember(vhost.exchanges.named(target))
     for id_ in found.queues.keys() - {id_ for id_, *_ in queues}:  # of a virtual host that was being deleted
         journal.usage.settled(found.queues.pop(id_).ids())
@@ -111,14 +111,14 @@ def _restore_what_operators_set(broker: Broker, found: Recovered) -> None:
     policies: list[Policy] = []
     for id_, declared in found.objects.items():
         name = found.names.text(id_)
-        if declared.what == VHOST:
+        if declared.object_type == VHOST:
             vhost = broker.virtual_hosts.create(name)
             broker.virtual_hosts.limit(vhost, limits_of(declared.arguments))
-        elif declared.what == USER:
+        elif declared.object_type == USER:
             broker.connections.replace_user(user_of(name, declared.arguments))
-        elif declared.what in (POLICY, OPERATOR_POLICY):
-            policies.append(policy_of(declared.what, found.names.vhost_text(id_), name, declared.arguments))
-        elif declared.what == PARAMETER:
+        elif declared.object_type in (POLICY, OPERATOR_POLICY):
+            policies.append(policy_of(declared.object_type, found.names.vhost_text(id_), name, declared.arguments))
+        elif declared.object_type == PARAMETER:
             identity = (found.names.vhost_text(id_), *parameter_names(name))
             broker.parameters.set(identity, parameter_of(declared.arguments))
     broker.reloading.replace_policies(broker.context.policies.with_these(policies))

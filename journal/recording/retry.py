@@ -8,7 +8,7 @@ from typing import TypeVar
 from ..disk.files import OUT_OF_RESOURCES
 
 #: Seconds between two tries of a read, and the number of tries: 10 s in all, in which the broker does nothing else.
-LATER_SECONDS, LATER_TRIES_MAX = 0.05, 200
+RETRY_SECONDS, TRIES_MAX = 0.05, 200
 
 Found = TypeVar("Found")
 
@@ -17,7 +17,7 @@ logger = logging.getLogger("leveret.journal")
 
 def pause() -> None:
     """Wait for other code to release resources."""
-    time.sleep(LATER_SECONDS)
+    time.sleep(RETRY_SECONDS)
 
 
 def retry_blocking(
@@ -26,7 +26,7 @@ def retry_blocking(
     pause: Callable[[], object] = pause,
 ) -> Found:
     """The result of `read`, after retries. `release`: closes files that can be opened again. Raises: as `read`."""
-    for tries in range(LATER_TRIES_MAX):
+    for tries in range(TRIES_MAX):
         try:
             return read()
         except OSError as error:

@@ -120,7 +120,11 @@ class JournalLog:
     def _message_at(self, block: Block, fields: Fields, lsn: int, vhost: str, wanted: Wanted) -> LoggedMessage | None:
         names = self._journal.names
         exchange_id, id_ = fields[ADDRESS_ID], fields[MSG_ID]
-        if exchange_id not in names or names[exchange_id].what != EXCHANGE or names.vhost_text(exchange_id) != vhost:
+        if (
+            exchange_id not in names
+            or names[exchange_id].object_type != EXCHANGE
+            or names.vhost_text(exchange_id) != vhost
+        ):
             return None
         content = decode_content(block.heap_of(fields))
         queues = [names.text(queue) if queue else "" for queue in content.queue_ids if not queue or queue in names]

@@ -234,9 +234,12 @@ def _check_types(recovered: Recovered) -> None:
     """
     unknown: list[tuple[int, str, str]] = []
     for id_, declared in recovered.objects.items():
-        if declared.what == QUEUE and (type_ := _text_of(declared.arguments, "x-queue-type")) not in ("", *QUEUE_TYPES):
+        if declared.object_type == QUEUE and (type_ := _text_of(declared.arguments, "x-queue-type")) not in (
+            "",
+            *QUEUE_TYPES,
+        ):
             unknown.append((id_, "queue", type_))
-        elif declared.what == EXCHANGE:
+        elif declared.object_type == EXCHANGE:
             types = (declared.type, _text_of(declared.arguments, "x-delayed-type"))
             unknown += [(id_, "exchange", type_) for type_ in types if type_ not in ("", *EXCHANGE_TYPES)]
     if unknown:

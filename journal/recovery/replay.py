@@ -210,11 +210,11 @@ class Replay:
         """Drop messages whose content is in a gap. A queue or exchange whose name is lost gets a new name."""
         found = self.found
         for id_, declared in list(found.objects.items()) if self.gaps else ():
-            if id_ not in found.names and declared.what in OPERATOR_OBJECTS:
+            if id_ not in found.names and declared.object_type in OPERATOR_OBJECTS:
                 del found.objects[id_]  # users and policies must not get another name
             elif id_ not in found.names:
-                vhosts = [other for other, object_ in found.objects.items() if object_.what == VHOST]
-                found.names.set(id_, Define(declared.what, vhosts[0] if vhosts else 0, f"recovered.{id_}"))
+                vhosts = [other for other, object_ in found.objects.items() if object_.object_type == VHOST]
+                found.names.set(id_, Define(declared.object_type, vhosts[0] if vhosts else 0, f"recovered.{id_}"))
         for queue in self.found.queues.values() if self.gaps else ():
             for message in list(queue.messages()):
                 if any(first <= message.content_lsn < behind for first, behind in self.gaps):
@@ -228,7 +228,7 @@ class Replay:
 
     def _define(self, fields: Fields, lsn: int, block: Block) -> None:
         id_, define, names = fields[ARG], decode_define(block.heap_of(fields)), self.found.names
-        other = None if fields[MSG_ID] or define.what not in HAVE_ONE_ID else names.id_of(*define)
+        other = None if fields[MSG_ID] or define.object_type not in HAVE_ONE_ID else names.id_of(*define)
         if other is not None and other != id_:
             if block.header.flags & (IS_HEAD | IS_GAP):  # from a version that did not retire names, or a repair
                 self._namesakes.setdefault(define, set()).update((other, id_))
@@ -292,8 +292,8 @@ class Replay:
 
     def _undeclared(self, fields: Fields, lsn: int, block: Block) -> None:
         found, id_ = self.found, fields[QUEUE_ID] or fields[ADDRESS_ID] or fields[ARG]
-        what = decode_declared(block.heap_of(fields)).what
-        if what == VHOST:  # with all its objects
+        object_type = decode_declared(block.heap_of(fields)).object_type
+        if object_type == VHOST:  # with all its objects
             for inner in [inner for inner in found.names.ids_of(EXCHANGE, QUEUE) if self._is_in(inner, id_)]:
                 self._drop(inner, lsn)
                 self._dropped.add(inner)
@@ -311,7 +311,7 @@ class Replay:
         found = self.found
         found.objects.pop(id_, None)
         found.queues.pop(id_, None)
-        if found.ids and id_ in found.names and found.names[id_].what == VHOST:
+        if found.ids and id_ in found.names and found.names[id_].object_type == VHOST:
             for place in [place for place in found.ids if place[0] == id_]:
                 del found.ids[place]
         found.names.retire(id_, lsn)

@@ -468,7 +468,7 @@ def check_names(broker: Broker, journal: Journal) -> None:
     seen: set[object] = set()
     for id_ in names.ids_of(VHOST, EXCHANGE, QUEUE, CONSUMER, CONNECTION, USER, POLICY, OPERATOR_POLICY, PARAMETER):
         define = names[id_]
-        if define.what in (CONSUMER, CONNECTION) or names.is_retired(id_):
+        if define.object_type in (CONSUMER, CONNECTION) or names.is_retired(id_):
             continue
         if define in seen:
             raise Broken(f"{define} has several ids")
@@ -482,10 +482,10 @@ def check_names(broker: Broker, journal: Journal) -> None:
             USER: any(user.name == define.name and not user.is_configured for user in broker.users),
             POLICY: broker.context.policies.find(vhost, define.name) is not None,
             OPERATOR_POLICY: broker.context.policies.find(vhost, define.name, is_operator=True) is not None,
-            PARAMETER: define.what == PARAMETER and (vhost, *parameter_names(define.name)) in broker.parameters,
-        }[define.what]
+            PARAMETER: define.object_type == PARAMETER and (vhost, *parameter_names(define.name)) in broker.parameters,
+        }[define.object_type]
         if not is_there:
-            raise Broken(f"the {OBJECT_NAMES[define.what]} {define.name} is gone, and its name is kept")
+            raise Broken(f"the {OBJECT_NAMES[define.object_type]} {define.name} is gone, and its name is kept")
 
 
 def run(rounds: int, seed: int) -> Counter[str]:

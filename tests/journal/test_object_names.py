@@ -221,4 +221,4 @@ def test_a_name_with_two_ids_is_that_of_the_later_object() -> None:
     life.settle()
     found = recover(life.files.power_cut(), life.path)
     assert found.names.id_of(QUEUE, vhost, "q") == later
-    assert [id_ for id_, one in found.objects.items() if one.what == QUEUE] == [later] and not found.queues
+    assert [id_ for id_, one in found.objects.items() if one.object_type == QUEUE] == [later] and not found.queues

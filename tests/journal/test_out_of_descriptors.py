@@ -95,7 +95,7 @@ def test_a_roll_that_finds_none_is_done_later(operation: str, error: int, times:
 
 def test_the_thread_tries_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """By itself, until it succeeds; said once, and once that it is over."""
-    monkeypatch.setattr(writer, "LATER_SECONDS", 0)
+    monkeypatch.setattr(writer, "RETRY_SECONDS", 0)
     files = SimulatedFiles()
     driver, errors = started(files, threaded=True)
     files.fault = often(5, "open", errno.EMFILE)
@@ -112,7 +112,7 @@ def test_the_thread_tries_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
 @pytest.mark.parametrize("threaded", [False, True])
 def test_closing_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, threaded: bool) -> None:
     """What could not be written in the end is told."""
-    monkeypatch.setattr(writer, "LATER_SECONDS", 0)
+    monkeypatch.setattr(writer, "RETRY_SECONDS", 0)
     files = SimulatedFiles()
     driver, _ = started(files, threaded=threaded)
     files.fault = often(10**9, "open", errno.EMFILE)

@@ -156,9 +156,9 @@ def facts_of(found: Recovered, files: SimulatedFiles, path: str = PATH) -> Facts
     names, facts = found.names, Facts(next_message_id=found.next_message_id)
     contents = ContentReader(path, files)
     for id_, declared in found.objects.items():
-        key = declared.what, names.vhost_text(id_), names.text(id_)
+        key = declared.object_type, names.vhost_text(id_), names.text(id_)
         facts.objects[key] = declared.properties, declared.type, declared.arguments
-        if declared.what == QUEUE:
+        if declared.object_type == QUEUE:
             facts.queues[names.text(id_)] = {
                 message.id: (
                     PLAIN.split(content.content)[1],

@@ -138,7 +138,7 @@ def model_of(recovered: Recovered, journal: Journal) -> Model:
     """What was recovered, in the model's terms; contents are read."""
     found: Model = {}
     for id_, declared in recovered.objects.items():
-        assert declared.what == QUEUE
+        assert declared.object_type == QUEUE
         queue = recovered.queues.get(id_)
         found[recovered.names.text(id_)] = {
             message.id: (PLAIN.split(journal.contents.read(message.content_lsn))[1], message.state)

@@ -151,10 +151,14 @@ def _heap_fields(record: Record, names: Names, bodies: bool) -> dict[str, object
         return _content_fields(heap, names, bodies)
     if name == "define":
         define = decode_define(heap)
-        return {"object": OBJECT_NAMES.get(define.what, define.what), "name": define.name, "vhost_id": define.vhost_id}
+        return {
+            "object": OBJECT_NAMES.get(define.object_type, define.object_type),
+            "name": define.name,
+            "vhost_id": define.vhost_id,
+        }
     if name in ("declared", "undeclared"):
         declared = decode_declared(heap)
-        what = OBJECT_NAMES.get(declared.what, declared.what)
+        what = OBJECT_NAMES.get(declared.object_type, declared.object_type)
         properties = [
             word
             for bit, word in ((1, "durable"), (2, "auto-delete"), (4, "internal"), (8, "exclusive"))
@@ -166,14 +170,14 @@ def _heap_fields(record: Record, names: Names, bodies: bool) -> dict[str, object
             "type": declared.type,
             "arguments": (
                 _arguments(declared.arguments)
-                if declared.what in (EXCHANGE, QUEUE)
+                if declared.object_type in (EXCHANGE, QUEUE)
                 else fields_without_secrets(declared.arguments)
             ),
         }
     if name in ("bound", "unbound"):
         bound = decode_bound(heap)
         return {
-            "object": OBJECT_NAMES.get(bound.what, bound.what),
+            "object": OBJECT_NAMES.get(bound.object_type, bound.object_type),
             "target": names.text(bound.target_id),
             "routing_key": _text(bound.routing_key),
             "arguments": _arguments(bound.arguments),

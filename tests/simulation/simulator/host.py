@@ -20,7 +20,7 @@ from leveret.configured.configured import Report
 from leveret.configured.options import frontend_options
 from leveret.engine import Broker, Unreadable
 from leveret.journal import DirectoryLost, WriterState
-from leveret.journal.disk.writer import LATER_SECONDS, Writer
+from leveret.journal.disk.writer import RETRY_SECONDS, Writer
 from leveret.serving import composition
 from leveret.serving.composition import BuiltBroker, Data, build_broker
 from leveret.serving.runtime import Runtime
@@ -185,7 +185,7 @@ class Host:
             if self.writer.take_now():
                 await pass_time(self.disk.commit_ns(now_ns()) / SECOND)
                 if not self.writer.commit_taken():
-                    await pass_time(LATER_SECONDS)
+                    await pass_time(RETRY_SECONDS)
             else:
                 self._work = trio.Event()
                 with trio.move_on_after(LOOK_S):
