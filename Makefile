@@ -104,7 +104,7 @@ machines: $(VENV)/.dev
 
 # The console's page in the distribution's Chromium: all that can be done on it.
 browser: $(VENV)/.browser
-	@LEVERET_BROWSER=1 $(BIN)/pytest tests/console/test_page.py tests/console/test_page_actions.py tests/console/test_page_find.py tests/console/test_page_events.py tests/console/test_page_jobs.py tests/console/test_page_permissions.py tests/console/test_page_lists.py tests/console/test_page_charts.py tests/console/test_operators_night.py tests/cluster/test_page.py tests/cluster/test_night_on_a_cluster.py $(ARGS)
+	@LEVERET_BROWSER=1 $(BIN)/pytest tests/console/test_page.py tests/console/test_page_actions.py tests/console/test_page_find.py tests/console/test_page_events.py tests/console/test_page_jobs.py tests/console/test_page_permissions.py tests/console/test_page_lists.py tests/console/test_page_charts.py tests/console/test_forms.py tests/console/test_operators_night.py tests/cluster/test_page.py tests/cluster/test_night_on_a_cluster.py $(ARGS)
 
 # The data pipeline's tests alone; and the one that starts a cluster of a master and two workers.
 spark: $(VENV)/.spark

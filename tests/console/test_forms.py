@@ -1,5 +1,6 @@
 """Forms of the page are drawn from the table of commands. Source: ruling 24; management page 15."""
 
+import os
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -15,6 +16,8 @@ from leveret.operator.kinds import Json, Name, VhostName, one_of
 from leveret.operator.operator import Operator
 from leveret.settings.policies.policy_keys import fault_of_definition
 from leveret.testing import RunningBroker, start_broker
+
+long_run = pytest.mark.skipif("LEVERET_BROWSER" not in os.environ, reason="the long run (make browser)")
 
 
 @pytest.fixture(scope="module")
@@ -72,6 +75,7 @@ def test_a_new_command_is_told(api: ApiClient) -> None:
     assert {"toys wind", "declare-queue", "bind"} <= names
 
 
+@long_run
 def test_a_new_command_has_its_form(person: Person) -> None:
     """Fields by kind, with their defaults and what they mean; it is run after a second step."""
     person.opens("commands", heading="Commands")

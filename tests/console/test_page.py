@@ -175,3 +175,19 @@ def test_hostile_names(person: Person, broker: RunningBroker, api: ApiClient) ->
         assert user == "guest"
         channel.queue_delete(name)
         channel.exchange_delete(name)
+
+
+def test_a_change_of_the_address_before_the_page_listens(person: Person) -> None:
+    """It is heeded: between the first drawing and the listener there is time on a busy machine."""
+    seen = person.tab.evaluate("""async () => {
+      const { html, render } = await import("./js/lib.js");
+      const { useRoute } = await import("./js/route.js");
+      const found = [];
+      const One = () => { found.push(useRoute().segments[0]); return null; };
+      history.replaceState(null, "", "#/first");
+      render(html`<${One} />`, document.createElement("div"));
+      history.replaceState(null, "", "#/second");
+      for (let turn = 0; turn < 500 && found.length < 2; turn++) await new Promise((done) => setTimeout(done, 20));
+      return found;
+    }""")
+    assert seen == ["first", "second"]

@@ -84,7 +84,7 @@ function read(field, text) {
 /** `fields`: {name, label, type, options, value, hint, required, keys}; `keys`: of an object, each with an example and what it does. `onSubmit(values)` gives true to clear the form.
  * `also`: another verb; `onSubmit(values, true)` if that was chosen. `username`: whose password is in it, for what keeps passwords.
  * `why`: the reason why the user may not; all is grey then. */
-export function Form({ fields, verb, also, onSubmit, name, kind = "", username, why = "" }) {
+function Form({ fields, verb, also, onSubmit, name, kind = "", username, why = "" }) {
   const initial = () => Object.fromEntries(fields.map((field) => [field.name, field.value]));
   const written = (values) => Object.fromEntries(fields.filter((field) => field.type !== "password").map((field) => [field.name, values[field.name]]));
   const [given, setGiven] = useKept(`${name || verb} ${JSON.stringify(initial())}`, initial(), written);
