@@ -8,7 +8,7 @@ from leveret.engine.messages.field_table import Field
 from leveret.engine.queues import queue as queue_module
 from leveret.engine.queues import scheduled
 from leveret.settings import Divert, Policies, SettingsRepository, entry, make_policy
-from leveret.testing.harness import Harness
+from leveret.testing.harness import Harness, arguments_of
 
 
 def test_what_a_full_queue_refuses_is_not_counted_out_of_it() -> None:
@@ -561,3 +561,29 @@ def test_messages_that_have_to_stay_in_memory_stay_there_in_another_store() -> N
     world.broker.reloading.replace_policies(Policies([make_policy("p", "/", "^q$", {"max-length-bytes": 1 << 20})]))
     world.end_turn()
     assert queue.pageable.counts_octets and not queue.pageable.share.may_page
+
+
+def test_a_delayed_message_that_expires_before_it_is_due_is_delivered_to_nobody() -> None:
+    """It expires once, though another one is due at that time."""
+    world = Harness()
+    queue = world.queue()
+    world.publish("a", headers={"x-delay": 1000}, expiration=b"500")
+    world.publish("b", headers={"x-delay": 500})
+    world.advance(500)
+    assert (queue.ready_count, queue.events.counters.expired) == (1, 1)
+    assert world.all() == "b"
+
+
+def test_a_delayed_message_comes_behind_what_is_paged_out() -> None:
+    """From a delaying exchange: behind later ids, where a filter finds it as well."""
+    world = Harness(memory=0)
+    world.checks = True
+    world.vhost.exchanges.declare("d", "x-delayed-message", arguments=arguments_of({"x-delayed-type": "fanout"}))
+    queue = world.queue()
+    world.bind("q", "d")
+    world.publish("a", exchange="d", delivery_mode=2, headers={"x-delay": 100, "k": 1})
+    world.publish(*(name * 10_000 for name in "bcdef"), delivery_mode=2)
+    assert queue.store.has_tail
+    world.advance(200)
+    world.consume(tag="filtered", x_filter="k = 1")
+    assert (world.taken(), world.all()[::10_000]) == ("a", "bcdef")

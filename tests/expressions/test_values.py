@@ -286,7 +286,8 @@ def test_a_text_that_is_too_long_for_patterns_has_no_answer(text: str) -> None:
 
 
 def test_names_of_messages_that_lack_what_they_stand_for() -> None:
-    """A message without an expiration lives for ever, which is 0; of two names of a group that of JMS counts."""
+    """Without an expiration it is 0; an exchange is the address; of two names of a group that of JMS counts."""
     assert compiled("AMQExpiration = 0", JMS).truth(Given()) is True
+    assert compiled("AMQAddress = 'orders'", JMS).truth(Given(exchange="orders", routing_key="eu")) is True
     both = Given(headers={"JMSXGroupID": "a", "_AMQ_GROUP_ID": "b"})
     assert compiled("AMQGroupID = 'a' AND JMSXGroupID = 'a'", JMS).truth(both) is True
