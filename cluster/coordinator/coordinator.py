@@ -1,6 +1,6 @@
-"""What a node asks of the coordinator: five verbs. etcd is behind them (`etcd.py`); a model of it is in the tests.
+"""The interface of the coordinator. `etcd.py` implements it; the tests have a model.
 
-Whatever keeps keys with revisions, transactions on them, leases and watches can stand here; not its locks or elections.
+Any store with revisions, transactions, leases and watches can implement it: locks and elections are not needed.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from ..agreement.view import NodeKey, Transaction, View
 
 
 class Lease(Enum):
-    """Leases that a node has: the keys under one vanish when it is over."""
+    """The leases of a node. The keys under a lease vanish when it is over."""
 
     NODE = "node"  # of `node/NAME`
     LEADER = "leader"  # of `leader`: a new one for each term
@@ -20,13 +20,13 @@ class Lease(Enum):
 class Coordinator(Protocol):
     """Errors are those of errors.py. One task at a time may be in `watch`, and one in `keep_leases`.
 
-    Times are those of the monotonic clock of this process, at which a request was sent: what an answer says was true
-    then, or later.
+    Times are those of this process's monotonic clock at which a request was sent: what its answer says was true then,
+    or later.
     """
 
     @property
     def last_answer_ns(self) -> int:
-        """When the last request of the first three verbs that was answered was sent; 0: none was."""
+        """The time at which the last answered `read`, `transact` or `register` was sent; 0: none was answered."""
 
     @property
     def trouble(self) -> str:
@@ -53,20 +53,20 @@ class Coordinator(Protocol):
     async def keep_leases(self, may_renew: Callable[[Lease], bool], renewed: Callable[[Lease, int], None]) -> None:
         """Renew this node's leases until cancelled, also while the event loop is busy.
 
-        `may_renew` is asked before each renewal, in another thread. `renewed` is told in the loop of each that was
-        done, and when it was asked for. A lease that is over is renewed no more: its keys are missing in the next View,
-        and the next put or `register` grants another.
+        `may_renew` is called before each renewal, in another thread; `renewed` after it, in the loop, with the time at
+        which it was asked for. A lease that is over is not renewed: its keys are missing in the next View, and the next
+        put or `register` grants another.
         """
 
     async def end_lease(self, lease: Lease) -> None:
-        """Renew it no more, and end it at once if the coordinator is reached, with its keys.
+        """Stop renewing it, and end it with its keys at once if the coordinator is reached.
 
         Raises: Unreachable, UnfitCoordinator: it ends by its time.
         """
 
     async def watch(self, heard: Callable[[View, int], None]) -> None:
-        """Call `heard` with all keys, read now and after each change, and when they were asked for; until cancelled.
+        """Call `heard` with all keys, now and after each change, and the time of that read; until cancelled.
 
-        Changes that follow each other may be heard as one, and late, but the last one is always heard. Nothing is heard
-        while the coordinator is not reached.
+        Several changes may be reported as one, and late, but the last one is always reported. Nothing is reported while
+        the coordinator is not reached.
         """

@@ -1,4 +1,4 @@
-"""The coordinator that is etcd: verbs as requests of its JSON gateway, each in a thread.
+"""The coordinator on etcd: each verb is a request to its JSON gateway, in a thread.
 
 There are at most four threads: one for a request, one that renews leases, one that watches, and one that ends a lease.
 """
@@ -23,7 +23,7 @@ logger = logging.getLogger("leveret.cluster")
 Result = TypeVar("Result")
 
 #: Errors of reading an answer whose fields are not etcd's.
-_MISSHAPEN = (LookupError, TypeError, ValueError, AttributeError)
+_MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
 
 _RANGE, _TRANSACTION, _WATCH = "/v3/kv/range", "/v3/kv/txn", "/v3/watch"
 _GRANT, _RENEW, _REVOKE = "/v3/lease/grant", "/v3/lease/keepalive", "/v3/lease/revoke"
@@ -48,7 +48,7 @@ class EtcdCoordinator:
         self._access, self._clock = access, clock
         self.keys = Keys(name)
         self._seconds = seconds
-        self._limiter = trio.CapacityLimiter(16)  # no limit in truth: threads that were left end by themselves
+        self._limiter = trio.CapacityLimiter(16)  # more than needed: abandoned threads end by themselves
         self._gateway = self.new_gateway()
         self._turn = trio.Lock()  # for that gateway
         self._leases: dict[Lease, str] = {}  # their ids
@@ -60,7 +60,7 @@ class EtcdCoordinator:
         return self._gateway.answered_ns
 
     def note_trouble(self, trouble: str, level: int = logging.WARNING) -> None:
-        """Say once why etcd is not reached, and once that it is again; for any thread."""
+        """Log once why etcd is not reached, and once that it is again. For any thread."""
         if not trouble and self.trouble:
             logger.warning("etcd answers again")
         elif trouble and (not self.trouble or level > logging.WARNING and trouble != self.trouble):
@@ -113,11 +113,11 @@ class EtcdCoordinator:
     # -- in the loop --------------------------------------------------------------------------------------------------
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
-        """Run work in a thread, which goes on when this task is cancelled: the canceller aborts its request, too."""
+        """Run work in a thread. If this task is cancelled, the canceller aborts the request, which ends the thread."""
         return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
 
     async def _request(self, work: Callable[[Gateway], Result]) -> Result:
-        """Requests follow each other, so that a read after a transaction sees what it did."""
+        """Make one request at a time, so that a read after a transaction sees its effect."""
         async with self._turn:
             gateway = self._gateway
             try:
@@ -137,7 +137,7 @@ class EtcdCoordinator:
     def view_from(self, gateway: Gateway) -> View:
         """The keys as they are now."""
         answer = gateway.read(_RANGE, self.keys.range)
-        with _understood(UnfitCoordinator):
+        with _raising(UnfitCoordinator):
             return self._view_of(answer.get("kvs", []), int(answer["header"]["revision"]))
 
     def _view_of(self, pairs: list[Json], revision: int) -> View:
@@ -186,12 +186,12 @@ class EtcdCoordinator:
             if "lease not found" in refused.text:
                 raise
             raise UnfitCoordinator(f"etcd refuses a transaction: {refused.text}") from refused
-        with _understood(InDoubt):
+        with _raising(InDoubt):
             pairs = answer["responses"][-1]["response_range"].get("kvs", [])
             revision = int(answer["header"]["revision"])
             is_done = bool(answer.get("succeeded"))
         try:
-            with _understood(UnfitCoordinator):
+            with _raising(UnfitCoordinator):
                 self._view_of(pairs, revision)
         except UnfitCoordinator as error:
             if is_done:
@@ -200,7 +200,7 @@ class EtcdCoordinator:
         return is_done, pairs, revision
 
     def _granted(self, gateway: Gateway, seconds: int) -> str:
-        with _understood(UnfitCoordinator):
+        with _raising(UnfitCoordinator):
             return str(gateway.read(_GRANT, {"TTL": str(seconds), "ID": "0"})["ID"])
 
     def _grant(self, gateway: Gateway, lease: Lease) -> str:
@@ -210,7 +210,7 @@ class EtcdCoordinator:
         return granted
 
     def _forget(self, lease: Lease, kept: str | None = None) -> None:
-        """Args: kept: only if it is still this one."""
+        """Forget a lease. `kept`: only if it is still the one with this id."""
         with self._leases_lock:
             if kept is None or self._leases.get(lease) == kept:
                 self._leases.pop(lease, None)
@@ -233,7 +233,7 @@ class EtcdCoordinator:
     def _renew(self, gateway: Gateway, lease: Lease, kept: str) -> bool:
         try:
             answer = gateway.read(_RENEW, {"ID": kept})
-            with _understood(UnfitCoordinator):
+            with _raising(UnfitCoordinator):
                 is_kept = int(answer.get("result", {}).get("TTL", 0)) > 0
         except (CoordinatorError, Refused) as error:
             logger.debug("the lease of the %s was not renewed: %s", lease.value, error)
@@ -244,11 +244,11 @@ class EtcdCoordinator:
 
 
 @contextmanager
-def _understood(fault: type[CoordinatorError]) -> Iterator[None]:
-    """Whatever answers as JSON may be something else than etcd: that ends no node. Raises: `fault`."""
+def _raising(fault: type[CoordinatorError]) -> Iterator[None]:
+    """Raise `fault` for an answer that is JSON but not etcd's, so that it does not end the node."""
     try:
         yield
-    except _MISSHAPEN as error:
+    except _MALFORMED as error:
         raise fault(f"an answer that is not etcd's: {type(error).__name__}: {error}") from error
 
 
@@ -267,7 +267,7 @@ class _Watch:
     def run(self) -> None:
         while not self._is_over.is_set():
             try:
-                revision = self._tell()
+                revision = self._read_and_report()
             except Unreachable as error:
                 if not self._is_over.is_set():  # `end` aborts what is under way
                     self._coordinator.note_trouble(_not_reached(error))
@@ -285,28 +285,28 @@ class _Watch:
         self._listening.abort()
 
     def _listen(self, revision: int) -> None:
-        """Until the watch is silent, or etcd ends it, since it has forgotten the revision from which it began."""
+        """Report changes until the watch is silent, or etcd ends it, since its first revision was compacted."""
         keys = self._coordinator.keys
         request = {"create_request": {**keys.range, "start_revision": str(revision + 1)}}
         try:
             for answer in self._listening.stream(_WATCH, request, SILENCE_SECONDS):
                 if isinstance(answer, dict) and answer.get("canceled"):
                     break
-                with _understood(UnfitCoordinator):
+                with _raising(UnfitCoordinator):
                     news = [int(event["kv"]["mod_revision"]) for event in answer.get("events", ())]
                 if news and max(news) > revision:
-                    revision = self._tell()
+                    revision = self._read_and_report()
         except (CoordinatorError, Refused) as error:
             logger.debug("the watch of etcd begins anew: %s", error)
-        self._is_over.wait(0.02)  # where a watch ends at once
+        self._is_over.wait(0.02)  # for watches that end at once
 
-    def _tell(self) -> int:
+    def _read_and_report(self) -> int:
         view = self._coordinator.view_from(self._reading)
         with suppress(trio.RunFinishedError, trio.Cancelled):
-            trio.from_thread.run_sync(self._say, view, self._reading.answered_ns)
+            trio.from_thread.run_sync(self._report, view, self._reading.answered_ns)
         self._coordinator.note_trouble("")
         return view.revision
 
-    def _say(self, view: View, asked_ns: int) -> None:
+    def _report(self, view: View, asked_ns: int) -> None:
         if not self._is_over.is_set():
             self._heard(view, asked_ns)

@@ -62,23 +62,23 @@ class Refused(Exception):
 
 
 class _NotSent(Exception):
-    """The member cannot be reached, or not the whole request was handed over."""
+    """The member cannot be reached, or the request was not sent completely."""
 
 
 class _NoAnswer(Exception):
-    """The request was handed over. No answer came, or an answer that does not say whether the request was done."""
+    """The request was sent. No answer came, or one that does not say whether the request was done."""
 
 
-class _PacedSocket(io.RawIOBase):
-    """Reads a socket. The timeout that it had bounds the whole answer, not each read."""
+class _DeadlineSocket(io.RawIOBase):
+    """Reads a socket. The socket's timeout limits the whole answer, not each read."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket, self._raw = sock, sock.makefile("rb", buffering=0)
         self._seconds = sock.gettimeout() or 0.0
-        self.begin_again()
+        self.restart_deadline()
 
-    def begin_again(self) -> None:
-        """Give the next answer the whole time."""
+    def restart_deadline(self) -> None:
+        """Give the next answer the full time."""
         self._until_s = time.monotonic() + self._seconds
 
     def readable(self) -> bool:
@@ -96,17 +96,17 @@ class _PacedSocket(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    """An answer that has to be whole within a time."""
+    """An answer with a time limit for all of it."""
 
     def __init__(self, sock: socket.socket, *arguments: Any, **more: Any) -> None:
         super().__init__(sock, *arguments, **more)
         self.fp.close()
-        self._paced = _PacedSocket(sock)
-        self.fp = io.BufferedReader(self._paced)
+        self._reader = _DeadlineSocket(sock)
+        self.fp = io.BufferedReader(self._reader)
 
-    def begin_again(self) -> None:
-        """Give the next part of a stream the whole time."""
-        self._paced.begin_again()
+    def restart_deadline(self) -> None:
+        """Give the next part of a stream the full time."""
+        self._reader.restart_deadline()
 
 
 class Gateway:
@@ -122,14 +122,14 @@ class Gateway:
         self._is_aborted = False
 
     def read(self, path: str, body: Json, answer_seconds: float | None = None) -> Json:
-        """The answer of the first member that gives one.
+        """The answer of the first member that gives one. For requests that may be done twice.
 
-        For whatever may be done twice. Raises: Unreachable; Refused; UnfitCoordinator.
+        Raises: Unreachable; Refused; UnfitCoordinator.
         """
         return self._ask(path, body, answer_seconds, False)
 
     def change(self, path: str, body: Json, answer_seconds: float | None = None) -> Json:
-        """The answer of the first member that takes the request, which is not sent to another member.
+        """The answer of the first member that takes the request. It is sent to no other member after that.
 
         Raises: InDoubt; Unreachable; Refused (nothing was done); UnfitCoordinator.
         """
@@ -147,7 +147,7 @@ class Gateway:
                 if "error" in answer:
                     raise _refusal(response.status, answer)
                 yield answer.get("result", answer)
-                response.begin_again()
+                response.restart_deadline()
             why = "the connection was closed"
         except (OSError, http.client.HTTPException, _NoAnswer) as error:
             why = _why(error)
@@ -200,21 +200,21 @@ class Gateway:
                     raise UnfitCoordinator(f"etcd at {where} refuses this user: {refused.text}") from refused
                 raise
             except _NoAnswer as error:
-                self._leave()
+                self._try_next_member()
                 if is_change:
                     raise InDoubt(f"{where}: {error}") from error
                 reasons.append(f"{where}: {error}")
             except _NotSent as error:
-                self._leave()
+                self._try_next_member()
                 reasons.append(f"{where}: {error}")
         raise Unreachable("; ".join(reasons))
 
-    def _leave(self) -> None:
+    def _try_next_member(self) -> None:
         self.close()
         self._at = (self._at + 1) % len(self.access.endpoints)
 
     def _send(self, path: str, body: Json, answer_seconds: float) -> _Response:
-        """Hand the request over, and wait until an answer begins."""
+        """Send the request, and wait until an answer begins."""
         connection = self._connected()
         headers = {"Content-Type": "application/json"}
         if self.access.user:
@@ -286,7 +286,7 @@ class Gateway:
         try:
             response = self._exchange(connection, "GET", "/version", None, {}, self.access.answer_seconds)
             version = str(self._answer(response).get("etcdserver", ""))
-        except _NoAnswer as error:  # nothing but the version was asked for
+        except _NoAnswer as error:  # the request changes nothing
             raise _NotSent(str(error)) from error
         if why := why_refused(version):
             raise UnfitCoordinator(f"etcd at {where}: {why}")

@@ -1,7 +1,7 @@
 """The keys of a cluster as etcd has them: /leveret/NAME/0/KEY, with JSON as values. 0 is the number of the group.
 
-A field that is not known is ignored, so that a newer node may add one; a key that is not known is a fault, and so is a
-value that cannot be read: something else than a cluster of ours writes there.
+Unknown fields are ignored, so that a newer node may add one. An unknown key, or a value that cannot be read, is a
+fault: another program writes there.
 """
 
 import json
@@ -30,7 +30,7 @@ Found = TypeVar("Found")
 
 
 class NotOurs(Exception):
-    """A key or a value that no node of a cluster has written."""
+    """A key or a value that no node of a cluster wrote."""
 
 
 class Keys:
@@ -43,15 +43,17 @@ class Keys:
         self.range: Json = {"key": octets64(first), "range_end": octets64(first[:-1] + bytes([first[-1] + 1]))}
 
     def request(self, transaction: Transaction, leases: Mapping[str, str]) -> Json:
-        """A transaction as etcd's, which answers with all keys behind it. Args: leases: key -> id of its lease."""
+        """etcd's request for a transaction; it answers with all keys afterwards. `leases`: key -> id of its lease."""
         puts = [self._put(key, encoded(value), leases.get(key)) for key, value in transaction.puts]
         deletes = [{"request_delete_range": {"key": self._key(key)}} for key in transaction.deletes]
-        return self._whole([self._guard(key, revision) for key, revision in transaction.guards], [*puts, *deletes])
+        return self._transaction(
+            [self._guard(key, revision) for key, revision in transaction.guards], [*puts, *deletes]
+        )
 
     def registration(self, node: NodeKey, lease: str, revision: int) -> Json:
         """The transaction that writes a node's own key, if it still has this revision; 0: if it is absent."""
         key = NODE + node.name
-        return self._whole([self._guard(key, revision)], [self._put(key, encoded(node), lease)])
+        return self._transaction([self._guard(key, revision)], [self._put(key, encoded(node), lease)])
 
     def view(self, revision: int, pairs: Iterable[Json]) -> View:
         """The keys of an answer. Raises: NotOurs."""
@@ -77,7 +79,7 @@ class Keys:
         key = self._key(NODE + name)
         return next((int(pair["mod_revision"]) for pair in pairs if pair["key"] == key), 0)
 
-    def _whole(self, guards: list[Json], changes: list[Json]) -> Json:
+    def _transaction(self, guards: list[Json], changes: list[Json]) -> Json:
         everything = {"request_range": self.range}
         return {"compare": guards, "success": [*changes, everything], "failure": [everything]}
 

@@ -31,15 +31,15 @@ def begin(path: str, files: Files = REAL) -> CopiedJournal:
 
 
 def swap(path: str, files: Files = REAL) -> None:
-    """The copy, which is closed and fsynced, takes the journal's place. Raises: OSError."""
+    """Put the copy, which is closed and fsynced, in the journal's place. Raises: OSError."""
     path = os.path.abspath(path)
     try:
         readers = reader_offsets(path, files)
-    except JournalError as error:  # another copy would end here, too
+    except JournalError as error:  # which would stop every copy
         logger.error("%s: what reads this node's journal begins anew", error)
         readers = {}
     for name, lsn in readers.items():
-        register_reader(path + COPY, name, lsn, files)  # what reads this node's journal goes on, if it can
+        register_reader(path + COPY, name, lsn, files)  # readers of this node's journal continue, if they can
     files.sync_directory(path + COPY)
     files.rename(path + COPY, path + WHOLE)
     files.sync_directory(os.path.dirname(path))
@@ -47,7 +47,7 @@ def swap(path: str, files: Files = REAL) -> None:
 
 
 def finish(path: str, files: Files = REAL) -> None:
-    """End what a crash interrupted. Does nothing if nothing was. Raises: OSError."""
+    """Complete what a crash interrupted, if anything. Raises: OSError."""
     path = os.path.abspath(path)
     parent, name = os.path.split(path)
     names = files.names(parent)
@@ -63,9 +63,9 @@ def finish(path: str, files: Files = REAL) -> None:
 
 
 def drop_old(path: str) -> bool:
-    """Delete the journal before the last full copy: the node is in sync. Returns: whether there was one.
+    """Delete the journal that the last full copy replaced, once the node is in sync. Returns whether there was one.
 
-    What cannot be deleted stays until the next call.
+    Files that cannot be deleted stay until the next call.
     """
     path = os.path.abspath(path)
     try:

@@ -1,6 +1,6 @@
 """Records and restores duplicate ids, so that the id caches of addresses survive a restart.
 
-Only ids of recorded messages are kept: if a message is lost, its publisher must be able to send it again.
+Only ids of recorded messages are kept: the publisher of a lost message must be able to send it again.
 Source: address-settings page 3.6 (persist-id-cache).
 """
 
@@ -15,7 +15,7 @@ from ..recovery.replay import Recovered
 
 #: Duplicate ids that a checkpoint states between two turns (about 2 ms).
 STATED_SLICE = 1000
-#: Octets that an id takes in the journal beside its text, about.
+#: Octets that an id takes in the journal in addition to its text (approximate).
 ID_OCTETS = 16
 
 
@@ -38,7 +38,7 @@ class DuplicateIds:
 
     @property
     def octets(self) -> int:
-        """Octets that a checkpoint takes to state the ids, about. O(addresses)."""
+        """Approximate octets that a checkpoint takes to state the ids. O(addresses)."""
         caches = (cache for vhost in self._broker.virtual_hosts.values() for cache in vhost.context.id_caches.values())
         return sum(ID_OCTETS * len(cache) + cache.characters for cache in caches) if self.is_on else 0
 

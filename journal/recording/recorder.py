@@ -53,7 +53,7 @@ class Recorder:
     `persists_deliveries`, `counts_max`: see `MessageRecorder`. `keeps_ids`: duplicate ids are recorded.
     """
 
-    #: What records objects and messages.
+    #: The classes of its two parts.
     object_recorder: ClassVar[type[ObjectRecorder]] = ObjectRecorder
     message_recorder: ClassVar[type[MessageRecorder]] = MessageRecorder
     #: Mixed runs are recorded whole (`engine.MixedEvent`).
@@ -76,11 +76,12 @@ class Recorder:
             broker, journal, objects, persists_deliveries=persists_deliveries, counts_max=counts_max
         )
         self.duplicate_ids = DuplicateIds(broker, journal, is_on=keeps_ids)
-        self.takes_nothing = self.holds_deliveries = False
-        self.is_low = False
-        self.failed_ms = 0  # see the engine's `Durability`
+        self.takes_nothing = False  # the journal takes no records: its disk is full, or it failed
+        self.is_low = False  # the disk has room only for records that free more room
+        self.is_lost = False  # the journal failed, and takes records only when it is opened again
+        self.failed_ms = 0  # wall time of the failure
         self.late_octets = 0  # of contents that arrived while `takes_nothing`
-        self.is_lost = False  # see the engine's `Durability`
+        self.holds_deliveries = False  # they wait until other nodes have the messages
         self._safe_before = 0  # safe LSN when the journal failed
         self._handlers: dict[type[Event], Callable[[Any], None]] = {}  # filled by `_on`, which is typed
         self._on(PublishedEvent, messages.published)
