@@ -116,7 +116,7 @@ class Gateway:
         self.access = access
         self.answered_ns = 0  # when the last request that was answered was sent
         self._clock = clock
-        self._at = 0  # the endpoint that answered last
+        self._member = 0  # index of the endpoint that answered last
         self._connection: http.client.HTTPConnection | None = None
         self._token: str | None = None  # of our login; "": etcd has no users
         self._is_aborted = False
@@ -153,8 +153,8 @@ class Gateway:
             why = _why(error)
         finally:
             self.close()
-        where = self.access.endpoints[self._at]
-        self._at = (self._at + 1) % len(self.access.endpoints)
+        where = self.access.endpoints[self._member]
+        self._member = (self._member + 1) % len(self.access.endpoints)
         raise Unreachable(f"{where}: {why}")
 
     def abort(self) -> None:
@@ -186,7 +186,7 @@ class Gateway:
         """Try the members in turn, beginning with the one that answered last."""
         reasons = []
         for _ in self.access.endpoints:
-            where = self.access.endpoints[self._at]
+            where = self.access.endpoints[self._member]
             try:
                 try:
                     return ask_once()
@@ -211,7 +211,7 @@ class Gateway:
 
     def _try_next_member(self) -> None:
         self.close()
-        self._at = (self._at + 1) % len(self.access.endpoints)
+        self._member = (self._member + 1) % len(self.access.endpoints)
 
     def _send(self, path: str, body: Json, answer_seconds: float) -> _Response:
         """Send the request, and wait until an answer begins."""
@@ -252,7 +252,7 @@ class Gateway:
         except (OSError, http.client.HTTPException) as error:
             raise _NoAnswer(_why(error)) from error
         if response.status == http.client.NOT_FOUND and not octets.startswith(b"{"):
-            where = self.access.endpoints[self._at]
+            where = self.access.endpoints[self._member]
             raise UnfitCoordinator(f"etcd at {where} has no JSON gateway: it needs `enable-grpc-gateway: true`")
         answer = _decoded(octets, response.status)
         if response.status != http.client.OK:
@@ -271,7 +271,7 @@ class Gateway:
             if kept.sock is not None and not _is_readable(kept.sock):
                 return kept
             self.close()
-        where = self.access.endpoints[self._at]
+        where = self.access.endpoints[self._member]
         url = urlsplit(where)
         host, port = url.hostname or "", url.port or 2379
         self._connection = connection = http.client.HTTPConnection(host, port)
@@ -327,7 +327,7 @@ class Gateway:
         except Refused as refused:
             if refused.code == _PRECONDITION:  # etcd has no users yet
                 return ""
-            where = self.access.endpoints[self._at]
+            where = self.access.endpoints[self._member]
             why = f"etcd at {where} refuses the login of {self.access.user}: {refused.text}"
             raise UnfitCoordinator(why) from refused
 

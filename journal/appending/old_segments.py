@@ -38,7 +38,7 @@ class OldSegments:
         self._contents = contents
         self.readers = ReaderLimits(directory, turns.options, clock)
         self.log_ms = 0  # minimum age of logged messages before their segment is deleted
-        self._empty_at: dict[int, int] = {}  # segment that is not needed -> LSN behind all records so far
+        self._unneeded_at: dict[int, int] = {}  # segment -> LSN behind all records when it was first unneeded
 
     def reclaim(self) -> list[int]:
         """Between turns: delete segments that are not needed (in the writer's thread). Returns their base LSNs.
@@ -64,10 +64,10 @@ class OldSegments:
 
         The records that made them unneeded (acknowledgements, for example) must be safe for that.
         """
-        turns, before = self._turns, self._empty_at
-        self._empty_at = {base_lsn: before.get(base_lsn, turns.next_lsn) for base_lsn in base_lsns}
+        turns, before = self._turns, self._unneeded_at
+        self._unneeded_at = {base_lsn: before.get(base_lsn, turns.next_lsn) for base_lsn in base_lsns}
         trusted_lsn = turns.writer.file.trusted_lsn
-        return list(takewhile(lambda base_lsn: self._empty_at[base_lsn] <= trusted_lsn, base_lsns))
+        return list(takewhile(lambda base_lsn: self._unneeded_at[base_lsn] <= trusted_lsn, base_lsns))
 
     def worth_emptying(self) -> int | None:
         """The oldest segment, if moving its live contents forward pays. Raises: JournalError, OSError."""

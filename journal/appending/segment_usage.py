@@ -39,6 +39,7 @@ class SegmentUsage:
         self.segments: list[SegmentCounts] = []
         self._bases: list[int] = []
         self._first_ids: list[int] = []
+        #: message id -> the segments of its content, one for each queue, where the id does not give the segment.
         self._strays: dict[int, list[SegmentCounts]] = {}
 
     # -- changes ------------------------------------------------------------------------------------------------------
@@ -53,16 +54,16 @@ class SegmentUsage:
 
     def enqueued(self, ids: Sequence[int], content_lsn: int) -> None:
         """Count messages that entered a queue, ids rising; their contents are in one segment."""
-        row = self.segments[bisect_right(self._bases, content_lsn) - 1]
-        row.live += len(ids)
-        row.entered += len(ids)
-        if len(self.segments) > 1 and not (self.segment_of_id(ids[0]) is row is self.segment_of_id(ids[-1])):
+        segment = self.segments[bisect_right(self._bases, content_lsn) - 1]
+        segment.live += len(ids)
+        segment.entered += len(ids)
+        if len(self.segments) > 1 and not (self.segment_of_id(ids[0]) is segment is self.segment_of_id(ids[-1])):
             for id_ in ids:
-                if self.segment_of_id(id_) is not row:
-                    self._strays.setdefault(id_, []).append(row)
+                if self.segment_of_id(id_) is not segment:
+                    self._strays.setdefault(id_, []).append(segment)
 
     def settled(self, ids: Sequence[int]) -> None:
-        """Count messages that left a queue."""
+        """Count messages that left a queue. Most calls are ranges, or rising ids without strays: O(segments)."""
         if not ids:
             return
         if not self._strays or (len(ids) >= BULK_MIN and self._strays.keys().isdisjoint(ids)):
@@ -94,11 +95,11 @@ class SegmentUsage:
     def moved(self, id_: int, queue_count: int) -> None:
         """Count a content that was moved to the open segment; its message is in `queue_count` queues."""
         self.settled((id_,) * queue_count)
-        row = self.segments[-1]
-        row.live += queue_count
-        row.entered += queue_count
-        if self.segment_of_id(id_) is not row:
-            self._strays[id_] = [row] * queue_count
+        segment = self.segments[-1]
+        segment.live += queue_count
+        segment.entered += queue_count
+        if self.segment_of_id(id_) is not segment:
+            self._strays[id_] = [segment] * queue_count
 
     def segment_of_id(self, id_: int) -> SegmentCounts:
         """The segment in which this id was published, unless its content was moved; at least the oldest segment."""
@@ -125,8 +126,8 @@ class SegmentUsage:
 
     def clamp_ends(self, now_us: int) -> None:
         """Set ends that are in the future, since a clock ran ahead, to now. O(segments)."""
-        for row in self.segments:
-            row.ended_us = min(row.ended_us, now_us)
+        for segment in self.segments:
+            segment.ended_us = min(segment.ended_us, now_us)
 
     def removable(self, checkpoint_begin: int, keep_lsn: int | None, keep_us: int | None) -> list[int]:
         """Base LSNs of segments that are not needed, oldest first.
@@ -135,14 +136,14 @@ class SegmentUsage:
         `keep_us`: segments that ended after this wall time are kept.
         """
         found: list[int] = []
-        for row, after in zip(self.segments, self.segments[1:]):
-            if row.live or after.base_lsn > checkpoint_begin:
+        for segment, after in zip(self.segments, self.segments[1:]):
+            if segment.live or after.base_lsn > checkpoint_begin:
                 break
             if keep_lsn is not None and after.base_lsn > keep_lsn:
                 break
-            if keep_us is not None and row.ended_us > keep_us:
+            if keep_us is not None and segment.ended_us > keep_us:
                 break
-            found.append(row.base_lsn)
+            found.append(segment.base_lsn)
         return found
 
     def kept_for(self, lsn: int, unneeded: Sequence[int]) -> tuple[int, int]:
@@ -151,10 +152,10 @@ class SegmentUsage:
         `unneeded`: the segments that nothing else needs (`removable`).
         """
         size = oldest_us = 0
-        for row, after in zip(self.segments[: len(unneeded)], self.segments[1:]):
+        for segment, after in zip(self.segments[: len(unneeded)], self.segments[1:]):
             if after.base_lsn > lsn:
-                size += row.size
-                oldest_us = oldest_us or row.ended_us
+                size += segment.size
+                oldest_us = oldest_us or segment.ended_us
         return size, oldest_us
 
     def removable_size(self, open_size: int, keep_lsn: int | None, keep_us: int | None) -> int:
@@ -163,13 +164,13 @@ class SegmentUsage:
         `open_size`: octets of the open segment.
         """
         size = 0
-        for at, row in enumerate(self.segments):
+        for at, segment in enumerate(self.segments):
             is_open = at + 1 == len(self.segments)
-            if row.live or (keep_lsn is not None and (is_open or self.segments[at + 1].base_lsn > keep_lsn)):
+            if segment.live or (keep_lsn is not None and (is_open or self.segments[at + 1].base_lsn > keep_lsn)):
                 break
-            if keep_us is not None and (is_open or row.ended_us > keep_us):
+            if keep_us is not None and (is_open or segment.ended_us > keep_us):
                 break
-            size += open_size if is_open else row.size
+            size += open_size if is_open else segment.size
         return size
 
     def remove(self, base_lsns: Sequence[int]) -> None:
@@ -191,13 +192,13 @@ class SegmentUsage:
         ):
             return None
         closed = self.segments[:-1]
-        total = sum(row.size for row in closed)
-        alive = sum(row.size * row.live / row.entered for row in closed if row.entered)
+        total = sum(segment.size for segment in closed)
+        alive = sum(segment.size * segment.live / segment.entered for segment in closed if segment.entered)
         return self.segments[0].base_lsn if total and (total - alive) / total > 0.5 else None
 
     def first_live_lsn(self, otherwise: int) -> int:
         """Base LSN of the first segment with a live content. O(segments)."""
-        return next((row.base_lsn for row in self.segments if row.live), otherwise)
+        return next((segment.base_lsn for segment in self.segments if segment.live), otherwise)
 
     def holds(self, id_: int, base_lsn: int) -> bool:
         """Whether the content of this live message is in that segment."""

@@ -20,7 +20,7 @@ class QueueChanges(NamedTuple):
 
 
 class ConcurrentChanges:
-    """Notes changes while somebody needs them; otherwise each call costs a comparison with None."""
+    """Notes changes while `watch` or `departures` needs them; otherwise each call costs a comparison with None."""
 
     def __init__(self) -> None:
         self._of_queue: QueueChanges | None = None
