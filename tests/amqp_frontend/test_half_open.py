@@ -272,3 +272,13 @@ def test_an_address_that_logs_in_makes_room_for_other_strangers() -> None:
     assert door.come("c")[1] == first.pop(0)
     door.half_open.has_logged_in(first.pop())
     assert [door.come("d")[1] for _ in range(5)] == [None] * 5
+
+
+def test_strangers_take_no_place_of_a_known_address() -> None:
+    """When they have all that are for strangers, one of them makes room, although a known address has more."""
+    door = Door()
+    door.half_open.has_logged_in(door.come("known")[0])
+    door.fill("known", 15)
+    strangers = [door.fill(f"stranger {number}", 10) for number in range(6)]
+    lost = door.come("another")[1]
+    assert lost in [one for ones in strangers for one in ones]

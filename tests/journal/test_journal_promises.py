@@ -16,6 +16,7 @@ from leveret.journal.disk import writer as writing
 from leveret.journal.disk.readers import register_reader
 from leveret.journal.disk.segment import segments_in
 from leveret.journal.recovery.reader import JournalReader
+from leveret.testing.harness import Harness
 
 
 def driver_on(files: SimulatedFiles, options: JournalOptions = SMALL, clock: ManualClock | None = None) -> Driver:
@@ -327,3 +328,22 @@ def test_what_the_format_says_of_rare_records() -> None:
     driver.checkpoint()
     turn(driver)
     assert recover(files.crash(), PATH).next_message_id == id_ + 1
+
+
+def test_old_segments_go_while_others_are_written() -> None:
+    """What emptied them is safe; that later records are not yet, as under steady traffic, does not matter."""
+    options = JournalOptions(segment_size=3000, preallocate_size=0)
+    world = Harness(journal=SimulatedFiles(), journal_options=options)
+    world.queue()
+    for _ in range(40):
+        world.publish("x" * 200, delivery_mode=2)
+    world.take(35)
+    world.checkpoint()
+    world.writes = False
+    found = []
+    for _ in range(3):
+        world.publish("y", delivery_mode=2)
+        world.journal.commit()
+        found.append(bool(world.journal.old_segments.reclaim()))
+        world.write_journal()
+    assert found == [False, True, False]
