@@ -101,7 +101,7 @@ class JournalBooks:
         live -= ids
 
     def _undeclare(self, record: Record, reader: JournalReader) -> None:
-        what = decode_declared(record.heap).what
+        what = decode_declared(record.heap).object_type
         if what == QUEUE:
             self.live.pop(record.queue_id, None)
         elif what == VHOST:

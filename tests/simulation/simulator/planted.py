@@ -128,7 +128,7 @@ def _forget_the_flag(original: Callable[..., Any], chance: Random) -> Callable[.
 
 def _bring_users_back(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
     def undeclared(replay: Replay, fields: Any, lsn: int, block: Any) -> None:
-        if decode_declared(block.heap_of(fields)).what != USER:
+        if decode_declared(block.heap_of(fields)).object_type != USER:
             original(replay, fields, lsn, block)
 
     return undeclared
