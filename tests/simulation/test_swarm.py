@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from simulated_files import SimulatedFiles
 from simulator.disk import DATA, Disk
+from simulator.faults import FAULTS
 from simulator.ledger import Broken, is_as_published
-from simulator.parts import Plan
+from simulator.parts import FaultPlan, Plan
 from simulator.reader import BEHIND, Reader
 from simulator.selectors import FILTERS, SELECTORS, TEXTS, arguments_of, of_in
 from simulator.swarm import LONG_EVERY, SMALL, limited, make_swarm, make_world
@@ -103,6 +104,22 @@ def test_a_count_may_be_added_to_headers() -> None:
     assert is_as_published(counted, published)
     for other in (encode_header(4, {"message_id": b"m"}), encode_header(3, {"message_id": b"n"}), encode_header(3)):
         assert not is_as_published(other, published)
+
+
+def test_some_short_worlds_are_calm_for_a_while() -> None:
+    """Longer than a client may take to log in."""
+    calms = [calm for seed in range(1, 60) for calm in make_swarm(seed).calms]
+    assert calms
+    assert all(end - start >= 12 for start, end in calms)
+
+
+def test_a_connection_that_ends_for_no_reason_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = next(plan for seed in range(1, 99) if (plan := make_swarm(seed)).clients and not plan.calms)
+    plan.faults = [FaultPlan(plan.seconds / 2, "operator looks", 1)]
+    plan.pauses.clear()
+    plan.sites.clear()
+    monkeypatch.setitem(FAULTS, "operator looks", FAULTS["reset"])
+    assert "and nobody said why" in (World(plan).run().fault or "")
 
 
 @pytest.mark.parametrize(("age_ms", "in_this_life", "is_kept"), [

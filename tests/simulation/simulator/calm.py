@@ -16,13 +16,13 @@ FAULT_EVERY_S = 1200.0
 WITHOUT_TIMEOUT = "[broker]\nconsumer-timeout = -1\n"
 
 
-def add_calm(plan: Plan) -> None:
+def add_calm(plan: Plan, *, share: float = SHARE, least_s: float = LEAST_S, most_s: float = MOST_S) -> None:
     """To some worlds; what would come later comes as much later. Some of the faults come in it."""
     chance = Random(f"calm {plan.seed}")
-    if chance.random() >= SHARE:
+    if chance.random() >= share:
         return
     at_s = chance.uniform(0, plan.seconds)
-    for_s = chance.uniform(LEAST_S, MOST_S)
+    for_s = chance.uniform(least_s, most_s)
     plan.seconds += for_s
     plan.configuration += WITHOUT_TIMEOUT
     plan.calms.append([at_s, at_s + for_s])

@@ -110,6 +110,8 @@ class Rest:
             and not (host.disk.is_full or host.disk.troubles)
         ):
             restless.append("the journal refuses, and the disk is well")
+        if host.broker.is_unfinished:
+            restless.append("the broker has work left")
         connected = host.broker.statistics().clients
         if connected != there:
             restless.append(f"{connected} connections of {there}")

@@ -162,6 +162,8 @@ def make_swarm(seed: int) -> Plan:
     if is_calm and 'scope = "durable"' in plan.configuration and chance.random() < 0.4:
         plan.clients.append(ClientPlan("clumsy", len(plan.clients) + 1, chance.getrandbits(32), {"queue": DEAD}))
     _give_habits(plan, Random(f"habits {seed}"))
+    if not any("leased" in queue.features for queue in plan.queues):  # leases would end, again and again
+        add_calm(plan, share=0.15, least_s=12, most_s=40)
     return plan
 
 

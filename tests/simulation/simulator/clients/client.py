@@ -54,6 +54,15 @@ SILENCING = frozenset(
         "site goes",
     }
 )
+#: What ends no connection.
+HARMLESS = frozenset(
+    {
+        *("slow disk", "short writes", "clock jump", "operator sets a policy", "operator clears a policy"),
+        *("operator sets a parameter", "operator looks", "operator changes the configuration", "operator traces"),
+        *("operator changes lease periods", "operator moves messages", "operator discards messages"),
+        *("operator purges a queue", "operator pauses a queue", "operator changes what is scheduled"),
+    }
+)
 #: How often the time between two tries to connect doubles: to half a minute on average.
 TRIES_MAX = 6
 #: How likely a client closes a channel instead of what that would do, where it closes any.
@@ -142,6 +151,9 @@ class Client:
         self.life = 0  # number of the connection
         self._tries = 0  # of connecting, since one succeeded; each waits twice as long as the one before
         self.channels = {channel.number: channel for channel in make(self)}
+        self._may_be_lost = any(fault.kind not in HARMLESS for fault in world.plan.faults) or any(
+            channel.connection_ends for channel in self.channels.values()
+        )
         self.comes_and_goes = any(channel.comes_and_goes for channel in self.channels.values())
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -174,6 +186,12 @@ class Client:
         self.world.schedule.after(self.chance.randrange(SECOND // 100, SECOND) << self._tries, self.connect)
 
     def disconnected(self) -> None:
+        """Raises: Broken, where nothing in the world ends connections."""
+        if self.state is RUNNING and self.mood is not ENDING and not self._may_be_lost:
+            raise Broken(f"client {self.number} lost its connection, and nobody said why")
+        self._gone()
+
+    def _gone(self) -> None:
         if self.state is OFFLINE:
             return
         self.state = OFFLINE
@@ -187,7 +205,7 @@ class Client:
         """Drop the connection without a word."""
         if self.link is not None and self.state is not OFFLINE:
             self.link.close()
-            self.disconnected()
+            self._gone()
 
     def _beat(self, life: int) -> None:
         if life != self.life or self.state is OFFLINE:
@@ -213,7 +231,7 @@ class Client:
             channel.said_goodbye()
         assert self.link is not None
         self.link.close()
-        self.disconnected()
+        self._gone()
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
