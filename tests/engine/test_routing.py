@@ -124,18 +124,6 @@ def test_a_chain_of_a_thousand_exchanges_routes() -> None:
     assert web.reached(0) == ["q0"]
 
 
-def test_a_chain_of_a_thousand_auto_delete_exchanges_goes_with_its_last() -> None:
-    """An auto-delete exchange goes with its last binding, and so do all before it, however many there are."""
-    web = Web(0)
-    for number in range(1000):
-        web.vhost.exchanges.declare(f"c{number}", "fanout", auto_delete=True)
-        if number:
-            web.vhost.bindings.add("exchange", f"c{number}", f"c{number - 1}", "", {})
-    before = web.broker.statistics().exchanges
-    web.vhost.exchanges.delete("c999")
-    assert web.broker.statistics().exchanges == before - 1000
-
-
 @given(st.lists(st.tuples(st.sampled_from(("bind", "unbind", "drop")), st.integers(0, 3), st.integers(0, 3))))
 def test_bindings_stay_consistent(steps: list[tuple[str, int, int]]) -> None:
     """Bind, unbind and delete in any order: both ends of every binding agree, and routes follow."""

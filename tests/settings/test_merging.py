@@ -60,13 +60,6 @@ def test_m07_merging_changes_no_entry() -> None:
         assert (resolved.max_redelivery_delay_ms, resolved.max_expiry_delay_ms) == expected[address]
 
 
-def test_m09_a_default_said_is_a_value() -> None:
-    """`redelivery-delay = 0` in a nearer entry switches off an inherited delay."""
-    settings = repository({"#": {"redelivery_delay_ms": 1000}, "now": {"redelivery_delay_ms": 0}})
-    assert settings.resolve("now").redelivery_delay_ms == 0
-    assert settings.resolve("later").redelivery_delay_ms == 1000
-
-
 def test_m10_empty_text_unsets_an_address() -> None:
     """`dead-letter-address = ""`: none, whatever the wider entries say."""
     settings = repository(
