@@ -12,7 +12,7 @@ from leveret.amqp_frontend.wire.channel_reader import ChannelReader
 from leveret.amqp_frontend.wire.events import MixedReceived, PublishReceived
 from leveret.amqp_frontend.wire.frames import Connection
 from leveret.amqp_frontend.wire.publish_memory import FORMS_MAX, KINDS_MAX
-from leveret.amqp_frontend.wire.runs import ALIKE_MAX
+from leveret.amqp_frontend.wire.runs import ALIKE_MIN
 from leveret.amqp_frontend.wire.states import ConnectionState
 from leveret.engine.messages.field_table import Field
 from leveret.engine.messages.shapes import SIZE_MAX
@@ -119,14 +119,14 @@ def test_a_mixed_run_of_one_kind_is_a_run(mixed: Reader) -> None:
 
 def test_many_alike_end_it(mixed: Reader) -> None:
     """Runs of one kind are read as such again."""
-    assert mixed.read("ab" + "c" * 2 * ALIKE_MAX)[0].startswith("[abcc")
+    assert mixed.read("ab" + "c" * 2 * ALIKE_MIN)[0].startswith("[abcc")
     assert not mixed.connection.channels[1].is_mixed
     assert mixed.read("aaaaabbbbbaaaaa") == ["aaaaa", "bbbbb", "aaaaa"]
 
 
 def test_many_alike_that_are_new_end_it(mixed: Reader) -> None:
     """Also when they were not read in one go."""
-    assert mixed.read("ab" + "n" * ALIKE_MAX) == ["[ab]", "n" * ALIKE_MAX]
+    assert mixed.read("ab" + "n" * ALIKE_MIN) == ["[ab]", "n" * ALIKE_MIN]
     assert not mixed.connection.channels[1].is_mixed
 
 

@@ -13,7 +13,7 @@ from pamqp import commands
 from leveret.amqp_frontend.wire.events import AcksReceived, ChannelMethod
 from leveret.amqp_frontend.wire.layout import ACK_FRAME
 from leveret.amqp_frontend.wire.peer_errors import PeerError
-from leveret.amqp_frontend.wire.runs import ROW_FEW
+from leveret.amqp_frontend.wire.runs import ROW_AS_NUMBER_MAX
 
 
 def _ack(tag: int, bits: int = 0, end: int = 206) -> bytes:
@@ -56,7 +56,7 @@ def test_damage_to_any_octet(flip: int) -> None:
 @pytest.mark.parametrize("flip", [1, 128])
 def test_damage_in_a_long_row(flip: int) -> None:
     """Long rows are looked at in another way: every octet of an ack in the midst of one."""
-    row = b"".join(map(_ack, range(1, ROW_FEW + 3)))
+    row = b"".join(map(_ack, range(1, ROW_AS_NUMBER_MAX + 3)))
     for place in range(40 * ACK_FRAME.size, 41 * ACK_FRAME.size):
         data = bytearray(row)
         data[place] ^= flip
