@@ -21,7 +21,7 @@ from .dead_letters import Unroutable, dead_letter_queues
 from .deadlines import Deadline, Deadlines
 from .delivery.consumer import UNLIMITED, Consumer, Holder, holder_of
 from .delivery.effects import ConsumerCancelled, Delivered, Effect, SessionFailed
-from .durability import UNTIL_STATED, Durability
+from .durability import UNTIL_CAUGHT_UP, Durability
 from .errors import BadRequest, ConnectionForced, EngineError, NotFound, VirtualHostNotFound
 from .events import TERMINAL, EventKind
 from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Binding, DirectExchange, Exchange
@@ -121,7 +121,7 @@ from .virtual_host import VirtualHost
 __all__ = [
     "ARGUMENTS", "BODY_SIZE_BUCKETS", "DISCARDED", "EXCHANGE_TYPES", "HTTP", "MS", "NO_LIMITS", "NO_PASSWORD",
     "OPTIONAL_KINDS", "PLAIN", "PREDECLARED", "PROPERTIES", "QUEUE_TYPES", "REJECTED", "REPLY_PREFIX", "REPLY_TO",
-    "REPLY_TO_ME", "SALT_SIZE", "SHA256", "TERMINAL", "THIS_MACHINE", "UNLIMITED", "UNTIL_STATED", "AckedEvent",
+    "REPLY_TO_ME", "SALT_SIZE", "SHA256", "TERMINAL", "THIS_MACHINE", "UNLIMITED", "UNTIL_CAUGHT_UP", "AckedEvent",
     "BadRequest", "Binding", "BindingEvent", "BlockedEvent", "BlockedWarning", "Broker", "BrokerOptions", "BulkDelete",
     "Choice", "Client", "Clock", "ClusterEvent", "Commit", "CommonHeader", "ConnectionEvent", "ConnectionForced",
     "ConnectionInfo", "Consumer", "ConsumerCancelled", "ConsumerEvent", "ContentColumns", "ContentError", "Deadline",

@@ -6,7 +6,7 @@ Source: ruling 21; docs/architecture.md, "The path of a message".
 from typing import Protocol
 
 #: The sync LSN while the journal `is_behind`: it is reached when the whole state is recorded again.
-UNTIL_STATED = 1 << 62
+UNTIL_CAUGHT_UP = 1 << 62
 
 
 class Durability(Protocol):

@@ -1,7 +1,7 @@
 """The output of a connection to a broker whose records have to be agreed on by other nodes of a cluster.
 
 Agreement takes some milliseconds, or much longer if a node does not answer. So output that waits for it delays only
-its own channel: each channel has a line of pieces, and each piece waits for its own LSN. Confirms and returns are sent
+its own channel: each channel has a queue of pieces, and each piece waits for its own LSN. Confirms and returns are sent
 ahead of waiting deliveries. Without a cluster, the whole connection waits (`JournalWait`).
 Source: docs/decisions/0027-agreed-deliveries.md.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 
 from pamqp import commands
 
-from ...engine import UNTIL_STATED, Broker, ConsumerCancelled, SessionFailed
+from ...engine import UNTIL_CAUGHT_UP, Broker, ConsumerCancelled, SessionFailed
 from ..ended import nothing
 from ..wire.codec import Method, answer_frame
 from ..wire.frames import Connection
@@ -26,8 +26,8 @@ _ENDS_CONNECTION = frozenset({commands.Connection.Close, commands.Connection.Clo
 class Piece:
     """Output of one channel that waits for an LSN. `octets`: its size; `reply_size`: that of its answers.
 
-    `is_open`: its turn is not over, and adds its further output. `is_passable`: it has only deliveries, so confirms and
-    returns may be sent ahead of it.
+    `is_open`: until the turn ends, output of the channel is added to it. `is_passable`: it has only deliveries, so
+    confirms and returns may be sent ahead of it.
     """
 
     __slots__ = ("is_open", "is_passable", "lsn", "octets", "parts", "reply_size")
@@ -41,31 +41,31 @@ class Piece:
 
 
 class AgreedOutput(Output):
-    """`lines`: channel number -> its waiting output; empty lines are removed. `held_octets`: the size of all lines."""
+    """`held`: channel number -> its waiting output, oldest first, never empty. `held_octets`: the size of all of it."""
 
-    __slots__ = ("_broker", "_closing", "_last", "_reply_size", "held_octets", "lines")
+    __slots__ = ("_broker", "_closing", "_held_reply_size", "_last", "held", "held_octets")
 
     def __init__(self, broker: Broker, login: Login, connection: Connection, wake: Callable[[], None]) -> None:
         super().__init__(login, connection, wake)
         self._broker = broker
-        self._reply_size = 0  # of the answers in the lines
+        self._held_reply_size = 0  # of the held answers; `reply_size` is that of all
         self._last: tuple[int, list[Octets], Octets] | None = None  # the last answer: channel, where it was put
         self.held_octets = 0
-        self.lines: dict[int, deque[Piece]] = {}
-        self._closing: set[int] = set()  # channels whose channel.close is in their line
+        self.held: dict[int, deque[Piece]] = {}
+        self._closing: set[int] = set()  # channels whose channel.close is held
 
-    # -- the lines --------------------------------------------------------------------------------------------------
+    # -- held output ------------------------------------------------------------------------------------------------
 
     def hold(self, number: int, lsn: int, *, is_passable: bool = True) -> None:
         """Make the deliveries in the outbox, and later output of this turn on the channel, wait for an LSN."""
-        line = self.lines.get(number)
-        if line is None:
-            line = self._begin(number)
-        elif (piece := line[-1]).is_open:
+        pieces = self.held.get(number)
+        if pieces is None:
+            pieces = self._begin(number)
+        elif (piece := pieces[-1]).is_open:
             piece.lsn = max(piece.lsn, lsn)
             piece.is_passable &= is_passable
             return
-        line.append(Piece(lsn, is_passable=is_passable))
+        pieces.append(Piece(lsn, is_passable=is_passable))
 
     def hold_answer(self, number: int, lsn: int) -> bool:
         """Make the last answer wait for an LSN, if it was on this channel. Returns: whether it was."""
@@ -75,26 +75,26 @@ class AgreedOutput(Output):
         if not parts or parts[-1] is not raw:
             return False  # there are deliveries behind it
         parts.pop()
-        line = self.lines.get(number)
-        if line is None:
-            line = self._begin(number)
+        pieces = self.held.get(number)
+        if pieces is None:
+            pieces = self._begin(number)
             self.reply_size -= len(raw)
         else:
-            self._shrink(line[-1], len(raw))
+            self._shrink(pieces[-1], len(raw))
         piece = Piece(lsn, is_passable=False)
         piece.is_open = False
-        line.append(piece)
+        pieces.append(piece)
         self._grow(piece, (raw,), len(raw))
         self._last = (number, piece.parts, raw)
         return True
 
     def _begin(self, number: int) -> deque[Piece]:
-        """Begin a line. The connection is flushed when the journal has made progress."""
+        """Begin to hold output. The connection is flushed when the journal has made progress."""
         client = self._login.client
         if client is not None:
             self._broker.context.awaiting[client] = None
-        line = self.lines[number] = deque()
-        return line
+        pieces = self.held[number] = deque()
+        return pieces
 
     def hold_all(self, lsn: int) -> None:
         """Make all output of this turn, so far and from now to its end, wait for an LSN."""
@@ -108,32 +108,33 @@ class AgreedOutput(Output):
         piece.octets += octets
         piece.reply_size += reply_size
         self.held_octets += octets
-        self._reply_size += reply_size
+        self._held_reply_size += reply_size
         self.reply_size += reply_size
 
     def _shrink(self, piece: Piece, reply_size: int) -> None:
         piece.octets -= reply_size
         piece.reply_size -= reply_size
         self.held_octets -= reply_size
-        self._reply_size -= reply_size
+        self._held_reply_size -= reply_size
         self.reply_size -= reply_size
 
     def _drop(self, number: int) -> None:
-        for piece in self.lines.pop(number, ()):
-            self._forget(piece)
+        for piece in self.held.pop(number, ()):
+            self._subtract(piece)
             self.reply_size -= piece.reply_size
 
     def _drop_deliveries(self, number: int) -> None:
         """Drop the pieces without answers: answers are sent before the end of their channel."""
-        for piece in self.lines.pop(number, ()):
+        for piece in self.held.pop(number, ()):
             if piece.reply_size:
-                self.lines.setdefault(number, deque()).append(piece)
+                self.held.setdefault(number, deque()).append(piece)
             else:
-                self._forget(piece)
+                self._subtract(piece)
 
-    def _forget(self, piece: Piece) -> None:
+    def _subtract(self, piece: Piece) -> None:
+        """Subtract a piece that is not held any longer."""
         self.held_octets -= piece.octets
-        self._reply_size -= piece.reply_size
+        self._held_reply_size -= piece.reply_size
 
     # -- output -----------------------------------------------------------------------------------------------------
 
@@ -141,13 +142,13 @@ class AgreedOutput(Output):
         self.render()
         if method is commands.Channel.Close:
             self._drop_deliveries(number)  # they are requeued
-            if number in self.lines:
+            if number in self.held:
                 self._closing.add(number)
         elif method is commands.Channel.CloseOk:
-            if number not in self._closing:  # otherwise the line has a channel.close that the peer has to answer
+            if number not in self._closing:  # otherwise a held channel.close has to be answered by the peer
                 self._drop(number)
         elif method in _ENDS_CONNECTION:
-            for other in list(self.lines):
+            for other in list(self.held):
                 self._drop(other)
         raw = answer_frame(number, method, *values)
         self._last = (number, self._answer(number, (raw,)), raw)
@@ -158,33 +159,33 @@ class AgreedOutput(Output):
     def _answer(self, number: int, parts: tuple[Octets, ...]) -> list[Octets]:
         """Add an answer behind the waiting output of its channel. Returns: the list that it was added to."""
         size = sum(map(len, parts))
-        line = self.lines.get(number)
-        if line is None:
+        pieces = self.held.get(number)
+        if pieces is None:
             self.parts += parts
             self.reply_size += size
             return self.parts
-        line[-1].is_passable = False
-        self._grow(line[-1], parts, size)
-        return line[-1].parts
+        pieces[-1].is_passable = False
+        self._grow(pieces[-1], parts, size)
+        return pieces[-1].parts
 
     def send_ahead(self, number: int, *parts: Octets) -> None:
-        line = self.lines.get(number)
+        pieces = self.held.get(number)
         size = sum(map(len, parts))
-        if line is None or all(piece.is_passable for piece in line):
+        if pieces is None or all(piece.is_passable for piece in pieces):
             self.parts += parts
             self.reply_size += size
         else:
-            self._grow(line[-1], parts, size)
+            self._grow(pieces[-1], parts, size)
 
     def render(self) -> None:
-        if not self.lines:
+        if not self.held:
             super().render()
             return
         client = self._login.client
         if client is None or not client.outbox:
             return
         effects, client.outbox = client.outbox, []
-        frame_max, lines = self._connection.frame_max, self.lines
+        frame_max, held = self._connection.frame_max, self.held
         for effect in effects:
             if type(effect) is SessionFailed:
                 self.on_session_failed(effect)
@@ -192,21 +193,21 @@ class AgreedOutput(Output):
             assert not isinstance(effect, SessionFailed)
             wire = effect.consumer.opaque
             assert isinstance(wire, ConsumerWire)
-            line = lines.get(wire.number)
+            pieces = held.get(wire.number)
             if isinstance(effect, ConsumerCancelled):
                 parts = self.rendered_cancel(effect)
             else:
                 parts = rendered(effect, frame_max)
-            if line is None:
+            if pieces is None:
                 self.parts += parts
             else:
-                self._grow(line[-1], parts, 0)
+                self._grow(pieces[-1], parts, 0)
 
     def take(self) -> list[Octets]:
         taken = super().take()
         self._last = None  # it is being sent
-        self.reply_size = self._reply_size
-        if self.lines:
+        self.reply_size = self._held_reply_size
+        if self.held:
             self._release(taken)
         return taken
 
@@ -216,29 +217,29 @@ class AgreedOutput(Output):
         assert durability is not None
         safe_lsn, is_behind = durability.safe_lsn, durability.is_behind
         held_before = self.held_octets
-        for number, line in list(self.lines.items()):
-            line[-1].is_open = False
-            while line and (line[0].lsn <= safe_lsn or (line[0].lsn == UNTIL_STATED and not is_behind)):
-                piece = line.popleft()
+        for number, pieces in list(self.held.items()):
+            pieces[-1].is_open = False
+            while pieces and (pieces[0].lsn <= safe_lsn or (pieces[0].lsn == UNTIL_CAUGHT_UP and not is_behind)):
+                piece = pieces.popleft()
                 taken += piece.parts
-                self._forget(piece)
-            if not line:
-                del self.lines[number]
+                self._subtract(piece)
+            if not pieces:
+                del self.held[number]
                 self._closing.discard(number)
-        self.reply_size = self._reply_size
+        self.reply_size = self._held_reply_size
         self.is_large = sum(map(len, taken)) > len(taken) * AVERAGE_MIN
         client, context = self._login.client, self._broker.context
         if client is not None:
-            if self.lines:
+            if self.held:
                 context.awaiting[client] = None
-            if client.paused and self.held_octets < held_before:  # it may get more: the deadline ends a turn
+            if client.paused and self.held_octets < held_before:  # the deadline begins a turn, which dispatches to it
                 context.deadlines.set(context.clock.monotonic_ns(), nothing)
 
     def clear(self) -> None:
         super().clear()
-        self.lines.clear()
+        self.held.clear()
         self._closing.clear()
-        self.held_octets = self._reply_size = self.reply_size = 0
+        self.held_octets = self._held_reply_size = self.reply_size = 0
         self._last = None
 
     def end(self) -> None:

@@ -3,7 +3,7 @@
 Source: docs/journal-format.md, "The crash model".
 """
 
-from ...engine import UNTIL_STATED, Broker, Durability
+from ...engine import UNTIL_CAUGHT_UP, Broker, Durability
 from ..peer.agreed_output import AgreedOutput
 from ..peer.login import Login
 
@@ -66,7 +66,7 @@ class JournalWait:
         durability = self._broker.context.storage.durability
         if not self.sync_lsn or durability is None:
             return False
-        if self.sync_lsn == UNTIL_STATED:
+        if self.sync_lsn == UNTIL_CAUGHT_UP:
             is_safe = not durability.is_behind
         else:
             is_safe = self.sync_lsn <= durability.safe_lsn
@@ -125,4 +125,4 @@ class AgreedWait(JournalWait):
 
     @property
     def is_waiting(self) -> bool:
-        return bool(self._output.lines)
+        return bool(self._output.held)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Container
 from typing import Any, ClassVar, TypeVar
 
 from ...engine import (
-    UNTIL_STATED,
+    UNTIL_CAUGHT_UP,
     AckedEvent,
     BindingEvent,
     Broker,
@@ -186,7 +186,7 @@ class Recorder:
 
     def sync_lsn(self) -> int:
         if self.takes_nothing:
-            return UNTIL_STATED
+            return UNTIL_CAUGHT_UP
         self._journal.turns.is_awaited = True
         return self._journal.next_lsn
 

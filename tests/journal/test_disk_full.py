@@ -7,7 +7,7 @@ from peer import method
 from simulated_files import SimulatedFiles
 
 from leveret.engine import User
-from leveret.engine.durability import UNTIL_STATED
+from leveret.engine.durability import UNTIL_CAUGHT_UP
 from leveret.journal import WriterState
 from leveret.journal.recording.checkpoint import checkpoint
 
@@ -118,7 +118,7 @@ def test_what_is_set_while_the_disk_is_full_is_stated_later() -> None:
     ):
         before = turn.records
         act()
-        assert turn.records > before and recorder.sync_lsn() == UNTIL_STATED
+        assert turn.records > before and recorder.sync_lsn() == UNTIL_CAUGHT_UP
     files.fault = lambda operation, path: None
     desk.journal.retry()
     desk.journal.wait(desk.journal.next_lsn)

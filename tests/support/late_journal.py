@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from stand_in_journal import StandInJournal
 
-from leveret.engine import UNTIL_STATED, Broker, EnqueuedEvent, Event, PublishedEvent, QueueEvent
+from leveret.engine import UNTIL_CAUGHT_UP, Broker, EnqueuedEvent, Event, PublishedEvent, QueueEvent
 
 
 class LateJournal(StandInJournal):
@@ -71,7 +71,7 @@ class LateJournal(StandInJournal):
     # -- the engine's Durability --------------------------------------------------------------------------------------
 
     def sync_lsn(self) -> int:
-        return UNTIL_STATED if self.has_failed else self.next_lsn
+        return UNTIL_CAUGHT_UP if self.has_failed else self.next_lsn
 
     def sync_lsn_of_all(self) -> int:
         return 0 if self.is_behind or self.safe_lsn >= self.next_lsn else self.next_lsn
