@@ -26,7 +26,7 @@ class FrontendOptions:
     refused_login_delay_ms: int = 3_000
     half_open_max: int = 256
     connections_max: int = 0  # 0 = unlimited
-    descriptor_max: int | None = None  # maximum descriptor of a connection's socket; None: the system has enough
+    descriptor_max: int | None = None  # the largest file descriptor of a connection's socket; None: no limit
     consumers_per_channel_max: int = 0  # 0 = unlimited
     message_size_max: int = 128 * 1024 * 1024
     incomplete_max: int = 256 * 1024 * 1024  # octets of incomplete bodies of one connection

@@ -38,7 +38,7 @@ def may_see(user: User, vhost: str) -> bool:
 
 
 def may_list(user: User, vhost: str) -> bool:
-    """Whether lists and totals of virtual hosts include this one for the user."""
+    """Whether the user gets this virtual host in lists of virtual hosts, and in totals over all of them."""
     return is_monitor(user) or has_vhost(user, vhost)
 
 
@@ -62,7 +62,7 @@ def check_access(user: User, action: str, queue: Queue) -> None:
 
 def check_level(request: Request, level: Level) -> None:
     """Check that the user may use a route of this level. Raises: Refusal."""
-    user, vhost = request.user, request.names.get("V")
+    user, vhost = request.user, request.names.get("V")  # V: the virtual host in the path
     if level is Level.ADMINISTRATOR and not is_administrator(user):
         raise not_authorised("Not administrator user", missing_tag(user, "administrator"))
     if level is Level.MONITORING and not is_monitor(user):

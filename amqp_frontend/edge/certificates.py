@@ -41,8 +41,8 @@ Certificate = Mapping[str, Any]
 def user_name(certificate: Certificate, login_from: str, san_type: str = "dns", san_index: int = 0) -> str | None:
     """The name of the user, None when the certificate has no such name.
 
-    Args: login_from: "common-name" (several are joined by commas, as RabbitMQ does), "distinguished-name",
-        "subject-alternative-name": the one with `san_index`, from 0, of those of `san_type`.
+    Args: login_from: "common-name" (RabbitMQ joins several by commas), "distinguished-name", or
+        "subject-alternative-name". Of the alternative names of `san_type`, `san_index` (from 0) is taken.
     """
     if login_from == "distinguished-name":
         return distinguished_name(certificate) or None

@@ -129,7 +129,7 @@ DERIVED_TEXTS = {
     "difference": _difference,
     "reason_text": _reason,
     "octets": _octets,
-    "octets_term": _arguments_term,
+    "arguments_term": _arguments_term,
     "value_term": _value_term,
     "field_term": _field_term,
     "weight_fault": _weight_fault,
@@ -185,7 +185,7 @@ CONSTANTS = {
 class Row(NamedTuple):
     """The reply to an error. `text` None: only the constant. `with_ids`: whether the close names the handled method.
 
-    `constant`: if it is not that of the code.
+    `constant`: the name at the beginning of the text; empty: the name of the code.
     """
 
     code: int
@@ -324,7 +324,7 @@ REPLY: dict[type[Exception], Row] = {
     engine.TopicStatesMaxReached: Row(
         406, CHANNEL, "cannot bind to exchange '{name}' in vhost '{vhost}': limit of topic states ({limit}) is reached"
     ),
-    # 506 is a hard error in AMQP 0-9-1; a soft code leaves the connection its consumers.
+    # AMQP's code for this is 506, which closes the connection. 406 closes the channel alone: other consumers go on.
     engine.DestinationFull: Row(406, CHANNEL, "{destination}: {limit} limit", constant="RESOURCE_ERROR"),
     engine.TransactionTooLarge: Row(406, CHANNEL, "transaction is larger than configured max size {limit}"),
     engine.UnackedMaxReached: Row(
@@ -366,7 +366,7 @@ REPLY: dict[type[Exception], Row] = {
         501, CONNECTION, "type {type}, all octets = <<>>: {{frame_too_large,{size},{limit}}}", False
     ),
     peer.UnexpectedFrame: Row(505, CONNECTION, "type {type}, {octets}", False),
-    peer.UndecodableArguments: Row(501, CONNECTION, "cannot decode {octets_term}"),
+    peer.UndecodableArguments: Row(501, CONNECTION, "cannot decode {arguments_term}"),
     peer.MalformedShortString: Row(501, CONNECTION, "Malformed UTF-8 in shortstr", False),
     peer.MalformedConnectionString: Row(501, CONNECTION, "Malformed UTF-8 in shortstr"),
     peer.BadFieldTable: Row(502, CONNECTION, "{why}"),
@@ -430,12 +430,12 @@ _SECRET = frozenset({"payload", "arguments"})
 
 
 def text_for_log(error: Exception, text: str) -> str:
-    """The text of a reply for the log: without the peer's octets, of which it has only the number.
+    """The text of a reply as it is logged: octets of the peer are replaced by their number.
 
-    It also says if a login was refused without checking the password, which the peer must not learn.
+    It also says if a login was refused before the password was checked. The peer must not learn that.
     """
     if isinstance(error, engine.LoginThrottled):
-        return f"{text} (too many failed: no password is looked at for {error.wait_ns // 1_000_000} ms)"
+        return f"{text} (too many failed logins: no password is checked for {error.wait_ns // 1_000_000} ms)"
     for name in _SECRET & vars(error).keys():
         return f"{text.partition(' - ')[0]} - {type(error).__name__}, {_counted(vars(error)[name])}"
     return text

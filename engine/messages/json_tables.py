@@ -18,7 +18,7 @@ def table_of_json(value: object, depth: int = 0) -> FieldTable:
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise ValueError("an object")
     if depth >= DEPTH_MAX or any(len(key.encode()) > KEY_OCTETS_MAX for key in value):
-        raise ValueError("keys of at most 255 octets, not too deep in each other")
+        raise ValueError(f"keys of at most {KEY_OCTETS_MAX} octets, nested at most {DEPTH_MAX} deep")
     return {key: _field(item, depth) for key, item in value.items()}
 
 
