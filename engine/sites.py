@@ -47,9 +47,10 @@ class Sites:
     """`own`: the broker's site, also of clients whose frontend names none. `now`: the site for which messages are
     routed, published or got at present; empty: an operator's get. `groups`: the group of each present site, perhaps
     empty. `transfer_after_ns`: how long messages of a site wait for a consumer there before other sites get them.
+    `_known`: the last known group of each site, also of an absent one.
     """
 
-    __slots__ = ("_clock", "_deadlines", "_leaving", "groups", "now", "own", "transfer_after_ns", "watchers")
+    __slots__ = ("_clock", "_deadlines", "_known", "_leaving", "groups", "now", "own", "transfer_after_ns", "watchers")
 
     def __init__(self, deadlines: Deadlines, clock: Clock) -> None:
         self._clock = clock
@@ -57,6 +58,7 @@ class Sites:
         self._leaving: dict[str, Deadline] = {}
         self.own = self.now = ""
         self.groups: dict[str, str] = {"": ""}
+        self._known: dict[str, str] = {}
         self.transfer_after_ns = 0
         self.watchers: dict[SiteWatcher, None] = {}
 
@@ -64,6 +66,7 @@ class Sites:
         """Set the broker's site and the group of each site. Called before the first client connects."""
         self.own = self.now = own
         self.groups = {own: "", **groups}
+        self._known = {site: group for site, group in groups.items() if group}
 
     def set_transfer_after(self, after_ms: int) -> None:
         if after_ms * MS != self.transfer_after_ns:
@@ -83,8 +86,13 @@ class Sites:
         """Whether a site was given up, or was never there."""
         return site not in self.groups and site not in self._leaving
 
+    def group_of(self, site: str) -> str | None:
+        """The group of a site, perhaps empty; of an absent site the last one. None: the site has not announced it."""
+        return self._known.get(site)
+
     def came(self, site: str, group: str = "") -> None:
         """Add a site, which perhaps was absent."""
+        self._known[site] = group
         deadline = self._leaving.pop(site, None)
         if deadline is not None:
             self._deadlines.cancel(deadline)

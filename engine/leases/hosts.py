@@ -43,7 +43,7 @@ class Hosts:
             return True
         if self.is_of_one_site:
             return site == self.scope
-        return site in self.declaring or self._sites.groups.get(site) == self.scope
+        return site in self.declaring or self._sites.group_of(site) == self.scope
 
     def refusal(self, site: str) -> str:
         return self.refused.get(site, "")
@@ -68,7 +68,7 @@ def scoped(context: HostContext, name: str, arguments: FieldTable, site: str) ->
     elif replication == GROUP:
         domain = arguments.get(DOMAIN)
         is_named = domain is not None and domain.tag == "S"
-        scope = domain.text if domain is not None and is_named else context.broker.sites.groups.get(site, "") or site
+        scope = domain.text if domain is not None and is_named else context.broker.sites.group_of(site) or site
     else:
         return name, arguments
     if not (name.endswith(f"@{scope}") and name in context.queues):  # else it is a full name

@@ -163,8 +163,12 @@ def publish_dead_letter(host: HostContext, letter: DeadLetter) -> int:
     exchange = host.exchanges.get(letter.envelope.exchange)
     if exchange is None:
         return 0
-    broker = host.broker
-    reached = host.router.reach(exchange, Routed(letter.envelope.keys, letter.envelope, letter.content, broker.chance))
+    broker, sites = host.broker, host.broker.sites
+    routed = Routed(letter.envelope.keys, letter.envelope, letter.content, broker.chance)
+    reached = host.router.reach(exchange, routed)
+    if not reached and sites.now != sites.own and sites.group_of(sites.now) is None:
+        with sites.at(sites.own):  # a queue of the owner's group is not found, as long as that group is not known
+            reached = host.router.reach(exchange, routed)
     policy = host.router.arrival_rules(exchange.name, letter.envelope.routing_key).expiry
     envelope = letter.envelope
     if policy is not NO_EXPIRY_POLICY:
