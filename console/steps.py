@@ -73,17 +73,20 @@ def first_in_steps(
 ) -> ListSteps[T]:
     """The first `count` items of the list that `sort_in_steps` would return, or of its reverse.
 
-    All items are compared and few are sorted: a page of 100,000 queues takes a tenth of the time.
+    All items are compared and few are sorted: a page of 100,000 queues takes a tenth of the time. The reverse is found
+    from the end of the items, because objects are often declared in the order of their names: from the beginning each
+    would come before all that were seen.
     """
     best: list[tuple[Any, int]] = []
     last: Any = None
     until = perf_counter() + STEP_S
-    for start in range(0, len(items), COMPARED_AT_ONCE):
+    starts = range(0, len(items), COMPARED_AT_ONCE)
+    for start in reversed(starts) if is_reversed else starts:
         keys = enumerate(map(key, items[start : start + COMPARED_AT_ONCE]), start)
         if len(best) < count:
             better = [(one, place) for place, one in keys]
         elif is_reversed:
-            better = [(one, place) for place, one in keys if one >= last]  # of equal keys the later item is first
+            better = [(one, place) for place, one in keys if one > last]  # of equal keys the later item is first
         else:
             better = [(one, place) for place, one in keys if one < last]
         if better:
