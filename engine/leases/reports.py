@@ -26,6 +26,7 @@ def list_leases(queue: Queue, count: int) -> list[dict[str, object]]:
         holder = holder_of(lease)
         row: dict[str, object] = {
             "bookmark": bookmark_of(lease.id),
+            "connection_name": holder.session.client.given_name,
             "connection": holder.session.client.name,
             "consumer": holder.tag if isinstance(holder, Consumer) else None,
             "deliveries": lease.deliveries,

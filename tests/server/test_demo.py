@@ -12,6 +12,7 @@ from base64 import b64encode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 from urllib.request import Request, urlopen
 
 import pytest
@@ -42,10 +43,14 @@ class Demo:
         assert found is not None, self.told
         self.console, self.place = found[1], (found[2], int(found[3]))
 
-    def get(self, path: str) -> Any:
+    def ask(self, method: str, path: str) -> bytes:
         login = {"Authorization": "Basic " + b64encode(b"guest:guest").decode()}
-        with urlopen(Request(f"{self.console}api/{path}", headers=login), timeout=60) as answer:
-            return json.load(answer)
+        with urlopen(Request(f"{self.console}api/{path}", headers=login, method=method), timeout=60) as answer:
+            body: bytes = answer.read()
+            return body
+
+    def get(self, path: str) -> Any:
+        return json.loads(self.ask("GET", path))
 
     def wait_for(self, what: Callable[[], object]) -> None:
         """Until it is true."""
@@ -76,6 +81,19 @@ def test_what_the_tour_names_is_there(demo: Demo) -> None:
     demo.wait_for(lambda: queue("parcels")["message_stats"].get("redeliver"))
     demo.wait_for(lambda: queue("too-late").get("messages", 0) >= 1000)
     demo.wait_for(lambda: queue("failed").get("messages", 0) > 0)
+
+
+def test_a_client_that_an_operator_disconnects_comes_back(demo: Demo) -> None:
+    """A newcomer tries the button, and the demo goes on."""
+
+    def ports() -> dict[str, int]:
+        return {one["user_provided_name"]: one["peer_port"] for one in demo.get("connections")}
+
+    demo.wait_for(lambda: set(ports()) == set(PROGRAMS))
+    before = ports()
+    for one in demo.get("connections"):
+        demo.ask("DELETE", f"connections/{quote(one['name'])}")
+    demo.wait_for(lambda: all(ports().get(name, port) != port for name, port in before.items()))
 
 
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])

@@ -131,5 +131,5 @@ def test_limits_and_who_waits(line: Callable[[], str], broker: SocketBroker) -> 
     while "waiting to publish" not in line():
         pass
     assert "limits are reached: max-size-messages of address 'small' in vhost '/' (1 of 1); consume" in line()
-    assert "1 connection is waiting to publish, the longest for 0 s: see `blocked`" in line()
+    assert "1 connection is waiting to publish, the longest for 0 s: see `ctl connections`" in line()
     client.abort()

@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 
 import trio
 
-from ..demo.client import ClosedByBroker
 from ..demo.tour import told
 from ..demo.traffic import run_programs
 
@@ -66,8 +65,8 @@ def _guide(broker: "subprocess.Popen[str]", log: Path, seconds: float | None) ->
     status = EXIT_OK
     try:
         trio.run(_run_clients, text, place.hostname, place.port, seconds)
-    except* (ClosedByBroker, OSError):
-        status = _tell_end("ended, or refused a client", log)
+    except* OSError:
+        status = _tell_end("ended", log)
     return status
 
 

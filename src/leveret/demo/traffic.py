@@ -5,9 +5,12 @@ from itertools import count
 
 import trio
 
-from .client import Client, Delivery, connected
+from .client import Client, ClosedByBroker, Delivery, connected
 
 Program = Callable[[Client], Awaitable[None]]
+
+#: Seconds until a program connects again.
+RECONNECT_S = 2
 
 
 async def feed_quotes(client: Client) -> None:
@@ -115,12 +118,18 @@ PROGRAMS: dict[str, Program] = {
 
 
 async def run_programs(host: str, port: int) -> None:
-    """Run all programs until cancelled. Raises: an exception group of ClosedByBroker and OSError."""
+    """Run all programs until cancelled. Raises: an exception group of OSError, when the broker has ended."""
     async with trio.open_nursery() as nursery:
         for name, program in PROGRAMS.items():
             nursery.start_soon(_run, host, port, name, program)
 
 
 async def _run(host: str, port: int, name: str, program: Program) -> None:
-    async with connected(host, port, name) as client:
-        await program(client)
+    """Connect again when the broker has closed the connection, because an operator tries what the console can do."""
+    while True:
+        try:
+            async with connected(host, port, name) as client:
+                await program(client)
+        except* ClosedByBroker:
+            pass
+        await trio.sleep(RECONNECT_S)

@@ -223,14 +223,19 @@ def close_connection(at: Operator, name: Name, reason: str = CLOSED_BY_HAND) -> 
     name: as `connections` shows it, or the name that clients gave: then all with that name
     reason: sent to the client (default: Closed via management plugin)
     """
-    clients = list(at.broker.connections)
-    found = [client for client in clients if client.name == name]
-    found = found or [client for client in clients if _client_text(client, "connection_name") == name]
-    if not found:
-        raise _no_connection(at, name)
+    found = clients_called(at, name)
     for client in found:
         at.broker.context.disconnects.expel(client, ConnectionForced(reason=reason))
     return {"closed": [client.name for client in found], "reason": reason}
+
+
+def clients_called(at: Operator, name: str) -> list[Client]:
+    """The connection of this name, or those whose clients gave it. Raises: CommandError."""
+    clients = list(at.broker.connections)
+    found = [one for one in clients if one.name == name] or [one for one in clients if one.given_name == name]
+    if not found:
+        raise _no_connection(at, name)
+    return found
 
 
 def _no_connection(at: Operator, name: str) -> CommandError:

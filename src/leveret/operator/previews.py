@@ -13,6 +13,7 @@ from ..engine import Client, FieldTable, Queue, dead_letter_queues, reconfigure
 from ..settings import Policies, SettingsRepository
 from .command import command
 from .command_error import CommandError
+from .connections import clients_called
 from .definitions import Definitions, in_vhost
 from .definitions_difference import difference
 from .definitions_reader import DefinitionsFault, DefinitionsReader, Plan
@@ -306,11 +307,11 @@ def preview_user(at: Operator, user: UserName) -> dict[str, Any]:
 
 
 @command("preview connection", http=Http("GET", "leveret/preview/connections/CONNECTION", Level.MONITORING), reads=True)
-def preview_connection(at: Operator, connection: Annotated[str, NAME, "the connection's name"]) -> dict[str, Any]:
-    """Tell what closing a connection would end."""
-    clients = [client for client in at.broker.connections if client.name == connection]
-    if not clients:
-        raise CommandError(f"no connection {connection!r}")
+def preview_connection(
+    at: Operator, connection: Annotated[str, NAME, "its name, or the one that its client gave it"]
+) -> dict[str, Any]:
+    """Tell what closing a connection would end, or all with the name that clients gave."""
+    clients = clients_called(at, connection)
     return {"connections": len(clients), "says": list(closing(clients))}
 
 

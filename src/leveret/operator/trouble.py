@@ -63,7 +63,7 @@ def _blocked(broker: Broker) -> list[str]:
         return []
     count = "1 connection is" if len(waiting) == 1 else f"{len(waiting)} connections are"
     seconds = (broker.context.clock.monotonic_ns() - waiting[0].since_ns) // (1000 * MS)
-    return [f"{count} waiting to publish, the longest for {seconds} s: see `blocked`"]
+    return [f"{count} waiting to publish, the longest for {seconds} s: see `ctl connections`"]
 
 
 def _lost_letters(broker: Broker) -> list[str]:
