@@ -128,7 +128,7 @@ class _Parser:
     def deeper(self, token: Token) -> None:
         self.depth += 1
         if self.depth > DEPTH_MAX:
-            raise self.fault(token, f"more than {DEPTH_MAX} levels in each other")
+            raise self.fault(token, f"more than {DEPTH_MAX} nested levels")
 
     # -- ranks of operators -------------------------------------------------------------------------------------------
 

@@ -166,7 +166,7 @@ class _Graph:
             "end": is_end,
             "very_end": character is None,
             "boundary": at_boundary,
-            "inside": not at_boundary,
+            "no_boundary": not at_boundary,
         }
         for stratum in self._strata:
             members = set(stratum)

@@ -60,7 +60,7 @@ class Repeat:
 
 @dataclass(slots=True, frozen=True)
 class Anchor:
-    """A position: `start`, `end` (also before a last newline), `very_end`, `boundary`, `inside`."""
+    """A position: `start`, `end` (also before a last newline), `very_end`, `boundary` (of a word), `no_boundary`."""
 
     place: str
 
@@ -113,7 +113,7 @@ _POSIX = {
     "xdigit": ((48, 57), (65, 70), (97, 102)),
 }
 _CONTROLS = {"n": 10, "r": 13, "t": 9, "f": 12, "e": 27, "a": 7}
-_PLACES = {"A": "start", "z": "very_end", "Z": "end", "b": "boundary", "B": "inside"}
+_PLACES = {"A": "start", "z": "very_end", "Z": "end", "b": "boundary", "B": "no_boundary"}
 _NEWLINE = ((10, 10),)
 _COUNT = re.compile(r"\{([0-9]{1,9})(,([0-9]{0,9}))?\}")
 _NAMED = re.compile(r"\?(?:P?<[A-Za-z_]\w{0,31}>|'[A-Za-z_]\w{0,31}')")
@@ -210,7 +210,7 @@ class _Parser:
             if bounds is None:
                 return part
             if self.take("+"):
-                raise self.fault("a possessive repetition is not taken here")
+                raise self.fault("a possessive repetition is not supported")
             lazy = self.take("?")
             if not isinstance(part, Anchor | LookAhead):
                 part = Repeat(part, *bounds, lazy)
@@ -260,7 +260,7 @@ class _Parser:
         """Parse the rest of a group after the opening bracket."""
         self.depth += 1
         if self.depth > DEPTH_MAX:
-            raise self.fault(f"more than {DEPTH_MAX} groups in each other")
+            raise self.fault(f"more than {DEPTH_MAX} nested groups")
         node = self.inside_group()
         self.depth -= 1
         return node
@@ -268,14 +268,14 @@ class _Parser:
     def inside_group(self) -> Node:
         for sign, what in _REFUSED_GROUPS.items():
             if self.peek(sign):
-                raise self.fault(f"{what} is not taken here")
+                raise self.fault(f"{what} is not supported")
         if self.take("?#"):
             while self.next() != ")":
                 pass
             return Concatenation(())
         for sign, negated in (("?=", False), ("?!", True)):
             if self.take(sign):
-                return LookAhead(self.closed(), negated)
+                return LookAhead(self.to_closing_bracket(), negated)
         flags = _FLAGS.match(self.text, self.position)
         if flags is not None:
             self.position = flags.end()
@@ -284,7 +284,7 @@ class _Parser:
             self.dot_takes_all = (self.dot_takes_all or "s" in flags[1]) and "s" not in (flags[2] or "")
             if flags[3] == ")":
                 return Concatenation(())  # up to the end of the enclosing group
-            node = self.closed()
+            node = self.to_closing_bracket()
             self.folded, self.dot_takes_all = before
             return node
         named = _NAMED.match(self.text, self.position)
@@ -293,12 +293,12 @@ class _Parser:
         elif self.peek("?"):
             raise self.fault("an unknown kind of group")
         if not self.references:
-            return self.closed()
+            return self.to_closing_bracket()
         self.groups += 1
         number = self.groups
-        return Group(self.closed(), number)
+        return Group(self.to_closing_bracket(), number)
 
-    def closed(self) -> Node:
+    def to_closing_bracket(self) -> Node:
         node = self.alternatives()
         if not self.take(")"):
             raise self.fault("missing )")
@@ -317,7 +317,7 @@ class _Parser:
             self.referred = max(self.referred, int(character))
             return Reference(int(character), self.folded)
         if character in "123456789gk":
-            raise self.fault("a back-reference is not taken here")
+            raise self.fault("a back-reference is not supported")
         return self.literal(chr(self.code(character)))
 
     def code(self, character: str) -> int:
@@ -338,7 +338,7 @@ class _Parser:
             self.position = found.end()
             return int("0" + found[0], 8)
         if character.isascii() and character.isalnum():
-            raise self.fault(f"\\{character} is not taken here")
+            raise self.fault(f"\\{character} is not supported")
         return ord(character)
 
     def char_class(self) -> CharClass:
@@ -384,7 +384,7 @@ class _Parser:
         if character == "b":
             return 8
         if character in "123456789":
-            raise self.fault("an octal escape is not taken here")
+            raise self.fault("an octal escape is not supported")
         return self.code(character)
 
 
