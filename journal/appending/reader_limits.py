@@ -18,7 +18,7 @@ logger = logging.getLogger("leveret.journal")
 #: Percent of a limit above which a warning is due.
 WARNING_PERCENT = 80
 DAY_MS = 86_400_000
-#: The least time between the warning of a reader's age and its end.
+#: The least time between the warning that a reader's segments are old and the drop of the reader.
 NOTICE_MS = DAY_MS
 
 
@@ -33,7 +33,7 @@ class KeptForReader:
 class ReaderLimits:
     """The readers of one journal. `kept`: by reader, as of the last `enforce`; `dropped`: their number since the start.
 
-    Nodes of a cluster have no limit: a full copy needs all segments, and its reader ends with its link.
+    Nodes of a cluster have no limit: a full copy needs all segments. A node's reader is deleted when its link ends.
     """
 
     def __init__(self, directory: Directory, options: JournalOptions, clock: Clock) -> None:
@@ -81,8 +81,8 @@ class ReaderLimits:
             return
         self._has_warned.add((name, lsn))
         logger.warning(
-            "reader %s: %s, are kept for it alone, and it is dropped %s; `leveret pipeline readers --journal %s` shows"
-            " all, with --drop NAME one goes",
+            "reader %s: %s are kept for it alone. It is dropped %s. `leveret pipeline readers --journal %s` shows all"
+            " readers, and deletes one with --drop NAME",
             name, _words(kept), self._limits(), self._path,
         )  # fmt: skip
         if warned_since_ms(self._path, name, lsn, self._files) is None:
@@ -98,8 +98,8 @@ class ReaderLimits:
         drop_reader(self._path, name, DroppedReader(lsn, now_ms, _words(kept)), self._files)
         self.dropped += 1
         del self.kept[name]
-        logger.warning("reader %s is dropped at record %d: %s, were kept for it alone", name, lsn, _words(kept))
+        logger.warning("reader %s is dropped at record %d: %s were kept for it alone", name, lsn, _words(kept))
 
 
 def _words(kept: KeptForReader) -> str:
-    return f"{kept.size} octets, the oldest of them {kept.age_ms // DAY_MS} days old"
+    return f"{kept.size} octets (the oldest: {kept.age_ms // DAY_MS} days)"

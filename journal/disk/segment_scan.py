@@ -23,7 +23,7 @@ WINDOW_SIZE = 1024 * 1024
 
 
 class SegmentScan:
-    """Yields the blocks of a segment in order, until one is not whole or does not follow, or the file ends.
+    """Yields the blocks of a segment in order, up to a block that is damaged or out of order, or the end.
 
     Memory: a window of 1 MiB, or the largest block. `position`, `lsn`: where the next block should be, and its LSN.
     """
@@ -158,7 +158,7 @@ def _is_sane(block: Block) -> bool:
 def agreed_lsn(files: ReadableFiles, directory: str) -> int:
     """The highest durable LSN that a whole block states; of a cluster, the agreed LSN. 0: there is none.
 
-    It is taken from the newest segment with a whole block, whose head has the value of all before. O(segment).
+    The newest segment with a whole block suffices: its head states the highest durable LSN of older ones. O(segment).
     """
     for base_lsn in reversed(segments_in(files, directory)):
         with opened(files, directory, base_lsn) as handle:

@@ -9,7 +9,7 @@ from .protocol import PERCENTILES, Dialect, QueueWork, Row, check_text, in_utc
 
 
 def is_one_process(master: str) -> bool:
-    """Whether Spark works in this process's Java. local-cluster[...], for tests, starts others."""
+    """Whether Spark runs in one JVM, that of this process. local-cluster[...], for tests, starts more."""
     return master.startswith("local") and not master.startswith("local-cluster")
 
 
