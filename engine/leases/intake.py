@@ -61,12 +61,12 @@ class LeasedIntake(LeasesPart):
             storage.memory_log.note(queue.vhost_name, queue.name, first_id, envelope, contents, wall_ms)
         refused: Sequence[int] = ()
         if due_ns is not None:
-            refused = _admit(leases, first_id, envelope, contents, 0, due_ns, owner=owner)
+            refused = _admit_each(leases, first_id, envelope, contents, 0, due_ns, owner=owner)
             scheduled.await_due(queue)
             return refused
         expires_ns = lifetime_ns(leases, envelope)
         if expires_ns or leases.rules.is_ranked or queue.refusing:
-            refused = _admit(leases, first_id, envelope, contents, expires_ns, owner=owner)
+            refused = _admit_each(leases, first_id, envelope, contents, expires_ns, owner=owner)
         else:
             queue.events.enqueued_run(first_id, envelope, contents, owner)
             queue.takeable.append_run(first_id, envelope, contents)
@@ -84,7 +84,7 @@ class LeasedIntake(LeasesPart):
             message.expires_ns = lifetime_ns(leases, message.envelope)
             queue.takeable.put_last(message)
             if message.expires_ns:
-                _expect(leases, message, is_own=True)
+                _expect(leases, message, has_own_lifetime=True)
         positions = list(map(queue.store.position_of, messages))
         if leases.rules.barrier is not None:
             for position, message in zip(positions, messages):
@@ -93,7 +93,7 @@ class LeasedIntake(LeasesPart):
         if leases.owners is not None:
             leases.owners.waits.came_due(map(id_of, messages), queue.context.broker.clock.monotonic_ns())
         if leases.active is not None:
-            leases.active.came(positions)
+            leases.active.count_new(positions)
         _tell_groups(queue, positions)
         if leases.deferred is not None:
             deferring.settle(leases, [message.id for message in messages])
@@ -116,7 +116,7 @@ class LeasedIntake(LeasesPart):
         queue.mark()
         if (before.priority, before.barrier) != (now.priority, now.barrier):
             was_ranked = before.priority is not None or before.barrier is not None
-            _build_anew(leases, was_ranked=was_ranked)
+            _rebuild_store(leases, was_ranked=was_ranked)
         if before.target_queue_depth != now.target_queue_depth:
             leases.active = None if now.target_queue_depth is None else ActiveSet(now.target_queue_depth)
 
@@ -128,7 +128,7 @@ class LeasedIntake(LeasesPart):
 
     def restored(self, queue: Queue) -> None:
         owners = self.leases.owners
-        if owners is not None and owners.moved:  # records say so also of messages that are gone
+        if owners is not None and owners.moved:  # the notes also name messages that are gone
             here = {id_ for id_ in ids_in(queue.store) if id_ in owners.moved}
             owners.keep(here | {message.id for message in queue.scheduled})
         deferring.settle_restored(self.leases)
@@ -140,7 +140,7 @@ def store_of(queue: Queue) -> TakeableStore:
     return RankedStore(queue) if rules_of(queue).is_ranked else TailedStore(queue)
 
 
-def _admit(
+def _admit_each(
     leases: Leases,
     first_id: int,
     envelope: Envelope,
@@ -150,9 +150,10 @@ def _admit(
     *,
     owner: int = 0,
 ) -> list[int]:
+    """Store or schedule messages one by one. Returns: offsets of those whose publisher is told of their refusal."""
     refused: list[int] = []
     queue, store = leases.queue, leases.queue.takeable
-    is_own = envelope.expiration_ms is not None and leases.rules.settings.expiration_model != BY_QUEUE
+    has_own_lifetime = envelope.expiration_ms is not None and leases.rules.settings.expiration_model != BY_QUEUE
     for offset, content in enumerate(contents):
         message = queue.message_for(first_id + offset, content, envelope)
         if queue.refusing and (refusal := queue.refuses(message)) is not None:
@@ -168,14 +169,14 @@ def _admit(
         store.append(message)
         _tell_groups(queue, (store.position_of(message),))
         if expires_ns:
-            _expect(leases, message, is_own)
+            _expect(leases, message, has_own_lifetime)
     if leases.deferred is not None and due_ns is None:
         deferring.settle(leases, range(first_id, first_id + len(contents)))
     if expires_ns:
         queue.arm_expiry()
         arm(leases)
         if expires_ns <= max(1, queue.context.broker.clock.monotonic_ns()):
-            _let_live_only_now(leases, expires_ns)
+            _deliver_or_expire(leases, expires_ns)
     return refused
 
 
@@ -185,21 +186,21 @@ def _tell_groups(queue: Queue, positions: Sequence[int]) -> None:
         queue.selection.groups.note_returned(sorted(positions))
 
 
-def _expect(leases: Leases, message: Message, is_own: bool) -> None:
-    """Note when a message expires: at the head of the queue, or anywhere in it once lifetimes differ."""
+def _expect(leases: Leases, message: Message, has_own_lifetime: bool) -> None:
+    """Note when a message expires. While all lifetimes are the same, it is enough to look at the head of the queue."""
     store = leases.queue.takeable
     store.expect_expiry()
-    if is_own or leases.rules.is_ranked or leases.book.has_own_lifetimes:
+    if has_own_lifetime or leases.rules.is_ranked or leases.book.has_own_lifetimes:
         leases.book.expect(message.expires_ns, message.id, store.position_of(message))
 
 
-def _let_live_only_now(leases: Leases, now_ns: int) -> None:
+def _deliver_or_expire(leases: Leases, now_ns: int) -> None:
     """Hand messages with a lifetime of 0 to consumers with room, and expire the rest (queues page A.5)."""
     dispatch.dispatch(leases, expires=False)
     expire_ready(leases, now_ns)
 
 
-def _build_anew(leases: Leases, *, was_ranked: bool) -> None:
+def _rebuild_store(leases: Leases, *, was_ranked: bool) -> None:
     """Rebuild the store: ranks changed. There must be no leases and no consumers. Raises: Unreadable."""
     queue = leases.queue
     old = queue.takeable
@@ -207,7 +208,7 @@ def _build_anew(leases: Leases, *, was_ranked: bool) -> None:
     queue.use_takeable(store_of(queue))
     meter = queue.events.meter
     if queue.pageable is not None:
-        queue.pageable.share.allow_paging(allowed=meter is None or not meter.forbids_paging)
+        queue.pageable.share.set_may_page(meter is None or not meter.forbids_paging)
     cap_memory(queue)
     queue.takeable.expiring = old.expiring
     while len(old):
@@ -224,7 +225,7 @@ def _build_anew(leases: Leases, *, was_ranked: bool) -> None:
 
 
 def _expect_all(leases: Leases) -> None:
-    """Note the lifetimes of all messages if some may expire behind live ones."""
+    """Note the lifetimes of all messages if one may expire before a message in front of it."""
     store = leases.queue.store
     if not store.expiring:
         return
@@ -233,12 +234,12 @@ def _expect_all(leases: Leases) -> None:
     if is_mixed or any(one[1] > other[1] for one, other in pairwise(times)):
         for id_, due_ns, position in times:
             leases.book.expect(due_ns, id_, position)
-    if _outlives_what_comes(leases, times[-1][1] if times else 0):
+    if _outlives_new_messages(leases, times[-1][1] if times else 0):
         leases.book.has_own_lifetimes = True
     end_due(leases)
 
 
-def _outlives_what_comes(leases: Leases, due_ns: int) -> bool:
+def _outlives_new_messages(leases: Leases, due_ns: int) -> bool:
     """Whether a message that comes now, with the lifetime of the queue, expires before `due_ns` (monotonic)."""
     lifetime_ms = leases.rules.lifetime_ms(None)
     return lifetime_ms is not None and due_after(leases.queue.context.broker.clock, lifetime_ms) < due_ns

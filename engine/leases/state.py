@@ -294,7 +294,7 @@ class ActiveSet:
         if positions:
             self.end = positions[-1]
 
-    def came(self, positions: Iterable[int]) -> None:
+    def count_new(self, positions: Iterable[int]) -> None:
         """Count new messages at these positions, if they are among the active ones."""
         end = self.end
         self.count += sum(position <= end for position in positions)

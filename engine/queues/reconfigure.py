@@ -210,7 +210,7 @@ def replace_meter(queue: "Queue") -> bool:
             flow.recheck(now)
         flow.forget(before)
     if queue.pageable is not None:
-        queue.pageable.share.allow_paging(allowed=now is None or not now.forbids_paging)
+        queue.pageable.share.set_may_page(now is None or not now.forbids_paging)
     cap_memory(queue)
     return True
 

@@ -32,7 +32,7 @@ class MemoryShare:
         """Apply the limits of another share."""
         self.may_page, self.cap, self.is_unsettled = other.may_page, other.cap, other.is_unsettled
 
-    def allow_paging(self, allowed: bool) -> None:
+    def set_may_page(self, allowed: bool) -> None:
         if allowed and not self.may_page:
             self.quota, self.came_in = 0, -UNLIMITED  # not counted before: the budget has to measure the store
         self.may_page = allowed

@@ -506,10 +506,10 @@ class StoreMachine(RuleBasedStateMachine):
             rival.drop_all()
 
     @rule(allowed=st.booleans())
-    def allow_paging(self, allowed: bool) -> None:
+    def set_may_page(self, allowed: bool) -> None:
         """The queue counts octets, or does not any more."""
         if self.pageable is not None:
-            self.pageable.share.allow_paging(allowed)
+            self.pageable.share.set_may_page(allowed)
 
     @rule()
     def settle(self) -> None:
