@@ -48,7 +48,7 @@ EXCHANGE_ARGUMENTS = frozenset({"alternate-exchange", "x-delayed-type", "hash-he
 
 @frozen
 class Reason:
-    """Why a value is refused. `kind`: type (expected an integer), unacceptable, text, tuple, atom, whole."""
+    """Why a value is refused. `kind`: type (expected an integer), unacceptable (type), text, tuple, atom."""
 
     kind: str
     word: str = ""
@@ -59,7 +59,7 @@ Check = Callable[[Field], Reason | None]
 
 
 def _integer_with(fault: Callable[[int], Reason | None]) -> Check:
-    """A check for an integer of any width without a fault."""
+    """A check for an integer of any width in which `fault` finds no fault."""
 
     def check(field: Field) -> Reason | None:
         if field.tag not in INTEGER_TAGS:
@@ -71,7 +71,7 @@ def _integer_with(fault: Callable[[int], Reason | None]) -> Check:
 
 
 def _string_with(fault: Callable[[str], Reason | None]) -> Check:
-    """A check for a string without a fault."""
+    """A check for a string in which `fault` finds no fault."""
     return lambda field: fault(field.text) if field.tag == "S" else Reason("unacceptable", field.type_name)
 
 
@@ -146,8 +146,8 @@ def _anything(field: Field) -> Reason | None:
 
 @frozen
 class Argument:
-    """A known queue argument. `types`: the queue types that accept it; further types accept the arguments of the type
-    to which `QUEUE_TYPES` maps them. `compared`: redeclarations must repeat it.
+    """A known queue argument. `types`: the queue types that accept it, as values of `QUEUE_TYPES`; types that are only
+    keys there accept what their value accepts. `compared`: redeclarations must repeat it.
     """
 
     types: frozenset[str]
@@ -228,7 +228,7 @@ ARGUMENTS: dict[str, Argument] = {
     "x-delayed-retry-max": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
     "x-delayed-retry-multiplier": Argument(_C | _Q, _number(0, 1e308, above=True)),
 }
-# Arguments of types that check them by a reader (`QueueType.read`); other types may have some of them.
+# Types that packages add check their arguments themselves (`QueueType.read`). They may share some with other types.
 for _own in OWN_TYPES.values():
     for _name in (*_own.rows, *_own.shared_arguments):  # rows are compared first
         _argument = ARGUMENTS.get(_name) or Argument(frozenset(), _anything)
@@ -293,11 +293,11 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
             type=exchange.type_name, key="x-dead-letter-exchange", kind="queue", name=name, vhost=vhost
         )
     queue_type = queue_type_of(arguments)
-    takes, own = QUEUE_TYPES[queue_type], OWN_TYPES.get(queue_type)
+    base_type, own = QUEUE_TYPES[queue_type], OWN_TYPES.get(queue_type)
     # First the type, then the arguments of this type, then those of other types in the order of the declaration.
     for key, argument in (("x-queue-type", ARGUMENTS["x-queue-type"]), *ARGUMENTS.items()):
         field = arguments.get(key)
-        if field is None or takes not in argument.types or (own is not None and key in own.rows):
+        if field is None or base_type not in argument.types or (own is not None and key in own.rows):
             continue
         reason = argument.check(field)
         if reason is None and key == "x-dead-letter-routing-key" and exchange is None:
@@ -305,7 +305,7 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
         if reason is not None:
             raise InvalidArgument(key=key, name=name, vhost=vhost, reason=reason)
     for key in arguments:
-        if key in ARGUMENTS and takes not in ARGUMENTS[key].types:
+        if key in ARGUMENTS and base_type not in ARGUMENTS[key].types:
             why = next((other.refusals[key] for other in OWN_TYPES.values() if key in other.refusals), None)
             if why is not None:
                 raise InvalidArgument(key=key, name=name, vhost=vhost, reason=Reason("text", why))
@@ -371,7 +371,7 @@ def check_same_alternate(current: FieldTable, received: FieldTable, *, name: str
 
 def _check_same(key: str, old: Field | None, new: Field | None, kind: str, name: str, vhost: str) -> None:
     if key == "x-queue-type" and (old is None or new is None):
-        # No type equals classic. In a fault, the type is reported as it was sent.
+        # A declaration without a type is one of a classic queue.
         old, new = (None if field == _EXPLICIT_CLASSIC else field for field in (old, new))
     if (old is None) != (new is None) or (old is not None and new is not None and _differ(old, new)):
         raise InequivalentArgument(key=key, kind=kind, name=name, vhost=vhost, received=new, current=old)
@@ -422,7 +422,7 @@ def check_consumer_arguments(arguments: FieldTable, *, name: str, vhost: str, qu
         raise InvalidArgument(key="x-consumer-timeout", name=name, vhost=vhost, reason=reason)
     offset = arguments.get(OFFSET)
     own = OWN_TYPES.get(queue_type)
-    if offset is None or (own is not None and OFFSET in own.consumer_arguments):  # its kind checks it
+    if offset is None or (own is not None and OFFSET in own.consumer_arguments):  # this kind of queue checks it
         return
     if queue_type != STREAM:
         raise UnsupportedArgument(key=OFFSET, name=name, vhost=vhost, queue_type=queue_type)
