@@ -16,7 +16,7 @@ from ..rows.address_settings import BY_KEY
 from ..rows.broker_keys import KEYS
 from ..values import name_text
 from .builder import NO_TRANSFORMER, WILDCARD_KEYS, ConfigurationBuilder, RawEntry
-from .toml_queues import read_logged_topic, read_queue, read_queue_alone
+from .toml_queues import read_logged_topic, read_queue, read_top_level_queue
 from .toml_source import Path, TomlSource, lines_of, tables_with
 from .toml_users import read_policy, read_user, read_vhost
 
@@ -32,7 +32,7 @@ TRANSFORMER = "transformer-class-name"
 
 
 def begins_as_toml(content: str) -> bool:
-    """Whether the first significant line has the name of a table of ours, or there is none."""
+    """Whether the first significant line names a known table, or the file has no such line."""
     line = first_line(content)
     return not line or line.startswith("[") or first_name(line) in TABLES
 
@@ -139,7 +139,7 @@ class Loader(TomlSource):
         readers: dict[str, Callable[[Path, dict[str, Any]], None]] = {
             "address-setting": self.address_setting,
             "address": self.address,
-            "queue": partial(read_queue_alone, self),
+            "queue": partial(read_top_level_queue, self),
             "logged-topic": partial(read_logged_topic, self),
             "divert": self.divert,
             "vhost": partial(read_vhost, self),
@@ -169,7 +169,7 @@ class Loader(TomlSource):
             self.builder.add_entry(raw)
 
     def address(self, path: Path, item: dict[str, Any]) -> None:
-        name, vhost, routing_type = self.values(path, item, ADDRESS, "queue", names_owner=True).values()
+        name, vhost, routing_type = self.values(path, item, ADDRESS, "queue", suggests_table=True).values()
         queues = self.tables((*path, "queue"), "address.queue", item.get("queue", []))
         if name is None:
             return

@@ -21,7 +21,7 @@ _OF_ADDRESS = ("name", "type", "routing-type", "durable", "enabled", "arguments"
 _ALONE = ("name", "type", "vhost", "durable", "enabled", "arguments")
 
 
-def read_queue_alone(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
+def read_top_level_queue(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
     """`[[queue]]`: its address is its name."""
     vhost = source.optional(path, item, "vhost", name_text, "/")
     read_queue(source, path, {key: value for key, value in item.items() if key != "vhost"}, None, vhost, ANYCAST)

@@ -207,17 +207,17 @@ class TomlSource:
         return self.optional(path, item, key, name_text, None) or None
 
     def values(
-        self, path: Path, item: dict[str, Any], table: Table, *others: str, names_owner: bool = False
+        self, path: Path, item: dict[str, Any], table: Table, *others: str, suggests_table: bool = False
     ) -> dict[str, Any]:
         """Attribute -> value or default of each row; None for a required name that is missing. Other keys are faults.
 
-        `others`: keys that are not in the table, and are read elsewhere. `names_owner`: the fault of an unknown key
+        `others`: keys that are not in the table, and are read elsewhere. `suggests_table`: the fault of an unknown key
         names another table that has it.
         """
         known = (*(row.key for row in table), *others)
         for key in item:
             if key not in known:
-                owner = tables_with(key) if names_owner else ""
+                owner = tables_with(key) if suggests_table else ""
                 self.builder.unknown(self.at(*path, key), key, table_name(path), known, owner)
         return {
             row.attribute: self.required(path, item, row.key)
