@@ -21,7 +21,7 @@ FRAME_OVERHEAD = 8
 
 
 def frames_of(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
-    """(offset, offset of its end, method index or -1) of each whole frame in the data to send."""
+    """(offset, offset of its end, method index or -1) of each frame whose head is in the data. Its end may be missing."""
     position = 0
     while position + FRAME_OVERHEAD <= len(data):
         end = position + FRAME_OVERHEAD + int.from_bytes(data[position + 3 : position + 7], "big")
@@ -43,13 +43,13 @@ class DropConnection(Fault):
     def begin(self, edge: "Edge") -> None:
         if self._on is None and not self._mid_frame:  # otherwise `on_event` or `on_send` acts
             for endpoint in list(edge.server.endpoints):
-                if self.scope.covers(endpoint) and self.scope.acts():
+                if self.scope.covers(endpoint) and self.scope.count_occasion():
                     self.hit(f"dropped {endpoint.name}")
                     endpoint.abort()
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         """See `Fault`. The method is lost with its connection."""
-        if self._is_outgoing or self._on != method_of(event) or not self.scope.acts():
+        if self._is_outgoing or self._on != method_of(event) or not self.scope.count_occasion():
             return event
         self.hit(f"dropped {endpoint.name} on {self._on}")
         endpoint.abort()
@@ -61,7 +61,7 @@ class DropConnection(Fault):
             return len(data), False
         wanted = INDEX_OF.get(self._on or "", -1)
         for start, end, index in frames_of(data):
-            if (self._on is None or index == wanted) and end <= len(data) and self.scope.acts():
+            if (self._on is None or index == wanted) and end <= len(data) and self.scope.count_occasion():
                 cut = start + self._dice.randrange(1, end - start) if self._mid_frame else start
                 self.hit(f"dropped {endpoint.name} after {cut - start} of {end - start} octets of a frame")
                 return cut, True
@@ -107,10 +107,10 @@ class CloseByServer(Fault):
                 continue
             if self._closes_channel:
                 for channel in endpoint.open_channels():
-                    if self.scope.acts():
+                    if self.scope.count_occasion():
                         self.hit(f"closed channel {channel.number} of {endpoint.name}")
                         endpoint.session.closing.close_channel(channel, self._code, self._text, 0, 0)
-            elif self.scope.acts():
+            elif self.scope.count_occasion():
                 self.hit(f"closed {endpoint.name}")
                 endpoint.session.closing.close_connection(self._code, self._text)
             endpoint.flush()
@@ -119,7 +119,7 @@ class CloseByServer(Fault):
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         """See `Fault`. The method is refused."""
         channel = channel_of(event)
-        if self._on is None or self._on != method_of(event) or channel is None or not self.scope.acts():
+        if self._on is None or self._on != method_of(event) or channel is None or not self.scope.count_occasion():
             return event
         ids = event.ids
         if self._closes_channel:
@@ -153,14 +153,14 @@ class RefuseLogin(Fault):
             return event
         login = endpoint.session.login
         login.note_properties(event.method.client_properties)
-        if self._connection not in endpoint.name or not self.scope.acts():
+        if self._connection not in endpoint.name or not self.scope.count_occasion():
             return event
         self.hit(f"refused the login of {endpoint.name}")
         endpoint.session.closing.refuse(errors.LoginRefused(mechanism=event.method.mechanism), None)
         return None
 
 
-class Away(RefuseConnections):
+class BrokerOutage(RefuseConnections):
     """The broker disappears without closing its connections, and returns with its durable state, or with nothing."""
 
     def __init__(self, scope: FaultScope, *, durable: bool) -> None:
@@ -182,7 +182,7 @@ class Away(RefuseConnections):
 
 
 def delete_lost(edge: "Edge", *, durable: bool) -> None:
-    """Delete what a restart loses: transient messages and objects that are not durable, or without `durable` all."""
+    """Delete what a restart loses: transient messages and objects that are not durable. `durable` false: everything."""
     predeclared = {name for name, _, _ in PREDECLARED}
     for vhost in edge.broker.virtual_hosts.values():
         for queue in list(vhost.queues.values()):
@@ -201,7 +201,7 @@ def delete_lost(edge: "Edge", *, durable: bool) -> None:
 
 
 class SlowNetwork(Fault):
-    """Delay each read and write by `latency_s` real seconds, and move at most `octets_max` octets in it."""
+    """Delay each read and write by `latency_s` real seconds. Each moves at most `octets_max` octets."""
 
     def __init__(self, scope: FaultScope, latency_s: float, octets_max: int) -> None:
         super().__init__(scope)

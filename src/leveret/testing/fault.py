@@ -42,7 +42,7 @@ class FaultScope:
             return False
         return not self.connection or self.connection in endpoint.name
 
-    def acts(self) -> bool:
+    def count_occasion(self) -> bool:
         """Count an occasion. Returns whether the fault acts on it."""
         if self._passes_left > 0:
             self._passes_left -= 1

@@ -11,7 +11,7 @@ from ..settings import entry
 from ..settings.faults import nearest
 from ..settings.values import size_bytes
 from .connection_faults import (
-    Away,
+    BrokerOutage,
     CloseByServer,
     DropConnection,
     HalfOpen,
@@ -126,7 +126,7 @@ class Faults:
         Objects that are not durable and transient messages are lost; without `durable`, everything is.
         `broker.restart()` does both at once.
         """
-        return self._start(Away(FaultScope(None), durable=durable))
+        return self._start(BrokerOutage(FaultScope(None), durable=durable))
 
     def slow_network(
         self, latency: float = 0.05, *, octets: int = 1400, connection: str = "", vhost: str | None = None

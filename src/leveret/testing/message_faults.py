@@ -38,7 +38,7 @@ class NackConfirms(Fault):
         channel = event.channel
         assert isinstance(channel, Channel)
         confirms = channel.session.confirms
-        if confirms is None or not self.scope.acts():
+        if confirms is None or not self.scope.count_occasion():
             return event
         if self._keep:
             try:
@@ -63,7 +63,7 @@ class HoldConfirms(Fault):
         self._held: list[Held] = []
 
     def on_confirms(self, endpoint: WatchedEndpoint, channel: Channel, taken: Confirms) -> Confirms:
-        if not taken or not self.scope.acts():
+        if not taken or not self.scope.count_occasion():
             return taken
         self.hit(f"held {len(taken)} confirms of channel {channel.number} of {endpoint.name}")
         held = (endpoint, channel, taken)
@@ -92,7 +92,7 @@ class LoseAcks(Fault):
     """Drops acknowledgements: messages stay unacknowledged, and are redelivered when their channel ends."""
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
-        if method_of(event) not in SETTLING or not self.scope.acts():
+        if method_of(event) not in SETTLING or not self.scope.count_occasion():
             return event
         self.hit(f"lost {method_of(event)} of {endpoint.name}")
         return None
@@ -159,7 +159,7 @@ class CancelConsumers(Fault):
             if queue is None or self.scope.vhost not in (None, vhost.name):
                 continue
             for consumer in list(queue.consumers):
-                if not self.scope.acts():
+                if not self.scope.count_occasion():
                     break
                 self.hit(f"cancelled {consumer.tag} of {consumer.client.name}")
                 consumers.cancel(queue, (consumer,))
