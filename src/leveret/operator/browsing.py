@@ -48,7 +48,7 @@ def browse(
     if state not in STATES:
         raise CommandError(f"browse: state must be {', '.join(STATES[:-1])} or {STATES[-1]}, not {state!r}")
     check_encoding(encoding)
-    takes = selection_of("browse", given)
+    matches = selection_of("browse", given)
     with at.client(vhost, as_user) as (client, host):
         found = host.queues.for_consumer(queue, client)
         yield from until_idle(host, queue)
@@ -58,12 +58,12 @@ def browse(
         count = min(count, most)
         rows: list[dict[str, Any]] = []
         looked_at, more = 0, False
-        slices = slices_of(found, state, after, LOOKED_AT_ONCE if takes else BROWSED_AT_ONCE)
+        slices = slices_of(found, state, after, LOOKED_AT_ONCE if matches else BROWSED_AT_ONCE)
         for slice_ in slices if count else ():
             for seen in slice_:
                 after = seen.position
                 looked_at += 1
-                if takes is None or takes(seen.message):
+                if matches is None or matches(seen.message):
                     row = row_of(at, seen, truncate, encoding)
                     rows.append(row if shown_max < 0 else {**row, "properties": cut(row["properties"], shown_max)})
                     if len(rows) == count:
@@ -74,7 +74,7 @@ def browse(
             yield
         total = {READY: found.ready_count, SCHEDULED: len(found.scheduled)}.get(state, found.unacked)
         answer = {"items": rows, "next": after if more else None, "total": total}
-        return answer if takes is None else {**answer, "looked_at": looked_at}
+        return answer if matches is None else {**answer, "looked_at": looked_at}
 
 
 def row_of(at: Operator, seen: Seen, truncate: int | None, encoding: str = "auto") -> dict[str, Any]:

@@ -8,7 +8,7 @@ from ..engine import BadRequest, Message, chosen_by
 from .command_error import CommandError
 from .kinds import JSON, TEXT
 
-Takes = Callable[[Message], bool]
+Matches = Callable[[Message], bool]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
@@ -25,7 +25,7 @@ class Filter:
 
 def selection_of(
     command: str, given: Filter, *, message_id: str | None = None, correlation_id: str | None = None
-) -> Takes | None:
+) -> Matches | None:
     """A predicate for the selected messages; None: all. Raises: CommandError."""
     headers = given.header
     if headers is not None and not isinstance(headers, dict):

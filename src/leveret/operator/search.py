@@ -13,7 +13,7 @@ from .command import command
 from .command_error import CommandError
 from .event_log import Entry
 from .kinds import NAME, AsUser, Name, OnlyVhost
-from .message_selection import Filter, Takes, selection_of
+from .message_selection import Filter, Matches, selection_of
 from .operator import Operator, refusals
 from .slices import STATES, slices_of
 from .steps import Steps
@@ -21,13 +21,19 @@ from .steps import Steps
 if TYPE_CHECKING:
     from ..journal import JournalStories
 
-#: Limits of a search: found messages by default and at most, tested messages, milliseconds, octets of a shown body.
-FOUND, FOUND_MAX, SEARCHED_MAX, SEARCHED_MS, SHOWN_OCTETS = 50, 200, 500_000, 20_000, 200
+#: Messages that a search shows: by default, and at most.
+FOUND, FOUND_MAX = 50, 200
+#: A search ends after this many tested messages, or milliseconds.
+SEARCHED_MAX, SEARCHED_MS = 500_000, 20_000
+#: Octets of a body that are shown.
+SHOWN_OCTETS = 200
 #: Maximum milliseconds of `where`, whose user waits for the answer.
 WHERE_MS = 2_000
-#: Limits of a search in kept events: messages with their events, events of each, and events tested in one step.
-STORIES_MAX, STORY_EVENTS_MAX, EVENTS_A_STEP = 20, 100, 500
-#: Maximum newest segments of the journal that a search reads.
+#: A story is the events of one message. The maximum number of stories that a search shows, and of events in each.
+STORIES_MAX, STORY_EVENTS_MAX = 20, 100
+#: Kept events that are tested in one step.
+EVENTS_A_STEP = 500
+#: A search reads at most this many segments of the journal, the newest ones.
 SEGMENTS_MAX = 4
 
 
@@ -54,20 +60,20 @@ def search(
     journal: true: what the journal's newest segments tell, too (default false)
     count: at most this many (default 50, at most 200)
     """
-    takes = selection_of("search", given, message_id=message_id, correlation_id=correlation_id)
-    if takes is None and id is None:
+    matches = selection_of("search", given, message_id=message_id, correlation_id=correlation_id)
+    if matches is None and id is None:
         raise CommandError("search: expected id, message-id, correlation-id, routing-key, header, text or filter")
     user = None if as_user is None else at.user(as_user)
-    looked = _Search(at, takes, id, min(count, FOUND_MAX))
-    yield from looked.search_all(_queues_of(at, vhost, queue), user)
+    scan = _Search(at, matches, id, min(count, FOUND_MAX))
+    yield from scan.search_all(_queues_of(at, vhost, queue), user)
     stories: list[dict[str, Any]] = []
     from_journal: dict[str, Any] | None = None
     if user is None or user.permissions is None or "monitoring" in user.tags or user.is_administrator:
         stories = yield from _stories(at, given, message_id, correlation_id, id)
         if journal and at.stories is not None:
-            from_journal = yield from _from_journal(at, at.stories, takes, id)
+            from_journal = yield from _from_journal(at, at.stories, matches, id)
     events = {"stories": stories, "events_since_ms": at.events.since_ms}
-    return {**looked.answer(), **events, "journal": from_journal}
+    return {**scan.answer(), **events, "journal": from_journal}
 
 
 @command("where", http=Http("GET", "leveret/where/MESSAGE-ID", Level.ANY), reads=True)
@@ -81,20 +87,25 @@ def where(
 ) -> Steps:
     """Show where a message is: its queue, its state, and the client that has it.
 
-    report: true: also how far was looked, within 2 s (default false)
+    report: true: also how much was searched within 2 s, and why it ended (default false)
     """
     ids = [selection_of("where", Filter(), **{name: message_id}) for name in ("message_id", "correlation_id")]
-    takes = [one for one in ids if one is not None]
-    looked = _Search(at, lambda message: any(one(message) for one in takes), None, FOUND_MAX, WHERE_MS)
+    matches = [one for one in ids if one is not None]
+    scan = _Search(at, lambda message: any(one(message) for one in matches), None, FOUND_MAX, WHERE_MS)
     queues = _queues_of(at, vhost, None)
-    yield from looked.search_all(queues, None if as_user is None else at.user(as_user))
-    items = looked.rows
+    yield from scan.search_all(queues, None if as_user is None else at.user(as_user))
+    items = scan.rows
     items = [one for one in items if one["properties"].get("message_id") == message_id] or items
     rows = list(map(_place_row, items[:FOUND]))
     if not report:
         return rows
-    far = {"looked_at": looked.looked_at, "queues": looked.queues, "of_queues": len(queues), "stopped": looked.stopped}
-    return {"items": rows, **far}
+    searched = {
+        "looked_at": scan.looked_at,
+        "queues": scan.queues,
+        "of_queues": len(queues),
+        "stopped": scan.stopped,
+    }
+    return {"items": rows, **searched}
 
 
 def _place_row(found: dict[str, Any]) -> dict[str, Any]:
@@ -113,13 +124,13 @@ def _place_row(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_journal(
-    at: Operator, make: "Callable[..., JournalStories]", takes: Takes | None, wanted_id: int | None
+    at: Operator, make: "Callable[..., JournalStories]", matches: Matches | None, wanted_id: int | None
 ) -> Steps:
     """Events from the newest segments of the journal, for at most `SEARCHED_MS`."""
     clock = at.broker.context.clock
     until_ns = clock.monotonic_ns() + SEARCHED_MS * MS
     limits = {"stories_max": STORIES_MAX, "events_max": STORY_EVENTS_MAX, "segments_max": SEGMENTS_MAX}
-    read = make(takes, wanted_id, **limits)
+    read = make(matches, wanted_id, **limits)
     for _ in read.steps():
         if clock.monotonic_ns() >= until_ns:
             read.ended = f"it took {SEARCHED_MS // 1000} s"
@@ -147,7 +158,7 @@ def _stories(
             for id_ in entry.ids if len(entry.ids) <= len(ids) else ids:
                 story = ids.get(id_)
                 if story is not None and id_ in entry.ids and len(story["events"]) < STORY_EVENTS_MAX:
-                    story["events"].append(_told(entry))
+                    story["events"].append(_entry_row(entry))
         number = entries[-1].number
         yield
     return [story for story in ids.values() if story["events"]]
@@ -157,12 +168,12 @@ class _Search:
     """One search and its results. `stopped`: the reason why it ended early; "": it did not."""
 
     def __init__(
-        self, at: Operator, takes: Takes | None, id_: int | None, count: int, within_ms: int = SEARCHED_MS
+        self, at: Operator, matches: Matches | None, id_: int | None, count: int, within_ms: int = SEARCHED_MS
     ) -> None:
         self._at, self._clock = at, at.broker.context.clock
         self._within_ms = within_ms
         self._until_ns = self._clock.monotonic_ns() + within_ms * MS
-        self._takes, self._id, self._count = takes, id_, count
+        self._matches, self._id, self._count = matches, id_, count
         self.rows: list[dict[str, Any]] = []
         self.looked_at = self.queues = self.not_permitted = 0
         self.stopped = ""
@@ -197,7 +208,7 @@ class _Search:
                         return
 
     def _fits(self, message: Message) -> bool:
-        return self._id in (None, message.id) and (self._takes is None or self._takes(message))
+        return self._id in (None, message.id) and (self._matches is None or self._matches(message))
 
     def _note_limits(self) -> None:
         if len(self.rows) >= self._count:
@@ -255,7 +266,7 @@ def _plain(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _told(entry: Entry) -> dict[str, Any]:
+def _entry_row(entry: Entry) -> dict[str, Any]:
     return {
         "number": entry.number,
         "at_ms": entry.wall_ms,
