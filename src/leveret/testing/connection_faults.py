@@ -21,7 +21,7 @@ FRAME_OVERHEAD = 8
 
 
 def frames_of(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
-    """(offset, offset of its end, method index or -1) of each frame whose head is in the data. Its end may be missing."""
+    """(offset, offset of its end, method index or -1) of each frame whose head is in the data, whole or not."""
     position = 0
     while position + FRAME_OVERHEAD <= len(data):
         end = position + FRAME_OVERHEAD + int.from_bytes(data[position + 3 : position + 7], "big")
