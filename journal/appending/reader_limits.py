@@ -102,4 +102,4 @@ class ReaderLimits:
 
 
 def _words(kept: KeptForReader) -> str:
-    return f"{kept.size} octets (the oldest: {kept.age_ms // DAY_MS} days)"
+    return f"{kept.size} octets (the oldest {kept.age_ms // DAY_MS} days old)"

@@ -83,7 +83,7 @@ def test_patterns(pattern: str, name: str, found: bool) -> None:
         ("\\", "ends too early"),
         ("x" * (PATTERN_MAX + 1), "is longer than 1024"),
         ("(((a{30}){30}){30})", "is too large"),
-        ("(" * 51 + ")" * 51, "more than 50 groups"),
+        ("(" * 51 + ")" * 51, "more than 50 nested groups"),
         ("".join("(" for _ in range(40)) + "".join("){255}" for _ in range(40)), "is too large"),
     ],
 )

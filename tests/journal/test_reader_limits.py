@@ -54,7 +54,7 @@ def test_one_that_is_too_old_goes(caplog: pytest.LogCaptureFixture) -> None:
         assert kept.days(71) == [] and not caplog.records
         assert kept.days(2) == kept.days(2) == []
         (warned,) = caplog.messages
-        assert "octets (the oldest: 73 days) are kept for it alone" in warned
+        assert "octets (the oldest 73 days old) are kept for it alone" in warned
         assert kept.readers.kept["lake"].size > 3000
         assert "after 90 days ([journal] reader-age)" in warned and f"--journal {PATH}" in warned
         assert kept.days(16)
