@@ -27,6 +27,21 @@ def test_a_queue_is_unused_since_its_last_consumer_left() -> None:
     assert "q" not in world.vhost.queues
 
 
+def test_a_queue_with_x_expires_stays_while_it_has_a_consumer() -> None:
+    """However little happens; its time begins when the last one leaves."""
+    world = Harness()
+    world.queue(x_expires=10_000)
+    world.consume()
+    world.advance(60_000)
+    assert "q" in world.vhost.queues
+    world.session.cancel("c")
+    world.end_turn()
+    world.advance(9_000)
+    assert "q" in world.vhost.queues
+    world.advance(2_000)
+    assert "q" not in world.vhost.queues
+
+
 def test_an_auto_created_queue_is_removed_also_after_a_restart() -> None:
     """It is known as one that nobody declared."""
     toml = '[[address-setting]]\nmatch = "#"\nauto-delete-queues-skip-usage-check = true\n'
