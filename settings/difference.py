@@ -23,7 +23,7 @@ from .declared.declarations import (
 from .declared.tables import USER, VHOST_LIMITS
 from .lifetime import ARRIVAL, AT_CONNECTION, LIVE, NEVER, Lifetime
 from .policies.policy import Policy
-from .queue_types import QueueType, own_type
+from .queue_types import QueueType, added_type
 from .rows.address_settings import SETTINGS
 from .rows.broker_keys import KEYS
 from .rows.queue_attributes import LIVE_ARGUMENTS
@@ -160,8 +160,8 @@ def _changes_of_queue(
                 acts = LIVE if given_by <= LIVE_ARGUMENTS else NEVER
             yield _changed(setting.key, one, other), acts
     compared = _compared_as_settings(own_before, own_after)
-    queue_type = own_type(before.arguments)
-    if queue_type is not None and queue_type is own_type(after.arguments):
+    queue_type = added_type(before.arguments)
+    if queue_type is not None and queue_type is added_type(after.arguments):
         compared |= queue_type.rows.keys()
         yield from _changes_of_type(queue_type, before, after)
     for key in sorted(before.arguments.keys() | after.arguments.keys()):

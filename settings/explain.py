@@ -11,7 +11,7 @@ from .declared.declarations import QueueDeclaration
 from .policies.effective_policy import NO_LAYER, NO_POLICY, EffectivePolicy, PolicyLayer, policy_layer
 from .policies.placement import PLACEMENT
 from .policies.policies import NO_POLICIES, Policies
-from .queue_types import CLASSIC, own_type
+from .queue_types import CLASSIC, added_type
 from .rows.address_settings import (
     BY_ATTRIBUTE,
     SETTINGS,
@@ -123,7 +123,7 @@ def _policy_of_new_queue(policies: Policies, name: str, vhost: str) -> Effective
 def _capturing(configuration: Configuration, topic: str, vhost: str) -> Iterator[Explained]:
     """The queues that capture messages of a topic, and the origin of its logging."""
     for queue in configuration.queues:
-        own = own_type(queue.arguments) if queue.vhost == vhost else None
+        own = added_type(queue.arguments) if queue.vhost == vhost else None
         rule = None if own is None else own.captures(queue, topic)
         if rule is not None:
             yield Explained("captured-by", queue.name, rule)
@@ -279,7 +279,7 @@ def with_rows_of_type(
 
     For another queue: unchanged.
     """
-    own = own_type(declared)
+    own = added_type(declared)
     if own is None:
         return rows
     arguments = {**declared, **layer.arguments}
@@ -300,7 +300,7 @@ def with_rows_of_type(
 def argument_rows(declared: Mapping[str, object], own_rules: Mapping[str, str], layer: PolicyLayer) -> list[Explained]:
     """The effective arguments that are no settings of ours: RabbitMQ's and unknown ones."""
     rows: list[Explained] = []
-    own = own_type(declared)
+    own = added_type(declared)
     shown_already = QUEUE_ARGUMENTS.keys() | (() if own is None else own.rows.keys())
     for key in dict.fromkeys([*declared, *layer.arguments]):
         if key in shown_already:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
 
 #: Type -> the type whose arguments and policies its queues use.
-QUEUE_TYPES: dict[str, str] = {own: own for own in (CLASSIC, QUORUM, STREAM)}
+QUEUE_TYPES: dict[str, str] = {name: name for name in (CLASSIC, QUORUM, STREAM)}
 
 
 @frozen
@@ -75,22 +75,22 @@ class QueueType:
     captures: "Callable[[QueueDeclaration, str], str | None]" = lambda queue, topic: None
 
 
-#: Types with arguments of their own, by name.
-OWN_TYPES: dict[str, QueueType] = {}
+#: The types that packages add, by name. They have arguments of their own.
+ADDED_TYPES: dict[str, QueueType] = {}
 #: Type -> the package of `settings/`, and of `engine/`, that adds it. Without the package the type is unknown.
 PACKAGES = {"amps": "leases"}
 
 
-def register_type(own: QueueType) -> None:
-    """Add a type with arguments of its own."""
-    OWN_TYPES[own.name] = own
-    QUEUE_TYPES[own.name] = own.name
+def register_type(queue_type: QueueType) -> None:
+    """Add a type."""
+    ADDED_TYPES[queue_type.name] = queue_type
+    QUEUE_TYPES[queue_type.name] = queue_type.name
 
 
-def own_type(arguments: Mapping[str, object]) -> QueueType | None:
-    """The type of a queue with these plain arguments, if it has arguments of its own."""
+def added_type(arguments: Mapping[str, object]) -> QueueType | None:
+    """The type of a queue with these plain arguments, if a package adds it."""
     name = arguments.get("x-queue-type")
-    return OWN_TYPES.get(name) if isinstance(name, str) else None
+    return ADDED_TYPES.get(name) if isinstance(name, str) else None
 
 
 def import_from_packages(module: str) -> None:

@@ -12,7 +12,7 @@ from math import isfinite
 
 from ...settings.addresses.queue_arguments import selector_text
 from ...settings.frozen import frozen
-from ...settings.queue_types import OWN_TYPES, QUEUE_TYPES
+from ...settings.queue_types import ADDED_TYPES, QUEUE_TYPES
 from ...settings.rows.queue_attributes import SELECTOR
 from ..errors import (
     InequivalentArgument,
@@ -41,7 +41,7 @@ CONSUMER_ARGUMENTS = frozenset(
         "x-priority",
         "x-consumer-timeout",
         "x-cancel-on-ha-failover",  # for RabbitMQ's mirrored queues; has no effect
-    }.union(*(own.consumer_arguments for own in OWN_TYPES.values()))
+    }.union(*(added.consumer_arguments for added in ADDED_TYPES.values()))
 )
 EXCHANGE_ARGUMENTS = frozenset({"alternate-exchange", "x-delayed-type", "hash-header", "hash-property"})
 
@@ -229,10 +229,10 @@ ARGUMENTS: dict[str, Argument] = {
     "x-delayed-retry-multiplier": Argument(_C | _Q, _number(0, 1e308, above=True)),
 }
 # Types that packages add check their arguments themselves (`QueueType.read`). They may share some with other types.
-for _own in OWN_TYPES.values():
-    for _name in (*_own.rows, *_own.shared_arguments):  # rows are compared first
+for _added in ADDED_TYPES.values():
+    for _name in (*_added.rows, *_added.shared_arguments):  # rows are compared first
         _argument = ARGUMENTS.get(_name) or Argument(frozenset(), _anything)
-        ARGUMENTS[_name] = replace(_argument, types=_argument.types | {_own.name})
+        ARGUMENTS[_name] = replace(_argument, types=_argument.types | {_added.name})
 
 #: The arguments that a redeclaration compares first, in this order. The others follow in the order of the table.
 _COMPARED_FIRST: dict[str, tuple[str, ...]] = {
@@ -254,7 +254,7 @@ _COMPARED: dict[str, tuple[str, ...]] = {
         for key in dict.fromkeys((*first, *ARGUMENTS))
         if ARGUMENTS[key].compared and queue_type in ARGUMENTS[key].types
     )
-    for queue_type, first in {**dict.fromkeys(OWN_TYPES, ()), **_COMPARED_FIRST}.items()
+    for queue_type, first in {**dict.fromkeys(ADDED_TYPES, ()), **_COMPARED_FIRST}.items()
 }
 
 
@@ -293,11 +293,11 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
             type=exchange.type_name, key="x-dead-letter-exchange", kind="queue", name=name, vhost=vhost
         )
     queue_type = queue_type_of(arguments)
-    base_type, own = QUEUE_TYPES[queue_type], OWN_TYPES.get(queue_type)
+    base_type, added = QUEUE_TYPES[queue_type], ADDED_TYPES.get(queue_type)
     # First the type, then the arguments of this type, then those of other types in the order of the declaration.
     for key, argument in (("x-queue-type", ARGUMENTS["x-queue-type"]), *ARGUMENTS.items()):
         field = arguments.get(key)
-        if field is None or base_type not in argument.types or (own is not None and key in own.rows):
+        if field is None or base_type not in argument.types or (added is not None and key in added.rows):
             continue
         reason = argument.check(field)
         if reason is None and key == "x-dead-letter-routing-key" and exchange is None:
@@ -306,11 +306,11 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
             raise InvalidArgument(key=key, name=name, vhost=vhost, reason=reason)
     for key in arguments:
         if key in ARGUMENTS and base_type not in ARGUMENTS[key].types:
-            why = next((other.refusals[key] for other in OWN_TYPES.values() if key in other.refusals), None)
+            why = next((other.refusals[key] for other in ADDED_TYPES.values() if key in other.refusals), None)
             if why is not None:
                 raise InvalidArgument(key=key, name=name, vhost=vhost, reason=Reason("text", why))
             raise UnsupportedArgument(key=key, name=name, vhost=vhost, queue_type=queue_type)
-    faults = () if own is None else own.read(name, plain_arguments(arguments))[1]
+    faults = () if added is None else added.read(name, plain_arguments(arguments))[1]
     if faults:
         raise InvalidArgument(key=faults[0].key, name=name, vhost=vhost, reason=Reason("text", faults[0].problem))
 
@@ -421,8 +421,8 @@ def check_consumer_arguments(arguments: FieldTable, *, name: str, vhost: str, qu
     if reason is not None:
         raise InvalidArgument(key="x-consumer-timeout", name=name, vhost=vhost, reason=reason)
     offset = arguments.get(OFFSET)
-    own = OWN_TYPES.get(queue_type)
-    if offset is None or (own is not None and OFFSET in own.consumer_arguments):  # this kind of queue checks it
+    added = ADDED_TYPES.get(queue_type)
+    if offset is None or (added is not None and OFFSET in added.consumer_arguments):  # this kind of queue checks it
         return
     if queue_type != STREAM:
         raise UnsupportedArgument(key=OFFSET, name=name, vhost=vhost, queue_type=queue_type)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ...settings import Layer, PolicyLayer, ResolvedSettings, settings_of_arguments
 from ...settings.frozen import frozen
-from ...settings.queue_types import OWN_TYPES
+from ...settings.queue_types import ADDED_TYPES
 from ...settings.rows.address_settings import NOTHING_SET
 from ...settings.rows.queue_attributes import SELECTOR
 from ..messages.deaths import EXPIRED, MAXLEN
@@ -151,9 +151,9 @@ def own_settings(arguments: FieldTable) -> Layer:
     if not arguments:
         return NOTHING_SET
     plain = plain_arguments(arguments)
-    own = OWN_TYPES.get(queue_type_of(arguments))
-    if own is not None:  # they are no settings, though other types have some of them
-        plain = {key: value for key, value in plain.items() if key not in own.rows}
+    added = ADDED_TYPES.get(queue_type_of(arguments))
+    if added is not None:  # they are no settings, though other types have some of them
+        plain = {key: value for key, value in plain.items() if key not in added.rows}
     return settings_of_arguments(plain).settings
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..faults import ArgumentFault
 from ..frozen import frozen
-from ..queue_types import own_type
+from ..queue_types import added_type
 from ..rows.address_settings import NOTHING_SET, Layer, layer_of
 from ..rows.queue_attributes import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
 from ..values import INT_MAX, shown
@@ -47,7 +47,7 @@ def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
     Arguments that only the queue's type has are left out: some have another meaning on other queues.
     Raises: ArgumentFault for a value out of range, or for two arguments that contradict each other.
     """
-    if (own := own_type(arguments)) is not None:
+    if (own := added_type(arguments)) is not None:
         arguments = {key: value for key, value in arguments.items() if key not in own.rows}
     check_conflicts(arguments)
     given: dict[str, Any] = {}
@@ -78,7 +78,7 @@ def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
 
 def live_arguments(arguments: Mapping[str, object]) -> frozenset[str]:
     """The arguments that can change on an existing queue with these arguments."""
-    own = own_type(arguments)
+    own = added_type(arguments)
     return LIVE_ARGUMENTS if own is None else (LIVE_ARGUMENTS - own.rows.keys()) | own.live_arguments
 
 
@@ -87,7 +87,7 @@ def plain_values(arguments: Mapping[str, object]) -> dict[str, object]:
 
     Raises: ValueError with the expected form.
     """
-    own = own_type(arguments)
+    own = added_type(arguments)
     own_rows = () if own is None else own.rows
     return {key: value if key in own_rows else plain_value(key, value) for key, value in arguments.items()}
 

@@ -21,7 +21,7 @@ from ..declared.declarations import (
 from ..declared.tables import WILDCARDS
 from ..faults import ArgumentFault, Fault, Origin, nearest
 from ..policies.policy import Policy
-from ..queue_types import own_type
+from ..queue_types import added_type
 from ..rows.address_settings import Setting
 from ..rows.broker_keys import KEYS
 from ..rows.queue_attributes import SELECTOR
@@ -199,7 +199,7 @@ class ConfigurationBuilder:
 
     def add_queue(self, queue: QueueDeclaration, in_file: Mapping[str, str]) -> None:
         """Add a queue; its arguments are checked here. `in_file`: argument -> the key in the file."""
-        own = own_type(queue.arguments)
+        own = added_type(queue.arguments)
         if own is not None:
             self.in_file[queue.vhost, queue.name] = in_file
             for fault in own.read(queue.name, queue.arguments)[1]:
@@ -209,7 +209,7 @@ class ConfigurationBuilder:
         if earlier is not queue:
             problem = f"{shown(queue.name)} stands already at {earlier.origin}"
             problem = (
-                own.duplicate_fault(problem) if own is not None and own is own_type(earlier.arguments) else problem
+                own.duplicate_fault(problem) if own is not None and own is added_type(earlier.arguments) else problem
             )
             self.fault(queue.origin, in_file.get("name", "queue"), problem)
             return

@@ -10,7 +10,7 @@ from typing import Any
 from ..declared.declarations import ANYCAST, LoggedTopic, QueueDeclaration
 from ..declared.tables import LOGGED_TOPIC_OPTIONS
 from ..faults import Origin
-from ..queue_types import CLASSIC, OWN_TYPES, QUEUE_TYPES, QueueType, own_type
+from ..queue_types import ADDED_TYPES, CLASSIC, QUEUE_TYPES, QueueType, added_type
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES
 from ..values import LONG_MAX, ROUTING_TYPE, boolean, name_text, word
 from .toml_source import Path, TomlSource, tables_with
@@ -42,7 +42,7 @@ def read_queue(
         arguments[QUEUE_TYPE] = source.optional(path, item, "type", word(*QUEUE_TYPES), CLASSIC)
         in_file[QUEUE_TYPE] = "type"
     given = item.get("arguments", {})
-    queue_type = own_type(arguments) or own_type(given if isinstance(given, dict) else {})
+    queue_type = added_type(arguments) or added_type(given if isinstance(given, dict) else {})
     known = QUEUE_ATTRIBUTES if queue_type is None else queue_type.attributes
     for key, value in item.items():
         if (argument := known.get(key)) is None:
@@ -81,7 +81,7 @@ def _check_other_key(source: TomlSource, path: Path, key: str, own: QueueType | 
     if own is not None and key in QUEUE_ATTRIBUTES:
         beside = f", but a {own.replacements[key]}" if key in own.replacements else ""
         builder.fault(origin, key, f'no queue with type = "{own.name}" has it{beside}')
-    elif types := [one.name for one in OWN_TYPES.values() if key in one.attributes]:
+    elif types := [one.name for one in ADDED_TYPES.values() if key in one.attributes]:
         builder.fault(origin, key, f'only with type = "{types[0]}"')
     elif key == "user" and not is_alone:
         builder.no_effect(origin, key)

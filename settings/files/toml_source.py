@@ -10,7 +10,7 @@ from typing import Any
 
 from ..declared.tables import Table
 from ..faults import Origin
-from ..queue_types import OWN_TYPES
+from ..queue_types import ADDED_TYPES
 from ..rows.address_settings import BY_KEY
 from ..rows.broker_keys import KEYS
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES
@@ -164,7 +164,7 @@ def tables_with(key: str) -> str:
     """The tables that have this key, in a file's notation: "[[address-setting]]"; "" if none has it."""
     if key in BY_KEY:
         return "[[address-setting]]"
-    if key in QUEUE_ATTRIBUTES or any(key in own.attributes for own in OWN_TYPES.values()):
+    if key in QUEUE_ATTRIBUTES or any(key in added.attributes for added in ADDED_TYPES.values()):
         return "[[queue]] and [[address.queue]]"
     return " and ".join(f"[{table}]" for table, rows in KEYS.items() if key in rows)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ..addresses.queue_arguments import check_conflicts
 from ..faults import ArgumentFault, Origin
 from ..frozen import frozen
-from ..queue_types import OWN_TYPES
+from ..queue_types import ADDED_TYPES
 from ..values import LONG_MAX
 from .policy_keys import EXCHANGE, POLICY_KEYS, as_accepted_now, erlang, fault_of_definition, fault_of_mirroring
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 #: apply-to -> the kinds of objects it includes.
 APPLY_TO: dict[str, frozenset[str]] = {
-    "all": frozenset({"classic", "quorum", "stream", *OWN_TYPES, EXCHANGE}),
-    "queues": frozenset({"classic", "quorum", "stream", *OWN_TYPES}),
+    "all": frozenset({"classic", "quorum", "stream", *ADDED_TYPES, EXCHANGE}),
+    "queues": frozenset({"classic", "quorum", "stream", *ADDED_TYPES}),
     "exchanges": frozenset({EXCHANGE}),
     "classic_queues": frozenset({"classic"}),
     "quorum_queues": frozenset({"quorum"}),
     "streams": frozenset({"stream"}),
-    **{own.apply_to: frozenset({own.name}) for own in OWN_TYPES.values()},
+    **{added.apply_to: frozenset({added.name}) for added in ADDED_TYPES.values()},
 }
 NAME_OCTETS_MAX = 255
 #: The prefix of arguments, which policy keys do not have.

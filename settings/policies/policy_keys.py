@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ..frozen import frozen
-from ..queue_types import CLASSIC, OWN_TYPES, QUORUM, STREAM
+from ..queue_types import ADDED_TYPES, CLASSIC, QUORUM, STREAM
 from ..rows.queue_attributes import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
 from ..values import LONG_MAX, Reader, integer, text, word
 
@@ -154,14 +154,14 @@ POLICY_KEYS |= {
     if argument.removeprefix("x-") not in POLICY_KEYS
 }
 # Those of types with arguments of their own.
-for _own in OWN_TYPES.values():
-    for _key in _own.policy_keys:
-        POLICY_KEYS[_key] = replace(POLICY_KEYS[_key], on=POLICY_KEYS[_key].on | {_own.name})
-    for _argument in sorted(_own.policy_arguments):
+for _added in ADDED_TYPES.values():
+    for _key in _added.policy_keys:
+        POLICY_KEYS[_key] = replace(POLICY_KEYS[_key], on=POLICY_KEYS[_key].on | {_added.name})
+    for _argument in sorted(_added.policy_arguments):
         _key = _argument.removeprefix("x-")
         if _key not in POLICY_KEYS:
             POLICY_KEYS[_key] = PolicyKey(
-                frozenset({_own.name}), _own.rows[_argument].read, f"is not a valid {_key}", _argument
+                frozenset({_added.name}), _added.rows[_argument].read, f"is not a valid {_key}", _argument
             )
 
 #: Keys of mirrored queues beside ha-mode and ha-params, in RabbitMQ's order -> what is right, and the refusal.

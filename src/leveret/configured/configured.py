@@ -33,7 +33,7 @@ from ..settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration
 from ..settings.addresses.queue_arguments import live_arguments
 from ..settings.frozen import frozen
 from ..settings.lifetime import RESTART
-from ..settings.queue_types import CLASSIC, OWN_TYPES, own_type
+from ..settings.queue_types import ADDED_TYPES, CLASSIC, added_type
 from ..settings.values import shown, value_text
 from .configured_policies import ConfiguredPolicies
 from .configured_users import ConfiguredUsers, faults_of_users
@@ -44,7 +44,7 @@ RING = "x-ring-size"
 LATER = "takes effect when the queue is created anew"
 #: Arguments that a start of the broker changes, and the remark about them while the broker runs.
 AT_START = frozenset(
-    argument for own in OWN_TYPES.values() for argument, row in own.rows.items() if row.acts is RESTART
+    argument for own in ADDED_TYPES.values() for argument, row in own.rows.items() if row.acts is RESTART
 )
 AFTER_RESTART = "takes effect when the broker starts anew"
 
@@ -295,7 +295,7 @@ class ConfiguredObjects:
         while True:
             try:
                 own = own_settings(arguments)
-                if (type_ := own_type(declared.arguments)) is not None:
+                if (type_ := added_type(declared.arguments)) is not None:
                     for fault in type_.read(queue.name, plain_of(arguments))[1]:
                         raise fault
                 break
