@@ -387,15 +387,25 @@ def pop_at(leases: Leases, owners: Owners, site: str) -> Message | None:
     number = owners.number_of_site(site)
     position, gate = _first_own(leases, owners, number), leases.gate_position()
     if position is None or (gate is not None and position >= gate):
-        position = None
-        for at, (here, message) in enumerate(_scanned(leases, 0).found):
-            if gate is not None and here >= gate and (at or here > gate):  # a barrier only if it is the first of all
-                break
-            owner = owners.owner_of(message.id)
-            if owner == number or owners.waits.has_waited(message.id) or _is_at_once(leases, owners, owner):
-                position = here
-                break
+        position = _first_to_take(leases, owners, number, gate)
     return None if position is None else _popped(leases, owners, position, number)
+
+
+def _first_to_take(leases: Leases, owners: Owners, number: int, gate: int | None) -> int | None:
+    """The position of the first message that this owner may take, also from others; None: there is none.
+
+    Of messages that are not among the first ones, only those are found that need not wait.
+    """
+    free = [one for one in owners.numbers() if one != number and _is_at_once(leases, owners, one)]
+    for at, (position, message) in enumerate(_scanned(leases, 0).found):
+        if gate is not None and position >= gate and (at or position > gate):  # a barrier only if it is first of all
+            return None
+        owner = owners.owner_of(message.id)
+        if owner == number or owner in free or owners.waits.has_waited(message.id):
+            return position
+    behind = [_first_own(leases, owners, one) for one in free if owners.may_have(one, 0) is not None]
+    first = min((one for one in behind if one is not None), default=None)
+    return None if gate is not None and first is not None and first >= gate else first
 
 
 def pop_first(leases: Leases, owners: Owners) -> Message | None:

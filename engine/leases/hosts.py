@@ -97,7 +97,7 @@ def host(hosts: Hosts, queue: Queue, site: str, arguments: FieldTable) -> bool:
     differing = [key for key in AGREED if _text(queue.arguments, key) != _text(arguments, key)]
     if differing and hosts.declaring - {site}:
         key = differing[0]
-        detail = f"{shown(_text(arguments, key))} at {site}, {shown(_text(queue.arguments, key))} at the others"
+        detail = f"{_shown(arguments, key)} at {site}, {_shown(queue.arguments, key)} at the others"
         fault = LeasedFault("E-MISMATCH", key, detail)
         hosts.refused[site] = str(fault)
         hosts.declaring.discard(site)
@@ -113,3 +113,8 @@ def host(hosts: Hosts, queue: Queue, site: str, arguments: FieldTable) -> bool:
 def _text(arguments: FieldTable, key: str) -> str | None:
     field = arguments.get(key)
     return None if field is None else field.text if isinstance(field.value, bytes) else str(field.value)
+
+
+def _shown(arguments: FieldTable, key: str) -> str:
+    text = _text(arguments, key)
+    return "not set" if text is None else shown(text)

@@ -11,8 +11,10 @@ import pytest
 from owned_sites import SITES, OwnedSites, owned_queue
 
 from leveret.engine import Client
-from leveret.engine.errors import InvalidArgument
+from leveret.engine.errors import InvalidArgument, QueueNotHosted
 from leveret.engine.leases.state import leases_of
+from leveret.engine.options import BrokerOptions
+from leveret.testing.harness import Harness
 
 GROUPS = {"n1": "east", "n2": "east", "n3": "west"}
 
@@ -324,3 +326,105 @@ def test_replay_takes_nothing_and_keeps_owners() -> None:
     sites.advance(200)
     assert sites.taken() == "abc"
     assert [sites.owner_of(one.id) for one in sites.named().messages()] == ["n2"] * 3 and sites.transfers() == []
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x_priority_expr": "rank"}, {"x_target_depth": 5000}])
+@pytest.mark.parametrize("is_get", [False, True])
+def test_a_free_message_behind_many_that_wait(arguments: dict[str, Any], is_get: bool) -> None:
+    """n1 is busy, and its messages wait for it for an hour. That of n3, without consumers, need not."""
+    sites = owned_queue(**arguments)
+    options = BrokerOptions(transfer_after_ms=3_600_000)
+    sites.broker.reloading.replace_settings(sites.broker.context.settings, options)
+    sites.reader("n1")
+    for _ in range(30):
+        sites.publish(*["x"] * 100, by=sites.at["n1"])
+    sites.publish("free", by=sites.at["n3"])
+    if is_get:
+        got = sites.get(by=sites.at["n2"])
+        assert got is not None and got[1].body == b"free"
+        assert sites.get(by=sites.at["n2"]) is None
+    else:
+        sites.reader("n2")
+        assert sites.taken("n2") == "free"
+
+
+def test_a_free_message_behind_many_and_a_barrier() -> None:
+    """A get does not pass the barrier."""
+    sites = owned_queue(x_barrier_expr="sync = 1")
+    sites.reader("n1")
+    for _ in range(30):
+        sites.publish(*["x"] * 100, by=sites.at["n1"])
+    sites.publish("S", by=sites.at["n1"], headers={"sync": 1})
+    sites.publish("free", by=sites.at["n3"])
+    assert sites.get(by=sites.at["n2"]) is None
+
+
+class Leaders(Harness):
+    """A broker whose files have the queue q, with a client at each site."""
+
+    checks = True
+    FILE = '[[queue]]\nname = "q"\ntype = "amps"\nreplication = "distributed"\n'
+
+    def begin(self) -> None:
+        super().begin()
+        self.at = {site: self.connect(f"client at {site}", site=site) for site in SITES}
+
+
+def test_a_leader_whose_own_file_differs(tmp_path: Path) -> None:
+    """It leads, and does not host the queue; the others go on. A reload of its file heals it."""
+    sites = Leaders(Leaders.FILE, kind="amps", site="n1", groups=dict.fromkeys(SITES, ""), journal=tmp_path)
+    arguments = dict(sites.named().arguments)
+    sites.vhost.queues.declare("q", client=None, durable=True, arguments=arguments, site="n2")
+    sites.publish("a", by=sites.at["n2"], delivery_mode=2)
+    sites._options["site"], sites.settings = "n3", Leaders.FILE + 'queue-filter = "a = 1"\n'
+    sites.restart()
+    client = sites.at["n3"].client
+    with pytest.raises(QueueNotHosted, match="'a = 1' at n3, not set at the others"):
+        sites.vhost.queues.for_consumer("q", client)
+    assert sites.publish("lost", by=sites.at["n3"], headers={"a": 1}, mandatory=True) == [b"lost"]
+    sites.publish("b", by=sites.at["n1"])
+    sites.reload(Leaders.FILE)
+    sites.publish("c", by=sites.at["n3"])
+    assert sites.bodies() == [b"a", b"b", b"c"]
+
+
+def test_a_get_at_a_lost_site() -> None:
+    """What it got is ready again at once, counts no more in its backlog, and goes elsewhere."""
+    sites = owned_queue(x_max_backlog_total=1)
+    sites.publish("a", "b", by=sites.at["n2"])
+    assert sites.get(by=sites.at["n2"], no_ack=False) is not None
+    sites.broker.sites.went("n2")
+    sites.reader("n3", prefetch=5)
+    sites.advance(3000)
+    assert sites.taken() == "a"
+    sites.client_of("n3").ack(1)
+    sites.end_turn()
+    assert sites.taken() == "b"
+
+
+def test_a_transaction_of_a_site_that_went() -> None:
+    """It commits what its site published before: the owner is that site."""
+    sites = owned_queue()
+    session = sites.at["n2"]
+    session.select_transactions()
+    sites.publish("a", by=session)
+    sites.broker.sites.went("n2")
+    session.commit()
+    sites.end_turn()
+    assert bodies_by_owner(sites, "q") == {"a": "n2"}
+
+
+def test_messages_beyond_the_depth_after_a_takeover(tmp_path: Path) -> None:
+    """A transfer made them active; their leases are lost with the leader: the next one transfers them again, once."""
+    sites = owned_queue(tmp_path, x_target_depth=1000)
+    for number in range(1100):
+        sites.publish(f"{number} ", by=sites.at["n1"], headers={"n": number}, delivery_mode=2)
+    sites.reader("n2", prefetch=10, x_filter="n = 1010 OR n = 1050")
+    assert sites.taken() == "1010 1050 "
+    sites.client_of("n2").ack(1)
+    sites.end_turn()
+    sites._options["site"] = "n3"
+    sites.kill()
+    sites.reader("n3", prefetch=100, x_filter="n > 1000 AND n < 1060")
+    sites.advance(50)
+    assert sites.taken("n3").split() == [str(n) for n in range(1001, 1060) if n != 1010]
