@@ -5,7 +5,7 @@ Most contents arrive in one piece and are not assembled: see runs.py. Source: AM
 
 from ...engine import PropertySummary
 from . import peer_errors as peer
-from .large_body import LARGE_MIN, PIECE_MIN, LargeBody, frame_can_stay
+from .large_body import LARGE_MIN, PIECE_MIN, LargeBody, can_keep_frame
 from .layout import BODY, CONTENT_HEAD, FRAME_OVERHEAD, HEADER, ContentFraming, content_frames, frame
 from .publish_memory import PublishMemory
 from .states import CHANNEL_NEXT, ChannelState, ChannelStep
@@ -15,7 +15,7 @@ BASIC_CLASS = 60
 BODY_SIZE_MAX = 512 * 1024 * 1024
 #: Octets of payload in a frame of the smallest frame-max.
 PIECE_MAX = 4096 - FRAME_OVERHEAD
-#: Placeholder for the head of a header frame, so that the layout of a whole frame can read a payload.
+#: Stands for the head of a header frame: `CONTENT_HEAD` unpacks whole frames, and only the payload is at hand.
 _NO_HEAD = bytes(7)
 
 
@@ -54,8 +54,8 @@ class Assembly:
             self.body.append(bytes(self.pieces))
             self.pieces.clear()
 
-    def leave_large(self) -> None:
-        """Continue the body in parts, because a frame cannot stay as it arrived."""
+    def continue_in_parts(self) -> None:
+        """Keep the body as parts: a frame arrived that the large buffer cannot keep."""
         if self.large is not None:
             self.body, self.large = self.large.payloads(), None
 
@@ -83,7 +83,7 @@ class ChannelReader:
         """Change the state by the table; a step that is not in it is a broker error."""
         self.state = CHANNEL_NEXT[self.state][step]
 
-    def add_content(self, kind: int, payload: bytes) -> tuple[bytes, PropertySummary, bytes, int] | None:
+    def add_content(self, frame_type: int, payload: bytes) -> tuple[bytes, PropertySummary, bytes, int] | None:
         """Add a header or body frame to the content being assembled.
 
         Returns: (publish frame, summary, content, oversized body size) when the content is whole, else None.
@@ -93,9 +93,9 @@ class ChannelReader:
         assembly = self.assembly
         assert assembly is not None
         if assembly.header is None:
-            self._add_header(assembly, kind, payload)
+            self._add_header(assembly, frame_type, payload)
         else:
-            self._add_body(assembly, kind, payload)
+            self._add_body(assembly, frame_type, payload)
         return None if assembly.remaining else self.take_content(assembly)
 
     def take_content(self, assembly: Assembly) -> tuple[bytes, PropertySummary, bytes, int]:
@@ -111,16 +111,16 @@ class ChannelReader:
         assembly.join_pieces()
         return assembly.method_frame, summary, self._content(header, assembly.body), 0
 
-    def large_body(self, payload: int, capacity_max: int) -> LargeBody | None:
-        """The buffer for the body that follows, if it is large and its frames can stay as they arrive.
+    def large_body(self, payload_size: int, capacity_max: int) -> LargeBody | None:
+        """The buffer for the body that follows, if it is large and keeps its frames as they arrive.
 
-        payload: octets in the next frame. capacity_max: octets that may be reserved.
+        payload_size: octets in the next frame. capacity_max: octets that may be reserved.
         """
         assembly = self.assembly
         if assembly is None or assembly.header is None:
             return None
         size, payload_max = assembly.body_size, self.framing.frame_max - FRAME_OVERHEAD
-        if not frame_can_stay(payload, assembly.remaining, payload_max):
+        if not can_keep_frame(payload_size, assembly.remaining, payload_max):
             return None
         if (
             assembly.large is None
@@ -129,16 +129,16 @@ class ChannelReader:
             and not assembly.is_oversized
         ):
             try:
-                assembly.large = LargeBody(self.number, assembly.header, size, payload, payload_max)
+                assembly.large = LargeBody(self.number, assembly.header, size, payload_size, payload_max)
             except MemoryError:
                 pass  # it is read in parts
         return assembly.large
 
-    def _add_header(self, assembly: Assembly, kind: int, payload: bytes) -> None:
-        if kind != HEADER:
+    def _add_header(self, assembly: Assembly, frame_type: int, payload: bytes) -> None:
+        if frame_type != HEADER:
             raise peer.ContentHeaderExpected
         if len(payload) < 14:
-            raise peer.UnknownFrame(type=kind, payload=payload)
+            raise peer.UnknownFrame(type=frame_type, payload=payload)
         _, _, _, class_id, weight, size = CONTENT_HEAD.unpack_from(_NO_HEAD + payload[:12])
         if class_id != BASIC_CLASS:
             raise peer.ContentHeaderOfOtherClass(found=class_id)
@@ -150,14 +150,14 @@ class ChannelReader:
         assembly.body_size = assembly.remaining = size
         assembly.is_oversized = size > self.message_size_max
 
-    def _add_body(self, assembly: Assembly, kind: int, payload: bytes) -> None:
-        if kind != BODY:
+    def _add_body(self, assembly: Assembly, frame_type: int, payload: bytes) -> None:
+        if frame_type != BODY:
             raise peer.ContentBodyExpected
         assembly.remaining -= len(payload)
         if assembly.remaining < 0:
             raise peer.ContentBodyTooLong
         if payload and not assembly.is_oversized:
-            assembly.leave_large()
+            assembly.continue_in_parts()
             assembly.add(payload)
 
     def _content(self, header: bytes, body: list[bytes]) -> bytes:

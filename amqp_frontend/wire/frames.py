@@ -96,13 +96,13 @@ class IncompleteBodies:
 
     # -- large bodies -----------------------------------------------------------------------------------------------
 
-    def large_body(self, number: int, payload: int) -> LargeBody | None:
+    def large_body(self, number: int, payload_size: int) -> LargeBody | None:
         """The large body to which a body frame of a channel belongs; None: add the frame with `add`."""
         channel = self._channels.get(number)
         if channel is None or channel.assembly is None or channel.state is not OPEN:
             return None
         is_new = channel.assembly.large is None
-        large = channel.large_body(payload, self.octets_max - self.reserved)
+        large = channel.large_body(payload_size, self.octets_max - self.reserved)
         if large is not None and is_new:
             self.reserved += large.capacity
         return large

@@ -20,7 +20,7 @@ STEP = 1024 * 1024
 
 
 class Progress(Enum):
-    """Progress of a body. OTHER: the next frame is of another kind, or cannot stay as it is. EXCESS: see
+    """Progress of a body. OTHER: the next frame is of another kind, or cannot be kept as it arrives. EXCESS: see
     `LargeBody.check`.
     """
 
@@ -92,7 +92,7 @@ class LargeBody:
             if (
                 kind != BODY
                 or number != self.number
-                or not frame_can_stay(payload, remaining, self._payload_max)
+                or not can_keep_frame(payload, remaining, self._payload_max)
                 or at + _framed_size(remaining, payload) > len(view)
             ):
                 progress = OTHER
@@ -140,9 +140,9 @@ class LargeBody:
         return found
 
 
-def frame_can_stay(payload: int, remaining: int, payload_max: int) -> bool:
-    """Whether a body frame of `payload` octets can stay as it arrived, when `remaining` octets are missing."""
-    return payload <= remaining and payload <= payload_max and (payload >= PIECE_MIN or payload == remaining)
+def can_keep_frame(size: int, remaining: int, payload_max: int) -> bool:
+    """Whether a body frame of `size` octets can be kept as it arrives, when `remaining` octets are missing."""
+    return size <= remaining and size <= payload_max and (size >= PIECE_MIN or size == remaining)
 
 
 def _framed_size(octets: int, payload: int) -> int:

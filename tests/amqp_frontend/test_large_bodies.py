@@ -36,7 +36,7 @@ class CarefulBodies(IncompleteBodies):
 
     __slots__ = ()
 
-    def large_body(self, number: int, payload: int) -> LargeBody | None:
+    def large_body(self, number: int, payload_size: int) -> LargeBody | None:
         """None is large."""
         return None
 
