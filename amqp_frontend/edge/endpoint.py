@@ -50,18 +50,18 @@ class Pause(NamedTuple):
     """The reason why turns pause and the connection's task continues.
 
     is_unfinished: requests of the peer are not finished. is_stalled: too many answers are not sent yet. congested: the
-    congested queue that the peer published into. is_end: the peer has ended the connection. is_unread: the broker is
-    suspended.
+    congested queue that the peer published into. is_end: the peer has ended the connection. is_suspended: the broker
+    is suspended.
     """
 
     is_unfinished: bool = False
     is_stalled: bool = False
     congested: Queue | None = None
     is_end: bool = False
-    is_unread: bool = False
+    is_suspended: bool = False
 
 
-ENDED, SUSPENDED = Pause(is_end=True), Pause(is_unread=True)
+ENDED, SUSPENDED = Pause(is_end=True), Pause(is_suspended=True)
 
 
 class Runtime(Protocol):
@@ -295,7 +295,7 @@ class Endpoint:
         while not closing.finished:
             if pause is None:
                 pause = await self._take_turns()
-            if pause.is_unread:
+            if pause.is_suspended:
                 await runtime.wait_while_suspended()
             elif pause.is_end:
                 break

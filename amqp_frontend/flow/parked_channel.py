@@ -16,8 +16,8 @@ from ..peer.channel import Channel, CommitUnderWay
 from ..wire.events import AcksReceived, ChannelMethod, MixedReceived, ProtocolEvent, PublishReceived
 from .steps import Quota
 
-#: Work of a turn: events of the reader, and the rest of a large commit.
-Work = ProtocolEvent | CommitUnderWay
+#: An event that a turn handles: one of the reader, or the rest of a large commit.
+TurnEvent = ProtocolEvent | CommitUnderWay
 
 _SETTLING = frozenset({commands.Basic.Ack, commands.Basic.Nack, commands.Basic.Reject})
 _ALWAYS_PASSING = frozenset(
@@ -31,7 +31,7 @@ class ParkedWork(NamedTuple):
     `location`: of the contents in the temp store, `sizes` the octets of each; None: the event holds them.
     """
 
-    event: Work
+    event: TurnEvent
     octets: int
     since_ns: int
     location: Location | None = None
@@ -155,6 +155,6 @@ class ParkedChannel:
         return sum(work.messages for work in self.work)
 
 
-def contents_of(event: Work) -> Sequence[bytes]:
+def contents_of(event: TurnEvent) -> Sequence[bytes]:
     """The contents of an event's publishes."""
     return event.contents if isinstance(event, PublishReceived | MixedReceived) else ()

@@ -17,12 +17,12 @@ from ..wire.events import ProtocolEvent
 from ..wire.peer_errors import ParkingExhausted
 from ..wire.states import PARKING_NEXT, ParkingState, ParkingStep
 from .notices import BlockedNotice, ChannelFlow
-from .parked_channel import ParkedChannel, ParkedWork, Work, contents_of
+from .parked_channel import ParkedChannel, ParkedWork, TurnEvent, contents_of
 from .steps import ConnectionTurn, Quota
 
-#: Events that a connection may park in memory; for octets see [flow] hold-bytes. More go to the temp store, ...
+#: Maximum events that a connection parks in memory; `[flow] hold-bytes` limits their octets.
 PARKED_MAX = 512
-#: ... up to this number of events.
+#: Maximum events whose contents a connection parks in the temp store.
 SPOOLED_MAX = 65_536
 
 
@@ -30,10 +30,10 @@ class ParkedContents:
     """Amounts of a connection's parked work, as the engine's `Parked`.
 
     `count`, `octets`: in memory; `spooled_count`, `spooled` (octets): in the temp store; `publishes`: messages in both.
-    `is_unread`: the peer is not read, because too much is parked.
+    `is_reading_paused`: nothing is read from the peer, because too much is parked.
     """
 
-    __slots__ = ("_broker", "count", "is_unread", "octets", "publishes", "spooled", "spooled_count")
+    __slots__ = ("_broker", "count", "is_reading_paused", "octets", "publishes", "spooled", "spooled_count")
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -42,10 +42,10 @@ class ParkedContents:
         self.spooled_count = 0
         self.spooled = 0
         self.publishes = 0
-        self.is_unread = False
+        self.is_reading_paused = False
 
-    def has_no_room_behind(self, work: ParkedWork) -> bool:
-        """Whether the work that was added last exceeds the limits in memory."""
+    def is_over_limit(self, work: ParkedWork) -> bool:
+        """Whether a limit of memory is exceeded, now that this work was added."""
         if work.location is not None:
             return False
         if self.octets > self._broker.context.options.flow.hold_size or self.count > PARKED_MAX:
@@ -55,8 +55,8 @@ class ParkedContents:
     def spooled_if_full(self, work: ParkedWork, makes_room: Callable[[], bool]) -> ParkedWork:
         """New work, with its contents moved to the temp store if memory is full and the temp store has room.
 
-        makes_room: tells whether the peer, if it is read, may free room for its publishes. If so, the limit of octets
-            in the temp store does not apply.
+        makes_room: tells whether acknowledgements of the peer may free room for its publishes. If so, the limit of
+            octets in the temp store does not apply, because reading has to continue until they arrive.
         """
         flow = self._broker.context.options.flow
         if not work.octets or not (
@@ -94,7 +94,7 @@ class ParkedContents:
             self._broker.flow.parked.octets += octets
         self.publishes += work.messages * sign
 
-    def with_contents(self, work: ParkedWork) -> Work:
+    def with_contents(self, work: ParkedWork) -> TurnEvent:
         """The event of the work, with its contents in memory. Raises: Unreadable."""
         if work.location is None:
             return work.event
@@ -114,7 +114,7 @@ logger = logging.getLogger("leveret.amqp")
 S = ParkingState
 MS = 1_000_000
 
-#: Maximum time without reads of a connection that could free the room itself (ms). Then it is ended.
+#: Milliseconds after which a connection is ended, if it is not read although its own acknowledgements could free room.
 OWN_STALL_MS = 60_000
 
 
@@ -127,8 +127,9 @@ class Parking:
     too long.
     """
 
-    __slots__ = ("_broker", "_channel_flow", "_login", "_notice", "_stall", "_stalled_at", "_tried", "channels",
-                 "contents", "has_unread", "is_closing", "on_timeout", "resume_channel", "state")  # fmt: skip
+    __slots__ = ("_broker", "_channel_flow", "_login", "_notice", "_octets_before", "_octets_when_full", "_stall",
+                 "channels", "contents", "has_unread", "is_closing", "on_timeout", "resume_channel",
+                 "state")  # fmt: skip
 
     def __init__(self, broker: Broker, login: Login, output: Output) -> None:
         self._broker = broker
@@ -137,7 +138,7 @@ class Parking:
         self._channel_flow = ChannelFlow(broker, login, output)
         self.channels: dict[Channel, ParkedChannel] = {}
         self.contents = ParkedContents(broker)
-        self._stalled_at = self._tried = 0
+        self._octets_when_full = self._octets_before = 0
         self.state = S.OPEN
         self.has_unread = False
         self.is_closing = False
@@ -155,7 +156,7 @@ class Parking:
 
     # -- parked work ------------------------------------------------------------------------------------------------
 
-    def park_for(self, full: FullLimit, channel: Channel, event: Work, turn: ConnectionTurn) -> None:
+    def park_for(self, full: FullLimit, channel: Channel, event: TurnEvent, turn: ConnectionTurn) -> None:
         """Park a publish or commit, and later events of its channel, until there is room or an alarm ends."""
         parked = self._put_first(channel, event, turn)
         client = self._login.client
@@ -175,19 +176,19 @@ class Parking:
         self._channel_flow.stop(channel)
         client.is_blocked = True
 
-    def put_back(self, channel: Channel, event: Work, turn: ConnectionTurn) -> None:
+    def put_back(self, channel: Channel, event: TurnEvent, turn: ConnectionTurn) -> None:
         """Park a publish or commit again, because the turn's quota is used up and other connections have their turn."""
         quota = turn.quota
         assert quota is not None
         quota.is_over = True
-        if quota.full.node.is_full:  # the work may be for another queue: it is tried as new
+        if quota.full.node.is_full:  # tried again in the next turn: its queue may have another limit, with room
             parked, work = self._parked(channel), self._work(event, turn)
             parked.put_first(work)
             self._added(work, turn)
         else:
             self.park_for(quota.full, channel, event, turn)
 
-    def put_rest(self, channel: Channel, event: Work, turn: ConnectionTurn) -> None:
+    def put_rest(self, channel: Channel, event: TurnEvent, turn: ConnectionTurn) -> None:
         """Park the rest of the current event: first on its channel, or after work that the event has just parked."""
         parked, work = self._parked(channel), self._work(event, turn)
         if parked.is_waiting or turn.is_over:
@@ -207,18 +208,18 @@ class Parking:
         self._added(work, turn)
         return True
 
-    def take(self, parked: ParkedChannel, turn: ConnectionTurn) -> Work:
+    def take(self, parked: ParkedChannel, turn: ConnectionTurn) -> TurnEvent:
         """Remove and return the first work of a channel. Call `taken` when it is handled."""
         work = parked.take()
         turn.since_ns = work.since_ns
-        self._tried = self._parked_octets
+        self._octets_before = self._parked_octets
         self._removed(work)
         return self.contents.with_contents(work)
 
     def taken(self, parked: ParkedChannel, turn: ConnectionTurn) -> None:
         """Note that the work of the last `take` is handled."""
         turn.since_ns = None
-        if self.is_full and self._parked_octets < self._tried:
+        if self.is_full and self._parked_octets < self._octets_before:
             self._limit_stall()  # some of it was published
         if not parked.work:
             self._forget(parked)
@@ -267,9 +268,9 @@ class Parking:
         return any(parked.has_unconfirmed for parked in self.channels.values())
 
     @property
-    def waits_for_others(self) -> bool:
-        """Whether no parked work can continue before room is freed or an alarm ends."""
-        return all(parked.full is not None for parked in self.channels.values())
+    def can_continue(self) -> bool:
+        """Whether any parked work waits for neither room nor the end of an alarm."""
+        return any(parked.full is None for parked in self.channels.values())
 
     @property
     def waits_for_alarm(self) -> bool:
@@ -282,12 +283,12 @@ class Parking:
             parked = self.channels[channel] = ParkedChannel(channel, self._unpark)
         return parked
 
-    def _work(self, event: Work, turn: ConnectionTurn) -> ParkedWork:
+    def _work(self, event: TurnEvent, turn: ConnectionTurn) -> ParkedWork:
         octets = sum(map(len, contents_of(event)))
         since_ns = self._broker.context.clock.monotonic_ns() if turn.since_ns is None else turn.since_ns
         return ParkedWork(event, octets, since_ns)
 
-    def _put_first(self, channel: Channel, event: Work, turn: ConnectionTurn) -> ParkedChannel:
+    def _put_first(self, channel: Channel, event: TurnEvent, turn: ConnectionTurn) -> ParkedChannel:
         parked, work = self._parked(channel), self._work(event, turn)
         if turn.since_ns is None:  # otherwise this was decided when the work was parked first
             work = self.contents.spooled_if_full(work, self._makes_room)
@@ -335,7 +336,7 @@ class Parking:
         return self.contents.octets + self.contents.spooled
 
     def _makes_room(self) -> bool:
-        """Whether the peer, if it is read, may free room for its publishes with acknowledgements."""
+        """Whether acknowledgements of the peer may free room for its publishes."""
         client = self._login.client
         assert client is not None
         nodes = {parked.full.node for parked in self.channels.values() if parked.full is not None}
@@ -347,8 +348,8 @@ class Parking:
         if self.state is S.OPEN:
             self._step(ParkingStep.PARK)
         is_new = turn.since_ns is None  # otherwise it was tried, parked again, and counted before
-        if is_new and not self.is_full and contents.has_no_room_behind(work):
-            self._stalled_at = self._parked_octets
+        if is_new and not self.is_full and contents.is_over_limit(work):
+            self._octets_when_full = self._parked_octets
             self._step(ParkingStep.STALL)
             self._limit_stall()
 
@@ -356,7 +357,7 @@ class Parking:
         contents = self.contents
         contents.removed(work)
         if self.is_full:
-            is_half = self._parked_octets <= self._stalled_at // 2 and contents.count < PARKED_MAX // 2
+            is_half = self._parked_octets <= self._octets_when_full // 2 and contents.count < PARKED_MAX // 2
             if is_half or not (contents.count or contents.spooled_count):
                 self._step(ParkingStep.RESUME)
                 self.has_unread = True
@@ -382,7 +383,7 @@ class Parking:
 
     @property
     def _stall_max_ms(self) -> int:
-        """Milliseconds; 0: no limit. If none is set, `OWN_STALL_MS` for a peer that would free the room itself."""
+        """Milliseconds; 0: no limit. Without a configured limit it is `OWN_STALL_MS` for a peer that may free room."""
         return self._broker.context.options.flow.max_stall_ms or (OWN_STALL_MS if self._makes_room() else 0)
 
     def _any_full_limit(self) -> FullLimit | None:
@@ -390,7 +391,7 @@ class Parking:
 
     def _step(self, step: ParkingStep) -> None:
         self.state = PARKING_NEXT[self.state][step]
-        self.contents.is_unread = self.is_full
+        self.contents.is_reading_paused = self.is_full
 
     def _is_parked(self) -> bool:
         return bool(self.channels)

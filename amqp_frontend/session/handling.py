@@ -10,7 +10,7 @@ from functools import partial
 from pamqp import commands
 
 from ...engine import errors
-from ..flow.parked_channel import Work
+from ..flow.parked_channel import TurnEvent
 from ..flow.steps import ConnectionTurn, Quota, Step
 from ..peer.channel import Channel, CommitUnderWay
 from ..peer.output import REPLIES_MAX
@@ -145,7 +145,7 @@ def _handle_parked(session: AmqpSession, turn: ConnectionTurn, only: Channel | N
     return DONE
 
 
-def _handle_late(session: AmqpSession, event: Work, turn: ConnectionTurn) -> Step:
+def _handle_late(session: AmqpSession, event: TurnEvent, turn: ConnectionTurn) -> Step:
     """Handle an event that had to wait, unless its channel or the connection has ended."""
     channel = getattr(event, "channel", None)
     step = DONE

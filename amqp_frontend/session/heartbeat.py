@@ -25,17 +25,17 @@ class Heartbeat:
     whether there was input since the last tick.
     """
 
-    __slots__ = ("_deadlines", "_idle_ticks", "_is_unread", "_on_lost", "_sending", "_ticking", "_wake", "has_received",
-                 "interval_s", "is_due", "now", "sent_ns")  # fmt: skip
+    __slots__ = ("_deadlines", "_idle_ticks", "_is_reading_paused", "_on_lost", "_sending", "_ticking", "_wake",
+                 "has_received", "interval_s", "is_due", "now", "sent_ns")  # fmt: skip
 
     def __init__(
-        self, clock: Clock, deadlines: Deadlines, wake: Callable[[], None], is_unread: Callable[[], bool]
+        self, clock: Clock, deadlines: Deadlines, wake: Callable[[], None], is_reading_paused: Callable[[], bool]
     ) -> None:
-        """`wake`: asks the edge to take the output. `is_unread`: whether the peer is not read now, so that it must not
-        count as silent."""
+        """`wake`: asks the edge to take the output. `is_reading_paused`: whether the peer is not read now, so that
+        it must not count as silent."""
         self._deadlines = deadlines
         self._wake = wake
-        self._is_unread = is_unread
+        self._is_reading_paused = is_reading_paused
         self._on_lost: Callable[[str], None] = nothing
         self._ticking: Deadline | None = None
         self._sending: Deadline | None = None
@@ -61,7 +61,7 @@ class Heartbeat:
         self._deadlines.cancel(self._sending)
         self._ticking = self._sending = None
         self.is_due = False
-        self._on_lost, self._is_unread, self._wake = nothing, never, nothing
+        self._on_lost, self._is_reading_paused, self._wake = nothing, never, nothing
 
     def is_alive(self) -> bool:
         """Whether the peer sent octets within one and a half intervals, or is not read now."""
@@ -92,7 +92,7 @@ class Heartbeat:
 
     def tick(self) -> None:
         """Check for input; end the connection if the peer was silent for two to three intervals."""
-        is_alive = self.has_received or self._is_unread()
+        is_alive = self.has_received or self._is_reading_paused()
         self._idle_ticks = 0 if is_alive else self._idle_ticks + 1
         self.has_received = False
         if self._idle_ticks >= IDLE_TICKS_MAX:

@@ -9,7 +9,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from ...engine import Envelope, FullLimit, ServiceExchange, Session, check_expiration, errors
-from ..flow.parked_channel import Work
+from ..flow.parked_channel import TurnEvent
 from ..flow.steps import ConnectionTurn, Step
 from ..peer.channel import Channel, KnownRoute, part_max_of
 from ..peer.deliveries import render_returns
@@ -87,7 +87,7 @@ def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Cha
     return False
 
 
-def park_for_disk(session: AmqpSession, event: Work, channel: Channel, turn: ConnectionTurn) -> Step:
+def park_for_disk(session: AmqpSession, event: TurnEvent, channel: Channel, turn: ConnectionTurn) -> Step:
     """Park work because the journal takes no records now (`[address-setting] disk-full-policy`)."""
     disk = session.broker.flow.disk
     disk.switch("low on disk")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from ...engine import Broker, Clock, Deadlines, Envelope
 from ..ended import nothing
-from ..flow.parked_channel import Work
+from ..flow.parked_channel import TurnEvent
 from ..flow.parking import Parking
 from ..flow.steps import ConnectionTurn, Step
 from ..options import FrontendOptions
@@ -32,7 +32,7 @@ from .journal_wait import AgreedWait, JournalWait
 class Unfinished(NamedTuple):
     """The rest of an event. `since_ns`: when it arrived (monotonic), if it was parked before; else None."""
 
-    event: Work
+    event: TurnEvent
     since_ns: int | None
 
 
@@ -53,7 +53,7 @@ class Backlog:
         self.unfinished = None
         self.parking.end()
 
-    def leave(self, rest: Work, turn: ConnectionTurn) -> Step:
+    def leave(self, rest: TurnEvent, turn: ConnectionTurn) -> Step:
         """Leave the rest of the current event to another turn."""
         self.unfinished = Unfinished(rest, turn.since_ns)
         return Step.UNFINISHED
@@ -124,7 +124,7 @@ class AmqpSession:
         self.login = Login(peer)
         self.output, self.journal, self.confirming = self._make_output(on_output)
         self.backlog = Backlog(Parking(broker, self.login, self.output))
-        self.heartbeat = Heartbeat(clock, deadlines, self.output.wake, self._is_unread)
+        self.heartbeat = Heartbeat(clock, deadlines, self.output.wake, self._is_reading_paused)
         self.closing = self.closing_type(
             options,
             self.connection,
@@ -159,7 +159,7 @@ class AmqpSession:
             journal.flush_on_progress()
             return self.heartbeat.take_due()  # a heartbeat need not wait for the disk
         backlog = self.backlog
-        if backlog.unfinished is not None or not backlog.parking.waits_for_others:
+        if backlog.unfinished is not None or backlog.parking.can_continue:
             journal.flush_on_progress()
         if self.confirming.channels:
             self.confirming.send_due()
@@ -221,7 +221,7 @@ class AmqpSession:
         self.confirming.channels.clear()
         self.connection.channels.clear()
 
-    def _is_unread(self) -> bool:
+    def _is_reading_paused(self) -> bool:
         """Whether the peer is not read now, so that its heartbeats are not seen."""
         backlog = self.backlog
         parking = backlog.parking
@@ -266,4 +266,4 @@ class AmqpSession:
 #: Handler of an event: (session, event, turn) -> result.
 EventHandler = Callable[[AmqpSession, Any, ConnectionTurn], Step]
 #: Handler of a method: (session, channel, method) -> the rest for another turn, or None.
-Handler = Callable[[AmqpSession, Channel, Any], Work | None]
+Handler = Callable[[AmqpSession, Channel, Any], TurnEvent | None]

@@ -11,13 +11,13 @@ WHOLE_PERCENT = 5
 
 class Parked(Protocol):
     """The parked publishes of one client. `publishes`: number of messages; `octets`: their size in memory; `spooled`:
-    their size in the temp store. `is_unread`: the client's socket is not read, because too much is parked.
+    their size in the temp store. `is_reading_paused`: nothing is read from its socket, because too much is parked.
     """
 
     publishes: int
     octets: int
     spooled: int
-    is_unread: bool
+    is_reading_paused: bool
 
 
 class ParkedTotal:

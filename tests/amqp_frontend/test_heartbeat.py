@@ -32,7 +32,7 @@ def test_a_peer_is_given_up_after_two_to_three_intervals_and_the_broker_is_never
     if has_channel:
         peer.call(1, C.Basic.Consume, queue="q", consumer_tag="c", no_ack=True)
     rest, silent_s, unheard_s, step_s = b"", 0.0, 0.0, interval_s / 20
-    is_unread, beats = False, 0
+    is_reading_paused, beats = False, 0
     heard = len(peer.incoming.octets)
     for step in range(600):
         pair.advance(1000 * step_s)
@@ -41,10 +41,10 @@ def test_a_peer_is_given_up_after_two_to_three_intervals_and_the_broker_is_never
         if len(peer.incoming.octets) > heard:
             heard, unheard_s = len(peer.incoming.octets), 0.0
         if peer.is_closed:
-            assert not is_unread, "it could not be heard"
+            assert not is_reading_paused, "it could not be heard"
             assert silent_s > 2 * interval_s, f"given up after {silent_s} s"
             return
-        assert silent_s <= 3 * interval_s + step_s or is_unread, "never given up"
+        assert silent_s <= 3 * interval_s + step_s or is_reading_paused, "never given up"
         assert unheard_s <= interval_s / 2 + step_s / 2, "the broker is silent"
         beats += sum(map(is_heartbeat, peer.take()))
         assert beats <= 2 * (step + 1) * step_s / interval_s + 1, "more of them than anybody asked for"
@@ -52,18 +52,18 @@ def test_a_peer_is_given_up_after_two_to_three_intervals_and_the_broker_is_never
         assert client is not None and client.liveness is not None
         alive = client.liveness()
         assert alive or silent_s > interval_s, "counts as gone though it has just been heard"
-        assert not alive or is_unread or silent_s <= 2 * interval_s + step_s, "counts as alive"
+        assert not alive or is_reading_paused or silent_s <= 2 * interval_s + step_s, "counts as alive"
         if chance.random() < 0.02:
             other.send(publish(1, "q", b"x"))
-        if has_channel and chance.random() < 0.004 and not is_unread:
+        if has_channel and chance.random() < 0.004 and not is_reading_paused:
             pair.broker.flow.raise_alarm("test")
             peer.send(rest, publish(1, "q", b"held"))
-            rest, silent_s, is_unread = b"", 0.0, True
-        elif is_unread and chance.random() < 0.02:
+            rest, silent_s, is_reading_paused = b"", 0.0, True
+        elif is_reading_paused and chance.random() < 0.02:
             pair.broker.flow.end_alarm()
             pair.settle()
-            silent_s, is_unread = 0.0, False
-        elif not is_unread and chance.random() < (0.04 if rest else 0.03):
+            silent_s, is_reading_paused = 0.0, False
+        elif not is_reading_paused and chance.random() < (0.04 if rest else 0.03):
             octets = rest or chance.choice((HEARTBEAT, HEARTBEAT, MORE if has_channel else HEARTBEAT))
             size = chance.choice((1, len(octets)))
             peer.send(octets[:size])

@@ -164,7 +164,7 @@ def test_what_comes_behind_a_close_that_waits_is_not_looked_at() -> None:
     bench.peer.send(method(1, C.Basic.Ack, delivery_tag=99))
     bench.peer.expect_nothing()
     assert bench.peer.buffered_max < 100_000
-    assert bench.peer.session._is_unread()
+    assert bench.peer.session._is_reading_paused()
     bench.let_go()
     bench.peer.expect(C.Connection.CloseOk)
     assert bench.bodies("q") == [b"held", b"of channel 2"]
@@ -331,7 +331,7 @@ def test_a_peer_is_read_until_so_much_is_held(hears_blocked: bool, size: int) ->
     bench.peer.take()
     bench.peer.send(method(1, C.Basic.Ack, delivery_tag=1))
     assert bench.unacked == 2
-    assert bench.peer.session._is_unread()
+    assert bench.peer.session._is_reading_paused()
     bench.let_go()
     assert bench.unacked == 1
     assert bench.ready("q") == count

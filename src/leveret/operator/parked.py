@@ -30,7 +30,7 @@ def parked_of(client: Client) -> dict[str, Any]:
         "publishes": parked.publishes,
         "bytes": parked.octets,
         "spooled_bytes": parked.spooled,
-        "unread": parked.is_unread,
+        "unread": parked.is_reading_paused,
     }
 
 
