@@ -1,4 +1,4 @@
-"""A connection that was accepted elsewhere and is served here: by the gate of a cluster's node, or by another node."""
+"""A connection that this node serves, and that its gate or another node of the cluster has accepted."""
 
 import socket
 
@@ -8,11 +8,11 @@ from .tls import TlsTransport
 
 
 @frozen
-class EndedTls:
-    """A client's TLS that ends at the gate or node to which the client is connected.
+class TerminatedTls:
+    """A client's TLS that the gate or node to which the client is connected has terminated.
 
     `certificate`: the client's, verified, as `ssl` decodes it; None: it showed none. `transport`: decrypts and
-    encrypts, if the TLS ends in this process. `first`: decrypted octets that were already read.
+    encrypts, if it was terminated in this process. `first`: decrypted octets that were already read.
     """
 
     protocol: str
@@ -25,8 +25,10 @@ class EndedTls:
 @frozen
 class Arrival:
     """`address`: the client's, as `accept` gives it. `local`: the address it connected to; None: the socket's own.
-    `is_tls`: the client begins with a TLS handshake. `node`: the cluster's node to which it is connected, as tools know
-    it; empty: this one. `tls`: the client's TLS, if it ended elsewhere. `site`: the client's; None: the broker's own.
+
+    `is_tls`: the client begins with a TLS handshake. `node`: the cluster's node to which it is connected, by the name
+    that lists of connections show; empty: this one. `tls`: the client's TLS, if it is terminated. `site`: the client's;
+    None: the broker's own.
     """
 
     socket: socket.socket
@@ -34,5 +36,5 @@ class Arrival:
     is_tls: bool = False
     node: str = ""
     local: object = None
-    tls: EndedTls | None = None
+    tls: TerminatedTls | None = None
     site: str | None = None

@@ -26,7 +26,7 @@ from ..wire.large_body import LargeBody
 from ..wire.large_output import Gathered
 from ..wire.states import ConnectionState
 from .admission import Admission, NoSlot
-from .arrival import Arrival, EndedTls
+from .arrival import Arrival, TerminatedTls
 from .introduction import READ_SIZE, Introduction, note_tls
 from .poller import Poller
 from .proxy_protocol import ProxyFault
@@ -137,7 +137,7 @@ class Endpoint:
     def _make_session(self, peer: Peer) -> AmqpSession:
         return AmqpSession(self._server.runtime.broker, self._server.options(), peer, self.flush)
 
-    def take_over(self, ended: EndedTls) -> None:
+    def take_over(self, ended: TerminatedTls) -> None:
         """Note that the peer's TLS ends elsewhere, or that its handshake is over: the next octets are AMQP."""
         self._is_introduced, self._first = True, ended.first
         note_tls(self.session, ended.protocol, ended.cipher, ended.certificate)

@@ -14,7 +14,8 @@ from ..peer.login import Login
 from ..peer.output import Output
 from ..wire.states import ChannelState
 
-#: Milliseconds without parked publishes before the peer is unblocked, and with parked ones before it is blocked again.
+#: The peer is unblocked when no publish was parked for these milliseconds, and blocked again only when publishes were
+#: parked for as long.
 CALM_MS = 200
 CALM_NS = CALM_MS * 1_000_000
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import trio
 
-from ..amqp_frontend.edge.arrival import Arrival, EndedTls
+from ..amqp_frontend.edge.arrival import Arrival, TerminatedTls
 from ..amqp_frontend.edge.introduction import read_proxy_header, shake_hands
 from ..amqp_frontend.edge.proxy_protocol import is_listed
 from ..amqp_frontend.edge.tls import TlsFault, TlsTransport
@@ -103,7 +103,7 @@ class Guest:
             return ""
 
     @property
-    def tls(self) -> EndedTls | None:
+    def tls(self) -> TerminatedTls | None:
         """The client's TLS, if this or another node has terminated it."""
         return self._arrival.tls
 
@@ -123,7 +123,7 @@ class Guest:
             self.first = await shake_hands(self.socket, transport, data, self._read_some)
         if scope.cancelled_caught:
             raise TlsFault("handshake: not over in time")
-        ended = EndedTls(transport.protocol, transport.cipher, transport.certificate, transport)
+        ended = TerminatedTls(transport.protocol, transport.cipher, transport.certificate, transport)
         self._transport = transport
         self._arrival = replace(self._arrival, is_tls=False, tls=ended)
 

@@ -14,7 +14,7 @@ from importlib import import_module
 import trio
 
 from .. import __version__
-from ..amqp_frontend.edge.arrival import Arrival, EndedTls
+from ..amqp_frontend.edge.arrival import Arrival, TerminatedTls
 from ..amqp_frontend.edge.proxy_protocol import ProxyFault, read_header
 from ..cluster.agreement.states import State
 from ..cluster.agreement.timers import MS, Timers
@@ -280,7 +280,7 @@ class ServedNode:
         except (trio.BrokenResourceError, trio.ClosedResourceError):  # the broker is ending
             sock.close()
 
-    def _tls_of(self, header: bytes) -> EndedTls | None:
+    def _tls_of(self, header: bytes) -> TerminatedTls | None:
         """The TLS that another node terminated. Its certificate can log a user in by EXTERNAL, so it is dropped if
         links prove nothing and any process of this machine could pose as a node.
         """
@@ -291,7 +291,7 @@ class ServedNode:
         if certificate is not None and not node.credentials.secret and node.tls.server is None:
             logger.warning("a client's certificate is not believed: links have no cluster.secret-file or cluster.tls")
             certificate = None
-        return EndedTls(tls.version, tls.cipher, certificate)
+        return TerminatedTls(tls.version, tls.cipher, certificate)
 
     async def _answer(self, guest: Guest) -> None:
         await self._pages.answer(guest)
