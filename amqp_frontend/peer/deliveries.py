@@ -1,7 +1,8 @@
 """Renders the engine's effects as octets: basic.deliver, basic.cancel, basic.return, basic.get-ok.
 
-A delivery is a prefix (cached for each consumer and address length), the tag, a suffix, and the content as published;
-a run of them is built without a loop in Python. Source: performance page 4, rules 3 and 5.
+A delivery is a prefix, the tag, a suffix, and the content as published. Prefixes are cached for each consumer and
+length of exchange and routing key. A run of deliveries is built without a loop in Python. Source: performance page 4,
+rules 3 and 5.
 """
 
 from collections.abc import Iterable, Sequence
@@ -38,27 +39,27 @@ class ConsumerWire:
     on unchanged.
     """
 
-    __slots__ = ("_by_address_size", "_head", "_seen", "number", "prefixes", "suffixes")
+    __slots__ = ("_by_routing_size", "_head", "_seen", "number", "prefixes", "suffixes")
 
     def __init__(self, number: int, tag: str) -> None:
         raw = tag.encode()
         self.number = number
         self._head = _DELIVER_IDS + bytes((len(raw),)) + raw
-        self._by_address_size: dict[int, bytes] = {}  # at most 512 sizes exist
+        self._by_routing_size: dict[int, bytes] = {}  # at most 512 sizes exist
         self.prefixes: dict[Envelope, bytes] = {}
         self.suffixes: dict[Envelope, bytes] = {}
         self._seen: set[Envelope] = set()
 
-    def prefix(self, address_size: int) -> bytes:
-        """Frame head, ids and consumer tag of a delivery. `address_size`: octets of exchange and routing key."""
-        prefix = self._by_address_size.get(address_size)
+    def prefix(self, routing_size: int) -> bytes:
+        """Frame head, ids and consumer tag of a delivery. `routing_size`: octets of exchange and routing key."""
+        prefix = self._by_routing_size.get(routing_size)
         if prefix is None:
-            size = len(self._head) + 9 + address_size
-            prefix = self._by_address_size[address_size] = _DELIVER_HEAD(METHOD, self.number, size) + self._head
+            size = len(self._head) + 9 + routing_size
+            prefix = self._by_routing_size[routing_size] = _DELIVER_HEAD(METHOD, self.number, size) + self._head
         return prefix
 
     def note(self, envelopes: Iterable[Envelope], frame_max: int) -> None:
-        """Cache the octets of delivered kinds of messages, of each at its second call in a row.
+        """Note the kinds of messages that were delivered. Caches the octets of those that the last call had, too.
 
         `frame_max`: of the consumer's connection.
         """
@@ -69,13 +70,13 @@ class ConsumerWire:
                 if len(self.prefixes) >= KNOWN_MAX:
                     self.prefixes.clear()
                     self.suffixes.clear()
-                address = address_of(envelope)
-                self.prefixes[envelope] = self.prefix(len(address))
-                self.suffixes[envelope] = b"\x00" + address + FRAME_END_OCTET
+                routing = routing_octets(envelope)
+                self.prefixes[envelope] = self.prefix(len(routing))
+                self.suffixes[envelope] = b"\x00" + routing + FRAME_END_OCTET
         self._seen = seen if len(seen) <= KNOWN_MAX else set()
 
 
-def address_of(envelope: Envelope) -> bytes:
+def routing_octets(envelope: Envelope) -> bytes:
     """Exchange and routing key as two short strings."""
     if envelope.opaque is not None:
         return envelope.opaque
@@ -89,8 +90,8 @@ def contents_for(envelope: Envelope, contents: Sequence[bytes], number: int, fra
     if type(framing) is ContentFraming and framing.frame_max <= frame_max:
         if framing.channel == number:
             return contents
-        for_channel = framing.on_channel
-        return [for_channel(content, number) for content in contents]
+        on_channel = framing.on_channel
+        return [on_channel(content, number) for content in contents]
     if framing is PLAIN:
         return plain_content_frames(number, contents, frame_max)
     split = framing.split
@@ -133,9 +134,9 @@ def render_delivered(effect: Delivered, frame_max: int) -> Iterable[Octets]:
                 zip(repeat(prefix), map(TAG, range(tag, tag + count)), repeat(known), effect.contents)
             )
         wire.note((envelope,), frame_max)
-    address = address_of(envelope)
-    prefix = wire.prefix(len(address))
-    suffix = (b"\x01" if effect.redelivered else b"\x00") + address + FRAME_END_OCTET
+    routing = routing_octets(envelope)
+    prefix = wire.prefix(len(routing))
+    suffix = (b"\x01" if effect.redelivered else b"\x00") + routing + FRAME_END_OCTET
     tags = map(TAG, range(tag, tag + count))
     framing = envelope.framing
     if type(framing) is CommonHeader and len(effect.contents[0]) + FRAME_OVERHEAD <= frame_max:
@@ -143,8 +144,8 @@ def render_delivered(effect: Delivered, frame_max: int) -> Iterable[Octets]:
         return chain.from_iterable(zip(repeat(prefix), tags, repeat(suffix + before), effect.contents, repeat(behind)))
     if count == 1:
         return (prefix, TAG(tag), suffix, *content_parts(envelope, effect.contents[0], wire.number, frame_max))
-    framed = contents_for(envelope, effect.contents, wire.number, frame_max)
-    return chain.from_iterable(zip(repeat(prefix), tags, repeat(suffix), framed))
+    contents = contents_for(envelope, effect.contents, wire.number, frame_max)
+    return chain.from_iterable(zip(repeat(prefix), tags, repeat(suffix), contents))
 
 
 def _render_mixed(
@@ -164,19 +165,19 @@ def _render_mixed(
     flag = b"\x01" if effect.redelivered else b"\x00"
     framings: dict[Framing, None] = {}
     for envelope in dict.fromkeys(envelopes):
-        address = address_of(envelope)
-        prefixes[envelope] = wire.prefix(len(address))
-        suffixes[envelope] = flag + address + FRAME_END_OCTET
+        routing = routing_octets(envelope)
+        prefixes[envelope] = wire.prefix(len(routing))
+        suffixes[envelope] = flag + routing + FRAME_END_OCTET
         framings[envelope.framing] = None
-    framed: Iterable[bytes]
+    frames: Iterable[bytes]
     if len(framings) == 1:
-        framed = contents_for(envelopes[0], contents, wire.number, frame_max)
+        frames = contents_for(envelopes[0], contents, wire.number, frame_max)
     else:
-        framed = chain.from_iterable(
+        frames = chain.from_iterable(
             contents_for(envelope, run, wire.number, frame_max) for _, envelope, run in effect.runs()
         )
     heads, tails = map(prefixes.__getitem__, envelopes), map(suffixes.__getitem__, envelopes)
-    return chain.from_iterable(zip(heads, tags, tails, framed))
+    return chain.from_iterable(zip(heads, tags, tails, frames))
 
 
 def render_cancel(number: int, tag: str) -> bytes:

@@ -12,7 +12,7 @@ from ...engine import Envelope
 from ...engine.leases import DeliveredLeases
 from ..wire.large_output import LARGE, Octets
 from ..wire.layout import BODY, FRAME_END_OCTET, FRAME_HEAD, FRAME_HEAD_SIZE, FRAME_OVERHEAD, HEADER, ContentFraming
-from .deliveries import TAG, ConsumerWire, address_of, render_delivered
+from .deliveries import TAG, ConsumerWire, render_delivered, routing_octets
 from .output import RENDERERS
 
 
@@ -27,7 +27,7 @@ def render_leases(effect: DeliveredLeases, frame_max: int) -> Iterable[Octets]:
     if count > 1 and not all(map(methodcaller("startswith", first[:cut]), contents)):
         return render_delivered(effect.plain(), frame_max)
     before, behind = effect.headers.around(first[FRAME_HEAD_SIZE : cut - 1])
-    address = address_of(envelope)
+    routing = routing_octets(envelope)
     headers, tag = effect.headers, effect.first_tag
     flag = b"\x01" if effect.redelivered else b"\x00"
     size = len(before) + headers.digits + len(behind)
@@ -37,8 +37,8 @@ def render_leases(effect: DeliveredLeases, frame_max: int) -> Iterable[Octets]:
         cut += 3
         if len(first) != cut + 4 + int.from_bytes(first[cut : cut + 4], "big") + 1:
             return render_delivered(effect.plain(), frame_max)  # several body frames
-    prefix, tags = wire.prefix(len(address)), map(TAG, range(tag, tag + count))
-    around = b"".join((flag, address, FRAME_END_OCTET, FRAME_HEAD.pack(HEADER, wire.number, size), before))
+    prefix, tags = wire.prefix(len(routing)), map(TAG, range(tag, tag + count))
+    around = b"".join((flag, routing, FRAME_END_OCTET, FRAME_HEAD.pack(HEADER, wire.number, size), before))
     pattern = around.replace(b"%", b"%%") + b"%d" + behind.replace(b"%", b"%%")
     bodies = map(itemgetter(slice(cut, None)), contents)
     return chain.from_iterable(zip(repeat(prefix), tags, map(pattern.__mod__, headers.numbers), bodies))

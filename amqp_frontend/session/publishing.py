@@ -343,7 +343,7 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
     envelope = (
         known.envelope
         if known is not None
-        else Envelope(arguments.exchange, arguments.routing_key, summary, channel.framing, arguments.address)
+        else Envelope(arguments.exchange, arguments.routing_key, summary, channel.framing, arguments.routing)
     )
     if type(route.exchange) is ServiceExchange:  # not cached, so that the turn counts the cost of each request
         return KnownRoute(route, envelope, arguments.mandatory)

@@ -72,7 +72,7 @@ class ChannelReader:
 
     def __init__(self, number: int, memory: PublishMemory, *, frame_max: int, message_size_max: int) -> None:
         self.number = number
-        self.memory = memory  # the connection's
+        self.memory = memory  # the connection's caches of publishes
         self.framing = ContentFraming(number, frame_max)
         self.message_size_max = message_size_max
         self.state = ChannelState.OPEN

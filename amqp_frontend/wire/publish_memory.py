@@ -24,13 +24,13 @@ _INTERNED: dict[PropertySummary, PropertySummary] = {}
 
 
 class PublishArguments(NamedTuple):
-    """basic.publish, decoded. `address`: the octets of exchange and routing key, as deliveries carry them."""
+    """basic.publish, decoded. `routing`: the octets of exchange and routing key, as deliveries have them."""
 
     exchange: str
     routing_key: str
     mandatory: bool
     immediate: bool
-    address: bytes
+    routing: bytes
 
 
 class PublishKind:
@@ -50,14 +50,20 @@ class PublishKind:
 #: Octets of a cached head besides the payload of the method frame: the rest of that frame, and the header frame up to
 #: the size of the body. These are the same in all messages of the kind.
 HEAD_FIXED = FRAME_OVERHEAD + HEADER_FIXED - 8
-#: Octets of a basic.publish frame above which its size does not fit into one octet, so that its head is not cached.
+#: Maximum octets of a basic.publish frame whose head is cached: `read_mixed` reads only the last octet of the frame's
+#: size to find it.
 _METHOD_SIZE_MAX = 255 + FRAME_OVERHEAD
-#: Known forms of a head at most. A property list of another form is looked up by its summary, which takes longer.
+#: Maximum number of forms that are cached for a head. A property list of another form is looked up by its summary, which
+#: takes longer.
 FORMS_MAX = 8
 
 
 class Form(NamedTuple):
-    """The form of a kind's property lists: as a number, each has `number & mask == value`."""
+    """A form of property lists, and the kind of messages that have it.
+
+    A list, read as one number, has the form if `number & mask == value`. The form comes from a shape (`Shapes`), or from
+    a single list.
+    """
 
     mask: int
     value: int
@@ -67,15 +73,15 @@ class Form(NamedTuple):
 class Forms:
     """The forms of the property lists of a head. `known`: those seen so far, FORMS_MAX at most.
 
-    Another form is looked up in `alike`, an entry of `PublishMemory.kinds`, and in `shapes`, an entry of
+    Another form is looked up in `kinds`, an entry of `PublishMemory.kinds`, and in `shapes`, an entry of
     `Shapes.by_length`.
     """
 
-    __slots__ = ("alike", "known", "shapes")
+    __slots__ = ("kinds", "known", "shapes")
 
-    def __init__(self, first: Form, alike: dict[int, PublishKind], shapes: list[Shape]) -> None:
+    def __init__(self, first: Form, kinds: dict[int, PublishKind], shapes: list[Shape]) -> None:
         self.known = [first]
-        self.alike = alike
+        self.kinds = kinds
         self.shapes = shapes
 
 
@@ -116,8 +122,8 @@ class PublishMemory:
 
     def kind_of(self, method_frame: bytes, summary: PropertySummary) -> PublishKind:
         """The kind of messages with this basic.publish frame and this summary."""
-        alike = self.kinds.get(method_frame)
-        kind = None if alike is None else alike.get(id(summary))
+        kinds = self.kinds.get(method_frame)
+        kind = None if kinds is None else kinds.get(id(summary))
         if kind is None:
             if self._kind_count >= KINDS_MAX:
                 self.kinds.clear()
@@ -139,7 +145,7 @@ class PublishMemory:
         if len(self.heads) >= KINDS_MAX:
             self.heads.clear()
         list_start = header_start + HEADER_FIXED
-        mask, value = _form_of(data[list_start : list_start + list_size], shapes)[:2]
+        mask, value = _shape_of(data[list_start : list_start + list_size], shapes)[:2]
         self.heads[key] = PublishHead(
             Struct(f">{len(key)}xQ{list_size}sQ").unpack_from,
             method_size,
@@ -160,9 +166,9 @@ class PublishMemory:
         for mask, value, kind in forms.known:
             if number & mask == value:
                 return kind
-        mask, value, summary = _form_of(properties, forms.shapes)
+        mask, value, summary = _shape_of(properties, forms.shapes)
         summary = summary or self.summaries.get(properties)
-        found = None if summary is None else forms.alike.get(id(summary))
+        found = None if summary is None else forms.kinds.get(id(summary))
         if found is not None and len(forms.known) < FORMS_MAX:
             forms.known.append(Form(mask, value, found))
             self.heads[key] = head._replace(mask=mask, value=value, kind=found)
@@ -226,8 +232,8 @@ def _publish_arguments(raw: bytes) -> PublishArguments:
     return PublishArguments(method.exchange, method.routing_key, method.mandatory, method.immediate, raw[2:-1])
 
 
-def _form_of(properties: bytes, shapes: list[Shape]) -> Shape | tuple[int, int, None]:
-    """The shape of a property list; if it has none, a mask and value that only this list has."""
+def _shape_of(properties: bytes, shapes: list[Shape]) -> Shape | tuple[int, int, None]:
+    """The shape of a property list. If none is known: a mask and value that match this list alone, and None."""
     number = int.from_bytes(properties, "big")
     for shape in shapes:
         if number & shape[0] == shape[1]:
