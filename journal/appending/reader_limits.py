@@ -31,7 +31,10 @@ class KeptForReader:
 
 
 class ReaderLimits:
-    """The readers of one journal. `kept`: by reader, as of the last `enforce`; `dropped`: their number since the start.
+    """The limits of one journal's readers.
+
+    `kept`: name of a reader -> what was kept for it alone at the last `enforce`. `dropped`: the number of readers that
+    were dropped since the start.
 
     Nodes of a cluster have no limit: a full copy needs all segments. A node's reader is deleted when its link ends.
     """

@@ -55,7 +55,7 @@ def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator
     for queue in queues:
         if not queue.deleted:
             yield from _state_messages(journal, recorder, queue)
-    yield from recorder.duplicate_ids.state()
+    yield from recorder.duplicate_ids.record_all()
     recorder.messages.changes.watch(None)
     journal.checkpoints.end()
     yield from _forget_contents(broker, recorder)

@@ -14,7 +14,7 @@ from ..format.record import VHOST
 from ..recovery.replay import Recovered
 
 #: Duplicate ids that a checkpoint states between two turns (about 2 ms).
-STATED_SLICE = 1000
+RECORDED_SLICE = 1000
 #: Octets that an id takes in the journal in addition to its text (approximate).
 ID_OCTETS = 16
 
@@ -42,20 +42,20 @@ class DuplicateIds:
         caches = (cache for vhost in self._broker.virtual_hosts.values() for cache in vhost.context.id_caches.values())
         return sum(ID_OCTETS * len(cache) + cache.characters for cache in caches) if self.is_on else 0
 
-    def state(self) -> Iterator[None]:
-        """State all ids for a checkpoint, one slice for each `next`."""
+    def record_all(self) -> Iterator[None]:
+        """Record all ids again for a checkpoint, one slice for each `next`."""
         if not self.is_on:
             return
         self._journal.turns.ids_bytes = 0
         for vhost in list(self._broker.virtual_hosts.values()):
             for address, cache in list(vhost.context.id_caches.items()):
                 ids = cache.ids()  # O(ids), 7 ns each
-                for start in range(0, len(ids), STATED_SLICE):
+                for start in range(0, len(ids), RECORDED_SLICE):
                     if vhost.context.is_being_deleted:
                         break
-                    stated = _stated(cache, ids[start : start + STATED_SLICE])
-                    if stated:
-                        self._write(vhost.name, IdsSeen(address, cache.size, stated), restated=True)
+                    recorded = _recorded(cache, ids[start : start + RECORDED_SLICE])
+                    if recorded:
+                        self._write(vhost.name, IdsSeen(address, cache.size, recorded), restated=True)
                         yield
 
     def restore(self, found: Recovered) -> None:
@@ -76,6 +76,6 @@ class DuplicateIds:
         found.ids.clear()
 
 
-def _stated(cache: IdCache, ids: list[str]) -> list[tuple[str, int]]:
+def _recorded(cache: IdCache, ids: list[str]) -> list[tuple[str, int]]:
     """Those of the ids that are still in the cache and whose message is in the journal."""
     return [(id_, number) for id_ in ids if (number := cache.number_of(id_))]

@@ -245,7 +245,7 @@ def test_virtual_hosts_are_apart_and_end_with_their_ids() -> None:
 
 def test_a_checkpoint_carries_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slice by slice, while others come and go; then nothing before it is needed."""
-    monkeypatch.setattr(duplicate_ids, "STATED_SLICE", 2)
+    monkeypatch.setattr(duplicate_ids, "RECORDED_SLICE", 2)
     text = settings(q={"id_cache_size": 6})
     desk = make(text=text)
     desk.declare()
@@ -397,7 +397,7 @@ class VirtualHosts(Harness):
 
 def test_a_new_virtual_host_does_not_remember_ids_of_the_old_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A checkpoint states these while the old one is deleted, and another one of the same name is made."""
-    monkeypatch.setattr(duplicate_ids, "STATED_SLICE", 1)
+    monkeypatch.setattr(duplicate_ids, "RECORDED_SLICE", 1)
     world = VirtualHosts(journal=SimulatedFiles())
     world.make("v")
     for id_ in "123":

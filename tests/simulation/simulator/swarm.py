@@ -67,7 +67,7 @@ SMALL: dict[str, dict[str, tuple[int, ...]]] = {
     "journal.recording.checkpoint": {"EXAMINED_SLICE": (5,), "RUNS_SPARE": (5,)},
     "journal.recording.message_index": {"KEEP_SLICE": (5,)},
     "journal.recording.pager": {"MEMORY_MAX": (2,)},
-    "journal.recording.duplicate_ids": {"STATED_SLICE": (2,)},
+    "journal.recording.duplicate_ids": {"RECORDED_SLICE": (2,)},
     "journal.appending.segment_usage": {"BULK_MIN": (2,)},
     "journal.recovery.recovered": {"COMPACT_MIN": (2,), "SPARE": (2,)},
     "journal.recovery.snapshot": {"PART_MESSAGES": (3,)},
