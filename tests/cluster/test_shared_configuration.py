@@ -27,13 +27,13 @@ def shared(text: str = "", secret: bytes = SECRET) -> SharedConfiguration:
 
 def told(one: SharedConfiguration, other: SharedConfiguration) -> dict[str, object]:
     """What a node tells when the other has told its fingerprint."""
-    return one.told([{"fingerprint": other.fingerprint}])
+    return one.for_status([{"fingerprint": other.fingerprint}])
 
 
 def test_parts_travel_only_where_fingerprints_differ() -> None:
     """Two beacons a second are for figures."""
     alike, other = shared(HEARTBEAT), shared(USER)
-    assert set(told(alike, shared(HEARTBEAT))) == {"fingerprint"} == set(alike.told([{}]))
+    assert set(told(alike, shared(HEARTBEAT))) == {"fingerprint"} == set(alike.for_status([{}]))
     assert set(told(alike, other)) == {"fingerprint", "parts"}
 
 
@@ -110,7 +110,7 @@ def test_a_node_that_tells_nothing_differs_in_nothing(said: dict[str, Any]) -> N
 def test_parts_that_make_no_sense_are_not_read(parts: Any) -> None:
     """Nor kept: what a node says is no larger than its link lets it be, and names in logs are short."""
     assert shared(HEARTBEAT).differences({"fingerprint": "1-x", "parts": parts}, "a", "b") == [
-        "parts that it has not told yet"
+        "parts that it has not sent yet"
     ]
     long = shared(HEARTBEAT).differences({"fingerprint": "1-x", "parts": {"n" * 9_000: {"a": 1}}}, "a", "b")
     assert all(len(name) < 300 for name in long) and len(long) == 2

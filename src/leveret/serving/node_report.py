@@ -137,7 +137,7 @@ class NodeReport:
         for name, other in others.items():
             self._shared.warn(other, own, name)
         faults = [fault[:FAULT_MAX] for fault in self._current.faults[:FAULTS_MAX]]
-        return {**self._shared.told(others.values()), "reloads": self._current.reloads, "faults": faults}
+        return {**self._shared.for_status(others.values()), "reloads": self._current.reloads, "faults": faults}
 
     def _statuses(self) -> dict[str, Mapping[str, object]]:
         """Name of each linked node (the leader, or all followers) -> its last status."""

@@ -1,7 +1,8 @@
 """Differences between the configurations of a cluster's nodes, found by digests that the nodes exchange over links.
 
-Digests are keyed with the cluster's secret, because parts hold passwords. Nodes exchange the digests of all parts only
-if their fingerprints differ.
+A part is a key or a named object, such as a queue or a user, and has a digest. The fingerprint is one digest of all
+parts: nodes exchange the digests of parts only if their fingerprints differ. Both are keyed with the cluster's secret,
+because parts hold passwords.
 """
 
 import hmac
@@ -16,15 +17,18 @@ from .tls_files import TlsFiles
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Maximum parts of one kind with a digest each; a larger kind has one digest. Maximum octets of a part's name.
-PARTS_MAX, NAME_MAX = 60, 80
-#: Maximum octets of all parts as JSON, where a character may take six; beyond it the largest kinds have one digest.
+#: Maximum parts of one kind that have a digest each. A kind with more parts has one digest for all of them.
+PARTS_MAX = 60
+#: Maximum characters of a part's name.
+NAME_MAX = 80
+#: Maximum octets of all names and digests as JSON, which writes a character in up to six. If they are more, the largest
+#: kinds have one digest each.
 OCTETS_MAX = 24 * 1024
 #: Maximum parts that a warning names, and maximum parts that are read from another node.
 NAMED_MAX, READ_MAX = 8, 2000
 _DIGEST_SIZE, _FINGERPRINT_SIZE = 8, 16
-#: Version of fingerprints: changes whenever the same configuration gets other parts, or other texts, than before.
-_FORM = "1"
+#: Version of fingerprints. Change it whenever a configuration gives other parts, or other texts of them, than before.
+_VERSION = "1"
 _CLIENT_CA = "[tls] client-ca (its content)"
 
 
@@ -43,13 +47,13 @@ class SharedConfiguration:
             parts[_CLIENT_CA] = tls.authorities.text
         digests = {name: self._digest(f"{name}\0{text}", _DIGEST_SIZE) for name, text in parts.items()}
         self.parts = self._short(digests)
-        self.fingerprint = f"{_FORM}-{self._digest(repr(sorted(digests.items())), _FINGERPRINT_SIZE)}"
+        self.fingerprint = f"{_VERSION}-{self._digest(repr(sorted(digests.items())), _FINGERPRINT_SIZE)}"
 
     def _digest(self, text: str, size: int) -> str:
         return hmac.digest(self._secret, text.encode("utf-8", "surrogatepass"), "sha256").hex()[:size]
 
     def _short(self, digests: Mapping[str, str]) -> dict[str, str]:
-        """The digests, but one for all parts of a large kind, because they travel with each beacon."""
+        """The digests, with one for all parts of a large kind, because each beacon carries them."""
         kinds: dict[str, dict[str, str]] = {}
         for name, digest in digests.items():
             kinds.setdefault(_kind_of(name), {})[name] = digest
@@ -69,23 +73,23 @@ class SharedConfiguration:
             for name, digest in digests.items()
         }
 
-    def told(self, others: Iterable[Mapping[str, object]]) -> dict[str, object]:
+    def for_status(self, others: Iterable[Mapping[str, object]]) -> dict[str, object]:
         """The digests for this node's status. `others`: the last digests of the linked nodes."""
         differs = any(self.differs_from(one) for one in others)
         return {"fingerprint": self.fingerprint, **({"parts": self.parts} if differs else {})}
 
-    def differs_from(self, said: Mapping[str, object]) -> bool:
+    def differs_from(self, received: Mapping[str, object]) -> bool:
         """Whether a node with these digests has another configuration; False if it sent none."""
-        fingerprint = said.get("fingerprint")
+        fingerprint = received.get("fingerprint")
         return isinstance(fingerprint, str) and fingerprints_differ(self.fingerprint, fingerprint)
 
-    def differences(self, said: Mapping[str, object], own: str, other: str) -> list[str]:
+    def differences(self, received: Mapping[str, object], own: str, other: str) -> list[str]:
         """The names of the parts that differ from another node's, sorted. `own`, `other`: names of the two nodes."""
-        if not self.differs_from(said):
+        if not self.differs_from(received):
             return []
-        theirs = parts_in(said)
+        theirs = parts_in(received)
         if theirs is None:
-            return ["parts that it has not told yet"]
+            return ["parts that it has not sent yet"]
         found = []
         for name in sorted({*self.parts, *theirs}, key=lambda name: (not name.startswith("["), name)):
             if self.parts.get(name) != theirs.get(name):
@@ -95,23 +99,23 @@ class SharedConfiguration:
                     else f" (at {own if name in self.parts else other} alone)"
                 )
                 found.append(f"{name}{where}")
-        return found or ["parts whose names are too long, or too many"]
+        return found or ["parts that are not named, because they are too many, or their names too long"]
 
-    def warn(self, said: Mapping[str, object], own: str, other: str) -> None:
+    def warn(self, received: Mapping[str, object], own: str, other: str) -> None:
         """Log the differences from another node, once for each pair of configurations."""
-        fingerprint = str(said.get("fingerprint"))
-        if not self.differs_from(said):
+        fingerprint = str(received.get("fingerprint"))
+        if not self.differs_from(received):
             if self._warned.pop(other, None) is not None:
                 logger.info("the configuration of node %s does not differ any more", other)
-        elif parts_in(said) is not None and self._warned.get(other) != fingerprint + self.fingerprint:
+        elif parts_in(received) is not None and self._warned.get(other) != fingerprint + self.fingerprint:
             self._warned[other] = fingerprint + self.fingerprint
-            found = self.differences(said, own, other)
+            found = self.differences(received, own, other)
             logger.warning("the configuration of node %s differs from that of node %s: %s", other, own, listed(found))
 
 
-def parts_in(said: Mapping[str, object]) -> dict[str, str] | None:
+def parts_in(received: Mapping[str, object]) -> dict[str, str] | None:
     """The digests of parts that another node sent; None: it sent none, or they are malformed."""
-    parts = said.get("parts")
+    parts = received.get("parts")
     if not isinstance(parts, dict) or len(parts) > READ_MAX:
         return None
     return {str(name)[: 2 * NAME_MAX]: str(digest) for name, digest in parts.items()}
