@@ -137,10 +137,10 @@ class Endpoint:
     def _make_session(self, peer: Peer) -> AmqpSession:
         return AmqpSession(self._server.runtime.broker, self._server.options(), peer, self.flush)
 
-    def take_over(self, ended: TerminatedTls) -> None:
+    def take_over(self, terminated: TerminatedTls) -> None:
         """Note that the peer's TLS ends elsewhere, or that its handshake is over: the next octets are AMQP."""
-        self._is_introduced, self._first = True, ended.first
-        note_tls(self.session, ended.protocol, ended.cipher, ended.certificate)
+        self._is_introduced, self._first = True, terminated.first
+        note_tls(self.session, terminated.protocol, terminated.cipher, terminated.certificate)
 
     def _answered(self, is_logged_in: bool) -> None:
         """Note that the peer has logged in, or was refused and stays connected for a while."""

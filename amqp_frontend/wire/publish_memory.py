@@ -53,16 +53,16 @@ HEAD_FIXED = FRAME_OVERHEAD + HEADER_FIXED - 8
 #: Maximum octets of a basic.publish frame whose head is cached: `read_mixed` reads only the last octet of the frame's
 #: size to find it.
 _METHOD_SIZE_MAX = 255 + FRAME_OVERHEAD
-#: Maximum number of forms that are cached for a head. A property list of another form is looked up by its summary, which
-#: takes longer.
+#: Maximum number of forms that are cached for a head. A list of another form is looked up by its summary, which takes
+#: longer.
 FORMS_MAX = 8
 
 
 class Form(NamedTuple):
     """A form of property lists, and the kind of messages that have it.
 
-    A list, read as one number, has the form if `number & mask == value`. The form comes from a shape (`Shapes`), or from
-    a single list.
+    A list, read as one number, has the form if `number & mask == value`. The form is that of a shape (`Shapes`), or
+    that of a single list.
     """
 
     mask: int

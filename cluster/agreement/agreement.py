@@ -72,7 +72,7 @@ class Agreement:
         kind = type(event)
         HANDLERS[kind](self, event)
         if kind in _MOVE_AGREED and self.leadership is not None and self.is_calm:
-            self.leadership.members.agree()  # of three such events for each block: a review costs five times as much
+            self.leadership.members.agree()  # a block causes three such events; a review costs five times as much
         else:
             self._review()
         decisions, context.decisions = context.decisions, []
@@ -81,7 +81,7 @@ class Agreement:
     def _has_slept(self, now_ns: int) -> bool:
         """Whether this leader acts much too late on what was due, because its process or machine stood still.
 
-        While it takes over nothing is due: then any pause of that length counts.
+        During a takeover nothing is due, so there the time since the last event counts.
         """
         late_ns = self.context.timers.suspend_after_ns // 2
         if self.leadership is None or now_ns - self.context.now_ns <= late_ns:
@@ -137,7 +137,7 @@ class Agreement:
             self._resolve(view)
 
     def _resolve(self, view: View) -> None:
-        """Settle the transaction in doubt, or send it again. The keys show whether a cluster has begun."""
+        """Settle the transaction in doubt, or send it again."""
         sent = self.context.sent
         assert sent is not None
         if sent.purpose is Purpose.CAMPAIGN:
@@ -145,7 +145,7 @@ class Agreement:
         elif self.leadership is not None:
             self.leadership.resolve(view)
         else:
-            self.context.settle()
+            self.context.settle()  # a bootstrap: the next review sees in the view whether the cluster has begun
 
     def _answered(self, event: e.Answered) -> None:
         context, sent = self.context, self.context.sent

@@ -123,9 +123,9 @@ class Guest:
             self.first = await shake_hands(self.socket, transport, data, self._read_some)
         if scope.cancelled_caught:
             raise TlsFault("handshake: not over in time")
-        ended = TerminatedTls(transport.protocol, transport.cipher, transport.certificate, transport)
+        terminated = TerminatedTls(transport.protocol, transport.cipher, transport.certificate, transport)
         self._transport = transport
-        self._arrival = replace(self._arrival, is_tls=False, tls=ended)
+        self._arrival = replace(self._arrival, is_tls=False, tls=terminated)
 
     async def _read_proxy_header(self) -> bytes:
         """Returns the octets after the header."""
