@@ -13,7 +13,7 @@ from ..format.heap import IdsSeen
 from ..format.record import VHOST
 from ..recovery.replay import Recovered
 
-#: Duplicate ids that a checkpoint states between two turns (about 2 ms).
+#: Maximum duplicate ids that a checkpoint records between two turns (about 2 ms).
 RECORDED_SLICE = 1000
 #: Octets that an id takes in the journal in addition to its text (approximate).
 ID_OCTETS = 16
