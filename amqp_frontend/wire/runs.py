@@ -32,7 +32,7 @@ from .layout import (
 from .peer_errors import PropertiesUndecodable
 from .publish_memory import HEAD_FIXED, MEMORY_MAX, PublishKind, PublishMemory
 
-#: Acks at the end of a read from which on all of them are compared at once.
+#: This many acks or more at the end of a read are compared all at once.
 ROW_MIN = 4
 #: Acks that are compared as one large number. More are compared column by column.
 ROW_AS_NUMBER_MAX = 64
