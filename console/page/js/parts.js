@@ -103,7 +103,7 @@ export function Busy({ since, text, onCancel }) {
 export function Waiting({ view, what }) {
   const { data, error, isLoading, isRefused } = view;
   if (isRefused) {
-    const text = error.status === 404 ? `${what}: not here. It was deleted, or this broker does not tell.` : error.message;
+    const text = error.status === 404 ? `${what}: not here. It was deleted, or you may not see it.` : error.message;
     return html`<p class="empty" role="alert">${text}</p>`;
   }
   return data === undefined && isLoading ? html`<p class="empty" role="status">Loading ${what} …</p>` : null;

@@ -37,7 +37,7 @@ class Password:
     """The arguments for a password, or for its hash."""
 
     password: (
-        Annotated[str, TEXT, "in clear text; without it, it is read from the terminal or standard input"] | None
+        Annotated[str, TEXT, "in clear text; if it is missing, ctl reads it from the terminal or standard input"] | None
     ) = None
     password_hash: Annotated[str, TEXT, "or salt and hash in base64, as in RabbitMQ's definitions"] | None = None
     hashing_algorithm: Annotated[str, TEXT, "of the hash (default rabbit_password_hashing_sha256)"] = SHA256
@@ -202,7 +202,7 @@ def _granted(at: Operator, command: str, owner: User, vhost: str, patterns: Mapp
 
 @command("permissions clear", http=Http("DELETE", "permissions/V/U", Level.ADMINISTRATOR, 204))
 def clear_permissions(at: Operator, user: UserName, *, vhost: VhostName = "/") -> dict[str, Any]:
-    """Allow a user nothing more in a virtual host; open connections stay."""
+    """Remove a user's permissions in a virtual host; open connections stay."""
     owner = at.user(user)
     at.vhost(vhost)
     grants = owner.grants(at.broker.virtual_hosts)

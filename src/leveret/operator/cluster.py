@@ -75,7 +75,7 @@ def history(at: Operator) -> dict[str, Any]:
     "cluster raise-level", http=Http("POST", "leveret/cluster/raise-level", Level.ADMINISTRATOR), reads=True, acts=True
 )
 def raise_level(at: Operator) -> dict[str, Any]:
-    """Let the leader write what all nodes can read, after an upgrade; a node of the release before cannot lead then."""
+    """After an upgrade, let the leader write what all nodes can read; older nodes cannot lead then."""
     return _admin(at).raise_level()
 
 

@@ -57,8 +57,8 @@ MOVED, REPLAYED = "moved", "replayed"
 class Destination:
     """Arguments for the destination of messages, which several commands share."""
 
-    to_queue: Annotated[str, NAME, "straight into it; or"] | None = None
-    to_exchange: Annotated[str, TEXT, "by its bindings"] | None = None
+    to_queue: Annotated[str, NAME, "to this queue; or"] | None = None
+    to_exchange: Annotated[str, TEXT, "to this exchange, which routes them"] | None = None
     to_key: Annotated[str, TEXT, "the routing key there (default: each message's own)"] | None = None
 
 
@@ -68,7 +68,7 @@ class JobRequest(Filter):
 
     positions: Annotated[Any, JSON, "a list of numbers, as `browse` shows them"] = None
     limit: Annotated[int, NUMBER, "at most this many, from the head"] | None = None
-    rate: Annotated[int, NUMBER, "messages a second (default: as fast as it goes)"] | None = None
+    rate: Annotated[int, NUMBER, "messages a second (default: as fast as possible)"] | None = None
     dry_run: Annotated[bool, FLAG, "true: only tell what would be done"] | None = None
     vhost: VhostName = "/"
     as_user: AsUser | None = None
@@ -102,7 +102,7 @@ def replay(
     """Send dead letters back to where they came from, or elsewhere as `move` does, as a job.
 
     to: exchange (the default), with the routing key; or queue: the one each died in
-    strip: true: without the headers that tell of deaths (default false)
+    strip: true: without the headers about their deaths (default false)
     """
     if to not in (None, "exchange", "queue"):
         raise CommandError(

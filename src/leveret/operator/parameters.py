@@ -94,7 +94,7 @@ def list_parameters(
 def set_one(
     at: Operator, component: Component, name: ParameterName, value: Value, *, vhost: VhostName = "/"
 ) -> dict[str, Any]:
-    """Add one, or replace the one of that name."""
+    """Add a parameter, or replace the one of that name."""
     at.vhost(vhost)
     faults = list(_faults(component, name, value))
     if faults:
@@ -105,7 +105,7 @@ def set_one(
 
 @command("parameters clear")
 def clear_one(at: Operator, component: Component, name: ParameterName, *, vhost: VhostName = "/") -> dict[str, Any]:
-    """Delete one."""
+    """Delete a parameter."""
     at.vhost(vhost)
     _remove(at, (vhost, component, name))
     return {"vhost": vhost, "component": component, "name": name}
@@ -122,7 +122,7 @@ def list_global(at: Operator) -> list[dict[str, Any]]:
 
 @command("global-parameters set", http=Http("PUT", "global-parameters/NAME", Level.POLICYMAKER, created))
 def set_global(at: Operator, name: ParameterName, value: Value) -> dict[str, Any]:
-    """Add one, or replace the one of that name."""
+    """Add a global parameter, or replace the one of that name."""
     if name == CLUSTER_NAME and (not isinstance(value, str) or not value):
         raise CommandError("cluster-name: expected name=NAME")
     is_new = set_parameter(at.broker, ("", "", name), value)
@@ -131,7 +131,7 @@ def set_global(at: Operator, name: ParameterName, value: Value) -> dict[str, Any
 
 @command("global-parameters clear", http=Http("DELETE", "global-parameters/NAME", Level.POLICYMAKER, 204))
 def clear_global(at: Operator, name: ParameterName) -> dict[str, Any]:
-    """Delete one."""
+    """Delete a global parameter."""
     _remove(at, ("", "", name))
     return {"name": name}
 
@@ -143,7 +143,7 @@ def _remove(at: Operator, identity: tuple[str, str, str]) -> None:
 
 @command("cluster-name", http=Http("PUT", "cluster-name", Level.ADMINISTRATOR, 204))
 def cluster_name(at: Operator, name: Name | None = None) -> dict[str, Any]:
-    """Show or change what the broker calls itself.
+    """Show or change the name of the cluster.
 
     name: the new name; without it: not changed
     """

@@ -41,13 +41,13 @@ def list_policies(at: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[
 
 @command("policies set")
 def set_policy(at: Operator, wanted: Wanted, *, vhost: VhostName = "/") -> dict[str, Any]:
-    """Add one, or replace the one of that name."""
+    """Add a policy, or replace the one of that name."""
     return _set(at, wanted, vhost, is_operator=False)
 
 
 @command("policies clear", http=Http("DELETE", "policies/V/NAME", Level.POLICYMAKER, 204))
 def clear_policy(at: Operator, name: PolicyName, *, vhost: VhostName = "/") -> dict[str, Any]:
-    """Delete one."""
+    """Delete a policy."""
     return _clear(at, name, vhost, is_operator=False)
 
 
@@ -59,13 +59,13 @@ def list_operator_policies(at: Operator, *, vhost: OnlyVhost | None = None) -> l
 
 @command("operator-policies set")
 def set_operator_policy(at: Operator, wanted: WantedOfOperators, *, vhost: VhostName = "/") -> dict[str, Any]:
-    """Add one, or replace the one of that name."""
+    """Add an operator policy, or replace the one of that name."""
     return _set(at, wanted, vhost, is_operator=True)
 
 
 @command("operator-policies clear", http=Http("DELETE", "operator-policies/V/NAME", Level.ADMINISTRATOR, 204))
 def clear_operator_policy(at: Operator, name: PolicyName, *, vhost: VhostName = "/") -> dict[str, Any]:
-    """Delete one."""
+    """Delete an operator policy."""
     return _clear(at, name, vhost, is_operator=True)
 
 

@@ -12,7 +12,7 @@ const LACKS = { monitoring: ["monitoring"], policymaker: ["policymaker"], admini
 export function Commands() {
   const view = usePoll("leveret/commands", { isOnce: true });
   return html`<h1>Commands</h1>
-    <p class="dim">What the HTTP API takes by itself, beside RabbitMQ's paths; leveret ctl has the same commands, and more. <a href="api/index.html">All paths</a></p>
+    <p class="dim">Commands with their own path in the HTTP API; leveret ctl has these and more. <a href="api/index.html">All paths</a></p>
     <${Waiting} view=${view} what="commands" />
     ${view.rows.filter((one) => one.path).map((one) => html`<${Fold} key=${one.name} title=${one.name}><${Command} command=${one} /><//>`)}`;
 }
@@ -22,7 +22,7 @@ function Command({ command: { name, help, method, path, level, changes } }) {
   const why = LACKS[level] ? lacksTag(...LACKS[level]) : "";
   const sure = () => !changes || confirm({ title: name, text: `${help}.`, verb: "Run" });
   return html`<p>${help}.</p><p><code>${method} /api/${path}</code></p>
-    ${method === "DELETE" || HAVE_PAGES.includes(name) ? html`<p class="dim">The page of what it changes shows first what it would do.</p>`
+    ${method === "DELETE" || HAVE_PAGES.includes(name) ? html`<p class="dim">Use the page of what it changes, which shows the effect first.</p>`
       : html`<${CommandForm} of=${name} name=${name} verb="Run" sure=${sure} done=${() => (changes ? `${name}: done.` : "")} after=${(value) => setResult(value ?? "Done.")} why=${why} />
         <div aria-live="polite">${result !== undefined && html`<pre tabindex="0" aria-label="Result">${JSON.stringify(result, null, 2)}</pre>`}</div>`}`;
 }

@@ -28,7 +28,7 @@ export function Find({ query }) {
     else if (query.id) find({ id: Number(query.id) });
   }, [query.message_id, query.id]);
   return html`<h1>Find a message</h1>
-    <p class="dim">In all queues that you may read; what is given must all be so. Nothing is taken, marked or moved.</p>
+    <p class="dim">In all queues that you may read; messages match all that is given. Nothing is taken, marked or moved.</p>
     <${CommandForm} of="search" only=${`message_id correlation_id ${MATCHES} journal`} name="Find" verb="Find" onSubmit=${find} />
     ${since > 0 && html`<${Busy} since=${since} onCancel=${cancel} text="Looking into the queues, for 20 s at most, then perhaps into the journal …" />`}
     ${since > 0 && found && html`<p class="warning">What is below was found by the search before this one.</p>`}

@@ -18,7 +18,7 @@ export function Leases() {
   };
   return html`
     <h1>Leases</h1>
-    <p class="dim">Leased queues: who has which message, and until when. What runs out comes back by itself.</p>
+    <p class="dim">Leased queues: which client has which message, and until when. After that it is ready again.</p>
     <${Waiting} view=${view} what="leases" />
     ${view.data && !queues.length && html`<p class="empty">This broker has no leased queue.</p>`}
     ${queues.map((queue) => html`<${Of} key=${`${queue.vhost}\n${queue.queue}`} queue=${queue} breakLease=${breakLease} />`)}`;

@@ -55,7 +55,7 @@ const COLUMNS = [
   column("In all", "messages", count, EXTRA),
   column("Persistent", "messages_persistent", count, EXTRA),
   column("On disk only", "messages_paged_out", count, EXTRA),
-  { title: "Room of consumers", sort: "consumer_capacity", isNumber: true, isExtra: true, cell: (queue) => (queue.consumers ? `${Math.round(queue.consumer_capacity * 100)} %` : "–") },
+  { title: "Consumer capacity", sort: "consumer_capacity", isNumber: true, isExtra: true, cell: (queue) => (queue.consumers ? `${Math.round(queue.consumer_capacity * 100)} %` : "–") },
   column("Type", "type", asIs, EXTRA),
   column("Durable", "durable", yesNo, EXTRA),
   column("Policy", "policy", named, EXTRA),
