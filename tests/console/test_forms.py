@@ -108,3 +108,12 @@ def test_keys_that_forms_offer(api: ApiClient) -> None:
         arguments = {name: example, **beside.get(name, {})}
         made = api.ask("PUT", f"queues/%2F/{name}", {"durable": True, "arguments": arguments})
         assert made.status == 201, made.body
+
+
+@pytest.mark.parametrize("command", ["users add", "users replace"])
+def test_a_password_is_not_shown(person: Person, command: str) -> None:
+    """Nor kept for the next login, as what is typed into other fields is."""
+    person.opens("commands", heading="Commands")
+    form = person.unfolds(command).get_by_role("form")
+    form.wait_for()
+    assert form.locator("[name=password]").get_attribute("type") == "password"

@@ -20,7 +20,7 @@ function fieldOf({ name, kind, help, is_required: isNeeded, default: given, opti
   const isWord = kind === "NAME" && isNeeded;
   return {
     label: titled(name),
-    type: TYPES[kind],
+    type: name === "password" ? name : TYPES[kind],
     options: options.length ? (isOptional ? [["", "–"], ...options] : options) : undefined,
     value: kind === "JSON" && now !== undefined ? JSON.stringify(now, null, 1) : now,
     keys,

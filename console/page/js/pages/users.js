@@ -13,7 +13,7 @@ import { me } from "../state.js";
 
 const tagsOf = (text) => text.split(",").map((one) => one.trim()).filter(Boolean);
 
-const PASSWORD = { type: "password", autocomplete: "new-password" };
+const PASSWORD = { autocomplete: "new-password" };
 const OF_NEW = { name: { autocomplete: "username" }, password: { ...PASSWORD, required: true, hint: "" } };
 const PATTERNS = ["configure", "write", "read"];
 
