@@ -91,7 +91,8 @@ class Scopes:
         sites = self._context.broker.sites
         if view is None:
             return None
-        return next((site for site in (view.scope or sites.own, *sites.groups) if view.has(site)), None)
+        some = (view.scope or sites.own, *sites.groups, *sorted(view.declaring))
+        return next((site for site in some if view.has(site)), None)
 
     def refusal(self, name: str, site: str | None) -> str:
         """Why a site sees no queue of this name, by a rule for that site; empty: no such rule.

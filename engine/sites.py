@@ -29,9 +29,10 @@ class SiteWatcher(Protocol):
 
 class View(Protocol):
     """The sites that see one queue. `name`: the queue's name at these sites. `is_of_one_site`: no other site sees it.
-    `scope`: that site, or the group of several; empty: all sites.
+    `scope`: that site, or the group of several; empty: all sites. `declaring`: those that declared it, present or not.
     """
 
+    declaring: set[str]
     name: str
     is_of_one_site: bool
     scope: str

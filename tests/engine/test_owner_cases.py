@@ -428,3 +428,20 @@ def test_messages_beyond_the_depth_after_a_takeover(tmp_path: Path) -> None:
     sites.reader("n3", prefetch=100, x_filter="n > 1000 AND n < 1060")
     sites.advance(50)
     assert sites.taken("n3").split() == [str(n) for n in range(1001, 1060) if n != 1010]
+
+
+@pytest.mark.parametrize("is_anew", [False, True])
+def test_an_operator_reaches_the_queue_of_a_domain_whose_sites_are_absent(tmp_path: Path, is_anew: bool) -> None:
+    """A publish, or a retry of a dead letter, to its full name is that of a site that declared it."""
+    sites = owned_queue(tmp_path)
+    where = {"x_replication": "group", "x_initial_owner": "n3", "x_queue_domain": "Y"}
+    sites.queue("rooms", client=sites.at["n3"].client, **where)
+    if is_anew:
+        sites.restart()
+    sites.broker.sites.went("n3")
+    sites.advance(3000)
+    operator = Client(sites.vhost, sites.user, "operator", lambda: None, {})
+    operator.site = sites.vhost.context.site_of("rooms@Y")  # as the command and HTTP do
+    assert operator.site == "n3"
+    assert sites.publish("a", key="rooms@Y", by=operator.open_session(), mandatory=True) == []
+    assert bodies_by_owner(sites, "rooms@Y") == {"a": "n3"}
