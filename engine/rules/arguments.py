@@ -48,7 +48,11 @@ EXCHANGE_ARGUMENTS = frozenset({"alternate-exchange", "x-delayed-type", "hash-he
 
 @frozen
 class Reason:
-    """Why a value is refused. `kind`: type (expected an integer), unacceptable (type), text, tuple, atom."""
+    """Why a value is refused. `kind`: how the reply's text has `word` and `value`.
+
+    type: an integer is expected, and `word` is the type found. unacceptable: `word` is a type that is not accepted.
+    text: `word` is a sentence. tuple: (`word`, `value`). atom: `word` alone.
+    """
 
     kind: str
     word: str = ""
@@ -230,7 +234,7 @@ ARGUMENTS: dict[str, Argument] = {
 }
 # Types that packages add check their arguments themselves (`QueueType.read`). They may share some with other types.
 for _added in ADDED_TYPES.values():
-    for _name in (*_added.rows, *_added.shared_arguments):  # rows are compared first
+    for _name in (*_added.rows, *_added.shared_arguments):  # a redeclaration compares rows first
         _argument = ARGUMENTS.get(_name) or Argument(frozenset(), _anything)
         ARGUMENTS[_name] = replace(_argument, types=_argument.types | {_added.name})
 
