@@ -7,6 +7,7 @@ from ..declared.declarations import Divert
 from ..declared.tables import DIVERT
 from ..faults import Origin
 from ..files.builder import ConfigurationBuilder
+from ..rows.row import REQUIRED
 
 #: Rows of a divert beside its name; Artemis has one virtual host.
 DIVERT_ROWS = tuple(row for row in DIVERT if row.key not in ("name", "vhost"))
@@ -28,5 +29,6 @@ def declare_divert(
                 values[row.attribute] = row.kind.read_text(text)
             except ValueError as error:
                 builder.invalid(origin, in_file(row.key), text, error)
-                return
+                if row.default is REQUIRED:
+                    return
     builder.add_divert(Divert(**values, origin=origin))

@@ -129,6 +129,16 @@ def test_faults(text: str, fault: str) -> None:
     assert fault in found, found
 
 
+def test_all_faults_of_a_divert() -> None:
+    """Each is told with the line of the divert and the name of its bean."""
+    beans = {"address": "a", "forwardingAddress": "b", "exclusive": "maybe", "routingType": "BOTH"}
+    found = faults_of("\n".join(f"divertConfigurations.d.{bean}={value}" for bean, value in beans.items()))
+    assert [fault.split(" ")[:2] for fault in found] == [
+        ["b.properties:1:", "exclusive:"],
+        ["b.properties:1:", "routingType:"],
+    ]
+
+
 @pytest.mark.parametrize(
     "text, expected",
     [

@@ -283,6 +283,16 @@ def test_all_faults_at_once() -> None:
     assert [fault.split(":")[1] for fault in faults_of(text)] == ["2", "2", "3", "4"]
 
 
+def test_all_faults_of_a_divert() -> None:
+    """A wrong value hides neither the next one nor that the name is taken."""
+    divert = "<divert name='d'><address>a</address><forwarding-address>b</forwarding-address>{}</divert>"
+    first, again = divert.format(""), divert.format("<exclusive>maybe</exclusive><filter string='x='/>")
+    expected = ("divert: 'd' stands already at f.xml:1", "exclusive: 'maybe' is not right", "filter: 'x=' is not right")
+    found = faults_of(f"<diverts>{first}{again}</diverts>")
+    assert len(found) == len(expected)
+    assert all(part in fault for part, fault in zip(expected, found)), found
+
+
 # -- hostile ----------------------------------------------------------------------------------------------------------
 
 LAUGHS = """<?xml version="1.0"?>
