@@ -110,6 +110,7 @@ def test_keys_that_forms_offer(api: ApiClient) -> None:
         assert made.status == 201, made.body
 
 
+@long_run
 @pytest.mark.parametrize("command", ["users add", "users replace"])
 def test_a_password_is_not_shown(person: Person, command: str) -> None:
     """Nor kept for the next login, as what is typed into other fields is."""
