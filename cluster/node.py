@@ -159,8 +159,8 @@ class Node:
         self._front.hold_clients()
         async with trio.open_nursery() as self._nursery:
             start_soon = self._nursery.start_soon
+            await self._nursery.start(self._requests.run)  # first: what the listener reports may ask for the keys
             await self._nursery.start(self._listener.serve, link_listeners)
-            await self._nursery.start(self._requests.run)
             for task in (
                 self._tick,
                 self._registration.run,
