@@ -93,10 +93,10 @@ def stamp_node() -> None:
     wrap(Writer, "commit_taken", before="taken")
     wrap(follower_links.FollowerLinks, "written", before="written", after="sent")
     wrap(SegmentFile, "sync", before="sync", after="synced")
-    wrap(leader_link._Following, "_read", after="f-read", takes=lambda data, _: data is not None)
+    wrap(leader_link._OpenLink, "_read", after="f-read", takes=lambda data, _: data is not None)
     wrap(CopiedJournal, "append", after="f-written")
     wrap(CopiedJournal, "sync", after="f-synced")
-    wrap(follower_links._Follower, "_heard", before="acknowledged")
+    wrap(follower_links._FollowerLink, "_handle", before="acknowledged")
     wrap(Leading, "agree", before="agreed", after="confirmed")
     atexit.register(lambda: Path(f"{os.environ[STAMPS]}/{os.getpid()}.json").write_text(json.dumps(stamps)))
 
