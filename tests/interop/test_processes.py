@@ -25,7 +25,7 @@ from leveret.interop.tools import __main__ as tools
 from leveret.interop.tools.tool import Tool
 
 @contextmanager
-def place(broker):
+def http_broker(broker):
     with started(["sleep", "600"], os.environ, Path(os.devnull)) as process:
         yield process
 
@@ -34,7 +34,7 @@ def run(broker, directory, work):
     subprocess.run(["sleep", "2"])
     return run(broker, directory, work)
 
-tools.place, tools.TOOLS = place, {"slow": Tool("slow", "", "", lambda work: "1", run, needs_scene=False)}
+tools.http_broker, tools.TOOLS = http_broker, {"slow": Tool("slow", "", "", lambda work: "1", run, needs_scene=False)}
 tools.main(["--broker", "leveret", "--work", tempfile.mkdtemp()])
 """
 

@@ -7,6 +7,7 @@ from simulator.faults import FAULTS
 from simulator.faults.messages import MESSAGE_FAULTS
 from simulator.faults.sites import SITE_FAULTS
 from simulator.plan import WEIGHTS, ClientPlan, FaultPlan, Plan, QueuePlan
+from simulator.swarm import OF_FEATURES
 from simulator.world import World
 
 
@@ -21,5 +22,6 @@ def test_a_world_with_this_fault(kind: str) -> None:
 
 
 def test_every_fault_can_come() -> None:
-    """Those of sites where there are sites, those of messages in short worlds."""
-    assert WEIGHTS.keys() | SITE_FAULTS.keys() | MESSAGE_FAULTS.keys() == FAULTS.keys()
+    """Those of sites and features where a world has them, those of messages in short worlds."""
+    of_features = {kind for _, faults in OF_FEATURES for kind in faults}
+    assert WEIGHTS.keys() | SITE_FAULTS.keys() | MESSAGE_FAULTS.keys() | of_features == FAULTS.keys()
