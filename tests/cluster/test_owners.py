@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pika
@@ -231,11 +231,10 @@ def test_messages_of_a_node_that_is_killed_go_elsewhere_once(
     assert got == [(str(number), number < 3) for number in range(10)]
     nodes.start(owner)
     nodes.await_in_sync()
-    returned = Site(nodes, owner)
-    returned.consume()
-    returned.wait()
-    assert returned.got == []
-    returned.close()
+    with closing(Site(nodes, owner)) as returned:
+        returned.consume()
+        returned.wait()
+        assert returned.got == []
 
 
 def test_owners_outlive_a_takeover(nodes: ClusterNodes, sites: tuple[str, dict[str, Site]]) -> None:
@@ -246,15 +245,13 @@ def test_owners_outlive_a_takeover(nodes: ClusterNodes, sites: tuple[str, dict[s
     nodes.kill(leader)
     following = nodes.leader(but=leader)
     third = next(name for name in NAMES if name not in (leader, owner))
-    home, stranger = Site(nodes, owner), Site(nodes, third)
-    home.consume()
-    stranger.consume()
-    home.wait_for(5)
-    stranger.wait(0.2)
-    assert sorted(home.bodies) == [str(number) for number in range(5)] and stranger.got == []
+    with closing(Site(nodes, owner)) as home, closing(Site(nodes, third)) as stranger:
+        home.consume()
+        stranger.consume()
+        home.wait_for(5)
+        stranger.wait(0.2)
+        assert sorted(home.bodies) == [str(number) for number in range(5)] and stranger.got == []
     assert following != leader
-    for one in (home, stranger):
-        one.close()
 
 
 def test_the_backlog_is_by_node(sites: tuple[str, dict[str, Site]]) -> None:
@@ -320,16 +317,13 @@ def test_a_node_whose_file_differs_does_not_host_the_queue(
     nodes.await_in_sync()
     until(lambda: "E-MISMATCH" in nodes.log(odd) or None, "the reason in the node's log")
     assert "E-MISMATCH" in nodes.log(leader)
-    refused = Site(nodes, odd)
-    with pytest.raises(pika.exceptions.ChannelClosedByBroker) as refusal:
+    with closing(Site(nodes, odd)) as refused, pytest.raises(pika.exceptions.ChannelClosedByBroker) as refusal:
         refused.channel.queue_declare("orders", passive=True)
     assert refusal.value.reply_code == 404 and "E-MISMATCH" in refusal.value.reply_text
-    refused.close()
     clients[other].consume()
     clients[other].publish("here")
     clients[other].wait_for(1)
     file = nodes.directory / odd / "leveret.toml"
     file.write_text(file.read_text().replace(DIFFERENT, FILES[odd]))
-    mended = Site(nodes, odd)
-    until(lambda: declared(mended, "orders") or None, "the queue at the node whose file was mended")
-    mended.close()
+    with closing(Site(nodes, odd)) as mended:
+        until(lambda: declared(mended, "orders") or None, "the queue at the node whose file was mended")

@@ -205,9 +205,22 @@ def test_a_node_that_stays_away_is_gone_and_may_come_back(leader: Leader) -> Non
 def test_nodes_have_a_while_to_open_their_links_to_a_new_leader(leader: Leader) -> None:
     """A takeover does not make all messages those of lost nodes."""
     leader.nodes.begin({"n2": {"group": "west", "queues": []}})
-    assert not leader.broker.sites.is_lost("n3")
+    leader.advance(RETURN_MS)
+    assert "n3" not in leader.broker.sites.groups and not leader.broker.sites.is_lost("n3")
     leader.advance(3000)
     assert leader.broker.sites.is_lost("n3") and not leader.broker.sites.is_lost("n2")
+
+
+def test_a_client_gets_the_messages_of_its_node_before_the_nodes_link_is_back(leader: Leader) -> None:
+    """After a takeover clients may be faster than their node. Its messages do not go to other nodes."""
+    home = leader.connect(site="n2")
+    leader.queue(replication="distributed")
+    leader.publish("a", by=home)
+    leader.advance(1000)
+    leader.nodes.begin({"n3": {"queues": [SHARED]}})
+    leader.consume(tag="home", by=home)
+    leader.consume(tag="other", by=leader.connect(site="n3"))
+    assert leader.taken("home") == "a" and leader.taken("other") == ""
 
 
 def test_what_is_refused_is_logged_once_and_not_without_end(leader: Leader, caplog: pytest.LogCaptureFixture) -> None:

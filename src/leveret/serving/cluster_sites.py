@@ -55,12 +55,15 @@ class ClusterSites:
         self._declared: dict[str, dict[Queue, None]] = {}  # node -> queues that its files declared last
 
     def begin(self, sites: Mapping[str, Mapping[str, object]]) -> None:
-        """Take the sites of the nodes that have links at the start. The others have a while to open theirs."""
+        """Take the sites of the nodes that have links at the start. The others are absent if none follows soon.
+
+        Their clients may be served before their links are open again.
+        """
         for name in self._others:
             if name in sites:
                 self._take(name, sites[name])
             else:
-                self._broker.sites.went(name)
+                self.left(name)
 
     def came(self, name: str, site: Mapping[str, object]) -> None:
         """Take the site of a node that opened a link."""
