@@ -17,9 +17,9 @@ from .green_threads import refuse_green_threads
 
 refuse_green_threads()
 
-from .assert_view import QueueMissing  # noqa: E402
 from .blocked import BlockedSnapshot  # noqa: E402
 from .broker import BrokerAt, RunningBroker  # noqa: E402
+from .broker_assertions import QueueMissing  # noqa: E402
 from .clock import Autojump, ClockIsReal, TestClock  # noqa: E402
 from .history import HistoryEvent, PublishedMessage, Record  # noqa: E402
 from .leases import LeaseSnapshot  # noqa: E402

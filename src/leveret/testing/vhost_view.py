@@ -19,8 +19,8 @@ from ..engine import (
     scheduled,
 )
 from ..settings.faults import nearest
-from .assert_view import VirtualHostAssertions, find_queue
 from .blocked import BlockedSnapshot, blocked_of
+from .broker_assertions import VirtualHostAssertions, find_queue
 from .history import HistoryEvent, PublishedMessage, Record
 from .leases import LeaseSnapshot, check_leased, leases_in
 from .loop_thread import result_of, turns_of_this_loop
