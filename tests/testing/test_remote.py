@@ -18,6 +18,7 @@ import pika
 import pytest
 
 from leveret.testing.broker import RunningBroker
+from leveret.testing.host import Host
 from leveret.testing.options import read_options
 
 PROGRAMS = Path(__file__).parent / "remote_programs"
@@ -222,7 +223,7 @@ def test_the_token_may_come_from_the_environment_and_ports_may_be_fixed() -> Non
 def test_a_broker_for_other_machines_lets_guest_in_from_there() -> None:
     """As in a container, whose ports are published; on loopback guest is from loopback only."""
     for host, is_local in (("127.0.0.1", True), ("0.0.0.0", False)):
-        broker = RunningBroker(read_options(host=host)).start()
+        broker = RunningBroker(Host(read_options(host=host))).start()
         user = broker.edge.users.find("guest")
         assert user is not None and user.loopback_only is is_local
         broker.stop()

@@ -181,7 +181,7 @@ def test_another_default_virtual_host(broker: RunningBroker) -> None:
         at.reset(clock="virtual")
     at.reset(clock="real")
     at.assert_not_published()
-    with pytest.raises(AttributeError, match="'BrokerAt' object has no attribute 'asert_queue'"):
+    with pytest.raises(AttributeError, match="'BrokerAt' has no attribute 'asert_queue', did you mean 'assert_queue'"):
         at.asert_queue  # type: ignore[attr-defined]  # noqa: B018
 
 

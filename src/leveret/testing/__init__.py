@@ -18,7 +18,7 @@ from .green_threads import refuse_green_threads
 refuse_green_threads()
 
 from .blocked import BlockedSnapshot  # noqa: E402
-from .broker import BrokerAt, RunningBroker  # noqa: E402
+from .broker import BrokerAt, NotSettled, RunningBroker  # noqa: E402
 from .broker_assertions import QueueMissing  # noqa: E402
 from .clock import Autojump, ClockIsReal, TestClock  # noqa: E402
 from .history import HistoryEvent, PublishedMessage, Record  # noqa: E402
@@ -28,7 +28,9 @@ from .matching import Partial  # noqa: E402
 from .options import QUIET_MS_DEFAULT, BrokerOptionsError, Config  # noqa: E402
 from .snapshots import ConsumerSnapshot, MessageSnapshot, Properties, QueueSnapshot  # noqa: E402
 from .start import open_broker, start_broker  # noqa: E402
-from .vhost_view import NotSettled, VirtualHostView  # noqa: E402
+
+#: Its name before: what `broker.vhost(name)` returns.
+VirtualHostView = BrokerAt
 
 if TYPE_CHECKING:
     from .fault import Fault

@@ -1,39 +1,85 @@
 """The object that `start_broker` yields: a handle for tests on a running broker."""
 
+import json as json_module
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 import trio
 
-from .assertions import _UNSAID, Contents
-from .blocked import BlockedSnapshot
+from ..engine import (
+    PLAIN,
+    Envelope,
+    Event,
+    Message,
+    VirtualHost,
+    encode_header,
+    publish_by_name,
+    scan_properties,
+    scheduled,
+)
+from ..settings.faults import nearest
+from .blocked import BlockedSnapshot, blocked_of
+from .broker_assertions import BrokerAssertions, check_exchange, find_queue
+from .clock import TestClock
 from .engine_clock import ClockMode
-from .history import HistoryEvent, PublishedMessage, Record
-from .host import Host
-from .leases import LeaseSnapshot
-from .loop_thread import TIMEOUT_S
-from .matching import Body, Wanted
+from .history import HistoryEvent, PublishedMessage, Record, Recorder
+from .leases import LeaseSnapshot, check_leased, leases_in
+from .loop_thread import TIMEOUT_S, LoopThread, result_of, turns_of_this_loop
 from .nearest_names import nearest_names
 from .options import BrokerOptionsError
-from .pending import leaks_of
-from .snapshots import MessageSnapshot, QueueSnapshot
-from .typos import CLOCKS, check_word
-from .vhost_view import VirtualHostView
+from .pending import leaks_of, pending_of
+from .plain_form import plain_message, plain_queue
+from .queue_surgery import take_ready
+from .snapshots import MessageSnapshot, QueueSnapshot, message_of, snapshot_of
+from .typos import CLOCKS, KINDS, check_open_name, check_word, missing
+from .wire_values import known_properties, wire_property, wire_table
 
 # Imported when the first broker starts: 25 ms that many test runs save.
 if TYPE_CHECKING:
+    from .edge import Edge
     from .faults import Faults
     from .recording import Recording, Replay
 
+T = TypeVar("T")
+#: Arguments of `inject` beside the names of properties.
+_KEYWORDS = ("exchange", "routing_key", "body", "json", "headers", "vhost")
+
+
+class NotSettled(AssertionError):
+    """The virtual host was not settled in time; the text lists the unfinished work."""
+
 
 @nearest_names
-class RunningBroker(Host):
-    """A broker on a real socket, in its own thread.
+class RunningBroker(BrokerAssertions):
+    """A broker on a real socket, in its own thread. `vhost`: of one method; None: the default virtual host.
 
     Methods that do not wait for clients (`queue`, `published`, `inject`, `faults`, `reset`, ...) may be called from
     anywhere, also from event loops. Methods that wait for clients have a variant for event loops, named `..._async`.
+    Before each call the broker handles all that clients have sent.
     """
+
+    @property
+    def thread(self) -> LoopThread:
+        return self.host.thread
+
+    @property
+    def edge(self) -> "Edge":
+        return self.host.edge
+
+    @property
+    def clock(self) -> TestClock:
+        return self.host.clock
+
+    @property
+    def recorder(self) -> Recorder:
+        return self.host.recorder
+
+    def ask(self, function: Callable[[], T]) -> T:
+        """Call a function in the broker's loop, after all input of clients so far is handled."""
+        return self.host.ask(function)
 
     @cached_property
     def faults(self) -> "Faults":
@@ -59,9 +105,14 @@ class RunningBroker(Host):
         self.thread.join()
 
     @property
+    def port(self) -> int:
+        return self.edge.port
+
+    @property
     def url(self) -> str:
         """The URL for clients, with the default virtual host."""
-        return self.vhost().url
+        self._create_default()
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/{quote(self.default_vhost, safe='')}"
 
     @property
     def management_url(self) -> str:
@@ -80,25 +131,28 @@ class RunningBroker(Host):
         return f"http://127.0.0.1:{listener.getsockname()[1]}/metrics"
 
     def __repr__(self) -> str:
-        return f"<RunningBroker on port {self.port}, {self.clock.mode} time>"
+        return f"<{type(self).__name__} on port {self.port}, {self.clock.mode} time>"
 
     # -- virtual hosts ----------------------------------------------------------------------------------------------
 
-    def vhost(self, name: str | None = None) -> VirtualHostView:
-        """A virtual host by name, created if it does not exist; None: the default one."""
+    def vhost(self, name: str | None = None) -> "BrokerAt":
+        """This broker with another default virtual host, created if it does not exist; None: the same one."""
         wanted = self.default_vhost if name is None else name
         if wanted not in self.edge.broker.virtual_hosts:
             self.ask(lambda: self.edge.broker.virtual_hosts.create(wanted))
-        return VirtualHostView(self, wanted)
-
-    def _there(self, name: str | None) -> VirtualHostView:
-        """An existing virtual host, because a misspelt name must not create one. Raises: LookupError."""
-        return self.vhost() if name is None else VirtualHostView(self, self.known_vhost(name))
+        return BrokerAt(self.host, wanted)
 
     def at(self, vhost: str) -> "BrokerAt":
-        """The same broker with another default virtual host, created if needed. Its `reset` resets only that host."""
-        self.vhost(vhost)
-        return BrokerAt(self, vhost)
+        """As `vhost`."""
+        return self.vhost(vhost)
+
+    def known_vhost(self, name: str | None) -> str:
+        if name is None:
+            self._create_default()
+        return super().known_vhost(name)
+
+    def _create_default(self) -> None:
+        self.vhost()
 
     def reset(self, *, clock: ClockMode | None = None) -> None:
         """Reset the broker: connections are reset, declared objects deleted, history and faults cleared.
@@ -114,7 +168,7 @@ class RunningBroker(Host):
             self.clock.stop_autojumps()
             self.edge.faults.clear(self.edge)
             self.edge.tap = None
-            self.edge.reset(clock or self._options.clock)
+            self.edge.reset(clock or self.host.options.clock)
 
         self.default_vhost = "/"
         self.ask(again)
@@ -144,13 +198,17 @@ class RunningBroker(Host):
 
         return self.thread.submit(look).result()
 
-    # -- methods of VirtualHostView, for one virtual host -------------------------------------------------------------
+    # -- inspection ---------------------------------------------------------------------------------------------------
 
     def queue(self, name: str, *, vhost: str | None = None) -> QueueSnapshot:
-        return self._there(vhost).queue(name)
+        """A snapshot of a queue. Raises: LookupError."""
+        return self._ask(vhost, lambda host: snapshot_of(find_queue(host, name), self.edge.clock))
 
     def queues(self, *, vhost: str | None = None) -> tuple[QueueSnapshot, ...]:
-        return self._there(vhost).queues()
+        """All queues, in order of their declaration."""
+        return self._ask(
+            vhost, lambda host: tuple(snapshot_of(queue, self.edge.clock) for queue in host.queues.values())
+        )
 
     def published(
         self,
@@ -160,114 +218,97 @@ class RunningBroker(Host):
         copies: bool = False,
         vhost: str | None = None,
     ) -> Record[PublishedMessage]:
-        return self._there(vhost).published(exchange, routing_key, copies=copies)
+        """The messages that clients (and `inject`) published, oldest first; None: any. `copies`: also dead letters.
+
+        Raises: LookupError when the exchange's name is misspelled.
+        """
+
+        def look(host: VirtualHost) -> Record[PublishedMessage]:
+            every = self.recorder.published(host.name, copies=copies)
+            found = [
+                message
+                for message in every
+                if exchange in (None, message.exchange) and routing_key in (None, message.routing_key)
+            ]
+            if not found:
+                check_exchange(exchange, host, every)
+            return Record(found, every.dropped)
+
+        return self._ask(vhost, look)
 
     def history(
         self, *kinds: str, queue: str | None = None, message: int | None = None, vhost: str | None = None
     ) -> Record[HistoryEvent]:
-        return self._there(vhost).history(*kinds, queue=queue, message=message)
+        """The events of these kinds (none given: all) of one queue or message (None: any), oldest first.
+
+        Raises: ValueError for an unknown kind; LookupError for a queue's name that is misspelled.
+        """
+        for kind in kinds:
+            check_word("history", kind, KINDS)
+        name = self.known_vhost(vhost)
+
+        def wanted(event: Event) -> bool:
+            return (
+                event.vhost == name
+                and (not kinds or event.kind.value in kinds)
+                and (queue is None or event.subject == queue)
+            )
+
+        def look(host: VirtualHost) -> Record[HistoryEvent]:
+            found = self.recorder.events(wanted, message)
+            if not found:
+                check_open_name("queue", queue, self.recorder.subjects(name) | host.queues.keys())
+            return found
+
+        return self._ask(vhost, look)
 
     def plain(self, *, vhost: str | None = None) -> dict[str, Any]:
-        return self._there(vhost).plain()
+        """The published messages and the content of queues, as plain values that are the same in each run.
+
+        For snapshot tests (syrupy, inline-snapshot) and for JSON: see `plain_form`.
+        """
+
+        def look(host: VirtualHost) -> dict[str, Any]:
+            clock = self.edge.clock
+            published = self.recorder.published(host.name, copies=False)
+            queues = [plain_queue(snapshot_of(queue, clock)) for queue in host.queues.values()]
+            return {"published": [plain_message(message) for message in published], "queues": queues}
+
+        return self._ask(vhost, look)
 
     def blocked(self, *, vhost: str | None = None) -> tuple[BlockedSnapshot, ...]:
-        return self._there(vhost).blocked()
-
-    def assert_blocked(
-        self,
-        destination: str = "",
-        *,
-        connection: str = "",
-        limit: str | None = None,
-        count: int | None = None,
-        within: float = 0,
-        vhost: str | None = None,
-    ) -> tuple[BlockedSnapshot, ...]:
-        __tracebackhide__ = True
-        return self._there(vhost).assert_blocked(
-            destination, connection=connection, limit=limit, count=count, within=within
-        )
+        """Connections whose publishes wait for room, with the limit and the start of the wait; the longest first."""
+        return self._ask(vhost, lambda host: blocked_of(self.edge, host.name))
 
     def leases(self, queue: str | None = None, *, vhost: str | None = None) -> tuple[LeaseSnapshot, ...]:
-        return self._there(vhost).leases(queue)
+        """The leases of a queue by deadline; None: of all queues, queue by queue.
 
-    def assert_leased(
-        self,
-        queue: str,
-        body: Body = _UNSAID,
-        *,
-        consumer: str | None = None,
-        connection: str = "",
-        count: int | None = None,
-        within: float = 0,
-        vhost: str | None = None,
-    ) -> tuple[LeaseSnapshot, ...]:
-        __tracebackhide__ = True
-        return self._there(vhost).assert_leased(
-            queue, body, consumer=consumer, connection=connection, count=count, within=within
-        )
+        Raises: LookupError: no such queue; ValueError: the queue is not leased.
+        """
 
-    def assert_lease_ended(
-        self,
-        queue: str,
-        why: str | None = None,
-        *,
-        message: int | None = None,
-        count: int | None = None,
-        within: float = 0,
-        vhost: str | None = None,
-    ) -> tuple[HistoryEvent, ...]:
-        __tracebackhide__ = True
-        return self._there(vhost).assert_lease_ended(queue, why, message=message, count=count, within=within)
+        def look(host: VirtualHost) -> tuple[LeaseSnapshot, ...]:
+            edge = self.edge
+            if queue is None:
+                return tuple(lease for one in host.queues.values() for lease in leases_in(one, edge))
+            there = find_queue(host, queue)
+            check_leased(there)
+            return leases_in(there, edge)
 
-    def assert_published(
-        self,
-        exchange: Wanted = None,
-        routing_key: Wanted = None,
-        body: Body = _UNSAID,
-        *,
-        headers: Wanted = None,
-        count: int | None = None,
-        within: float = 0,
-        vhost: str | None = None,
-        **properties: Any,
-    ) -> PublishedMessage | None:
-        __tracebackhide__ = True
-        return self._there(vhost).assert_published(
-            exchange, routing_key, body, headers=headers, count=count, within=within, **properties
-        )
+        return self._ask(vhost, look)
 
-    def assert_not_published(
-        self,
-        exchange: Wanted = None,
-        routing_key: Wanted = None,
-        body: Body = _UNSAID,
-        *,
-        headers: Wanted = None,
-        within: float = 0,
-        vhost: str | None = None,
-        **properties: Any,
-    ) -> None:
-        __tracebackhide__ = True
-        self._there(vhost).assert_not_published(
-            exchange, routing_key, body, headers=headers, within=within, **properties
-        )
+    def has_consumer(self, queue: str, *, within: float = 0, vhost: str | None = None) -> bool:
+        """Whether the queue exists and has a consumer, now or within these real seconds."""
 
-    def assert_queue(
-        self,
-        name: str,
-        *,
-        ready: Contents = None,
-        unacked: Contents = None,
-        scheduled: Contents = None,
-        consumers: int | None = None,
-        within: float = 0,
-        vhost: str | None = None,
-    ) -> QueueSnapshot:
-        __tracebackhide__ = True
-        return self._there(vhost).assert_queue(
-            name, ready=ready, unacked=unacked, scheduled=scheduled, consumers=consumers, within=within
-        )
+        name = self.known_vhost(vhost)
+
+        def look() -> bool:
+            host = self.edge.broker.virtual_hosts.get(name)
+            found = host.queues.get(queue) if host is not None else None
+            return found is not None and bool(found.consumers)
+
+        return self.host.ask_until(look, lambda there: there, within)
+
+    # -- changes ------------------------------------------------------------------------------------------------------
 
     def inject(
         self,
@@ -280,7 +321,33 @@ class RunningBroker(Host):
         vhost: str | None = None,
         **properties: Any,
     ) -> bool:
-        return self._there(vhost).inject(exchange, routing_key, body, json=json, headers=headers, **properties)
+        """Publish a message as a client does. `json`: instead of a body.
+
+        Returns: whether all queues took it; False: one refused it, because it is full, or nothing is bound to the
+            exchange.
+        Raises: LookupError when there is no such exchange or queue, or the exchange's bindings lead elsewhere (the
+            message counts as published nevertheless); TypeError for an unknown property.
+        """
+        if json is not None:
+            body = json_module.dumps(json).encode()
+            properties.setdefault("content_type", "application/json")
+        raw = body.encode() if isinstance(body, str) else body
+        known = {name: wire_property(value) for name, value in known_properties(properties, beside=_KEYWORDS).items()}
+        if headers:
+            known["headers"] = wire_table(headers)
+        header = encode_header(len(raw), known)
+
+        def publish(host: VirtualHost) -> bool:
+            if exchange not in host.exchanges:
+                raise missing("exchange", exchange, host.exchanges, f" in virtual host {host.name!r}")
+            envelope = Envelope(exchange, routing_key, scan_properties(header[12:]))
+            outcome = publish_by_name(host.context, envelope, [PLAIN.join(header, raw)])
+            self.edge.end_turn()
+            if outcome.unroutable and (host.exchanges[exchange].bindings if exchange else routing_key):
+                raise _leads_nowhere(host, exchange, routing_key)
+            return not outcome.unroutable and not outcome.refused
+
+        return self._ask(vhost, publish)
 
     def remove(
         self,
@@ -289,18 +356,80 @@ class RunningBroker(Host):
         *,
         vhost: str | None = None,
     ) -> tuple[MessageSnapshot, ...]:
-        return self._there(vhost).remove(queue, which)
+        """Remove ready and scheduled messages of a queue: by id, by a condition, or (None) all.
+
+        Returns: the removed messages. Raises: LookupError; ValueError for messages of a stream.
+        """
+
+        def is_meant(message: Message, due_ns: int | None = None) -> bool:
+            if which is None or isinstance(which, int):
+                return which is None or which == message.id
+            return which(message_of(message, due_ns))
+
+        def take(host: VirtualHost) -> tuple[MessageSnapshot, ...]:
+            found = find_queue(host, queue)
+            gone = take_ready(found, is_meant)
+            waiting = [entry for entry in found.scheduled.entries() if is_meant(entry[1], entry[0])]
+            taken = (*map(message_of, gone), *(message_of(message, due_ns) for due_ns, message in waiting))
+            for _, message in waiting:
+                scheduled.cancel(found, message.id)
+            self.edge.end_turn()
+            return taken
+
+        return self._ask(vhost, take)
+
+    # -- waiting ----------------------------------------------------------------------------------------------------
 
     def settled(
         self, timeout: float = 5.0, *, ignore: Sequence[str] = (), due: bool = True, vhost: str | None = None
     ) -> None:
-        __tracebackhide__ = True
-        self._there(vhost).settled(timeout, ignore=ignore, due=due)
+        """Wait until no message is ready, unacknowledged, in flight or scheduled, and the broker is quiet.
 
-    def settled_async(
+        `timeout`: real seconds. `due=False`: scheduled messages may be left. `ignore`: queues that may hold messages
+        (a dead-letter queue), wildcards `*` allowed.
+        Raises: NotSettled, which prints the unfinished work; WouldBlockTheLoop.
+        """
+        __tracebackhide__ = True
+        pending = self.thread.wait(self._settled(timeout, ignore, due, vhost), "settled")
+        if pending:
+            raise NotSettled(pending)
+
+    async def settled_async(
         self, timeout: float = 5.0, *, ignore: Sequence[str] = (), due: bool = True, vhost: str | None = None
-    ) -> Awaitable[None]:
-        return self._there(vhost).settled_async(timeout, ignore=ignore, due=due)
+    ) -> None:
+        """`settled` for trio and asyncio."""
+        __tracebackhide__ = True
+        pending = await result_of(self.thread.submit(self._settled(timeout, ignore, due, vhost)))
+        if pending:
+            raise NotSettled(pending)
+
+    def _settled(
+        self, timeout: float, ignore: Sequence[str], due: bool, vhost: str | None
+    ) -> Callable[[], Awaitable[str]]:
+        """A function that waits, and returns why the virtual host is not settled; "": it is."""
+        # A string is a sequence of letters, too: it means one pattern.
+        patterns = [ignore] if isinstance(ignore, str) else ignore
+        edge, turns, name = self.edge, turns_of_this_loop(), self.known_vhost(vhost)
+
+        def is_ignored(queue: str) -> bool:
+            return any(fnmatchcase(queue, pattern) for pattern in patterns)
+
+        async def wait() -> str:
+            with trio.move_on_after(timeout):
+                while True:
+                    await edge.quiet(turns)
+                    seen = edge.activity
+                    if not pending_of(edge, name, is_ignored, due):
+                        return ""
+                    if edge.activity == seen:
+                        await edge.wait_for_activity()
+            pending = pending_of(edge, name, is_ignored, due)
+            if not pending:
+                return ""
+            text = "\n  ".join(pending)
+            return f"virtual host {name!r} is not settled after {timeout:g} s:\n  {text}"
+
+        return wait
 
     # -- recording --------------------------------------------------------------------------------------------------
 
@@ -308,31 +437,70 @@ class RunningBroker(Host):
         """Record what clients send into a file, until the `with` block ends; see `Recording`."""
         from .recording import Recording
 
-        return Recording(self, path)
+        return Recording(self.host, path)
 
     def replay(self, path: str) -> "Replay":
         """Replay a recording at virtual speed; see `Replay`."""
         from .recording import Replay
 
-        return Replay(self, path)
+        return Replay(self.host, path)
+
+    # -- helpers ----------------------------------------------------------------------------------------------------
+
+    def _ask(self, vhost: str | None, function: Callable[[VirtualHost], T]) -> T:
+        """Call a function with a virtual host in the broker's loop. Raises: LookupError."""
+        name = self.known_vhost(vhost)
+
+        def look() -> T:
+            found = self.edge.broker.virtual_hosts.get(name)
+            if found is None:
+                raise LookupError(f"no virtual host {name!r}")
+            return function(found)
+
+        return self.ask(look)
 
 
 class BrokerAt(RunningBroker):
-    """A running broker with another default virtual host; all else is the broker's."""
+    """A running broker with another default virtual host; all else is the broker's. `name`: of that virtual host."""
 
-    def __init__(self, broker: RunningBroker, vhost: str) -> None:
-        self._whole = broker
-        self.default_vhost = vhost
-        self.thread = broker.thread
-        self._options = broker._options
+    @property
+    def name(self) -> str:
+        return self.default_vhost
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in ("clock", "edge", "recorder"):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
-        return getattr(self._whole, name)
+    def _create_default(self) -> None:
+        """No effect: a virtual host that was deleted does not come back."""
 
     def reset(self, *, clock: ClockMode | None = None) -> None:
-        """Reset only its virtual host. Raises: ValueError for another mode of the clock, which all hosts share."""
+        """Reset this virtual host: no connections, objects or history. Other virtual hosts, and time, go on.
+
+        Raises: ValueError for another mode of the clock, which all virtual hosts share.
+        """
         if clock not in (None, self.clock.mode):
             raise ValueError(f"reset: {clock!r}: the clock belongs to the whole broker, reset that")
-        self.vhost().reset()
+        self._clear(self.edge.reset_vhost)
+
+    def delete(self) -> None:
+        """Delete this virtual host with its content."""
+        self._clear(self.edge.remove_vhost)
+
+    def _clear(self, how: Callable[[str], Awaitable[None]]) -> None:
+        async def clear() -> None:
+            await self.edge.catch_up()
+            self.known_vhost(self.name)
+            await how(self.name)
+            self.recorder.forget(self.name)
+
+        self.thread.submit(clear).result()
+
+
+def _leads_nowhere(vhost: VirtualHost, exchange: str, routing_key: str) -> LookupError:
+    """The error for a message that reaches no queue, with the nearest binding key."""
+    where = f" in virtual host {vhost.name!r}"
+    if not exchange:
+        return missing("queue", routing_key, vhost.queues, where)
+    keys = dict.fromkeys(binding.routing_key for binding in vhost.exchanges[exchange].bindings.values())
+    hint, there = nearest(routing_key, keys), ", ".join(map(repr, keys)) or "none"
+    return LookupError(
+        f"exchange {exchange!r}{where} leads no message with routing key {routing_key!r} to a queue{hint} "
+        f"(its bindings have: {there})"
+    )

@@ -1,7 +1,7 @@
-"""Assertions of tests about one virtual host. A failure shows the actual state, and possible causes."""
+"""Assertions of tests about a virtual host. A failure shows the actual state, and possible causes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from ..engine import Event, EventKind, Queue, VirtualHost
 from .assertions import _UNSAID, Contents, Expected, publish_failure, queue_failure, unexpected_failure
@@ -13,9 +13,10 @@ from .lost_messages import reasons_for_missing
 from .matching import Body, Wanted
 from .nearest_names import nearest_names
 from .snapshots import QueueSnapshot, snapshot_of
-from .typos import check_lease_end, check_limit, check_open_name, missing
+from .typos import LEASE_ENDS, LIMIT_NAMES, check_open_name, check_word, missing
 from .wire_values import known_properties
 
+T = TypeVar("T")
 #: Arguments of `assert_published` beside the names of properties.
 _KEYWORDS = ("exchange", "routing_key", "body", "headers", "count", "within", "vhost")
 
@@ -25,12 +26,22 @@ class QueueMissing(AssertionError, LookupError):
 
 
 @nearest_names
-class VirtualHostAssertions:
-    """The assertions of `VirtualHostView`."""
+class BrokerAssertions:
+    """The assertions of `RunningBroker`. `vhost`: about this virtual host; None: about the default one.
 
-    def __init__(self, broker: Host, name: str) -> None:
-        self._broker = broker
-        self.name = name
+    `default_vhost`: the virtual host of methods that name none; the pytest plugin sets it to the running test's.
+    """
+
+    def __init__(self, host: Host, default_vhost: str = "/") -> None:
+        self.host = host
+        self.default_vhost = default_vhost
+
+    def known_vhost(self, name: str | None) -> str:
+        """The name of an existing virtual host; None: the default one. Raises: LookupError."""
+        there = self.host.edge.broker.virtual_hosts
+        if name is not None and name not in there:
+            raise missing("virtual host", name, there)
+        return self.default_vhost if name is None else name
 
     def assert_published(
         self,
@@ -41,6 +52,7 @@ class VirtualHostAssertions:
         headers: Wanted = None,
         count: int | None = None,
         within: float = 0,
+        vhost: str | None = None,
         **properties: Any,
     ) -> PublishedMessage | None:
         """Assert that a message like this was published. Omitted arguments match any value.
@@ -52,17 +64,13 @@ class VirtualHostAssertions:
         Raises: AssertionError; LookupError, with `count=0`, when the exchange's name is misspelled.
         """
         __tracebackhide__ = True
-        expected = _expected(exchange, routing_key, body, headers, properties)
+        expected, name = _expected(exchange, routing_key, body, headers, properties), self.known_vhost(vhost)
 
-        def is_enough(every: Sequence[PublishedMessage]) -> bool:
-            like = expected.among(every)
-            return len(like) == count if count is not None else bool(like)
-
-        every = self._published_until(is_enough, within)
+        every = self._published_until(name, lambda found: _is_enough(expected.among(found), count), within)
         like = expected.among(every)
         if not like and count == 0:
-            self._check_exchange_of(exchange, every)
-        if not is_enough(every):
+            self._check_exchange_of(name, exchange, every)
+        if not _is_enough(like, count):
             raise AssertionError(publish_failure(expected, count, every, len(like), every.dropped))
         return like[-1] if like else None
 
@@ -74,6 +82,7 @@ class VirtualHostAssertions:
         *,
         headers: Wanted = None,
         within: float = 0,
+        vhost: str | None = None,
         **properties: Any,
     ) -> None:
         """Assert that no message like this was published, or is published `within` these real seconds; see
@@ -82,13 +91,13 @@ class VirtualHostAssertions:
         Raises: AssertionError; LookupError when the exchange's name is misspelled.
         """
         __tracebackhide__ = True
-        expected = _expected(exchange, routing_key, body, headers, properties)
+        expected, name = _expected(exchange, routing_key, body, headers, properties), self.known_vhost(vhost)
 
-        every = self._published_until(lambda found: bool(expected.among(found)), within)
+        every = self._published_until(name, lambda found: bool(expected.among(found)), within)
         like = expected.among(every)
         if like:
             raise AssertionError(unexpected_failure(expected, every, like))
-        self._check_exchange_of(exchange, every)
+        self._check_exchange_of(name, exchange, every)
 
     def assert_queue(
         self,
@@ -99,6 +108,7 @@ class VirtualHostAssertions:
         scheduled: Contents = None,
         consumers: int | None = None,
         within: float = 0,
+        vhost: str | None = None,
     ) -> QueueSnapshot:
         """Assert the messages of a queue: their number, their bodies in order, or a condition on the list of bodies.
 
@@ -107,20 +117,20 @@ class VirtualHostAssertions:
         """
         __tracebackhide__ = True
         expected = {"ready": ready, "unacked": unacked, "scheduled": scheduled}
-        edge, recorder = self._broker.edge, self._broker.recorder
+        host, where = self.host, self.known_vhost(vhost)
 
         def look() -> tuple[QueueSnapshot | None, str]:
             try:
-                queue = find_queue(edge.broker.virtual_hosts.get(self.name), name)
+                queue = self._queue(where, name)
             except LookupError as error:
                 return None, str(error)
-            snapshot = snapshot_of(queue, edge.clock)
+            snapshot = snapshot_of(queue, host.edge.clock)
             return snapshot, queue_failure(snapshot, expected, consumers)
 
         def explain(lines: Sequence[str]) -> str:
-            return "\n".join([*lines, *self._broker.ask(lambda: reasons_for_missing(edge, recorder, self.name, name))])
+            return "\n".join([*lines, *host.ask(lambda: reasons_for_missing(host.edge, host.recorder, where, name))])
 
-        snapshot, failure = self._broker.ask_until(look, lambda found: not found[1], within)
+        snapshot, failure = host.ask_until(look, lambda found: not found[1], within)
         if snapshot is None:
             raise QueueMissing(explain([failure]))
         if failure:
@@ -135,6 +145,7 @@ class VirtualHostAssertions:
         limit: str | None = None,
         count: int | None = None,
         within: float = 0,
+        vhost: str | None = None,
     ) -> tuple[BlockedSnapshot, ...]:
         """Assert that publishes of a connection are blocked. `count`: exact number of such connections; 0: none.
 
@@ -142,23 +153,21 @@ class VirtualHostAssertions:
         for it. Returns: the blocked connections. Raises: AssertionError; ValueError for an unknown limit.
         """
         __tracebackhide__ = True
-        check_limit(limit)
-        edge = self._broker.edge
+        if limit is not None:
+            check_word("limit", limit, LIMIT_NAMES)
+        edge, name = self.host.edge, self.known_vhost(vhost)
 
-        def look() -> tuple[bool, tuple[BlockedSnapshot, ...], str]:
-            every = blocked_of(edge, self.name)
+        def look() -> tuple[tuple[BlockedSnapshot, ...], str]:
+            every = blocked_of(edge, name)
             like = tuple(one for one in every if one.is_like(destination, connection, limit))
-            if len(like) == count if count is not None else like:
-                return True, like, ""
+            if _is_enough(like, count):
+                return like, ""
             wanted = f"{'a connection' if count is None else f'{count} connections'} to be blocked"
             parts = (("by", destination), ("called", connection), ("for the limit", limit or ""))
             wanted += "".join(f" {word} {value!r}" for word, value in parts if value)
-            return False, like, blocked_failure(every, wanted, edge)
+            return like, blocked_failure(every, wanted, edge)
 
-        is_right, like, failure = self._broker.ask_until(look, lambda found: found[0], within)
-        if not is_right:
-            raise AssertionError(failure)
-        return like
+        return self._until_right(look, within)
 
     def assert_leased(
         self,
@@ -169,6 +178,7 @@ class VirtualHostAssertions:
         connection: str = "",
         count: int | None = None,
         within: float = 0,
+        vhost: str | None = None,
     ) -> tuple[LeaseSnapshot, ...]:
         """Assert that a message of a leased queue is leased. `count`: exact number of such leases; 0: none.
 
@@ -177,21 +187,17 @@ class VirtualHostAssertions:
         Raises: AssertionError; LookupError: no such queue; ValueError: the queue is not leased.
         """
         __tracebackhide__ = True
-        edge = self._broker.edge
+        edge, name = self.host.edge, self.known_vhost(vhost)
 
         def look() -> tuple[tuple[LeaseSnapshot, ...], str]:
-            there = find_queue(edge.broker.virtual_hosts.get(self.name), queue)
-            check_leased(there)
+            there = self._leased(name, queue)
             every = leases_in(there, edge)
             like = tuple(one for one in every if one.is_like(body, consumer, connection))
-            if len(like) == count if count is not None else like:
+            if _is_enough(like, count):
                 return like, ""
             return like, lease_failure(there, count, body, consumer, connection, every)
 
-        like, failure = self._broker.ask_until(look, lambda found: not found[1], within)
-        if failure:
-            raise AssertionError(failure)
-        return like
+        return self._until_right(look, within)
 
     def assert_lease_ended(
         self,
@@ -201,6 +207,7 @@ class VirtualHostAssertions:
         message: int | None = None,
         count: int | None = None,
         within: float = 0,
+        vhost: str | None = None,
     ) -> tuple[HistoryEvent, ...]:
         """Assert that leases of a queue ended, but not by an acknowledgement. `count`: exact number of such leases.
 
@@ -209,44 +216,66 @@ class VirtualHostAssertions:
         Raises: AssertionError; LookupError: no such queue; ValueError: the queue is not leased, or `why` is unknown.
         """
         __tracebackhide__ = True
-        check_lease_end(why)
-        edge, recorder = self._broker.edge, self._broker.recorder
+        if why is not None:
+            check_word("why", why, LEASE_ENDS)
+        host, name = self.host, self.known_vhost(vhost)
 
         def is_meant(event: Event) -> bool:
-            return (event.kind, event.vhost, event.subject) == (EventKind.LEASE_ENDED, self.name, queue)
+            return (event.kind, event.vhost, event.subject) == (EventKind.LEASE_ENDED, name, queue)
 
         def look() -> tuple[tuple[HistoryEvent, ...], str]:
-            there = find_queue(edge.broker.virtual_hosts.get(self.name), queue)
-            check_leased(there)
-            every = recorder.events(is_meant, message)
+            there = self._leased(name, queue)
+            every = host.recorder.events(is_meant, message)
             like = tuple(event for event in every if why in (None, event.detail["why"]))
-            if len(like) == count if count is not None else like:
+            if _is_enough(like, count):
                 return like, ""
-            return like, end_failure(queue, why, count, every, leases_in(there, edge))
+            return like, end_failure(queue, why, count, every, leases_in(there, host.edge))
 
-        like, failure = self._broker.ask_until(look, lambda found: not found[1], within)
+        return self._until_right(look, within)
+
+    # -- helpers ----------------------------------------------------------------------------------------------------
+
+    def _published_until(
+        self, vhost: str, is_enough: Callable[[Record[PublishedMessage]], bool], within: float
+    ) -> Record[PublishedMessage]:
+        host = self.host
+        return host.ask_until(lambda: host.recorder.published(vhost, copies=False), is_enough, within)
+
+    def _check_exchange_of(self, vhost: str, name: Wanted, every: Sequence[PublishedMessage]) -> None:
+        hosts = self.host.edge.broker.virtual_hosts
+        self.host.ask(lambda: check_exchange(name, hosts[vhost], every))
+
+    def _until_right(self, look: Callable[[], tuple[tuple[T, ...], str]], within: float) -> tuple[T, ...]:
+        """The result of `look` when it has no text of a failure. Raises: AssertionError with the last text."""
+        __tracebackhide__ = True
+        like, failure = self.host.ask_until(look, lambda found: not found[1], within)
         if failure:
             raise AssertionError(failure)
         return like
 
-    def _published_until(
-        self, is_enough: Callable[[Record[PublishedMessage]], bool], within: float
-    ) -> Record[PublishedMessage]:
-        return self._broker.ask_until(
-            lambda: self._broker.recorder.published(self.name, copies=False), is_enough, within
-        )
+    def _queue(self, vhost: str, name: str) -> Queue:
+        """Raises: LookupError."""
+        return find_queue(self.host.edge.broker.virtual_hosts.get(vhost), name)
 
-    def _check_exchange_of(self, name: Wanted, every: Sequence[PublishedMessage]) -> None:
-        hosts = self._broker.edge.broker.virtual_hosts
-        self._broker.ask(lambda: self.check_exchange(name, hosts[self.name], every))
+    def _leased(self, vhost: str, name: str) -> Queue:
+        """Raises: LookupError; ValueError: the queue is not leased."""
+        queue = self._queue(vhost, name)
+        check_leased(queue)
+        return queue
 
-    def check_exchange(self, name: Wanted, vhost: VirtualHost, every: Sequence[PublishedMessage]) -> None:
-        """Refuse the name of an exchange to which nothing was published, if it seems misspelt. Raises: LookupError."""
-        if isinstance(name, str):
-            known = {message.exchange for message in every} | vhost.exchanges.keys()
-            if name not in known and any(not each.exchange and each.routing_key == name for each in every):
-                raise LookupError(f"no exchange {name!r}: it is a routing key of exchange '', so say ('', {name!r})")
-            check_open_name("exchange", name, known)
+
+def _is_enough(like: Sequence[object], count: int | None) -> bool:
+    """Whether there are exactly `count` of them; None: at least one."""
+    return len(like) == count if count is not None else bool(like)
+
+
+def check_exchange(name: Wanted, vhost: VirtualHost, every: Sequence[PublishedMessage]) -> None:
+    """Refuse the name of an exchange to which nothing was published, if it seems misspelt. Raises: LookupError."""
+    if isinstance(name, str):
+        known = {message.exchange for message in every} | vhost.exchanges.keys()
+        if name not in known and any(not each.exchange and each.routing_key == name for each in every):
+            raise LookupError(f"no exchange {name!r}: it is a routing key of exchange '', so say ('', {name!r})")
+        check_open_name("exchange", name, known)
 
 
 def _expected(

@@ -10,6 +10,7 @@ from ..amqp_frontend.wire.codec import INDEX_OF
 from ..settings import entry
 from ..settings.faults import nearest
 from ..settings.values import size_bytes
+from .broker_assertions import BrokerAssertions
 from .connection_faults import (
     BrokerOutage,
     CloseByServer,
@@ -20,12 +21,11 @@ from .connection_faults import (
     SlowNetwork,
 )
 from .fault import Fault, FaultScope
-from .host import Host
 from .loop_thread import BrokerStopped
 from .memory_limit import MemoryLimit
 from .message_faults import Block, CancelConsumers, Chaos, HoldConfirms, LoseAcks, NackConfirms
 from .nearest_names import nearest_names
-from .typos import check_chance, missing
+from .typos import missing
 
 #: Methods that only a broker sends. All other methods are recognized in the input of clients.
 OUTGOING = frozenset(
@@ -37,7 +37,7 @@ OUTGOING = frozenset(
 class Faults:
     """The faults that a test can start."""
 
-    def __init__(self, broker: Host) -> None:
+    def __init__(self, broker: BrokerAssertions) -> None:
         self._broker = broker
 
     # -- connections ------------------------------------------------------------------------------------------------
@@ -203,7 +203,9 @@ class Faults:
         if not octets:
             raise ValueError("memory_limit: 0 is no limit; `faults.block` holds every publish")
         if address is not None:
-            entry(address, wildcards=self._broker.edge.configuration.repository.wildcards)  # refuses an invalid match
+            entry(
+                address, wildcards=self._broker.host.edge.configuration.repository.wildcards
+            )  # refuses an invalid match
         after_ms = None
         if fails_after is not None:
             fails, after_ms = bool(fails), round(fails_after * 1000)
@@ -214,7 +216,7 @@ class Faults:
     def cancel_consumers(self, queue: str, *, times: int | None = None, vhost: str | None = None) -> Fault:
         """Cancel the current consumers of a queue with basic.cancel. Raises: LookupError."""
         scope = self._scope_of(vhost, "", 0, times)
-        hosts = self._broker.edge.broker.virtual_hosts
+        hosts = self._broker.host.edge.broker.virtual_hosts
         where = hosts.values() if scope.vhost is None else [hosts[scope.vhost]]
         if not any(queue in each.queues for each in where):
             raise missing("queue", queue, [name for each in where for name in each.queues])
@@ -238,7 +240,8 @@ class Faults:
         Raises: ValueError.
         """
         for name, chance in (("drop", drop), ("close", close), ("nack", nack), ("lose", lose), ("cut", cut)):
-            check_chance(name, chance)
+            if not 0 <= chance <= 1:
+                raise ValueError(f"{name}: {chance!r} is not right, expected a chance from 0 to 1")
         scope = self._scope_of(vhost, connection)
         return self._start(Chaos(scope, seed, drop=drop, close=close, nack=nack, lose=lose, cut=cut))
 
@@ -249,19 +252,19 @@ class Faults:
         return FaultScope(name, connection, after=after, times=times)
 
     def _start(self, fault: Fault) -> Fault:
-        edge = self._broker.edge
+        edge = self._broker.host.edge
 
         def start() -> Fault:
             edge.faults.add(fault, edge)
             fault.started(self._stop)
             return fault
 
-        return self._broker.ask(start)
+        return self._broker.host.ask(start)
 
     def _stop(self, fault: Fault) -> None:
-        edge = self._broker.edge
+        edge = self._broker.host.edge
         try:
-            self._broker.ask(lambda: edge.faults.remove(fault, edge))
+            self._broker.host.ask(lambda: edge.faults.remove(fault, edge))
         except BrokerStopped:
             pass  # its faults have ended with it
 

@@ -1,4 +1,4 @@
-"""The base of a running broker: its thread, and calls into its loop."""
+"""The thread of a running broker, the objects in its loop, and calls into that loop."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -8,9 +8,7 @@ import trio
 from .clock import TestClock
 from .history import Recorder
 from .loop_thread import LoopThread
-from .nearest_names import nearest_names
 from .options import EdgeOptions
-from .typos import missing
 
 if TYPE_CHECKING:
     from .edge import Edge
@@ -18,44 +16,27 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-@nearest_names
 class Host:
-    """The thread and the objects in its loop.
-
-    `default_vhost`: the virtual host of methods that name none; the pytest plugin sets it to the running test's.
-    """
+    """The thread, and the objects in its loop: `edge`, `clock` and `recorder` from the start of the thread on."""
 
     def __init__(self, options: EdgeOptions) -> None:
-        self.default_vhost = "/"
-        self.recorder: Recorder
-        self.edge: Edge
-        self._options = options
+        self.options = options
         self.thread = LoopThread(self._main)
+        self.edge: Edge
         self.clock: TestClock
+        self.recorder: Recorder
 
     async def _main(self, started: Callable[[trio.Nursery], None], stopping: trio.Event) -> None:
         from .edge import Edge  # loads the frontend: 25 ms that many test runs save
 
-        self.edge = Edge(self._options, self._listen_to)
+        self.edge = Edge(self.options, self._listen_to)
         self.clock = TestClock(self.thread, self.edge)
         await self.edge.serve(started, stopping)
 
     def _listen_to(self, edge: "Edge", is_anew: bool) -> None:
         if is_anew:
-            self.recorder = Recorder(edge.clock, self._options.history_max)
+            self.recorder = Recorder(edge.clock, self.options.history_max)
         self.recorder.listen_to(edge.broker)
-
-    def known_vhost(self, name: str | None) -> str:
-        """The name of an existing virtual host; None: the default one. Raises: LookupError."""
-        wanted = self.default_vhost if name is None else name
-        there = self.edge.broker.virtual_hosts
-        if name is not None and wanted not in there:
-            raise missing("virtual host", wanted, there)
-        return wanted
-
-    @property
-    def port(self) -> int:
-        return self.edge.port
 
     def ask(self, function: Callable[[], T]) -> T:
         """Call a function in the broker's loop, after all input of clients so far is handled."""

@@ -43,14 +43,14 @@ class RecordingError(ValueError):
 class Recording:
     """A recording, from its creation until `stop` or the end of its `with` block. It omits older connections."""
 
-    def __init__(self, broker: Host, path: str) -> None:
-        self._broker = broker
-        self._edge = broker.edge
+    def __init__(self, host: Host, path: str) -> None:
+        self._host = host
+        self._edge = host.edge
         self._numbers: dict[int, int] = {}  # id of session -> number, while the session lives
         self._next = 1
         self._file: TextIO | None = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115  closed by `stop`
         self._origin_ns = 0
-        broker.ask(self._begin)
+        host.ask(self._begin)
 
     def __enter__(self) -> "Recording":
         return self
@@ -61,7 +61,7 @@ class Recording:
     def stop(self) -> None:
         """Complete the file. Idempotent."""
         if self._file is not None:
-            self._broker.ask(self._end)
+            self._host.ask(self._end)
 
     def _begin(self) -> None:
         self._origin_ns = self._edge.clock.monotonic_ns()
@@ -176,8 +176,8 @@ class Replayed(AmqpSession):
 class Replay:
     """A recording, ready for replay. Raises: RecordingError, OSError."""
 
-    def __init__(self, broker: Host, path: str) -> None:
-        self._broker = broker
+    def __init__(self, host: Host, path: str) -> None:
+        self._host = host
         with open(path, encoding="utf-8") as file:
             self._lines = _read(path, file)
         self._names: dict[int, deque[str]] = {}
@@ -190,16 +190,16 @@ class Replay:
 
         Connections that the recording leaves open stay open until the next reset. Raises: ClockIsReal.
         """
-        clock = self._broker.clock
-        return self._broker.thread.wait(clock.timed(self._run(vhost)), "replay(...).run", "replay(...).run_async")
+        clock = self._host.clock
+        return self._host.thread.wait(clock.timed(self._run(vhost)), "replay(...).run", "replay(...).run_async")
 
     async def run_async(self, *, vhost: str | None = None) -> ReplayReport:
         """`run` for trio and asyncio."""
-        return await result_of(self._broker.thread.submit(self._broker.clock.timed(self._run(vhost))))
+        return await result_of(self._host.thread.submit(self._host.clock.timed(self._run(vhost))))
 
     def _run(self, vhost: str | None) -> Callable[[Callable[[int], Awaitable[None]]], Awaitable[ReplayReport]]:
         async def run(go_to: Callable[[int], Awaitable[None]]) -> ReplayReport:
-            edge = self._broker.edge
+            edge = self._host.edge
             start_ns = edge.clock.monotonic_ns()
             sessions: dict[int, Replayed] = {}
             octets = 0

@@ -12,6 +12,7 @@ import trio
 
 from .broker import RunningBroker
 from .engine_clock import ClockMode
+from .host import Host
 from .loop_thread import result_of
 from .nearest_names import nearest_keywords
 from .options import QUIET_MS_DEFAULT, Config, read_options
@@ -59,7 +60,7 @@ def start_broker(
         seed=seed,
         management=management,
     )
-    broker = RunningBroker(options).start()
+    broker = RunningBroker(Host(options)).start()
     try:
         yield broker
     finally:
@@ -92,7 +93,7 @@ async def open_broker(
         seed=seed,
         management=management,
     )
-    broker = RunningBroker(options)
+    broker = RunningBroker(Host(options))
     await _whole(broker.thread.begin())
     try:
         yield broker

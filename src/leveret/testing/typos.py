@@ -27,30 +27,6 @@ def check_word(what: str, word: object, known: Collection[str], error: type[Exce
         raise error(f"{what}: {word!r} is not right{hint}, expected one of {', '.join(map(repr, known))}")
 
 
-def check_kinds(kinds: Iterable[str]) -> None:
-    """Check kinds of events. Raises: ValueError."""
-    for kind in kinds:
-        check_word("history", kind, KINDS)
-
-
-def check_limit(limit: str | None) -> None:
-    """Check the name of a limit. Raises: ValueError."""
-    if limit is not None:
-        check_word("limit", limit, LIMIT_NAMES)
-
-
-def check_lease_end(why: str | None) -> None:
-    """Check the name of a lease's end. Raises: ValueError."""
-    if why is not None:
-        check_word("why", why, LEASE_ENDS)
-
-
-def check_chance(name: str, chance: float) -> None:
-    """Check a probability. Raises: ValueError."""
-    if not 0 <= chance <= 1:
-        raise ValueError(f"{name}: {chance!r} is not right, expected a chance from 0 to 1")
-
-
 def check_property(name: str, known: Collection[str], beside: Collection[str]) -> None:
     """Check the name of a property of basic; `beside`: other valid keywords.
 

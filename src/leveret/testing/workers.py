@@ -138,9 +138,8 @@ def process_worker(
 
 
 def _wait_for_consumer(broker: RunningBroker, queue: str, is_alive: Callable[[], bool], timeout: float) -> None:
-    view = broker.vhost()
     left = timeout
-    while left > 0 and not view.has_consumer(queue, within=LOOK_S):
+    while left > 0 and not broker.has_consumer(queue, within=LOOK_S):
         if not is_alive():
             raise WorkerFailed(f"it ended before it consumed queue {queue!r}")
         left -= LOOK_S

@@ -35,6 +35,7 @@ def run(options: argparse.Namespace) -> int:
         return EXIT_OK
     from ...serving.addresses import AddressTaken
     from ..broker import RunningBroker
+    from ..host import Host
     from ..options import QUIET_MS_DEFAULT, BrokerOptionsError, read_options
     from .http_server import ControlServer
     from .operations import Operations
@@ -48,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
             port=options.port,
             quiet_ms=QUIET_MS_DEFAULT if options.quiet_ms is None else options.quiet_ms,
         )
-        broker = RunningBroker(edge).start()
+        broker = RunningBroker(Host(edge)).start()
     except (BrokerOptionsError, AddressTaken, OSError) as error:
         print(f"leveret test-server: {error}", file=sys.stderr)
         return EXIT_UNUSABLE

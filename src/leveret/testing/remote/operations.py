@@ -97,8 +97,8 @@ class Operations:
             hosts = self._broker.edge.broker.virtual_hosts
             with self._lock:
                 name = next(free for number in self._numbers if (free := f"test-{number}") not in hosts)
-        view = self._broker.vhost(name)
-        return {"name": view.name, "url": view.url}
+        at = self._broker.vhost(name)
+        return {"name": at.name, "url": at.url}
 
     def _delete_vhost(self, name: str) -> None:
         self._broker.known_vhost(name)
