@@ -48,11 +48,6 @@ class Books:
         before = self.meanings.setdefault(id_, body)
         assert before == body, f"the id {id_} means {before} and {body}"
 
-    def delivered(self, queue: str, body: str, *, is_redelivered: bool, agreed_lsn: int) -> None:
-        """A client got a message."""
-        self.handed_out(queue, body, is_redelivered=is_redelivered)
-        self.seen(queue, body, agreed_lsn)
-
     def seen(self, queue: str, body: str, agreed_lsn: int) -> None:
         """A client reads a message."""
         if kind_of(queue).is_agreed and body in self._behind and self.queue_of[key_of(body)] == queue:

@@ -317,11 +317,12 @@ class Consumer(Client):
             message = self.session.unacked.get(tag)
             if message is not None and message.id and self.queue != "stream":  # a barrier is shown without an id
                 self.books.met(message.id, body)
-            # Another client may acknowledge it before this one reads it. What a leader sends that was replaced waits
-            # for an agreement that does not come, while the next leader delivers the same.
-            is_noted = self._sites is not None and broker.term == self.world.served_term
-            if is_noted and not self._sites.is_barrier(self.queue, body):
-                self.books.handed_out(self.queue, body, is_redelivered=is_redelivered)
+            # It may be acknowledged before this client reads it: by another one, or under the tag of a lease before.
+            # What a leader sends that was replaced waits for an agreement that does not come, while the next leader
+            # delivers the same.
+            is_noted = self.queue != "stream" and broker.term == self.world.served_term
+            if is_noted:
+                self._note(body, is_redelivered=is_redelivered)
             offset = headers.get("x-stream-offset")
             at = -1 if offset is None else offset.value
             self._inbox.append(Received(self._hold_lsn, tag, body, is_redelivered, at, is_noted))
@@ -341,16 +342,17 @@ class Consumer(Client):
             assert one.offset == self._next_offset, f"the stream goes on at {one.offset}, not {self._next_offset}"
             self._next_offset += 1
             self.books.read(one.offset, one.body)
-        elif self._sites is not None:
-            if not one.is_noted and not self._sites.is_barrier(self.queue, one.body):
-                self.books.handed_out(self.queue, one.body, is_redelivered=one.is_redelivered)
+        else:
+            if not one.is_noted:
+                self._note(one.body, is_redelivered=one.is_redelivered)
             self.books.seen(self.queue, one.body, self.world.agreed_lsn)
             if self._is_at_most_once:  # the client does not see it before that is agreed
                 self.books.gone(self.queue, one.body)
-        else:
-            self.books.delivered(
-                self.queue, one.body, is_redelivered=one.is_redelivered, agreed_lsn=self.world.agreed_lsn
-            )
+
+    def _note(self, body: str, *, is_redelivered: bool) -> None:
+        """A message is handed out. A barrier goes to each consumer."""
+        if self._sites is None or not self._sites.is_barrier(self.queue, body):
+            self.books.handed_out(self.queue, body, is_redelivered=is_redelivered)
 
     def _settle(self, broker: NodeBroker, one: Received) -> None:
         chance = 1.0 if self.is_ending or self.queue == "stream" else self.world.chance.random()

@@ -260,7 +260,7 @@ class Node:
         directory = self.real.directory
         if directory.copied is not None:
             return directory.copied.end
-        return directory.held.end if hasattr(directory, "held") else 1
+        return directory.held.end if hasattr(directory, "held") else self._end
 
     def handle(self, event: ev.Event) -> None:
         """Tell the product's node."""

@@ -306,8 +306,11 @@ class World:
         node.loses_power_next = node.is_alive
 
     def _put_back(self) -> None:
-        """An old copy of a directory (CL11): etcd knows of more than that has."""
-        node, agreed = self.nodes[self.chance.choice(NAMES)], self.etcd.view().agreed
+        """An old copy of a directory (CL11): etcd knows of more than that has. One node in sync stays whole."""
+        node, view = self.nodes[self.chance.choice(NAMES)], self.etcd.view()
+        agreed, insync = view.agreed, frozenset() if view.insync is None else view.insync.nodes
+        if all(one is node or one.is_put_back for one in self.nodes.values() if one.node_id in insync):
+            return
         if node.is_alive and node.backup is not None and agreed is not None and agreed.lsn > node.backup[1]:
             node.kill(power=False)
             node.put_back()
