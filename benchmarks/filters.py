@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from leveret.engine.delivery.filters import MessageSubject
-from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.content import NATIVE, encode_header
 from leveret.engine.messages.message import Envelope, Message
 from leveret.expressions.language import AMPS, JMS, Expression, compiled
 from leveret.expressions.parser import parse
@@ -61,7 +61,7 @@ def ratios(call: Callable[[], object], other: Callable[[], object], rounds: int)
 def measure(rounds: int) -> dict[str, Any]:
     """All figures."""
     octets = body()
-    plain = Message(1, PLAIN.join(encode_header(len(octets)), octets), Envelope("", "k"))
+    plain = Message(1, NATIVE.join(encode_header(len(octets)), octets), Envelope("", "k"))
     results: dict[str, Any] = {"python": platform.python_version(), "octets": len(octets), "goal": GOAL}
 
     def whole(expression: Expression) -> Callable[[], object]:

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from leveret.engine.events import EventKind
-from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.content import NATIVE, encode_header
 from leveret.journal import Declared, Journal, JournalOptions
 from leveret.journal.format.block import BlockBuilder
 from leveret.journal.format.heap import IS_DURABLE, content_prefix
@@ -45,7 +45,7 @@ class RealClock:
 
 def content_of(size: int) -> bytes:
     """A content with a body of that size."""
-    return PLAIN.join(encode_header(size, {"delivery_mode": 2}), bytes(size))
+    return NATIVE.join(encode_header(size, {"delivery_mode": 2}), bytes(size))
 
 
 def microseconds_each(work: Callable[[int], object], count: int, seconds: float = 0.3) -> float:
@@ -69,7 +69,7 @@ def caller_costs(body_size: int) -> None:
         def published(n: int, contents: list[bytes] = contents, ids: Sequence[int] = ids) -> None:
             builder = BlockBuilder(1)
             for _ in range(20):
-                builder.published(ids, content_prefix(b"key", (7,), 0, 0), PLAIN.columns(contents))
+                builder.published(ids, content_prefix(b"key", (7,), 0, 0), NATIVE.columns(contents))
 
         def enqueued(n: int, sizes: list[int] = sizes, ids: Sequence[int] = ids) -> None:
             builder = BlockBuilder(2)
@@ -111,7 +111,7 @@ def written(directory: str, mode: str, seconds: float, body_size: int) -> tuple[
             journal.messages.happened(EventKind.ACKED, queue, ids)
         first = journal.next_message_id
         ids = range(first, first + 100)
-        lsn = journal.messages.published(ids, exchange, b"q", PLAIN.columns(contents), queue_ids=(queue,))
+        lsn = journal.messages.published(ids, exchange, b"q", NATIVE.columns(contents), queue_ids=(queue,))
         journal.messages.enqueued(queue, ids, lsn, sizes)
         end = journal.commit()
         own += time.thread_time() - turn
@@ -144,7 +144,7 @@ def single(directory: str, seconds: float, body_size: int) -> None:
     while time.perf_counter() - start < seconds:
         began, turn = time.perf_counter(), time.thread_time()
         ids = (journal.next_message_id,)
-        lsn = journal.messages.published(ids, exchange, b"q", PLAIN.columns(contents), queue_ids=(queue,))
+        lsn = journal.messages.published(ids, exchange, b"q", NATIVE.columns(contents), queue_ids=(queue,))
         journal.messages.enqueued(queue, ids, lsn, sizes)
         journal.messages.happened(EventKind.ACKED, queue, ids)
         end = journal.commit()

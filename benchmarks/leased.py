@@ -41,7 +41,7 @@ from scenarios import SCENARIOS
 
 from leveret.engine import (
     MS,
-    PLAIN,
+    NATIVE,
     Broker,
     DeliveredEvent,
     Envelope,
@@ -126,7 +126,7 @@ class Bench:
         """Messages of 16 octets."""
         envelope, header = Envelope("", "q"), encode_header(16)
         for start in range(0, count, BATCH):
-            contents = [PLAIN.join(header, b"%016d" % number) for number in range(start, start + BATCH)]
+            contents = [NATIVE.join(header, b"%016d" % number) for number in range(start, start + BATCH)]
             self.queue.enqueue(self.first_id, envelope, contents)
             self.first_id += BATCH
         self.settle()
@@ -209,7 +209,7 @@ def ends(*, rounds: int, quick: bool) -> dict[str, Any]:
 
     bench.consume()
     broker.context.listeners.append(heard)
-    envelope, content = Envelope("", "q"), PLAIN.join(encode_header(16), bytes(16))
+    envelope, content = Envelope("", "q"), NATIVE.join(encode_header(16), bytes(16))
     gc.freeze()
     begin_ns, cpu, first_id = clock.monotonic_ns(), time.process_time(), 1
     stop_ns = begin_ns + (periods + 1) * period_ms * MS

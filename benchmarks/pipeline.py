@@ -21,7 +21,7 @@ from pathlib import Path
 
 from leveret.engine import ManualClock
 from leveret.engine.events import EventKind
-from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.content import NATIVE, encode_header
 from leveret.journal import Journal, JournalOptions, RecoveredMessage
 from leveret.journal.format.heap import Declared
 from leveret.journal.format.record import CONNECTION, CONSUMER, EXCHANGE, QUEUE, VHOST
@@ -58,7 +58,7 @@ class _Writer:
         for queue in self.queues:
             journal.objects.declared(queue, Declared(QUEUE, 1, "", b""))
         self.bodies = [rng.randbytes(rng.randrange(100, 400)) for _ in range(64)]
-        self.contents = [PLAIN.join(encode_header(len(body), {"delivery_mode": 2}), body) for body in self.bodies]
+        self.contents = [NATIVE.join(encode_header(len(body), {"delivery_mode": 2}), body) for body in self.bodies]
         self.tally = dict.fromkeys((kind.value for kind in EventKind), 0)
         self.open_ids: dict[int, list[tuple[int, int, int]]] = {queue: [] for queue in self.queues}
         self.next_id, self.count = 1, 0
@@ -71,7 +71,7 @@ class _Writer:
         ids = list(range(self.next_id, self.next_id + size))
         self.next_id += size
         messages = self.journal.messages
-        lsn = messages.published(ids, self.exchange, b"key", PLAIN.columns(self.contents[:size]), queue_ids=[queue])
+        lsn = messages.published(ids, self.exchange, b"key", NATIVE.columns(self.contents[:size]), queue_ids=[queue])
         messages.enqueued(queue, ids, lsn, [len(body) for body in self.bodies[:size]])
         self.tally["published"] += size
         self.tally["enqueued"] += size

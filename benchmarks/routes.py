@@ -30,7 +30,7 @@ from raw_client import RawClient, publish_octets
 
 from leveret.engine import Broker, ManualClock, User, VirtualHost
 from leveret.engine.exchanges.routed import Routed
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.content import NATIVE, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.messages.message import Envelope
 from leveret.serving.collector import THRESHOLDS
@@ -78,8 +78,8 @@ class Web:
             tries = max(5, min(LOOKUPS, 20_000_000 // count))
             exchange = vhost.exchanges["amq.headers"]
             numbers = [chance.randrange(HEADER_SETS) for _ in range(tries)]
-            contents = [PLAIN.join(encode_header(0, {"headers": _conditions(number)}), b"") for number in numbers]
-            facts = scan_properties(PLAIN.split(contents[0])[0][12:])
+            contents = [NATIVE.join(encode_header(0, {"headers": _conditions(number)}), b"") for number in numbers]
+            facts = scan_properties(NATIVE.split(contents[0])[0][12:])
             messages = [Routed(("",), Envelope("amq.headers", "", facts), content) for content in contents]
             return _us(lambda: [vhost.router.reach(exchange, message) for message in messages], tries)
         name = "" if kind == "default" else f"amq.{kind}"

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 
 from leveret.configured.typed_arguments import fields_of
-from leveret.engine import PLAIN, Broker, Envelope, ManualClock, encode_header, publish_by_name
+from leveret.engine import NATIVE, Broker, Envelope, ManualClock, encode_header, publish_by_name
 from leveret.engine.leases import built_from
 from leveret.engine.stores.topic_log import MemoryLog
 from leveret.journal import Journal
@@ -30,7 +30,7 @@ ARGUMENTS = {"x-queue-type": "amps", "x-underlying-topic": "t", "x-default-publi
 def publish(broker: Broker, count: int, size: int, after: Callable[[], object] = lambda: None) -> float:
     """Runs of `RUN` to topic t. Returns messages a second."""
     vhost = broker.virtual_hosts["/"]
-    content = PLAIN.join(encode_header(size), bytes(size))
+    content = NATIVE.join(encode_header(size), bytes(size))
     envelope = Envelope("", "t")
     begin = time.process_time()
     for _ in range(count // RUN):

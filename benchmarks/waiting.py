@@ -25,7 +25,7 @@ from typing import Any
 from brokers import machine, rss_kb
 
 from leveret.engine import Broker, Client, Envelope, ManualClock, Queue, Session, User
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.content import NATIVE, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field
 from leveret.settings import SettingsRepository, entry
 
@@ -61,14 +61,14 @@ class Stage:
             contents = []
             for _ in range(RUN):
                 delay = Field("I", self.chance.randrange(10_000, 1_000_000))
-                contents.append(PLAIN.join(encode_header(len(BODY), {"headers": {"x-delay": delay}}), BODY))
+                contents.append(NATIVE.join(encode_header(len(BODY), {"headers": {"x-delay": delay}}), BODY))
             self._publish(contents)
 
     def publish_and_return(self, count: int) -> None:
         """Published, delivered, and nacked in runs."""
         header = encode_header(len(BODY))
         for _ in range(count // RUN):
-            self._publish([PLAIN.join(header, BODY[:-4] + number.to_bytes(4, "big")) for number in range(RUN)])
+            self._publish([NATIVE.join(header, BODY[:-4] + number.to_bytes(4, "big")) for number in range(RUN)])
             tag = 0
             for _ in range(RUN):
                 got = self.session.get(self.queue, no_ack=False)
@@ -77,7 +77,7 @@ class Stage:
             self.session.reject(tag, multiple=True, requeue=True)
 
     def _publish(self, contents: list[bytes]) -> None:
-        facts = scan_properties(PLAIN.split(contents[0])[0][12:])
+        facts = scan_properties(NATIVE.split(contents[0])[0][12:])
         route = self.client.vhost.router.route("", "q", USER)
         self.session.publish(route, Envelope("", "q", facts), contents, mandatory=False)
         self.broker.end_turn()

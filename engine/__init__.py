@@ -31,7 +31,7 @@ from .flow.usage import FullLimit, Usage
 from .flow.warnings import BlockedWarning
 from .message_filter import chosen_by, takes_all
 from .messages.content import (
-    PLAIN,
+    NATIVE,
     PROPERTIES,
     REPLY_TO_ME,
     CommonHeader,
@@ -119,8 +119,8 @@ from .users.permissions import Grant, Permissions, TopicPermission
 from .virtual_host import VirtualHost
 
 __all__ = [
-    "ARGUMENTS", "BODY_SIZE_BUCKETS", "DISCARDED", "EXCHANGE_TYPES", "HTTP", "MS", "NO_LIMITS", "NO_PASSWORD",
-    "OPTIONAL_KINDS", "PLAIN", "PREDECLARED", "PROPERTIES", "QUEUE_TYPES", "REJECTED", "REPLY_PREFIX", "REPLY_TO",
+    "ARGUMENTS", "BODY_SIZE_BUCKETS", "DISCARDED", "EXCHANGE_TYPES", "HTTP", "MS", "NATIVE", "NO_LIMITS", "NO_PASSWORD",
+    "OPTIONAL_KINDS", "PREDECLARED", "PROPERTIES", "QUEUE_TYPES", "REJECTED", "REPLY_PREFIX", "REPLY_TO",
     "REPLY_TO_ME", "SALT_SIZE", "SHA256", "TERMINAL", "THIS_MACHINE", "UNLIMITED", "UNTIL_CAUGHT_UP", "AckedEvent",
     "BadRequest", "Binding", "BindingEvent", "BlockedEvent", "BlockedWarning", "Broker", "BrokerOptions", "BulkDelete",
     "Choice", "Client", "Clock", "ClusterEvent", "Commit", "CommonHeader", "ConnectionEvent", "ConnectionForced",

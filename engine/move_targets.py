@@ -13,7 +13,7 @@ from .context import HostContext
 from .errors import InternalExchangeRefused
 from .exchanges.exchange import Exchange
 from .exchanges.routed import Routed
-from .messages.content import PLAIN, scan_properties, splice_header
+from .messages.content import NATIVE, scan_properties, splice_header
 from .messages.deaths import DELIVERY_COUNT, origin_of, without_deaths
 from .messages.message import Envelope, Message
 from .queues.queue import Queue
@@ -145,4 +145,4 @@ def _for_publish(
         header = splice_header(header, {}, {DELIVERY_COUNT})
     envelope = Envelope(exchange, keys[0], scan_properties(header[12:], is_checked=True))
     envelope.copies = keys[1:]
-    return envelope, PLAIN.join(header, body)
+    return envelope, NATIVE.join(header, body)

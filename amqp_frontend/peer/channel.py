@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from ...engine import BulkDelete, Commit, Envelope, Queue, Route, ServiceExchange, Session, part_of
 from ..wire.channel_reader import ChannelReader
-from ..wire.publish_memory import PublishMemory
+from ..wire.publish_cache import PublishCache
 
 #: Effort of a turn (about 5 ms); the next turns do the rest.
 EFFORT_MAX = 4_000
@@ -68,9 +68,9 @@ class Channel(ChannelReader):
     __slots__ = ("bulk_delete", "last_queue", "session")
 
     def __init__(
-        self, number: int, session: Session, memory: PublishMemory, *, frame_max: int, message_size_max: int
+        self, number: int, session: Session, cache: PublishCache, *, frame_max: int, message_size_max: int
     ) -> None:
-        super().__init__(number, memory, frame_max=frame_max, message_size_max=message_size_max)
+        super().__init__(number, cache, frame_max=frame_max, message_size_max=message_size_max)
         self.session = session
         self.last_queue = ""
         self.bulk_delete: BulkDelete | None = None

@@ -11,7 +11,7 @@ from struct import Struct
 
 from pamqp import commands
 
-from ...engine import PLAIN, CommonHeader, Delivered, Envelope, Framing
+from ...engine import NATIVE, CommonHeader, Delivered, Envelope, Framing
 from ..wire.codec import encode_method
 from ..wire.large_output import LARGE, Octets, body_parts, for_channel, framed
 from ..wire.layout import (
@@ -92,7 +92,7 @@ def contents_for(envelope: Envelope, contents: Sequence[bytes], number: int, fra
             return contents
         on_channel = framing.on_channel
         return [on_channel(content, number) for content in contents]
-    if framing is PLAIN:
+    if framing is NATIVE:
         return plain_content_frames(number, contents, frame_max)
     split = framing.split
     return [content_frames(number, *split(content), frame_max) for content in contents]
@@ -109,51 +109,49 @@ def content_parts(envelope: Envelope, content: bytes, number: int, frame_max: in
         return (content,) if framing.channel == number else for_channel(content, number)
     if type(framing) is CommonHeader:
         return framed(number, framing.header, [memoryview(content)], frame_max)
-    if framing is PLAIN:
+    if framing is NATIVE:
         header_end = 4 + int.from_bytes(content[:4], "big")
         return framed(number, content[4:header_end], [memoryview(content)[header_end:]], frame_max)
     return contents_for(envelope, (content,), number, frame_max)
 
 
-def render_delivered(effect: Delivered, frame_max: int) -> Iterable[Octets]:
+def render_delivered(deliveries: Delivered, frame_max: int) -> Iterable[Octets]:
     """The octets of a run of deliveries, in parts."""
-    wire = effect.consumer.opaque
+    wire = deliveries.consumer.opaque
     assert isinstance(wire, ConsumerWire)
-    envelope = effect.envelopes
+    envelope = deliveries.envelopes  # the common one, unless the run is mixed
     if not isinstance(envelope, Envelope):
-        return _render_mixed(effect, envelope, wire, frame_max)
-    count = len(effect.contents)
-    tag = effect.first_tag
-    if not effect.redelivered:
+        return _render_mixed(deliveries, envelope, wire, frame_max)
+    contents, tag = deliveries.contents, deliveries.first_tag
+    count = len(contents)
+    if not deliveries.redelivered:
         known = wire.suffixes.get(envelope)
         if known is not None:
             prefix = wire.prefixes[envelope]
             if count == 1:
-                return (prefix, TAG(tag), known, effect.contents[0])
-            return chain.from_iterable(
-                zip(repeat(prefix), map(TAG, range(tag, tag + count)), repeat(known), effect.contents)
-            )
+                return (prefix, TAG(tag), known, contents[0])
+            return chain.from_iterable(zip(repeat(prefix), map(TAG, range(tag, tag + count)), repeat(known), contents))
         wire.note((envelope,), frame_max)
     routing = routing_octets(envelope)
     prefix = wire.prefix(len(routing))
-    suffix = (b"\x01" if effect.redelivered else b"\x00") + routing + FRAME_END_OCTET
+    suffix = (b"\x01" if deliveries.redelivered else b"\x00") + routing + FRAME_END_OCTET
     tags = map(TAG, range(tag, tag + count))
     framing = envelope.framing
-    if type(framing) is CommonHeader and len(effect.contents[0]) + FRAME_OVERHEAD <= frame_max:
-        before, behind = around_body(wire.number, framing.header, len(effect.contents[0]))
-        return chain.from_iterable(zip(repeat(prefix), tags, repeat(suffix + before), effect.contents, repeat(behind)))
+    if type(framing) is CommonHeader and len(contents[0]) + FRAME_OVERHEAD <= frame_max:
+        before, behind = around_body(wire.number, framing.header, len(contents[0]))
+        return chain.from_iterable(zip(repeat(prefix), tags, repeat(suffix + before), contents, repeat(behind)))
     if count == 1:
-        return (prefix, TAG(tag), suffix, *content_parts(envelope, effect.contents[0], wire.number, frame_max))
-    contents = contents_for(envelope, effect.contents, wire.number, frame_max)
+        return (prefix, TAG(tag), suffix, *content_parts(envelope, contents[0], wire.number, frame_max))
+    contents = contents_for(envelope, contents, wire.number, frame_max)
     return chain.from_iterable(zip(repeat(prefix), tags, repeat(suffix), contents))
 
 
 def _render_mixed(
-    effect: Delivered, envelopes: Sequence[Envelope], wire: ConsumerWire, frame_max: int
+    deliveries: Delivered, envelopes: Sequence[Envelope], wire: ConsumerWire, frame_max: int
 ) -> Iterable[bytes]:
-    contents = effect.contents
-    tags = map(TAG, range(effect.first_tag, effect.first_tag + len(contents)))
-    if not effect.redelivered:
+    contents = deliveries.contents
+    tags = map(TAG, range(deliveries.first_tag, deliveries.first_tag + len(contents)))
+    if not deliveries.redelivered:
         try:
             known = list(map(wire.prefixes.__getitem__, envelopes))
         except KeyError:
@@ -162,7 +160,7 @@ def _render_mixed(
             return chain.from_iterable(zip(known, tags, map(wire.suffixes.__getitem__, envelopes), contents))
     prefixes: dict[Envelope, bytes] = {}
     suffixes: dict[Envelope, bytes] = {}
-    flag = b"\x01" if effect.redelivered else b"\x00"
+    flag = b"\x01" if deliveries.redelivered else b"\x00"
     framings: dict[Framing, None] = {}
     for envelope in dict.fromkeys(envelopes):
         routing = routing_octets(envelope)
@@ -174,7 +172,7 @@ def _render_mixed(
         frames = contents_for(envelopes[0], contents, wire.number, frame_max)
     else:
         frames = chain.from_iterable(
-            contents_for(envelope, run, wire.number, frame_max) for _, envelope, run in effect.runs()
+            contents_for(envelope, run, wire.number, frame_max) for _, envelope, run in deliveries.runs()
         )
     heads, tails = map(prefixes.__getitem__, envelopes), map(suffixes.__getitem__, envelopes)
     return chain.from_iterable(zip(heads, tags, tails, frames))

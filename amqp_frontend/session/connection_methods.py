@@ -17,7 +17,7 @@ from ..peer.login import MECHANISMS, MalformedResponse
 from ..wire.codec import Method, encode_method
 from ..wire.events import HeaderReceived
 from ..wire.peer_errors import TuneTooHigh, TuneTooLow
-from ..wire.publish_memory import PublishMemory
+from ..wire.publish_cache import PublishCache
 from ..wire.states import ConnectionState, ConnectionStep
 from .session import AmqpSession
 
@@ -130,16 +130,16 @@ def _open(session: AmqpSession, method: commands.Connection.Open) -> None:
     connection_info.channel_max, connection_info.frame_max = session.channel_max, session.connection.frame_max
     login.client.on_expelled = session.closing.expel
     login.client.on_send_after = session.journal.send_after
-    login.client.published_routes = partial(_published_routes, session.connection.memory)
+    login.client.published_routes = partial(_published_routes, session.connection.publish_cache)
     login.vhost = session.broker.virtual_hosts[method.virtual_host]
     session.connection.step(ConnectionStep.OPEN)
     session.closing.logged_in()
     session.output.send(0, commands.Connection.OpenOk, "")
 
 
-def _published_routes(memory: PublishMemory) -> Iterator[Route]:
+def _published_routes(cache: PublishCache) -> Iterator[Route]:
     """The routes of the client's latest publishes."""
-    for kinds in memory.kinds.values():
+    for kinds in cache.kinds.values():
         for kind in kinds.values():
             known = kind.known
             if isinstance(known, KnownRoute):

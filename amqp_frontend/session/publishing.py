@@ -274,7 +274,7 @@ def _check_alarm(session: AmqpSession, event: PublishReceived, channel: Channel,
 def _is_request(session: AmqpSession, event: PublishReceived) -> bool:
     """Whether this is a request to a service. They are handled during an alarm, so that an operator can end it."""
     assert session.login.client is not None
-    name = session.connection.memory.arguments_of(event.kind.method_frame).exchange
+    name = session.connection.publish_cache.arguments_of(event.kind.method_frame).exchange
     return isinstance(session.login.client.vhost.exchanges.get(name), ServiceExchange)
 
 
@@ -324,7 +324,7 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
         TopicRefused, ReplyConsumerMissing, UserIdMismatch, InvalidExpiration; the first that applies, as in RabbitMQ.
     """
     session.broker.context.turn.effort += LOOK_UP_COST
-    arguments = session.connection.memory.arguments_of(event.kind.method_frame)
+    arguments = session.connection.publish_cache.arguments_of(event.kind.method_frame)
     if arguments.immediate:
         raise ImmediateNotImplemented
     if event.oversized:

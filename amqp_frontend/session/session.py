@@ -236,7 +236,7 @@ class AmqpSession:
         channel = Channel(
             number,
             self.login.client.open_session(number),
-            self.connection.memory,
+            self.connection.publish_cache,
             frame_max=self.connection.frame_max,
             message_size_max=self.options.message_size_max,
         )

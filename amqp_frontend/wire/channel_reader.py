@@ -7,7 +7,7 @@ from ...engine import PropertySummary
 from . import peer_errors as peer
 from .large_body import LARGE_MIN, PIECE_MIN, LargeBody, can_keep_frame
 from .layout import BODY, CONTENT_HEAD, FRAME_OVERHEAD, HEADER, ContentFraming, content_frames, frame
-from .publish_memory import PublishMemory
+from .publish_cache import PublishCache
 from .states import CHANNEL_NEXT, ChannelState, ChannelStep
 
 BASIC_CLASS = 60
@@ -68,11 +68,11 @@ class Assembly:
 class ChannelReader:
     """One open (or closing) channel of a connection. The subclass `Channel` gives it a session."""
 
-    __slots__ = ("assembly", "framing", "is_mixed", "memory", "message_size_max", "number", "state")
+    __slots__ = ("assembly", "framing", "is_mixed", "message_size_max", "number", "publish_cache", "state")
 
-    def __init__(self, number: int, memory: PublishMemory, *, frame_max: int, message_size_max: int) -> None:
+    def __init__(self, number: int, cache: PublishCache, *, frame_max: int, message_size_max: int) -> None:
         self.number = number
-        self.memory = memory  # the connection's caches of publishes
+        self.publish_cache = cache  # the connection's caches of publishes
         self.framing = ContentFraming(number, frame_max)
         self.message_size_max = message_size_max
         self.state = ChannelState.OPEN
@@ -103,7 +103,7 @@ class ChannelReader:
         self.assembly = None
         header = assembly.header
         assert header is not None
-        summary = self.memory.summary_of(header[12:])
+        summary = self.publish_cache.summary_of(header[12:])
         if assembly.is_oversized:
             return assembly.method_frame, summary, b"", assembly.body_size
         if assembly.large is not None:

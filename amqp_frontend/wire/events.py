@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from .channel_reader import ChannelReader
 from .codec import Method, ids_of
-from .publish_memory import PublishKind
+from .publish_cache import PublishKind
 
 NO_IDS = (0, 0)
 

@@ -34,7 +34,7 @@ from .layout import (
     METHOD_HEAD,
     METHOD_HEAD_SIZE,
 )
-from .publish_memory import PUBLISH, PublishMemory
+from .publish_cache import PUBLISH, PublishCache
 from .runs import is_cut_short, read_acks, read_publishes
 from .states import CHANNEL_METHODS, CONNECTION_METHODS, CONNECTION_NEXT, ChannelState, ConnectionState, ConnectionStep
 
@@ -92,7 +92,7 @@ class IncompleteBodies:
                 raise peer.IncompleteTooLarge(limit=self.octets_max)
             return None
         method_frame, summary, content, oversized = whole
-        return PublishReceived(channel, channel.memory.kind_of(method_frame, summary), [content], oversized)
+        return PublishReceived(channel, channel.publish_cache.kind_of(method_frame, summary), [content], oversized)
 
     # -- large bodies -----------------------------------------------------------------------------------------------
 
@@ -142,7 +142,7 @@ class IncompleteBodies:
         except peer.PeerError as error:
             error.ids = PublishReceived.ids
             raise
-        return PublishReceived(channel, channel.memory.kind_of(method_frame, summary), [content])
+        return PublishReceived(channel, channel.publish_cache.kind_of(method_frame, summary), [content])
 
     def _check(self, large: LargeBody) -> Progress:
         assembly = self._channels[large.number].assembly
@@ -179,14 +179,14 @@ _ON_OPEN_CHANNEL = _ON_CHANNEL[OPEN]
 class Connection:
     """The protocol state of one connection, from the server's side."""
 
-    __slots__ = ("_buffer", "_to_skip", "channels", "frame_max", "incomplete", "memory", "state")
+    __slots__ = ("_buffer", "_to_skip", "channels", "frame_max", "incomplete", "publish_cache", "state")
 
     def __init__(self, incomplete_max: int = 1 << 62) -> None:
         self.state = S.HEADER
         self.frame_max = FRAME_MAX_UNTUNED
         self.channels: dict[int, ChannelReader] = {}
         self.incomplete = IncompleteBodies(self.channels, incomplete_max)
-        self.memory = PublishMemory()
+        self.publish_cache = PublishCache()
         self._buffer = b""
         self._to_skip = 0  # octets of a frame that was refused
 
@@ -355,7 +355,7 @@ class Connection:
         if index == PUBLISH:
             method_frame = METHOD_HEAD.pack(METHOD, number, len(arguments) + 4, index) + arguments + FRAME_END_OCTET
             try:
-                self.memory.arguments_of(method_frame)
+                self.publish_cache.arguments_of(method_frame)
             except peer.PeerError as error:
                 error.ids = PublishReceived.ids
                 raise

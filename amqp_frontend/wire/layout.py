@@ -62,7 +62,7 @@ def around_body(channel: int, header: bytes, size: int) -> tuple[bytes, bytes]:
 
 
 def plain_content_frames(channel: int, contents: Sequence[bytes], frame_max: int) -> list[bytes]:
-    """Like `content_frames`, for a run of contents of the engine's plain framing. 0.3 us each if they are of one size.
+    """Like `content_frames`, for a run of contents of the engine's framing. 0.3 us each if they are of one size.
 
     The first four octets of such a content are the size of its header, as in the head of a frame.
     """

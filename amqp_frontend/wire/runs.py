@@ -30,7 +30,7 @@ from .layout import (
     HEADER_FIXED,
 )
 from .peer_errors import PropertiesUndecodable
-from .publish_memory import HEAD_FIXED, MEMORY_MAX, PublishKind, PublishMemory
+from .publish_cache import HEAD_FIXED, PROPERTY_LISTS_MAX, PublishCache, PublishKind
 
 #: This many acks or more at the end of a read are compared all at once.
 ROW_MIN = 4
@@ -56,8 +56,8 @@ def read_run(
     size = len(data)
     number = channel.number
     body_max = min(frame_max - FRAME_OVERHEAD, channel.message_size_max)
-    memory = channel.memory
-    known_summaries = memory.summaries
+    cache = channel.publish_cache
+    known_summaries = cache.summaries
     start = position
     method_size = length + FRAME_OVERHEAD
     method_frame = data[start : start + method_size]
@@ -87,7 +87,7 @@ def read_run(
             break
         properties = data[header_start + HEADER_FIXED : header_end - 1]
         try:
-            summary = known_summaries.get(properties) or memory.summary_of(properties)
+            summary = known_summaries.get(properties) or cache.summary_of(properties)
         except PropertiesUndecodable:
             if run_summary is None:
                 raise
@@ -113,16 +113,16 @@ def read_run(
         else:
             # ... or with octets of the same shape (0.5 us).
             if not channel.is_mixed and size - position > head_size and startswith(head[: method_size + 11], position):
-                position = _read_shaped(memory, data, position, head, method_size, properties, body_max, contents)
+                position = _read_shaped(cache, data, position, head, method_size, properties, body_max, contents)
         if not startswith(method_frame, position):
             break
     if run_summary is None:
         return None, start
-    return PublishReceived(channel, memory.kind_of(method_frame, run_summary), contents), position
+    return PublishReceived(channel, cache.kind_of(method_frame, run_summary), contents), position
 
 
 def _read_shaped(
-    memory: PublishMemory,
+    cache: PublishCache,
     data: bytes,
     position: int,
     head: bytes,
@@ -137,7 +137,7 @@ def _read_shaped(
     Returns: the end of the messages; their contents are added to `contents`.
     """
     list_size = len(properties)
-    shape = memory.shapes.find(properties)
+    shape = cache.shapes.find(properties)
     if shape is not None:
         list_mask = shape[0]
     elif data.startswith(properties, position + method_size + HEADER_FIXED):
@@ -163,7 +163,7 @@ def _read_shaped(
     return position
 
 
-@lru_cache(MEMORY_MAX)
+@lru_cache(PROPERTY_LISTS_MAX)
 def _sizes(before: int, between: int) -> Struct:
     """Layout of the body size in the header, and in the head of the body frame."""
     return Struct(f">{before}xQ{between}xL")
@@ -177,7 +177,7 @@ def is_cut_short(channel: ChannelReader, data: bytes, position: int, length: int
     length: octets of the payload of its method frame.
     """
     start = position + length + FRAME_OVERHEAD
-    if data[position:start] not in channel.memory.kinds:
+    if data[position:start] not in channel.publish_cache.kinds:
         return False
     rest = len(data) - start
     if rest < HEADER_FIXED:
@@ -194,7 +194,7 @@ def is_cut_short(channel: ChannelReader, data: bytes, position: int, length: int
     body_head = FRAME_HEAD.pack(BODY, number, min(body_size, 0xFFFFFFFF))
     return (
         data[header_end - 1] == FRAME_END
-        and channel.memory.is_valid(data[start + HEADER_FIXED : header_end - 1])
+        and channel.publish_cache.is_valid(data[start + HEADER_FIXED : header_end - 1])
         and 0 < body_size <= min(frame_max - FRAME_OVERHEAD, channel.message_size_max, LARGE_MIN - 1)
         and header_end + len(body_head) + body_size >= len(data)
         and body_head.startswith(data[header_end : header_end + len(body_head)])
@@ -275,7 +275,7 @@ def read_publishes(
     length: octets of the payload of the first method frame; last: the event before, if it was in the same read.
     Returns and raises: as `read_run`.
     """
-    if channel.is_mixed and channel.memory.heads:
+    if channel.is_mixed and channel.publish_cache.heads:
         kinds, contents, end = read_mixed(channel, data, position, frame_max)
         if contents:
             if kinds[0] is kinds[-1] and kinds.count(kinds[0]) == len(kinds):
@@ -288,7 +288,7 @@ def read_publishes(
         if len(event.contents) >= ALIKE_MIN:
             channel.is_mixed = False
         elif event.kind.known is not None:  # the session has handled this kind before
-            channel.memory.add_head(data, position, event.kind)
+            channel.publish_cache.add_head(data, position, event.kind)
     elif type(last) is PublishReceived and last.channel is channel and last.kind is not event.kind:
         channel.is_mixed = len(last.contents) < RUN_MIN
     return event, end
@@ -305,8 +305,8 @@ def read_mixed(
     kinds: list[PublishKind] = []
     contents: list[bytes] = []
     add_kind, add_content = kinds.append, contents.append
-    memory = channel.memory
-    head_of = memory.heads.get
+    cache = channel.publish_cache
+    head_of = cache.heads.get
     from_bytes = int.from_bytes
     body_max = min(frame_max - FRAME_OVERHEAD, channel.message_size_max)
     # Between properties and body: the end of the header frame and the head of the body frame, here for an empty body.
@@ -322,7 +322,7 @@ def read_mixed(
                 unpack, method_size, head_size, mask, value, kind, _ = head
                 body_size, properties, body_head = unpack(data, position)
                 if from_bytes(properties, "big") & mask != value:
-                    other = memory.other_kind(key, head, properties)
+                    other = cache.other_kind(key, head, properties)
                     if other is None:
                         return kinds, contents, position
                     kind = other

@@ -15,7 +15,7 @@ from ..messages.field_table import FieldTable, text_of
 from ..options import BrokerOptions
 from .counted import Held, values_of, with_one, without_one
 from .headers import HeadersPattern, HeadersPatterns, check_headers_match
-from .route_memory import RouteMemory, TopicRouteMemory
+from .route_registry import RouteRegistry, TopicRouteRegistry
 from .routed import Routed
 from .topic import TopicPatterns, has_wildcards
 
@@ -82,7 +82,7 @@ class Exchange(ABC):
         self.bindings: dict[tuple[object, ...], Binding] = {}  # bindings of which this is the source
         self.incoming: dict[Binding, None] = {}  # bindings of which this is the destination
         self.destinations: dict[Destination, int] = {}  # with the number of their bindings
-        self.routes = RouteMemory()
+        self.routes = RouteRegistry()
         #: Messages published to this exchange, and messages it put into queues (counted once for each queue).
         self.published_in = self.published_out = 0
         self._prepare()
@@ -216,11 +216,11 @@ class TopicExchange(Exchange):
 
     type = "topic"
     is_topic = True
-    routes: TopicRouteMemory
+    routes: TopicRouteRegistry
     __slots__ = ("_patterns",)
 
     def _prepare(self) -> None:
-        self.routes = TopicRouteMemory()
+        self.routes = TopicRouteRegistry()
         self._patterns: TopicPatterns[Destination] = TopicPatterns()
 
     def match(self, message: Routed) -> Sequence[Destination]:

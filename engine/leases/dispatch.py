@@ -220,7 +220,7 @@ def _release_barrier(leases: Leases) -> bool:
     takers = [one for one in takers if one.filter is None or test.is_taken_by(one.filter)]
     message.deliveries += 1
     entries = lease_entries(leases.topic_of(message.envelope), bookmark_of(message.id), 1, 0, None, is_barrier=True)
-    content, envelope = with_entries(message.envelope, message.content, entries), message.envelope.plain()
+    content, envelope = with_entries(message.envelope, message.content, entries), message.envelope.for_added_headers()
     for consumer in takers:
         queue.events.delivered((message,), consumer.session, consumer=consumer, no_ack=True)
         consumer.session.deliver_copies(
@@ -267,7 +267,9 @@ def _show_to_browsers(leases: Leases) -> None:
                 browse.left -= 1
                 entries = browse_entries(leases.topic_of(message.envelope), bookmark_of(message.id))
                 copies.append(
-                    unleased_copy(with_entries(message.envelope, message.content, entries), message.envelope.plain())
+                    unleased_copy(
+                        with_entries(message.envelope, message.content, entries), message.envelope.for_added_headers()
+                    )
                 )
         turn.effort += SHOWING * len(copies)
         if copies:

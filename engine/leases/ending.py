@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ...settings.leases.leased_settings import STRICT, LeasedSettings
 from ..clock import MS, due_after
 from ..delivery.consumer import holder_of
-from ..messages.content import PLAIN, ContentError, decode_properties
+from ..messages.content import NATIVE, ContentError, decode_properties
 from ..messages.deaths import DELIVERY_LIMIT, EXPIRED, REJECTED
 from ..messages.field_table import Field
 from ..messages.message import Envelope, Message, id_of
@@ -268,7 +268,7 @@ def _makes_dead_letter(settings: LeasedSettings, reasons: Sequence[str]) -> bool
 def with_dead_body(settings: LeasedSettings, message: Message, reasons: Sequence[str]) -> bytes:
     """A plainly framed message with its body replaced from the template; the result is plainly framed, too."""
     assert settings.dead_letter_data is not None
-    header, body = PLAIN.split(message.content)
+    header, body = NATIVE.split(message.content)
     values = {
         b"AMPS_DATA": body,
         b"AMPS_REASON": ",".join(reasons).encode(),
@@ -277,7 +277,7 @@ def with_dead_body(settings: LeasedSettings, message: Message, reasons: Sequence
         b"AMPS_CORRELATION_ID": _correlation_id(header),
     }
     made = _VARIABLE.sub(lambda found: values[found[1]], settings.dead_letter_data.encode())
-    return PLAIN.join(header[:_SIZE_AT] + len(made).to_bytes(_SIZE_END - _SIZE_AT, "big") + header[_SIZE_END:], made)
+    return NATIVE.join(header[:_SIZE_AT] + len(made).to_bytes(_SIZE_END - _SIZE_AT, "big") + header[_SIZE_END:], made)
 
 
 def _correlation_id(header: bytes) -> bytes:

@@ -68,7 +68,7 @@ def _deliver_each(leases: Leases, consumer: Consumer, messages: Sequence[Message
     """Deliver messages, each with headers made for it."""
     leases.queue.context.broker.turn.effort += DRESSING * len(messages)
     contents = [with_lease_headers(leases, message, message.deliveries + 1, until_ms) for message in messages]
-    envelopes = [message.envelope.plain() for message in messages]
+    envelopes = [message.envelope.for_added_headers() for message in messages]
     effects, start = [], 0
     for redelivered, run in by_redelivered(messages, leases.queue.events.redelivered_below):
         stop = start + len(run)
@@ -147,4 +147,4 @@ def presented(leases: Leases, message: Message) -> Message:
     """A copy of a delivered message, as basic.get shows it."""
     until_ms = None if message.holder is None else _until_ms(leases)
     content = with_lease_headers(leases, message, message.deliveries, until_ms)
-    return Message(message.id, content, message.envelope.plain(), message.holder, message.deliveries)
+    return Message(message.id, content, message.envelope.for_added_headers(), message.holder, message.deliveries)

@@ -9,7 +9,7 @@ from struct import Struct
 
 from ..delivery.consumer import Consumer
 from ..delivery.effects import DELIVERY_OVERHEAD, Delivered
-from ..messages.content import OFFSET, PLAIN, PROPERTIES, ContentError
+from ..messages.content import NATIVE, OFFSET, PROPERTIES, ContentError
 from ..messages.field_table import FieldTableError, table_spans
 from ..messages.message import Envelope
 
@@ -131,10 +131,10 @@ def replay_entries(topic: bytes, bookmark: str, offset: int, wall_ms: int) -> by
 
 
 def with_entries(envelope: Envelope, content: bytes, entries: bytes) -> bytes:
-    """The content in plain framing (see `Envelope.plain`), with these entries appended to its headers."""
+    """The content with these entries appended to its headers. Its envelope is `for_added_headers`."""
     header, body = envelope.framing.split(content)
     before, kept, after = _known_cut(header)
-    return PLAIN.join(
+    return NATIVE.join(
         b"".join((header[:12], before, _LENGTH.pack(len(kept) + len(entries)), kept, entries, after)), body
     )
 
@@ -192,11 +192,11 @@ class DeliveredLeases(Delivered):
     def overhead(self) -> int:
         return DELIVERY_OVERHEAD + self.headers.size
 
-    def plain(self) -> Delivered:
+    def as_delivered(self) -> Delivered:
         """The same run with the headers put into the contents."""
         assert isinstance(self.envelopes, Envelope)
         contents = self.headers.with_headers(self.envelopes, self.contents)
-        return Delivered(self.consumer, self.first_tag, self.envelopes.plain(), self.redelivered, contents)
+        return Delivered(self.consumer, self.first_tag, self.envelopes.for_added_headers(), self.redelivered, contents)
 
     def runs(self) -> Iterator[tuple[int, Envelope, Sequence[bytes]]]:
-        return self.plain().runs()
+        return self.as_delivered().runs()

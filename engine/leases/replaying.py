@@ -242,7 +242,7 @@ def _copy(leases: Leases, one: LoggedMessage) -> Message:
     message = one.message
     topic = leases.topic_of(message.envelope)
     entries = replay_entries(topic, bookmark_of(message.id), message.id, one.wall_ms)
-    return unleased_copy(with_entries(message.envelope, message.content, entries), message.envelope.plain())
+    return unleased_copy(with_entries(message.envelope, message.content, entries), message.envelope.for_added_headers())
 
 
 def _wake(queue: Queue, replay: Replay, wait_ns: int) -> None:

@@ -280,7 +280,7 @@ def splice_header(
 class ContentColumns(NamedTuple):
     """The contents of a run of messages, in the form that the journal stores.
 
-    `columns`: each column has one part of each message; these parts, joined, are its content in plain framing. `sizes`:
+    `columns`: each column has one part of each message; joined, they are its content in the engine's framing. `sizes`:
     octets of each content; `body_sizes`: octets of each body.
     """
 
@@ -314,7 +314,7 @@ class Framing(Protocol):
         """The contents of a run, in columns for the journal."""
 
 
-class PlainFraming:
+class NativeFraming:
     """The engine's framing: four octets of header length, header payload, body."""
 
     __slots__ = ()
@@ -338,7 +338,7 @@ class PlainFraming:
         return ContentColumns((contents,), list(map(len, contents)), self.body_sizes(contents))
 
 
-PLAIN = PlainFraming()
+NATIVE = NativeFraming()
 
 
 class CommonHeader:

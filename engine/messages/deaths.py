@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from .content import PLAIN, decode_properties, headers_of, scan_properties, splice_header
+from .content import NATIVE, decode_properties, headers_of, scan_properties, splice_header
 from .field_table import Field, FieldTable, array_spans, decode_array, encode_array, text_of
 from .message import Envelope, Message
 
@@ -113,7 +113,7 @@ def dead_letter(
     envelope.cause_id, envelope.first_id = message.id, message.first_id
     if routing_key is None:
         envelope.copies = copies
-    return DeadLetter(PLAIN.join(new_header, body), envelope, deaths, reason)
+    return DeadLetter(NATIVE.join(new_header, body), envelope, deaths, reason)
 
 
 def _short(routing_key: str) -> str:

@@ -9,7 +9,7 @@ from itertools import repeat
 from operator import attrgetter
 from typing import ClassVar, TypeAlias
 
-from .content import NO_PROPERTIES, PLAIN, Framing, PropertySummary, headers_of, opened_headers, splice_header
+from .content import NATIVE, NO_PROPERTIES, Framing, PropertySummary, headers_of, opened_headers, splice_header
 from .field_table import Field, FieldTable
 
 
@@ -20,7 +20,7 @@ class Envelope:
     contents without decoding them.
     """
 
-    __slots__ = ("_persisted", "_plain", "_stored", "cause_id", "copies", "exchange", "expiration_ms",
+    __slots__ = ("_for_added_headers", "_persisted", "_stored", "cause_id", "copies", "exchange", "expiration_ms",
                  "expiry_is_settled", "first_id", "framing", "is_plain", "opaque", "routing_key",
                  "summary")  # fmt: skip
 
@@ -29,7 +29,7 @@ class Envelope:
         exchange: str,
         routing_key: str,
         summary: PropertySummary = NO_PROPERTIES,
-        framing: Framing = PLAIN,
+        framing: Framing = NATIVE,
         opaque: bytes | None = None,
     ) -> None:
         self.exchange = exchange
@@ -44,7 +44,7 @@ class Envelope:
         self.copies: tuple[str, ...] = ()  # further routing keys, from CC and BCC
         self.cause_id = 0  # the id of the dead message, if this is its dead letter
         self.first_id = 0  # the id of the first publish; 0: the message's id
-        self._plain: Envelope | None = None
+        self._for_added_headers: Envelope | None = None
         self._persisted: Envelope | None = None
         self._stored: Envelope | None = None
 
@@ -76,20 +76,20 @@ class Envelope:
         return self._persisted
 
     def stored(self) -> "Envelope":
-        """A copy for contents that are read from the journal, in plain framing. Cached."""
-        if self.framing is PLAIN:
+        """A copy for contents that are read from the journal, in the engine's framing. Cached."""
+        if self.framing is NATIVE:
             return self
         if self._stored is None:
-            self._stored = self._like(self.summary, PLAIN)
+            self._stored = self._like(self.summary, NATIVE)
         return self._stored
 
-    def plain(self) -> "Envelope":
-        """A copy for contents in plain framing to which a headers table was added. Cached."""
-        if self.framing is PLAIN and self.summary.has_headers:
+    def for_added_headers(self) -> "Envelope":
+        """A copy for contents to which `spliced` has added headers. Cached."""
+        if self.framing is NATIVE and self.summary.has_headers:
             return self
-        if self._plain is None:
-            self._plain = self._like(self.summary._replace(has_headers=True), PLAIN)
-        return self._plain
+        if self._for_added_headers is None:
+            self._for_added_headers = self._like(self.summary._replace(has_headers=True), NATIVE)
+        return self._for_added_headers
 
     def _like(self, summary: PropertySummary, framing: Framing) -> "Envelope":
         changed = Envelope(self.exchange, self.routing_key, summary, framing, self.opaque)
@@ -102,9 +102,9 @@ class Envelope:
         return changed
 
     def spliced(self, content: bytes, added: FieldTable) -> bytes:
-        """The content in plain framing (see `plain`), with these headers added or replaced."""
+        """The content with these headers added or replaced. Its envelope is `for_added_headers`."""
         header, body = self.framing.split(content)
-        return PLAIN.join(splice_header(header, added, set()), body)
+        return NATIVE.join(splice_header(header, added, set()), body)
 
     def headers(self, content: bytes) -> FieldTable:
         """The headers table of one content of this run."""

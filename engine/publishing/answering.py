@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ..context import HostContext
-from ..messages.content import PLAIN, PropertyValue, encode_header
+from ..messages.content import NATIVE, PropertyValue, encode_header
 from ..messages.message import Envelope
 from .arrival import publish_by_name
 
@@ -20,4 +20,4 @@ def answer_request(host: HostContext, properties: Mapping[str, PropertyValue], a
 
     raw = json.dumps(answer).encode()
     reply = Envelope("", reply_to.decode("utf-8", "replace"))
-    publish_by_name(host, reply, [PLAIN.join(encode_header(len(raw), kept), raw)])
+    publish_by_name(host, reply, [NATIVE.join(encode_header(len(raw), kept), raw)])

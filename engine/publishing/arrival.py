@@ -100,7 +100,7 @@ def _publish_one(
     due_ns = due_ns_of(host, route, headers, added) if headers else None
     if added:
         content = envelope.spliced(content, added)
-        envelope = envelope.plain()
+        envelope = envelope.for_added_headers()
     if rules.retroactive_count:
         retain(host, rules.address, rules.retroactive_count, envelope, content)
     if rules.diverts and hops < HOPS_MAX:
@@ -174,7 +174,7 @@ def _divert(host: HostContext, divert: Divert, address: str, envelope: Envelope,
         exchange = host.exchanges.get(name)
         if exchange is None:
             continue
-        forwarded = Envelope(name, key, envelope.plain().summary)
+        forwarded = Envelope(name, key, envelope.for_added_headers().summary)
         forwarded.expiration_ms, forwarded.expiry_is_settled = envelope.expiration_ms, envelope.expiry_is_settled
         route = host.router.route_of(exchange, key)
         rules = route.arrival or host.router.arrival_rules(name, key)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..context import BrokerContext
 from ..messages.content import (
-    PLAIN,
+    NATIVE,
     ContentError,
     PropertySummary,
     PropertyValue,
@@ -157,7 +157,7 @@ class Firehose:
             vhost = self._context.virtual_hosts.get(name)  # None: deleted
             if vhost is not None:
                 header, summary = _header(headers, len(body))
-                publish_by_name(vhost.context, Envelope(EXCHANGE, key, summary), [PLAIN.join(header, body)])
+                publish_by_name(vhost.context, Envelope(EXCHANGE, key, summary), [NATIVE.join(header, body)])
 
 
 def _header(headers: FieldTable, body_size: int) -> tuple[bytes, PropertySummary]:

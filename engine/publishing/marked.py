@@ -4,7 +4,7 @@ Source: behaviour page 2.10, 3.9, 3.10.
 """
 
 from ..errors import InvalidCopies, ReplyConsumerMissing
-from ..messages.content import COPIES, PLAIN, REPLY_TO_ME, decode_properties, scan_properties, splice_header
+from ..messages.content import COPIES, NATIVE, REPLY_TO_ME, decode_properties, scan_properties, splice_header
 from ..messages.field_table import FieldTable
 from ..messages.message import Envelope
 
@@ -32,9 +32,9 @@ def prepared(envelope: Envelope, content: bytes, reply_address: str | None) -> t
     changed = envelope
     if reply_to is not None or BCC in headers:
         header = splice_header(header, {}, {BCC}, reply_to=reply_to)
-        content = PLAIN.join(header, body)
+        content = NATIVE.join(header, body)
         changed = Envelope(
-            envelope.exchange, envelope.routing_key, scan_properties(header[12:]), PLAIN, envelope.opaque
+            envelope.exchange, envelope.routing_key, scan_properties(header[12:]), NATIVE, envelope.opaque
         )
     if copies:
         summary = changed.summary._replace(is_marked=True)

@@ -148,7 +148,7 @@ def _republish(host: HostContext, envelope: Envelope, contents: Sequence[bytes],
         added = {**origin, ORIG_MESSAGE_ID: Field("l", host.broker.next_id)}
         if host.broker.options.legacy_hornetq_headers:
             added |= hornetq_headers(added)
-        moved = Envelope(route.exchange.name, route.routing_key, envelope.plain().summary)
+        moved = Envelope(route.exchange.name, route.routing_key, envelope.for_added_headers().summary)
         moved.expiration_ms, moved.expiry_is_settled = envelope.expiration_ms, True
         host.broker.activity.own += 1
         taken += not publish_run(host, route, moved, (envelope.spliced(content, added),)).unroutable

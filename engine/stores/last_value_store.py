@@ -10,7 +10,7 @@ from collections.abc import Callable
 from itertools import takewhile
 from operator import attrgetter
 
-from ..messages.content import PLAIN
+from ..messages.content import NATIVE
 from ..messages.field_table import Field
 from ..messages.levels import Levels
 from ..messages.message import Envelope, Message, id_of
@@ -159,7 +159,7 @@ class LastValueReady(LeveledReady):
         ids = sorted(wanted)
         for found in messages_of(ids, pager.load(ids)):
             one = wanted[found.id]
-            one.recall(PLAIN.join(found.header, found.body))
+            one.recall(NATIVE.join(found.header, found.body))
             if one.is_listed:
                 self.paged_count -= 1
                 self.memory_octets += one.octets

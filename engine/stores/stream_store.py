@@ -356,4 +356,4 @@ class StreamStore:
 def add_offset(message: Message, offset: int) -> None:
     """Add the header with a message's offset."""
     message.content = message.envelope.spliced(message.content, {OFFSET: Field("l", offset)})
-    message.envelope = message.envelope.plain()
+    message.envelope = message.envelope.for_added_headers()

@@ -53,7 +53,7 @@ IS_DURABLE, IS_AUTO_DELETE, IS_INTERNAL, IS_EXCLUSIVE = 1, 2, 4, 8
 
 
 class Content(NamedTuple):
-    """Heap of `published` and `moved`. `content` is a content of the engine's plain framing."""
+    """Heap of `published` and `moved`. `content` is a content of the engine's framing."""
 
     routing_key: bytes
     queue_ids: tuple[int, ...]

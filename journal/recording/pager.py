@@ -6,7 +6,7 @@ Source: queues page F; rulings 5 and 23.
 import contextlib
 from collections.abc import Iterator, Sequence
 
-from ...engine import PLAIN, Broker, CommonHeader, Envelope, PropertySummary, Unreadable, scan_properties
+from ...engine import NATIVE, Broker, CommonHeader, Envelope, PropertySummary, Unreadable, scan_properties
 from ...engine.state import Run
 from ..appending.journal import Journal
 from ..format.errors import JournalError
@@ -17,7 +17,7 @@ from .retry import pause, retry_blocking
 
 #: Property lists and envelopes that are cached. The caches are cleared when they are full.
 MEMORY_MAX = 512
-#: Offset of the property list in a content of the plain framing.
+#: Offset of the property list in a content of the engine's framing.
 PROPERTIES_AT = 16
 
 
@@ -119,7 +119,7 @@ class Envelopes:
         if envelope is None:
             if len(self._envelopes) >= MEMORY_MAX:
                 self._envelopes.clear()
-            framing = PLAIN if header is None else CommonHeader(header)
+            framing = NATIVE if header is None else CommonHeader(header)
             envelope = Envelope(self._names.text(exchange_id), routing_key.decode(), summary, framing)
             envelope.cause_id = envelope.first_id = cause_id
             self._envelopes[key] = envelope

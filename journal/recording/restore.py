@@ -5,7 +5,7 @@ from functools import partial
 from heapq import merge
 
 from ...engine import (
-    PLAIN,
+    NATIVE,
     Broker,
     Envelope,
     FieldTable,
@@ -147,7 +147,7 @@ class _Contents:
 
     def read(self, location: int) -> tuple[Envelope, bytes]:
         record, content = self._journal.contents.read_message(location)
-        header, _ = PLAIN.split(content.content)
+        header, _ = NATIVE.split(content.content)
         envelope = self._envelopes.of(record.address_id, content.routing_key, header[12:], content.cause_id)
         return envelope, content.content
 

@@ -6,7 +6,7 @@ deleted. Source: queues page A.8, C.1, C.3; docs/decisions/0012-log.md.
 
 from collections.abc import Iterator
 
-from ...engine import PLAIN, Broker, Envelope, Message, PropertySummary, Unreadable, scan_properties
+from ...engine import NATIVE, Broker, Envelope, Message, PropertySummary, Unreadable, scan_properties
 from ...engine.state import OVERHEAD, Entered, LoggedMessage, Page, Wanted
 from ..appending.journal import Journal
 from ..format.block import Block
@@ -142,6 +142,6 @@ class JournalLog:
             if len(self._summaries) >= MEMORY_MAX:
                 self._summaries.clear()
             summary = self._summaries[properties] = scan_properties(properties)
-        envelope = Envelope(exchange, routing_key, summary, PLAIN)
+        envelope = Envelope(exchange, routing_key, summary, NATIVE)
         envelope.cause_id = stored.cause_id
         return envelope

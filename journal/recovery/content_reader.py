@@ -10,7 +10,7 @@ from struct import Struct, unpack
 from threading import Condition, Thread
 from typing import NamedTuple
 
-from ...engine import PLAIN
+from ...engine import NATIVE
 from ..disk.files import OUT_OF_RESOURCES, REAL, Files
 from ..disk.segment import SegmentSummary, path_of, read_footer, segment_name, segments_in
 from ..disk.segment_scan import SegmentScan
@@ -44,7 +44,7 @@ class ContentRun(NamedTuple):
     routing_key: bytes
     cause_id: int  # of the message that they are dead or diverted copies of; 0: none
     header: bytes | None  # payload of their common header; None: headers differ
-    contents: Sequence[bytes]  # bodies if the header is given, else contents of the engine's plain framing
+    contents: Sequence[bytes]  # bodies if the header is given, else contents of the engine's framing
 
 
 class ContentReader:
@@ -102,7 +102,7 @@ class ContentReader:
             self._files.close(self._handles.popitem()[1][0])
 
     def read(self, lsn: int) -> bytes:
-        """The content (a content of the engine's plain framing). Raises: NotInJournal, Damaged, OSError."""
+        """The content (a content of the engine's framing). Raises: NotInJournal, Damaged, OSError."""
         return self.read_message(lsn)[1].content
 
     def read_message(self, lsn: int) -> tuple[Record, Content]:
@@ -164,7 +164,7 @@ class ContentReader:
         last, prefix = self._last_run, self._prefix
         if exchange_id != last.exchange_id or length != self._length or heap[: len(prefix)] != prefix:
             content = decode_content(bytes(heap[:length]))
-            header, body = PLAIN.split(content.content)
+            header, body = NATIVE.split(content.content)
             last = self._last_run = ContentRun(exchange_id, content.routing_key, content.cause_id, header, ())
             self._length, prefix = length, bytes(heap[: length - len(body)])
             self._prefix = prefix

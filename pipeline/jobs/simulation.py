@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...engine import (
-    PLAIN,
+    NATIVE,
     Broker,
     Envelope,
     Event,
@@ -252,7 +252,7 @@ class _Simulation:
         self.arrivals[self.broker.context.next_id] = arrival
         expiration = None if arrival.expiration_ms is None else b"%d" % max(arrival.expiration_ms, 0)
         facts = PropertySummary(persistent=True, priority=arrival.priority or None, expiration=expiration)
-        content = PLAIN.join(encode_header(arrival.size_bytes), bytes(arrival.size_bytes))
+        content = NATIVE.join(encode_header(arrival.size_bytes), bytes(arrival.size_bytes))
         self.publisher.publish(self.route, Envelope("", self.queue.name, facts), [content], mandatory=False)
 
     def _start(self) -> None:

@@ -25,7 +25,7 @@ from leveret.amqp_frontend.wire.codec import (
     received_method,
 )
 from leveret.amqp_frontend.wire.peer_errors import BadFieldTable, MalformedShortString, PeerError, UndecodableArguments
-from leveret.amqp_frontend.wire.publish_memory import PublishMemory
+from leveret.amqp_frontend.wire.publish_cache import PublishCache
 from leveret.engine.messages.field_table import Field, FieldTable
 
 KINDS: list[Any] = [kind for _, kind in sorted(commands.INDEX_MAPPING.items())]
@@ -215,10 +215,10 @@ def test_arguments_of_publishes_are_read_as_any_others(data: st.DataObject, adde
         careful: Any = decode_method(commands.Basic.Publish, raw)
     except (UndecodableArguments, MalformedShortString) as error:
         with pytest.raises(type(error)):
-            PublishMemory().arguments_of(method_frame)
+            PublishCache().arguments_of(method_frame)
         return
     fields = (careful.exchange, careful.routing_key, careful.mandatory, careful.immediate)
-    assert PublishMemory().arguments_of(method_frame) == (*fields, raw[2:-1])
+    assert PublishCache().arguments_of(method_frame) == (*fields, raw[2:-1])
 
 
 def test_access_request_is_ours_alone() -> None:

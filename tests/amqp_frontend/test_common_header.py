@@ -6,7 +6,7 @@ from pamqp import commands
 from peer import method
 
 from leveret.engine import Envelope
-from leveret.engine.messages.content import PLAIN, CommonHeader, Framing, encode_header, scan_properties
+from leveret.engine.messages.content import NATIVE, CommonHeader, Framing, encode_header, scan_properties
 from leveret.testing.harness import GUEST
 
 FRAME_MAX = 4096
@@ -19,8 +19,8 @@ def received(body: bytes, *, common: bool, no_ack: bool) -> tuple[bytes, int]:
     peer.call(2, commands.Queue.Declare, queue="q")
     vhost = pair.broker.virtual_hosts["/"]
     header = encode_header(len(body), {"content_type": b"a/b", "delivery_mode": 2})
-    framing: Framing = CommonHeader(header) if common else PLAIN
-    content = body if common else PLAIN.join(header, body)
+    framing: Framing = CommonHeader(header) if common else NATIVE
+    content = body if common else NATIVE.join(header, body)
     session = pair.broker.connections.open("/", GUEST, name="other", flush=lambda: None).open_session()
     envelope = Envelope("", "q", scan_properties(header[12:]), framing)
     session.publish(vhost.router.route("", "q", GUEST), envelope, [content] * 3, mandatory=False)

@@ -20,7 +20,7 @@ from leveret.amqp_frontend.wire.large_output import (
     joined,
 )
 from leveret.amqp_frontend.wire.layout import ContentFraming, content_frames
-from leveret.engine import PLAIN, CommonHeader, Envelope
+from leveret.engine import NATIVE, CommonHeader, Envelope
 from leveret.engine.messages.content import encode_header
 
 LARGE_PART = bytes(range(256)) * (PART_MIN // 256)
@@ -93,7 +93,7 @@ def test_parts_of_a_large_content(framing: str, stored_max: int, frame_max: int,
     if framing == "as received":
         content, of = content_frames(1, HEADER, BODY, stored_max), ContentFraming(1, stored_max)
     elif framing == "plain":
-        content, of = PLAIN.join(HEADER, BODY), PLAIN  # type: ignore[assignment]
+        content, of = NATIVE.join(HEADER, BODY), NATIVE  # type: ignore[assignment]
     else:
         content, of = BODY, CommonHeader(HEADER)  # type: ignore[assignment]
     assert len(content) > LARGE

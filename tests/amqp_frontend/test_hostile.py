@@ -299,7 +299,7 @@ def test_what_a_channel_remembers_is_bounded(pair: Pair) -> None:
     peer = pair.open()
     for number in range(3_000):
         peer.send(publish(1, f"key {number}", b"x", message_id=f"id {number}", user_id=f"{number}"))
-    memory = peer.session.connection.memory
+    memory = peer.session.connection.publish_cache
     assert len(memory.summaries) <= 512
     assert max(sum(map(len, memory.kinds.values())), len(memory.arguments)) <= 2048
 

@@ -48,7 +48,7 @@ def reader(incomplete_max: int = 1 << 62, message_size_max: int = 1 << 62, frame
     connection.frame_max = frame_max
     for number in (1, 2, 3):
         connection.channels[number] = ChannelReader(
-            number, connection.memory, frame_max=frame_max, message_size_max=message_size_max
+            number, connection.publish_cache, frame_max=frame_max, message_size_max=message_size_max
         )
     return connection
 

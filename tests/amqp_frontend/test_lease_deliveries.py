@@ -11,7 +11,7 @@ from pamqp.header import ContentHeader
 from leveret.amqp_frontend.peer.deliveries import ConsumerWire, render_delivered
 from leveret.amqp_frontend.peer.leases import render_leases
 from leveret.amqp_frontend.wire.layout import ContentFraming, content_frames
-from leveret.engine import PLAIN, Envelope, scan_properties
+from leveret.engine import NATIVE, Envelope, scan_properties
 from leveret.engine.leases import DeliveredLeases
 from leveret.engine.leases.headers import run_headers, topic_entry
 
@@ -55,7 +55,7 @@ def test_both_ways(
         effect = DeliveredLeases(Subscriber(channel), 7, envelope, contents, headers)  # type: ignore[arg-type]
         fast, careful = (
             b"".join(render_leases(effect, FRAME_MAX)),
-            b"".join(render_delivered(effect.plain(), FRAME_MAX)),
+            b"".join(render_delivered(effect.as_delivered(), FRAME_MAX)),
         )
         assert fast == careful
         ((first_tag, plain, dressed),) = effect.runs()
@@ -64,7 +64,7 @@ def test_both_ways(
             said = plain.headers(content)
             assert said["x-bookmark"].text == f"1|{number}|" and said["x-topic"].text == "orders"
             assert (said["x-delivery-count"].value, said["x-cancel-count"].value) == (deliveries, 0)
-            assert ("x-lease-until" in said) == (until_ms is not None) and PLAIN.split(content)[1] == body
+            assert ("x-lease-until" in said) == (until_ms is not None) and NATIVE.split(content)[1] == body
 
 
 def test_numbers_of_one_length() -> None:

@@ -19,7 +19,7 @@ from leveret.amqp_frontend.peer.channel import EFFORT_MAX, FEW_QUEUES
 from leveret.amqp_frontend.session.handling import handle_bytes
 from leveret.engine import Envelope
 from leveret.engine.exchanges.routed import Routed
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.content import NATIVE, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field
 from leveret.engine.turn import PART_MIN
 
@@ -290,7 +290,7 @@ def test_a_headers_table_is_read_once_on_its_way() -> None:
             stage.exchange(f"{name}{number}", "headers")
             if number:
                 stage.vhost.bindings.add("exchange", f"{name}{number}", f"{name}{number - 1}", "", {})
-        message = Routed(("",), Envelope(f"{name}0", "", facts), PLAIN.join(header, b""))
+        message = Routed(("",), Envelope(f"{name}0", "", facts), NATIVE.join(header, b""))
         return steps(lambda: stage.vhost.router.reach(stage.vhost.exchanges[f"{name}0"], message))
 
     one = work(1)

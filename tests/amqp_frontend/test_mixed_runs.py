@@ -11,7 +11,7 @@ from publish_streams import publish_of
 from leveret.amqp_frontend.wire.channel_reader import ChannelReader
 from leveret.amqp_frontend.wire.events import MixedReceived, PublishReceived
 from leveret.amqp_frontend.wire.frames import Connection
-from leveret.amqp_frontend.wire.publish_memory import FORMS_MAX, KINDS_MAX
+from leveret.amqp_frontend.wire.publish_cache import FORMS_MAX, KINDS_MAX
 from leveret.amqp_frontend.wire.runs import ALIKE_MIN
 from leveret.amqp_frontend.wire.states import ConnectionState
 from leveret.engine.messages.field_table import Field
@@ -27,7 +27,7 @@ class Reader:
         self.connection.frame_max = 4096
         for number in (1, 2):
             self.connection.channels[number] = ChannelReader(
-                number, self.connection.memory, frame_max=4096, message_size_max=300
+                number, self.connection.publish_cache, frame_max=4096, message_size_max=300
             )
 
     def read(self, text: str, channel: int = 1) -> list[str]:
@@ -104,7 +104,7 @@ def test_what_nobody_remembers_is_read_by_itself(mixed: Reader) -> None:
 
 def test_a_kind_that_is_forgotten_is_shown_again(mixed: Reader) -> None:
     """The session's word counts at that moment."""
-    for alike in mixed.connection.memory.kinds.values():
+    for alike in mixed.connection.publish_cache.kinds.values():
         for kind in alike.values():
             if kind.method_frame[-3:-2] == b"b":
                 kind.known = None
@@ -179,7 +179,7 @@ def test_more_kinds_than_are_remembered_are_read_all_the_same() -> None:
             if isinstance(event, PublishReceived):
                 event.kind.known = True
         assert count == len(keys)
-        memory = reader.connection.memory
+        memory = reader.connection.publish_cache
         assert max(len(memory.heads), sum(map(len, memory.kinds.values()))) <= KINDS_MAX
 
 
@@ -191,7 +191,7 @@ def test_property_lists_of_ever_new_lengths_are_read() -> None:
         for _ in range(3):
             octets = publish_of(1, b"a", dict(properties), b"x") + publish_of(1, b"b", dict(properties), b"x")
             assert "".join(reader.read_octets(octets)).strip("[]") == "ab"
-    memory = reader.connection.memory
+    memory = reader.connection.publish_cache
     assert len(memory.heads) > 500 and len(memory.shapes.by_length) <= SIZE_MAX + 1
 
 

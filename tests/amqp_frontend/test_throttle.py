@@ -28,7 +28,7 @@ from leveret.engine import (
     Session,
     User,
 )
-from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.content import NATIVE, encode_header
 
 USER = User("guest")
 READY_MAX = 8
@@ -93,7 +93,7 @@ class Stage:
     def publish(self, connection: Connection, queue: str, count: int) -> None:
         """What one read of its connection does, but for the wait."""
         vhost = self.broker.virtual_hosts[connection.vhost]
-        contents = [PLAIN.join(encode_header(0), b"")] * count
+        contents = [NATIVE.join(encode_header(0), b"")] * count
         connection.session.publish(vhost.router.route("", queue, USER), Envelope("", queue), contents, mandatory=False)
 
     def send(self, connection: Connection, queue: str, count: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 from desk import GETS, C, Refused
 from leased_desk import DLX, LeasedDesk, ask, numbered, one
 
-from leveret.engine import PLAIN, Envelope, Field, User, encode_header, scan_properties
+from leveret.engine import NATIVE, Envelope, Field, User, encode_header, scan_properties
 from leveret.engine.errors import AccessRefused, PermissionRefused
 from leveret.engine.users.permissions import Grant, Permissions, TopicPermission
 from leveret.operator.command_error import CommandError
@@ -227,7 +227,7 @@ def test_requests_need_the_permission_to_configure(desk: LeasedDesk) -> None:
         desk.declare("answers", x_queue_type="classic")
         route = client.vhost.router.route("amps.control", "sow_delete", user)
         envelope = Envelope("amps.control", "sow_delete", scan_properties(header[12:]))
-        client.open_session().publish(route, envelope, [PLAIN.join(header, b"")], mandatory=False)
+        client.open_session().publish(route, envelope, [NATIVE.join(header, b"")], mandatory=False)
         desk.pair.end_turn()
         answer = json.loads(desk.must_get("answers").body)
         assert answer["status"] == status and desk.counts()[0] == (status == "failure")

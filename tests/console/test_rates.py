@@ -13,7 +13,7 @@ from leveret.console.resources import queues
 from leveret.console.sampler import Sampler
 from leveret.console.series import DAY, MINUTE, Series
 from leveret.engine import Broker, Client, Envelope, ManualClock, User
-from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.content import NATIVE, encode_header
 from leveret.operator.steps import finished
 from leveret.testing.harness import Harness
 
@@ -167,7 +167,7 @@ def test_the_share_of_time_in_which_nothing_waits_for_consumers(
     route = client.vhost.router.route("", "q", client.user)
 
     def publish() -> None:
-        session.publish(route, Envelope("", "q"), [PLAIN.join(encode_header(1), b"x")], mandatory=False)
+        session.publish(route, Envelope("", "q"), [NATIVE.join(encode_header(1), b"x")], mandatory=False)
         broker.end_turn()
 
     publish()

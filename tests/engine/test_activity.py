@@ -129,6 +129,6 @@ def test_what_the_broker_publishes_itself(broker: Broker, client: Client) -> Non
 
 
 def _content() -> bytes:
-    from leveret.engine import PLAIN, encode_header
+    from leveret.engine import NATIVE, encode_header
 
-    return PLAIN.join(encode_header(1, {}), b"x")
+    return NATIVE.join(encode_header(1, {}), b"x")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pamqp import commands, header
 
 from leveret.engine.messages.content import (
+    NATIVE,
     NO_PROPERTIES,
-    PLAIN,
     PROPERTIES,
     ContentError,
     PropertySummary,
@@ -91,8 +91,8 @@ def test_property_lists_cut_short_anywhere_are_refused(values: dict[str, Any]) -
 @given(st.binary(max_size=120))
 def test_any_octets_are_properties_or_are_refused(data: bytes) -> None:
     """Nothing but ContentError; what scans also decodes, and headers_of never raises."""
-    content = PLAIN.join(bytes(12) + data, b"body")
-    assert PLAIN.split(content) == (bytes(12) + data, b"body")
+    content = NATIVE.join(bytes(12) + data, b"body")
+    assert NATIVE.split(content) == (bytes(12) + data, b"body")
     headers_of(bytes(12) + data)
     try:
         scan_properties(data)

@@ -7,7 +7,17 @@ import random
 
 import pytest
 
-from leveret.engine import PLAIN, Broker, Envelope, Field, FieldTable, ManualClock, User, encode_header, scan_properties
+from leveret.engine import (
+    NATIVE,
+    Broker,
+    Envelope,
+    Field,
+    FieldTable,
+    ManualClock,
+    User,
+    encode_header,
+    scan_properties,
+)
 from leveret.testing.harness import Harness, messages
 
 ME = User("me")
@@ -68,7 +78,7 @@ def test_it_goes_where_the_dry_run_says(seed: int) -> None:
     for _ in range(20):
         exchange, key = world.chance.choice(["", *world.exchanges]), world.chance.choice((*KEYS, *world.queues))
         header = encode_header(1, {"headers": world.headers()})
-        envelope, content = Envelope(exchange, key, scan_properties(header[12:])), PLAIN.join(header, b"x")
+        envelope, content = Envelope(exchange, key, scan_properties(header[12:])), NATIVE.join(header, b"x")
         counters = world.broker.context.counters.as_dict()
         run = world.vhost.dry_run(envelope, content, ME)
         for _ in run.steps():

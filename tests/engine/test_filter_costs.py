@@ -13,7 +13,7 @@ from leveret.engine import Broker, Envelope, ManualClock, Message, Session, erro
 from leveret.engine.broker import SHORT_SPREAD
 from leveret.engine.delivery.filter_groups import CACHED_MAX, CACHED_OCTETS, FilterCache
 from leveret.engine.delivery.filters import MessageSubject
-from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.content import NATIVE, encode_header
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.rules.consumer_filter import filter_of
 from leveret.expressions.language import AMPS, Expression, compiled
@@ -97,7 +97,7 @@ def test_answers_are_kept_of_the_latest_messages_alone(octets: int) -> None:
     filters = [compiled(f"/n > {limit}", AMPS) for limit in (10, 700, 1500)]
     for number in range(4 * CACHED_MAX):
         body = b'{"n": %d}' % number + b" " * octets
-        message = Message(number, PLAIN.join(encode_header(len(body)), body), Envelope("", "q"))
+        message = Message(number, NATIVE.join(encode_header(len(body)), body), Envelope("", "q"))
         for _ in range(2):
             assert [lately.takes(one, message) for one in filters] == [number > limit for limit in (10, 700, 1500)]
         kept = [getattr(lately, name) for name in FilterCache.__slots__]

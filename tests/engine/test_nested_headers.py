@@ -15,13 +15,19 @@ from steps import steps
 from leveret.engine import Envelope, Message
 from leveret.engine.delivery.filters import MessageSubject
 from leveret.engine.exchanges.routed import Routed
-from leveret.engine.messages.content import PLAIN, decode_properties, encode_header, opened_headers, scan_properties
+from leveret.engine.messages.content import (
+    NATIVE,
+    decode_properties,
+    encode_header,
+    opened_headers,
+    scan_properties,
+)
 from leveret.engine.messages.field_table import Field, FieldTable
 
 NESTED = Field("A", [Field("F", {"k": Field("I", number)}) for number in range(2_000)])
 LARGE: FieldTable = {"a": Field("I", 1), "list": NESTED, "deep": Field("F", {"more": NESTED}), "z": Field("S", b"z")}
 HEADER = encode_header(0, {"headers": LARGE, "message_id": b"m"})
-MESSAGE = Message(1, PLAIN.join(HEADER, b""), Envelope("x", "k", scan_properties(HEADER[12:]), PLAIN))
+MESSAGE = Message(1, NATIVE.join(HEADER, b""), Envelope("x", "k", scan_properties(HEADER[12:]), NATIVE))
 
 
 @pytest.mark.parametrize("key", ["a", "z", "missing"])

@@ -17,7 +17,7 @@ from simulated_files import SimulatedFiles
 from leveret.console.cluster import replicas_of
 from leveret.console.views.queues import queue_view
 from leveret.engine import (
-    PLAIN,
+    NATIVE,
     QUEUE_TYPES,
     Broker,
     Client,
@@ -121,7 +121,7 @@ def test_a_queue_of_the_new_kind(registered: None) -> None:
 
     def publish(count: int) -> None:
         route = vhost.router.route("", "q", client.user)
-        session.publish(route, envelope, [PLAIN.join(header, b"x")] * count, mandatory=False)
+        session.publish(route, envelope, [NATIVE.join(header, b"x")] * count, mandatory=False)
         settle()
 
     def settle() -> None:

@@ -31,7 +31,7 @@ from leveret.engine import (
 )
 from leveret.engine.errors import NotTransactional, UnknownDeliveryTag
 from leveret.engine.events import TERMINAL, EventKind
-from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.content import NATIVE, encode_header
 
 CLIENTS, SESSIONS_A_CLIENT = 3, 2
 NAMES = ("a", "b")
@@ -233,7 +233,7 @@ class QueueMachine(RuleBasedStateMachine):
             self.generation[name] += 1
         elif isinstance(event, PublishedEvent):
             for id_, content in zip(event.messages, event.contents):
-                self.number_of_id[id_] = int(PLAIN.split(content)[1])
+                self.number_of_id[id_] = int(NATIVE.split(content)[1])
         elif kind in COUNTED or kind in TERMINAL:
             book = self.events_seen[name, self.generation[name]]
             if kind not in IN_ANY_ORDER and list(event.messages) != sorted(event.messages):
@@ -263,7 +263,7 @@ class QueueMachine(RuleBasedStateMachine):
                 consumer = effect.consumer
                 assert isinstance(consumer, Consumer)
                 for tag, content in enumerate(effect.contents, effect.first_tag):
-                    number = int(PLAIN.split(content)[1])
+                    number = int(NATIVE.split(content)[1])
                     got[consumer].append((number, effect.redelivered))
                     new_tags[consumer.session].append((tag, consumer, number))
         if self.exact:
@@ -741,11 +741,11 @@ class QueueMachine(RuleBasedStateMachine):
 
 def _content(number: int) -> bytes:
     body = b"%d" % number
-    return PLAIN.join(encode_header(len(body)), body)
+    return NATIVE.join(encode_header(len(body)), body)
 
 
 def _numbers(returned: Sequence[tuple[Envelope, Sequence[bytes]]]) -> list[int]:
-    return [int(PLAIN.split(content)[1]) for _, contents in returned for content in contents]
+    return [int(NATIVE.split(content)[1]) for _, contents in returned for content in contents]
 
 
 def _pick(things: list[Any], pick: int) -> Any:

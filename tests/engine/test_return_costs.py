@@ -14,7 +14,7 @@ import pytest
 from store_owner import StoreOwner
 
 from leveret.engine import Envelope, Message
-from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
+from leveret.engine.messages.content import NATIVE, PropertySummary, encode_header
 from leveret.engine.messages.levels import up_to
 from leveret.engine.stores.kinds import make_store
 from leveret.engine.stores.storage import Storage
@@ -45,7 +45,7 @@ def store_of(level_max: int, memory: int | None, depth: int) -> TailedStore:
     assert isinstance(store, TailedStore)
     for id_ in range(1, depth + 1):
         envelope = ENVELOPES[id_ % (level_max + 1)]
-        content = PLAIN.join(encode_header(4, {"priority": id_ % (level_max + 1)}), b"body")
+        content = NATIVE.join(encode_header(4, {"priority": id_ % (level_max + 1)}), b"body")
         if pager is not None:
             pager.journal[id_] = (envelope, content)
         store.append(Message(id_, content, envelope))

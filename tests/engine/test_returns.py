@@ -9,7 +9,7 @@ from queue_world import QueueWorld as World
 
 from leveret.engine import scheduled
 from leveret.engine.clients.session import NACKED
-from leveret.engine.messages.content import PLAIN
+from leveret.engine.messages.content import NATIVE
 from leveret.engine.messages.field_table import Field
 from leveret.testing.harness import Harness
 
@@ -24,7 +24,7 @@ def got(world: World) -> tuple[int, bytes, int]:
     assert taken is not None
     tag, message, *_ = taken
     count = message.envelope.headers(message.content).get("x-delivery-count")
-    return tag, PLAIN.split(message.content)[1], 0 if count is None else int(count.value)  # type: ignore[call-overload]
+    return tag, NATIVE.split(message.content)[1], 0 if count is None else int(count.value)  # type: ignore[call-overload]
 
 
 @pytest.mark.parametrize("refusals", [1, 2, 5])

@@ -18,7 +18,7 @@ from leveret.engine import Envelope, Grant, Permissions, Queue, Route, User, Vir
 from leveret.engine.exchanges.exchange import Binding, Exchange
 from leveret.engine.exchanges.routed import Routed
 from leveret.engine.exchanges.topic import split
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.content import NATIVE, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.queues.reconfigure import enable, redeclare
 from leveret.settings import Divert, Policies, Policy, SettingsRepository, entry
@@ -384,7 +384,7 @@ def test_a_new_key_costs_the_same_whatever_is_bound(kind: str) -> None:
     """Direct and default: one look-up. Topic: the words. Headers: the distinct sets, for each message."""
     header = encode_header(0, {"headers": {"h": Field("I", 3)}})
     facts = scan_properties(header[12:])
-    message = Routed(("k",), Envelope("amq.headers", "k", facts), PLAIN.join(header, b""))
+    message = Routed(("k",), Envelope("amq.headers", "k", facts), NATIVE.join(header, b""))
 
     def work(count: int) -> int:
         vhost = crowd(kind, count).vhost
@@ -436,7 +436,7 @@ def test_equal_headers_bindings_are_one_condition() -> None:
         vhost.bindings.add("queue", name, "amq.headers", "k", {"x-match": text("any"), "h": Field("l", 3)})
     header = encode_header(0, {"headers": {"h": Field("I", 3)}})
     envelope = Envelope("amq.headers", "", scan_properties(header[12:]))
-    message = Routed(("",), envelope, PLAIN.join(header, b""))
+    message = Routed(("",), envelope, NATIVE.join(header, b""))
 
     def reached() -> list[str]:
         return [queue.name for queue in vhost.router.reach(vhost.exchanges["amq.headers"], message)]

@@ -10,7 +10,7 @@ from subscribers import Bench, Subscriber, numbers, topics
 
 from leveret.engine import Envelope
 from leveret.engine.events import EventKind
-from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.content import NATIVE, encode_header
 from leveret.settings import SystemUsage, entry
 
 
@@ -275,7 +275,7 @@ def test_limits_of_a_topic_hold_for_its_subscribers() -> None:
     subscriber = Subscriber(bench, "q", consumes=False).bind("#")
     route = bench.vhost.router.route("amq.topic", "PRICES.X", bench.user)
     assert route.is_metered
-    content = PLAIN.join(encode_header(2_000), bytes(2_000))
+    content = NATIVE.join(encode_header(2_000), bytes(2_000))
     offer = bench.session.publish_with_room(route, Envelope("amq.topic", "PRICES.X"), [content] * 10, mandatory=False)
     assert offer.taken == subscriber.queue.ready_count == 3
 

@@ -13,7 +13,7 @@ from store_owner import StoreOwner
 from leveret.engine import Envelope, Message
 from leveret.engine.leases import ranked_store
 from leveret.engine.leases.ranked_store import RankedStore
-from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
+from leveret.engine.messages.content import NATIVE, PropertySummary, encode_header
 from leveret.engine.messages.field_table import Field
 from leveret.engine.messages.levels import up_to
 from leveret.engine.stores import (
@@ -96,7 +96,7 @@ class Kept:
     ) -> Message | PagedEntry | None:
         """One message comes. Returns the one that it replaced."""
         body = bytes(100)
-        content = PLAIN.join(encode_header(len(body), {"headers": {KEY: Field("S", key)}}), body)
+        content = NATIVE.join(encode_header(len(body), {"headers": {KEY: Field("S", key)}}), body)
         message = Message(id_, content, PERSISTENT)
         message.expires_ns = expires_ns
         if is_written:
@@ -178,7 +178,7 @@ def test_a_stream_goes_on_after_a_restart_where_it_was() -> None:
     storage = Storage()
     storage.pager = pager
     store = StreamStore(StoreOwner(storage))
-    content = PLAIN.join(encode_header(3, {}), b"abc")
+    content = NATIVE.join(encode_header(3, {}), b"abc")
     pager.journal = dict.fromkeys((*range(5, 9), *range(20, 23)), (PERSISTENT, content))
     store.start(100)
     store.restore(5, [3] * 4)
@@ -207,7 +207,7 @@ def test_what_left_at_the_head_does_not_come_back_with_others() -> None:
     owner = StoreOwner(Storage())
     store = owner.store = make_store(owner)
     envelope = Envelope("", "q")
-    store.append_run(1, envelope, [PLAIN.join(encode_header(1), b"x")] * 7)
+    store.append_run(1, envelope, [NATIVE.join(encode_header(1), b"x")] * 7)
     assert [position for position, _ in store.scan(3, 2).found] == [4, 5]
     taken = store.take(4, 1 << 30)
     store.put_back([taken[1], taken[0]])

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leveret.engine import Envelope, Message
-from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
+from leveret.engine.messages.content import NATIVE, PropertySummary, encode_header
 from leveret.engine.messages.levels import up_to
 from leveret.engine.stores import paged_run
 from leveret.engine.stores.levels import merge_back
@@ -46,7 +46,7 @@ def _small() -> Iterator[None]:
 def message(id_: int, level: int, expires_ns: int) -> Message:
     """Its body has as many octets as its id says, modulo 5."""
     body = bytes(id_ % 5)
-    made = Message(id_, PLAIN.join(encode_header(len(body), {}), body), ENVELOPES[level])
+    made = Message(id_, NATIVE.join(encode_header(len(body), {}), body), ENVELOPES[level])
     made.expires_ns = expires_ns
     return made
 

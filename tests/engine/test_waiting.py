@@ -3,7 +3,7 @@
 import random
 
 from leveret.engine import Envelope, scheduled
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.content import NATIVE, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field
 from leveret.testing.harness import Harness
 
@@ -33,8 +33,8 @@ def test_mixed_delays_are_exact() -> None:
             delay_ms = chance.choice((1, 10, 1000, 60_000, 3_600_000)) + chance.randrange(1000)
             due[number] = clock.monotonic_ns() + delay_ms * MS
             body = b"%d" % number
-            contents.append(PLAIN.join(encode_header(len(body), {"headers": {"x-delay": Field("I", delay_ms)}}), body))
-        facts = scan_properties(PLAIN.split(contents[0])[0][12:])
+            contents.append(NATIVE.join(encode_header(len(body), {"headers": {"x-delay": Field("I", delay_ms)}}), body))
+        facts = scan_properties(NATIVE.split(contents[0])[0][12:])
         session.publish(route, Envelope("", "q", facts), contents, mandatory=False)
         harness.advance(chance.randrange(5))
     harness.advance((max(due.values()) - clock.monotonic_ns()) / MS)

@@ -9,7 +9,7 @@ import trio
 
 from leveret.amqp_frontend.edge.server import serve as serve_amqp
 from leveret.engine import Broker
-from leveret.engine.messages.content import PLAIN
+from leveret.engine.messages.content import NATIVE
 from leveret.serving.composition import default_users
 from leveret.serving.frontends import FrontendMissing, find_frontend
 from leveret.serving.runtime import Runtime, SystemClock
@@ -72,4 +72,4 @@ def test_a_toy_frontend_and_amqp_share_a_broker(toy_installed: None) -> None:
 
 def test_plain_content_is_framed_for_amqp() -> None:
     """A content of the engine's own framing splits into what was joined."""
-    assert PLAIN.split(PLAIN.join(b"header", b"body")) == (b"header", b"body")
+    assert NATIVE.split(NATIVE.join(b"header", b"body")) == (b"header", b"body")

@@ -12,7 +12,7 @@ import trio
 
 from leveret.engine import Client, Consumer, Delivered, Envelope
 from leveret.engine.errors import EngineError
-from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.content import NATIVE, encode_header
 
 
 async def serve(
@@ -51,7 +51,7 @@ async def talk(runtime: Any, stream: trio.SocketStream) -> None:
                 try:
                     if verb == "PUT":
                         name, _, text = rest.partition(" ")
-                        content = PLAIN.join(encode_header(len(text.encode())), text.encode())
+                        content = NATIVE.join(encode_header(len(text.encode())), text.encode())
                         route = client.vhost.router.route("", name, guest)
                         session.publish(route, Envelope("", name), [content], mandatory=False)
                     elif verb == "TAKE":

@@ -41,7 +41,7 @@ from leveret.amqp_frontend.wire.peer_errors import (
     PropertiesUndecodable,
     UndecodableArguments,
 )
-from leveret.amqp_frontend.wire.publish_memory import KINDS_MAX, MEMORY_MAX, PublishKind
+from leveret.amqp_frontend.wire.publish_cache import KINDS_MAX, PROPERTY_LISTS_MAX, PublishKind
 from leveret.amqp_frontend.wire.states import (
     CHANNEL_METHODS,
     CONNECTION_METHODS,
@@ -97,7 +97,7 @@ class Owner:
     def _open(self, number: int) -> None:
         connection = self.connection
         connection.channels[number] = ChannelReader(
-            number, connection.memory, frame_max=connection.frame_max, message_size_max=MESSAGE_SIZE_MAX
+            number, connection.publish_cache, frame_max=connection.frame_max, message_size_max=MESSAGE_SIZE_MAX
         )
 
     def read(self, data: bytes) -> bool:
@@ -115,9 +115,9 @@ class Owner:
             if self.connection.state is not ConnectionState.CLOSED:  # then nobody listens any more
                 self.outcome.append((type(error).__name__, error.ids))
             return False
-        memory = self.connection.memory
+        memory = self.connection.publish_cache
         if (
-            len(memory.summaries) > MEMORY_MAX
+            len(memory.summaries) > PROPERTY_LISTS_MAX
             or max(len(memory.arguments), len(memory.heads), sum(map(len, memory.kinds.values()))) > KINDS_MAX
             or len(self.connection._buffer) > 2 * FRAME_MAX
         ):
@@ -150,7 +150,7 @@ class Owner:
                 self.connection.step(ConnectionStep.HEADER)
 
     def _published(self, channel: ChannelReader, kind: PublishKind, contents: list[bytes], oversized: int) -> None:
-        self.connection.memory.arguments_of(kind.method_frame)
+        self.connection.publish_cache.arguments_of(kind.method_frame)
         for content in contents:
             if not oversized and scan_properties(content[19 : 7 + int.from_bytes(content[3:7], "big")]) != kind.summary:
                 raise Crash("other facts than those of the property list")

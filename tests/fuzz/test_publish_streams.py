@@ -88,4 +88,4 @@ def test_streams_are_read_as_mixed_runs_and_by_shape() -> None:
     """What these tests are about does happen in them, and much of it."""
     owners = [read([b"".join(messages(random.Random(seed), 120))]) for seed in range(40)]
     assert sum(owner.mixed for owner in owners) > 500
-    assert sum(sum(map(len, owner.connection.memory.shapes.by_length.values())) for owner in owners) > 20
+    assert sum(sum(map(len, owner.connection.publish_cache.shapes.by_length.values())) for owner in owners) > 20

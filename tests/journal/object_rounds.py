@@ -39,7 +39,7 @@ from leveret.engine import (
     VirtualHostLimits,
 )
 from leveret.engine.errors import EngineError
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.content import NATIVE, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field
 from leveret.engine.users.passwords import PasswordHash
 from leveret.journal import Journal, JournalOptions
@@ -396,7 +396,7 @@ class World:
         key = chance.choice(KEYS if exchange else self._names)
         header = encode_header(4, {"delivery_mode": chance.choice((1, 2, 2))})
         envelope = Envelope(exchange, key, scan_properties(header[12:]))
-        contents = [PLAIN.join(header, b"%04d" % self._new_number()) for _ in range(chance.randrange(1, 4))]
+        contents = [NATIVE.join(header, b"%04d" % self._new_number()) for _ in range(chance.randrange(1, 4))]
         session.publish(session.client.vhost.router.route(exchange, key, ME), envelope, contents, mandatory=False)
 
     def _get(self) -> None:

@@ -11,7 +11,7 @@ from simulated_files import SimulatedFiles
 
 from leveret.__main__ import main
 from leveret.engine import ManualClock
-from leveret.engine.messages.content import PLAIN
+from leveret.engine.messages.content import NATIVE
 from leveret.journal import Journal, recover
 from leveret.journal.recovery.check import verify
 from leveret.journal.recovery.repair import repair
@@ -172,6 +172,6 @@ def test_whatever_is_damaged_repair_gives_a_journal(damages: list[tuple[str, int
     journal = Journal.open("out", ManualClock(), SMALL, files=files, threaded=False)
     for queue_id, queue in journal.recovered.queues.items():
         for message in queue.messages():
-            body = PLAIN.split(journal.contents.read(message.content_lsn))[1]
+            body = NATIVE.split(journal.contents.read(message.content_lsn))[1]
             assert len(body) == message.size, (queue_id, message)
     assert result.records >= 0

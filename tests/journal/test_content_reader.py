@@ -12,7 +12,7 @@ from journal_workload import make_content
 from simulated_files import SimulatedFiles
 
 from leveret.engine.clock import ManualClock
-from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.content import NATIVE, encode_header
 from leveret.journal import Damaged, Journal, JournalOptions, NotInJournal
 from leveret.journal.format.block import Block, encode_records, read_block
 from leveret.journal.format.record import PUBLISHED, Record
@@ -41,10 +41,10 @@ def write(journal: Journal, turns: list[list[tuple[bytes, list[int]]]]) -> list[
             bodies = [b"%d" % id_ * size for id_, size in zip(ids, sizes)]
             if key == b"mixed":
                 headers = [encode_header(len(body), {"priority": id_ % 3}) for id_, body in zip(ids, bodies)]
-                contents = [PLAIN.join(header, body) for header, body in zip(headers, bodies)]
+                contents = [NATIVE.join(header, body) for header, body in zip(headers, bodies)]
             else:
                 contents = [make_content(body) for body in bodies]
-            lsn = journal.messages.published(ids, exchange, key, PLAIN.columns(contents), queue_ids=[7])
+            lsn = journal.messages.published(ids, exchange, key, NATIVE.columns(contents), queue_ids=[7])
             written += [(lsn + at, exchange, key, one) for at, one in enumerate(contents)]
             journal.messages.enqueued(7, ids, lsn, sizes)
         journal.wait(journal.commit())
@@ -59,7 +59,7 @@ def in_runs(journal: Journal, written: list[tuple[int, int, bytes, bytes]]) -> l
         lsn = lsns[0]
         for run in journal.contents.runs(lsn, len(lsns)):
             for content in run.contents:
-                whole = content if run.header is None else PLAIN.join(run.header, content)
+                whole = content if run.header is None else NATIVE.join(run.header, content)
                 found.append((lsn, run.exchange_id, run.routing_key, whole))
                 lsn += 1
     return found

@@ -6,7 +6,7 @@ import pytest
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Broker, Envelope, ManualClock, User
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.content import NATIVE, encode_header, scan_properties
 from leveret.journal import Journal, JournalError, JournalOptions
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.pager import JournalPager
@@ -46,7 +46,7 @@ def made(*, checkpoints: bool, new_id: bytes = ID) -> SimulatedFiles:
     header = encode_header(200, {"delivery_mode": 2})
     for at in range(24):
         envelope = Envelope("", "q", scan_properties(header[12:]))
-        content = PLAIN.join(header, b"%03d " % at * 50)
+        content = NATIVE.join(header, b"%03d " % at * 50)
         session.publish(vhost.router.route("", "q", me), envelope, [content], mandatory=False)
         broker.end_turn()
         journal.wait(journal.commit())

@@ -13,7 +13,7 @@ import trio
 from simulated_files import SimulatedFiles
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from leveret.engine import PLAIN, Envelope, PropertySummary, encode_header
+from leveret.engine import NATIVE, Envelope, PropertySummary, encode_header
 from leveret.journal import JournalOptions, WriterState
 from leveret.serving.supervisor import Supervisor
 from leveret.testing.harness import Harness
@@ -168,7 +168,7 @@ def test_a_large_commit_that_had_not_begun() -> None:
     async def story() -> None:
         session = life.client.open_session()
         session.select_transactions()
-        content = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
+        content = NATIVE.join(encode_header(1, {"delivery_mode": 2}), b"x")
         for _ in range(LARGE):
             session.publish(life.route("q"), PERSISTENT, [content], mandatory=False)
         life.files.capacity = life.files.used

@@ -19,7 +19,7 @@ from simulated_files import SimulatedFiles
 
 from leveret.engine import Broker, Choice, Envelope, ManualClock, Message, Moving, Session, User, to_queue
 from leveret.engine.clients.session import NACKED
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.content import NATIVE, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field
 from leveret.engine.moving import why_not
 from leveret.journal import Journal, JournalOptions, JournalReader, Record
@@ -194,8 +194,8 @@ class JournalMachine(RuleBasedStateMachine):
             "delivery_mode": 2 if persistent else 1,
             "priority": priority,
         }
-        contents = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
-        facts = scan_properties(PLAIN.split(contents[0])[0][12:])
+        contents = [NATIVE.join(encode_header(len(body), properties), body) for body in bodies]
+        facts = scan_properties(NATIVE.split(contents[0])[0][12:])
         vhost = self.session.client.vhost
         self.session.publish(
             vhost.router.route(exchange, key, USER), Envelope(exchange, key, facts), contents, mandatory=False

@@ -8,7 +8,7 @@ from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
 from leveret.engine.events import EventKind
-from leveret.engine.messages.content import PLAIN
+from leveret.engine.messages.content import NATIVE
 from leveret.journal import (
     DirectoryLocked,
     ForeignDirectory,
@@ -239,7 +239,7 @@ def test_the_thread(tmp_path: object, mode: str) -> None:
     assert done.wait(60)
     assert told == sorted(told) and told[-1] <= end
     for id_ in range(1, 5001, 97):
-        assert PLAIN.split(journal.contents.read(driver.lsns[id_]))[1] == driver.model["a"][id_][0]
+        assert NATIVE.split(journal.contents.read(driver.lsns[id_]))[1] == driver.model["a"][id_][0]
     journal.close()
     again = Journal.open(str(tmp_path), ManualClock())
     assert model_of(again.recovered, again) == driver.model
@@ -256,14 +256,14 @@ def test_states_and_contents_come_back() -> None:
         [1, 2],
         driver.exchange,
         b"some.key",
-        PLAIN.columns([make_content(b"x"), make_content(b"yy")]),
+        NATIVE.columns([make_content(b"x"), make_content(b"yy")]),
         queue_ids=[queue],
         priority=5,
     )
     journal.messages.enqueued(queue, [1, 2], lsn, [1, 2], expires_ms=77, priorities=5)
     journal.messages.happened(EventKind.SCHEDULED, queue, [1], due_ms=1234, deliveries=2, uncounted=1)
     journal.messages.happened(EventKind.DELIVERED, queue, [2], deliveries=1, flags=COUNTED)
-    lsn = journal.messages.published([3], driver.exchange, b"k", PLAIN.columns([make_content(b"t")]), durable=False)
+    lsn = journal.messages.published([3], driver.exchange, b"k", NATIVE.columns([make_content(b"t")]), durable=False)
     journal.messages.enqueued(queue, [3], lsn, [1], durable=False)
     journal.messages.happened(EventKind.REQUEUED, queue, [1], reason="a word of somebody's", deliveries=3, uncounted=1)
     journal.messages.happened(EventKind.ACKED, queue, [2], kept=True)

@@ -10,7 +10,7 @@ import pytest
 from journal_writer import body_of
 
 from leveret.engine import ManualClock
-from leveret.engine.messages.content import PLAIN
+from leveret.engine.messages.content import NATIVE
 from leveret.journal import Journal
 from leveret.journal.recovery.check import verify
 
@@ -62,7 +62,7 @@ def test_killed_at_random_points(tmp_path: Path) -> None:
         assert not ids & told["A"], context
         assert ids <= told["p"], context
         for message in found:
-            assert PLAIN.split(journal.contents.read(message.content_lsn))[1] == body_of(message.id), context
+            assert NATIVE.split(journal.contents.read(message.content_lsn))[1] == body_of(message.id), context
         assert sum(row.live for row in journal.usage.segments) == len(ids), context
         journal.close()
         # What was open is known now: of what was asked for and not confirmed, some is there and some is not.

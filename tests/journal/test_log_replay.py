@@ -6,7 +6,7 @@ import pytest
 from durable_desk import PATH
 from replay_desk import JournalReplays
 
-from leveret.engine import PLAIN, Envelope, encode_header, publish_by_name
+from leveret.engine import NATIVE, Envelope, encode_header, publish_by_name
 from leveret.engine.leases import replaying
 from leveret.journal.recording import topic_log
 from leveret.journal.recording.checkpoint import checkpoint
@@ -86,7 +86,7 @@ def test_other_virtual_hosts_have_their_own() -> None:
     desk = JournalReplays(ORDERS + '[[logged-topic]]\nname = "q"\nvhost = "v"\n')
     desk.queue()
     there = desk.pair.broker.virtual_hosts["v"]
-    publish_by_name(there.context, Envelope("", "q"), [PLAIN.join(encode_header(1), b"x")])
+    publish_by_name(there.context, Envelope("", "q"), [NATIVE.join(encode_header(1), b"x")])
     desk.publish("a")
     desk.confirmed()
     assert desk.replay(bookmark="0") == "a"

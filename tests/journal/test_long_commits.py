@@ -9,7 +9,7 @@ from recorded_broker import USER, RecordedBroker
 
 from leveret.engine import Envelope
 from leveret.engine.clients.transaction import Commit
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.content import NATIVE, encode_header, scan_properties
 from leveret.serving.supervisor import Supervisor
 
 COUNT = 2_000
@@ -41,7 +41,7 @@ class World(RecordedBroker):
         route = self.vhost.router.route("", "new", USER)
         for _ in range(COUNT):
             envelope = Envelope("", "new", scan_properties(header[12:]))
-            self.session.publish(route, envelope, [PLAIN.join(header, b"x")], mandatory=False)
+            self.session.publish(route, envelope, [NATIVE.join(header, b"x")], mandatory=False)
         return self.session.commit()
 
     def counts(self) -> tuple[int, int]:
@@ -80,7 +80,9 @@ def test_a_kill_behind_it(tmp_path: Path) -> None:
     header = encode_header(1, {"delivery_mode": 2})
     other.select_confirms()
     route = world.vhost.router.route("", "old", USER)
-    other.publish(route, Envelope("", "old", scan_properties(header[12:])), [PLAIN.join(header, b"o")], mandatory=False)
+    other.publish(
+        route, Envelope("", "old", scan_properties(header[12:])), [NATIVE.join(header, b"o")], mandatory=False
+    )
     assert other.confirms is not None
     while world.turn():
         assert not other.confirms.take(world.recorder.safe_lsn) or commit.is_done
@@ -109,7 +111,7 @@ def test_a_full_disk_is_noticed_behind_it(tmp_path: Path) -> None:
     header = encode_header(1, {"delivery_mode": 2})
     for _ in range(COUNT):
         envelope = Envelope("", "new", scan_properties(header[12:]))
-        later.publish(world.vhost.router.route("", "new", USER), envelope, [PLAIN.join(header, b"x")], mandatory=False)
+        later.publish(world.vhost.router.route("", "new", USER), envelope, [NATIVE.join(header, b"x")], mandatory=False)
     waiting = later.commit()
     assert not world.broker.end_turn() and not waiting.has_begun
     world.recorder.recover()

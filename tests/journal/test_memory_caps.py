@@ -16,7 +16,7 @@ from flow_bench import MIB, FlowBench, Publisher
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Delivered, Location, Message, PropertySummary, Queue, Route, Session
-from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.content import NATIVE, encode_header
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.stores import tailed_store
 from leveret.journal.recording.temp_store import Chunk, FileTempStore
@@ -27,7 +27,7 @@ KIB = 1024
 STORED, TRANSIENT = PropertySummary(persistent=True), PropertySummary()
 #: What a message of `numbered` has beside the 1,000 octets of its body.
 FRONT = encode_header(1000)
-HEADER = len(PLAIN.join(FRONT, b""))
+HEADER = len(NATIVE.join(FRONT, b""))
 
 
 class Bench(FlowBench):
@@ -67,7 +67,7 @@ class Bench(FlowBench):
 
 def numbered(count: int, first: int = 0) -> list[bytes]:
     """Messages of 1,000 octets of body."""
-    return [PLAIN.join(FRONT, b"%01000d" % number) for number in range(first, first + count)]
+    return [NATIVE.join(FRONT, b"%01000d" % number) for number in range(first, first + count)]
 
 
 def number_of(body: bytes) -> int:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leveret.engine import Delivered, Envelope, Event, MixedEvent
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.content import NATIVE, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field
 
 #: What a message may be like: routing key and properties. Plain ones to one queue make mixed runs.
@@ -68,7 +68,7 @@ class MixedWorld(DepthWorld):
         for kind in kinds:
             self.number += 1
             body = b"%d" % self.number
-            contents.append(PLAIN.join(encode_header(len(body), [*KINDS, TRANSIENT][kind][1]), body))
+            contents.append(NATIVE.join(encode_header(len(body), [*KINDS, TRANSIENT][kind][1]), body))
         envelopes = [self.envelopes[kind] for kind in kinds]
         routes = [self.route(envelope.routing_key, "e") for envelope in envelopes]
         queues = [route.only_queue for route in routes]
@@ -173,7 +173,7 @@ def test_envelopes_may_stand_in_any_sequence() -> None:
     world = MixedWorld({}, is_mixed=True, memory=None)
     world.do("consume", 0, 1, False)
     envelopes = (world.envelopes[0], world.envelopes[1], world.envelopes[0])
-    contents = [PLAIN.join(encode_header(1), body) for body in (b"1", b"2", b"3")]
+    contents = [NATIVE.join(encode_header(1), body) for body in (b"1", b"2", b"3")]
     world.sessions[2].publish_mixed([world.q] * 3, envelopes, contents)
     (effect,) = world.client.take_outbox()
     assert isinstance(effect, Delivered)

@@ -12,7 +12,7 @@ from journal_workload import opened as opened_journal
 from simulated_files import SimulatedFiles
 
 from leveret.engine import (
-    PLAIN,
+    NATIVE,
     Envelope,
     Field,
     ManualClock,
@@ -118,7 +118,7 @@ def test_a_leased_queue_and_a_logged_topic_of_a_broker() -> None:
     text = '[[logged-topic]]\nname = "t"\n[[logged-topic]]\nname = "q"\n'
     text += '[[queue]]\nname = "q"\ntype = "amps"\nunderlying-topic = "t"\n'
     built = build_broker(load(text), ManualClock(), lambda: 0.5, Data("data", holds_reserve=False, files=files))
-    content = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
+    content = NATIVE.join(encode_header(1, {"delivery_mode": 2}), b"x")
     envelope = Envelope("", "t", PropertySummary(persistent=True))
     publish_by_name(built.broker.virtual_hosts["/"].context, envelope, [content])
     while built.broker.end_turn():

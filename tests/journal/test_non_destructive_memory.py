@@ -11,7 +11,7 @@ from simulated_files import SimulatedFiles
 
 from leveret.engine import MS, Client, Envelope, Message
 from leveret.engine.invariants import check_broker
-from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.content import NATIVE, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.queues import queue as queue_module
 from leveret.engine.stores.non_destructive_store import NonDestructiveStore
@@ -51,7 +51,7 @@ class Desk(Harness):
         ]
         envelope = Envelope("", "q", scan_properties(headers[0][12:]))
         bodies = [b"%08d" % number + bytes(SIZE - 8) for number in numbers]
-        self.session.publish(self.route("q"), envelope, list(map(PLAIN.join, headers, bodies)), mandatory=False)
+        self.session.publish(self.route("q"), envelope, list(map(NATIVE.join, headers, bodies)), mandatory=False)
         self.end_turn()
 
     def close(self) -> None:

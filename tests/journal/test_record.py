@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from leveret.engine import ContentColumns
 from leveret.engine.events import EventKind
-from leveret.engine.messages.content import PLAIN
+from leveret.engine.messages.content import NATIVE
 from leveret.journal.format import block as block_module
 from leveret.journal.format import heap as heap_module
 from leveret.journal.format import record as record_module
@@ -214,10 +214,10 @@ def test_runs_are_their_records(bodies: list[bytes], key: bytes, before: int) ->
     builder.stamp(5)
     for _ in range(before):
         builder.add(Record(23, heap=b"abc"))
-    contents = [PLAIN.join(b"header", body) for body in bodies]
+    contents = [NATIVE.join(b"header", body) for body in bodies]
     stored = Content(key, (7,), 9, 0, b"")
     ids = list(range(50, 50 + len(bodies)))
-    lsn = builder.published(ids, encode_content(stored), PLAIN.columns(contents), arg=9, address_ids=3)
+    lsn = builder.published(ids, encode_content(stored), NATIVE.columns(contents), arg=9, address_ids=3)
     assert builder.enqueued(7, ids, lsn, [len(body) for body in bodies], arg=9) == lsn + len(ids)
     builder.run(10, 7, ids, flags=DURABLE, consumer_id=4)
     block = read_block(memoryview(builder.encode(2, 0)), 0, 0)
@@ -262,7 +262,7 @@ def test_other_framings_are_stored_plain() -> None:
     block = read_block(memoryview(builder.encode(0, 1)), 0, 0)
     assert block is not None
     (_, record), *_ = block.records()
-    assert decode_content(record.heap).content == PLAIN.join(b"hdr", b"body") and record.size == 4
+    assert decode_content(record.heap).content == NATIVE.join(b"hdr", b"body") and record.size == 4
 
 
 def test_content_that_is_far_back() -> None:

@@ -14,7 +14,7 @@ from simulated_files import SimulatedFiles
 
 from leveret.configured.typed_arguments import fields_of
 from leveret.engine import (
-    PLAIN,
+    NATIVE,
     Envelope,
     ManualClock,
     User,
@@ -72,7 +72,7 @@ class World:
         for body in bodies:
             header = encode_header(len(body), properties)
             envelope = Envelope("", key, scan_properties(header[12:]))
-            publish_by_name(self.broker.virtual_hosts["/"].context, envelope, [PLAIN.join(header, body.encode())])
+            publish_by_name(self.broker.virtual_hosts["/"].context, envelope, [NATIVE.join(header, body.encode())])
         self.work()
 
     def queue(self, name: str = "q") -> Any:
@@ -253,7 +253,7 @@ def test_topics_within_topics() -> None:
         world.work()
 
     declare_one("narrow", "e/k")
-    content = PLAIN.join(encode_header(1), b"a")
+    content = NATIVE.join(encode_header(1), b"a")
     publish_by_name(vhost.context, Envelope("e", "k"), [content])
     world.work()
     declare_one("wide", "e")
@@ -370,7 +370,7 @@ def test_what_comes_meanwhile_stands_behind(
         assert leases_of(world.queue()).rebuild is not None and world.queue().is_busy()
         assert leases_of(world.queue()).recovered_point == ""
         publish_by_name(
-            world.broker.virtual_hosts["/"].context, Envelope("", "t"), [PLAIN.join(encode_header(1), b"i")]
+            world.broker.virtual_hosts["/"].context, Envelope("", "t"), [NATIVE.join(encode_header(1), b"i")]
         )
         assert world.queue().pop() is None
         if files is not None:

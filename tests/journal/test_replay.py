@@ -16,7 +16,7 @@ from simulated_files import SimulatedFiles
 
 from leveret.engine import TERMINAL
 from leveret.engine.events import EventKind
-from leveret.engine.messages.content import PLAIN
+from leveret.engine.messages.content import NATIVE
 from leveret.journal import Bound, ContentReader, Declared, JournalOptions, MessageState, Recovered, recover
 from leveret.journal.disk.segment import segments_in
 from leveret.journal.format.heap import IS_DURABLE, IdsSeen
@@ -112,7 +112,7 @@ class Desk:
             [id_],
             self.exchange,
             key,
-            PLAIN.columns([make_content(body)]),
+            NATIVE.columns([make_content(body)]),
             queue_ids=queues,
             expires_ms=expires_ms,
             priority=priority,
@@ -161,7 +161,7 @@ def facts_of(found: Recovered, files: SimulatedFiles, path: str = PATH) -> Facts
         if declared.object_type == QUEUE:
             facts.queues[names.text(id_)] = {
                 message.id: (
-                    PLAIN.split(content.content)[1],
+                    NATIVE.split(content.content)[1],
                     content.routing_key,
                     message.size,
                     message.expires_ms,

@@ -9,7 +9,7 @@ from model_side import Observation, Operation, Side, chosen, rules_of
 
 from leveret.engine import Client, Envelope, ManualClock, Queue, Session
 from leveret.engine.clients.session import NACKED
-from leveret.engine.messages.content import PLAIN
+from leveret.engine.messages.content import NATIVE
 from leveret.settings import NO_SETTINGS, SettingsRepository, entry
 from leveret.testing.harness import GUEST, Harness
 
@@ -155,7 +155,7 @@ class EngineSide(EngineBase):
             for one in headers["x-death"].value:
                 table = one.value
                 deaths.append([table["reason"].text, table["queue"].text, table["count"].value])
-        return [tag, PLAIN.split(content)[1].decode(), redelivered, failed, origin, deaths]
+        return [tag, NATIVE.split(content)[1].decode(), redelivered, failed, origin, deaths]
 
     def _key(self, operation: Operation) -> tuple[int, Any]:
         return operation["c"], operation["queue"]

@@ -17,7 +17,7 @@ from model_side import Observation, Operation, Side
 
 from leveret.engine import BrokerOptions
 from leveret.engine.invariants import check_broker
-from leveret.engine.messages.content import PLAIN
+from leveret.engine.messages.content import NATIVE
 from leveret.settings import SettingsRepository, SystemUsage, entry
 
 #: Rules -> address-settings.
@@ -140,7 +140,7 @@ class FlowEngineSide(Side):
         seen: Observation = {"queues": {}}
         for name in QUEUES:
             messages = self.bench.vhost.queues[name].messages()
-            seen["queues"][name] = [PLAIN.split(one.content)[1].decode().rstrip(".") for one in messages]
+            seen["queues"][name] = [NATIVE.split(one.content)[1].decode().rstrip(".") for one in messages]
         for name, publisher in sorted(self.publishers.items()):
             seen[name] = [publisher.outcomes(), len(publisher.wants)]
         names = {"max-size-bytes": "octets", "max-size-messages": "messages", "memory": "memory"}
@@ -180,8 +180,8 @@ class FlowEngineSide(Side):
             return
         publisher, contents = self._publisher(operation), []
         for at, size in enumerate(operation.get("sizes", ())):
-            rest = size - len(PLAIN.join(HEADER, b""))
-            contents.append(PLAIN.join(HEADER, f"{number}-{at}".encode().ljust(rest, b".")))
+            rest = size - len(NATIVE.join(HEADER, b""))
+            contents.append(NATIVE.join(HEADER, f"{number}-{at}".encode().ljust(rest, b".")))
         publisher.publish(*contents, to=operation["queue"])
 
     def _rush(self, operation: Operation, number: int) -> Any:
@@ -207,7 +207,7 @@ class FlowEngineSide(Side):
             return "empty"
         if not operation.get("no_ack"):
             self.out.append(got[0])
-        return PLAIN.split(got[1].content)[1].decode().rstrip(".")
+        return NATIVE.split(got[1].content)[1].decode().rstrip(".")
 
     def _ack(self, operation: Operation, number: int) -> None:
         if self.out:

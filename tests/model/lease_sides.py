@@ -16,7 +16,7 @@ from leveret.engine import Envelope, Session, User
 from leveret.engine.delivery.effects import ConsumerCancelled
 from leveret.engine.invariants import check_broker
 from leveret.engine.leases import discarding, renew_leases
-from leveret.engine.messages.content import PLAIN
+from leveret.engine.messages.content import NATIVE
 
 MS = 1_000_000
 USER = User("guest")
@@ -204,7 +204,7 @@ class LeaseEngineSide(EngineBase):
         self.engine.queue("dead")
 
     def told(self, tag: int, envelope: Envelope, content: bytes, redelivered: bool) -> list[Any]:
-        headers, body = envelope.headers(content), PLAIN.split(content)[1].decode()
+        headers, body = envelope.headers(content), NATIVE.split(content)[1].decode()
         if "x-barrier" in headers and "x-lease-until" not in headers or "x-browse" in headers:
             return [tag, body]
         until = headers["x-lease-until"].value - self.began_ms if "x-lease-until" in headers else None
@@ -218,7 +218,7 @@ class LeaseEngineSide(EngineBase):
         dead = []
         while (got := self.publisher.get(self.vhost.queues["dead"], no_ack=True)) is not None:
             headers = got[1].envelope.headers(got[1].content)
-            dead.append([PLAIN.split(got[1].content)[1].decode(), headers["x-amps-reason"].text])
+            dead.append([NATIVE.split(got[1].content)[1].decode(), headers["x-amps-reason"].text])
         seen["dead"] = sorted(dead)
         if (queue := self.queue) is not None:
             counters = queue.counters.as_dict()

@@ -6,7 +6,7 @@ import pytest
 
 from leveret.engine import (
     MS,
-    PLAIN,
+    NATIVE,
     Broker,
     Envelope,
     ManualClock,
@@ -42,7 +42,7 @@ class Looked:
         header = encode_header(1, properties)
         envelope = Envelope("", queue, scan_properties(header[12:]))
         route = session.client.broker.virtual_hosts["/"].router.route("", queue, ME)
-        session.publish(route, envelope, [PLAIN.join(header, b"x")] * count, mandatory=False)
+        session.publish(route, envelope, [NATIVE.join(header, b"x")] * count, mandatory=False)
 
 
 def test_nothing_is_kept_nor_costs_before_somebody_looks_and_after_nobody_does() -> None:

@@ -30,7 +30,7 @@ from leveret.engine import (
     ScheduledEvent,
 )
 from leveret.engine.events import Counters
-from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
+from leveret.engine.messages.content import NATIVE, PropertySummary, encode_header
 
 MS = 1_000_000
 Step = tuple[Any, ...]
@@ -46,7 +46,7 @@ def key(number: int, publisher: int = PUBLISHER) -> bytes:
 def content_of(number: int, headers: dict[str, Any] | None = None, *, publisher: int = PUBLISHER) -> bytes:
     """Its contents."""
     body = body_of(key(number, publisher), 10)
-    return PLAIN.join(encode_header(len(body), {"headers": headers} if headers else None), body)
+    return NATIVE.join(encode_header(len(body), {"headers": headers} if headers else None), body)
 
 
 def envelope_of(

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 from store_owner import StoreOwner
 
 from leveret.engine import Envelope, Message
-from leveret.engine.messages.content import PLAIN, PropertySummary, encode_header
+from leveret.engine.messages.content import NATIVE, PropertySummary, encode_header
 from leveret.engine.messages.field_table import Field
 from leveret.engine.stores.kinds import converted
 from leveret.engine.stores.memory_budget import OVERHEAD, UNLIMITED
@@ -185,7 +185,7 @@ class StoreMachine(RuleBasedStateMachine):
     def make_content(size: int, id_: int, key: bytes | None) -> bytes:
         """With its id for a body, and more."""
         body = b"%d" % id_ + bytes(size)
-        return PLAIN.join(encode_header(len(body), {} if key is None else {"headers": {KEY: Field("S", key)}}), body)
+        return NATIVE.join(encode_header(len(body), {} if key is None else {"headers": {KEY: Field("S", key)}}), body)
 
     def envelope(self, priority: int, is_persistent: bool, key: bytes | None) -> Envelope:
         """Of a run. Streams store all that comes."""

@@ -3,7 +3,7 @@
 from leveret.configured.configured import ConfiguredObjects, Report, faults_of
 from leveret.engine import Broker, ManualClock, Queue, User, Users
 from leveret.engine.clients.session import Session
-from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.content import NATIVE, encode_header
 from leveret.engine.messages.message import Envelope
 from leveret.settings import Configuration, load_configuration
 
@@ -55,7 +55,7 @@ def session_of(objects: ConfiguredObjects, vhost: str = "/") -> Session:
 def publish(objects: ConfiguredObjects, session: Session, exchange: str, key: str, *bodies: str) -> None:
     """Short texts."""
     vhost = session.client.vhost
-    contents = [PLAIN.join(encode_header(len(body)), body.encode()) for body in bodies]
+    contents = [NATIVE.join(encode_header(len(body)), body.encode()) for body in bodies]
     session.publish(vhost.router.route(exchange, key, GUEST), Envelope(exchange, key), contents, mandatory=False)
     objects.broker.end_turn()
 

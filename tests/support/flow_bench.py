@@ -17,7 +17,7 @@ from leveret.engine import (
     Session,
     TempStore,
 )
-from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.content import NATIVE, encode_header
 from leveret.journal import JournalOptions
 from leveret.settings import NO_WHOLE_LIMITS, SettingsRepository, SystemUsage, WholeLimits, entry
 from leveret.testing.harness import GUEST, Harness
@@ -30,12 +30,12 @@ HEADER = encode_header(0)
 
 def make_content(size: int) -> bytes:
     """A message of so many octets."""
-    return PLAIN.join(HEADER, bytes(size - len(PLAIN.join(HEADER, b""))))
+    return NATIVE.join(HEADER, bytes(size - len(NATIVE.join(HEADER, b""))))
 
 
 def saying(text: str) -> bytes:
     """A message with that body."""
-    return PLAIN.join(HEADER, text.encode())
+    return NATIVE.join(HEADER, text.encode())
 
 
 class Publisher:

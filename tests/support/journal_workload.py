@@ -6,7 +6,7 @@ from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
 from leveret.engine.events import EventKind
-from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.content import NATIVE, encode_header
 from leveret.journal import Bound, Declared, Journal, JournalOptions, MessageState, Recovered, RecoveredMessage
 from leveret.journal.format.heap import IS_DURABLE
 from leveret.journal.format.record import EXCHANGE, QUEUE, VHOST
@@ -28,7 +28,7 @@ Model = dict[str, dict[int, tuple[bytes, MessageState]]]
 
 def make_content(body: bytes) -> bytes:
     """A content with that body."""
-    return PLAIN.join(encode_header(len(body), {"delivery_mode": 2}), body)
+    return NATIVE.join(encode_header(len(body), {"delivery_mode": 2}), body)
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Driver:
             ids,
             self.exchange,
             b"key",
-            PLAIN.columns([make_content(body) for body in bodies]),
+            NATIVE.columns([make_content(body) for body in bodies]),
             queue_ids=targets,
             expires_ms=expires_ms,
         )
@@ -141,7 +141,7 @@ def model_of(recovered: Recovered, journal: Journal) -> Model:
         assert declared.object_type == QUEUE
         queue = recovered.queues.get(id_)
         found[recovered.names.text(id_)] = {
-            message.id: (PLAIN.split(journal.contents.read(message.content_lsn))[1], message.state)
+            message.id: (NATIVE.split(journal.contents.read(message.content_lsn))[1], message.state)
             for message in (() if queue is None else queue.messages())
         }
     return found

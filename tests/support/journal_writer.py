@@ -12,7 +12,7 @@ import threading
 import time
 
 from leveret.engine.events import EventKind
-from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.content import NATIVE, encode_header
 from leveret.journal import Declared, Journal, JournalOptions, RecoveredMessage
 from leveret.journal.format.heap import IS_DURABLE
 from leveret.journal.format.record import EXCHANGE, QUEUE, VHOST
@@ -66,10 +66,10 @@ def main(directory: str, seed: int) -> None:
         count = chance.randrange(1, 20)
         first = journal.next_message_id
         ids = range(first, first + count)
-        contents = [PLAIN.join(encode_header(len(body_of(id_))), body_of(id_)) for id_ in ids]
+        contents = [NATIVE.join(encode_header(len(body_of(id_))), body_of(id_)) for id_ in ids]
         acks = chance.sample(sorted(alive), min(len(alive), chance.randrange(0, 22)))
         say([f"p {id_}" for id_ in ids] + [f"a {id_}" for id_ in acks])
-        lsn = journal.messages.published(ids, exchange, b"q", PLAIN.columns(contents), queue_ids=[queue])
+        lsn = journal.messages.published(ids, exchange, b"q", NATIVE.columns(contents), queue_ids=[queue])
         sizes = [len(body_of(id_)) for id_ in ids]
         journal.messages.enqueued(queue, ids, lsn, sizes)
         alive.update({id_: (lsn + at, sizes[at]) for at, id_ in enumerate(ids)})

@@ -5,7 +5,7 @@ import binascii
 from typing import Annotated, Any
 
 from ..engine import (
-    PLAIN,
+    NATIVE,
     PROPERTIES,
     ContentError,
     Envelope,
@@ -85,7 +85,7 @@ def publish(
                 client.site = host.context.site_of(routing_key)
             route = host.router.route(exchange, routing_key, client.user, None if exchange else client)
             envelope = Envelope(exchange, routing_key, facts)
-            content = PLAIN.join(header, body)
+            content = NATIVE.join(header, body)
             if (alarm := at.broker.flow.raised) is not None:
                 raise CommandError(f"publishers are blocked: {alarm.reason}")
             if host.context.firehose is not None:

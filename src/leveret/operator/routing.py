@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from ..console.dispatcher import Http, Level
-from ..engine import PLAIN, Binding, Envelope, Queue, check_expiration, scan_properties
+from ..engine import NATIVE, Binding, Envelope, Queue, check_expiration, scan_properties
 from .command import command
 from .kinds import AsUser, Json, VhostName
 from .messages import FLAGS_AT, PayloadEncoding, message_of
@@ -43,7 +43,7 @@ def route(
     """
     with at.client(vhost, as_user) as (client, host):
         header, body = message_of("route", exchange, routing_key, payload, payload_encoding, properties)
-        facts, content = scan_properties(header[FLAGS_AT:]), PLAIN.join(header, body)
+        facts, content = scan_properties(header[FLAGS_AT:]), NATIVE.join(header, body)
         check_expiration(facts.expiration)
         run = host.dry_run(Envelope(exchange, routing_key, facts), content, client.user)
     yield from run.steps()

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol
 from ..configured.configured import ConfiguredObjects
 from ..configured.options import broker_options
 from ..engine import (
-    PLAIN,
+    NATIVE,
     Broker,
     Client,
     Consumer,
@@ -104,7 +104,7 @@ def messages(bodies: Iterable[bytes | str], properties: Mapping[str, Any]) -> tu
         octets = body.encode() if isinstance(body, str) else body
         if len(octets) not in headers:
             headers[len(octets)] = encode_header(len(octets), values)
-        contents.append(PLAIN.join(headers[len(octets)], octets))
+        contents.append(NATIVE.join(headers[len(octets)], octets))
     return scan_properties(headers[0][12:]), contents
 
 
@@ -385,7 +385,7 @@ class Harness:
         )
         returned = (by or self.session).publish(route, envelope, contents, mandatory=mandatory)
         self._acted()
-        return [PLAIN.split(content)[1] for _, contents in returned for content in contents]
+        return [NATIVE.split(content)[1] for _, contents in returned for content in contents]
 
     def route(self, key: str, exchange: str = "", client: Client | None = None) -> Route:
         """The route of messages with this key."""

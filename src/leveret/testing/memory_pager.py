@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from ..engine import PLAIN, Envelope, Event, Location, PublishedEvent, Unreadable
+from ..engine import NATIVE, Envelope, Event, Location, PublishedEvent, Unreadable
 
 
 class MemoryPager:
@@ -35,7 +35,7 @@ class MemoryPager:
             envelope, content = self.journal[id_]
             if not runs or runs[-1][0] is not envelope.stored():
                 runs.append((envelope.stored(), []))
-            runs[-1][1].append(PLAIN.join(*envelope.framing.split(content)))
+            runs[-1][1].append(NATIVE.join(*envelope.framing.split(content)))
         return runs
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from leveret.engine.messages.content import PLAIN
+from leveret.engine.messages.content import NATIVE
 from leveret.journal.disk.files import REAL
 from leveret.journal.format.record import MOVED, QUEUE, SNAPSHOT
 from leveret.journal.recovery.content_reader import ContentReader
@@ -55,7 +55,7 @@ def autopsy(directory: str) -> Autopsy:
 def _messages(found: Recovered, contents: ContentReader, queue: str) -> list[tuple[RecoveredMessage, int]]:
     ids = [id_ for id_ in found.names.ids_of(QUEUE) if found.names.text(id_) == queue and id_ in found.queues]
     return [
-        (one, number_of(PLAIN.split(contents.read_message(one.content_lsn)[1].content)[1]))
+        (one, number_of(NATIVE.split(contents.read_message(one.content_lsn)[1].content)[1]))
         for id_ in ids
         for one in found.queues[id_].messages()
     ]

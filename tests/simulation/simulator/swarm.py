@@ -79,7 +79,7 @@ SMALL: dict[str, dict[str, tuple[int, ...]]] = {
     "amqp_frontend.wire.large_output": {"LARGE": (500,)},
     "amqp_frontend.wire.runs": {"RUN_MIN": (2,)},
     "amqp_frontend.peer.output": {"REPLIES_MAX": (2000,)},
-    "amqp_frontend.wire.publish_memory": {"MEMORY_MAX": (4,), "KINDS_MAX": (4,)},
+    "amqp_frontend.wire.publish_cache": {"PROPERTY_LISTS_MAX": (4,), "KINDS_MAX": (4,)},
 }
 #: Groups of faults, of which a world has some or none, and how often each of a group comes beside the others.
 FAULT_GROUPS: dict[str, dict[str, int]] = {

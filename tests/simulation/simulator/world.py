@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import trio
 
-from leveret.amqp_frontend.wire import publish_memory
+from leveret.amqp_frontend.wire import publish_cache
 from leveret.engine import EventKind, Unreadable
 from leveret.settings import load_configuration
 
@@ -130,7 +130,7 @@ class World:
                 counting(self.report.happened),
                 planted(self.plan.planted, self.plan.seed),
                 limited(self.plan.limits),
-                patch.object(publish_memory, "_INTERNED", {}),  # an earlier world's would be full at another time
+                patch.object(publish_cache, "_INTERNED", {}),  # an earlier world's would be full at another time
             ):
                 run(self._main, self.plan.seed)
         finally:

@@ -11,29 +11,29 @@ from weakref import ref
 from .topic import normalised, split
 
 
-class RememberedRoute(Protocol):
+class RegisteredRoute(Protocol):
     """The result of a look-up of a routing key. It is valid until `is_stale` is set."""
 
     routing_key: str
     is_stale: bool
 
 
-class Registration(ref[RememberedRoute]):
-    """A weak reference to a route. `through`: the memories of all exchanges that the route leads through."""
+class Registration(ref[RegisteredRoute]):
+    """A weak reference to a route. `through`: the registries of the exchanges on its way."""
 
     __slots__ = ("routing_key", "through")
     __eq__ = object.__eq__
     __hash__ = object.__hash__  # by identity: the route's own hash is lost when the route is freed
 
-    def __new__(cls, route: RememberedRoute, through: "Iterable[RouteMemory]") -> "Registration":
+    def __new__(cls, route: RegisteredRoute, through: "Iterable[RouteRegistry]") -> "Registration":
         return super().__new__(cls, route, _route_freed)
 
-    def __init__(self, route: RememberedRoute, through: "Iterable[RouteMemory]") -> None:
+    def __init__(self, route: RegisteredRoute, through: "Iterable[RouteRegistry]") -> None:
         self.routing_key = route.routing_key
         self.through = tuple(through)
 
 
-class RouteMemory:
+class RouteRegistry:
     """The routes of one exchange: those that begin there, one for each routing key, and those that pass through it.
 
     Routes that only some publishers share count as passing.
@@ -48,21 +48,21 @@ class RouteMemory:
     def __len__(self) -> int:
         return len(self._beginning) + sum(map(len, self._passing.values()))
 
-    def find(self, routing_key: str) -> RememberedRoute | None:
+    def find(self, routing_key: str) -> RegisteredRoute | None:
         """The valid route with this key that begins here; None: no frontend has one."""
         found = self._beginning.get(routing_key)
         route = None if found is None else found()
         return None if route is None or route.is_stale else route
 
-    def register(self, route: RememberedRoute, others: "Iterable[RouteMemory]", *, is_shared: bool = True) -> None:
+    def register(self, route: RegisteredRoute, others: "Iterable[RouteRegistry]", *, is_shared: bool = True) -> None:
         """Add a route that begins here and leads through others. `is_shared`: `find` returns it."""
         registration = Registration(route, (self, *others))
         if is_shared:
             self._beginning[route.routing_key] = registration
             self._key_added(route.routing_key)
-        for memory in registration.through[is_shared:]:
-            memory._passing.setdefault(route.routing_key, {})[registration] = None
-            memory._key_added(route.routing_key)
+        for registry in registration.through[is_shared:]:
+            registry._passing.setdefault(route.routing_key, {})[registration] = None
+            registry._key_added(route.routing_key)
 
     def forget(self, routing_key: str) -> None:
         """Make the routes with this key stale. O(these routes)."""
@@ -112,15 +112,15 @@ def _make_stale(registration: Registration) -> None:
 
 
 def _route_freed(registration: Any) -> None:
-    for memory in registration.through:
-        memory.drop(registration)
+    for registry in registration.through:
+        registry.drop(registration)
 
 
 #: Number of words of a key, from the first, that are indexed. Limits the cost of one route.
 WORDS_MAX = 8
 
 
-class TopicRouteMemory(RouteMemory):
+class TopicRouteRegistry(RouteRegistry):
     """Indexes its keys by word and position, so that a new pattern makes only routes stale that it may match."""
 
     __slots__ = ("_keys",)

@@ -14,11 +14,11 @@ from .peer_errors import PropertiesUndecodable
 
 PUBLISH = 60 << 16 | 40
 #: Property lists that a connection caches at most.
-MEMORY_MAX = 512
+PROPERTY_LISTS_MAX = 512
 #: Publish frames that a connection caches at most, and kinds of messages: a client may publish to 1,000 queues in turn.
 KINDS_MAX = 2048
 #: Octets of a property list above which it is scanned each time.
-_REMEMBERED_SIZE_MAX = 256
+_CACHED_SIZE_MAX = 256
 #: Summary -> the one object for equal summaries, so that runs are compared by identity.
 _INTERNED: dict[PropertySummary, PropertySummary] = {}
 
@@ -73,7 +73,7 @@ class Form(NamedTuple):
 class Forms:
     """The forms of the property lists of a head. `known`: those seen so far, FORMS_MAX at most.
 
-    Another form is looked up in `kinds`, an entry of `PublishMemory.kinds`, and in `shapes`, an entry of
+    Another form is looked up in `kinds`, an entry of `PublishCache.kinds`, and in `shapes`, an entry of
     `Shapes.by_length`.
     """
 
@@ -102,7 +102,7 @@ class PublishHead(NamedTuple):
     forms: Forms
 
 
-class PublishMemory:
+class PublishCache:
     """`summaries`: property list -> its summary. `arguments`: whole basic.publish frame -> its arguments.
 
     `kinds`: whole basic.publish frame -> identity of the summary -> kind. `shapes`: summary of property lists that
@@ -186,10 +186,10 @@ class PublishMemory:
             except ContentError:
                 raise PropertiesUndecodable from None
             summary = _INTERNED.setdefault(summary, summary)
-            if len(_INTERNED) > 4 * MEMORY_MAX:
+            if len(_INTERNED) > 4 * PROPERTY_LISTS_MAX:
                 _INTERNED.clear()
-            if not self.shapes.learn(properties, summary) and len(properties) <= _REMEMBERED_SIZE_MAX:
-                if len(self.summaries) >= MEMORY_MAX:
+            if not self.shapes.learn(properties, summary) and len(properties) <= _CACHED_SIZE_MAX:
+                if len(self.summaries) >= PROPERTY_LISTS_MAX:
                     self.summaries.clear()
                 self.summaries[properties] = summary
         return summary
