@@ -10,7 +10,7 @@ from urllib.parse import quote
 import trio
 
 from ..engine import (
-    PLAIN,
+    NATIVE,
     Envelope,
     Event,
     Message,
@@ -341,7 +341,7 @@ class RunningBroker(BrokerAssertions):
             if exchange not in host.exchanges:
                 raise missing("exchange", exchange, host.exchanges, f" in virtual host {host.name!r}")
             envelope = Envelope(exchange, routing_key, scan_properties(header[12:]))
-            outcome = publish_by_name(host.context, envelope, [PLAIN.join(header, raw)])
+            outcome = publish_by_name(host.context, envelope, [NATIVE.join(header, raw)])
             self.edge.end_turn()
             if outcome.unroutable and (host.exchanges[exchange].bindings if exchange else routing_key):
                 raise _leads_nowhere(host, exchange, routing_key)
