@@ -160,9 +160,7 @@ def _sort_in_steps(
     if field:
         keys.insert(0, key_of_field(field))
     if keys and wanted <= min(SELECTED_MAX, len(items) // 2):
-        first, second = keys[0], keys[-1]
-        joined = first if len(keys) == 1 else lambda one: (first(one), second(one))
-        return (yield from first_in_steps(joined, items, wanted, is_reversed=is_reversed))
+        return (yield from first_in_steps(keys[0], items, wanted, tie=keys[-1], is_reversed=is_reversed))
     for key in reversed(keys):
         items = yield from sort_in_steps(key, items)
     return items[::-1] if is_reversed else items

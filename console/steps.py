@@ -7,6 +7,7 @@ Source: management page 12.3, 20.
 """
 
 import heapq
+import operator
 from collections.abc import Callable, Generator, Iterable, Sequence
 from itertools import chain
 from time import perf_counter
@@ -69,33 +70,41 @@ def sort_in_steps(key: Callable[[T], Any], items: Sequence[T]) -> ListSteps[T]:
 
 
 def first_in_steps(
-    key: Callable[[T], Any], items: Sequence[T], count: int, *, is_reversed: bool = False
+    key: Callable[[T], Any],
+    items: Sequence[T],
+    count: int,
+    *,
+    tie: Callable[[T], Any] = lambda one: 0,
+    is_reversed: bool = False,
 ) -> ListSteps[T]:
-    """The first `count` items of the list that `sort_in_steps` would return, or of its reverse.
+    """The first `count` items of the list that `sort_in_steps` would return, or of its reverse. `tie`: the key of items
+    with equal keys.
 
     All items are compared and few are sorted: a page of 100,000 queues takes a tenth of the time. The reverse is found
     from the end of the items, because objects are often declared in the order of their names: from the beginning each
     would come before all that were seen.
     """
-    best: list[tuple[Any, int]] = []
-    last: Any = None
+    best: list[tuple[Any, Any, int]] = []
+    foremost, is_before = (max, operator.gt) if is_reversed else (min, operator.lt)
     until = perf_counter() + STEP_S
     starts = range(0, len(items), COMPARED_AT_ONCE)
     for start in reversed(starts) if is_reversed else starts:
-        keys = enumerate(map(key, items[start : start + COMPARED_AT_ONCE]), start)
+        some = items[start : start + COMPARED_AT_ONCE]
+        keys = list(map(key, some))
+        found = zip(keys, map(tie, some), range(start, start + len(some)))
         if len(best) < count:
-            better = [(one, place) for place, one in keys]
-        elif is_reversed:
-            better = [(one, place) for place, one in keys if one > last]  # of equal keys the later item is first
+            best = sorted([*best, *found], reverse=is_reversed)[:count]
         else:
-            better = [(one, place) for place, one in keys if one < last]
-        if better:
-            best = sorted(best + better, reverse=is_reversed)[:count]
-            last = best[-1][0]
+            # The foremost of many keys is found in a tenth of the time in which Python compares them one by one.
+            last, first = best[-1], foremost(keys)
+            is_better = is_before(first, last[0]) if first != last[0] else is_before(foremost(map(tie, some)), last[1])
+            if is_better:
+                better = [one for one in found if is_before(one, last)]
+                best = sorted(best + better, reverse=is_reversed)[:count]
         if perf_counter() > until:
             yield
             until = perf_counter() + STEP_S
-    return [items[place] for _, place in best]
+    return [items[place] for *_, place in best]
 
 
 def free_in_steps(items: list[Any]) -> Generator[None, None, None]:

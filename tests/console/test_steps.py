@@ -272,12 +272,17 @@ def test_order(short_steps: None, seed: int, count: int) -> None:
 @pytest.mark.parametrize("wanted", [1, 3, 20, 300])
 @pytest.mark.parametrize("count", [0, 1, 5, 17, 200])
 def test_the_first_of_an_order(short_steps: None, count: int, wanted: int, is_reversed: bool) -> None:
-    """As if all were sorted, and then reversed: also those with the same key."""
+    """As if all were sorted, and then reversed: also those with the same key, with another key for them or without."""
     chance = random.Random(count)
-    items = [(chance.randrange(20), number) for number in range(count)]
+    items = [(chance.randrange(9), chance.randrange(9), number) for number in range(count)]
     found = finished(steps.first_in_steps(lambda item: item[0], items, wanted, is_reversed=is_reversed))
     whole = sorted(items, key=lambda item: item[0])
     assert found == (whole[::-1] if is_reversed else whole)[:wanted]
+    first_two = finished(
+        steps.first_in_steps(lambda item: item[0], items, wanted, tie=lambda item: item[1], is_reversed=is_reversed)
+    )
+    whole = sorted(items, key=lambda item: item[:2])
+    assert first_two == (whole[::-1] if is_reversed else whole)[:wanted]
 
 
 class Counted(int):
