@@ -5,6 +5,6 @@ not. Each module compares state that is stored twice, and reports the difference
 docs/simulation.md, "Invariants".
 """
 
-from .checking import MANY, InvariantBroken, check_broker, check_queues
+from .checking import MANY, InvariantBroken, check_broker, check_queues, check_routes
 
-__all__ = ["MANY", "InvariantBroken", "check_broker", "check_queues"]
+__all__ = ["MANY", "InvariantBroken", "check_broker", "check_queues", "check_routes"]

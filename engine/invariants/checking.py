@@ -9,11 +9,13 @@ from .bindings import bindings_of
 from .deadlines import deadlines_of, timers_of
 from .flow import memory_of, meter_of, usage_of
 from .queues import queue_of
+from .routes import routes_of
 from .sessions import Held, held_by, sessions_of
 from .stores import store_of
 
 if TYPE_CHECKING:
     from ..broker import Broker
+    from ..virtual_host import VirtualHost
 
 #: Default limit on a queue's messages up to which each message is checked: no limit.
 MANY = 1 << 62
@@ -26,7 +28,7 @@ class InvariantBroken(AssertionError):
 def check_broker(broker: "Broker", *, messages_max: int = MANY) -> None:
     """Check all invariants between two turns. O(all state). Raises: InvariantBroken.
 
-    `messages_max`: of queues with more messages only the counts are checked.
+    `messages_max`: of queues with more messages only the counts are checked; routes are, up to so many comparisons.
     """
     queues = list(broker.virtual_hosts.queues())
     opened = (session for client in broker.connections for session in client.sessions)
@@ -35,6 +37,7 @@ def check_broker(broker: "Broker", *, messages_max: int = MANY) -> None:
         sessions_of(held),
         *(_queue(queue, held, messages_max) for queue in queues),
         *(bindings_of(vhost.context) for vhost in broker.virtual_hosts.values()),
+        *(routes_of(vhost.context, messages_max) for vhost in broker.virtual_hosts.values()),
         usage_of(broker.context),
         memory_of(broker.context),
         deadlines_of(broker.context.deadlines),
@@ -46,6 +49,11 @@ def check_queues(queues: Collection[Queue], *, messages_max: int = MANY) -> None
     """Check some queues, and the sessions that may have their deliveries. Raises: InvariantBroken."""
     held = held_by(chain.from_iterable(queue.sessions for queue in queues))
     _raise(chain(sessions_of(held), *(_queue(queue, held, messages_max) for queue in queues)))
+
+
+def check_routes(vhost: "VirtualHost") -> None:
+    """Check the remembered routes of one virtual host. Raises: InvariantBroken."""
+    _raise(routes_of(vhost.context, MANY))
 
 
 def _queue(queue: Queue, held: Held, messages_max: int) -> Iterator[str]:

@@ -41,6 +41,7 @@ class World(Harness):
         self.session.set_prefetch(3, total=False)
         self.q: Any = self.queue(client=self.client, **KINDS[kind])
         self.bind("q", "amq.direct", "key")
+        self.used_route = self.client.vhost.router.route("amq.direct", "key", self.client.user)
         self.session.select_confirms()
         self.publish(*"x" * 8)
         if kind != "times to live":
@@ -120,6 +121,18 @@ def _binding_count(world: World) -> None:
     world.client.vhost.bindings.count += 1
 
 
+def _route(world: World) -> None:
+    world.used_route.queues = []
+
+
+def _used_route_goes_on(world: World) -> None:
+    """An index and the routes know nothing of a binding's end."""
+    exchange = world.q.incoming.popitem()[0].source
+    world.client.vhost.bindings.count -= 1
+    exchange.bindings.popitem()
+    exchange.destinations.clear()
+
+
 def _cancelled(world: World) -> None:
     world.broker.context.deadlines.set(5, print).action = None
 
@@ -149,6 +162,8 @@ def _confirms(world: World) -> None:
         (_budget, "stores may take 1 octets of memory, they were charged 0"),
         (_binding, "'q' does not know of its binding 'key'"),
         (_binding_count, "vhost '/' counts"),
+        (_route, "route of 'key' at exchange 'amq.direct' in vhost '/': leads to [], bindings to ['q']"),
+        (_used_route_goes_on, "leads to ['q'], bindings to []"),
         (_cancelled, "the deadlines count"),
         (_confirms, "9 of 8 publishes are confirmed"),
     ],

@@ -11,17 +11,20 @@ from typing import Any
 
 from leveret.engine import (
     AckedEvent,
+    BindingEvent,
     Broker,
     DeliveredEvent,
     DueEvent,
     EnqueuedEvent,
     Event,
+    ExchangeEvent,
     LeaseEndedEvent,
     LeftEvent,
+    QueueEvent,
     RequeuedEvent,
     ScheduledEvent,
 )
-from leveret.engine.invariants import InvariantBroken, check_broker, check_queues
+from leveret.engine.invariants import InvariantBroken, check_broker, check_queues, check_routes
 
 from .ledger import Broken
 
@@ -36,6 +39,8 @@ TOUCHING = frozenset(
         *(ScheduledEvent, DueEvent),
     }
 )
+#: By which routes of a virtual host may lead elsewhere.
+LEADING = frozenset({BindingEvent, ExchangeEvent, QueueEvent})
 
 
 class Invariants:
@@ -48,16 +53,20 @@ class Invariants:
         self._share = share
         self._chance = chance
         self._touched: dict[tuple[str, str], None] = {}
+        self._led: dict[str, None] = {}  # virtual hosts whose routes may lead elsewhere
         self._turns = 0
 
     def attach(self, broker: Broker) -> None:
         """A new life begins."""
         self._touched.clear()
+        self._led.clear()
         broker.context.listeners.append(self)
 
     def __call__(self, event: Event) -> None:
         if type(event) in TOUCHING:
             self._touched[event.vhost, event.subject] = None
+        elif type(event) in LEADING:
+            self._led[event.vhost] = None
 
     def turn_ended(self, broker: Broker) -> None:
         """Raises: Broken."""
@@ -66,11 +75,16 @@ class Invariants:
         self._turns += 1
         if self._turns % ALL_EVERY == 0:
             self.check_all(broker)
-        elif self._touched:
+        else:
             found = ((broker.virtual_hosts.get(vhost), name) for vhost, name in self._touched)
             queues = [vhost.queues[name] for vhost, name in found if vhost is not None and name in vhost.queues]
-            self._check(check_queues, queues, messages_max=SOME)
+            if queues:
+                self._check(check_queues, queues, messages_max=SOME)
+            for vhost in self._led:
+                if (there := broker.virtual_hosts.get(vhost)) is not None:
+                    self._check(check_routes, there)
         self._touched.clear()
+        self._led.clear()
 
     def check_all(self, broker: Broker) -> None:
         """Whatever there is. Raises: Broken."""
