@@ -219,6 +219,9 @@ class Remembering(History):
     def dropped(self, id_: str) -> None:
         self.event(DuplicateEvent("/", "a", f"('string', '{id_}')"))
 
+    def written(self) -> None:
+        self.book.recorded(5, 0, takes_nothing=False)
+
     def safe(self) -> None:
         self.book.recorded(5, 5, takes_nothing=False)
 
@@ -232,6 +235,8 @@ TWO_IDS: list[Step] = [("came", 1, FIRST), ("came", 2, SECOND)]
     [*TWO_IDS, ("safe",), ("found", FIRST, SECOND), ("restarted",), ("dropped", FIRST)],
     [*TWO_IDS, ("found",), ("restarted",), ("came", 1, FIRST)],
     [("came", 1, FIRST, {"persistent": False}), ("safe",), ("found",), ("restarted",), ("came", 1, FIRST)],
+    [("came", 1, FIRST), ("written",), *(("came", 2 + at, id_, {"persistent": False}) for at, id_ in
+     enumerate((SECOND, THIRD, FIRST))), ("safe",), ("found",), ("restarted",)],
 ])  # fmt: skip
 def test_an_address_remembers_ids(steps: list[Step]) -> None:
     Remembering().tell(steps)

@@ -33,8 +33,10 @@ class Duplicates(Book):
         self._remembered: dict[QueueName, list[str]] = {}  # the oldest first
         self._ever: dict[QueueName, dict[str, None]] = {}
         self._safe: set[str] = set()  # are in the journal
-        self._turn: list[str] = []
-        self._open: list[tuple[int, list[str]]] = []  # LSN behind a turn that is not durable yet, ids of it
+        self._newest: dict[str, int] = {}  # id -> the newest message that brought it
+        self._turn: list[int] = []
+        self._open: list[tuple[int, list[int]]] = []  # LSN behind a turn that is not durable yet, messages of it
+        self._brought: dict[int, str] = {}  # of these
         self._broker: Broker | None = None
         self._first: dict[str, bytes] = {}  # id -> key of the message that brought it
         self.dropped: defaultdict[str, deque[bytes]] = defaultdict(deque)
@@ -73,9 +75,11 @@ class Duplicates(Book):
             self._ever.setdefault(name, {})[brings] = None
             self._first[brings] = key
             self._safe.discard(brings)
+            self._newest[brings] = id_
             envelope = of if isinstance(of, Envelope) else of[at].envelope
             if is_durable and envelope.summary.persistent:
-                self._turn.append(brings)
+                self._turn.append(id_)
+                self._brought[id_] = brings
 
     def _duplicate(self, event: DuplicateEvent) -> None:
         found = _ID.search(event.duplicate_id)
@@ -95,9 +99,12 @@ class Duplicates(Book):
         self.survived(durable_lsn)
 
     def survived(self, lsn: int) -> None:
-        """All that was written below is there."""
+        """All that was written below is there; an id that came again since is as safe as its newest message."""
         while self._open and self._open[0][0] <= lsn:
-            self._safe.update(self._open.pop(0)[1])
+            for id_ in self._open.pop(0)[1]:
+                brings = self._brought.pop(id_)
+                if self._newest[brings] == id_:
+                    self._safe.add(brings)
 
     def attach(self, broker: Broker) -> None:
         self._broker = broker
@@ -114,6 +121,7 @@ class Duplicates(Book):
             self._safe.update(found)
         self._coming.clear()
         self._open.clear()
+        self._brought.clear()
         self._turn = []
 
     def _found(self, name: QueueName) -> list[str]:
