@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from simulator.explored import FAULT
 from simulator.faults import FAULTS
-from simulator.faults.messages import MESSAGE_FAULTS
 from simulator.faults.sites import SITE_FAULTS
 from simulator.plan import WEIGHTS, ClientPlan, FaultPlan, Plan, QueuePlan
-from simulator.swarm import OF_FEATURES
+from simulator.swarm import FAULT_GROUPS, OF_FEATURES
 from simulator.world import World
 
 
@@ -22,6 +22,7 @@ def test_a_world_with_this_fault(kind: str) -> None:
 
 
 def test_every_fault_can_come() -> None:
-    """Those of sites and features where a world has them, those of messages in short worlds."""
-    of_features = {kind for _, faults in OF_FEATURES for kind in faults}
-    assert WEIGHTS.keys() | SITE_FAULTS.keys() | MESSAGE_FAULTS.keys() | of_features == FAULTS.keys()
+    """Those of sites, features and explorers where a world has them, others in short worlds alone."""
+    groups = [*FAULT_GROUPS.values(), *(faults for _, faults in OF_FEATURES)]
+    of_short = {kind for faults in groups for kind in faults}
+    assert WEIGHTS.keys() | SITE_FAULTS.keys() | of_short | {FAULT} == FAULTS.keys()

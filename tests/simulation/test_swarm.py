@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from simulated_files import SimulatedFiles
 from simulator.disk import DATA, Disk
+from simulator.explored import EXCHANGES, QUEUES, explored_lines
 from simulator.faults import FAULTS
 from simulator.ledger import Broken, is_as_published
 from simulator.parts import FaultPlan, Plan
@@ -25,6 +26,7 @@ from leveret.engine.messages.field_table import Field
 from leveret.expressions.language import AMPS, JMS, compiled
 from leveret.expressions.subject import Subject
 from leveret.expressions.values import Value
+from leveret.settings import load_configuration
 
 
 def test_a_plan_can_be_kept() -> None:
@@ -111,6 +113,16 @@ def test_some_short_worlds_are_calm_for_a_while() -> None:
     calms = [calm for seed in range(1, 60) for calm in make_swarm(seed).calms]
     assert calms
     assert all(end - start >= 12 for start, end in calms)
+
+
+def test_what_is_explored_is_a_configuration() -> None:
+    """Whatever a reload draws; and explorers use all of it in some world."""
+    chance = Random(1)
+    for _ in range(300):
+        assert not load_configuration([("world.toml", explored_lines(chance))])[1]
+    clients = [client for seed in range(1, 99) for client in make_swarm(seed).clients if client.kind == "explorer"]
+    assert {queue for client in clients for queue in client.options["queues"]} == QUEUES.keys()
+    assert {exchange for client in clients for exchange in client.options["exchanges"]} == EXCHANGES.keys()
 
 
 def test_a_connection_that_ends_for_no_reason_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

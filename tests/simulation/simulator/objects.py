@@ -24,6 +24,7 @@ from leveret.engine import (
 )
 from leveret.journal.recording.object_recorder import is_declared
 
+from .explored import CONFIGURED
 from .ledger import Broken
 
 State = dict[tuple[object, ...], object]
@@ -145,7 +146,7 @@ def facts_of(broker: Broker) -> State:
     for name, vhost in broker.virtual_hosts.items():
         found["vhost", name] = vhost.context.limits
         for exchange in vhost.exchanges.values():
-            if is_declared(exchange):
+            if is_declared(exchange) and not _is_configured(exchange):
                 arguments = str(exchange.arguments)
                 found["exchange", name, exchange.name] = (
                     exchange.type,
@@ -155,14 +156,20 @@ def facts_of(broker: Broker) -> State:
                 )
             for binding in exchange.bindings.values():
                 one: Any = binding
-                if one.source.durable and one.destination.durable:
+                if one.source.durable and one.destination.durable and not _is_configured(one.destination):
                     what = type(one.destination).__name__
                     ends = one.source.name, what, one.destination.name, one.routing_key
                     found["binding", name, *ends, str(one.arguments)] = True
         for queue in vhost.queues.values():
-            if queue.durable:
-                found["queue", name, queue.name] = (queue.type, queue.auto_delete, str(queue.arguments))
+            if queue.durable and not _is_configured(queue):
+                flags = queue.auto_delete, queue.is_auto_created, queue.may_make_queues
+                found["queue", name, queue.name] = (queue.type, queue.address, flags, str(queue.arguments))
     return found
+
+
+def _is_configured(one: Any) -> bool:
+    """By files, which may be others when the next broker starts."""
+    return bool(one.name.startswith(CONFIGURED))
 
 
 def _difference(found: State, expected: State) -> str:

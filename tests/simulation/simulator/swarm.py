@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 from .calm import add_calm
+from .explored import add_explorers
 from .flow_kinds import FLOW_KINDS, limits_of_all
 from .inhabitants import DEAD, add_exchange_client, add_queue_clients, make_exchange, multiply
 from .lease_kinds import add_leased
@@ -158,6 +159,8 @@ def make_swarm(seed: int) -> Plan:
     _inhabit(plan, chance, has_flow=has_flow, has_system=has_system)
     _add_faults(plan, chance)
     add_sites(plan)
+    if not has_system and not plan.sites:
+        add_explorers(plan)
     is_calm = not has_flow and not any(fault.kind in TROUBLING for fault in plan.faults)
     if is_calm and 'scope = "durable"' in plan.configuration and chance.random() < 0.4:
         plan.clients.append(ClientPlan("clumsy", len(plan.clients) + 1, chance.getrandbits(32), {"queue": DEAD}))

@@ -25,6 +25,7 @@ class Deaths(Book):
         self._where = where
         self._waiting: deque[tuple[QueueName, int, str]] = deque()
         self._told: dict[int, Told] = {}
+        self._explored: set[int] = set()  # of queues whose exchange for dead letters may be gone
         self._is_starting = False  # what had no room after a restart died before anybody listened
 
     def handlers(self) -> Handlers:
@@ -44,6 +45,9 @@ class Deaths(Book):
         may_die = {"dead_letter_address", "dead_letter_exchange", "foreign"} & features.keys()
         if event.reason in ("rejected", "delivery_limit") and not may_die:
             raise Broken(f"{name}: {event.messages} became dead letters ({event.reason}), and have nowhere to go")
+        if "explored" in features:
+            self._explored.update(event.messages)
+            return
         for id_ in event.messages:
             self._waiting.append((name, id_, str(event.reason)))
 
@@ -51,7 +55,7 @@ class Deaths(Book):
         if event.cause in (None, "retroactive", MOVED):
             return
         for id_, content in zip(event.messages, event.contents):
-            if not self._waiting and self._is_starting:
+            if event.of.cause_id in self._explored or (not self._waiting and self._is_starting):
                 self._told[id_] = deaths_in(event.of.framing.split(content)[0])
                 continue
             if not self._waiting:

@@ -44,7 +44,8 @@ class Returns(Book):
         if event.why not in (CLOSED, LOST):
             return
         name = event.vhost, event.subject
-        may_time_out = "timeout_ms" in self._where.features_of(event.subject)  # one channel alone, which counts as lost
+        features = self._where.features_of(event.subject).keys()
+        may_time_out = bool(features & {"timeout_ms", "explored"})  # one channel alone, which counts as lost
         for id_ in event.messages:
             session = self._had.get((name, id_))
             if session is not None:

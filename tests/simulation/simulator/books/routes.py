@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from leveret.engine import BindingEvent, Broker, Event, EventKind, ExchangeEvent, PublishedEvent, QueueEvent
 from leveret.interop.wire.raw_codec import Content
 
+from ..explored import EXPLORED
 from ..ledger import Broken, keys_of
 from .book import Book, Handlers
 from .routing import TRACED
@@ -139,6 +140,8 @@ class Routes(Book):
             if event.subject:
                 of = self._of(bytes(split(content)[0][HEADER_START:]))
             expected = self._expected(event.vhost, event.subject, event.of.routing_key, of)
+            if event.of.routing_key.startswith(EXPLORED) or event.subject.startswith(EXPLORED):
+                return  # the engine's invariants know their addresses, filters and diverts
             if expected is not None and reached != expected:
                 raise Broken(
                     f"{list(event.messages)[:5]}, published to '{event.subject}' by '{event.of.routing_key}', went to "

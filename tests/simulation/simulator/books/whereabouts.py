@@ -22,6 +22,7 @@ from leveret.engine import (
     ScheduledEvent,
 )
 
+from ..explored import EXPLORED
 from ..ledger import Broken, QueueName
 from ..plan import Plan
 from .book import Book, Handlers
@@ -30,6 +31,8 @@ from .book import Book, Handlers
 RESCHEDULED = "rescheduled"
 #: Of queues that the plan does not know: somebody made them, and an operator may have changed their rules.
 FOREIGN: dict[str, Any] = {"foreign": True}
+#: Of those of explorers: they have any order.
+EXPLORED_BY: dict[str, Any] = {"foreign": True, "explored": True, "apart": True, "unordered": True}
 
 
 class Place:
@@ -90,7 +93,8 @@ class Whereabouts(Book):
 
     def features_of(self, queue: str) -> dict[str, Any]:
         """What the plan says of a queue by this name."""
-        return self._features.get(queue, FOREIGN)
+        known = EXPLORED_BY if queue.startswith(EXPLORED) else FOREIGN
+        return self._features.get(queue, known)
 
     def _add(self, queue: Queue) -> Place:
         place = Place(queue, self.features_of(queue.name))

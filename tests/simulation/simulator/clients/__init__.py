@@ -11,6 +11,7 @@ from .channel import Channel
 from .client import Client, Surroundings
 from .clumsy import Clumsy
 from .declarer import Declarer
+from .explorer import Explorer
 from .getter import Getter
 from .inspector import Inspector
 from .publisher import Publisher
@@ -28,6 +29,7 @@ KINDS: dict[str, Callable[[Client, int, dict[str, Any], int], Channel]] = {
     "binder": Binder,
     "clumsy": Clumsy,
     "inspector": Inspector,
+    "explorer": Explorer,
 }
 
 

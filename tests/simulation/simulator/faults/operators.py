@@ -14,6 +14,7 @@ from typing import Any
 
 from leveret.operator.command_error import CommandError
 
+from ..explored import MARK, explored_lines
 from .victim import Fault, Victim, some_time_ns
 
 USERS, VHOSTS, POLICIES, PARAMETERS = ("u0", "u1", "u2"), ("v0", "v1"), ("p0", "p1"), ("g0", "g1")
@@ -192,6 +193,12 @@ def _reload(world: Victim, chance: Random) -> None:
     run(world, "reload")
 
 
+def _explore(world: Victim, chance: Random) -> None:
+    """Settings, diverts and queues of explorers are others."""
+    world.configure(explored_lines(chance), lambda text: text.partition(MARK)[0] + MARK)
+    run(world, "reload")
+
+
 def _limit(world: Victim, chance: Random) -> None:
     """Limits of flow control are others, or none, while publishes are held for them."""
     lines = []
@@ -237,6 +244,7 @@ _ACTS: dict[str, Callable[[Victim, Random], None]] = {
     "imports what was exported": _export_and_import,
     "changes the configuration": _reload,
     "changes limits": _limit,
+    "changes what is explored": _explore,
     "changes lease periods": _change_lease_period,
     "traces": _trace,
 }
