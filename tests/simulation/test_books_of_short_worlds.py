@@ -347,6 +347,7 @@ class Operated(History):
     [("asked", 500), ("put_off", 500), ("passed", 500), ("due", "a", [1])],
     [("asked", 0), ("put_off", 0), ("due", "a", [1])],
     [("asked", None), ("left", "a", [1], "cancelled")],
+    [("has_waiting", "a", (1, 50)), ("restarted",), ("asked", None), ("left", "a", [1], "cancelled")],
 ])  # fmt: skip
 def test_what_operators_ask_for_comes_when_they_say(steps: list[Step]) -> None:
     Operated().tell(steps)
@@ -357,6 +358,7 @@ def test_what_operators_ask_for_comes_when_they_say(steps: list[Step]) -> None:
     ("operators asked for", [("asked", 500), ("put_off", 400)]),
     ("ready 1.0 ms too early", [("asked", 500), ("put_off", 500), ("passed", 499), ("due", "a", [1])]),
     ("nobody asked for it", [("left", "a", [1], "cancelled")]),
+    ("10.0 ms too early", [("has_waiting", "a", (1, 50)), ("restarted",), ("passed", 40), ("due", "a", [1])]),
     ("did not wait", [("asked", None), ("passed", 100), ("due", "a", [1]), ("left", "a", [1], "cancelled")]),
 ])  # fmt: skip
 def test_what_operators_schedule_says_no(sentence: str, steps: list[Step]) -> None:

@@ -56,6 +56,8 @@ class Redelivery(Book):
         before, self._tries = self._tries, {}
         self._due = {}
         for name, place in self._where.places.items():
+            for due_ns, message in () if "foreign" in place.features else place.queue.scheduled.entries():
+                self._due[name, message.id] = due_ns
             if not self._concerns(place):
                 continue
             for message in place.queue.messages():
@@ -64,8 +66,6 @@ class Redelivery(Book):
                 known = before.get(key)  # None: it was only on the disk when the life before began
                 if known is not None and tries > known:
                     raise Broken(f"{name}: {message.id} was tried {tries} times, and {known} before")
-            for due_ns, message in place.queue.scheduled.entries():
-                self._due[name, message.id] = due_ns
 
     def _concerns(self, place: Place) -> bool:
         return not place.keeps and ("delay_ms" in place.features or "attempts_max" in place.features)
