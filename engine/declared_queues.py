@@ -15,7 +15,7 @@ from .events import EventKind
 from .messages.field_table import FieldTable
 from .messages.message import Message
 from .object_events import QueueEvent
-from .publishing.publish import publish_into, replay_retained
+from .publishing.publish import publish_own, replay_retained
 from .queues import consumers as queue_consumers
 from .queues.kinds import REPLY, kind_by_rules, kind_of_type
 from .queues.parts import RulesRequest
@@ -408,7 +408,7 @@ class DeclaredQueues(dict[str, Queue]):
 
     def publish_again(self, queue: Queue, message: Message, cause: str) -> None:
         """Publish a message into a queue, as a new one. `cause`: the reason for events."""
-        publish_into(self._context, queue, message.envelope, message.content, cause)
+        publish_own(self._context, (queue,), message.envelope, message.content, cause)
 
     def remove_some(self, count: int) -> bool:
         """Delete up to `count` queues of a deleted virtual host. Returns whether none is left."""

@@ -93,19 +93,7 @@ class Consumer(Holder):
 
 def by_holder(messages: list[Message]) -> Sequence[tuple[Holder, list[Message]]]:
     """Consecutive messages of one holder, as runs."""
-    if len(messages) == 1:
-        return ((holder_of(messages[0]), messages),)
-    holders = set(map(holder_of, messages))
-    if len(holders) == 1:
-        return ((holders.pop(), messages),)
-    runs: list[tuple[Holder, list[Message]]] = []
-    last: object = None
-    for message in messages:
-        if message.holder is not last:
-            last = message.holder
-            runs.append((holder_of(message), []))
-        runs[-1][1].append(message)
-    return runs
+    return tuple(runs_by_holder(messages))
 
 
 def runs_by_holder(messages: list[Message]) -> Iterable[tuple[Holder, list[Message]]]:

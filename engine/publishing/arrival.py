@@ -71,7 +71,7 @@ def _arrive_one(
     host: HostContext, route: Route, rules: ArrivalRules, envelope: Envelope, content: bytes, hops: int
 ) -> Outcome:
     headers = envelope.headers(content) if envelope.summary.is_marked else {}
-    id_ = _duplicate_id(host, rules, headers) if headers and not hops else None
+    id_ = duplicate_id_of(host, rules, headers) if headers and not hops else None
     if id_ is None:
         return _publish_one(host, route, rules, envelope, content, headers, hops)
     if _is_duplicate(host, rules.address, id_):
@@ -115,7 +115,8 @@ def _publish_one(
     return publish_run(host, route, envelope, (content,), due_ns)
 
 
-def _duplicate_id(host: HostContext, rules: ArrivalRules, headers: FieldTable) -> str | None:
+def duplicate_id_of(host: HostContext, rules: ArrivalRules, headers: FieldTable) -> str | None:
+    """The duplicate id in the headers of a message; None: its address has no cache of them, or it has none."""
     if not rules.id_cache_size:
         return None
     asked_for = DEDUPLICATION_ID in headers and host.broker.settings.sets_id_cache_size(rules.address, host.name)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..context import HostContext
-from ..errors import InternalExchangeRefused
 from ..exchanges.delayed_exchange import DelayedExchange
 from ..exchanges.exchange import Binding, DirectExchange, Exchange, HeadersExchange, TopicExchange
 from ..exchanges.hash_exchange import HashExchange
@@ -15,8 +14,6 @@ from ..exchanges.headers import HeadersPattern
 from ..exchanges.random_exchange import RandomExchange
 from ..exchanges.routed import Routed
 from ..queues.queue import Queue
-from ..users.access import User
-from ..users.permissions import EXCHANGE, WRITE
 from .router import Router, is_visible
 
 #: Non-matching bindings that are reported per exchange; further ones are only counted.
@@ -52,22 +49,6 @@ class DryRoute:
     hops: list[Hop] = field(default_factory=list)
     queues: dict[Queue, str] = field(default_factory=dict)
     filtered_out: list[Queue] = field(default_factory=list)
-
-
-def exchange_for(router: Router, name: str, routing_key: str, user: User) -> Exchange:
-    """The exchange of a publish, if the user may publish to it with this key.
-
-    Raises: PermissionRefused, ExchangeNotFound, InternalExchangeRefused, TopicRefused.
-    """
-    context = router.context
-    if user.permissions is not None:
-        user.require(WRITE, EXCHANGE, name, context.name)
-    exchange = context.exchanges.named(name)
-    if exchange.internal:
-        raise InternalExchangeRefused(name=name, vhost=context.name)
-    if exchange.type == TopicExchange.type:
-        user.require_topic(WRITE, name, routing_key, context.name)
-    return exchange
 
 
 def dry_route(router: Router, start: Exchange, message: Routed, found: DryRoute) -> Iterator[None]:

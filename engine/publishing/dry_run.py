@@ -11,8 +11,6 @@ from ..clock import MS
 from ..context import HostContext
 from ..exchanges.exchange import Exchange
 from ..exchanges.routed import Routed
-from ..messages.content import DEDUPLICATION_ID
-from ..messages.duplicates import duplicate_id
 from ..messages.message import Envelope
 from ..queues.bounds import outcome_of
 from ..queues.classic import time_to_live_ms
@@ -20,8 +18,8 @@ from ..queues.queue import Queue
 from ..rules.expiry import NO_EXPIRY_POLICY
 from ..users.access import User
 from ..users.permissions import CONFIGURE, QUEUE
-from .arrival import due_ns_of
-from .dry_route import DryRoute, dry_route, exchange_for
+from .arrival import due_ns_of, duplicate_id_of
+from .dry_route import DryRoute, dry_route
 from .filtering import matching_diverts
 from .marked import copies_of
 from .route import Route
@@ -40,7 +38,7 @@ class DryRun:
         self._router = router = host.router
         self._site = host.broker.sites.now
         key = envelope.routing_key
-        self._exchange = exchange = exchange_for(router, envelope.exchange, key, user)
+        self._exchange = exchange = router.exchange_for(envelope.exchange, key, user)
         envelope.copies = copies_of(envelope.headers(content)) if envelope.summary.is_marked else ()
         self._content = content
         self.arrival = dry_arrival(host, exchange, envelope, content)
@@ -95,11 +93,9 @@ def dry_arrival(host: HostContext, exchange: Exchange, envelope: Envelope, conte
     """The effect of an address on a message before routing, without applying it."""
     rules = host.router.arrival_rules(exchange.name, envelope.routing_key)
     headers = envelope.headers(content) if envelope.summary.is_marked else {}
-    is_duplicate = False
-    if rules.id_cache_size and headers:
-        asked = DEDUPLICATION_ID in headers and host.broker.settings.sets_id_cache_size(rules.address, host.name)
-        known = host.id_caches.get(rules.address)
-        is_duplicate = known is not None and duplicate_id(headers, asked_for=asked) in known
+    known = host.id_caches.get(rules.address)
+    id_ = duplicate_id_of(host, rules, headers)
+    is_duplicate = id_ is not None and known is not None and id_ in known
     due_ns = due_ns_of(host, Route(exchange, envelope.routing_key, None), headers, {}) if headers else None
     delay_ms = None if due_ns is None else (due_ns - host.broker.clock.monotonic_ns()) // MS
     if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:

@@ -173,20 +173,8 @@ def publish_dead_letter(host: HostContext, letter: DeadLetter) -> int:
     envelope = letter.envelope
     if policy is not NO_EXPIRY_POLICY:
         envelope = envelope.with_expiration(policy.applied_to(envelope.expiration_ms))
-    id_ = broker.next_id
-    broker.next_id = id_ + 1
-    broker.counters.published += 1
-    broker.activity.own += 1
     queues = [queue for queue in reached if not letter.would_cycle(queue.name)]
-    if broker.listeners:
-        event = PublishedEvent(host.name, exchange.name, (id_,), envelope, (letter.content,), queues, letter.reason)
-        broker.emit(event)
-    if queues:
-        broker.counters.routed += 1
-        for queue in queues:
-            _enqueue_own(queue, id_, envelope, letter.content)
-    else:
-        broker.counters.unroutable += 1
+    publish_own(host, queues, envelope, letter.content, letter.reason)
     return len(reached)
 
 
@@ -206,29 +194,29 @@ def replay_retained(host: HostContext, queue: Queue, address: str) -> None:
         message = Routed(envelope.keys, envelope, content, broker.chance)
         if exchange is None or queue not in host.router.reach(exchange, message):
             continue
-        publish_into(host, queue, envelope, content, "retroactive")
+        publish_own(host, (queue,), envelope, content, "retroactive")
         broker.scheduler.mark(queue)
 
 
-def publish_into(host: HostContext, queue: Queue, envelope: Envelope, content: bytes, cause: str) -> None:
-    """Publish a message of the broker into one queue. `cause`: the reason for events."""
+def publish_own(host: HostContext, queues: Sequence[Queue], envelope: Envelope, content: bytes, cause: str) -> None:
+    """Publish a message of the broker itself into these queues. `cause`: the reason for events.
+
+    `Counters.own` counts it, because RabbitMQ's statistics omit such publishes.
+    """
     broker = host.broker
     id_ = broker.next_id
     broker.next_id = id_ + 1
     broker.counters.published += 1
     broker.activity.own += 1
     if broker.listeners:
-        broker.emit(PublishedEvent(host.name, envelope.exchange, (id_,), envelope, (content,), (queue,), cause))
-    broker.counters.routed += 1
-    _enqueue_own(queue, id_, envelope, content)
-
-
-def _enqueue_own(queue: Queue, id_: int, envelope: Envelope, content: bytes) -> None:
-    """Enqueue a message of the broker. `Counters.own` counts it, because RabbitMQ's statistics omit such publishes."""
-    counters = queue.counters
-    before = counters.enqueued
-    queue.enqueue(id_, envelope, (content,))
-    counters.own += counters.enqueued - before
+        broker.emit(PublishedEvent(host.name, envelope.exchange, (id_,), envelope, (content,), queues, cause))
+    broker.counters.routed += bool(queues)
+    broker.counters.unroutable += not queues
+    for queue in queues:
+        counters = queue.counters
+        before = counters.enqueued
+        queue.enqueue(id_, envelope, (content,))
+        counters.own += counters.enqueued - before
 
 
 _EXCHANGE = attrgetter("exchange")

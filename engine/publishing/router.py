@@ -60,13 +60,7 @@ class Router:
         vhost = context.name
         exchange = context.exchanges.get(exchange_name)
         if not (type(exchange) is ServiceExchange and user.is_administrator):
-            if user.permissions is not None:
-                user.require(WRITE, EXCHANGE, exchange_name, vhost)
-            exchange = context.exchanges.named(exchange_name)
-            if exchange.internal:
-                raise InternalExchangeRefused(name=exchange_name, vhost=vhost)
-            if exchange.type == TopicExchange.type:
-                user.require_topic(WRITE, exchange_name, routing_key, vhost)
+            exchange = self.exchange_for(exchange_name, routing_key, user)
             if type(exchange) is PersonalService:
                 route = Route(exchange.for_sender(Sender(user, client)), routing_key, [])
                 route.is_stale = True  # the next request may have another sender
@@ -79,6 +73,18 @@ class Router:
             return self.route_of(exchange, routing_key, may_create=may_create)
         with self._broker.sites.at(client.site):
             return self.route_of(exchange, routing_key, may_create=may_create)
+
+    def exchange_for(self, name: str, routing_key: str, user: User) -> Exchange:
+        """The exchange of a publish, if the user may publish to it with this key. Raises: as `route`."""
+        vhost = self.context.name
+        if user.permissions is not None:
+            user.require(WRITE, EXCHANGE, name, vhost)
+        exchange = self.context.exchanges.named(name)
+        if exchange.internal:
+            raise InternalExchangeRefused(name=name, vhost=vhost)
+        if exchange.type == TopicExchange.type:
+            user.require_topic(WRITE, name, routing_key, vhost)
+        return exchange
 
     def route_of(self, exchange: Exchange, routing_key: str, *, may_create: bool = True) -> Route:
         """The route without a check of permissions. Publishers share it; with scoped queues, publishers of one site."""
