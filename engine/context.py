@@ -109,8 +109,8 @@ class BrokerContext:
         self.sites = Sites(self.deadlines, self.clock)
 
     @contextmanager
-    def aside(self, turn: Turn | None = None) -> Iterator[None]:
-        """Work in another turn, because the work is not for the client of the present one. Its effort counts.
+    def separate_turn(self, turn: Turn | None = None) -> Iterator[None]:
+        """Do work in another turn, because it is not for the client of the present one, which counts its effort.
 
         `turn`: None: one that is never long.
         """

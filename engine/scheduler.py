@@ -50,14 +50,14 @@ class Scheduler:
         """
         context = self._context
         if context.dead_letters.waiting:
-            with context.aside():
+            with context.separate_turn():
                 context.dead_letters.publish()
         if queue.store.expiring:
             queue.expire_now()
         if queue in self.marked:
             del self.marked[queue]
             if not queue.deleted:
-                with context.aside():  # to the end, however long the turn is
+                with context.separate_turn():  # to the end, however long the turn is
                     queue.dispatch()
 
     def dispatch(self) -> None:

@@ -83,7 +83,7 @@ class Runtime(Protocol):
         """Return when clients may be read and sent to."""
 
 
-class Owner(Protocol):
+class EndpointServer(Protocol):
     """The part of the server that an endpoint uses. `options` is called for each connection."""
 
     runtime: Runtime
@@ -110,7 +110,7 @@ class Endpoint:
                  "unblocked")  # fmt: skip
 
     def __init__(
-        self, server: Owner, sock: socket.socket, peer: Peer, tls: TlsTransport | None, is_proxied: bool
+        self, server: EndpointServer, sock: socket.socket, peer: Peer, tls: TlsTransport | None, is_proxied: bool
     ) -> None:
         self._server = server
         self.socket = sock

@@ -163,7 +163,7 @@ def _resume_channel(session: AmqpSession, channel: Channel, quota: Quota | None)
     if session.backlog.unfinished is None:
         try:
             turn = ConnectionTurn(session.broker, quota)
-            with session.broker.context.aside(turn):
+            with session.broker.context.separate_turn(turn):
                 _handle_parked(session, turn, channel)
         except Exception:
             _fail(session)

@@ -17,7 +17,7 @@ from ..delivery.filters import MessageSubject
 from ..messages.message import Envelope, Envelopes, Message, each_of, id_of
 from ..stores.memory_budget import held_octets
 from ..stores.paged_run import Part
-from ..stores.storage import NOBODY, Owner
+from ..stores.storage import NO_OWNER, StoreOwner
 from ..stores.store import LEVEL_STEP, Dropped, Removed, Scanned
 
 #: The highest rank; ranks begin at 0. The position of a message of the highest rank is its id.
@@ -209,7 +209,7 @@ class RankedStore:
 
     __slots__ = ("_here", "_owner", "expiring")
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: StoreOwner) -> None:
         self._owner = owner
         self._here = RankedReady()
         self.expiring = False
@@ -247,7 +247,7 @@ class RankedStore:
         self.expiring = True
 
     def leave_owner(self) -> None:
-        self._owner = NOBODY
+        self._owner = NO_OWNER
 
     def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
         """A message of the highest rank."""

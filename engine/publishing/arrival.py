@@ -19,7 +19,7 @@ from .arrival_rules import HOPS_MAX, ArrivalRules
 from .filtering import matching_diverts
 from .publish import publish_run, retain
 from .publish_events import DuplicateEvent
-from .route import ALL_WELL, Outcome, Route
+from .route import ALL_TAKEN, Outcome, Route
 
 INGRESS_TIMESTAMP = "_AMQ_INGRESS_TIMESTAMP"
 
@@ -64,7 +64,7 @@ def arrive(
             unroutable.append(content)  # as it was published
         if outcome.refused:
             refused.append(offset)
-    return Outcome(unroutable, refused) if unroutable or refused else ALL_WELL
+    return Outcome(unroutable, refused) if unroutable or refused else ALL_TAKEN
 
 
 def _arrive_one(
@@ -75,7 +75,7 @@ def _arrive_one(
     if id_ is None:
         return _publish_one(host, route, rules, envelope, content, headers, hops)
     if _is_duplicate(host, rules.address, id_):
-        return ALL_WELL
+        return ALL_TAKEN
     first_id = host.broker.next_id
     outcome = _publish_one(host, route, rules, envelope, content, headers, hops)
     if not outcome.refused:  # a refused message may be published again
@@ -109,9 +109,9 @@ def _publish_one(
         for divert in diverts:
             _divert(host, divert, rules.address, envelope, content, hops)
         if any(divert.is_exclusive for divert in diverts):
-            return ALL_WELL
+            return ALL_TAKEN
         outcome = publish_run(host, route, envelope, (content,), due_ns)
-        return outcome if outcome.refused or not diverts else ALL_WELL  # a diverted message is not unroutable
+        return outcome if outcome.refused or not diverts else ALL_TAKEN  # a diverted message is not unroutable
     return publish_run(host, route, envelope, (content,), due_ns)
 
 

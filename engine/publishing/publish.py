@@ -19,7 +19,7 @@ from ..rules.queue_rules import AutoCreatedQueue
 from ..rules.size_rules import DROP
 from .auto_created import targets_of
 from .publish_events import MixedPublishedEvent, PublishedEvent
-from .route import ALL_WELL, Outcome, Route
+from .route import ALL_TAKEN, Outcome, Route
 from .service import ServiceExchange
 
 
@@ -54,21 +54,21 @@ def publish_run(
         exchange.published_out += count * len(queues)
         durability = broker.storage.durability
         if durability is not None and durability.has_failed:
-            return _publish_unsafely(host, envelope, contents, first_id, queues, due_ns)
+            return _publish_after_journal_failure(host, envelope, contents, first_id, queues, due_ns)
         if len(queues) == 1:
             refused = queues[0].enqueue(first_id, envelope, contents, due_ns)
-            return Outcome((), refused) if refused else ALL_WELL
+            return Outcome((), refused) if refused else ALL_TAKEN
         broker.turn.effort += count * len(queues)
         refused_by_any = {offset for queue in queues for offset in queue.enqueue(first_id, envelope, contents, due_ns)}
-        return Outcome((), sorted(refused_by_any)) if refused_by_any else ALL_WELL
+        return Outcome((), sorted(refused_by_any)) if refused_by_any else ALL_TAKEN
     if isinstance(route.exchange, ServiceExchange):
         route.exchange.handle(envelope, contents)
-        return ALL_WELL
+        return ALL_TAKEN
     counters.unroutable += count
     return Outcome(contents, ())
 
 
-def _publish_unsafely(
+def _publish_after_journal_failure(
     host: HostContext,
     envelope: Envelope,
     contents: Sequence[bytes],
@@ -82,10 +82,10 @@ def _publish_unsafely(
         if queue.stores(envelope):
             if queue.rules.size.disk_policy != DROP:
                 refused.update(range(len(contents)))
-            queue.events.refused_unsafe(len(contents))
+            queue.events.refused_by_journal(len(contents))
         else:
             refused.update(queue.enqueue(first_id, envelope, contents, due_ns))
-    return Outcome((), sorted(refused)) if refused else ALL_WELL
+    return Outcome((), sorted(refused)) if refused else ALL_TAKEN
 
 
 def _publish_each(
@@ -106,7 +106,7 @@ def _publish_each(
             route.exchange.published_out += len(queues)
             durability = host.broker.storage.durability
             if durability is not None and durability.has_failed:
-                outcome = _publish_unsafely(host, envelope, (content,), first_id + offset, queues, due_ns)
+                outcome = _publish_after_journal_failure(host, envelope, (content,), first_id + offset, queues, due_ns)
                 outcomes: list[Sequence[int]] = [outcome[1]]
             else:
                 outcomes = [queue.enqueue(first_id + offset, envelope, (content,), due_ns) for queue in queues]

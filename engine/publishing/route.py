@@ -78,7 +78,7 @@ class Outcome(NamedTuple):
     refused: Sequence[int]
 
 
-ALL_WELL = Outcome((), ())
+ALL_TAKEN = Outcome((), ())
 
 
 def choose(

@@ -84,7 +84,7 @@ class QueueEvents:
         """
 
     def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
-        """Messages left memory, or (numbers below 0) came back. See `stores.storage.Owner`."""
+        """Messages left memory, or (numbers below 0) came back. See `StoreOwner`."""
 
     def _came(self, envelope: Envelope, contents: Sequence[bytes]) -> None:
         """New messages of one envelope are in the queue."""
@@ -164,7 +164,7 @@ class QueueEvents:
         if self._listeners:
             self._emit(NotesEvent(self._vhost, self._name))
 
-    def refused_unsafe(self, count: int) -> None:
+    def refused_by_journal(self, count: int) -> None:
         """`count` messages were refused because the journal is full. No event is emitted."""
         self.counters.dropped += count
 

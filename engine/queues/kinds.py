@@ -18,7 +18,7 @@ from ..stores.stream_store import StreamStore
 from . import stream
 from .bounds import bounds_of, forecast
 from .classic import DISPATCH, INTAKE, SETTLEMENT
-from .non_destructive import NonDestructiveDispatch, NonDestructiveIntake, NonDestructiveSettlement, Readers
+from .non_destructive import NonDestructiveDispatch, NonDestructiveIntake, NonDestructiveSettlement, ReadPositions
 from .parts import Kind, Parts, Refusals
 from .queue import Queue
 from .stream import LogEnd, StreamDispatch, StreamIntake, StreamSettlement, notes_of
@@ -42,18 +42,20 @@ def _classic_parts(queue: Queue) -> Parts:
 
 def _non_destructive_parts(queue: Queue) -> Parts:
     key = queue.rules.last_value_key
-    log, readers = NonDestructiveStore(queue, None if key is None else header_value(key)), Readers()
+    log, positions = NonDestructiveStore(queue, None if key is None else header_value(key)), ReadPositions()
     queue.use_perishable(log)
     return Parts(
-        NonDestructiveIntake(readers, log), NonDestructiveDispatch(readers, log), NonDestructiveSettlement(readers, log)
+        NonDestructiveIntake(positions, log),
+        NonDestructiveDispatch(positions, log),
+        NonDestructiveSettlement(positions, log),
     )
 
 
 def _stream_parts(queue: Queue) -> Parts:
-    log, readers = StreamStore(queue), Readers()
+    log, positions = StreamStore(queue), ReadPositions()
     queue.use_store(log)
     end = LogEnd(log)
-    return Parts(StreamIntake(queue, log, end), StreamDispatch(readers, log, end), StreamSettlement())
+    return Parts(StreamIntake(queue, log, end), StreamDispatch(positions, log, end), StreamSettlement())
 
 
 CLASSIC = Kind("classic", make_parts=_classic_parts, bounds=bounds_of, forecast=forecast)

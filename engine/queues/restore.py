@@ -225,7 +225,7 @@ class Restorer:
             self._fill_non_destructive(queue, store)
         else:
             self._put_last(queue, range(len(self._ids)))
-        octets, older = store.know_contents(queue.events.octets is not None)
+        octets, older = store.read_keys_and_octets(queue.events.octets is not None)
         queue.events.octets_changed(octets)
         self._replaced += [(queue, one) for one in older]
 

@@ -21,7 +21,7 @@ from ..stores.stream_store import SEGMENT_OCTETS_DEFAULT, Segment, StreamStore
 from . import scheduled
 from .classic import ClassicSettlement
 from .declaration import Declaration
-from .non_destructive import BATCH, LogDispatch, Readers, copy_of
+from .non_destructive import BATCH, LogDispatch, ReadPositions, copy_of
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -71,7 +71,7 @@ class LogEnd:
             if sync_lsn:
                 unsafe.append((sync_lsn, end))
             elif not unsafe:
-                self._safe_offset = end  # all are on disk; or the disk is full, and readers do not wait for it
+                self._safe_offset = end  # all are on disk; or the disk is full, and positions do not wait for it
         if unsafe:
             queue.context.broker.scheduler.await_safe(queue)
         return self._safe_offset
@@ -197,13 +197,13 @@ class StreamDispatch(LogDispatch[StreamStore]):
 
     __slots__ = ("_end",)
 
-    def __init__(self, readers: Readers, log: StreamStore, end: LogEnd) -> None:
-        super().__init__(readers, log)
+    def __init__(self, positions: ReadPositions, log: StreamStore, end: LogEnd) -> None:
+        super().__init__(positions, log)
         self._end = end
 
     def joined(self, queue: "Queue", consumer: Consumer) -> None:
         """The consumer begins at the offset that its x-stream-offset argument names."""
-        self._readers.seen[consumer] = self._first_offset_of(queue, consumer)
+        self._positions.seen[consumer] = self._first_offset_of(queue, consumer)
 
     def _first_offset_of(self, queue: "Queue", consumer: Consumer) -> int:
         start, log = start_of(consumer.arguments.get(OFFSET)), self._log
@@ -224,7 +224,7 @@ class StreamDispatch(LogDispatch[StreamStore]):
         raise AssertionError("a client cannot get messages of a stream")
 
     def _position(self, consumer: Consumer) -> int:
-        return max(self._readers.seen.get(consumer, 0), self._log.first_offset)
+        return max(self._positions.seen.get(consumer, 0), self._log.first_offset)
 
     def _next_for(self, queue: "Queue", consumer: Consumer, count: int) -> list[Message]:
         if count <= 0:
@@ -237,20 +237,20 @@ class StreamDispatch(LogDispatch[StreamStore]):
         room = consumer.client.outbox_room()
         for message in self._read(queue, consumer, offset, min(count_max, count if consumer.filter is None else BATCH)):
             offset += 1
-            if not self._readers.takes(queue, consumer, message):
+            if not self._positions.takes(queue, consumer, message):
                 continue
             copies.append(copy_of(message))
             room -= len(message.content)
             if room <= 0 or len(copies) == count:
                 break
-        self._readers.seen[consumer] = offset
+        self._positions.seen[consumer] = offset
         return copies
 
     def _read(self, queue: "Queue", consumer: Consumer, offset: int, count: int) -> list[Message]:
         """Read from memory or the consumer's window. Empty: messages have to be read back; a dispatch follows."""
         found = self._log.read_for(consumer, offset, count)
         if not found and offset < self._log.memory_offset:
-            self._readers.starved[consumer] = None
+            self._positions.waiting[consumer] = None
             queue.context.broker.scheduler.load_later(queue)
         return found
 

@@ -4,13 +4,13 @@ from ..messages.levels import ONE_LEVEL, Levels
 from .last_value_store import LastValueStore, header_value
 from .levels import LeveledReady, ManyLevels
 from .paged_message import body_size
-from .storage import Owner
+from .storage import StoreOwner
 from .store import TakeableStore
 from .tailed_store import TailedStore
 
 
 def make_store(
-    owner: Owner, *, last_value_key: str | None = None, levels: Levels | None = None, counts_octets: bool = False
+    owner: StoreOwner, *, last_value_key: str | None = None, levels: Levels | None = None, counts_octets: bool = False
 ) -> TakeableStore:
     """Make an empty store of a queue whose consumers take messages out.
 
@@ -22,7 +22,7 @@ def make_store(
     return _tailed_store(owner, levels or ONE_LEVEL, counts_octets=counts_octets)
 
 
-def converted(store: TailedStore, owner: Owner, *, counts_octets: bool) -> TailedStore:
+def converted(store: TailedStore, owner: StoreOwner, *, counts_octets: bool) -> TailedStore:
     """The store of a queue whose rules changed: the same object, or one of another kind with all its messages.
 
     O(messages in memory) if it is another one.
@@ -34,7 +34,7 @@ def converted(store: TailedStore, owner: Owner, *, counts_octets: bool) -> Taile
     return other
 
 
-def _tailed_store(owner: Owner, levels: Levels, *, counts_octets: bool) -> TailedStore:
+def _tailed_store(owner: StoreOwner, levels: Levels, *, counts_octets: bool) -> TailedStore:
     if levels.top or counts_octets:
         return TailedStore(owner, ManyLevels(LeveledReady(levels, body_size)), counts_octets=counts_octets)
     return TailedStore(owner)

@@ -17,7 +17,7 @@ from ..messages.message import Envelope, Message, id_of
 from .levels import LeveledReady, ManyLevels
 from .paged_message import UNKNOWN, Key, PagedMessage, body_size, can_page_out
 from .paged_run import messages_of
-from .storage import NOBODY, Owner
+from .storage import NO_OWNER, StoreOwner
 from .tailed_store import TailedStore
 
 #: Maximum messages, and octets, from the head that are read back together with an accessed message.
@@ -43,7 +43,7 @@ class LastValueReady(LeveledReady):
 
     __slots__ = ("_by_key", "_key_of", "_queue", "_share", "_until_share_read", "paged_count", "memory_octets")
 
-    def __init__(self, queue: Owner, levels: Levels, key_of: Callable[[Message], Key | None]) -> None:
+    def __init__(self, queue: StoreOwner, levels: Levels, key_of: Callable[[Message], Key | None]) -> None:
         super().__init__(levels, body_size)
         self._queue = queue
         self._key_of = key_of
@@ -57,7 +57,7 @@ class LastValueReady(LeveledReady):
         return LastValueReady(self._queue, self.mapping, self._key_of)
 
     def leave_owner(self) -> None:
-        self._queue = NOBODY
+        self._queue = NO_OWNER
 
     def supersede(self, message: Message) -> tuple[Message | None, bool]:
         """Keep only the newer of a message and the listed one with the same key.
@@ -176,7 +176,7 @@ class LastValueStore(TailedStore):
 
     ready: LastValueReady
 
-    def __init__(self, owner: Owner, levels: Levels, key_of: Callable[[Message], Key | None]) -> None:
+    def __init__(self, owner: StoreOwner, levels: Levels, key_of: Callable[[Message], Key | None]) -> None:
         super().__init__(owner, ManyLevels(LastValueReady(owner, levels, key_of)), counts_octets=True)
         self.share.may_page = False
 
@@ -218,7 +218,7 @@ class LastValueStore(TailedStore):
     def _superseded(self, message: Message) -> tuple[Message | None, bool]:
         older, is_to_add = self.ready.supersede(message)
         if older is not None and older is not message:
-            self._loosen()  # the newer message takes the older one's position
+            self._mark_unsorted()  # the newer message takes the older one's position
         return older, is_to_add
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:

@@ -14,7 +14,7 @@ from itertools import chain, islice
 from ..messages.levels import ONE_LEVEL, Levels
 from ..messages.message import Message, id_of
 from .sorted_list import SortedList
-from .storage import Owner
+from .storage import StoreOwner
 from .store import LEVEL_STEP, WINDOW_MESSAGES, WINDOW_OCTETS, Scanned
 from .tail import Tail
 from .tail_io import messages_as_paged, runs_of
@@ -199,13 +199,13 @@ class ReadyLevels(ABC):
 
     # -- order --------------------------------------------------------------------------------------------------------
 
-    def reach(self, level: int, id_: int) -> None:
+    def prepare(self, level: int, id_: int) -> None:
         """Prepare a level for access at an id: far from the head of a deque it becomes a `SortedList`. O(n), once."""
         here = self.by_level[level]
         if self.is_sorted and isinstance(here, deque) and len(here) > NEAR and here[NEAR].id <= id_:
             self._replace(level, SortedList(here, id_of))
 
-    def loosen(self) -> None:
+    def mark_unsorted(self) -> None:
         """Note that ids may not rise within a level."""
         self.is_sorted = False
         for level, here in enumerate(self.by_level):
@@ -250,7 +250,7 @@ class ReadyLevels(ABC):
             found.append((position, message))
         return Scanned(found, False)
 
-    def load(self, owner: Owner, budget: int, tail: Tail, after: int, count: int) -> None:
+    def load(self, owner: StoreOwner, budget: int, tail: Tail, after: int, count: int) -> None:
         """Fill the window with paged-out messages that a scan needs, at least one. `budget`: memory for the queue.
 
         Raises: Unreadable.
@@ -284,7 +284,7 @@ class ReadyLevels(ABC):
 
     def take(self, level: int, ids: Sequence[int]) -> list[Message]:
         """Take the messages of a level with these rising ids that are in memory."""
-        self.reach(level, ids[-1])
+        self.prepare(level, ids[-1])
         taken = self._take(self.by_level[level], ids)
         self.left(taken)
         return taken

@@ -54,7 +54,7 @@ class MemoryBudget:
         self._largest: TailedStore | None = None  # the largest store at the last search
         self._charge_max = 0  # an upper limit of all charges
 
-    def allows(self, store: "TailedStore", octets: int, memory: int) -> bool:
+    def request(self, store: "TailedStore", octets: int, memory: int) -> bool:
         """Grant `octets` or more to a store that has used up its grant. Returns whether it was granted.
 
         O(1) if no message has left the store since the last request; else O(ready), amortized O(1).
@@ -89,7 +89,7 @@ class MemoryBudget:
             if missing > 0:
                 self._take_from_largest(store, octets, missing)
 
-    def gave(self, store: "TailedStore", octets: int, grant: int) -> None:
+    def note_paged_out(self, store: "TailedStore", octets: int, grant: int) -> None:
         """Subtract the octets that a store without a grant has paged out, and grant it `grant` octets."""
         charge, held, _ = self._charges[store]
         self._charges[store] = (charge - octets + grant, max(held - octets, 0), store.in_memory)

@@ -39,7 +39,7 @@ class MemoryCap:
         self._bounds = tuple(bounds)
 
     @property
-    def is_kept(self) -> bool:
+    def is_met(self) -> bool:
         """Whether no bound is exceeded."""
         for bound in self._bounds:  # noqa: SIM110 - `all` takes twice as long
             if bound.room < 0:
@@ -78,7 +78,7 @@ class MemoryCap:
                 octets = max(octets, excess)
         return count, octets
 
-    def invites(self, size: int) -> bool:
+    def has_room_to_load(self, size: int) -> bool:
         """Whether there is room to read back messages of about `size` octets."""
         for bound in self._bounds:
             least = 1 if bound.in_messages else max(size, bound.each)

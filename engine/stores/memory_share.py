@@ -49,11 +49,11 @@ class MemoryShare:
     @property
     def is_within_cap(self) -> bool:
         """Whether memory does not exceed the cap."""
-        return self.cap is None or not self.may_page or self.cap.is_kept
+        return self.cap is None or not self.may_page or self.cap.is_met
 
     # -- new and requeued messages ------------------------------------------------------------------------------------
 
-    def grants(self, store: "TailedStore", octets: int, count: int) -> bool:
+    def reserve(self, store: "TailedStore", octets: int, count: int) -> bool:
         """Whether `count` more messages may be in memory; if so, they are counted. There is a pager or a cap.
 
         The owner's meter has counted the messages before. Amortized O(count).
@@ -65,14 +65,14 @@ class MemoryShare:
             pager = self._storage.pager
             if not self.may_page or pager is None:
                 self.quota = UNLIMITED
-            elif not self._storage.memory.allows(store, octets, pager.memory):
+            elif not self._storage.memory.request(store, octets, pager.memory):
                 return False
         self.quota -= octets
         self.came_in += count
         return True
 
-    def grants_above_tail(self, store: "TailedStore", message: Message) -> bool:
-        """Like `grants`, for a message of a higher level than those of the tail.
+    def reserve_above_tail(self, store: "TailedStore", message: Message) -> bool:
+        """Like `reserve`, for a message of a higher level than those of the tail.
 
         If octets are counted, the budget does not have to measure the store.
         """
@@ -84,7 +84,7 @@ class MemoryShare:
         ):
             self.quota = max(self.quota - octets, 0)
             return True
-        return self.grants(store, len(message.content), 1)
+        return self.reserve(store, len(message.content), 1)
 
     def returned(self, messages: list[Message]) -> None:
         """Count requeued messages, which are in memory even if they exceed the quota."""
@@ -105,18 +105,18 @@ class MemoryShare:
         pager, memory = self._storage.pager, self._storage.memory
         if not self.may_page or pager is None:
             self.quota = UNLIMITED
-        elif not memory.allows(store, 0, pager.memory):
+        elif not memory.request(store, 0, pager.memory):
             freed = store.page_out(excess + min(TAKE_MIN, pager.memory // 8))
             # If nothing could be paged out, the grant delays the next attempt.
-            memory.gave(store, freed, max(freed - excess, 0) if freed else TAKE_MIN)
+            memory.note_paged_out(store, freed, max(freed - excess, 0) if freed else TAKE_MIN)
 
-    def give_up(self, store: "TailedStore") -> None:
+    def release(self, store: "TailedStore") -> None:
         """Return all memory to the budget. The store is empty."""
         self._storage.memory.forget(store)
         self.quota = self.came_in = 0
 
     # -- loading ------------------------------------------------------------------------------------------------------
 
-    def invites(self, size: int) -> bool:
+    def has_room_to_load(self, size: int) -> bool:
         """Whether the cap has room to load a slice of messages of about `size` octets."""
-        return self.cap is None or not self.may_page or self.cap.invites(size)
+        return self.cap is None or not self.may_page or self.cap.has_room_to_load(size)

@@ -17,7 +17,7 @@ from .paged_index import PagedEntry, PagedIndex, stretches
 from .paged_message import Key, body_size
 from .paged_run import IN_JOURNAL, Part, messages_of
 from .read_windows import SCANNING, Reader, ReadWindows
-from .storage import NOBODY, Owner
+from .storage import NO_OWNER, StoreOwner
 from .store import Dropped, Removed, Scanned
 
 #: Maximum octets of new messages between two comparisons of memory with the share.
@@ -97,7 +97,7 @@ class NonDestructiveStore:
     __slots__ = ("_body_octets", "_first_ids", "_by_key", "_here", "_key_of", "_look_at", "_owner", "_storage",
                  "expiring", "memory_octets", "paged_index", "windows")  # fmt: skip
 
-    def __init__(self, owner: Owner, key_of: Callable[[Message], Key | None] | None = None) -> None:
+    def __init__(self, owner: StoreOwner, key_of: Callable[[Message], Key | None] | None = None) -> None:
         self._owner = owner
         self._storage = owner.storage
         self.expiring = False
@@ -158,7 +158,7 @@ class NonDestructiveStore:
         self.expiring = True
 
     def leave_owner(self) -> None:
-        self._owner = NOBODY
+        self._owner = NO_OWNER
 
     def has(self, id_: int) -> bool:
         """Whether the message with this id is here, in memory or not."""
@@ -213,7 +213,7 @@ class NonDestructiveStore:
             self._first_ids = {id_: first_id for id_, first_id in self._first_ids.items() if id_ in newest}
         return older
 
-    def know_contents(self, counts_octets: bool) -> tuple[int, list[Message | PagedEntry]]:
+    def read_keys_and_octets(self, counts_octets: bool) -> tuple[int, list[Message | PagedEntry]]:
         """After a restart, read all contents once if keys or octets are needed. Raises: Unreadable.
 
         Returns the octets that were read, if they are counted, and the removed messages: older values of a key.
@@ -225,17 +225,17 @@ class NonDestructiveStore:
         while paged_index and last < paged_index.last_id:
             self.fill(None, last)
             for message in windows.all(None):
-                older += self._know_key(message)
+                older += self._note_key(message)
                 if counts_octets:
-                    paged_index.tell_octets(message.id, len(message.content))
+                    paged_index.set_content_octets(message.id, len(message.content))
                     octets += len(message.content)
                 last = message.id
         windows.forget(None)
         for message in self._here:
-            older += self._know_key(message)
+            older += self._note_key(message)
         return octets, [gone for id_ in older if (gone := self.take_id(id_)) is not None]
 
-    def _know_key(self, message: Message) -> tuple[int, ...]:
+    def _note_key(self, message: Message) -> tuple[int, ...]:
         """Note a message's key. Returns the id of the older one of two messages with this key, if there are two."""
         key = None if self._key_of is None else self._key_of(message)
         if key is None:
@@ -387,13 +387,13 @@ class NonDestructiveStore:
         return message
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
-        gone = _Gone()
+        gone = _Removal()
         for _ in range(min(count, len(self))):
             self._remove_head(gone, with_content)
         return gone.removed()
 
     def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
-        gone = _Gone()
+        gone = _Removal()
         while (
             0 < self.next_expiry_ns <= now_ns
             and len(gone.messages) + len(gone.unread) < count_max
@@ -402,7 +402,7 @@ class NonDestructiveStore:
             self._remove_head(gone, with_content)
         return gone.removed()
 
-    def _remove_head(self, gone: "_Gone", with_content: bool) -> None:
+    def _remove_head(self, gone: "_Removal", with_content: bool) -> None:
         message = self.read_head(self.paged_index.first_id) if with_content and self.head_is_paged else None
         head = self.take_head()
         if isinstance(head, Message):
@@ -448,7 +448,7 @@ class NonDestructiveStore:
         self.fill(SCANNING, after, count)
 
     def take_at(self, positions: Sequence[int]) -> Removed:
-        gone = _Gone()  # paged-out contents are not read
+        gone = _Removal()  # paged-out contents are not read
         for id_ in sorted(set(positions)):
             one = self.take_id(id_)
             if isinstance(one, Message):
@@ -458,7 +458,7 @@ class NonDestructiveStore:
         return gone.removed()
 
 
-class _Gone:
+class _Removal:
     """Collects the removed messages."""
 
     __slots__ = ("messages", "octets", "recounted", "unread")

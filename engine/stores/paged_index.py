@@ -155,7 +155,7 @@ class PagedIndex:
         if self._expires is not None:
             self._expires.extend(bytes(len(ids)) if expires is None else expires)
 
-    def tell_octets(self, id_: int, octets: int) -> None:
+    def set_content_octets(self, id_: int, octets: int) -> None:
         """Set the octets of the content of a message, which must be here."""
         at = self._find(id_)
         assert at is not None

@@ -7,7 +7,7 @@ known without a file, because the envelope stays in memory. Source: queues page,
 from typing import TYPE_CHECKING
 
 from ..messages.message import Envelope, Message
-from .storage import Owner
+from .storage import StoreOwner
 
 if TYPE_CHECKING:
     from .last_value_store import LastValueReady
@@ -95,7 +95,7 @@ def body_size(message: Message) -> int:
     return message.envelope.framing.body_size(message.content)
 
 
-def can_page_out(queue: Owner, message: Message) -> bool:
+def can_page_out(queue: StoreOwner, message: Message) -> bool:
     """Whether the content may be dropped from memory, because the journal has this message of the queue."""
     pager, durability = queue.storage.pager, queue.storage.durability
     if pager is None or (durability is not None and durability.is_behind):

@@ -78,7 +78,7 @@ class Storage:
             temp.close()
 
 
-class Owner(Protocol):
+class StoreOwner(Protocol):
     """The part of a queue that its store uses."""
 
     @property
@@ -106,8 +106,8 @@ class Owner(Protocol):
         """
 
 
-class _Nobody:
-    """The owner of a store whose queue was deleted."""
+class _NoOwner:
+    """The owner of a store whose queue was deleted: it does nothing."""
 
     storage = Storage()
 
@@ -133,4 +133,4 @@ class _Nobody:
 
 
 #: Replaces a deleted queue as owner, to break the cycle of references (`Store.leave_owner`).
-NOBODY: Owner = _Nobody()
+NO_OWNER: StoreOwner = _NoOwner()

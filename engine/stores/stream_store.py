@@ -16,7 +16,7 @@ from ..messages.message import Envelope, Message
 from .memory_budget import OVERHEAD
 from .paged_run import HEADER_OCTETS, IN_JOURNAL, Numbers, Part, messages_of
 from .read_windows import SCANNING, Reader, ReadWindows
-from .storage import NOBODY, Owner
+from .storage import NO_OWNER, StoreOwner
 from .store import Dropped, Scanned
 
 #: Maximum octets of a segment (RabbitMQ's default), and maximum messages.
@@ -55,7 +55,7 @@ class StreamStore:
                  "_time_of", "_time_offsets", "_times_ms", "_windows", "first_offset", "memory_octets", "memory_offset",
                  "octets", "segment_octets_max")  # fmt: skip
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: StoreOwner) -> None:
         self._owner = owner
         self._storage = owner.storage
         self.segment_octets_max = SEGMENT_OCTETS_DEFAULT
@@ -101,7 +101,7 @@ class StreamStore:
         return ()  # no meter counts a stream
 
     def leave_owner(self) -> None:
-        self._owner = NOBODY
+        self._owner = NO_OWNER
 
     @property
     def held_octets(self) -> int:

@@ -10,7 +10,7 @@ from itertools import accumulate, groupby, pairwise
 from ..messages.message import Envelope, Envelopes, Message, stretches_alike
 from .memory_budget import OVERHEAD
 from .paged_run import IN_JOURNAL, Location, PagedRun, Part, Run, Taken, messages_of, octets_paged
-from .storage import Owner, Storage
+from .storage import Storage, StoreOwner
 from .tail import Tail
 from .temp_store import TempStore
 
@@ -20,7 +20,7 @@ class TailIO:
 
     __slots__ = ("_storage", "is_metered", "owner")
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: StoreOwner) -> None:
         self.owner = owner
         self._storage = owner.storage
         self.is_metered = False
@@ -165,7 +165,7 @@ def runs_of(storage: Storage, part: Taken | Part, *, release: bool = True) -> Se
     return [(part.envelope, [octets[start:end] for start, end in pairwise(ends)])]
 
 
-def messages_as_paged(owner: Owner, part: Taken, ids: Sequence[int], runs: Sequence[Run]) -> list[Message]:
+def messages_as_paged(owner: StoreOwner, part: Taken, ids: Sequence[int], runs: Sequence[Run]) -> list[Message]:
     """Make the last messages of a part as they were before paging. `ids`, `runs`: their ids and contents.
 
     Does not report them to the owner (see `TailIO.loaded`).
@@ -182,7 +182,7 @@ def messages_as_paged(owner: Owner, part: Taken, ids: Sequence[int], runs: Seque
     return messages
 
 
-def _is_in_journal(owner: Owner, envelope: Envelope) -> bool:
+def _is_in_journal(owner: StoreOwner, envelope: Envelope) -> bool:
     """Whether the journal records new messages with this envelope.
 
     While the journal has failed (disk full), dead letters that enter the queue are only in memory.
@@ -193,12 +193,12 @@ def _is_in_journal(owner: Owner, envelope: Envelope) -> bool:
     return storage.durability is None or not storage.durability.has_failed
 
 
-def _may_spool(owner: Owner, envelope: Envelope) -> bool:
+def _may_spool(owner: StoreOwner, envelope: Envelope) -> bool:
     """Whether messages with this envelope may go to the temp store: those that the journal records never do."""
     return owner.storage.pager is None or not owner.stores(envelope)
 
 
-def _where(owner: Owner, tail: Tail, message: Message) -> tuple[Envelope | None, int, int]:
+def _where(owner: StoreOwner, tail: Tail, message: Message) -> tuple[Envelope | None, int, int]:
     """The possible place of a message, `deliveries` and `uncounted`.
 
     The place is `IN_JOURNAL`, the message's own envelope for the temp store, or None for memory.

@@ -16,7 +16,7 @@ from .memory_budget import OVERHEAD, SMALL, UNLIMITED, held_octets
 from .memory_cap import LEAVING_MAX, LEAVING_OCTETS, MemoryCap
 from .memory_share import MemoryShare
 from .paged_run import HEADER_OCTETS, PagedRun, Part, Run, Taken
-from .storage import NOBODY, Owner
+from .storage import NO_OWNER, StoreOwner
 from .store import LEVEL_STEP, Dropped, Removed, Scanned
 from .tail import Tail
 from .tail_io import TailIO
@@ -49,7 +49,7 @@ class TailedStore:
 
     ready: Level | LeveledReady
 
-    def __init__(self, owner: Owner, levels: ReadyLevels | None = None, *, counts_octets: bool = False) -> None:
+    def __init__(self, owner: StoreOwner, levels: ReadyLevels | None = None, *, counts_octets: bool = False) -> None:
         self._storage = owner.storage
         self.levels: ReadyLevels = OneLevel() if levels is None else levels
         self._is_single = levels is None
@@ -81,7 +81,7 @@ class TailedStore:
         other.drop_all()
 
     def leave_owner(self) -> None:
-        self.tail_io.owner = NOBODY
+        self.tail_io.owner = NO_OWNER
 
     # -- contents -----------------------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class TailedStore:
                 self.append(self.new_message(id_, content, envelope))
         elif self.tail is not None:
             self.tail_io.extend(self.tail, first_id, envelopes, contents)
-        elif (self._storage.pager is not None or self.share.cap is not None) and not self.share.grants(
+        elif (self._storage.pager is not None or self.share.cap is not None) and not self.share.reserve(
             self, sum(map(len, contents)), len(contents)
         ):
             self.tail_io.extend(self._begin_tail(), first_id, envelopes, contents)
@@ -158,7 +158,7 @@ class TailedStore:
     def append(self, message: Message) -> Message | None:
         if self.tail is not None:
             self._append_to_tail(self.tail, message)
-        elif (self._storage.pager is not None or self.share.cap is not None) and not self.share.grants(
+        elif (self._storage.pager is not None or self.share.cap is not None) and not self.share.reserve(
             self, len(message.content), 1
         ):
             self._append_to_tail(self._begin_tail(), message)
@@ -170,7 +170,7 @@ class TailedStore:
         """Append a message to its level, in memory if it comes before all of the tail and there is room."""
         level = tail.level_of(message.envelope)
         if level > tail.floor:
-            if self.share.grants_above_tail(self, message):
+            if self.share.reserve_above_tail(self, message):
                 self.ready.append(message)
                 self._forget_empty_tail()
                 return
@@ -204,7 +204,7 @@ class TailedStore:
         if self.tail is not None:
             messages = self._put_into_tail(self.tail, messages)
         for message in messages:
-            levels.reach(levels.number_of(message), message.id)
+            levels.prepare(levels.number_of(message), message.id)
         passed = levels.merge(messages)
         self.ready = levels.ready
         self.share.returned(messages)
@@ -235,7 +235,7 @@ class TailedStore:
         tail = self.tail
         here = self.levels.by_level[self.levels.number_of(message)]
         if tail is not None or (here and here[0].id < message.id):
-            self._loosen()
+            self._mark_unsorted()
         if tail is not None and (level := tail.level_of(message.envelope)) < tail.floor:
             tail.put_back(level, (self._item_of(tail, message),))
         else:
@@ -247,7 +247,7 @@ class TailedStore:
         tail = self.tail
         here = self.levels.by_level[self.levels.number_of(message)]
         if tail is not None or (here and here[-1].id > message.id):
-            self._loosen()
+            self._mark_unsorted()
         if tail is not None and (level := tail.level_of(message.envelope)) <= tail.floor:
             tail.put_last(level, self._item_of(tail, message))
         else:
@@ -255,8 +255,8 @@ class TailedStore:
             self.share.check_cap()
         return None
 
-    def _loosen(self) -> None:
-        self.levels.loosen()
+    def _mark_unsorted(self) -> None:
+        self.levels.mark_unsorted()
         self.ready = self.levels.ready
 
     # -- out ----------------------------------------------------------------------------------------------------------
@@ -329,7 +329,7 @@ class TailedStore:
                 self._storage.temp.release(part.location, sum(part.sizes[:]))
         self.tail = None
         self.has_tail = False
-        self.share.give_up(self)
+        self.share.release(self)
         return Dropped(ready, runs, paged, None)
 
     # -- selection, browsing, replay ----------------------------------------------------------------------------------
@@ -356,7 +356,7 @@ class TailedStore:
             self._reach(level, id_)
 
     def _reach(self, level: int, id_: int) -> None:
-        self.levels.reach(level, id_)
+        self.levels.prepare(level, id_)
         self.ready = self.levels.ready
 
     def load_at(self, after: int, count: int) -> None:
@@ -398,7 +398,7 @@ class TailedStore:
     def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
         """Set the queue's memory cap, which applies beside the common budget; None: none.
 
-        `is_metered`: the store calls `Owner.paged_out`. The caller calls `settle_quota` next.
+        `is_metered`: the store calls `StoreOwner.paged_out`. The caller calls `settle_quota` next.
         """
         self.share.limit(cap)
         self.tail_io.is_metered = is_metered
@@ -493,7 +493,7 @@ class TailedStore:
         tail, pager = self.tail, self._storage.pager
         if tail is None:
             return False
-        if straight or not self.share.invites(tail.typical_size() + HEADER_OCTETS):
+        if straight or not self.share.has_room_to_load(tail.typical_size() + HEADER_OCTETS):
             return waiting and not self.ready
         octets = HIGH_OCTETS if pager is None else min(HIGH_OCTETS, pager.budget())
         if tail.level_max:

@@ -160,7 +160,7 @@ def test_a_reader_that_is_gone_leaves_nothing_behind() -> None:
     world = Harness(SettingsRepository([entry("#", default_non_destructive=True)]))
     queue = world.queue()
     world.publish(*"abc")
-    readers: Any = queue.delivery
+    parts: Any = queue.delivery
     for number in range(3):
         session = world.connect(str(number))
         world.consume(by=session, prefetch=2)
@@ -168,5 +168,5 @@ def test_a_reader_that_is_gone_leaves_nothing_behind() -> None:
         session.reject(0, multiple=True, requeue=True)
         session.close()
         world.end_turn()
-    known = readers._readers
-    assert not known.seen and not known.again and not known.starved
+    known = parts._positions
+    assert not known.seen and not known.returned and not known.waiting

@@ -126,8 +126,8 @@ def test_a_kept_store_has_the_newest_of_each_key(keys: list[int]) -> None:
     again = Kept()
     again.pager.journal = kept.pager.journal
     again.store.paged_index.extend(kept.ids, [100] * len(newest), [0] * len(newest), None)
-    assert again.store.know_contents(counts_octets=True) == (again.store.paged_index.content_octets, [])
-    assert again.store.know_contents(counts_octets=False) == (0, [])
+    assert again.store.read_keys_and_octets(counts_octets=True) == (again.store.paged_index.content_octets, [])
+    assert again.store.read_keys_and_octets(counts_octets=False) == (0, [])
     for key, id_ in newest.items():
         older = again.append(100 + key, bytes((key,)))
         assert older is not None

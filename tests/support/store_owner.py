@@ -27,7 +27,7 @@ class StoreOwner:
         return self.store.new_message(id_, content, envelope)
 
     def could_not_page(self) -> None:
-        """See `Owner`: the store is asked by whoever has it."""
+        """See `StoreOwner`."""
 
     def loaded(self, messages: list[Message], attempts: int) -> None:
         self.loaded_count += len(messages)
