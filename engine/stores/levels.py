@@ -5,7 +5,7 @@ head, for delivery and for dropping, is the oldest message of the highest level 
 """
 
 from abc import ABC, abstractmethod
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge, nsmallest
@@ -121,14 +121,7 @@ def merge_back(ready: Level, messages: list[Message]) -> int:
     were moved.
     """
     if isinstance(ready, SortedList):
-        by_id = {message.id: message for message in reversed(messages)}
-
-        def with_more(block: list[Message], ids: Sequence[int]) -> list[Message]:
-            for id_ in ids:
-                insort(block, by_id[id_], key=id_of)
-            return block
-
-        ready.change(list(by_id), with_more)
+        ready.insert(messages)
         return 0
     head: list[Message] = []
     for message in reversed(messages):
@@ -291,7 +284,7 @@ class ReadyLevels(ABC):
 
     def _take(self, ready: Level, ids: Sequence[int]) -> list[Message]:
         if isinstance(ready, SortedList):
-            return _taken(ready, ids)
+            return ready.take(ids)
         taken: list[Message] = []
         if self.is_sorted:
             for id_ in ids:
@@ -400,20 +393,6 @@ def _above(ready: Level, id_: int) -> Iterable[Message]:
     if isinstance(ready, SortedList):
         return (one for one in ready.behind(id_) if one.id > id_)
     return islice(ready, bisect_right(ready, id_, 0, min(len(ready), NEAR + 1), key=id_of), None)
-
-
-def _taken(ready: SortedList[Message], ids: Sequence[int]) -> list[Message]:
-    found: list[Message] = []
-
-    def without(block: list[Message], some: Sequence[int]) -> list[Message]:
-        for id_ in some:
-            at = bisect_left(block, id_, key=id_of)
-            if at < len(block) and block[at].id == id_:
-                found.append(block.pop(at))
-        return block
-
-    ready.change(ids, without)
-    return found
 
 
 def _first(found: Found) -> int:

@@ -3,7 +3,7 @@
 A deque is faster at its ends, but slow in the middle. Source: queues page F.2.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Generic, TypeVar
@@ -102,13 +102,34 @@ class SortedList(Generic[T]):
             yield from chain.from_iterable(islice(self._blocks, at + 1, None))
 
     def remove(self, item: T) -> None:
-        """Remove an item, which must be here."""
+        """Remove an item, whose id no other item has."""
+        self.take((self._id_of(item),))
 
-        def without(block: list[T], ids: Sequence[int]) -> list[T]:
-            block.remove(item)
+    def take(self, ids: Sequence[int]) -> list[T]:
+        """Remove and return the items with these rising ids. Ids without an item are ignored."""
+        id_of, taken = self._id_of, list[T]()
+
+        def without(block: list[T], some: Sequence[int]) -> list[T]:
+            for id_ in some:
+                at = bisect_left(block, id_, key=id_of)
+                if at < len(block) and id_of(block[at]) == id_:
+                    taken.append(block.pop(at))
             return block
 
-        self.change((self._id_of(item),), without)
+        self.change(ids, without)
+        return taken
+
+    def insert(self, items: Iterable[T]) -> None:
+        """Insert items by their ids."""
+        id_of = self._id_of
+        by_id = {id_of(item): item for item in items}
+
+        def with_more(block: list[T], some: Sequence[int]) -> list[T]:
+            for id_ in some:
+                insort(block, by_id[id_], key=id_of)
+            return block
+
+        self.change(sorted(by_id), with_more)
 
     def change(self, ids: Sequence[int], changed: Callable[[list[T], Sequence[int]], list[T]]) -> None:
         """Replace blocks of items that may have these rising ids.

@@ -59,7 +59,6 @@ SMALL: dict[str, dict[str, tuple[int, ...]]] = {
     "engine.stores.paged_index": {"COMPACT_MIN": (3,)},
     "engine.stores.paged_run": {"RUN_MAX": (2, 8), "APART_MIN": (1, 4)},
     "engine.stores.sorted_list": {"BLOCK": (4,)},
-    "engine.leases.ranked_store": {"BLOCK_MAX": (4,)},
     "engine.stores.stream_store": {"LOOK_OCTETS": (200,)},
     "engine.stores.tailed_store": {"PAGE_SLICE": (2, 10)},
     "journal.disk.segment": {"INDEX_STEP": (256,)},
