@@ -18,16 +18,11 @@ def faults(leases: Leases, unacked: list[Message], *, is_small: bool) -> Iterato
             if message.id != id_ or out.pop(id(message), None) is None:
                 yield f"the {name} of {id_} has no tag in a session"
         if table._period_ns:
-            ends = list(table.by_end())
-            if [message.id for message, _ in ends] != list(table.by_id):
-                yield f"{len(table)} {name}s, of {len(ends)} it is known when they end"
-            if ends and not will_end_more and not is_before(leases.deadline, ends[0][1] + LATE_NS):
-                yield f"a {name} ends at {ends[0][1]}, and no deadline is set"
-            strays = table._again.keys() - table.by_id.keys()
-            if strays:
-                yield f"notes ends of {name}s that are over: {sorted(strays)[:20]}"
-            if table._noted != sum(len(one.ids) for one in table._ends):
-                yield f"counts {table._noted} notes of {name}s"
+            if list(table._begun_ns) != list(table.by_id):
+                yield f"{len(table)} {name}s, of {len(table._begun_ns)} it is known when they end"
+            due_ns = table.next_ns()
+            if due_ns and not will_end_more and not is_before(leases.deadline, due_ns + LATE_NS):
+                yield f"a {name} ends at {due_ns}, and no deadline is set"
     if out:
         yield f"tags are out without a lease: {[message.id for message in out.values()][:20]}"
     consumer_list = leases.consumer_list

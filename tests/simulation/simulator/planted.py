@@ -148,8 +148,8 @@ def _drop_held(original: Callable[..., Any], chance: Random) -> Callable[..., An
 def _leak_a_lease(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
     """The first of some that begin never ends by time."""
 
-    def note(table: LeaseTable, ids: list[int], due_ns: int) -> Any:
-        return original(table, ids[1:] if chance.random() < 0.02 else ids, due_ns)
+    def note(table: LeaseTable, ids: list[int], now_ns: int) -> Any:
+        return original(table, ids[1:] if chance.random() < 0.02 else ids, now_ns)
 
     return note
 

@@ -48,7 +48,6 @@ SMALL: dict[str, dict[str, tuple[int, ...]]] = {
     "engine.leases.ending": {"EXPIRE_SLICE": (2,), "END_SLICE": (2,)},
     "engine.leases.dispatch": {"BROWSE_SLICE": (3,)},
     "engine.leases.intake": {"BUILD_SLICE": (2,)},
-    "engine.leases.book": {"STALE_MAX": (2,)},
     "engine.queues.bounds": {"TRIM_SLICE": (2,)},
     "engine.queues.non_destructive": {"BATCH": (2,), "LOOKING_MAX": (5,)},
     "engine.queues.searching": {"STEP": (3,), "OVER_MAX": (5,), "WINDOW": (5,)},
