@@ -4,11 +4,13 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 import trio
 
 from leveret.journal import ClusterJournal
+from leveret.operator.control import ControlTable
 from leveret.serving.addresses import Address
 from leveret.serving.app import ServingProcess
 from leveret.serving.frontends import find_frontend
@@ -18,6 +20,13 @@ from leveret.serving.served_broker import ServedBroker
 from leveret.settings import load_configuration
 
 LOOPBACK = Address("127.0.0.1", 0)
+#: The console loads these in a thread while the broker loads others. Pytest parses each module that it loads, and two
+#: threads that parse at once fail before Python 3.11.5: "AST constructor recursion depth mismatch"
+#: (python/cpython#106905).
+LOADED_BEFORE = [
+    import_module(f"leveret.{name}") for name in ("console.connection", "serving.console", "configured.host_capacity")
+]
+ControlTable().load()
 
 
 def process_on(data: Path | None) -> tuple[ServingProcess, Listeners]:
