@@ -31,7 +31,7 @@ WITHOUT_MEANING = {
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """A fault: `source` is the whole of `file` with it. `harm`: what it does to a user, or what was replaced.
-    `found_by`: a test that is known to find it, with all its parameters; empty: none was named.
+    `found_by`: a test that is known to find it, with all its parameters if it names none; empty: no test was named.
     """
 
     name: str
