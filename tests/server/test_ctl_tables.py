@@ -24,7 +24,7 @@ def test_rows_fit_and_the_name_is_whole(width: int) -> None:
     lines = as_table([CLIENT, {**CLIENT, "connection_name": None, "name": "1:2 -> 3:4"}], width).splitlines()
     assert max(map(len, lines)) <= width
     assert lines[0].startswith("connection_name") and lines[1].startswith("order import of the web shop")
-    assert lines[2].startswith("1:2 -> 3:4")
+    assert [line.split("  ")[0] for line in lines[2:] if line[0] not in " ("] == ["1:2 -> 3:4"]
     assert ("more column" in lines[-1]) == (width < 200)
 
 
@@ -33,6 +33,29 @@ def test_cells_are_cut_in_the_middle() -> None:
     rows = [{"name": "q", "text": "beginning " + 40 * "x" + " end", "vhost": "/", "exclusive": False}]
     assert as_table(rows, 20).splitlines() == ["name  text", "q     beginni…xx end"]
     assert "exclusive" in as_table(rows, None) and "…" not in as_table(rows, None)
+
+
+HELD = {"publishes": 21_084, "bytes": 800_854, "spooled_bytes": 5_011_237, "unread": False}
+VERSION = {
+    "id": 2, "kind": "policy", "name": "oops", "change": "changed", "by": "guest by ctl", "command": "policies set",
+    "differs": [{"key": "definition", "now": {"max-length": 10}, "then": {"max-length": 9, "overflow": "drop-head"}}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("width", [80, 100, 120])
+def test_lists_and_objects_take_several_lines(width: int) -> None:
+    """Why a client is blocked, what it holds, and what a change was: all of it is read, at any width."""
+    for row, words in (
+        (
+            {**CLIENT, "connection_name": "order import", "held": HELD},
+            "'orders' limit=max-size-messages waiting=4 s publishes=21084 spooled_bytes=5011237",
+        ),
+        (VERSION, '{"max-length": 10} → "overflow": "drop-head"} policy'),
+    ):
+        lines = as_table([row], width).splitlines()
+        assert max(map(len, lines)) <= width
+        shown = " ".join(lines).split()
+        assert [word for word in words.split() if word not in shown] == []
 
 
 def test_a_name_wider_than_the_terminal() -> None:
@@ -48,10 +71,20 @@ def test_times_of_jobs_and_dead_letters() -> None:
     assert " ms" not in as_text([job], "jobs") and "1970-01-01" in as_text(
         [{**job, "started": 86_400_000 // 2}], "jobs"
     )
-    row = {"queue": "q", "messages": 3, "oldest": 43_200}
+    row = {"queue": "q", "messages": 3, "looked_at": 3, "oldest": 43_200}
     assert "1970-01-01" in as_text({"queues": 1, "items": [row]}, "dead-letters")
     assert as_text([], "jobs") == "none"
     assert as_text({"uptime_ms": 61_000}, "status") == "uptime: 1 min 1 s"
+
+
+def test_dead_letters_say_what_is_not_counted() -> None:
+    """Causes of the first messages are not taken for those of all, nor the queues that are listed for all of them."""
+    whole = {"queue": "q", "messages": 3, "looked_at": 3, "oldest": None}
+    part = {**whole, "queue": "deep", "messages": 9_000, "looked_at": 5_000}
+    assert "counted" not in as_text({"queues": 1, "items": [whole]}, "dead-letters")
+    text = as_text({"queues": 3, "items": [whole, part]}, "dead-letters")
+    assert "of deep the first 5000 of 9000; all=true counts all" in text and "1 more queue" in text
+    assert as_text({"queues": 0, "items": []}, "dead-letters") == "none"
 
 
 @pytest.mark.parametrize("text, seconds", [("90", 90), ("0.5", 0.5), ("90s", 90), ("5m", 300), ("2h", 7200)])

@@ -335,7 +335,7 @@ def as_text(result: Any, command: str) -> str:
         width = None if command == "log" else _width()  # sentences are not cut
         return as_table(result, width) if result else "none"
     if command == "dead-letters" and "items" in result:
-        result = {**result, "items": list(map(_dead_letters_of, result["items"]))}
+        return _dead_letters_text(result)
     if command == "where" and isinstance(result, dict):
         return _place_of(result)
     if command == "cluster" and "nodes" in result:
@@ -366,13 +366,22 @@ def _job_of(job: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in job.items() if name not in ("started", "ended")} | times
 
 
-def _dead_letters_of(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of a queue of dead letters, with the time of the oldest death in ms; it is in seconds, as in `x-death`."""
-    oldest = row["oldest"]
-    return {
-        name if name != "oldest" else "oldest_ms": 1000 * oldest if name == "oldest" and oldest is not None else value
-        for name, value in row.items()
-    }
+def _dead_letters_text(found: dict[str, Any]) -> str:
+    """The queues of dead letters, and in which of them not all are counted."""
+    rows = [
+        {
+            **row,
+            "oldest": None,
+            "oldest_ms": None if row["oldest"] is None else 1000 * row["oldest"],
+        }  # s, as in x-death
+        for row in found["items"]
+    ]
+    some = [row for row in rows if row["looked_at"] < row["messages"]]
+    parts = [f"of {row['queue']} the first {row['looked_at']} of {row['messages']}" for row in some]
+    more = [f"(counted: {'; '.join(parts)}; all=true counts all)"] if some else []
+    if (hidden := found["queues"] - len(rows)) > 0:
+        more.append(f"({hidden} more {'queue' if hidden == 1 else 'queues'}, with fewer messages)")
+    return printable_lines("\n".join([as_table(rows, _width()) if rows else "none", *more]))
 
 
 #: The columns of a node; `--json` has more.

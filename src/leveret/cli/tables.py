@@ -1,12 +1,13 @@
 """Answers as tables: a head with the names of the columns that are not empty, and a line for each row.
 
-The first column identifies the row. In a terminal every line fits: cells are cut in the middle, and the last columns
-are left out as long as the first one would be cut.
+The first column identifies the row. In a terminal every line fits: texts are cut in the middle, lists and objects take
+several lines, and the last columns are left out as long as the first one would be cut.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any
 
 from ..settings.printable import printable
@@ -14,20 +15,23 @@ from .times import time_text
 
 #: Columns that come first, and columns that come last and are the first to be left out.
 FIRST = (
-    "connection_name", "name", "queue", "state", "blocked_by", "held", "ready", "in/s", "out/s", "ack/s", "unacked",
-    "oldest_unacked_since_ms", "waiting_ms", "causes",
+    "connection_name", "name", "queue", "state", "destination", "limit", "blocked_by", "waiting_ms", "held", "ready",
+    "in/s", "out/s", "ack/s", "unacked", "oldest_unacked_since_ms", "causes",
 )  # fmt: skip
 LAST = (
-    "user", "vhost", "since_ms", "prefetch_total", "channels", "channel", "number", "priority", "durable",
-    "configured", "exclusive", "auto_delete", "internal", "ack", "confirm", "transactional", "flowing", "policy",
-    "operator_policy", "effective_policy_definition", "peer", "product", "version", "connection",
+    "kind", "command", "batch", "is_current", "user", "vhost", "since_ms", "prefetch_total", "channels", "channel",
+    "number", "priority", "durable", "configured", "exclusive", "auto_delete", "internal", "ack", "confirm",
+    "transactional", "flowing", "policy", "operator_policy", "effective_policy_definition", "peer", "product",
+    "version", "connection",
 )  # fmt: skip
 #: Never shown in a table; `--json` has them.
 HIDDEN = frozenset({"counters"})
 #: Objects that a terminal shows as NAME=VALUE; others are JSON, which can be copied into a command.
 PARTED = frozenset({"held"})
-#: Minimum width of a column that is cut.
-COLUMN_MIN = 12
+#: Texts that take several lines, as lists and objects do.
+WRAPPED = frozenset({"destination"})
+#: Minimum width of a column that is cut, and of one whose cells take several lines.
+COLUMN_MIN, WRAPPED_MIN = 12, 24
 GAP = "  "
 
 
@@ -42,8 +46,9 @@ def as_table(rows: Sequence[Any], width: int | None) -> str:
         names = names[:1] + [name for name in names[1:] if not _is_usual(name, rows)]
     columns = [[_heading(name), *(cell(row.get(name), name, today) for row in rows)] for name in names]
     full = [max(map(_width_of, column)) for column in columns]
-    widths = full if width is None else _fitting_widths(full, list(map(_least_width, names, columns)), width)
-    lines = [GAP.join(map(_cut, line, widths)).rstrip() for line in zip(*columns[: len(widths)])]
+    long = [name in WRAPPED or any(isinstance(row.get(name), dict | list) for row in rows) for name in names]
+    widths = full if width is None else _fitting_widths(full, list(map(_least_width, names, columns, long)), width)
+    lines = [_line(cells, widths, long) for cells in zip(*columns[: len(widths)])]
     if (missing := names[len(widths) :]) and width is not None:
         more = "1 more column" if len(missing) == 1 else f"{len(missing)} more columns"
         lines.append(_cut(f"({more} in a wider terminal or a pipe: {', '.join(missing)})", width).rstrip())
@@ -59,8 +64,33 @@ def cell(value: Any, name: str = "", today: str | None = None) -> str:
     if today is not None and isinstance(value, dict) and name in PARTED:
         return _parts(value)
     if today is not None and isinstance(value, list) and all(isinstance(one, dict) for one in value):
-        return "; ".join(map(_parts, value))
+        return "; ".join(map(_change if name == "differs" else _parts, value))
     return json.dumps(value) if isinstance(value, bool | dict | list) else printable(str(value))
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], long: Sequence[bool]) -> str:
+    """A row as lines: more than one if a cell in a column of lists or objects is longer than the column is wide."""
+    parts = [_wrapped(text, width) if is_long else [text] for text, width, is_long in zip(cells, widths, long)]
+    rows = zip_longest(*parts, fillvalue="")
+    return "\n".join(GAP.join(map(_cut, row, widths)).rstrip() for row in rows)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """The lines of a text, which is broken at spaces. A word that is longer than a line is left to be cut."""
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if _width_of(longer) <= width or not lines[-1]:
+            lines[-1] = longer
+        else:
+            lines.append(word)
+    return lines
+
+
+def _change(one: Mapping[str, Any]) -> str:
+    """What one field of an object was, and what it is instead."""
+    before, after = (cell(one.get(name)) for name in ("now", "then"))
+    return f"{cell(one.get('key'))}: {f'{before} → ' if before else ''}{after or 'nothing'}"
 
 
 def _parts(value: Mapping[str, Any]) -> str:
@@ -92,10 +122,11 @@ def _heading(name: str) -> str:
     return name.removesuffix("_ms")
 
 
-def _least_width(name: str, column: Sequence[str]) -> int:
+def _least_width(name: str, column: Sequence[str], is_long: bool) -> int:
     """The least width of a column. Times are not cut."""
     width = max(map(_width_of, column[1:]))
-    return width if name.endswith("_ms") else min(max(width, _width_of(column[0])), COLUMN_MIN)
+    least = WRAPPED_MIN if is_long else COLUMN_MIN
+    return width if name.endswith("_ms") else min(max(width, _width_of(column[0])), least)
 
 
 def _fitting_widths(full: Sequence[int], least: Sequence[int], room: int) -> list[int]:
