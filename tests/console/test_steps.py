@@ -22,6 +22,7 @@ from leveret.console.node_facts import HostFacts
 from leveret.console.sampler import Sampler
 from leveret.console.static_pages import StaticPages
 from leveret.engine import Broker, Client, FieldTable, ManualClock, User, VirtualHost
+from leveret.operator.definitions import import_steps
 from leveret.operator.steps import finished
 from leveret.serving.composition import build_broker
 from leveret.serving.console import console_options
@@ -118,7 +119,7 @@ def console(short_steps: None) -> Console:
         assert isinstance(client, Client)
         session = client.open_session(1)
         session.consume(vhost.queues[QUEUES[0]], name, no_ack=False, exclusive=False, arguments={})
-    built.control.definitions.import_document(DOCUMENT)
+    finished(import_steps(built.control.broker, DOCUMENT))
     options = replace(console_options(built.control, configuration, 0, None, list), host_facts=lambda: MACHINE)
     api = Api(lambda: broker, lambda: options, ROUTES, StaticPages(), Sampler(lambda: broker))
     return Console(api, broker, vhost)

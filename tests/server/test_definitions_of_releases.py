@@ -14,8 +14,10 @@ import pytest
 from leveret.configured.configured_users import DEFAULT_GUEST
 from leveret.engine import Broker, ManualClock, Users
 from leveret.operator.control import ControlTable
+from leveret.operator.definitions import import_steps
 from leveret.operator.definitions_reader import DefinitionsFault
 from leveret.operator.json_file import JsonFault, read_json_file
+from leveret.operator.steps import finished
 
 
 def table_for() -> ControlTable:
@@ -171,7 +173,7 @@ def test_files_of_every_release_load_whole(release: str) -> None:
     """The user logs in with the password that was hashed then; nothing is left out."""
     document = json.loads(json.dumps(RELEASES[release]))
     table = table_for()
-    answer = table.definitions.import_document(document)
+    answer = finished(import_steps(table.broker, document))
     assert (answer["faults"], answer["remarks"]) == ([], [])
     user = table.broker.users.find("u")
     assert user is not None and user.password.is_right("hare") and not user.password.is_right("rabbit")
@@ -203,12 +205,12 @@ def test_files_of_every_release_load_whole(release: str) -> None:
         (
             "queues",
             {**_QUEUE, "durable": False},
-            "queues[1]: left out: queue 'q' stands here twice: the first one is declared",
+            "queues[1]: left out: queue 'q' is here twice: the first one is declared",
         ),
         (
             "exchanges",
             {**_EXCHANGE, "type": "fanout"},
-            "exchanges[1]: left out: exchange 'e' stands here twice: the first one is declared",
+            "exchanges[1]: left out: exchange 'e' is here twice: the first one is declared",
         ),
     ],
 )
@@ -217,7 +219,7 @@ def test_what_releases_leave_in_a_file_is_remarked(section: str, entry: dict[str
     document = json.loads(json.dumps(RELEASES["4.2, protected from deletion"]))
     document[section].append(entry)
     table = table_for()
-    answer = table.definitions.import_document(document, is_whole=True)
+    answer = finished(import_steps(table.broker, document, is_whole=True))
     assert (answer["faults"], answer["remarks"]) == ([], [line])
     assert "q" in table.broker.virtual_hosts["/"].queues
 
@@ -229,7 +231,10 @@ _BAD = {
     "policies": ({**_POLICY, "definition": {"max-lenght": 1}}, '[{<<"max-lenght">>,1}] are not recognised'),
     "exchanges": ({**_EXCHANGE, "name": "f", "type": "x-plug"}, "invalid exchange type 'x-plug'"),
     "queues": ({**_QUEUE, "name": "r", "vhost": "no"}, "no virtual host 'no'"),
-    "bindings": ({**_BINDING, "destination_type": "shelf"}, "destination_type: 'shelf' is not right"),
+    "bindings": (
+        {**_BINDING, "destination_type": "shelf"},
+        "destination_type: expected queue or exchange, not 'shelf'",
+    ),
 }
 
 
@@ -240,20 +245,20 @@ def test_one_wrong_entry_does_not_stop_the_others(section: str) -> None:
     document = json.loads(json.dumps(RELEASES["4.2, protected from deletion"]))
     document[section].insert(0, entry)
     table = table_for()
-    answer = table.definitions.import_document(document)
+    answer = finished(import_steps(table.broker, document))
     (line,) = answer["faults"]
     assert line.startswith(f"{section}[0]: ") and why in line
     assert answer["imported"] == dict.fromkeys(answer["imported"], 1)
     vhost = table.broker.virtual_hosts["/"]
     assert vhost.queues["q"].incoming and table.broker.users.find("u") is not None
     with pytest.raises(DefinitionsFault):
-        table_for().definitions.import_document(document, is_whole=True)
+        finished(import_steps(table_for().broker, document, is_whole=True))
 
 
 def test_the_export_of_one_virtual_host() -> None:
     """Its entries do not name it: where to import it is said."""
     document = {"queues": [{"name": "q", "durable": True}]}
-    (line,) = table_for().definitions.import_document(document)["faults"]
+    (line,) = finished(import_steps(table_for().broker, document))["faults"]
     assert line.startswith("queues[0]: vhost: is missing, as in the export of one virtual host")
 
 

@@ -16,7 +16,8 @@ from leveret.configured.configured import ConfiguredObjects
 from leveret.configured.typed_arguments import fields_of, plain_of
 from leveret.engine import Broker, ManualClock, Users
 from leveret.engine.leases.rules import rules_in
-from leveret.operator.definitions import Definitions
+from leveret.operator.definitions import export_steps, import_steps
+from leveret.operator.steps import finished
 from leveret.serving.file_watch import NOTHING, FileMark, FileWatch, Finding
 from leveret.settings import load_configuration, make_policy
 from leveret.settings.difference import differences
@@ -370,7 +371,7 @@ def test_a_running_broker_explains_a_leased_queue() -> None:
 
 def test_definitions_carry_leased_queues() -> None:
     """Exported and imported into another broker: the same arguments, and it works."""
-    document = Definitions(lambda: VirtualDesk(XML).pair.broker).export()
+    document = finished(export_steps(VirtualDesk(XML).pair.broker))
     (queue,) = (one for one in document["queues"] if one["name"] == "q")
     assert queue["arguments"] == {
         "x-queue-type": "amps",
@@ -381,7 +382,7 @@ def test_definitions_carry_leased_queues() -> None:
         "x-dead-letter-routing-key": "Dead",
     }
     desk = VirtualDesk()
-    assert Definitions(lambda: desk.pair.broker).import_document(json.loads(json.dumps(document)))["remarks"] == []
+    assert finished(import_steps(desk.pair.broker, json.loads(json.dumps(document))))["remarks"] == []
     assert desk.publish("a", exchange="Orders") == ["ack"]
     desk.must_get()
     desk.advance_ms(30_050)
@@ -431,10 +432,10 @@ def test_definitions_carry_every_setting_and_policies_of_leases() -> None:
         desk.declare(f"q{number}", **{"x-queue-type": "amps", **arguments})
     policy = make_policy("p", "/", "^q1$", {"lease-period": 700, "leasing": "strict"})
     broker.reloading.replace_policies(broker.context.policies.with_these([policy]))
-    document = Definitions(lambda: broker).export()
+    document = finished(export_steps(broker))
     assert "amps.control" not in {one["name"] for one in document["exchanges"]}
     other = VirtualDesk()
-    taken = Definitions(lambda: other.pair.broker).import_document(json.loads(json.dumps(document)))
+    taken = finished(import_steps(other.pair.broker, json.loads(json.dumps(document))))
     assert taken["remarks"] == [] and taken["imported"]["queues"] == len(EVERY)
     for number in range(len(EVERY)):
         one, two = (each.vhost.queues[f"q{number}"] for each in (desk, other))
@@ -442,7 +443,7 @@ def test_definitions_carry_every_setting_and_policies_of_leases() -> None:
         assert replace(two.rules, extra=None) == replace(one.rules, extra=None)
     rules = rules_in(other.vhost.queues["q1"].rules).settings
     assert (rules.lease_period_ms, rules.leasing) == (700, "strict")
-    again = Definitions(lambda: other.pair.broker).export()
+    again = finished(export_steps(other.pair.broker))
     assert [again[key] for key in ("queues", "policies", "exchanges")] == [
         document[key] for key in ("queues", "policies", "exchanges")
     ]

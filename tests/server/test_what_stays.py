@@ -10,7 +10,9 @@ from leveret.configured.configured import ConfiguredObjects
 from leveret.configured.configured_users import DEFAULT_GUEST
 from leveret.engine import Broker, ManualClock, Users, VirtualHostLimits
 from leveret.operator.control import ControlTable
+from leveret.operator.definitions import import_steps
 from leveret.operator.definitions_reader import DefinitionsFault
+from leveret.operator.steps import finished
 
 ALL = dict.fromkeys(("configure", "write", "read"), ".*")
 
@@ -30,7 +32,7 @@ class Ruled:
 
     def import_document(self, **document: Any) -> Any:
         """Import these sections."""
-        return self.table.definitions.import_document(document)
+        return finished(import_steps(self.table.broker, document))
 
     def topics(self, user: str) -> list[tuple[str, str, str]]:
         """Virtual host, exchange and read pattern of each topic permission of a user, in force or waiting."""
@@ -173,9 +175,9 @@ def test_all_or_nothing_changes_nothing_for_one_fault(ruled: Ruled) -> None:
     """And all without one."""
     good, bad = {"name": "b", "password": "p", "tags": ""}, {"name": "", "password": "p", "tags": ""}
     with pytest.raises(DefinitionsFault):
-        ruled.table.definitions.import_document({"users": [good, bad]}, is_whole=True)
+        finished(import_steps(ruled.table.broker, {"users": [good, bad]}, is_whole=True))
     assert ruled.broker.users.find("b") is None
-    ruled.table.definitions.import_document({"users": [good]}, is_whole=True)
+    finished(import_steps(ruled.table.broker, {"users": [good]}, is_whole=True))
     assert ruled.broker.users.find("b") is not None
 
 

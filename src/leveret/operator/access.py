@@ -3,13 +3,14 @@
 Changes take effect at once, also for clients that are connected.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, Any
 
 from ..configured.configured_users import new_hash
 from ..console.dispatcher import Http, Level
+from ..console.views.access import permission_rows, topic_rows
 from ..engine import (
     NO_PASSWORD,
     SHA256,
@@ -165,12 +166,8 @@ def list_permissions(
     at: Operator, *, user: OnlyUser | None = None, vhost: OnlyVhost | None = None
 ) -> list[dict[str, Any]]:
     """List which user may do what."""
-    return [
-        {"user": one.name, "vhost": host, "configure": grant.configure, "write": grant.write, "read": grant.read}
-        for one in at.broker.users
-        for host, grant in one.grants(at.broker.virtual_hosts).items()
-        if user in (None, one.name) and vhost in (None, host)
-    ]
+    rows = (row for one in at.broker.users for row in permission_rows(one, at.broker))
+    return [row for row in rows if user in (None, row["user"]) and vhost in (None, row["vhost"])]
 
 
 @command("permissions set")
@@ -193,11 +190,8 @@ def _granted(at: Operator, command: str, owner: User, vhost: str, patterns: Mapp
     at.vhost(vhost)
     for key, text in patterns.items():
         _check_pattern(command, key, text)
-    grants = owner.grants(at.broker.virtual_hosts)
-    before = grants.get(vhost)
-    topics = owner.topics_before_permissions.get(vhost, MappingProxyType({})) if before is None else before.topics
-    changed = with_grants(owner, {**grants, vhost: Grant(**patterns, topics=topics)})
-    return with_topics_before_permissions(changed, vhost, {})
+    grants = {**owner.grants(at.broker.virtual_hosts), vhost: Grant(**patterns, topics={})}
+    return with_access(owner, grants, topics_of(owner))
 
 
 @command("permissions clear", http=Http("DELETE", "permissions/V/U", Level.ADMINISTRATOR, 204))
@@ -206,23 +200,16 @@ def clear_permissions(at: Operator, user: UserName, *, vhost: VhostName = "/") -
     owner = at.user(user)
     at.vhost(vhost)
     grants = owner.grants(at.broker.virtual_hosts)
-    before = grants.pop(vhost, None)
-    changed = with_grants(owner, grants)
-    at.broker.connections.replace_user(
-        changed if before is None else with_topics_before_permissions(changed, vhost, before.topics)
-    )
+    grants.pop(vhost, None)
+    at.broker.connections.replace_user(with_access(owner, grants, topics_of(owner)))
     return {"user": user, "vhost": vhost}
 
 
 @command("topic-permissions list", reads=True)
 def list_topics(at: Operator, *, user: OnlyUser | None = None, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
     """List which user may use which routing keys."""
-    return [
-        {"user": one.name, "vhost": host, "exchange": exchange, "write": topic.write, "read": topic.read}
-        for one in at.broker.users
-        for host, exchange, topic in one.topics()
-        if user in (None, one.name) and vhost in (None, host)
-    ]
+    rows = (row for one in at.broker.users for row in topic_rows(one))
+    return [row for row in rows if user in (None, row["user"]) and vhost in (None, row["vhost"])]
 
 
 @command("topic-permissions set")
@@ -238,12 +225,14 @@ def set_topic(
     at.vhost(vhost)
     for key, text in (("write", write), ("read", read)):
         _check_pattern("topic-permissions set", key, text)
-    topic = {exchange: TopicPermission(write, read)}
+    topic = TopicPermission(write, read)
     try:
-        Permissions(Grant(topics=topic), user=user, vhost=vhost).check()  # replaces {username} and {vhost}
+        Permissions(Grant(topics={exchange: topic}), user=user, vhost=vhost).check()  # replaces {username} and {vhost}
     except PatternFault as fault:
         raise CommandError(f"topic-permissions set: {fault}") from None
-    _change_topics(at, owner, vhost, lambda topics: {**topics, **topic})
+    topics = topics_of(owner)
+    topics.setdefault(vhost, {})[exchange] = topic
+    at.broker.connections.replace_user(with_access(owner, owner.grants(at.broker.virtual_hosts), topics))
     return {"user": user, "vhost": vhost, "exchange": exchange, "write": write, "read": read}
 
 
@@ -254,26 +243,11 @@ def clear_topics(
     """Delete those of one exchange, or of all."""
     owner = at.user(user)
     at.vhost(vhost)
-    _change_topics(
-        at,
-        owner,
-        vhost,
-        lambda topics: {name: topic for name, topic in topics.items() if exchange not in (None, name)},
-    )
+    topics = topics_of(owner)
+    for name in list(topics.get(vhost, ())) if exchange is None else [exchange]:
+        topics.get(vhost, {}).pop(name, None)
+    at.broker.connections.replace_user(with_access(owner, owner.grants(at.broker.virtual_hosts), topics))
     return {"user": user, "vhost": vhost}
-
-
-def _change_topics(
-    at: Operator, user: User, vhost: str, change: Callable[[Mapping[str, TopicPermission]], dict[str, TopicPermission]]
-) -> None:
-    grants = user.grants(at.broker.virtual_hosts)
-    if vhost not in grants:
-        at.broker.connections.replace_user(
-            with_topics_before_permissions(user, vhost, change(user.topics_before_permissions.get(vhost, {})))
-        )
-        return
-    changed = replace(grants[vhost], topics=MappingProxyType(change(grants[vhost].topics)))
-    at.broker.connections.replace_user(with_grants(user, {**grants, vhost: changed}))
 
 
 # -- virtual hosts --------------------------------------------------------------------------------------------------
@@ -350,17 +324,25 @@ def set_default_type(at: Operator, name: HostName, type: QueueType | None = None
 # -- helpers -------------------------------------------------------------------------------------------------------
 
 
-def with_grants(user: User, grants: Mapping[str, Grant]) -> User:
-    """The user with exactly these grants, whose patterns are valid."""
-    permissions = {vhost: Permissions(grant, user=user.name, vhost=vhost) for vhost, grant in grants.items()}
-    return replace(user, permissions=MappingProxyType(permissions))
+def topics_of(user: User) -> dict[str, dict[str, TopicPermission]]:
+    """All topic permissions by virtual host and exchange, also those in virtual hosts without permissions."""
+    found: dict[str, dict[str, TopicPermission]] = {}
+    for vhost, exchange, topic in user.topics():
+        found.setdefault(vhost, {})[exchange] = topic
+    return found
 
 
-def with_topics_before_permissions(user: User, vhost: str, topics: Mapping[str, TopicPermission]) -> User:
-    """The user with exactly these topic permissions in a virtual host without permissions. Patterns are valid."""
-    rest = {other: kept for other, kept in user.topics_before_permissions.items() if other != vhost}
-    by_vhost = {**rest, vhost: MappingProxyType(dict(topics))} if topics else rest
-    return replace(user, topics_before_permissions=MappingProxyType(by_vhost))
+def with_access(user: User, grants: Mapping[str, Grant], topics: Mapping[str, Mapping[str, TopicPermission]]) -> User:
+    """The user with exactly these permissions, and these topic permissions in place of those in `grants`.
+
+    Topic permissions in a virtual host without permissions wait for those. The patterns are valid.
+    """
+    permissions = {}
+    for vhost, grant in grants.items():
+        whole = replace(grant, topics=MappingProxyType(dict(topics.get(vhost, {}))))
+        permissions[vhost] = Permissions(whole, user=user.name, vhost=vhost)
+    waiting = {vhost: MappingProxyType(dict(some)) for vhost, some in topics.items() if some and vhost not in grants}
+    return replace(user, permissions=MappingProxyType(permissions), topics_before_permissions=MappingProxyType(waiting))
 
 
 def tags_of(value: object) -> tuple[str, ...]:

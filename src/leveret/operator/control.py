@@ -19,7 +19,6 @@ from .steps import Steps, finished
 
 if TYPE_CHECKING:
     from .command import Command
-    from .definitions import Definitions
 
 logger = logging.getLogger("leveret.control")
 
@@ -39,12 +38,6 @@ class ControlTable:
     @property
     def broker(self) -> Broker:
         return self.operator.broker
-
-    @property
-    def definitions(self) -> "Definitions":
-        from .definitions import Definitions
-
-        return Definitions(lambda: self.broker)
 
     def ask(self, name: object, arguments: object = None) -> Any:
         """Run a command that changes nothing to its end. Raises: CommandError."""

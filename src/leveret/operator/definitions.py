@@ -6,34 +6,31 @@ they are stored and exported unchanged.
 Source: behaviour page 5.3, 5.5.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any, TypeVar
 
 from .. import __version__
 from ..configured.configured import ConfiguredObjects, text_of
 from ..configured.configured_users import DEFAULT_GUEST, new_hash
+from ..console.views.access import permission_rows, topic_rows, user_view, vhost_limits
 from ..engine import (
     PREDECLARED,
     Binding,
     Broker,
     EngineError,
     Exchange,
-    Grant,
     ManualClock,
     Queue,
     ServiceExchange,
-    TopicPermission,
-    User,
     Users,
     VirtualHost,
     json_of_table,
 )
 from ..settings import Configuration
-from ..settings.values import shown
-from .access import with_grants, with_topics_before_permissions
+from .access import topics_of, with_access
 from .command import command
 from .command_error import CommandError
 from .definitions_reader import (
@@ -41,130 +38,95 @@ from .definitions_reader import (
     LIMITS_COMPONENT,
     OBJECTS_A_STEP,
     OPERATOR_POLICY_COMPONENT,
+    Declaration,
     DefinitionsFault,
     DefinitionsReader,
     Plan,
-    bind,
-    declare_exchange,
-    declare_queue,
 )
 from .kinds import Document, IntoVhost, OnlyVhost
 from .operator import Operator
 from .parameters import ABOUT, about_vhost, describe, global_parameters, parameters_of_vhosts
 from .steps import VALUES_A_STEP, Steps, finished, mapped
+from .topology import binding_value
 
 T = TypeVar("T")
 
 _PREDECLARED = {name for name, _, _ in PREDECLARED}
 
 
-class Definitions:
-    """Export and import of definitions for one broker."""
+def export_steps(broker: Broker, only: str | None = None) -> Steps:
+    """Export a broker without exclusive queues, bindings of the default exchange, and predeclared exchanges.
 
-    def __init__(self, broker: Callable[[], Broker]) -> None:
-        self._broker = broker
-
-    def export(self) -> dict[str, Any]:
-        """Export the whole broker at once. See `export_steps`."""
-        result: dict[str, Any] = finished(self.export_steps())
-        return result
-
-    def export_steps(self, only: str | None = None) -> Steps:
-        """Export the broker without exclusive queues, bindings of the default exchange, and predeclared exchanges.
-
-        `only`: one virtual host, in RabbitMQ's form: its queues, exchanges and bindings do not name it. Objects that
-        are declared during the export are missing. Raises: CommandError.
-        """
-        broker = self._broker()
-        vhosts = list(broker.virtual_hosts.values())
-        if only is not None:
-            if only not in broker.virtual_hosts:
-                raise CommandError(f"no virtual host {only!r}")
-            return (yield from self._export_one(broker, broker.virtual_hosts[only]))
-        users = list(broker.users)
-        rights = yield from mapped(
-            lambda user: (user.name, user.grants(broker.virtual_hosts), list(user.topics())), users
-        )
-        grants = [(name, vhost, grant) for name, granted, _ in rights for vhost, grant in granted.items()]
-        topics = [(name, *topic) for name, _, given in rights for topic in given]
-        objects = yield from _object_values(vhosts)
-        return {
-            "product_name": "Leveret",
-            "product_version": __version__,
-            "users": [_user_value(user) for user in users],
-            "vhosts": [_vhost_value(broker, vhost) for vhost in vhosts],
-            "permissions": [
-                {"user": user, "vhost": vhost, "configure": grant.configure, "write": grant.write, "read": grant.read}
-                for user, vhost, grant in grants
-            ],
-            "topic_permissions": [
-                {"user": user, "vhost": vhost, "exchange": exchange, "write": topic.write, "read": topic.read}
-                for user, vhost, exchange, topic in topics
-            ],
-            "parameters": [*_parameter_values(broker), *parameters_of_vhosts(broker)],
-            "global_parameters": global_parameters(broker),
-            "policies": [policy.value() for policy in broker.context.policies if not policy.is_operator],
-            **objects,
-        }
-
-    def _export_one(self, broker: Broker, vhost: VirtualHost) -> Steps:
-        parameters = [*_parameter_values(broker), *parameters_of_vhosts(broker)]
-        objects = yield from _object_values([vhost])
+    `only`: one virtual host, in RabbitMQ's form: its queues, exchanges and bindings do not name it. Objects that are
+    declared during the export are missing. Raises: CommandError.
+    """
+    if only is not None and only not in broker.virtual_hosts:
+        raise CommandError(f"no virtual host {only!r}")
+    found = {"product_name": "Leveret", "product_version": __version__}
+    parameters = [*_parameter_values(broker), *parameters_of_vhosts(broker)]
+    policies = [policy.value() for policy in broker.context.policies if not policy.is_operator]
+    if only is not None:
+        objects = yield from _object_values([broker.virtual_hosts[only]])
         for rows in objects.values():
             yield from mapped(lambda row: row.pop("vhost"), rows)
         return {
-            "product_name": "Leveret",
-            "product_version": __version__,
-            "parameters": [one for one in parameters if one["vhost"] == vhost.name],
-            "policies": [
-                policy.value()
-                for policy in broker.context.policies
-                if not policy.is_operator and policy.vhost == vhost.name
-            ],
+            **found,
+            "parameters": [one for one in parameters if one["vhost"] == only],
+            "policies": [one for one in policies if one["vhost"] == only],
             **objects,
         }
+    vhosts, users = list(broker.virtual_hosts.values()), list(broker.users)
+    permissions = yield from mapped(lambda user: list(permission_rows(user, broker)), users)
+    topics = yield from mapped(lambda user: list(topic_rows(user)), users)
+    return {
+        **found,
+        "users": [user_view(user) for user in users],
+        "vhosts": [_vhost_value(broker, vhost) for vhost in vhosts],
+        "permissions": [row for rows in permissions for row in rows],
+        "topic_permissions": [row for rows in topics for row in rows],
+        "parameters": parameters,
+        "global_parameters": global_parameters(broker),
+        "policies": policies,
+        **(yield from _object_values(vhosts)),
+    }
 
-    def import_document(self, document: object, *, is_whole: bool = False) -> dict[str, Any]:
-        """Import a document at once. See `import_steps`."""
-        result: dict[str, Any] = finished(self.import_steps(document, is_whole=is_whole))
-        return result
 
-    def import_steps(self, document: object, only: str | None = None, *, is_whole: bool = False) -> Steps:
-        """Import a document.
+def import_steps(broker: Broker, document: object, only: str | None = None, *, is_whole: bool = False) -> Steps:
+    """Import a document.
 
-        Returns counts of imported entries; `faults`: wrong entries, which were left out; `remarks`: right entries that
-        were left out, because an object exists with other arguments or a binding's queue is missing.
+    Returns counts of imported entries; `faults`: wrong entries, which were left out; `remarks`: right entries that were
+    left out, because an object exists with other arguments or a binding's queue is missing.
 
-        `only`: the virtual host of all objects; other entries are left out. `is_whole`: all or nothing.
+    `only`: the virtual host of all objects; other entries are left out. `is_whole`: all or nothing.
 
-        Each step is short; the caller ends the broker's turn after it. Raises: DefinitionsFault, before anything is
-        changed: the value is no document, or `is_whole` and an entry is wrong.
-        """
-        broker = self._broker()
-        if only is not None:
-            if only not in broker.virtual_hosts:
-                raise CommandError(f"no virtual host {only!r}")
-            document = in_vhost(document, only)
-        plan = yield from DefinitionsReader(broker, document).plan()
-        if is_whole and plan.faults:
-            raise DefinitionsFault(plan.faults)
-        counts = {
-            "users": len(plan.users),
-            "vhosts": len(plan.vhosts),
-            "permissions": len(plan.grants),
-            "policies": len(plan.policies),
-            "exchanges": len(plan.exchanges),
-            "queues": len(plan.queues),
-            "bindings": len(plan.bindings),
-        }
-        remarks = plan.remarks + (yield from _apply(broker, plan))
-        return {"imported": counts, "faults": plan.faults, "remarks": remarks}
+    Each step is short; the caller ends the broker's turn after it. Raises: DefinitionsFault, before anything is
+    changed: the value is no document, or `is_whole` and an entry is wrong.
+    """
+    if only is not None:
+        if only not in broker.virtual_hosts:
+            raise CommandError(f"no virtual host {only!r}")
+        document = in_vhost(document, only)
+    plan = yield from DefinitionsReader(broker, document).plan()
+    if is_whole and plan.faults:
+        raise DefinitionsFault(plan.faults)
+    objects = Counter(one.kind for one in plan.objects)
+    counts = {
+        "users": len(plan.users),
+        "vhosts": len(plan.vhosts),
+        "permissions": sum(map(len, plan.grants.values())),
+        "policies": len(plan.policies),
+        "exchanges": objects["exchange"],
+        "queues": objects["queue"],
+        "bindings": objects["binding"],
+    }
+    remarks = plan.remarks + (yield from _apply(broker, plan))
+    return {"imported": counts, "faults": plan.faults, "remarks": remarks}
 
 
 @command("definitions export", reads=True)
 def export(at: Operator, *, vhost: OnlyVhost | None = None) -> Steps:
     """Export everything that is declared and set, as RabbitMQ's JSON."""
-    return Definitions(lambda: at.broker).export_steps(vhost)
+    return export_steps(at.broker, vhost)
 
 
 @command("definitions import")
@@ -181,7 +143,7 @@ def import_file(
     all_or_nothing: change nothing if anything in it is wrong
     """
     try:
-        return (yield from Definitions(lambda: at.broker).import_steps(definitions, vhost, is_whole=all_or_nothing))
+        return (yield from import_steps(at.broker, definitions, vhost, is_whole=all_or_nothing))
     except DefinitionsFault as fault:
         raise CommandError(f"nothing was changed:\n{fault}") from None
 
@@ -228,25 +190,19 @@ def _apply(broker: Broker, plan: Plan) -> Steps:
     yield from _apply_users(broker, plan)
     if plan.policies:
         broker.reloading.replace_policies(broker.context.policies.with_these(plan.policies))
-    steps: list[tuple[str, Callable[[Broker, Any], None], list[Any]]] = [
-        ("exchange", declare_exchange, plan.exchanges),
-        ("queue", declare_queue, plan.queues),
-        ("binding", bind, plan.bindings),
-    ]
-    for what, do, objects in steps:
 
-        def declare(one: Any, what: str = what, do: Callable[[Broker, Any], None] = do) -> None:
-            try:
-                do(broker, one)
-            except EngineError as error:  # it exists with other arguments: not changed, as in RabbitMQ
-                remarks.append(f"{what} {shown(getattr(one, 'name', ''))} stays as it is: {text_of(error)}")
+    def declare(one: Declaration) -> None:
+        try:
+            one.declare(broker.virtual_hosts.create(one.vhost))
+        except EngineError as error:  # it exists with other arguments: not changed, as in RabbitMQ
+            remarks.append(f"{one.title} stays as it is: {text_of(error)}")
 
-        objects.reverse()  # `_taken` frees each object after use: freeing all at once would be a long step
-        yield from _with_each(broker, _taken(objects), declare)
+    plan.objects.reverse()  # `_taken` frees each object after use: freeing all at once would be a long step
+    yield from _with_each(broker, _taken(plan.objects), declare)
     return remarks
 
 
-def _taken(objects: list[Any]) -> Iterator[Any]:
+def _taken(objects: list[T]) -> Iterator[T]:
     """Remove and yield the objects, the last one first."""
     while objects:
         yield objects.pop()
@@ -275,13 +231,6 @@ def _limit(broker: Broker, plan: Plan, name: str) -> None:
 
 
 def _apply_users(broker: Broker, plan: Plan) -> Steps:
-    given: dict[str, list[tuple[str, Grant]]] = {}
-    for (owner, vhost), grant in plan.grants.items():
-        given.setdefault(owner, []).append((vhost, grant))
-    given_topics: dict[str, list[tuple[str, dict[str, TopicPermission]]]] = {}
-    for (owner, vhost), topics in plan.topics.items():
-        given_topics.setdefault(owner, []).append((vhost, topics))
-
     def apply(name: str) -> None:
         before = broker.users.find(name)
         user = plan.users.get(name) or before
@@ -291,27 +240,17 @@ def _apply_users(broker: Broker, plan: Plan) -> Steps:
             password = plan.passwords[name]
             is_same = before is not None and before.password.is_right(password)
             user = replace(user, password=before.password if before is not None and is_same else new_hash(password))
+        if before is not None:
+            user = replace(user, loopback_only=before.loopback_only)
         grants = before.grants(broker.virtual_hosts) if before is not None else {}
-        if before is not None and name in plan.users:
-            user = replace(
-                user, loopback_only=before.loopback_only, topics_before_permissions=before.topics_before_permissions
-            )
-        for vhost, grant in given.get(name, ()):
-            known = grants[vhost].topics if vhost in grants else user.topics_before_permissions.get(vhost, grant.topics)
-            grants[vhost] = replace(grant, topics=known)
-            user = with_topics_before_permissions(user, vhost, {})
-        for vhost, topics in given_topics.get(name, ()):
-            if vhost in grants:
-                merged = MappingProxyType({**grants[vhost].topics, **topics})
-                grants[vhost] = replace(grants[vhost], topics=merged)
-            else:
-                user = with_topics_before_permissions(
-                    user, vhost, {**user.topics_before_permissions.get(vhost, {}), **topics}
-                )
-        broker.context.turn.effort += len(grants) + sum(len(grant.topics) for grant in grants.values())
-        broker.connections.replace_user(with_grants(user, grants))
+        topics = topics_of(before) if before is not None else {}
+        grants |= plan.grants.get(name, {})
+        for vhost, some in plan.topics.get(name, {}).items():
+            topics.setdefault(vhost, {}).update(some)
+        broker.context.turn.effort += len(grants) + sum(map(len, topics.values()))
+        broker.connections.replace_user(with_access(user, grants, topics))
 
-    yield from _with_each(broker, sorted({*plan.users, *given, *given_topics}), apply)
+    yield from _with_each(broker, sorted({*plan.users, *plan.grants, *plan.topics}), apply)
 
 
 def _vhost_value(broker: Broker, vhost: VirtualHost) -> dict[str, Any]:
@@ -322,25 +261,10 @@ def _vhost_value(broker: Broker, vhost: VirtualHost) -> dict[str, Any]:
     return {"name": vhost.name, "metadata": metadata}
 
 
-def _user_value(user: User) -> dict[str, Any]:
-    return {
-        "name": user.name,
-        "password_hash": user.password.text(),
-        "hashing_algorithm": user.password.algorithm,
-        "tags": list(user.tags),
-        "limits": _limits_value(user.max_connections, "max-channels", user.max_channels),
-    }
-
-
-def _limits_value(connections: int | None, key: str, other: int | None) -> dict[str, int]:
-    limits = {"max-connections": connections, key: other}
-    return {name: value for name, value in limits.items() if value is not None}
-
-
 def _parameter_values(broker: Broker) -> Iterator[dict[str, Any]]:
     """Limits of virtual hosts, and operator policies, as parameters."""
     for vhost in broker.virtual_hosts.values():
-        if value := _limits_value(vhost.context.limits.max_connections, "max-queues", vhost.context.limits.max_queues):
+        if value := vhost_limits(vhost):
             yield {"vhost": vhost.name, "component": LIMITS_COMPONENT, "name": "limits", "value": value}
     for policy in broker.context.policies:
         if policy.is_operator:
@@ -399,13 +323,5 @@ def _queue_value(queue: Queue) -> dict[str, Any]:
 def _binding_value(vhost: str, binding: Binding) -> dict[str, Any] | None:
     """A binding; None: to a queue that ends with its connection."""
     target = binding.destination
-    if isinstance(target, Queue) and target.exclusive:
-        return None
-    return {
-        "source": binding.source.name,
-        "vhost": vhost,
-        "destination": target.name,
-        "destination_type": "queue" if isinstance(target, Queue) else "exchange",
-        "routing_key": binding.routing_key,
-        "arguments": json_of_table(binding.arguments),
-    }
+    is_gone_soon = isinstance(target, Queue) and target.exclusive
+    return None if is_gone_soon else {"vhost": vhost, **binding_value(binding)}

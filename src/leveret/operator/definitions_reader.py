@@ -28,6 +28,7 @@ from ..engine import (
     Permissions,
     TopicPermission,
     User,
+    VirtualHost,
     VirtualHostLimits,
     read_password_hash,
     table_of_json,
@@ -60,33 +61,13 @@ class DefinitionsFault(Exception):
 
 
 @dataclass(slots=True, frozen=True)
-class ExchangeEntry:
-    name: str
+class Declaration:
+    """An exchange, a queue or a binding of the document. `title`: its kind and its name, for people."""
+
+    kind: str
+    title: str
     vhost: str
-    type: str
-    durable: bool
-    auto_delete: bool
-    internal: bool
-    arguments: FieldTable
-
-
-@dataclass(slots=True, frozen=True)
-class QueueEntry:
-    name: str
-    vhost: str
-    durable: bool
-    auto_delete: bool
-    arguments: FieldTable
-
-
-@dataclass(slots=True, frozen=True)
-class BindingEntry:
-    source: str
-    vhost: str
-    destination: str
-    to_queue: bool
-    routing_key: str
-    arguments: FieldTable
+    declare: Callable[[VirtualHost], object]
 
 
 @dataclass(slots=True)
@@ -105,11 +86,9 @@ class Plan:
     vhosts: dict[str, None] = field(default_factory=dict)
     limits: dict[str, VirtualHostLimits] = field(default_factory=dict)
     default_types: dict[str, str] = field(default_factory=dict)  # of queues, by virtual host
-    grants: dict[tuple[str, str], Grant] = field(default_factory=dict)  # by user and virtual host
-    topics: dict[tuple[str, str], dict[str, TopicPermission]] = field(default_factory=dict)
-    exchanges: list[ExchangeEntry] = field(default_factory=list)
-    queues: list[QueueEntry] = field(default_factory=list)
-    bindings: list[BindingEntry] = field(default_factory=list)
+    grants: dict[str, dict[str, Grant]] = field(default_factory=dict)  # by user and virtual host
+    topics: dict[str, dict[str, dict[str, TopicPermission]]] = field(default_factory=dict)  # the same, by exchange
+    objects: list[Declaration] = field(default_factory=list)  # exchanges, then queues, then bindings
     policies: list[Policy] = field(default_factory=list)
     about: dict[str, tuple[str, list[str]]] = field(default_factory=dict)  # virtual hosts: description, tags
     parameters: dict[tuple[str, str, str], Any] = field(default_factory=dict)  # as `Broker.parameters`
@@ -227,20 +206,20 @@ class DefinitionsReader:
             self.found.passwords.pop(name, None)
 
     def _permission(self, entry: dict[str, Any]) -> None:
-        key = self._user_and_vhost(entry)
+        user, vhost = self._user_and_vhost(entry)
         configure, write, read = (_text(entry, name, empty=True) for name in ("configure", "write", "read"))
         grant = Grant(configure, write, read)
         self._charge_patterns(configure, write, read)
-        Permissions(grant, user=key[0], vhost=key[1]).check()
-        self.found.grants[key] = grant
+        Permissions(grant, user=user, vhost=vhost).check()
+        self.found.grants.setdefault(user, {})[vhost] = grant
 
     def _topic_permission(self, entry: dict[str, Any]) -> None:
-        key = self._user_and_vhost(entry)
+        user, vhost = self._user_and_vhost(entry)
         topic = TopicPermission(_text(entry, "write", empty=True), _text(entry, "read", empty=True))
         topics = {_text(entry, "exchange", empty=True): topic}
         self._charge_patterns(topic.write, topic.read)
-        Permissions(Grant(topics=topics), user=key[0], vhost=key[1]).check()
-        self.found.topics.setdefault(key, {}).update(topics)
+        Permissions(Grant(topics=topics), user=user, vhost=vhost).check()
+        self.found.topics.setdefault(user, {}).setdefault(vhost, {}).update(topics)
 
     def _parameter(self, entry: dict[str, Any]) -> None:
         vhost, component, name = self._known_vhost(entry), _text(entry, "component"), _text(entry, "name")
@@ -254,7 +233,7 @@ class DefinitionsReader:
             _check_keys("value", value, "pattern", "apply-to", "definition", "priority")
             self._policy({**value, "vhost": vhost, "name": name}, is_operator=True)
         elif name != "limits":
-            raise ValueError(f"name: {shown(name)} is not right, expected limits")
+            raise ValueError(f"name: expected limits, not {shown(name)}")
         else:
             _check_keys("value", value, "max-connections", "max-queues")
             self.found.limits[vhost] = _vhost_limits(value)
@@ -301,59 +280,67 @@ class DefinitionsReader:
         if name.startswith("amq."):
             self._leave_out(f"exchange {shown(name)}: names with amq. are the broker's own")
             return
-        durable, auto_delete, internal = (_flag(entry, key) for key in ("durable", "auto_delete", "internal"))
-        arguments = _arguments(entry)
-        exchange = ExchangeEntry(name, vhost, _text(entry, "type"), durable, auto_delete, internal, arguments)
+        kind, arguments = _text(entry, "type"), _arguments(entry)
+        flags: dict[str, Any] = {key: _flag(entry, key) for key in ("durable", "auto_delete", "internal")}
+        title = f"exchange {shown(name)}"
         if name in self.dry.virtual_hosts.create(vhost).exchanges:
-            self._leave_out(f"exchange {shown(name)} stands here twice: the first one is declared")
+            self._leave_out(f"{title} is here twice: the first one is declared")
             return
-        declare_exchange(self.dry, exchange)
-        self.found.exchanges.append(exchange)
+        self._declare(
+            Declaration(
+                "exchange", title, vhost, lambda host: host.exchanges.declare(name, kind, arguments=arguments, **flags)
+            )
+        )
 
     def _queue(self, entry: dict[str, Any]) -> None:
         vhost, name = self._known_vhost(entry), _text(entry, "name")
-        queue = QueueEntry(name, vhost, _flag(entry, "durable"), _flag(entry, "auto_delete"), _arguments(entry))
+        flags: dict[str, Any] = {key: _flag(entry, key) for key in ("durable", "auto_delete")}
+        arguments = _arguments(entry)
+        title = f"queue {shown(name)}"
         if name in self.dry.virtual_hosts.create(vhost).queues:
-            self._leave_out(f"queue {shown(name)} stands here twice: the first one is declared")
+            self._leave_out(f"{title} is here twice: the first one is declared")
             return
-        declare_queue(self.dry, queue)
-        self.found.queues.append(queue)
+
+        def declare(host: VirtualHost) -> object:
+            is_generated = name.startswith("amq.")  # it had a generated name when it was exported
+            return host.queues.declare(name, client=None, arguments=arguments, server_named=is_generated, **flags)
+
+        self._declare(Declaration("queue", title, vhost, declare))
+
+    def _declare(self, one: Declaration) -> None:
+        one.declare(self.dry.virtual_hosts.create(one.vhost))
+        self.found.objects.append(one)
 
     def _binding(self, entry: dict[str, Any]) -> None:
         vhost, source = self._known_vhost(entry), _text(entry, "source", empty=True)
         kind = entry.get("destination_type", "queue")
         if kind not in ("queue", "exchange"):
-            raise ValueError(f"destination_type: {shown(kind)} is not right, expected queue or exchange")
-        binding = BindingEntry(
-            source,
-            vhost,
-            _text(entry, "destination"),
-            kind == "queue",
-            _text(entry, "routing_key", empty=True),
-            _arguments(entry),
-        )
+            raise ValueError(f"destination_type: expected queue or exchange, not {shown(kind)}")
+        name, key, arguments = _text(entry, "destination"), _text(entry, "routing_key", empty=True), _arguments(entry)
         if not source:  # every queue is bound to the default exchange
             return
+        self._copy_names(vhost, {source} if kind == "queue" else {source, name}, {name} if kind == "queue" else set())
         try:
-            self._try_binding(binding)
+            self._declare(
+                Declaration(
+                    "binding",
+                    f"binding of {kind} {shown(name)} to exchange {shown(source)}",
+                    vhost,
+                    lambda host: host.bindings.add(kind, name, source, key, arguments),
+                )
+            )
         except NotFound as error:  # exports have the bindings of exclusive queues, but not the queues
             self._leave_out(text_of(error))
-            return
-        self.found.bindings.append(binding)
 
-    def _try_binding(self, binding: BindingEntry) -> None:
-        """Try a binding, with substitutes for objects that exist in the broker and not in the document."""
-        dry = self.dry.virtual_hosts.create(binding.vhost)
-        there = self.broker.virtual_hosts.get(binding.vhost)
-        exchanges = {binding.source} if binding.to_queue else {binding.source, binding.destination}
-        for name in exchanges - dry.exchanges.keys():
-            if there is not None and name in there.exchanges:
-                kind = EXCHANGE_TYPES.get(there.exchanges[name].type, DirectExchange)
-                dry.exchanges[name] = kind(name)
-        is_there = there is not None and binding.destination in there.queues
-        if binding.to_queue and binding.destination not in dry.queues and is_there:
-            dry.queues.create(binding.destination, is_auto_created=False)
-        bind(self.dry, binding)
+    def _copy_names(self, vhost: str, exchanges: set[str], queues: set[str]) -> None:
+        """Make substitutes in the temporary broker for objects that exist in the broker and not in the document."""
+        dry, there = self.dry.virtual_hosts.create(vhost), self.broker.virtual_hosts.get(vhost)
+        if there is None:
+            return
+        for name in exchanges & there.exchanges.keys() - dry.exchanges.keys():
+            dry.exchanges[name] = EXCHANGE_TYPES.get(there.exchanges[name].type, DirectExchange)(name)
+        for name in queues & there.queues.keys() - dry.queues.keys():
+            dry.queues.create(name, is_auto_created=False)
 
     # -- references -------------------------------------------------------------------------------------------------
 
@@ -373,34 +360,6 @@ class DefinitionsReader:
         if name not in self.found.vhosts and name not in self.broker.virtual_hosts:
             raise ValueError(f"no virtual host {shown(name)}")
         return name
-
-
-def declare_exchange(broker: Broker, one: ExchangeEntry) -> None:
-    broker.virtual_hosts.create(one.vhost).exchanges.declare(
-        one.name,
-        one.type,
-        durable=one.durable,
-        auto_delete=one.auto_delete,
-        internal=one.internal,
-        arguments=one.arguments,
-    )
-
-
-def declare_queue(broker: Broker, one: QueueEntry) -> None:
-    broker.virtual_hosts.create(one.vhost).queues.declare(
-        one.name,
-        client=None,
-        durable=one.durable,
-        auto_delete=one.auto_delete,
-        arguments=one.arguments,
-        server_named=one.name.startswith("amq."),  # it had a generated name when it was exported
-    )
-
-
-def bind(broker: Broker, one: BindingEntry) -> None:
-    vhost = broker.virtual_hosts[one.vhost]
-    kind = "queue" if one.to_queue else "exchange"
-    vhost.bindings.add(kind, one.destination, one.source, one.routing_key, one.arguments)
 
 
 def _text(entry: dict[str, Any], key: str, *, empty: bool = False) -> str:
@@ -439,7 +398,7 @@ def _object(entry: dict[str, Any], key: str) -> dict[str, Any]:
 def _check_keys(what: str, value: dict[str, Any], *known: str) -> None:
     """Raises: ValueError, if the object has a key that is not known."""
     for key in value.keys() - {*known}:
-        raise ValueError(f"{what}: {shown(key)} is not right, expected {', '.join(known)}")
+        raise ValueError(f"{what}: unknown key {shown(key)}, expected {', '.join(known)}")
 
 
 def _arguments(entry: dict[str, Any]) -> FieldTable:

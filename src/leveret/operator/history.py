@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from ..console.dispatcher import Http, Level
 from ..engine import Broker, Grant, TopicPermission, User, VirtualHostLimits, read_password_hash
 from ..settings import Policies, make_policy
-from .access import with_grants, with_topics_before_permissions
+from .access import with_access
 from .command import command
 from .command_error import CommandError
 from .kinds import NUMBER, OnlyVhost, Word
@@ -151,11 +151,6 @@ def _user_of(broker: Broker, name: str, value: Mapping[str, Any]) -> User:
     if value["permissions"] is None:
         return user
     grants = {
-        vhost: Grant(**patterns, topics=topics.pop(vhost, {}))
-        for vhost, patterns in value["permissions"].items()
-        if vhost in broker.virtual_hosts
+        vhost: Grant(**patterns) for vhost, patterns in value["permissions"].items() if vhost in broker.virtual_hosts
     }
-    user = with_grants(user, grants)
-    for vhost, waiting in topics.items():
-        user = with_topics_before_permissions(user, vhost, waiting)
-    return user
+    return with_access(user, grants, topics)

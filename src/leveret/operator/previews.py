@@ -14,7 +14,7 @@ from ..settings import Policies, SettingsRepository
 from .command import command
 from .command_error import CommandError
 from .connections import clients_called
-from .definitions import Definitions, in_vhost
+from .definitions import export_steps, in_vhost
 from .definitions_difference import difference
 from .definitions_reader import DefinitionsFault, DefinitionsReader, Plan
 from .kinds import (
@@ -352,7 +352,7 @@ def preview_definitions(at: Operator, definitions: Document, *, vhost: IntoVhost
         plan: Plan = yield from DefinitionsReader(at.broker, definitions).plan()
     except DefinitionsFault as fault:
         raise CommandError(str(fault)) from None
-    here = yield from Definitions(lambda: at.broker).export_steps()
+    here = yield from export_steps(at.broker)
     objects = yield from difference(at.broker, here, definitions, plan)
     policies = at.broker.context.policies.with_these(plan.policies)
     found = yield from consequences(at, at.broker.context.settings, policies)

@@ -14,6 +14,7 @@ import trio
 from ..amqp_frontend.edge.poller import Wakeup, poller_of_this_run
 from ..configured.configured import Report
 from ..engine import Broker, Unreadable
+from ..operator.steps import finished
 from .composition import BuiltBroker, Data, DataUnusable, build_broker
 from .descriptors import descriptor_limits
 from .flow_log import log_flow
@@ -106,11 +107,12 @@ class ServedBroker:
 
     def _import(self, file: "JsonFile") -> list[str]:
         """Import definitions. Returns lines about entries that were left out or changed. Raises: DefinitionsRefused."""
+        from ..operator.definitions import import_steps
         from ..operator.definitions_reader import DefinitionsFault
 
         is_whole = self._current.configuration.broker.definitions_all_or_nothing
         try:
-            imported = self.built.control.definitions.import_document(file.value, is_whole=is_whole)
+            imported = finished(import_steps(self.built.broker, file.value, is_whole=is_whole))
         except DefinitionsFault as fault:
             raise DefinitionsRefused("\n".join(file.placed(fault.faults))) from None
         return file.placed([*(f"{one} (left out)" for one in imported["faults"]), *imported["remarks"]])
