@@ -296,9 +296,12 @@ def _rabbitmq_environment(
         "inetrc": '{lookup, [file]}.\n{host, {127,0,0,1}, ["localhost"]}.\n',
     }.items():
         (directory / name).write_text(text)
+    cookie = directory / ".erlang.cookie"  # Erlang would make one, and on a busy machine read it before its chmod
+    cookie.touch(0o600)
+    cookie.write_text("LEVERET")
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(("RABBITMQ_", "ERL_"))}
     return inherited | {
-        "HOME": str(directory),  # for the Erlang cookie
+        "HOME": str(directory),  # of the Erlang cookie
         "ERL_EPMD_ADDRESS": LOOPBACK,
         "ERL_EPMD_PORT": str(epmd),
         "ERL_INETRC": str(directory / "inetrc"),
