@@ -1,11 +1,15 @@
 """Perl's clients say `AMQP 1 1 0 9` and then speak 0-9-1: connect, publish, confirm, consume, acknowledge, close."""
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from broker_process import leveret_serve
+from etcd_servers import ETCD, WHY_NOT
 
+from leveret.interop.brokers.follower import leveret_follower
+from leveret.interop.brokers.peers import Peer
 from leveret.interop.wire.loopback import LOOPBACK
 
 SCRIPTS = Path(__file__).with_name("perl")
@@ -64,13 +68,33 @@ def lacking(modules: list[str]) -> str:
     return f"perl has no {' or '.join(modules)} here (make peers)" if done.returncode else ""
 
 
-@pytest.mark.parametrize("name", CLIENTS)
-def test_perl(name: str, tmp_path: Path) -> None:
-    """The client does what its script says on a real broker; the scripts print the same on RabbitMQ."""
+def check(name: str, port: int) -> None:
+    """A client does what its script says at a broker; the scripts print the same at RabbitMQ."""
     modules, expected = CLIENTS[name]
     if reason := lacking(modules):
         pytest.skip(reason)
-    with leveret_serve(tmp_path) as broker:
-        command = ["perl", str(SCRIPTS / f"{name}.pl"), LOOPBACK, str(broker.port)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
+    command = ["perl", str(SCRIPTS / f"{name}.pl"), LOOPBACK, str(port)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert (done.stdout, done.stderr) == (expected, "")
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_perl(name: str, tmp_path: Path) -> None:
+    """At one node."""
+    with leveret_serve(tmp_path) as broker:
+        check(name, broker.port)
+
+
+@pytest.fixture(scope="module")
+def follower() -> Iterator[Peer]:
+    """Of a cluster of three nodes."""
+    with leveret_follower() as peer:
+        yield peer
+
+
+@pytest.mark.cluster
+@pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
+@pytest.mark.parametrize("name", CLIENTS)
+def test_perl_through_a_follower(follower: Peer, name: str) -> None:
+    """At a node of a cluster that does not lead."""
+    check(name, follower.port)
