@@ -18,9 +18,10 @@ from leveret.interop.running.toolchains import CLIENTS, NotHere
 
 #: One of each kind, without those that wait for nothing to come.
 SCALED = {
-    "lease-declared-again", "lease-refused-declaration", "lease-ends-by-time", "lease-ends-with-the-consumer",
-    "lease-max-deliveries", "lease-in-a-transaction", "select-topic", "select-by-content", "select-bad-filter",
-    "select-round-robin", "select-by-priority", "select-browse", "select-control",
+    "lease-declared-again", "lease-refused-declaration", "lease-ends-by-time", "lease-ends-by-time-strict",
+    "lease-ends-with-the-consumer", "lease-max-deliveries", "lease-in-a-transaction", "select-topic",
+    "select-by-content", "select-bad-filter", "select-round-robin", "select-by-priority", "select-browse",
+    "select-control",
 }  # fmt: skip
 
 

@@ -35,6 +35,7 @@ class AmqpStorm(ChannelDriver):
         "property:cluster_id": "refused: it must be empty",
         "recover": "does not connect again by itself",
         "scenario:recovery-lost-connection-is-noticed": "its reader's errors go where it never looks",
+        "scenario:select-browse": "forgets a cancel right behind consume-ok: it notes the tag only then",
         "blocked=reason": "written to its log only",
         "return=body": "tells that something came back, not what",
         "return=properties": "tells that something came back, not what",
