@@ -15,4 +15,4 @@ def _with_port(self: Any, hostname: str, username: str, password: str, port: int
     )
 
 
-connection.Connection.__init__ = _with_port
+connection.Connection.__init__ = _with_port  # type: ignore[method-assign, unused-ignore]  # where it is installed
