@@ -80,7 +80,7 @@ def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Cha
         return True
     transaction, quota = channel.session.transaction, turn.quota
     if quota is not None and transaction is not None:
-        if transaction.size > quota.octets:
+        if transaction.size > quota.octets or quota.messages <= 0:
             parking.put_back(channel, event, turn)
             return True
         quota.spend_octets(transaction.size, sum(len(one.contents) for one in transaction.publishes))

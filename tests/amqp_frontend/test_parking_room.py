@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pair import Pair
 from pamqp import commands as C
-from peer import Cut, Peer, byte_by_byte, method, publish, whole
+from peer import Cut, Peer, byte_by_byte, content, method, publish, whole
 
 from leveret.amqp_frontend.wire.states import ParkingState
 from leveret.engine import BrokerOptions
@@ -385,6 +385,24 @@ def test_a_transaction_is_held_at_its_commit_as_one() -> None:
     assert bench.take(9) == [3, 4, 5]
 
 
+@pytest.mark.parametrize("size", [1, 2_000])
+def test_commits_take_turns_as_publishes_do(size: int) -> None:
+    """Many transactions of one connection do not use up the room before another has its turn (queues page E.5)."""
+    bench = Bench(mode=C.Tx.Select, max_size_messages=1_000, address_full_policy="BLOCK", system=SystemUsage(0, 0, 0))
+    filler, other = bench.pair.open(1), bench.pair.open(1)
+    filler.send(publish(1, "q", b"f") * 1_000)
+    for _ in range(10):
+        bench.peer.send(publish(1, "q", bytes(size)) * 20 + method(1, C.Tx.Commit))
+    other.send(publish(1, "q", b"o"))
+    bench.taker.call(1, C.Queue.Purge, queue="q")
+    bench.pair.settle()
+    assert bench.ready() == 201
+    bodies = []
+    while (got := bench.taker.get()) is not None:
+        bodies.append(got.body)
+    assert bodies.index(b"o") < 100
+
+
 def test_a_refused_commit_ends_its_channel() -> None:
     """Row 13: rolled back."""
     bench = Bench(mode=C.Tx.Select, send_fail_if_no_space=True)
@@ -454,6 +472,20 @@ def test_a_lost_connection_drops_what_it_holds() -> None:
     bench.publish(4)
     bench.peer.hang_up()
     assert bench.take(9) == [1, 2]
+    assert bench.pair.broker.flow.blocked() == []
+
+
+def test_a_connection_that_ends_as_it_continues_disturbs_nobody() -> None:
+    """One of its held publishes is refused with the whole connection, in the turn of whoever made room."""
+    bench = Bench()
+    bench.publish(FILL)
+    bench.publish(1)
+    bench.peer.send(method(1, C.Basic.Publish, exchange="", routing_key="q", immediate=True) + content(1, b"x"))
+    bench.publish(1, channel=2)
+    other = bench.pair.open(1)
+    other.send(publish(1, "q", b"9" + BODY))
+    assert bench.take(9) == [1, 2, 3, 9]
+    assert [one[:2] for one in bench.heard()] == [("Connection.Close", 540)]
     assert bench.pair.broker.flow.blocked() == []
 
 
