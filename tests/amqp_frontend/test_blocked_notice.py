@@ -54,7 +54,7 @@ class World:
         self.held_ms = self.free_ms = 0  # for how long without being told
 
     def do(self, chance: Random) -> None:
-        what = chance.choice(("publish", "publish", "take", "take", "alarm", "calm", "calm", "close"))
+        what = chance.choice(("publish", "publish", "take", "take", "alarm", "disk", "calm", "calm", "close"))
         if what == "publish":
             peer: Peer = chance.choice((self.hears, self.hears, self.deaf))
             number = 1 if peer is self.deaf or not self.is_open else chance.choice((1, 2))
@@ -64,8 +64,10 @@ class World:
                 self.taker.send(method(1, C.Basic.Get, queue=chance.choice("qqr"), no_ack=True))
         elif what == "alarm":
             self.pair.broker.flow.raise_alarm("test")
+        elif what == "disk":
+            self.pair.broker.flow.disk.switch("low on disk")
         elif what == "calm":
-            self.pair.broker.flow.end_alarm()
+            self.end_alarms()
         elif self.is_open:
             self.hears.send(method(2, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
             self.is_open = False  # until that is answered
@@ -75,13 +77,25 @@ class World:
         self.held_ms = self.free_ms = 0
         self.look()
 
+    def end_alarms(self) -> None:
+        """That of an operator, and that of the disk."""
+        self.pair.broker.flow.end_alarm()
+        self.pair.broker.flow.disk.switch(None)
+
+    @property
+    def is_calm(self) -> bool:
+        """No alarm, and no limit of the broker is reached."""
+        flow = self.pair.broker.flow
+        roots = [node for node in flow.nodes() if node.is_root]
+        return not any(node.is_full for node in (flow.alarm, flow.replication, flow.disk, *roots))
+
     def wait(self, ms: int) -> None:
         for _ in range(ms // 10):
             self.look()
             self.pair.advance(10)
             self.now_ms += 10
             is_parked = bool(self.hears.session.backlog.parking.channels)
-            is_free = not is_parked and self.pair.broker.flow.is_calm
+            is_free = not is_parked and self.is_calm
             self.look()
             self.held_ms = self.held_ms + 10 if is_parked and not self.is_blocked else 0
             self.free_ms = self.free_ms + 10 if is_free and self.is_blocked else 0
@@ -105,18 +119,18 @@ class World:
             if self.is_blocked:
                 assert self.hears.session.backlog.parking.channels, "told for nothing"
             else:
-                assert self.pair.broker.flow.is_calm, "unblocked, and the broker is full"
+                assert self.is_calm, "unblocked, and the broker is full"
 
 
 @pytest.mark.parametrize("seed", range(examples(16)))
 def test_who_hears_it_hears_it_in_time_and_never_in_quick_alternation(seed: int) -> None:
-    """Held by a queue, by the broker, by an alarm; on two channels that come and go."""
+    """Held by a queue, by the broker, by an alarm, while the disk is full or not; on two channels that come and go."""
     chance = Random(seed)
     world = World()
     for _ in range(50):
         world.do(chance)
         world.wait(chance.choice((0, 10, 10, 50, 150, 300)))
-    world.pair.broker.flow.end_alarm()
+    world.end_alarms()
     for queue in "qrqr" * 20:
         world.taker.send(method(1, C.Basic.Get, queue=queue, no_ack=True))
         world.pair.settle()

@@ -282,14 +282,16 @@ def test_every_octet_of_a_handshake_may_be_the_last(pair: Pair) -> None:
 
 
 def test_huge_announcements_reserve_nothing(pair: Pair) -> None:
-    """A message over the limit is counted, not kept; the channel closes with 406 when it is whole."""
-    peer = pair.open(None, frontend={"message_size_max": 10_000})
+    """A message over the limit is dropped as it arrives; the channel closes with 406 when it is whole. It does not
+    count as incomplete, whose limit would end the whole connection."""
+    peer = pair.open(None, frontend={"message_size_max": 10_000, "incomplete_max": 10_000})
     peer.send(*handshake(), OPEN + DECLARE)
     peer.take()
-    peer.send(PUBLISH + content(1, bytes(10_001), body_max=1_000)[:5_000])
+    huge = PUBLISH + content(1, bytes(30_001), body_max=1_000)
+    peer.send(huge[:25_000])
     assembly = peer.session.connection.channels[1].assembly
     assert assembly is not None and not assembly.body and not assembly.pieces
-    peer.send(content(1, bytes(10_001), body_max=1_000)[5_000:])
+    peer.send(huge[25_000:])
     close = peer.expect(C.Channel.Close)
     assert (close.reply_code, close.class_id, close.method_id) == (406, 60, 40)
 

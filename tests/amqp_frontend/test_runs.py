@@ -102,7 +102,7 @@ def test_what_stands_before_undecodable_properties_is_published() -> None:
     """In the same read, with the same arguments: the connection ends at the message that is wrong, not before."""
     peer = Pair().open(1)
     peer.call(1, commands.Queue.Declare, queue="the.queue")
-    peer.send(MESSAGES[0] + MESSAGES[1] + METHOD + raw_frame(2, 1, WITH_BODY[7:19] + b"\x20\x00") + WITH_BODY[-59:])
+    peer.send(MESSAGES[0] + MESSAGES[1] + METHOD + raw_frame(2, 1, WITH_BODY[7:19] + b"\x20\x00") + WITH_BODY[-58:])
     assert isinstance(peer.take()[-1].frame, commands.Connection.Close)
     assert peer.pair.broker.virtual_hosts["/"].queues["the.queue"].ready_count == 2
 

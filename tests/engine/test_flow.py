@@ -11,6 +11,7 @@ from leveret.engine import Envelope, PropertySummary
 from leveret.engine.events import EventKind
 from leveret.engine.flow.control import BlockedEvent
 from leveret.engine.flow.control import _fitting as fitting
+from leveret.engine.users.access import INTERNAL_LINK
 from leveret.settings import Flow, SettingsRepository, SystemUsage, WholeLimits, entry
 from leveret.testing.harness import GUEST
 from leveret.testing.memory_pager import MemoryPager
@@ -54,18 +55,19 @@ def test_what_is_full_holds_and_its_room_is_shared_in_turn(settings: dict[str, o
     assert few.published == 4
 
 
-def test_who_is_cut_short_by_the_limit_goes_on_first() -> None:
+@pytest.mark.parametrize(("limit", "freed", "rounds"), [(2000, 100, 20), (20, 1, 200)])
+def test_who_is_cut_short_by_the_limit_goes_on_first(limit: int, freed: int, rounds: int) -> None:
     """What is freed at once is no multiple of a quantum: nobody gets less for that (E.5, the starvation bound)."""
-    bench = FlowBench(max_size_messages=2000, address_full_policy="BLOCK")
-    Publisher(bench, "filler").publish(*[make_content(100)] * 2000)
+    bench = FlowBench(max_size_messages=limit, address_full_policy="BLOCK")
+    Publisher(bench, "filler").publish(*[make_content(100)] * limit)
     publishers = [Publisher(bench, name) for name in "ab"]
     for one in publishers:
         one.publish(*[make_content(100)] * 1500)
-    for _ in range(20):
-        bench.take(100)
+    for _ in range(rounds):
+        bench.take(freed)
         published = [one.published for one in publishers]
         assert max(published) - min(published) <= 64
-    assert sum(published) == 2000
+    assert sum(published) == freed * rounds
 
 
 def test_a_large_message_waits_for_as_many_quanta_as_it_takes() -> None:
@@ -157,6 +159,28 @@ def test_the_limits_of_the_broker_are_above_those_of_queues() -> None:
     assert publisher.published == 10
 
 
+def test_a_full_broker_blocks_and_pages_nothing_out_unless_the_address_says_so() -> None:
+    """Its memory is for what consumers get next, so publishers wait; only a queue's own limit pages by default."""
+    bench = FlowBench(system=SystemUsage(memory=10_000, store=0, temp=0), pager=MemoryPager(MIB), memory_limit=MIB)
+    publisher = Publisher(bench, "p")
+    bench.summary = PropertySummary(persistent=True)
+    for _ in range(10):
+        publisher.publish(make_content(1_500))
+        bench.end_turn()
+    assert publisher.published == 7
+
+
+def test_a_limit_of_the_broker_that_is_gone_holds_nobody() -> None:
+    """After a reload without it, also if no queue fed it: the temp store."""
+    bench = FlowBench(system=SystemUsage(memory=0, store=0, temp=5_000), producer_flow_control=False)
+    publisher = Publisher(bench, "p")
+    bench.broker.flow.temp_changed(5_000)
+    publisher.publish(make_content(1_500))
+    assert publisher.published == 0
+    bench.configure(producer_flow_control=False)
+    assert publisher.published == 1
+
+
 def test_a_store_limit_holds_what_is_stored_also_without_producer_flow_control() -> None:
     """Queues page E.4, row 10; queues page, row E17."""
     system = SystemUsage(memory=3_000, store=10_000, temp=0)
@@ -201,6 +225,24 @@ def test_a_reload_lets_go_what_is_held(settings: dict[str, object], published: i
     bench.broker.reloading.replace_settings(SettingsRepository([entry("q", **settings)]), bench.broker.context.options)
     bench.end_turn()
     assert publisher.published == published
+
+
+def test_a_reload_reaches_all_who_wait_wherever() -> None:
+    """Publishers of several full queues, all of which refuse now."""
+    bench = FlowBench(memory_limit=1_000, cursor="vm")
+
+    def settings(**more: object) -> SettingsRepository:
+        return SettingsRepository([entry(name, memory_limit=1_000, cursor="vm", **more) for name in "qrs"])
+
+    bench.broker.reloading.replace_settings(settings())
+    publishers = [Publisher(bench, name) for name in "qrs"]
+    for publisher, name in zip(publishers, "qrs"):
+        bench.queue(name)
+        publisher.publish(*[make_content(1_500)] * 2, to=name)
+    assert [one.refused for one in publishers] == [0, 0, 0]
+    bench.broker.reloading.replace_settings(settings(send_fail_if_no_space=True))
+    bench.end_turn()
+    assert [one.refused for one in publishers] == [1, 1, 1]
 
 
 def test_a_reload_between_the_marks_lets_nobody_go() -> None:
@@ -271,6 +313,23 @@ def test_under_an_alarm_the_queue_that_refuses_first_decides(times: tuple[int, i
     queues = [bench.queue(name) for name in names]
     bench.broker.flow.raise_alarm("full")
     assert bench.broker.flow.alarm.full_limit_for(queues).fails_after_ms == 500
+
+
+def test_a_link_waits_where_others_are_refused() -> None:
+    """A full queue or an alarm blocks a link, whatever the address says: a refused message of a link would be lost."""
+    bench = FlowBench(memory_limit=2_000, cursor="vm", send_fail_if_no_space=True)
+    user = replace(GUEST, name="link", tags=(INTERNAL_LINK,))
+    bench.broker.users.add(user)
+    guest, link = Publisher(bench, "guest"), Publisher(bench, "link", user)
+    guest.publish(make_content(2_000))
+    for publisher in (guest, link):
+        publisher.publish(make_content(100))
+    assert (guest.refused, link.refused, link.published) == (1, 0, 0)
+    bench.take()
+    assert link.published == 1
+    bench.broker.flow.raise_alarm("full")
+    alarm = bench.broker.flow.alarm
+    assert [alarm.full_limit_for([bench.q], one.client).fails for one in (guest, link)] == [True, False]
 
 
 def test_what_is_out_without_a_consumer_may_make_room() -> None:

@@ -10,7 +10,7 @@ from flow_bench import FlowBench, Publisher, make_content, saying
 
 from leveret.engine import reconfigure
 from leveret.engine.messages.field_table import Field
-from leveret.settings import WholeLimits
+from leveret.settings import NO_WHOLE_LIMITS, WholeLimits
 
 #: Octets of each message of this page.
 SIZE = 500
@@ -30,6 +30,7 @@ def published(bench: FlowBench, count: int) -> tuple[str, int, int]:
         ({"address_full_policy": "BLOCK", "max_size_messages": 4}, "AAAA", 4, 2),
         ({"address_full_policy": "BLOCK", "max_size_bytes": 4 * SIZE}, "AAAA", 4, 2),
         ({"address_full_policy": "BLOCK", "max_size_bytes": 4 * SIZE, "max_size_messages": 3}, "AAA", 3, 3),
+        ({"address_full_policy": "BLOCK", "max_size_messages": 0}, "A", 1, 5),
         ({"address_full_policy": "FAIL", "max_size_messages": 4}, "AAAANN", 4, 0),
         ({"address_full_policy": "FAIL", "max_size_bytes": 4 * SIZE}, "AAAANN", 4, 0),
         ({"address_full_policy": "FAIL", "max_size_bytes": 0}, "NNNNNN", 0, 0),
@@ -112,10 +113,17 @@ def test_all_addresses_together(
     assert publisher.outcomes() == ("N" if "max_size_messages" in settings and whole.messages_max == 9 else "A")
 
 
+@pytest.mark.parametrize("whole", [WholeLimits(messages_max=0), WholeLimits(octets_max=0)])
+def test_a_limit_of_zero_on_all_is_reached_by_the_first_message(whole: WholeLimits) -> None:
+    """It is the lowest limit, and not none."""
+    assert published(FlowBench(whole=whole, address_full_policy="FAIL"), 3) == ("ANN", 1, 0)
+
+
+@pytest.mark.parametrize("before", [NO_WHOLE_LIMITS, WholeLimits(octets_max=1 << 30)], ids=["alone", "in its place"])
 @pytest.mark.parametrize("policy", ["BLOCK", "FAIL", "DROP"])
-def test_a_limit_on_all_comes_and_goes(policy: str) -> None:
+def test_a_limit_on_all_comes_and_goes(policy: str, before: WholeLimits) -> None:
     """It is live: what is there is counted when it comes, and what is held goes on when it is gone."""
-    bench = FlowBench(address_full_policy=policy)
+    bench = FlowBench(whole=before, address_full_policy=policy)
     publisher = Publisher(bench, "p")
     publisher.publish(*[make_content(SIZE)] * 3)
     bench.configure(whole=WholeLimits(messages_max=3), address_full_policy=policy)

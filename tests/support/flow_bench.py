@@ -16,6 +16,7 @@ from leveret.engine import (
     Queue,
     Session,
     TempStore,
+    User,
 )
 from leveret.engine.messages.content import NATIVE, encode_header
 from leveret.journal import JournalOptions
@@ -41,9 +42,9 @@ def saying(text: str) -> bytes:
 class Publisher:
     """A confirming publisher on a connection of its own: `wants` are the messages that it holds."""
 
-    def __init__(self, bench: FlowBench, name: str) -> None:
+    def __init__(self, bench: FlowBench, name: str, user: User = GUEST) -> None:
         self.bench = bench
-        self.client: Client = bench.broker.connections.open("/", GUEST, name=name, flush=lambda: None)
+        self.client: Client = bench.broker.connections.open("/", user, name=name, flush=lambda: None)
         self.session: Session = self.client.open_session()
         self.session.select_confirms()
         self.wants: deque[bytes] = deque()
