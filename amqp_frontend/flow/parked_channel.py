@@ -60,21 +60,19 @@ class ParkedWork(NamedTuple):
 
 
 class ParkedChannel:
-    """Parked work of a channel. `work`: first to last; `octets`: of its publishes.
+    """Parked work of a channel. `work`: first to last.
 
     `is_waiting`: the first work was tried and not accepted; otherwise the next turn handles it. `full`: the limit or
     alarm for which it waits. `deadline`: when it is refused.
     """
 
-    __slots__ = ("_has_consume", "_is_transactional", "_resume", "channel", "deadline", "full", "is_waiting", "octets",
-                 "work")  # fmt: skip
+    __slots__ = ("_has_consume", "_is_transactional", "_resume", "channel", "deadline", "full", "is_waiting", "work")
 
     def __init__(self, channel: Channel, resume: "Callable[[ParkedChannel, Quota], None]") -> None:
         """`resume`: handles the parked work, up to a quota."""
         self._resume = resume
         self.channel = channel
         self.work: deque[ParkedWork] = deque()
-        self.octets = 0
         self.is_waiting = False
         self.full: FullLimit | None = None
         self.deadline: Deadline | None = None
@@ -126,17 +124,14 @@ class ParkedChannel:
             elif kind is commands.Basic.Consume:
                 self._has_consume = True
         self.work.append(work)
-        self.octets += work.octets
 
     def put_first(self, work: ParkedWork) -> None:
         """Insert work before all other."""
         self.work.appendleft(work)
-        self.octets += work.octets
 
     def put_second(self, work: ParkedWork) -> None:
         """Insert work after the first."""
         self.work.insert(1, work)
-        self.octets += work.octets
 
     @property
     def has_close(self) -> bool:
@@ -146,9 +141,7 @@ class ParkedChannel:
 
     def take(self) -> ParkedWork:
         """Remove and return the first work."""
-        work = self.work.popleft()
-        self.octets -= work.octets
-        return work
+        return self.work.popleft()
 
     def messages(self) -> int:
         """The number of parked publishes. O(work)."""
