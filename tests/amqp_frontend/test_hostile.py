@@ -258,6 +258,16 @@ def test_a_close_ok_may_come_with_what_was_wrong(pair: Pair) -> None:
     assert peer.is_closed and not peer.has_reset
 
 
+@pytest.mark.parametrize("octets", [7, 1000, None], ids=["its head", "a part", "all of it"])
+def test_a_close_ok_is_heard_behind_a_frame_that_was_refused(pair: Pair, octets: int | None) -> None:
+    """However much of the frame was sent: the socket is closed at once, and not when the peer's time is over."""
+    peer = pair.open()
+    peer.send(raw_frame(3, 1, bytes(131073))[:octets])
+    assert peer.expect(C.Connection.Close).reply_code == 501
+    peer.send(method(0, C.Connection.CloseOk))
+    assert peer.is_closed and not peer.has_reset
+
+
 @pytest.mark.parametrize("size", range(0, 60))
 def test_a_peer_that_goes_in_the_middle_of_anything(pair: Pair, size: int) -> None:
     """A short read at every octet of a publish with content: nothing of it happened."""

@@ -566,6 +566,43 @@ def test_what_comes_after_a_held_publish_has_not_waited_yet(is_one_run: bool) ->
     assert (refused.channel, refused.frame.name) == (2, "Basic.Nack")
 
 
+def test_room_that_comes_bit_by_bit_is_shared() -> None:
+    """Whoever is cut short goes on first, but no further than its quantum of messages (queues page E.5)."""
+    bench = Bench(max_size_messages=20, address_full_policy="BLOCK", system=SystemUsage(0, 0, 0))
+    bench.pair.open(1).send(publish(1, "q", b"f") * 20)
+    peers = [bench.pair.open(1) for _ in range(2)]
+    for peer in peers:
+        peer.call(1, C.Confirm.Select)
+        peer.send(publish(1, "q", b"x") * 200)
+    confirmed = [0, 0]
+    for _ in range(200):
+        bench.taker.send(method(1, C.Basic.Get, queue="q", no_ack=True))
+        bench.taker.take()
+        bench.pair.settle()
+        confirmed = [
+            max([was, *(one.frame.delivery_tag for one in peer.take())]) for was, peer in zip(confirmed, peers)
+        ]
+        assert abs(confirmed[0] - confirmed[1]) <= 64
+    assert sum(confirmed) == 200
+
+
+def test_a_large_message_is_not_put_off_for_ever() -> None:
+    """It saves its quanta while others go on, and comes in its turn."""
+    bench = Bench(flow=Flow(hold_size=1 << 24))
+    bench.publish(FILL)
+    peers = [bench.pair.open(1) for _ in range(3)]
+    peers[0].send(publish(1, "q", b"large" + bytes(200_000)))
+    for peer in peers[1:]:
+        for number in range(40):
+            peer.send(publish(1, "q", bytes(30_000), mandatory=bool(number % 2)))
+    came = []
+    while (got := bench.taker.get()) is not None:
+        came.append(got.body[:5])
+        bench.pair.settle()
+    assert len(came) == FILL + 81
+    assert came.index(b"large") < 40
+
+
 @pytest.mark.parametrize("memory", [1_000, 50_000, 300_000])
 def test_room_in_several_limits_is_shared_in_turn(memory: int) -> None:
     """Queues page, row E11: in octets and in messages; one holds ten times as much, one publishes elsewhere."""

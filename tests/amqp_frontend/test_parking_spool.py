@@ -269,6 +269,45 @@ def test_at_the_temp_limit_it_is_ended_after_a_minute(make: Any) -> None:
     assert bench.peer.expect(C.Connection.Close).reply_code == 506
 
 
+def test_what_it_has_of_another_queue_ends_no_connection(make: Any) -> None:
+    """Only its own acknowledgements of a full queue could go unread while it stalls; others make room in time."""
+    bench = make(SystemUsage(memory=0, store=0, temp=2048 * KIB))
+    bench.taker.call(1, C.Queue.Declare, queue="r")
+    bench.peer.send(method(2, C.Basic.Consume, queue="r", consumer_tag="c"), publish(2, "r", b"x"))
+    bench.publish(80)
+    assert bench.area.is_full
+    bench.pair.advance(3 * OWN_STALL_MS)
+    assert not any(isinstance(one.frame, C.Connection.Close) for one in bench.peer.take())
+    assert not bench.peer.is_closed
+
+
+def test_who_stalls_by_an_alarm_and_then_by_its_own_queue_is_ended_after_a_minute(make: Any) -> None:
+    """After the alarm it waits for acknowledgements that nobody reads."""
+    bench = make()
+    bench.peer.send(method(2, C.Basic.Qos, prefetch_count=1), method(2, C.Basic.Consume, queue="q", consumer_tag="c"))
+    bench.publish(1)
+    bench.pair.broker.flow.raise_alarm("tea break")
+    bench.publish(80)
+    assert bench.area.is_full
+    bench.pair.advance(2 * OWN_STALL_MS)
+    bench.pair.broker.flow.end_alarm()
+    bench.pair.settle()
+    assert bench.area.is_full
+    bench.peer.take()
+    bench.pair.advance(OWN_STALL_MS - 1000)
+    assert not bench.peer.is_closed
+    bench.pair.advance(2000)
+    assert bench.peer.expect(C.Connection.Close).reply_code == 506
+
+
+def test_beyond_what_all_may_hold_in_memory_it_goes_to_the_temp_store(make: Any) -> None:
+    """Five per cent of the broker's memory, although the connection itself may hold more: it is read on."""
+    bench = make(SystemUsage(memory=3_000_000, store=0, temp=0))
+    bench.publish(4)
+    assert bench.area.contents.spooled_count > 0
+    assert not bench.area.is_full
+
+
 def test_an_alarm_may_last_longer_than_any_stall(make: Any) -> None:
     """Nobody can make room while it lasts: the connection stays, and what it has sent is published then."""
     bench = make(max_stall_ms=2_000)

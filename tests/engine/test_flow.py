@@ -170,6 +170,35 @@ def test_a_full_broker_blocks_and_pages_nothing_out_unless_the_address_says_so()
     assert publisher.published == 7
 
 
+def test_what_never_leaves_memory_does_not_wait_for_the_temp_store() -> None:
+    """Transient messages of an address with the cursor vm."""
+    bench = FlowBench(system=SystemUsage(memory=0, store=0, temp=5_000), pager=MemoryPager(MIB), cursor="vm")
+    bench.broker.flow.temp_changed(5_000)
+    publisher = Publisher(bench, "p")
+    publisher.publish(make_content(1_500))
+    assert publisher.published == 1
+
+
+def test_a_queue_that_keeps_its_messages_holds_nobody() -> None:
+    """What is acknowledged stays in it, so nothing would ever make room below a memory limit."""
+    bench = FlowBench(memory_limit=2_000, cursor="vm", default_non_destructive=True)
+    publisher = Publisher(bench, "p")
+    publisher.publish(*[make_content(1_500)] * 10)
+    assert publisher.published == 10
+
+
+def test_what_is_paged_out_leaves_room_under_a_limit_on_all_addresses() -> None:
+    """An address that pages counts with what it has in memory."""
+    bench = FlowBench(whole=WholeLimits(messages_max=4), pager=MemoryPager(MIB))
+    bench.summary = PropertySummary(persistent=True)
+    publisher = Publisher(bench, "p")
+    for _ in range(10):
+        publisher.publish(make_content(1_500))
+        bench.end_turn()
+    assert publisher.published == 10
+    assert [node.used for node in bench.broker.flow.nodes()] == [4]
+
+
 def test_a_limit_of_the_broker_that_is_gone_holds_nobody() -> None:
     """After a reload without it, also if no queue fed it: the temp store."""
     bench = FlowBench(system=SystemUsage(memory=0, store=0, temp=5_000), producer_flow_control=False)
