@@ -111,6 +111,8 @@ def _non_destructive(store: NonDestructiveStore) -> Iterator[str]:
         yield f"counts {store.memory_octets} octets in memory, they are {octets}"
     if store._body_octets not in (None, bodies):
         yield f"counts {store._body_octets} octets of bodies in memory, they are {bodies}"
+    if not store._first_ids.keys() <= set(store._by_key.values()):
+        yield f"remembers the first ids of {sorted(store._first_ids)[:20]}, not all of which are the newest of a key"
     index = store.paged_index
     sizes = sum(index._sizes[at] for at in index._live())
     if index.body_octets != sizes:

@@ -269,6 +269,12 @@ class ReadyLevels(ABC):
                 for message in messages_as_paged(owner, part, part.ids, runs):
                     self._window[message.id] = message
 
+    def forget(self, messages: Iterable[Message]) -> None:
+        """Free the copies of messages that came back: they may have other delivery counts now."""
+        if self._window:
+            for message in messages:
+                self._window.pop(message.id, None)
+
     def forget_window(self) -> None:
         """Free the messages that were read for scans: none is paged out now."""
         self._window = {}

@@ -201,6 +201,7 @@ class TailedStore:
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
         levels = self.levels
+        levels.forget(messages)
         if self.tail is not None:
             messages = self._put_into_tail(self.tail, messages)
         for message in messages:
@@ -233,6 +234,7 @@ class TailedStore:
 
     def put_first(self, message: Message) -> Message | None:
         tail = self.tail
+        self.levels.forget((message,))
         here = self.levels.by_level[self.levels.number_of(message)]
         if tail is not None or (here and here[0].id < message.id):
             self._mark_unsorted()
@@ -245,6 +247,7 @@ class TailedStore:
 
     def put_last(self, message: Message) -> Message | None:
         tail = self.tail
+        self.levels.forget((message,))
         here = self.levels.by_level[self.levels.number_of(message)]
         if tail is not None or (here and here[-1].id > message.id):
             self._mark_unsorted()
@@ -290,6 +293,7 @@ class TailedStore:
         ready = self.ready
         while len(ready) < count and self.tail is not None:
             self.load(count - len(ready), LOAD_OCTETS)
+            self.share.check_cap()
         return Removed([ready.popleft() for _ in range(min(count, len(ready)))], [])
 
     def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
@@ -378,6 +382,7 @@ class TailedStore:
             found += taken
             if self.tail is not None and len(taken) < len(ids):
                 found += self._load_taken(self.tail.take_ids(level, ids))
+                self.share.check_cap()
         return Removed(found, [])
 
     # -- out of memory ------------------------------------------------------------------------------------------------

@@ -587,3 +587,42 @@ def test_a_delayed_message_comes_behind_what_is_paged_out() -> None:
     world.advance(200)
     world.consume(tag="filtered", x_filter="k = 1")
     assert (world.taken(), world.all()[::10_000]) == ("a", "bcdef")
+
+
+def test_the_limit_of_memory_holds_for_what_came_while_nothing_could_leave() -> None:
+    """The cursor of a queue kept all its messages in memory; a reload lets them make room for another queue's."""
+    world = Harness(SettingsRepository([entry("q", memory_limit=1 << 20, cursor="vm")]), memory=100_000)
+    queues = [world.queue(name) for name in ("q", "other")]
+    world.publish(*["x" * 1000] * 300, delivery_mode=2)
+    assert queues[0].in_memory_count == 300
+    world.reload(SettingsRepository([]))
+    for number in range(400):
+        world.publish("x" * 1000, key=("q", "other")[number % 2], delivery_mode=2)
+    assert sum(queue.pageable.held_octets for queue in queues if queue.pageable is not None) < 150_000
+
+
+def test_a_queue_that_is_read_as_fast_as_it_is_filled_stays_in_memory() -> None:
+    """However much goes through it: nothing is read back from the disk."""
+    world = Harness(memory=100_000)
+    queue = world.queue()
+    for _ in range(100):
+        world.publish(*["x" * 1000] * 10, delivery_mode=2)
+        assert queue.in_memory_count == queue.ready_count
+        world.take(9)
+        if queue.ready_count > 20:
+            world.take(queue.ready_count)
+
+
+def test_values_that_were_replaced_leave_nothing_behind() -> None:
+    """Of a queue that keeps the newest value of each key: dead letters, which are older than they seem, come and go."""
+    world = Harness()
+    world.checks = True
+    world.queue(x_last_value=True, x_last_value_key="k", x_non_destructive=True)
+    world.queue("brief", x_message_ttl=1000, x_dead_letter_exchange="", x_dead_letter_routing_key="q")
+    for body in "abc":
+        world.publish(body, key="brief", headers={"k": "1"})
+        world.advance(1000)
+    world.publish("d", headers={"k": "1"})
+    world.end_turn()
+    world.consume()
+    assert world.taken() == "d"

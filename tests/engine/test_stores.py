@@ -17,6 +17,7 @@ from leveret.engine.messages.field_table import Field
 from leveret.engine.messages.levels import up_to
 from leveret.engine.stores import (
     levels,
+    memory_budget,
     paged_index,
     paged_run,
     read_windows,
@@ -30,6 +31,7 @@ from leveret.engine.stores.non_destructive_store import NonDestructiveStore
 from leveret.engine.stores.paged_index import PagedEntry
 from leveret.engine.stores.storage import Storage
 from leveret.engine.stores.stream_store import StreamStore
+from leveret.engine.stores.tailed_store import TailedStore
 from leveret.testing.memory_pager import MemoryPager
 
 KINDS: dict[str, tuple[Make, Kind]] = {
@@ -47,8 +49,9 @@ KINDS: dict[str, tuple[Make, Kind]] = {
 }
 #: Octets of memory, and of the spool.
 DEPTHS = {"in memory": (None, 0), "deep": (4000, 3000), "deeper, no spool": (1500, 0), "no journal": (None, 3000)}
-#: What is done in slices and runs is so in small ones.
+#: What is done in slices and runs is so in small ones; a store is granted no memory for being small.
 SMALL = [
+    (memory_budget, "SMALL", 0),
     (paged_run, "APART_MIN", 3),
     (paged_run, "RUN_MAX", 10),
     (paged_index, "COMPACT_MIN", 3),
@@ -210,3 +213,23 @@ def test_what_left_at_the_head_does_not_come_back_with_others() -> None:
     taken = store.take(4, 1 << 30)
     store.put_back([taken[1], taken[0]])
     assert [position for position, _ in store.scan(3, 3).found] == [5, 6, 7]
+
+
+def test_a_scan_tells_the_attempts_of_what_came_back() -> None:
+    """Although it was read for a scan before it went out, and was paged out when it came back."""
+    storage = Storage()
+    storage.pager = pager = MemoryPager(600)
+    owner = StoreOwner(storage)
+    store = owner.store = TailedStore(owner)
+    content = NATIVE.join(encode_header(3, {}), b"abc")
+    pager.journal = dict.fromkeys(range(1, 7), (PERSISTENT, content))
+    store.restore_run(1, [3] * 6)
+    store.load_at(0, 3)
+    assert [one.deliveries for _, one in store.scan(0, 3).found] == [0, 0, 0]
+    (message,) = store.take_at([2]).messages
+    message.deliveries = 1
+    store.put_back([message])
+    store.page_again()
+    if store.scan(0, 3).missing:
+        store.load_at(0, 3)
+    assert [one.deliveries for _, one in store.scan(0, 3).found] == [0, 1, 0]

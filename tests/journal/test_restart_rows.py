@@ -377,3 +377,17 @@ def test_each_message_of_a_run_has_its_own_size_after_a_restart() -> None:
     assert world.named("q").store.body_octets == 1011
     world.kill()
     assert world.named("q").store.body_octets == 1011
+
+
+def test_a_group_keeps_its_consumer_among_messages_without_a_group() -> None:
+    """All are read back together after a kill, and only some of them say a group."""
+    world = Harness(journal=SimulatedFiles(), memory=0)
+    world.queue()
+    for number in range(12):
+        world.publish(f"{number},", delivery_mode=2, headers={"JMSXGroupID": "g"} if number % 2 else {})
+    world.kill()
+    for tag in "ab":
+        world.consume(tag=tag, prefetch=100)
+    world.finish_turns()
+    owners = {one.consumer.tag for one in world.deliveries if int(one.body[:-1]) % 2}
+    assert (len(owners), len(world.deliveries)) == (1, 12)

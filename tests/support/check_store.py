@@ -1,27 +1,19 @@
 """The conformance kit of stores: every verb, in any order, against lists.
 
-`check_store(make)` runs a machine; `Kind` says what a store can. The model is a list of messages for each level, in
-order of delivery; where messages are, in memory or paged out, it does not know: that is the store's business.
-`LEVERET_STORE_EXAMPLES` says how many runs that are.
+`check_store(make)` tells stories; `Kind` says what a store can. The model is a list of messages for each level, in
+order of delivery; where messages are, in memory or paged out, it does not know: that is the store's business. Each
+story has its own frequencies of the verbs, so that rare ones follow each other. Hypothesis took 20 times as long for a
+step, and stories of 30 steps seldom had two things of a kind.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import (
-    RuleBasedStateMachine,
-    initialize,
-    invariant,
-    precondition,
-    rule,
-    run_state_machine_as_test,
-)
+from effort import examples
 from store_owner import StoreOwner
 
 from leveret.engine import Envelope, Message
@@ -37,10 +29,12 @@ from leveret.engine.stores.store import LEVEL_STEP, Removed
 from leveret.engine.stores.tailed_store import TailedStore
 from leveret.testing.memory_pager import MemoryPager, MemoryTempStore
 
-EXAMPLES = int(os.environ.get("LEVERET_STORE_EXAMPLES", "40"))
+#: Stories of a kind of store, and steps of a story.
+STORIES, STEPS = 200, 80
 #: The header whose values are the keys of last values.
 KEY = "key"
 KEYS = (b"a", b"b", b"c")
+EXPIRIES = (0, 0, 0, 3, 6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,43 +61,41 @@ Make = Callable[[StoreOwner], Any]  # a `Store` with what its `Kind` says
 
 def check_store(make: Make, kind: Kind, *, memory: int | None = None, spool_octets: int = 0) -> None:
     """Every verb against lists. `memory`: octets of a pager; None: there is none."""
-
-    def machine() -> StoreMachine:
-        return StoreMachine(make, kind, memory, spool_octets)
-
-    run_state_machine_as_test(machine, settings=settings(max_examples=EXAMPLES, stateful_step_count=30))
-
-
-SIZES = st.lists(st.integers(0, 200), min_size=1, max_size=12)
-PRIORITIES = st.integers(0, 3)
-EXPIRIES = st.sampled_from([0, 0, 0, 3, 6])
+    for seed in range(examples(STORIES)):
+        story = Story(make, kind, memory, spool_octets, Random(seed))
+        try:
+            story.tell()
+        except BaseException:
+            print(f"story {seed}:", *story.told, sep="\n")
+            raise
 
 
 class StandInBound:
     """As a meter has it: what is in memory is used, also what is out, or just coming."""
 
-    def __init__(self, machine: StoreMachine, limit: int, in_messages: bool, each: int) -> None:
-        self._machine = machine
+    def __init__(self, story: Story, limit: int, in_messages: bool, each: int) -> None:
+        self._story = story
         self.limit = limit
         self.in_messages = in_messages
         self.each = each
 
     @property
     def room(self) -> int:
-        machine = self._machine
-        known = [*machine.here, *machine.out.values()]
-        count = len(known) + machine.coming_count + machine.owner.in_memory
+        story = self._story
+        known = [*story.here, *story.out.values()]
+        count = len(known) + story.coming_count + story.owner.in_memory
         if self.in_messages:
             return self.limit - count
-        octets = sum(len(one.content) for one in known) + machine.coming + machine.owner.in_memory_octets
+        octets = sum(len(one.content) for one in known) + story.coming + story.owner.in_memory_octets
         return self.limit - max(octets, count * self.each)
 
 
-class StoreMachine(RuleBasedStateMachine):
-    """One store and its model."""
+class Story:
+    """One store and its model. `told`: what was done."""
 
-    def __init__(self, make: Make, kind: Kind, memory: int | None, spool_octets: int) -> None:
-        super().__init__()
+    def __init__(self, make: Make, kind: Kind, memory: int | None, spool_octets: int, chance: Random) -> None:
+        self.chance = chance
+        self.told: list[str] = []
         self.kind = kind
         self.pager = None if memory is None else MemoryPager(memory)
         self.temp = MemoryTempStore(spool_octets)
@@ -129,6 +121,27 @@ class StoreMachine(RuleBasedStateMachine):
         self.coming_count = 0
         self.had_cap = False
         self.is_metered = False
+
+    def tell(self) -> None:
+        """A story: each verb has its own frequency, and some have none."""
+        self.restart()
+        verbs = [
+            self.append_run, self.append, self.put_back, self.put_somewhere, self.take, self.head_octets,
+            self.evict_head, self.expire, self.drop_all, self.page_out, self.page_again, self.a_rival_grows,
+            self.set_may_page, self.settle, self.limit_memory, self.load, self.load_straight, self.count_octets,
+            self.scan, self.take_at,
+        ]  # fmt: skip
+        weights = [self.chance.choice((0, 1, 1, 4)) for _ in verbs]
+        for verb in self.chance.choices([self.append_run, *verbs], [2, *weights], k=STEPS):
+            self.told.append(verb.__name__)
+            verb()
+            self.counts_are_right()
+            self.order_is_right()
+            self.expiry_is_right()
+
+    def sizes(self) -> list[int]:
+        """Octets of bodies of a run."""
+        return [self.chance.randint(0, 200) for _ in range(self.chance.randint(1, 12))]
 
     @property
     def pageable(self) -> TailedStore | None:
@@ -190,7 +203,9 @@ class StoreMachine(RuleBasedStateMachine):
     def envelope(self, priority: int, is_persistent: bool, key: bytes | None) -> Envelope:
         """Of a run. Streams store all that comes."""
         return Envelope(
-            "e", "q", PropertySummary(is_persistent or self.kind.reads_only, priority, has_headers=key is not None)
+            "e",
+            f"key {self.next_id % 2}",
+            PropertySummary(is_persistent or self.kind.reads_only, priority, has_headers=key is not None),
         )
 
     def double(self, message: Message) -> Message:
@@ -202,7 +217,14 @@ class StoreMachine(RuleBasedStateMachine):
     @staticmethod
     def look(message: Message) -> tuple[object, ...]:
         """What has to be the same, wherever a message was."""
-        return message.id, message.body, message.expires_ns, message.deliveries, message.uncounted
+        return (
+            message.id,
+            message.envelope.routing_key,
+            message.body,
+            message.expires_ns,
+            message.deliveries,
+            message.uncounted,
+        )
 
     def same(self, found: Sequence[Message], expected: Sequence[Message]) -> None:
         """Messages of the store are those of the model."""
@@ -222,20 +244,25 @@ class StoreMachine(RuleBasedStateMachine):
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
-    @initialize(
-        runs=st.lists(
-            st.tuples(SIZES, st.integers(0, 1), PRIORITIES, st.sampled_from([0, 0, 2]), EXPIRIES), max_size=3
-        ),
-        is_metered=st.booleans(),
-    )
-    def restart(self, runs: list[tuple[list[int], int, int, int, int]], is_metered: bool) -> None:
+    def restart(self) -> None:
         """What the journal had: runs of sizes, gap before them, priority, deliveries, expiry."""
-        self.is_metered = is_metered
+        chance = self.chance
+        runs = [
+            (
+                self.sizes(),
+                chance.randint(0, 1),
+                chance.randint(0, 3),
+                chance.choice((0, 0, 2)),
+                chance.choice(EXPIRIES),
+            )
+            for _ in range(chance.randint(0, 3))
+        ]
+        self.is_metered = chance.random() < 0.5
         pageable = self.pageable
         assert pageable is (self.store if self.kind.has_tail else None)
         if pageable is None:
             return
-        pageable.limit_memory(None, is_metered=is_metered)
+        pageable.limit_memory(None, is_metered=self.is_metered)
         if self.pager is None:
             return
         for sizes, gap, priority, deliveries, expires_ns in runs:
@@ -258,9 +285,11 @@ class StoreMachine(RuleBasedStateMachine):
                 double.deliveries = deliveries
                 self.level_of(double).append(double)
 
-    @rule(sizes=SIZES, priority=PRIORITIES, persistent=st.booleans(), gap=st.integers(0, 2))
-    def append_run(self, sizes: list[int], priority: int, persistent: bool, gap: int) -> None:
+    def append_run(self) -> None:
         """New messages in one run, with a gap before them where other queues got something."""
+        chance = self.chance
+        sizes = self.sizes()
+        priority, persistent, gap = chance.randint(0, 3), chance.random() < 0.5, chance.randint(0, 2)
         self.next_id += gap
         first_id, envelope = self.next_id, self.envelope(priority, persistent, None)
         made = [self.made(envelope, size, 0, None) for size in sizes]
@@ -275,16 +304,13 @@ class StoreMachine(RuleBasedStateMachine):
             self.level_of(one).append(self.double(one))
         self.keeps_to_cap()
 
-    @precondition(lambda self: not self.kind.reads_only)
-    @rule(
-        size=st.integers(0, 300),
-        priority=PRIORITIES,
-        persistent=st.booleans(),
-        expires_in=EXPIRIES,
-        key=st.sampled_from([None, *KEYS]),
-    )
-    def append(self, size: int, priority: int, persistent: bool, expires_in: int, key: bytes | None) -> None:
+    def append(self) -> None:
         """One new message."""
+        if self.kind.reads_only:
+            return
+        chance = self.chance
+        size, priority, persistent = chance.randint(0, 300), chance.randint(0, 3), chance.random() < 0.5
+        expires_in, key = chance.choice(EXPIRIES), chance.choice((None, *KEYS))
         expires_ns = self.now_ns + expires_in if expires_in else 0
         one = self.made(self.envelope(priority, persistent, key), size, expires_ns, key)
         double, older = self.double(one), self.older_of(one)
@@ -311,11 +337,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.gone.append(older.id)
         self.displaced = True
 
-    @precondition(lambda self: self.out and not (self.displaced and self.pager is not None))
-    @rule(data=st.data(), counted=st.booleans())
-    def put_back(self, data: st.DataObject, counted: bool) -> None:
+    def put_back(self) -> None:
         """Some of what is out comes back."""
-        ids = data.draw(st.lists(st.sampled_from(sorted(self.out)), min_size=1, max_size=6, unique=True))
+        if not (self.out):
+            return
+        chance = self.chance
+        counted = chance.random() < 0.5
+        ids = chance.sample(sorted(self.out), chance.randint(1, min(6, len(self.out))))
         messages = [self.out.pop(id_) for id_ in sorted(ids, reverse=True)]
         for message in messages:
             if not self.kind.keeps:
@@ -324,15 +352,20 @@ class StoreMachine(RuleBasedStateMachine):
         doubles = [self.double(message) for message in messages]
         fresh: list[Message] = []
         superseded: list[Message] = []
+        keys: set[bytes] = set()
         for double in doubles:
-            older = self.older_of(double)
-            if older is None:
+            older, key = self.older_of(double), self.key_of(double) if self.kind.replaces else None
+            if key in keys:
+                superseded.append(double)
+            elif older is None:
                 fresh.append(double)
             elif older.id > double.id:
                 superseded.append(double)
             else:
                 superseded.append(older)
                 self.replace(older, double)
+            if key is not None:
+                keys.add(key)
         gone, passed = self.store.put_back(messages)
         assert [(one.id, one.body) for one in gone] == [(one.id, one.body) for one in superseded]
         for level in self.levels:
@@ -340,24 +373,17 @@ class StoreMachine(RuleBasedStateMachine):
         assert passed >= 0
 
     def merge(self, level: list[Message], messages: list[Message]) -> None:
-        """Messages (ids falling) go behind those before the first that is newer than all of them."""
-        if self.kind.in_order:
-            level += messages
-            level.sort(key=lambda one: one.id)
-            return
-        if not messages:
-            return
-        stop = next((at for at, one in enumerate(level) if one.id >= messages[0].id), len(level))
+        """Each message goes before the first that is newer."""
         for message in messages:
-            while stop and level[stop - 1].id > message.id:
-                stop -= 1
-            level.insert(stop, message)
+            level.insert(next((at for at, one in enumerate(level) if one.id > message.id), len(level)), message)
 
-    @precondition(lambda self: self.out)
-    @rule(data=st.data(), is_first=st.booleans())
-    def put_somewhere(self, data: st.DataObject, is_first: bool) -> None:
+    def put_somewhere(self) -> None:
         """A message whose wait is over, at the head or the end, whatever its id says."""
-        message = self.out[data.draw(st.sampled_from(sorted(self.out)))]
+        if not (self.out):
+            return
+        chance = self.chance
+        is_first = chance.random() < 0.5
+        message = self.out[chance.choice(sorted(self.out))]
         if self.older_of(message) is not None:
             return
         del self.out[message.id]
@@ -376,7 +402,7 @@ class StoreMachine(RuleBasedStateMachine):
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def took(self, removed: Removed, expected: Sequence[Message], *, with_content: bool) -> None:
-        """Messages left store and model; some are out, the others gone for good."""
+        """Messages left store and model."""
         everything = {one.id: self.look(one) for one in expected}
         assert [one.id for one in removed.messages] == [
             one.id for one in expected if one.id in {message.id for message in removed.messages}
@@ -385,17 +411,17 @@ class StoreMachine(RuleBasedStateMachine):
             assert self.look(message) == everything.pop(message.id)
         for left in removed.unread:
             assert isinstance(left, PagedEntry)
-            assert left.expires_ns == everything.pop(left.id)[2]
+            assert left.expires_ns == everything.pop(left.id)[3]
         assert not everything
         assert not removed.unread or (self.kind.in_order and not with_content)
         self.remove(expected)
-        for message in removed.messages:
-            self.out[message.id] = message
 
-    @precondition(lambda self: not (self.kind.reads_only or self.kind.keeps))
-    @rule(limit=st.integers(0, 15), room=st.sampled_from([0, 1, 100, 700, UNLIMITED]))
-    def take(self, limit: int, room: int) -> None:
+    def take(self) -> None:
         """A consumer gets some."""
+        if self.kind.reads_only or self.kind.keeps:
+            return
+        chance = self.chance
+        limit, room = chance.randint(0, 15), chance.choice((0, 1, 100, 700, UNLIMITED))
         here, before = self.here, self.store.in_memory
         taken = self.store.take(limit, room)
         self.same(taken, here[: len(taken)])
@@ -408,29 +434,31 @@ class StoreMachine(RuleBasedStateMachine):
         for message in taken:
             self.out[message.id] = message
 
-    @precondition(lambda self: not (self.kind.reads_only or self.kind.keeps))
-    @rule(count=st.integers(0, 8))
-    def head_octets(self, count: int) -> None:
+    def head_octets(self) -> None:
         """Of those at hand."""
+        if self.kind.reads_only or self.kind.keeps:
+            return
+        chance = self.chance
+        count = chance.randint(0, 8)
         expected = [len(message.content) for message in self.store]
         assert self.store.head_octets(count) == sum(expected[:count])
 
-    @precondition(lambda self: not self.kind.reads_only)
-    @rule(count=st.integers(0, 8), with_content=st.booleans())
-    def evict_head(self, count: int, with_content: bool) -> None:
+    def evict_head(self) -> None:
         """Too many."""
+        if self.kind.reads_only:
+            return
+        chance = self.chance
+        count, with_content = chance.randint(0, 8), chance.random() < 0.5
         expected = self.here[:count]
         self.took(self.store.evict_head(count, with_content=with_content), expected, with_content=with_content)
 
-    @precondition(lambda self: not self.kind.reads_only)
-    @rule(
-        nanoseconds=st.integers(0, 4),
-        with_content=st.booleans(),
-        octets=st.sampled_from([1, 300, UNLIMITED]),
-        count=st.sampled_from([1, 3, UNLIMITED]),
-    )
-    def expire(self, nanoseconds: int, with_content: bool, octets: int, count: int) -> None:
+    def expire(self) -> None:
         """Time passes: expired heads go, at once or in slices."""
+        if self.kind.reads_only:
+            return
+        chance = self.chance
+        nanoseconds, with_content = chance.randint(0, 4), chance.random() < 0.5
+        octets, count = chance.choice((1, 300, UNLIMITED)), chance.choice((1, 3, UNLIMITED))
         self.now_ns += nanoseconds
         expected: list[Message] = []
         for level in self.levels:
@@ -450,7 +478,6 @@ class StoreMachine(RuleBasedStateMachine):
             assert taken
         assert found == len(expected)
 
-    @rule()
     def drop_all(self) -> None:
         """A purge; nothing is read."""
         if self.pager is not None:
@@ -467,6 +494,8 @@ class StoreMachine(RuleBasedStateMachine):
             level.clear()
         self.gone.clear()
         self.owner.forget_paged()
+        if self.kind.keeps:
+            assert self.store.windows.octets == 0
         if self.pager is not None:
             self.pager.is_broken = self.temp.is_broken = False
             assert self.owner.storage.memory.charge_of(self.store) == 0
@@ -474,9 +503,10 @@ class StoreMachine(RuleBasedStateMachine):
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
-    @rule(octets=st.integers(0, 3000))
-    def page_out(self, octets: int) -> None:
+    def page_out(self) -> None:
         """Another queue needs memory."""
+        chance = self.chance
+        octets = chance.randint(0, 3000)
         pageable = self.pageable
         if pageable is None or self.pager is None and not self.had_cap:
             return
@@ -485,17 +515,18 @@ class StoreMachine(RuleBasedStateMachine):
         assert 0 <= freed <= held
         assert freed == 0 or pageable.is_deep
 
-    @rule(room=st.sampled_from([None, 0, 10_000]))
-    def page_again(self, room: int | None) -> None:
+    def page_again(self) -> None:
         """The temp store has more room than before, or less, and what it did not take is offered again."""
+        chance = self.chance
+        room = chance.choice((None, 0, 10_000))
         if room is not None:
             self.temp.give_room(room)
         while self.pageable is not None and self.pageable.page_again() and not self.temp.has_failed:
             pass
 
-    @rule(sizes=SIZES)
-    def a_rival_grows(self, sizes: list[int]) -> None:
+    def a_rival_grows(self) -> None:
         """Other queues want memory."""
+        sizes = self.sizes()
         if self.pager is None or self.kind.reads_only:
             return
         rival = self.rivals[self.next_id % 2]
@@ -505,13 +536,14 @@ class StoreMachine(RuleBasedStateMachine):
         if len(rival) > 30:
             rival.drop_all()
 
-    @rule(allowed=st.booleans())
-    def set_may_page(self, allowed: bool) -> None:
+    def set_may_page(self) -> None:
         """The queue counts octets, or does not any more."""
+        chance = self.chance
+        allowed = chance.random() < 0.5
         if self.pageable is not None:
             self.pageable.share.set_may_page(allowed)
+            self.pageable.limit_memory(self.pageable.share.cap, is_metered=self.is_metered)
 
-    @rule()
     def settle(self) -> None:
         """At the end of a dispatch."""
         pageable = self.pageable
@@ -525,14 +557,15 @@ class StoreMachine(RuleBasedStateMachine):
         if share.cap is not None and share.may_page and pageable.in_memory > 1 and not self.has_refused:
             assert share.cap.is_met
 
-    @precondition(lambda self: self.kind.has_tail and self.is_metered)
-    @rule(
-        limits=st.lists(
-            st.tuples(st.sampled_from([0, 100, 600, 2000]), st.booleans(), st.sampled_from([0, 64])), max_size=2
-        )
-    )
-    def limit_memory(self, limits: list[tuple[int, bool, int]]) -> None:
+    def limit_memory(self) -> None:
         """The queue has a cap, or none any more."""
+        if not (self.kind.has_tail and self.is_metered):
+            return
+        chance = self.chance
+        limits = [
+            (chance.choice((0, 100, 600, 2000)), chance.random() < 0.5, chance.choice((0, 64)))
+            for _ in range(chance.randint(0, 2))
+        ]
         bounds = [
             StandInBound(self, limit // 50 if in_messages else limit, in_messages, 0 if in_messages else each)
             for limit, in_messages, each in limits
@@ -555,9 +588,10 @@ class StoreMachine(RuleBasedStateMachine):
         if cap is not None and here and here[-1].id == self.next_id - 1:
             assert cap.is_met
 
-    @rule(straight=st.booleans(), waiting=st.booleans())
-    def load(self, straight: bool, waiting: bool) -> None:
+    def load(self) -> None:
         """Between turns."""
+        chance = self.chance
+        straight, waiting = chance.random() < 0.5, chance.random() < 0.5
         store = self.pageable
         if store is None:
             return
@@ -581,12 +615,12 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             raise AssertionError("there is no end to loading")
 
-    @precondition(
-        lambda self: self.kind.has_tail and not (self.store.in_memory or self.store.expiring or self.is_metered)
-    )
-    @rule(count=st.integers(1, 20), octets=st.integers(1, 2000), taken_max=st.integers(0, 20))
-    def load_straight(self, count: int, octets: int, taken_max: int) -> None:
+    def load_straight(self) -> None:
         """Consumers take some of what is paged out as if it were new."""
+        if not (self.kind.has_tail and not (self.store.in_memory or self.store.expiring or self.is_metered)):
+            return
+        chance = self.chance
+        count, octets, taken_max = chance.randint(1, 20), chance.randint(1, 2000), chance.randint(0, 20)
         here = self.here
         taken: list[Message] = []
 
@@ -601,12 +635,12 @@ class StoreMachine(RuleBasedStateMachine):
         assert len(taken) + self.store.in_memory <= count
         self.remove(here[: len(taken)])
 
-    @precondition(
-        lambda self: self.kind.has_tail and not (self.has_spooled and (self.pager is not None or self.had_cap))
-    )
-    @rule(counts=st.booleans())
-    def count_octets(self, counts: bool) -> None:
+    def count_octets(self) -> None:
         """A limit on octets is new, or none is left."""
+        if not (self.kind.has_tail and not (self.has_spooled and (self.pager is not None or self.had_cap))):
+            return
+        chance = self.chance
+        counts = chance.random() < 0.5
         assert self.pageable is not None
         store = self.store = self.owner.store = converted(self.pageable, self.owner, counts_octets=counts)
         assert store.counts_octets is counts
@@ -614,11 +648,12 @@ class StoreMachine(RuleBasedStateMachine):
 
     # -- selection, browsing, replay ----------------------------------------------------------------------------------
 
-    @rule(data=st.data(), count=st.integers(1, 10))
-    def scan(self, data: st.DataObject, count: int) -> None:
+    def scan(self) -> None:
         """From the head, or behind a message, be it here or gone; what is missing is read until all was seen."""
+        chance = self.chance
+        count = chance.randint(1, 10)
         everything = self.scanned()
-        after = data.draw(st.sampled_from([0, *[position for position, _ in everything], *self.gone]))
+        after = chance.choice([0, *[position for position, _ in everything], *self.gone])
         expected = [one for one in everything if one[0] > after]
         was_missing = False
         while expected:
@@ -641,18 +676,19 @@ class StoreMachine(RuleBasedStateMachine):
             del expected[: len(found)]
         assert self.store.scan(after, count) == ([], False)
 
-    @precondition(lambda self: not self.kind.reads_only)
-    @rule(data=st.data())
-    def take_at(self, data: st.DataObject) -> None:
+    def take_at(self) -> None:
         """Some, wherever they are; some of them are gone."""
+        if self.kind.reads_only:
+            return
         positions = [self.position(message) for message in self.here]
-        wanted = data.draw(st.lists(st.sampled_from([*positions, *self.gone, 1 << 50]), max_size=8))
+        wanted = self.chance.choices([*positions, *self.gone, 1 << 50], k=self.chance.randint(0, 8))
         expected = [message for message in self.here if self.position(message) in wanted]
-        self.took(self.store.take_at(wanted), expected, with_content=False)
+        removed = self.store.take_at(wanted)
+        self.took(removed, expected, with_content=False)
+        self.out |= {message.id: message for message in removed.messages}
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
-    @invariant()
     def counts_are_right(self) -> None:
         """How many, and how many octets."""
         store, here = self.store, self.here
@@ -669,6 +705,8 @@ class StoreMachine(RuleBasedStateMachine):
             assert store.in_memory == len(here)
         if self.kind.has_tail and self.is_metered:
             self.paged_is_right()
+        memory = self.owner.storage.memory
+        assert memory.total == sum(map(memory.charge_of, (store, *self.rivals)))
 
     def paged_is_right(self) -> None:
         """The owner was told of what is paged out, to the octet."""
@@ -679,7 +717,6 @@ class StoreMachine(RuleBasedStateMachine):
         assert owner.paged_octets == sum(octets_paged(part.sizes[:], part.location) for part in parts)
         assert -owner.in_memory_octets == sum(len(one.content) for one in self.here if one.id in ids)
 
-    @invariant()
     def order_is_right(self) -> None:
         """What is at hand, then what is paged out, level by level."""
         here = list(self.store)
@@ -698,7 +735,6 @@ class StoreMachine(RuleBasedStateMachine):
         self.same(here, self.here[: len(here)])
         assert [id_ for _, id_ in paged] == [one.id for one in self.here[len(here) :]]
 
-    @invariant()
     def expiry_is_right(self) -> None:
         """When the next head expires."""
         heads = [level[0].expires_ns for level in self.levels if level]
