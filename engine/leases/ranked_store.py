@@ -134,10 +134,7 @@ class RankedStore:
 
     def append(self, message: Message) -> Message | None:
         assert isinstance(message, RankedMessage)
-        if self._here and self._here[-1].position > message.position:
-            self._here.insert((message,))
-        else:
-            self._here.append(message)
+        self._here.add(message)
         return None
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
@@ -185,8 +182,7 @@ class RankedStore:
         return message.position
 
     def scan(self, after: int, count: int) -> Scanned:
-        behind = ((one.position, one) for one in self._here.behind(after) if one.position > after)
-        return Scanned(list(islice(behind, count)), False)
+        return Scanned([(one.position, one) for one in self._here.after(after, count)], False)
 
     def load_at(self, after: int, count: int) -> None:
         pass

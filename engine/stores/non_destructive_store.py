@@ -5,7 +5,6 @@ oldest messages leave it. Consumers read them back in windows.
 Source: address-settings page 3.4, 5.8; queues page F.
 """
 
-from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from heapq import merge
 from itertools import islice
@@ -17,6 +16,7 @@ from .paged_index import PagedEntry, PagedIndex, stretches
 from .paged_message import Key, body_size
 from .paged_run import IN_JOURNAL, Part, messages_of
 from .read_windows import SCANNING, Reader, ReadWindows
+from .sorted_list import SortedList
 from .storage import NO_OWNER, StoreOwner
 from .store import Dropped, Removed, Scanned
 
@@ -24,64 +24,6 @@ from .store import Dropped, Removed, Scanned
 LOOK_OCTETS = 1024 * 1024
 #: Keys of last values beyond twice the number of messages. Then unused keys are removed.
 SPARE_KEYS = 1000
-
-
-class NonDestructiveReady:
-    """Messages in order of ids, found by id in O(log n). Removal at the head is O(1), amortized."""
-
-    __slots__ = ("_head", "_messages")
-
-    def __init__(self) -> None:
-        self._messages: list[Message] = []
-        self._head = 0
-
-    def __len__(self) -> int:
-        return len(self._messages) - self._head
-
-    def __iter__(self) -> Iterator[Message]:
-        return islice(self._messages, self._head, None)
-
-    def __getitem__(self, index: int) -> Message:
-        return self._messages[self._head + index]
-
-    def append(self, message: Message) -> None:
-        """Insert a message by its id, nearly always at the end."""
-        if self._messages and self._messages[-1].id > message.id:
-            insort(self._messages, message, lo=self._head, key=id_of)
-        else:
-            self._messages.append(message)
-
-    def popleft(self) -> Message:
-        message = self._messages[self._head]
-        self._head += 1
-        if self._head > 1000 and self._head * 2 > len(self._messages):
-            del self._messages[: self._head]
-            self._head = 0
-        return message
-
-    def put_before(self, messages: list[Message]) -> None:
-        """Insert messages (ids rising) before the others. O(n)."""
-        self._messages[: self._head] = messages
-        self._head = 0
-
-    def pop(self) -> Message:
-        """Remove any message, to free the memory of a purge in slices."""
-        return self._messages.pop()
-
-    def after(self, id_: int, count: int) -> list[Message]:
-        """Up to `count` messages with ids above `id_`."""
-        start = bisect_right(self._messages, id_, lo=self._head, key=id_of)
-        return self._messages[start : start + count]
-
-    def take(self, id_: int) -> Message | None:
-        """Remove and return the message with this id; None: it is not here."""
-        index = bisect_left(self._messages, id_, lo=self._head, key=id_of)
-        if index == len(self._messages) or self._messages[index].id != id_:
-            return None
-        return self._messages.pop(index)
-
-    def has(self, id_: int) -> bool:
-        return any(message.id == id_ for message in self.after(id_ - 1, 1))
 
 
 class NonDestructiveStore:
@@ -107,7 +49,7 @@ class NonDestructiveStore:
         self._start_memory()
 
     def _start_memory(self) -> None:
-        self._here = NonDestructiveReady()
+        self._here: SortedList[Message] = SortedList((), id_of)
         self.memory_octets = 0
         self._look_at = 0  # octets in memory at which to compare them with the share
         self._body_octets: int | None = None  # octets of bodies in memory; None: not counted yet
@@ -162,7 +104,7 @@ class NonDestructiveStore:
 
     def has(self, id_: int) -> bool:
         """Whether the message with this id is here, in memory or not."""
-        return self._here.has(id_) or id_ in self.paged_index
+        return id_ in self.paged_index or any(message.id == id_ for message in self._here.after(id_ - 1, 1))
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
@@ -189,7 +131,7 @@ class NonDestructiveStore:
         return [], 0
 
     def _put(self, message: Message) -> None:
-        self._here.append(message)
+        self._here.add(message)
         self.memory_octets += len(message.content) + OVERHEAD
         if self._body_octets is not None:
             self._body_octets += body_size(message)
@@ -277,7 +219,7 @@ class NonDestructiveStore:
                 self._count_out(message)
             else:
                 staying.append(message)
-        self._here.put_before(staying)
+        self._here.extendleft(reversed(staying))
         self.paged_index.add(leaving)
 
     def _can_page_out(self, message: Message) -> bool:
@@ -380,11 +322,10 @@ class NonDestructiveStore:
 
     def take_id(self, id_: int) -> Message | PagedEntry | None:
         """Take the message with this id without reading its content; None: there is none."""
-        message = self._here.take(id_)
-        if message is None:
-            return self.paged_index.take(id_)
-        self._count_out(message)
-        return message
+        for message in self._here.take((id_,)):
+            self._count_out(message)
+            return message
+        return self.paged_index.take(id_)
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
         gone = _Removal()

@@ -44,7 +44,12 @@ class SortedList(Generic[T]):
     # -- at its ends --------------------------------------------------------------------------------------------------
 
     def append(self, item: T) -> None:
-        self.extend((item,))
+        blocks = self._blocks
+        if blocks and len(blocks[-1]) < BLOCK:
+            blocks[-1].append(item)
+        else:
+            blocks.append([item])
+        self._count += 1
 
     def extend(self, items: Iterable[T]) -> None:
         rest = iter(items)
@@ -118,6 +123,20 @@ class SortedList(Generic[T]):
 
         self.change(ids, without)
         return taken
+
+    def after(self, id_: int, count: int) -> list[T]:
+        """Up to `count` items with ids above `id_`."""
+        found = list(islice(self.behind(id_), count + 1))
+        if found and self._id_of(found[0]) <= id_:
+            del found[0]
+        return found[:count]
+
+    def add(self, item: T) -> None:
+        """Insert an item by its id. Cheap at the end."""
+        if self._blocks and self._id_of(self._blocks[-1][-1]) > self._id_of(item):
+            self.insert((item,))
+        else:
+            self.append(item)
 
     def insert(self, items: Iterable[T]) -> None:
         """Insert items by their ids."""
