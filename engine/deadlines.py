@@ -4,20 +4,19 @@ It neither sleeps nor reads a clock: the edge does both and calls `advance`.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
 Action = Callable[[], object]
 
 
+@dataclass(slots=True, eq=False)
 class Deadline:
     """An action at `due_ns`. A cancelled deadline has no action, and stays in the heap until it is due."""
 
-    __slots__ = ("action", "due_ns", "order")
-
-    def __init__(self, due_ns: int, order: int, action: Action) -> None:
-        self.due_ns = due_ns
-        self.order = order
-        self.action: Action | None = action
+    due_ns: int
+    order: int
+    action: Action | None
 
     def __lt__(self, other: "Deadline") -> bool:
         return (self.due_ns, self.order) < (other.due_ns, other.order)

@@ -1,6 +1,7 @@
 """The limits of a connection's turn, and the reasons why it ends."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import Enum, auto
 
 from ...engine import Broker, FullLimit, Turn, share_of
@@ -18,20 +19,18 @@ class Step(Enum):
     CLOSING = auto()  # the connection ends: the rest of the input is dropped
 
 
+@dataclass(slots=True, eq=False)
 class Quota:
     """Limits of the parked work that is published before other connections have their turn. `used`: octets so far.
 
     `full`: the limit or alarm for which it waited. `is_over`: other connections have their turn now.
     """
 
-    __slots__ = ("full", "is_over", "messages", "octets", "used")
-
-    def __init__(self, full: FullLimit, octets: int, messages: int) -> None:
-        self.full = full
-        self.is_over = False
-        self.octets = octets
-        self.messages = messages
-        self.used = 0
+    full: FullLimit
+    octets: int
+    messages: int
+    used: int = 0
+    is_over: bool = False
 
     def spend(self, contents: Sequence[bytes]) -> None:
         """Count publishes."""

@@ -8,6 +8,7 @@ Source: AMQP 0-9-1 4.2.3.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 
@@ -85,17 +86,15 @@ def plain_content_frames(channel: int, contents: Sequence[bytes], frame_max: int
     return found
 
 
+@dataclass(slots=True, eq=False)
 class ContentFraming:
     """Contents that are content frames as they were received: header frame, then body frames, all on `channel`.
 
     They are sent unchanged on the same channel number to peers whose frame_max is no smaller.
     """
 
-    __slots__ = ("channel", "frame_max")
-
-    def __init__(self, channel: int, frame_max: int) -> None:
-        self.channel = channel
-        self.frame_max = frame_max
+    channel: int
+    frame_max: int
 
     def split(self, content: bytes) -> tuple[bytes, bytes]:
         """Header payload and body."""

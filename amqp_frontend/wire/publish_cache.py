@@ -4,6 +4,7 @@ Their size is bounded whatever the peer sends: a full cache is cleared. Source: 
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from struct import Struct
 from typing import Any, NamedTuple
 
@@ -33,18 +34,16 @@ class PublishArguments(NamedTuple):
     routing: bytes
 
 
+@dataclass(slots=True, eq=False)
 class PublishKind:
     """A kind of message. Messages with equal basic.publish frames and equal summaries of properties are of one kind.
 
     A connection has one object for each kind. `known`: the session's data for the kind; the reader does not use it.
     """
 
-    __slots__ = ("known", "method_frame", "summary")
-
-    def __init__(self, method_frame: bytes, summary: PropertySummary) -> None:
-        self.method_frame = method_frame
-        self.summary = summary
-        self.known: Any = None
+    method_frame: bytes
+    summary: PropertySummary
+    known: Any = None
 
 
 #: Octets of a cached head besides the payload of the method frame: the rest of that frame, and the header frame up to
@@ -70,6 +69,7 @@ class Form(NamedTuple):
     kind: PublishKind
 
 
+@dataclass(slots=True, eq=False)
 class Forms:
     """The forms of the property lists of a head. `known`: those seen so far, FORMS_MAX at most.
 
@@ -77,12 +77,9 @@ class Forms:
     `Shapes.by_length`.
     """
 
-    __slots__ = ("kinds", "known", "shapes")
-
-    def __init__(self, first: Form, kinds: dict[int, PublishKind], shapes: list[Shape]) -> None:
-        self.known = [first]
-        self.kinds = kinds
-        self.shapes = shapes
+    known: list[Form]
+    kinds: dict[int, PublishKind]
+    shapes: list[Shape]
 
 
 class PublishHead(NamedTuple):
@@ -153,7 +150,7 @@ class PublishCache:
             mask,
             value,
             kind,
-            Forms(Form(mask, value, kind), self.kinds[kind.method_frame], shapes),
+            Forms([Form(mask, value, kind)], self.kinds[kind.method_frame], shapes),
         )
 
     def other_kind(self, key: bytes, head: PublishHead, properties: bytes) -> PublishKind | None:

@@ -1,6 +1,7 @@
 """Effects: values in a client's outbox that its frontend turns into frames."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -16,22 +17,18 @@ if TYPE_CHECKING:
 DELIVERY_OVERHEAD = 64
 
 
+@dataclass(slots=True, eq=False)
 class Delivered:
     """Messages delivered to one consumer, with consecutive delivery tags and the same redelivered flag.
 
     `first_tag`: set by the session. `envelopes`: the common one, or one for each message.
     """
 
-    __slots__ = ("consumer", "contents", "envelopes", "first_tag", "redelivered")
-
-    def __init__(
-        self, consumer: Consumer, first_tag: int, envelopes: Envelopes, redelivered: bool, contents: Sequence[bytes]
-    ) -> None:
-        self.consumer = consumer
-        self.first_tag = first_tag
-        self.envelopes = envelopes
-        self.redelivered = redelivered
-        self.contents = contents
+    consumer: Consumer
+    first_tag: int
+    envelopes: Envelopes
+    redelivered: bool
+    contents: Sequence[bytes]
 
     @property
     def overhead(self) -> int:
@@ -47,23 +44,19 @@ class Delivered:
             yield self.first_tag + start, envelope, self.contents[start:stop]
 
 
+@dataclass(slots=True, eq=False)
 class ConsumerCancelled:
     """The broker ended a subscription, for example because its queue was deleted."""
 
-    __slots__ = ("consumer",)
-
-    def __init__(self, consumer: Consumer) -> None:
-        self.consumer = consumer
+    consumer: Consumer
 
 
+@dataclass(slots=True, eq=False)
 class SessionFailed:
     """The broker closed a session because of an error."""
 
-    __slots__ = ("error", "session")
-
-    def __init__(self, session: "Session", error: EngineError) -> None:
-        self.session = session
-        self.error = error
+    session: "Session"
+    error: EngineError
 
 
 Effect = Delivered | ConsumerCancelled | SessionFailed

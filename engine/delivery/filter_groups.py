@@ -8,6 +8,7 @@ it takes), B.5, F.1, F.2 (FilterGroup), F.6.
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -132,15 +133,13 @@ class FilterCache:
         return result
 
 
+@dataclass(slots=True, eq=False)
 class Returned:
     """Positions of messages that returned after groups had tested them. `next`: index of the first to test."""
 
-    __slots__ = ("groups", "next", "positions")
-
-    def __init__(self, positions: Sequence[int], groups: list[FilterGroup]) -> None:
-        self.positions = positions
-        self.groups = groups
-        self.next = 0
+    positions: Sequence[int]
+    groups: list[FilterGroup]
+    next: int = 0
 
 
 class FilterGroups:

@@ -1,6 +1,7 @@
 """Matching of headers bindings, and their index by conditions. Source: behaviour page 3.9, "headers"."""
 
 from collections.abc import Collection, Container, Hashable, Mapping
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from ..errors import InvalidHeadersMatch, InvalidHeadersMatchType
@@ -104,16 +105,14 @@ D = TypeVar("D")
 _PRESENT = object()
 
 
+@dataclass(slots=True, eq=False)
 class _Group(Generic[D]):
     """The destinations of bindings with equal patterns. `places`: the keys and values under which it is filed."""
 
-    __slots__ = ("held", "pattern", "places", "serial")
-
-    def __init__(self, pattern: HeadersPattern, serial: int) -> None:
-        self.pattern = pattern
-        self.serial = serial
-        self.held: Held[D] = None
-        self.places: list[tuple[str, object]] = []
+    pattern: HeadersPattern
+    serial: int
+    held: Held[D] = None
+    places: list[tuple[str, object]] = field(default_factory=list)
 
 
 class HeadersPatterns(Generic[D]):

@@ -10,15 +10,13 @@ from dataclasses import dataclass, field
 from .usage import UNLIMITED, Usage
 
 
+@dataclass(slots=True, eq=False)
 class Charge:
     """The use of one node by one queue. `amount`: the result of `measure` when the node was last updated."""
 
-    __slots__ = ("amount", "measure", "node")
-
-    def __init__(self, node: Usage, measure: "Callable[[Meter], int]") -> None:
-        self.node = node
-        self.measure = measure
-        self.amount = 0
+    node: Usage
+    measure: "Callable[[Meter], int]"
+    amount: int = 0
 
 
 class NodeBound:

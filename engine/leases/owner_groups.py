@@ -5,6 +5,7 @@ consumer gets those of its own site first, and those of others when they are tra
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from ..delivery.consumer import Consumer
@@ -17,14 +18,12 @@ if TYPE_CHECKING:
     from ..context import BrokerContext
 
 
+@dataclass(slots=True, eq=False)
 class OwnedFilter:
     """Takes the messages of one owner that a filter takes (None: all). It stands where others have an expression."""
 
-    __slots__ = ("filter", "number")
-
-    def __init__(self, number: int, filter_: "Expression | None") -> None:
-        self.number = number
-        self.filter = filter_
+    number: int
+    filter: "Expression | None"
 
 
 class OwnedFilterTest(FilterTest):

@@ -6,6 +6,7 @@ Source: queues page A.2, A.3, A.7.
 
 from bisect import insort
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
@@ -315,18 +316,16 @@ class ActiveSet:
         self.count -= sum(position <= end for position in positions)
 
 
+@dataclass(slots=True, eq=False)
 class Browse:
     """The position of one consumer that browses the queue.
 
     `after`: position of the last shown message. `until_id`: highest id to show. `left`: messages still to show.
     """
 
-    __slots__ = ("after", "left", "until_id")
-
-    def __init__(self, until_id: int, left: int) -> None:
-        self.after = 0
-        self.until_id = until_id
-        self.left = left
+    until_id: int
+    left: int
+    after: int = 0
 
 
 class PastHolder(Holder):

@@ -5,6 +5,7 @@ Source: behaviour page 3.4 (x-death, newest first); address-settings page 5.6 (`
 
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from .content import NATIVE, decode_properties, headers_of, scan_properties, splice_header
@@ -26,16 +27,14 @@ KEY_OCTETS_MAX = 255
 DELIVERY_COUNT = "x-delivery-count"
 
 
+@dataclass(slots=True, eq=False)
 class DeadLetter:
     """A copy of a dead message, to be published with its envelope. `deaths`: the encoded x-death, newest first."""
 
-    __slots__ = ("content", "deaths", "envelope", "reason")
-
-    def __init__(self, content: bytes, envelope: Envelope, deaths: bytes, reason: str) -> None:
-        self.content = content
-        self.envelope = envelope
-        self.deaths = deaths
-        self.reason = reason
+    content: bytes
+    envelope: Envelope
+    deaths: bytes
+    reason: str
 
     def would_cycle(self, queue_name: str) -> bool:
         """Whether the message died in this queue before, and no client has rejected it since then."""
