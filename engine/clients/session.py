@@ -544,7 +544,8 @@ class Session(SessionCounts):
         with_redelivery_delay = failed and self.client.broker.options.delay_on_connection_loss
         why = "lost" if failed else "closed"
         steps = None
-        if len(self.unacked) > REQUEUE_SLICE and self.committing is None and not self.subscriptions.has_copies_out:
+        has_copies = any(queue.keeps for queue in self.subscriptions.queues)  # of messages of non-destructive queues
+        if len(self.unacked) > REQUEUE_SLICE and self.committing is None and not has_copies:
             steps = requeue_in_slices(self, why=why, counted=failed, with_redelivery_delay=with_redelivery_delay)
             next(steps)
         elif self.unacked:

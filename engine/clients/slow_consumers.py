@@ -18,7 +18,7 @@ from ..errors import ConnectionForced
 from ..messages.message import Message
 from ..queues import consumers
 from ..queues.queue import Queue
-from ..rules.slow_rules import AbortRules, RateRules
+from ..rules.slow_rules import AbortRules, RateRules, SlowRules
 from .settling import requeue_run
 
 if TYPE_CHECKING:
@@ -95,13 +95,18 @@ class Check:
         `arrived`: messages that came into the queue since the last check.
         """
 
+    @staticmethod
     @abstractmethod
-    def concerns(self, queue: Queue) -> bool:
-        """Whether the rules of a queue ask for this check."""
+    def rules_of(slow: SlowRules) -> AbortRules | RateRules | None:
+        """The rules of this kind of check; None: there are none."""
+
+    def _concerns(self, queue: Queue) -> bool:
+        rules = None if queue.rules.slow is None else self.rules_of(queue.rules.slow)
+        return rules is not None and rules.period_ms == self.period_ms
 
     def prune(self) -> None:
         """Forget queues that are gone, have other rules or no consumers, and consumers that are gone."""
-        for queue in [one for one in self.queues if one.deleted or not one.consumers or not self.concerns(one)]:
+        for queue in [one for one in self.queues if one.deleted or not one.consumers or not self._concerns(one)]:
             del self.queues[queue]
         present = {consumer for queue in self.queues for consumer in queue.consumers}
         self._samples = {consumer: sample for consumer, sample in self._samples.items() if consumer in present}
@@ -112,14 +117,14 @@ class AbortCheck(Check):
 
     __slots__ = ()
 
-    def concerns(self, queue: Queue) -> bool:
-        rules = _abort_of(queue)
-        return rules is not None and rules.period_ms == self.period_ms
+    @staticmethod
+    def rules_of(slow: SlowRules) -> AbortRules | None:
+        return slow.abort
 
     def _verdict(
         self, queue: Queue, consumer: Consumer, sample: Sample, now_ns: int, arrived: int
     ) -> tuple[str, str] | None:
-        rules = _abort_of(queue)
+        rules = None if queue.rules.slow is None else queue.rules.slow.abort
         if rules is None:
             return None
         action = CLOSED if rules.closes else CANCELLED
@@ -148,15 +153,15 @@ class RateCheck(Check):
 
     __slots__ = ()
 
-    def concerns(self, queue: Queue) -> bool:
-        rules = _rate_of(queue)
-        return rules is not None and rules.period_ms == self.period_ms
+    @staticmethod
+    def rules_of(slow: SlowRules) -> RateRules | None:
+        return slow.rate
 
     def _verdict(
         self, queue: Queue, consumer: Consumer, sample: Sample, now_ns: int, arrived: int
     ) -> tuple[str, str] | None:
         """Judge the rate of the consumer's session, over all its consumers."""
-        rules = _rate_of(queue)
+        rules = None if queue.rules.slow is None else queue.rules.slow.rate
         settled = settled_by(consumer.session)
         count, sample.settled = settled - sample.settled, settled
         elapsed_ns, sample.settled_ns = now_ns - sample.settled_ns, now_ns
@@ -193,10 +198,11 @@ class SlowConsumers:
 
     def watch(self, queue: Queue) -> None:
         """Begin to check a queue, if it has consumers and such rules."""
-        if not queue.consumers:
+        slow = queue.rules.slow
+        if slow is None or not queue.consumers:
             return
-        abort, rate = _abort_of(queue), _rate_of(queue)
-        for kind, rules in ((AbortCheck, abort), (RateCheck, rate)):
+        for kind in (AbortCheck, RateCheck):
+            rules = kind.rules_of(slow)
             if rules is not None:
                 self._watch(queue, kind, rules.period_ms)
 
@@ -249,11 +255,8 @@ class SlowConsumers:
             elif action == CANCELLED:
                 consumers.cancel(queue, (consumer,))
                 if consumer.unacked:
-                    due_ns = due_after(self._broker.clock, GRACE_MS)
-                    self._broker.deadlines.set(due_ns, partial(self._requeue_unsettled, session, consumer))
-
-    def _requeue_unsettled(self, session: "Session", consumer: Consumer) -> None:
-        self._broker.background.run(_requeue_in_slices(session, consumer))
+                    requeue = partial(self._broker.background.run, _requeue_in_slices(session, consumer))
+                    self._broker.deadlines.set(due_after(self._broker.clock, GRACE_MS), requeue)
 
 
 def _requeue_in_slices(session: "Session", consumer: Consumer) -> Iterator[None]:
@@ -285,13 +288,3 @@ def newest_of(consumer: Consumer) -> int:
 def settled_by(session: "Session") -> int:
     """The number of settled deliveries of a session, plus 1."""
     return session.next_tag - len(session.unacked)
-
-
-def _abort_of(queue: Queue) -> AbortRules | None:
-    slow = queue.rules.slow
-    return None if slow is None else slow.abort
-
-
-def _rate_of(queue: Queue) -> RateRules | None:
-    slow = queue.rules.slow
-    return None if slow is None else slow.rate

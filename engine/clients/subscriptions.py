@@ -152,11 +152,6 @@ class Subscriptions:
             self.by_tag[first.tag] = self.by_tag.pop(first.tag)
         return has_any
 
-    @property
-    def has_copies_out(self) -> bool:
-        """Whether the session may hold unacknowledged copies of a non-destructive queue."""
-        return any(queue.keeps for queue in self.queues)
-
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def cancel(self, tags: Iterable[str]) -> None:

@@ -60,9 +60,9 @@ def dry_route(router: Router, start: Exchange, message: Routed, found: DryRoute)
             named = context.queue_behind(key)
             if named is not None:
                 found.queues[named] = BY_NAME
-            for queue in router.sharing_at(key):
+            multicast, anycast = router.split_by_address(key, filtered_out)
+            for queue in multicast:
                 found.queues[queue] = BY_ADDRESS
-            anycast = router.next_by_address(key, filtered_out)
             if anycast is not None:
                 found.queues[anycast] = IN_TURN
     else:

@@ -11,7 +11,6 @@ from ...settings import Divert, LoggedTopic, ResolvedSettings
 from ...settings.rows.address_settings import NOTHING_SET
 from ..context import HostContext
 from ..errors import InternalExchangeRefused
-from ..exchanges.delayed_exchange import DelayedExchange
 from ..exchanges.exchange import Destination, Exchange, TopicExchange
 from ..exchanges.routed import Routed
 from ..queues.kinds import is_reply_address
@@ -213,21 +212,17 @@ class Router:
         found = [own] if own is not None and own.address == address else []
         return found + list(self._sharing.get(address, ()))
 
-    def sharing_at(self, address: str) -> list[Queue]:
-        """The multicast queues of an address whose names differ from it (`_reach_by_address`)."""
-        return self._split_by_address(address)[0]
+    def split_by_address(self, address: str, filtered_out: Container[Queue]) -> tuple[list[Queue], Queue | None]:
+        """The multicast queues of an address whose names differ from it, and the anycast queue whose turn it is.
 
-    def next_by_address(self, address: str, filtered_out: Container[Queue]) -> Queue | None:
-        """The anycast queue whose turn it is at an address; None: there is none, or a queue has the address as name."""
-        return None if address in self.context.queues else self._split_by_address(address, filtered_out)[1]
-
-    def _split_by_address(self, address: str, filtered_out: Container[Queue] = ()) -> tuple[list[Queue], Queue | None]:
+        None: there is none, or a queue has the address as its name.
+        """
         sharing = self._sharing.get(address, {})
         exchange = self.context.exchanges.get(address)
         bound = {} if exchange is None else exchange.destinations
         multicast = [queue for queue in sharing if queue in bound]
         anycast = (queue for queue in sharing if queue not in bound and queue.is_open and queue not in filtered_out)
-        return multicast, next(anycast, None)
+        return multicast, None if address in self.context.queues else next(anycast, None)
 
     def _takes_turns(self, exchange: Exchange, routing_key: str) -> bool:
         """Whether several queues share the address, so that each message goes to the next one in turn."""
@@ -239,7 +234,7 @@ class Router:
         if not exchange.name and self._sharing:
             for key in message.keys:
                 if key in self._sharing:
-                    queues += self._reach_by_address(key, filtered_out, has_own=key in self.context.queues)
+                    queues += self._reach_by_address(key, filtered_out)
         open_queues = [queue for queue in queues if queue.is_open]
         return [queue for queue in open_queues if queue not in filtered_out] if filtered_out else open_queues
 
@@ -248,16 +243,16 @@ class Router:
         whole = message.as_message() if self._filtering else None
         return () if whole is None else FilteredOut(whole, message)
 
-    def _reach_by_address(self, address: str, filtered_out: Container[Queue], *, has_own: bool) -> list[Queue]:
+    def _reach_by_address(self, address: str, filtered_out: Container[Queue]) -> list[Queue]:
         """The queues of an address whose names differ from it: all multicast ones, and one anycast queue in turn.
 
-        Multicast queues are bound to the exchange with the name of the address. `has_own`: a queue has this name, and
-        gets the message instead of an anycast queue. Source: address-settings page 1.3.
+        Multicast queues are bound to the exchange with the name of the address. A queue with this name gets the message
+        instead of an anycast queue. Source: address-settings page 1.3.
         """
         sharing = self._sharing[address]
         self._broker.turn.effort += len(sharing) // FOUND_PER_EFFORT
-        multicast, anycast = self._split_by_address(address, filtered_out)
-        if anycast is None or has_own:
+        multicast, anycast = self.split_by_address(address, filtered_out)
+        if anycast is None:
             return multicast
         del sharing[anycast]
         sharing[anycast] = None  # it moves to the end
@@ -282,9 +277,6 @@ class Router:
         exchange_name, key = self.resolve_address(dead_letter_address, address)
         exchange = self.context.exchanges.get(exchange_name)
         return [] if exchange is None else self.reach(exchange, Routed((key,)))
-
-    def is_delaying(self, exchange_name: str) -> bool:
-        return isinstance(self.context.exchanges.get(exchange_name), DelayedExchange)
 
     # -- changes ------------------------------------------------------------------------------------------------------
 

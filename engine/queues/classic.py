@@ -11,6 +11,7 @@ from ..clock import MS, bounded_ms, due_after
 from ..delivery.consumer import UNLIMITED, Consumer
 from ..delivery.consumer_list import RUN_MAX, share_of
 from ..delivery.groups import GroupedMessage, Groups, grouped
+from ..exchanges.delayed_exchange import DelayedExchange
 from ..messages.deaths import DELIVERY_LIMIT, EXPIRED
 from ..messages.field_table import Field
 from ..messages.message import Envelope, Message, id_of
@@ -117,7 +118,7 @@ class ClassicIntake:
         """
         at_end: list[Message] = []
         for message in reversed(messages):
-            if queue.context.router.is_delaying(message.envelope.exchange):
+            if isinstance(queue.context.exchanges.get(message.envelope.exchange), DelayedExchange):
                 at_end.append(message)
             else:
                 _note_replaced(queue, queue.takeable.put_first(message))

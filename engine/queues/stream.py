@@ -169,7 +169,7 @@ class StreamIntake:
             segment = SEGMENT_OCTETS_DEFAULT
             if self._retention.max_octets is not None:
                 segment = min(segment, self._retention.max_octets // SEGMENTS_MIN)
-        self._log.bound_segments(segment)
+        self._log.segment_octets_max = segment
 
     def _retain(self, queue: "Queue") -> None:
         """Drop the oldest segments while they are too old, or the log has too many octets."""

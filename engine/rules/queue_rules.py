@@ -25,7 +25,7 @@ from .slow_rules import SlowRules, slow_rules
 if TYPE_CHECKING:
     from ...expressions.language import Expression
 
-DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
+DROP_HEAD, REJECT_PUBLISH_DLX = "drop-head", "reject-publish-dlx"
 #: Which requeued messages RabbitMQ's delayed retry delays: (failed attempts, others).
 RETRY_TYPES = {"disabled": (False, False), "failed": (True, False), "returned": (False, True), "all": (True, True)}
 RING = "x-ring-size"

@@ -186,10 +186,6 @@ class PagedRun:
         fitting = min(bisect_left(sums, octets) + 1, len(sums))
         return fitting, sums[fitting - 1]
 
-    def count_before(self, id_: int) -> int:
-        """The number of remaining messages with lower ids."""
-        return bisect_left(self.ids, id_)
-
     def count_expired(self, now_ns: int, count: int) -> int:
         """The number of expired messages among the next `count`, before the first that has not expired."""
         found = 0

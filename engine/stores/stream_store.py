@@ -41,7 +41,8 @@ class StreamStore:
     """Message number i of the log has the offset `first_offset` + i; times never fall. See `Store`, `Log`.
 
     `add` appends a message. Only `drop_oldest` (a segment) and `drop_all` remove messages. A position is an offset plus
-    one. `_messages`: the messages from the offset `memory_offset` on.
+    one. `_messages`: the messages from the offset `memory_offset` on. `segment_octets_max`: of contents, in the current
+    segment and later ones.
     """
 
     expiring: ClassVar[bool] = False
@@ -110,10 +111,6 @@ class StreamStore:
     @property
     def next_offset(self) -> int:
         return self.first_offset + len(self._sizes)
-
-    def bound_segments(self, octets: int) -> None:
-        """Set the maximum octets of contents in a segment, for the current one and later ones."""
-        self.segment_octets_max = octets
 
     # -- in -----------------------------------------------------------------------------------------------------------
 

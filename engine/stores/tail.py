@@ -324,7 +324,7 @@ def _with(items: list[Item], one: Item, *, is_sorted: bool) -> list[Item]:
         at = next((at for at, item in enumerate(items) if _last_id(item) > id_), len(items))
     found, rest = items[:at], items[at:]
     back: Taken | None = None
-    if rest and isinstance(around := rest[0], PagedRun) and (count := around.count_before(id_)):
+    if rest and isinstance(around := rest[0], PagedRun) and (count := bisect_left(around.ids, id_)):
         _append_part(found, around.between(0, count))
         back = around.between(count, len(around))
         del rest[0]
