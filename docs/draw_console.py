@@ -1,6 +1,9 @@
 """Draw the pictures of the console's page for docs/console.md and docs/console-changes.md.
 
     python docs/draw_console.py [--tree DIR] [--suffix=-before] [--only WORD] [--seconds 75]
+                                 [--all --out DIR]
+
+With `--all` each scene is drawn at both widths, light and dark, as PNG files to look at.
 
 A broker of the tree (default: this one) gets the clients of `leveret demo`, and some more that an operator would ask
 about. Then the distribution's Chromium, by playwright, shows each scene. Of an older tree the pictures get a suffix;
@@ -19,7 +22,7 @@ import time
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from http.client import HTTPConnection
 from itertools import islice
 from json import dumps
@@ -281,7 +284,9 @@ def broker(tree: Path) -> Iterator[tuple[str, str]]:
             process.wait()
 
 
-def draw(browser: Any, scene: Scene, url: str, file: Path) -> None:
+@contextmanager
+def drawn(browser: Any, scene: Scene, url: str) -> Iterator[Any]:
+    """The browser's tab with a scene."""
     context = browser.new_context(
         viewport={"width": scene.width, "height": HEIGHTS[scene.width]},
         device_scale_factor=SCALE[scene.width],
@@ -299,10 +304,25 @@ def draw(browser: Any, scene: Scene, url: str, file: Path) -> None:
     for waiting in ("Loading", "Counting"):
         tab.get_by_text(waiting).first.wait_for(state="detached", timeout=LOADED_MS)
     tab.wait_for_timeout(500)
-    chrome = context.new_cdp_session(tab)
-    picture = chrome.send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})["data"]
-    file.write_bytes(b64decode(picture))
+    yield tab
     context.close()
+
+
+def draw(browser: Any, scene: Scene, url: str, file: Path) -> None:
+    with drawn(browser, scene, url) as tab:
+        chrome = tab.context.new_cdp_session(tab)
+        picture = chrome.send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})["data"]
+    file.write_bytes(b64decode(picture))
+
+
+def draw_all(browser: Any, scene: Scene, url: str, folder: Path) -> None:
+    """At both widths, light and dark."""
+    for width in (WIDE, NARROW):
+        with drawn(browser, replace(scene, width=width, is_dark=False), url) as tab:
+            for scheme in ("light", "dark"):
+                tab.emulate_media(color_scheme=scheme)
+                tab.wait_for_timeout(300)
+                tab.screenshot(path=folder / f"{scene.name}-{width}-{scheme}.png")
 
 
 def main() -> None:
@@ -310,6 +330,7 @@ def main() -> None:
     parser.add_argument("--tree", type=Path, default=HERE.parent)
     parser.add_argument("--suffix", default="")
     parser.add_argument("--only", default="")
+    parser.add_argument("--all", action="store_true", help="each scene at both widths, light and dark, as PNG")
     parser.add_argument("--seconds", type=float, default=75, help="of traffic before the first picture")
     parser.add_argument("--out", type=Path, default=FOLDER)
     parser.add_argument("--browser", default="/usr/bin/chromium")
@@ -322,7 +343,11 @@ def main() -> None:
         arguments = ["--disable-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
         browser = playwright.chromium.launch(executable_path=options.browser, args=arguments)
         for scene in SCENES:
-            if options.only in scene.name:
+            if options.only not in scene.name:
+                continue
+            if options.all:
+                draw_all(browser, scene, url, options.out)
+            else:
                 file = options.out / f"{scene.name}{options.suffix}.webp"
                 draw(browser, scene, url, file)
                 print(f"{file.name:40}{file.stat().st_size:8}", flush=True)

@@ -1,7 +1,10 @@
 """Guessing passwords, over many connections and by each way in: nothing tells a right guess."""
 
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from threading import Barrier
 
 import pika
 import pytest
@@ -78,6 +81,34 @@ def test_ways_in_count_together(guarded: _Guarded) -> None:
     guarded.by_amqp("guest")
     assert guarded.by_header("guest").status == 200
     assert guarded.by_header("wrong").status == 401  # free again
+
+
+def test_guesses_at_once(guarded: _Guarded) -> None:
+    """Many connections at one moment have no more tries than one: the free ones, and the one that begins the delay."""
+    guesses = 40
+    together = Barrier(guesses)
+
+    def guess(number: int) -> int:
+        together.wait(60)
+        return (guarded.by_header if number % 2 else guarded.by_form)("wrong").status
+
+    with ThreadPoolExecutor(guesses) as pool:
+        answers = Counter(pool.map(guess, range(guesses)))
+    assert answers[401] == FREE_FAILURES + 1
+    assert set(answers) <= {401, 429, 503}  # 503: there are too many requests at this moment
+    assert guarded.by_header("guest").status == 429
+    guarded.clock.advance_ns(200 * MS)
+    (counted,) = [one for one in guarded.api.get("auth/attempts/rabbit@localhost") if one["protocol"] == "http"]
+    assert counted["auth_attempts_failed"] >= FREE_FAILURES + 1
+
+
+def test_who_is_a_user_is_not_told(guarded: _Guarded) -> None:
+    """A name that nobody has is refused as a wrong password is, and after as many tries."""
+    for number in range(FREE_FAILURES + 3):
+        known, unknown = (guarded.api.ask("GET", "whoami", user=name, password="wrong") for name in ("guest", "nobody"))
+        assert (known.status, known.body) == (unknown.status, unknown.body), number
+        assert known.headers.keys() == unknown.headers.keys()
+    assert known.status == 429
 
 
 def test_what_is_refused_is_not_counted_again(guarded: _Guarded) -> None:

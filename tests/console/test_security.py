@@ -217,6 +217,54 @@ def test_a_pattern_that_backtracks_elsewhere(api: ApiClient) -> None:
     api.ask("PUT", f"queues/%2F/{'a' * 200}", {})
     page = api.get("queues?page=1&use_regex=true&name=%28a%2B%29%2B%24%21&columns=name")
     assert page["items"] == []
+    evil = "^(a+)+!$"
+    body = {"pattern": evil, "definition": {"max-length": 5}, "apply-to": "queues"}
+    assert api.ask("PUT", "policies/%2F/evil", body).status == 201
+    assert api.ask("PUT", "users/evil", {"password": "evil", "tags": "management"}).status == 201
+    assert api.ask("PUT", "permissions/%2F/evil", dict.fromkeys(("configure", "write", "read"), evil)).status == 201
+    name = "a" * 201
+    assert api.ask("PUT", f"queues/%2F/{name}", {}).status == 201
+    assert api.get(f"queues/%2F/{name}")["policy"] is None
+    assert api.ask("PUT", f"queues/%2F/{name}b", {}, user="evil").status == 401
+    assert api.ask("DELETE", "policies/%2F/evil").status == 204
+
+
+@pytest.mark.parametrize("name", ['a%0d%0aset-cookie: x=1"; b', "..%2f..%2fetc", "%00"])
+def test_the_name_of_a_download(api: ApiClient, name: str) -> None:
+    """It is in a header: nothing in it begins another header or leaves its quotes, and it is no path."""
+    answer = api.ask("GET", f"definitions?download={name.replace(' ', '%20')}")
+    kind, _, file = answer.headers["content-disposition"].partition("; filename=")
+    assert (answer.status, kind) == (200, "attachment") and "set-cookie" not in answer.headers
+    assert file[0] == file[-1] == '"' and not set(file[1:-1]) & set('"\r\n\0/\\;')
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        [("other", "", "1")],
+        [(f"field{number}", "", "1") for number in range(3)] + [("file", "", "{}")],
+        [("file", f"x-long: {'y' * 17_000}\r\n", "{}")],
+    ],
+)
+def test_forms_have_few_fields_with_short_heads(api: ApiClient, parts: list[tuple[str, str, str]]) -> None:
+    """One file and two fields; anything else is refused, and nothing is imported."""
+    text = "".join(
+        f'--B\r\nContent-Disposition: form-data; name="{name}"\r\n{head}\r\n{body}\r\n' for name, head, body in parts
+    )
+    kind = {"content-type": "multipart/form-data; boundary=B"}
+    answer = api.ask("POST", "definitions", f"{text}--B--\r\n".encode(), headers=kind)
+    assert (answer.status, answer.json["error"]) == (400, "bad_request")
+
+
+@pytest.mark.parametrize("tags", ["management", "policymaker", "monitoring", "monitoring,policymaker"])
+def test_hashes_are_for_administrators(api: ApiClient, tags: str) -> None:
+    """Whatever else a user may read, the hash of no password is in it, nor its own."""
+    assert api.ask("PUT", "users/curious", {"password": "curious", "tags": tags}).status in (201, 204)
+    paths = ["users", "users/guest", "users/curious", "definitions", "definitions/%2F", "all-configuration"]
+    for path in [*paths, "whoami", "permissions", "leveret/versions", "leveret/preview/users/guest"]:
+        answer = api.ask("GET", path, user="curious")
+        assert b"password_hash" not in answer.body and b"hashing" not in answer.body, path
+    assert "password_hash" in api.get("users/guest")
 
 
 def test_names_with_markup_are_text(api: ApiClient) -> None:
@@ -302,11 +350,12 @@ def test_without_the_extra(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
     [
         ("HEAD_S", "", b""),
         ("HEAD_S", "GET /api/whoami HTTP/1.1\r\nhost: loc", b""),
+        ("HEAD_S", "GET /api/whoami HTTP/1.1\r\nhost: localhost\r\n{login}\r\n", b" 200 "),
         ("BODY_S", "PUT /api/queues/%2F/q HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n{login}\r\n{", b" 408 "),
     ],
 )
 def test_slow_peers(api: ApiClient, monkeypatch: pytest.MonkeyPatch, limit: str, text: str, answer: bytes) -> None:
-    """Who says nothing, half a head or half a body is given up; a body that does not come is answered."""
+    """Who says nothing, half a head or half a body is given up, and so is who was answered and asks no more."""
     monkeypatch.setattr(connections, limit, 0.05)
     login = f"authorization: {basic('guest', 'guest')}\r\n"
     with socket.create_connection(api.address) as peer:

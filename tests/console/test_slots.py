@@ -144,6 +144,22 @@ def test_health_does_not_wait_for_metrics(api: ApiClient, monkeypatch: pytest.Mo
     assert api.ask("GET", "whoami").status == 200
 
 
+@pytest.mark.parametrize("path", PROBES)
+def test_slow_bodies_beside_health_probes(
+    api: ApiClient, many: ExitStack, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """Bodies that come octet by octet, from more peers than requests may be answered at once: probes are answered."""
+    monkeypatch.setattr(state, "REQUESTS_MAX", 1)
+    head = f"PUT /api/queues/%2F/q HTTP/1.1\r\nhost: localhost\r\n{LOGIN}content-length: 1000\r\n\r\n{{"
+    peers = [_opened(many, api.address, head) for _ in range(15)]
+    for _ in range(5):
+        for peer in peers:
+            peer.sendall(b" ")
+        assert api.ask("GET", path).status == 200
+    answered, _, _ = select.select(peers, [], [], 0)
+    assert answered == []  # they still send
+
+
 def test_the_port_of_the_metrics_has_places_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """However many are at the console's port."""
     monkeypatch.setattr(servers, "METRICS_MAX", 2)
