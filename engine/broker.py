@@ -18,7 +18,7 @@ from .clock import Clock
 from .commits import Commits
 from .connections import Connections
 from .context import BrokerContext
-from .dead_letters import DEAD_SPREAD, DeadLetters, UnroutableLetters
+from .dead_letters import DEAD_LETTERS_EFFORT, DeadLetters, UnroutableLetters
 from .disconnects import Disconnects
 from .flow.control import FlowControl
 from .messages.sizes import Sizes
@@ -36,9 +36,9 @@ from .virtual_hosts import VirtualHosts
 #: Maximum rounds of dispatch and flush in one turn. The next turn does the rest, after other peers were served.
 ROUNDS_MAX = 4
 #: Units of effort at the end of a turn, before the turns of other connections (5 to 10 ms).
-TURN_SPREAD = 4_000
+TURN_END_EFFORT = 4_000
 #: The same at the end of a short turn (`end_turn`).
-SHORT_SPREAD = 500
+SHORT_TURN_END_EFFORT = 500
 
 UNSENT_MAX_DEFAULT = 1024 * 1024
 NO_GROUPS: Mapping[str, str] = MappingProxyType({})
@@ -122,7 +122,7 @@ class Broker:
         marked, touched, letters = self.scheduler.marked, self.context.touched, self.dead_letters
         self.context.turn.effort_max = sys.maxsize  # the parts below have other limits
         if marked or touched or letters.waiting or letters.late or letters.were_waiting:
-            self._hand_out(SHORT_SPREAD if is_short else TURN_SPREAD)
+            self._hand_out(SHORT_TURN_END_EFFORT if is_short else TURN_END_EFFORT)
         if is_short:
             return True
         commits, background = self.commits, self.background
@@ -140,7 +140,7 @@ class Broker:
         dead = letters.waiting
         turn = self.context.turn
         until = turn.effort_max = turn.effort + spread
-        dead_until = turn.effort + min(spread, DEAD_SPREAD)
+        dead_until = turn.effort + min(spread, DEAD_LETTERS_EFFORT)
         try:
             if dead or letters.late or letters.were_waiting:
                 letters.begin()

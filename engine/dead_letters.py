@@ -21,7 +21,7 @@ from .queues.queue import Queue
 from .rules.queue_rules import NO_RULES, QueueRules
 
 #: Units of effort for dead letters at the end of one turn (about 3 to 5 ms).
-DEAD_SPREAD = 2_000
+DEAD_LETTERS_EFFORT = 2_000
 #: Units of effort of a dead letter, and of each of its queues; octets of it per further unit.
 LETTER_COST, LETTER_QUEUE_COST, LETTER_OCTETS = 40, 20, 1_000
 #: Dead letters waiting, or published since none were waiting, at which they cause no further deaths.
@@ -82,7 +82,7 @@ class DeadLetters:
         """Publish dead letters until `Turn.effort` reaches `until`; None: a slice."""
         turn, waiting = self._context.turn, self.waiting
         if until is None:
-            until = turn.effort + DEAD_SPREAD
+            until = turn.effort + DEAD_LETTERS_EFFORT
         while waiting and turn.effort < until:
             self.published += 1
             self._publish_one(*waiting.popleft())

@@ -41,7 +41,7 @@ LARGE_READ_SIZE = 512 * 1024
 #: Linux: states (first octet of TCP_INFO) of a TCP connection that was reset, or whose other end has closed.
 _CLOSED_BY_PEER = (7, 8)
 #: Seconds between two checks whether a peer that is not read is still connected.
-LOOK_S = 5.0
+CHECK_S = 5.0
 #: SO_LINGER on, zero seconds: closing resets the connection.
 _LINGER_NOTHING = struct.pack("ii", 1, 0)
 
@@ -486,12 +486,12 @@ class Endpoint:
         return data
 
     async def _wait_while_stalled(self) -> None:
-        """Check every `LOOK_S` seconds whether a peer that is not read is still connected (queues page E.5, STALLED).
+        """Check every `CHECK_S` seconds whether a peer that is not read is still connected (queues page E.5, STALLED).
 
         Returns when it is disconnected. Publishes parked by an alarm are nevertheless published after the alarm.
         """
         while True:
-            with trio.move_on_after(LOOK_S):
+            with trio.move_on_after(CHECK_S):
                 await trio.sleep_forever()
             if not self.session.backlog.parking.waits_for_alarm and self._is_disconnected():
                 self._has_ended = self.session.closing.finished = True

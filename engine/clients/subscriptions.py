@@ -140,7 +140,7 @@ class Subscriptions:
         """
         has_any = False
         first = None
-        self._client.broker.turn.effort += len(self.by_tag) // consumer_list.LOOKS
+        self._client.broker.turn.effort += len(self.by_tag) // consumer_list.CHECKS_PER_EFFORT
         for consumer in self.by_tag.values():
             queue = consumer.queue
             if queue.has_ready:

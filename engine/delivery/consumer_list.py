@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 SHARE_MAX = 64
 #: Messages delivered between two checks whether the turn is long.
 RUN_MAX = 2000
-#: Credit checks per unit of effort; up to `FEW` consumers they are not counted.
-LOOKS, FEW = 8, 64
+#: Credit checks per unit of effort; up to `UNCOUNTED_CHECKS` consumers they are not counted.
+CHECKS_PER_EFFORT, UNCOUNTED_CHECKS = 8, 64
 #: Consumers passed per unit of effort, in the search for one that leaves.
-PASSED = 256
+PASSED_PER_EFFORT = 256
 
 
 class ConsumerList:
@@ -92,7 +92,7 @@ class ConsumerList:
         """Remove consumers. Returns whether a new single active consumer may be served. O(consumers)."""
         consumers = self.consumers
         active = consumers[0] if consumers else None
-        self._broker.turn.effort += len(consumers) // PASSED
+        self._broker.turn.effort += len(consumers) // PASSED_PER_EFFORT
         if len(leaving) == 1:
             index = consumers.index(leaving[0])
             del consumers[index]
@@ -185,8 +185,8 @@ class ConsumerList:
                 self._next = index + 1 if index + 1 < count else 0
                 if len(found) == wanted or consumer.session.prefetch_total:
                     break  # a limit shared by several consumers is checked again after each delivery
-        if count > FEW and len(found) < wanted:
-            self._broker.turn.effort += count // LOOKS  # the credit of all was checked
+        if count > UNCOUNTED_CHECKS and len(found) < wanted:
+            self._broker.turn.effort += count // CHECKS_PER_EFFORT  # the credit of all was checked
         return found
 
     def _eligible_by_priority(self, wanted: int) -> list[Consumer]:
@@ -194,8 +194,8 @@ class ConsumerList:
         consumers, start = self.consumers, self._next
         consumers[:] = consumers[start:] + consumers[:start]
         self._next = 0
-        if len(consumers) > FEW:
-            self._broker.turn.effort += len(consumers) // LOOKS
+        if len(consumers) > UNCOUNTED_CHECKS:
+            self._broker.turn.effort += len(consumers) // CHECKS_PER_EFFORT
         free = [consumer for consumer in consumers if consumer.credit() > 0]
         highest = max((consumer.priority for consumer in free), default=None)
         found: list[Consumer] = []

@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from ..context import BrokerContext
 
 #: Units of effort of a filter's evaluation (2 to 3 us), and octets of a JSON body read per further unit.
-EVALUATION, READ_OCTETS = 2, 64
+EVALUATION_EFFORT, READ_OCTETS = 2, 64
 #: Cost units of the filter language (10 ns) per unit of effort.
-COSTS = 120
+COST_PER_EFFORT = 120
 #: Messages, and their octets, for which results of filters are cached.
 CACHED_MAX, CACHED_OCTETS = 500, 1024 * 1024
 #: Maximum number of returned messages that wait for filters. Beyond it, groups search again from the first of them.
-AGAIN_MAX = 100_000
+RETURNED_MAX = 100_000
 
 
 class Match(NamedTuple):
@@ -97,7 +97,7 @@ class FilterTest:
             subject = self._subject = MessageSubject(self.message)
         was_read = subject.is_read
         takes = expression.matches(subject)
-        turn.effort += EVALUATION + subject.spent // COSTS
+        turn.effort += EVALUATION_EFFORT + subject.spent // COST_PER_EFFORT
         if subject.is_read and not was_read:
             turn.effort += len(self.message.content) // READ_OCTETS
         return takes
@@ -207,7 +207,7 @@ class FilterGroups:
         if groups:
             self.returned.append(Returned(positions, groups))
             self._returned_count += len(positions)
-            if self._returned_count > AGAIN_MAX:
+            if self._returned_count > RETURNED_MAX:
                 for returned in self.returned:
                     for group in returned.groups:
                         group.rewind(returned.positions[returned.next] - 1)

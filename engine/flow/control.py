@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..queues.queue import Queue
 
 #: Units of effort that the release of blocked publishers may spend in one turn.
-RELEASE_SPREAD = 2_000
+RELEASE_EFFORT = 2_000
 #: Units of effort of one publisher's quantum, in addition to the effort of its messages.
 QUANTUM_COST = 16
 
@@ -199,7 +199,7 @@ class FlowControl(UsageTree):
         self._settle()
         while self._to_recheck:
             self._recheck_waiters(self._to_recheck.popitem()[0])
-        until = turn.effort + RELEASE_SPREAD
+        until = turn.effort + RELEASE_EFFORT
         while self._drained and turn.effort < until:
             node = next(iter(self._drained))
             if node.is_full or not node.round_robin:

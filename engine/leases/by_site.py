@@ -12,8 +12,8 @@ from ..delivery.consumer import UNLIMITED, Consumer
 from ..delivery.consumer_list import RUN_MAX
 from ..delivery.filter_groups import FilterGroup
 from ..messages.message import Message, id_of
-from ..queues.searching import CATCH_UP, behind
-from ..queues.selection import FOUND_MAX, LOOKING_MAX, Selection
+from ..queues.searching import CATCH_UP_STEPS, behind
+from ..queues.selection import FOUND_MAX, SEARCH_EFFORT, Selection
 from ..stores.store import Scanned
 from . import deferring
 from .granting import drop_expired, grant, runs_of
@@ -32,9 +32,9 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
     assert isinstance(groups, OwnerGroups)
     store, turn = queue.store, queue.context.broker.turn
     search.is_waiting = False
-    until = min(turn.effort_max, turn.effort + LOOKING_MAX)
+    until = min(turn.effort_max, turn.effort + SEARCH_EFFORT)
     owners.waits.mature(queue.context.broker.clock.monotonic_ns())
-    steps = CATCH_UP
+    steps = CATCH_UP_STEPS
     waits = False
     if not leases.rules.is_ranked and leases.active is None and list(groups.filters) == [None]:
         _serve_head(leases, owners, until)

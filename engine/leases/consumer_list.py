@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ...settings.leases.leased_settings import FAST, PROPORTIONAL
 from ..delivery.consumer import Consumer, Holder
-from ..delivery.consumer_list import LOOKS, ConsumerList
+from ..delivery.consumer_list import CHECKS_PER_EFFORT, ConsumerList
 from ..rules.queue_rules import QueueRules
 from .rules import rules_in
 
@@ -121,7 +121,7 @@ class LeaseConsumers(ConsumerList):
         chooses among those of the highest priority with room.
         """
         consumers = self.consumers
-        self._broker.turn.effort += len(consumers) // LOOKS
+        self._broker.turn.effort += len(consumers) // CHECKS_PER_EFFORT
         if len(consumers) == 1:
             only = consumers[0]
             credit = only.credit() if only not in self.aside else 0

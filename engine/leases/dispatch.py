@@ -19,8 +19,8 @@ from ..queues import consumers
 from ..queues.classic import balance_memory
 from ..queues.parts import Dispatch
 from ..queues.queue import Queue
-from ..queues.searching import CATCH_UP, behind
-from ..queues.selection import FOUND_MAX, LOOKING_MAX, Selection
+from ..queues.searching import CATCH_UP_STEPS, behind
+from ..queues.selection import FOUND_MAX, SEARCH_EFFORT, Selection
 from ..rules.arguments import REPLACE, Reason
 from . import deferring, rebuilding
 from .arguments import BROWSE, RENEWAL, ConsumerRequest, request_of
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 #: Messages that one turn shows to one browsing consumer.
 BROWSE_SLICE = 300
 #: Units of effort to show one message, beside the scan; this includes later garbage collection.
-SHOWING = 4
+SHOWING_EFFORT = 4
 
 Free = dict[FilterGroup, list[Consumer]]
 
@@ -135,8 +135,8 @@ def _dispatch_found(leases: Leases, selection: Selection) -> None:
     queue, search = leases.queue, selection.search
     store, turn = queue.store, queue.context.broker.turn
     search.is_waiting = False
-    until = min(turn.effort_max, turn.effort + LOOKING_MAX)
-    steps = CATCH_UP
+    until = min(turn.effort_max, turn.effort + SEARCH_EFFORT)
+    steps = CATCH_UP_STEPS
     while leases.room() > 0:
         free = _free(leases, selection)
         if not free or not search.examine_returned(store, until):
@@ -271,7 +271,7 @@ def _show_to_browsers(leases: Leases) -> None:
                         with_entries(message.envelope, message.content, entries), message.envelope.for_added_headers()
                     )
                 )
-        turn.effort += SHOWING * len(copies)
+        turn.effort += SHOWING_EFFORT * len(copies)
         if copies:
             consumer.session.deliver_copies(consumer, copies, leases.past_at(consumer.session))
         if seen.missing and browse.left > 0:

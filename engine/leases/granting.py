@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: Average length of stretches of equal envelopes from which each stretch is delivered as a run.
 ALIKE_MIN = 3
 #: Units of effort to make the headers of one delivery, beside the delivery itself.
-DRESSING = 2
+HEADERS_EFFORT = 2
 
 
 def grant(leases: Leases, consumer: Consumer, messages: Sequence[Message]) -> None:
@@ -66,7 +66,7 @@ def _deliver(leases: Leases, consumer: Consumer, messages: Sequence[Message], un
 
 def _deliver_each(leases: Leases, consumer: Consumer, messages: Sequence[Message], until_ms: int | None) -> None:
     """Deliver messages, each with headers made for it."""
-    leases.queue.context.broker.turn.effort += DRESSING * len(messages)
+    leases.queue.context.broker.turn.effort += HEADERS_EFFORT * len(messages)
     contents = [with_lease_headers(leases, message, message.deliveries + 1, until_ms) for message in messages]
     envelopes = [message.envelope.for_added_headers() for message in messages]
     effects, start = [], 0

@@ -34,7 +34,7 @@ LATE_NS = 50 * MS
 #: Octets that one read brings into memory.
 READ_OCTETS = 64 * 1024
 #: Units of effort to read a message from the log, and to deliver it.
-READING, SHOWING = 3, 5
+READING_EFFORT, SHOWING_EFFORT = 3, 5
 
 
 class ReplayHolder(PastHolder):
@@ -152,7 +152,7 @@ def read_on(leases: Leases, replay: Replay) -> None:
 
     page = replay.log.read(queue.vhost_name, replay.position, is_wanted, READ_OCTETS)
     replay.position = page.next_position
-    context.broker.turn.effort += READING * len(page.found)
+    context.broker.turn.effort += READING_EFFORT * len(page.found)
     for one in page.found:
         if not replay.has_begun:
             if first is not None and not first.is_before(one.message.id, one.wall_ms):
@@ -214,7 +214,7 @@ def _deliver(leases: Leases, consumer: Consumer, replay: Replay) -> bool:
         copy = _copy(leases, one)
         room -= len(copy.content)
         shown.append(copy)
-        turn.effort += SHOWING
+        turn.effort += SHOWING_EFFORT
     if shown:
         holder.unacked += len(shown)
         consumer.session.deliver_copies(consumer, shown, holder)

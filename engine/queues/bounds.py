@@ -36,7 +36,7 @@ TRIM_SLICE, EVICT_SLICE = 1000, 5000
 #: Sizes of messages that a forecast adds in one step (about 2 ms).
 SIZES_SLICE = 5000
 #: Messages from the head among which a slow subscriber's strategy chooses, and messages examined per unit of effort.
-CANDIDATES, LOOKS = 1000, 8
+CANDIDATES, EXAMINED_PER_EFFORT = 1000, 8
 #: A time after every expiry; a number above every queue length.
 NEVER_NS = UNLIMITED = 1 << 63
 #: Reasons for a drop: the address is full; the subscriber is too slow.
@@ -491,7 +491,7 @@ def _prefetch_of(consumer: Consumer) -> int:
 def _candidates(queue: "Queue", excess: int) -> tuple[list[Message], Callable[[int], int]]:
     """The first messages in order of delivery, and a function from index to position. Reads paged-out messages."""
     store, wanted = queue.store, max(CANDIDATES, excess)
-    queue.context.broker.turn.effort += min(wanted, len(store)) // LOOKS
+    queue.context.broker.turn.effort += min(wanted, len(store)) // EXAMINED_PER_EFFORT
     if not store.is_deep:
         candidates = list(islice(store, wanted))
         return candidates, lambda at: store.position_of(candidates[at])

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 #: Messages that one step scans at most.
 STEP = 250
 #: Search steps of groups that are behind a found message, before another group is handed that message.
-CATCH_UP = 4
+CATCH_UP_STEPS = 4
 #: Effort that a step may spend beyond its limit, so that all groups examine the message just read.
-OVER_MAX = 1000
+OVERRUN_EFFORT = 1000
 #: Paged-out messages that one window reads back.
 WINDOW = 1000
 
@@ -103,7 +103,7 @@ class Search:
             test = groups.test_of(message)
             for group in along:
                 if group.position < position and len(group.found) < found_max:
-                    if turn.effort >= until + OVER_MAX:
+                    if turn.effort >= until + OVERRUN_EFFORT:
                         return False  # the other groups examine it in their own steps
                     if test.is_taken_by(group.expression):
                         group.add(match_of(position, message))

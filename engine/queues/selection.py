@@ -11,14 +11,14 @@ from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING, Any
 
 from ..delivery.consumer import Consumer
-from ..delivery.consumer_list import FEW, LOOKS
+from ..delivery.consumer_list import CHECKS_PER_EFFORT, UNCOUNTED_CHECKS
 from ..delivery.filter_groups import FilterGroup, FilterGroups, Match
 from ..delivery.groups import Groups
 from ..messages.deaths import EXPIRED
 from ..messages.field_table import Field
 from ..messages.message import Message
 from ..stores.store import Store
-from .searching import OVER_MAX, Search, match_of
+from .searching import OVERRUN_EFFORT, Search, match_of
 
 if TYPE_CHECKING:
     from ..context import BrokerContext
@@ -29,7 +29,7 @@ FOUND_MAX = 500
 #: The same limit in a queue with message groups, where found messages may wait for busy consumers.
 PASSED_MAX = 20_000
 #: Units of effort of the search in one dispatch, and of filters for arriving messages between two dispatches.
-LOOKING_MAX, ARRIVING_MAX = 2000, 8000
+SEARCH_EFFORT, ARRIVALS_EFFORT = 2000, 8000
 #: Messages, and octets, taken out of the store at once.
 TAKEN_MAX, TAKEN_OCTETS = 500, 1024 * 1024
 #: Messages taken out at once if some of them may be expired and become dead letters.
@@ -86,7 +86,7 @@ class Selection:
         before = turn.effort
         if not self._arriving:
             queue.mark()
-        allowed = before + OVER_MAX if self._arriving < ARRIVING_MAX else 0
+        allowed = before + OVERRUN_EFFORT if self._arriving < ARRIVALS_EFFORT else 0
         test = groups.test_of(message)
         takers: list[FilterGroup] = []
         late = False
@@ -124,7 +124,7 @@ class Selection:
         Groups examine them now, while they are in memory; beyond a limit of effort, in the next dispatch.
         """
         turn, groups = self._broker.turn, self.groups
-        allowed = turn.effort + OVER_MAX
+        allowed = turn.effort + OVERRUN_EFFORT
         late: list[int] = []
         for message in messages:
             position = store.position_of(message)
@@ -146,7 +146,7 @@ class Selection:
         turn, consumer_list, store, search = self._broker.turn, queue.consumer_list, queue.store, self.search
         self._arriving = 0
         search.is_waiting = False
-        until = min(turn.effort_max, turn.effort + LOOKING_MAX)
+        until = min(turn.effort_max, turn.effort + SEARCH_EFFORT)
         found_max = FOUND_MAX if consumer_list.groups is None else PASSED_MAX
         while True:
             free = self._free(queue, self.groups)
@@ -186,8 +186,8 @@ class Selection:
                 group = self.groups.of(one)
                 if group in wanted and one.credit() > 0:
                     free.setdefault(group, []).append((-one.priority, last_served[one], one))
-        if len(served) > FEW:
-            self._broker.turn.effort += len(served) // LOOKS  # the credit of all was checked
+        if len(served) > UNCOUNTED_CHECKS:
+            self._broker.turn.effort += len(served) // CHECKS_PER_EFFORT  # the credit of all was checked
         return free
 
     def _hand_out(self, queue: "Queue", free: "Free") -> tuple[Consumer | None, bool]:
@@ -274,7 +274,7 @@ class Selection:
                 members[match.position] = match
         gone: set[int] = set()
         last: Consumer | None = None
-        self._broker.turn.effort += len(found) // LOOKS
+        self._broker.turn.effort += len(found) // CHECKS_PER_EFFORT
         for position in sorted(found):
             takers = [group for group in found[position] if group in free]
             if not takers:

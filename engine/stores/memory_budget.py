@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ..messages.message import Message, content_of
-from .memory_cap import LEAVING_MAX
+from .memory_cap import PAGE_OUT_MAX
 
 if TYPE_CHECKING:
     from .tailed_store import TailedStore
@@ -141,7 +141,7 @@ class MemoryBudget:
         charge, measured, _ = charges[largest]
         if largest is requester or charge <= 2 * held:
             return
-        freed = largest.page_out(min(max(missing, TAKE_MIN), charge // 2), LEAVING_MAX)
+        freed = largest.page_out(min(max(missing, TAKE_MIN), charge // 2), PAGE_OUT_MAX)
         if not freed:
             self._largest = None
         if not largest.in_memory:

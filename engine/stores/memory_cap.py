@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 #: Maximum messages, and octets, paged out in one slice (about 5 ms).
-LEAVING_MAX, LEAVING_OCTETS = 2000, 4 * 1024 * 1024
+PAGE_OUT_MAX, PAGE_OUT_OCTETS = 2000, 4 * 1024 * 1024
 #: Messages are read back when 1/`FREE_PART` of each limit is free, so that whole slices are read.
 FREE_PART = 4
 
@@ -74,7 +74,7 @@ class MemoryCap:
             if bound.in_messages:
                 count, octets = max(count, excess), UNLIMITED
             else:
-                count = max(count, -(-excess // bound.each) if bound.each else LEAVING_MAX)
+                count = max(count, -(-excess // bound.each) if bound.each else PAGE_OUT_MAX)
                 octets = max(octets, excess)
         return count, octets
 

@@ -21,7 +21,7 @@ from .storage import NO_OWNER, StoreOwner
 from .store import Dropped, Removed, Scanned
 
 #: Maximum octets of new messages between two comparisons of memory with the share.
-LOOK_OCTETS = 1024 * 1024
+MEASURE_OCTETS = 1024 * 1024
 #: Keys of last values beyond twice the number of messages. Then unused keys are removed.
 SPARE_KEYS = 1000
 
@@ -36,7 +36,7 @@ class NonDestructiveStore:
     first_offset: ClassVar[None] = None
     level_max: ClassVar[int] = 0
 
-    __slots__ = ("_body_octets", "_first_ids", "_by_key", "_here", "_key_of", "_look_at", "_owner", "_storage",
+    __slots__ = ("_body_octets", "_first_ids", "_by_key", "_here", "_key_of", "_measure_at", "_owner", "_storage",
                  "expiring", "memory_octets", "paged_index", "windows")  # fmt: skip
 
     def __init__(self, owner: StoreOwner, key_of: Callable[[Message], Key | None] | None = None) -> None:
@@ -51,7 +51,7 @@ class NonDestructiveStore:
     def _start_memory(self) -> None:
         self._here: SortedList[Message] = SortedList((), id_of)
         self.memory_octets = 0
-        self._look_at = 0  # octets in memory at which to compare them with the share
+        self._measure_at = 0  # octets in memory at which to compare them with the share
         self._body_octets: int | None = None  # octets of bodies in memory; None: not counted yet
         self._by_key: dict[Key, int] = {}  # id of the newest message of each key
         self._first_ids: dict[int, int] = {}  # id of the first publish of these messages, if it differs
@@ -196,17 +196,17 @@ class NonDestructiveStore:
 
     def _measure(self) -> None:
         """Page out the oldest messages if memory exceeds the share. Called for a new message in memory."""
-        if self.memory_octets < self._look_at:
+        if self.memory_octets < self._measure_at:
             return
         pager, durability = self._storage.pager, self._storage.durability
-        step = LOOK_OCTETS
+        step = MEASURE_OCTETS
         is_behind = durability is not None and durability.is_behind
         if pager is not None and not is_behind and self._owner.stores(IN_JOURNAL):
             share = pager.budget() // 2  # windows have the other half
             if self.memory_octets > share:
                 self._page_out_oldest(share // 2)
             step = min(step, share // 4)
-        self._look_at = self.memory_octets + max(step, self.memory_octets // 8)
+        self._measure_at = self.memory_octets + max(step, self.memory_octets // 8)
 
     def _page_out_oldest(self, octets: int) -> None:
         """Remove the oldest messages from memory, until these octets are left. Messages not in the journal stay."""

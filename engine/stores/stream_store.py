@@ -23,7 +23,7 @@ from .store import Dropped, Scanned
 SEGMENT_OCTETS_DEFAULT = 500_000_000
 SEGMENT_MESSAGES_MAX = 256_000
 #: Octets of new messages between two comparisons of memory with the share.
-LOOK_OCTETS = 1024 * 1024
+MEASURE_OCTETS = 1024 * 1024
 
 
 class Segment:
@@ -52,7 +52,7 @@ class StreamStore:
 
     first_offset: int  #: offset of the oldest message, or of the next one if the stream is empty
 
-    __slots__ = ("_looked_at", "_messages", "_owner", "_run_ids", "_run_offsets", "_segments", "_sizes", "_storage",
+    __slots__ = ("_measured_at", "_messages", "_owner", "_run_ids", "_run_offsets", "_segments", "_sizes", "_storage",
                  "_time_of", "_time_offsets", "_times_ms", "_windows", "first_offset", "memory_octets", "memory_offset",
                  "octets", "segment_octets_max")  # fmt: skip
 
@@ -67,7 +67,7 @@ class StreamStore:
         """Make the log empty, with this offset for the next message."""
         self.first_offset = self.memory_offset = first_offset
         self.octets = self.memory_octets = 0
-        self._looked_at = 0  # `memory_octets` at the last comparison with the share
+        self._measured_at = 0  # `memory_octets` at the last comparison with the share
         self._messages: list[Message] = []
         self._windows.clear()
         self._sizes = array("I")  # octets of each body
@@ -275,9 +275,9 @@ class StreamStore:
 
     def measure(self) -> None:
         """Remove the oldest messages from memory if they exceed the share. Called after new messages."""
-        if self.memory_octets - self._looked_at < LOOK_OCTETS:
+        if self.memory_octets - self._measured_at < MEASURE_OCTETS:
             return
-        self._looked_at = self.memory_octets
+        self._measured_at = self.memory_octets
         pager, durability = self._storage.pager, self._storage.durability
         is_behind = durability is not None and durability.is_behind
         if pager is None or is_behind or not self._owner.stores(IN_JOURNAL):
@@ -285,7 +285,7 @@ class StreamStore:
         share = pager.budget() // 2  # windows have the other half
         if self.memory_octets > share:
             self._leave_oldest(share // 2)
-            self._looked_at = self.memory_octets
+            self._measured_at = self.memory_octets
 
     def _leave_oldest(self, octets: int) -> None:
         """Remove the oldest messages from memory, down to this many octets. The journal has all of them."""
@@ -318,7 +318,7 @@ class StreamStore:
         self.memory_octets -= sum(len(message.content) for message in self._messages[:in_memory])
         del self._messages[:in_memory]
         self.memory_offset += in_memory
-        self._looked_at = min(self._looked_at, self.memory_octets)
+        self._measured_at = min(self._measured_at, self.memory_octets)
         for offsets, values in ((self._run_offsets, self._run_ids), (self._time_offsets, self._times_ms)):
             before = bisect_right(offsets, stop) - 1  # the entry of the first remaining message
             if before > 0:

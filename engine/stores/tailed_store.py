@@ -13,7 +13,7 @@ from typing import ClassVar
 from ..messages.message import Envelope, Envelopes, Message, content_of, each_of
 from .levels import Level, LeveledReady, OneLevel, ReadyLevels
 from .memory_budget import OVERHEAD, SMALL, UNLIMITED, held_octets
-from .memory_cap import LEAVING_MAX, LEAVING_OCTETS, MemoryCap
+from .memory_cap import PAGE_OUT_MAX, PAGE_OUT_OCTETS, MemoryCap
 from .memory_share import MemoryShare
 from .paged_run import HEADER_OCTETS, PagedRun, Part, Run, Taken
 from .storage import NO_OWNER, StoreOwner
@@ -451,7 +451,7 @@ class TailedStore:
         if not self.share.may_page:
             return False
         self.share.check_cap()
-        return tail is not None and tail.page(lambda messages: self.tail_io.page(tail, messages)[0], LEAVING_MAX)
+        return tail is not None and tail.page(lambda messages: self.tail_io.page(tail, messages)[0], PAGE_OUT_MAX)
 
     def settle_quota(self) -> bool:
         """Page out the last messages if requeued messages exceed the quota, or a new cap requires it.
@@ -468,7 +468,7 @@ class TailedStore:
     def _keep_to_cap(self, share: MemoryShare) -> None:
         """Page out messages beyond the cap, at most a slice."""
         share.is_unsettled = False
-        count_max, octets_max = LEAVING_MAX, LEAVING_OCTETS
+        count_max, octets_max = PAGE_OUT_MAX, PAGE_OUT_OCTETS
         while share.cap is not None and share.may_page and self.ready:
             count, octets = share.cap.excess()
             if not count:

@@ -13,8 +13,8 @@ from peer import Peer, method, publish
 from leveret.amqp_frontend.peer.channel import EFFORT_MAX
 from leveret.amqp_frontend.session.handling import METHOD_COST, TOPOLOGY_COST, handle_bytes
 from leveret.engine import Queue
-from leveret.engine.broker import TURN_SPREAD
-from leveret.engine.delivery.consumer_list import LOOKS, RUN_MAX
+from leveret.engine.broker import TURN_END_EFFORT
+from leveret.engine.delivery.consumer_list import CHECKS_PER_EFFORT, RUN_MAX
 
 C = commands
 
@@ -87,7 +87,7 @@ def test_ever_more_consumers_that_recover() -> None:
     count = len(stage.queue.consumers)
     assert count == 1500
     # One event more than fits: it takes back what is out, and looks at all consumers a few times.
-    assert max(stage.turns) <= EFFORT_MAX + METHOD_COST + 200 + 4 * count // LOOKS
+    assert max(stage.turns) <= EFFORT_MAX + METHOD_COST + 200 + 4 * count // CHECKS_PER_EFFORT
     assert sum(stage.turns) > 4 * EFFORT_MAX
 
 
@@ -100,7 +100,7 @@ def test_very_many_are_given_back_at_once(requeue: bool) -> None:
     assert stage.queue.unacked == 10_000
     stage.step(peer, method(1, C.Basic.Nack, delivery_tag=0, multiple=True, requeue=requeue))
     assert stage.queue.unacked == (10_000 if requeue else 0) and not stage.queue.ready_count
-    assert max(stage.ends) <= TURN_SPREAD + RUN_MAX
+    assert max(stage.ends) <= TURN_END_EFFORT + RUN_MAX
 
 
 def test_a_nack_of_very_many_is_the_last_of_its_turn() -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from leveret.engine import Session
-from leveret.engine.delivery.consumer_list import PASSED
+from leveret.engine.delivery.consumer_list import PASSED_PER_EFFORT
 from leveret.testing.harness import Harness
 
 
@@ -223,7 +223,7 @@ def test_leaving_is_counted_by_how_many_are_there() -> None:
     """A queue's rota is gone through for each one that leaves: of very many a turn is cut before all of them have."""
     bench = Bench()
     session = bench.connect()
-    for number in range(2 * PASSED):
+    for number in range(2 * PASSED_PER_EFFORT):
         bench.join(session, f"c{number}")
     turn = bench.broker.context.turn
     before = turn.effort

@@ -198,8 +198,8 @@ def test_each_death_is_told_and_ends_where_it_came_round(
     edges: list[str], lives_ms: list[int], steps: list[tuple[str, str, int]], is_congested: bool
 ) -> None:
     """Copies, counts, order, first death and circles; also where so many die that most have to wait for their death."""
-    most = (2, 50) if is_congested else (dead_letters.LETTERS_MAX, dead_letters.DEAD_SPREAD)
-    with patch.object(dead_letters, "LETTERS_MAX", most[0]), patch.object(dead_letters, "DEAD_SPREAD", most[1]):
+    most = (2, 50) if is_congested else (dead_letters.LETTERS_MAX, dead_letters.DEAD_LETTERS_EFFORT)
+    with patch.object(dead_letters, "LETTERS_MAX", most[0]), patch.object(dead_letters, "DEAD_LETTERS_EFFORT", most[1]):
         world = World(Model(dict(zip(NAMES, edges)), dict(zip(NAMES, lives_ms))))
         number = 0
         for what, name, count in steps:

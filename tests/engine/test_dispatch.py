@@ -184,7 +184,7 @@ def test_the_rest_of_a_long_turn_goes_out_in_the_next(
     way: str, expires: bool, depth: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A consumer that comes gets all that it may have, however many turns that takes, in order."""
-    for module, name, value in ((broker, "TURN_SPREAD", 2), (classic, "RUN_MAX", 3), (consumer_list, "RUN_MAX", 3)):
+    for module, name, value in ((broker, "TURN_END_EFFORT", 2), (classic, "RUN_MAX", 3), (consumer_list, "RUN_MAX", 3)):
         monkeypatch.setattr(module, name, value)
     kinds: dict[str, FieldTable] = {
         "kept": {"x-non-destructive": Field("t", True)},
@@ -211,7 +211,7 @@ def test_the_rest_of_a_long_turn_goes_out_in_the_next(
 @pytest.mark.parametrize("names", [["q", "other"], ["q", "other", "dead"]])
 def test_queues_that_share_a_prefetch_have_turns(names: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing waits while the session may have more of any of them."""
-    monkeypatch.setattr(broker, "TURN_SPREAD", 2)
+    monkeypatch.setattr(broker, "TURN_END_EFFORT", 2)
     world = World({}, {})
     for name in names:
         world.write([b"%d" % number for number in range(9)], {}, f"{name}.x")

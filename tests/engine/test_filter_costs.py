@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from leveret.engine import Broker, Envelope, ManualClock, Message, Session, errors
-from leveret.engine.broker import SHORT_SPREAD
+from leveret.engine.broker import SHORT_TURN_END_EFFORT
 from leveret.engine.delivery.filter_groups import CACHED_MAX, CACHED_OCTETS, FilterCache
 from leveret.engine.delivery.filters import MessageSubject
 from leveret.engine.messages.content import NATIVE, encode_header
@@ -21,7 +21,7 @@ from leveret.testing.harness import Harness
 
 #: Of one turn, in units of effort: what `Broker` allows, a slice of each kind, and the run that is under way.
 TURN_MAX = 12_000
-SHORT_TURN_MAX = 2 * SHORT_SPREAD
+SHORT_TURN_MAX = 2 * SHORT_TURN_END_EFFORT
 
 
 class World(Harness):

@@ -7,7 +7,7 @@ import pytest
 from steps import steps
 
 from leveret.engine import MS
-from leveret.engine.dead_letters import DEAD_SPREAD, LETTER_COST, LETTERS_MAX
+from leveret.engine.dead_letters import DEAD_LETTERS_EFFORT, LETTER_COST, LETTERS_MAX
 from leveret.engine.messages.field_table import Field
 from leveret.testing.harness import Harness
 
@@ -69,7 +69,7 @@ def test_a_turn_publishes_a_slice(arguments: Arguments) -> None:
     chain = Chain(100, arguments)
     chain.fill(30)
     slices = list(chain.turns(lambda: chain.broker.context.counters.published))
-    assert sum(slices) == 30 * 100 and max(slices) <= DEAD_SPREAD // LETTER_COST + 1
+    assert sum(slices) == 30 * 100 and max(slices) <= DEAD_LETTERS_EFFORT // LETTER_COST + 1
     ids = [message.id for message in chain.last.store]
     assert len(ids) == 30 and ids == sorted(ids)
 
@@ -88,7 +88,7 @@ def test_a_journal_may_write_before_the_end_of_a_long_chain(arguments: Arguments
             since, stops = 0, stops + 1
             assert sum(queue.ready_count for queue in chain.vhost.queues.values()) == 30
     assert stops >= 30 * 100 // (2 * LETTERS_MAX)
-    assert most <= 2 * LETTERS_MAX * LETTER_COST // DEAD_SPREAD
+    assert most <= 2 * LETTERS_MAX * LETTER_COST // DEAD_LETTERS_EFFORT
 
 
 def test_letters_that_wait_have_not_come_for_a_get() -> None:
@@ -115,7 +115,7 @@ def test_letters_to_many_queues() -> None:
         chain.clock.advance_ns(2_000_000)
         chain.broker.advance()
         widths += chain.turns(lambda: chain.broker.context.turn.effort)
-    assert max(widths) <= 2 * DEAD_SPREAD and len(widths) > 10
+    assert max(widths) <= 2 * DEAD_LETTERS_EFFORT and len(widths) > 10
 
 
 def test_messages_that_expire_beside_many_deaths_are_dead_soon() -> None:

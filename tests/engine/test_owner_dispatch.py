@@ -68,7 +68,7 @@ def test_a_site_finds_its_own_behind_many_of_others(sites: OwnedSites, monkeypat
 
 def test_a_site_looks_for_its_own_in_several_dispatches(monkeypatch: pytest.MonkeyPatch) -> None:
     """With ranks it has to look at all that are before them."""
-    monkeypatch.setattr(by_site, "LOOKING_MAX", 10)
+    monkeypatch.setattr(by_site, "SEARCH_EFFORT", 10)
     sites = owned_queue(x_priority_expr="rank")
     for number in range(40):
         sites.publish("x", by=sites.at["n1"], headers={"rank": 50 - number})

@@ -160,7 +160,7 @@ def test_delayed_messages_are_their_publishers(sites: OwnedSites, asked: dict[st
 def test_a_dispatch_with_little_time_goes_on(monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any]) -> None:
     """Many filters use up its time. Yet it looks at a message, so that the next one does not begin the same again."""
     for module in ("by_site", "dispatch"):
-        monkeypatch.setattr(f"leveret.engine.leases.{module}.LOOKING_MAX", 2)
+        monkeypatch.setattr(f"leveret.engine.leases.{module}.SEARCH_EFFORT", 2)
     sites = owned_queue(**arguments)
     sites.reader("n1", prefetch=5)
     sites.reader("n2", prefetch=5, x_filter="a = 1")

@@ -81,7 +81,7 @@ SMALL = [
     (classic, "STRAIGHT_MIN", 2), (memory_budget, "SMALL", 0), (paged_run, "APART_MIN", 3), (paged_run, "RUN_MAX", 5),
     (levels, "WINDOW_MESSAGES", 3), (levels, "NEAR", 2), (sorted_list, "BLOCK", 3), (paged_index, "COMPACT_MIN", 3),
     (read_windows, "WINDOW_MESSAGES", 3), (settling, "REQUEUE_SLICE", 2), (session, "REQUEUE_SLICE", 2),
-    (broker, "TURN_SPREAD", 4_000),
+    (broker, "TURN_END_EFFORT", 4_000),
     (classic, "RUN_MAX", 3), (consumer_list, "RUN_MAX", 3), (consumer_list, "SHARE_MAX", 2),
     (queue_module, "EXPIRE_SLICE", 2),
     (bounds, "TRIM_SLICE", 2),
@@ -136,7 +136,7 @@ class Story:
 
         Begin with what there is to hand out, and to whom.
         """
-        broker.TURN_SPREAD = 4_000 if self.is_exact else 4
+        broker.TURN_END_EFFORT = 4_000 if self.is_exact else 4
         for _ in range(self.chance.randint(1, 4)):
             self.publish()
         for _ in range(self.chance.randint(0, 3)):

@@ -32,9 +32,9 @@ from leveret.testing.harness import Harness
 NAMES = ("a", "b", "c", "d")
 #: Where a number stands that ends a slice.
 SLICES: tuple[tuple[Any, str], ...] = (
-    (broker_module, "TURN_SPREAD"),
+    (broker_module, "TURN_END_EFFORT"),
     (broker_module, "ROUNDS_MAX"),
-    (dead_letters, "DEAD_SPREAD"),
+    (dead_letters, "DEAD_LETTERS_EFFORT"),
     (commits, "COMMIT_SLICE"),
     (reloading, "POLICIES_SLICE"),
     (reloading, "CONCERNED_SLICE"),

@@ -60,7 +60,7 @@ SMALL = [
     (levels, "WINDOW_MESSAGES", 4),
     (levels, "NEAR", 2),
     (sorted_list, "BLOCK", 3),
-    (stream_store, "LOOK_OCTETS", 300),
+    (stream_store, "MEASURE_OCTETS", 300),
     (read_windows, "WINDOW_MESSAGES", 4),
 ]
 

@@ -26,7 +26,7 @@ SECOND = 1_000_000_000
 def _small() -> Iterator[None]:
     """Nearly nothing stays in memory, and comes back in threes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream_store, "LOOK_OCTETS", 100)
+        patch.setattr(stream_store, "MEASURE_OCTETS", 100)
         patch.setattr(read_windows, "WINDOW_MESSAGES", 3)
         yield
 

@@ -69,8 +69,8 @@ def _small() -> Iterator[None]:
         patch.setattr(searching, "STEP", 3)
         patch.setattr(searching, "WINDOW", 4)
         patch.setattr(levels, "NEAR", 2)
-        patch.setattr(selection, "LOOKING_MAX", 12)
-        patch.setattr(selection, "ARRIVING_MAX", 9)
+        patch.setattr(selection, "SEARCH_EFFORT", 12)
+        patch.setattr(selection, "ARRIVALS_EFFORT", 9)
         patch.setattr(selection, "FOUND_MAX", 4)
         patch.setattr(selection, "TAKEN_MAX", 3)
         yield

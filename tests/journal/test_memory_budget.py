@@ -17,7 +17,7 @@ from leveret.engine.clients.session import NACKED
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.stores import memory_budget, tailed_store
 from leveret.engine.stores.memory_budget import SMALL, held_octets
-from leveret.engine.stores.memory_cap import LEAVING_MAX
+from leveret.engine.stores.memory_cap import PAGE_OUT_MAX
 from leveret.engine.stores.store import WINDOW_OCTETS
 from leveret.journal import JournalOptions
 from leveret.journal.recording.temp_store import FileTempStore
@@ -115,7 +115,7 @@ def test_room_is_made_in_slices(desk: Desk) -> None:
     in_memory, gave = first.store.in_memory, 0
     for at in range(400):
         desk.fill(second, 50, 0)
-        assert in_memory - first.store.in_memory <= LEAVING_MAX
+        assert in_memory - first.store.in_memory <= PAGE_OUT_MAX
         gave += in_memory > first.store.in_memory
         in_memory = first.store.in_memory
         assert at % 20 or desk.held <= 8 * MEMORY + 2 * SMALL  # a sum over 30,000 messages

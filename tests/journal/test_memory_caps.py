@@ -394,7 +394,7 @@ def test_all_addresses_together(has_journal: bool, whole: WholeLimits) -> None:
 
 def test_a_limit_that_comes_later(has_journal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is too much leaves memory in slices, so that no turn is long; without the limit all is read as ever."""
-    monkeypatch.setattr(tailed_store, "LEAVING_MAX", 100)
+    monkeypatch.setattr(tailed_store, "PAGE_OUT_MAX", 100)
     bench = Bench(has_journal=has_journal)
     published(bench, STORED, 2000)
     assert bench.q.store.in_memory == 2000

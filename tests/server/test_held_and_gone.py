@@ -31,7 +31,7 @@ cursor = "vm"
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[SocketBroker]:
     """Looks often at peers that it does not read."""
-    monkeypatch.setattr(endpoint, "LOOK_S", 0.01)
+    monkeypatch.setattr(endpoint, "CHECK_S", 0.01)
     with SocketBroker(load(CONFIG)) as running:
         yield running
 

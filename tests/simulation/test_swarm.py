@@ -65,8 +65,8 @@ def test_each_limit_is_one_of_the_broker_and_comes_back(path: str) -> None:
 
 def test_a_limit_is_small_wherever_it_is_known() -> None:
     """Also where a module has it by an import of its own."""
-    with limited({"engine.dead_letters.DEAD_SPREAD": 7}):
-        assert sys.modules["leveret.engine.broker"].DEAD_SPREAD == 7
+    with limited({"engine.dead_letters.DEAD_LETTERS_EFFORT": 7}):
+        assert sys.modules["leveret.engine.broker"].DEAD_LETTERS_EFFORT == 7
 
 
 class Headed(Subject):
