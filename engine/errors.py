@@ -79,7 +79,7 @@ class InternalExchangeRefused(AccessRefused):
 
 
 class ExclusiveConsumerRefused(AccessRefused):
-    """The queue has an exclusive consumer, or would get one beside others. Fields: name, vhost."""
+    """The queue has an exclusive consumer, or would get one although it has others. Fields: name, vhost."""
 
 
 class ConsumersMaxReached(AccessRefused):

@@ -88,10 +88,10 @@ class VirtualHosts(dict[str, VirtualHost]):
         vhost.context.firehose = self._firehose if on else None
         vhost.router.routes_changed()
 
-    def started(self, *, builds_anew: bool = False) -> None:
+    def started(self, *, rebuilds: bool = False) -> None:
         """Call `Kind.started` when the broker has started, with all queues restored."""
         for queue in list(self.queues()):
-            queue.kind.started(queue, builds_anew)
+            queue.kind.started(queue, rebuilds)
 
     def queues(self) -> Iterator[Queue]:
         """The queues of all virtual hosts."""

@@ -7,7 +7,7 @@ strangers take little memory; but then a flood that fills them would lock out al
   if a client logged in from it recently, otherwise an eighth. A quarter of all slots is not for strangers.
 - A newcomer whose share is used up gets the slot of the oldest connection of its address. If all slots are taken, it
   gets that of the oldest connection of the address with most slots. Connections that have sent nothing lose theirs
-  first. A connection that has begun is safe for a second, so that the clients of a burst do not displace one another.
+  first. A connection that has begun is safe for a second, so that clients of a burst do not displace each other.
   It is not safe if its address has more slots than the newcomer's. Against newcomers from this machine or a known
   address it is safe for a tenth of a second, and the newcomer waits for that time.
 - The slot of a connection whose login was refused cannot be taken: this makes guessing passwords slow.

@@ -1,4 +1,4 @@
-"""Turns of connections without a switch to their tasks: their sockets stay registered in an epoll beside trio's.
+"""Turns of connections without a switch to their tasks: their sockets stay registered in a second epoll next to trio's.
 
 A wait through `trio.lowlevel.wait_readable` costs an epoll_ctl, a switch to the task and one round of trio's loop. That
 is half of the CPU of a message that comes alone (benchmarks/README.md, "A message that comes alone"). Here the socket's

@@ -8,7 +8,7 @@ Source: ruling 15; queues page E.5, "Hold area" and the table of methods; behavi
 import logging
 from collections.abc import Callable
 
-from ...engine import Broker, Deadline, FullLimit, due_after
+from ...engine import MS, Broker, Deadline, FullLimit, due_after
 from ..ended import nothing
 from ..peer.channel import Channel
 from ..peer.login import Login
@@ -20,10 +20,16 @@ from .notices import BlockedNotice, ChannelFlow
 from .parked_channel import ParkedChannel, ParkedWork, TurnEvent, contents_of
 from .steps import ConnectionTurn, Quota
 
+logger = logging.getLogger("leveret.amqp")
+
+S = ParkingState
+
 #: Maximum events that a connection parks in memory; `[flow] hold-bytes` limits their octets.
 PARKED_MAX = 512
 #: Maximum events whose contents a connection parks in the temp store.
 SPOOLED_MAX = 65_536
+#: Milliseconds after which a connection is ended, if it is not read although its own acknowledgements could free room.
+OWN_STALL_MS = 60_000
 
 
 class ParkedContents:
@@ -107,15 +113,6 @@ class ParkedContents:
         if work.location is not None:
             self._broker.flow.parked.spooled -= work.octets
             self._broker.context.storage.temp.release(work.location, work.octets)
-
-
-logger = logging.getLogger("leveret.amqp")
-
-S = ParkingState
-MS = 1_000_000
-
-#: Milliseconds after which a connection is ended, if it is not read although its own acknowledgements could free room.
-OWN_STALL_MS = 60_000
 
 
 class Parking:
@@ -235,7 +232,7 @@ class Parking:
         if count := parked.messages():
             level = logging.INFO if parked.is_answered else logging.WARNING
             name = self._login.peer.name
-            logger.log(level, "%s: channel %d is over, %d held publishes are dropped", name, channel.number, count)
+            logger.log(level, "%s: channel %d is over, %d parked publishes are dropped", name, channel.number, count)
             channel.session.count_unpublished(count, refused=True)
         is_closed = parked.has_close
         self._stop_waiting(parked)

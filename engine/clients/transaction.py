@@ -19,9 +19,9 @@ from .settling import return_deliveries, settle
 if TYPE_CHECKING:
     from .session import Session
 
-#: Octets of memory for a message beside its content.
+#: Octets of memory for a message in addition to its content.
 _OVERHEAD = 256
-#: Cost of publishing a run beside its messages, in messages times queues.
+#: Cost of publishing a run in addition to its messages, in messages times queues.
 RUN_COST = 8
 
 #: Mandatory messages that no queue took.

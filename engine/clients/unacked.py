@@ -8,7 +8,7 @@ from ..errors import UnknownDeliveryTag
 from ..messages.message import Message
 from ..queues.queue import Queue
 
-#: Settled tags that the index may have beyond twice the number of unacknowledged deliveries. Then it is built anew.
+#: Settled tags that the index may have beyond twice the number of unacknowledged deliveries. Then it is rebuilt.
 SETTLED_MAX = 1000
 
 

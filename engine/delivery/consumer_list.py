@@ -1,7 +1,7 @@
 """The consumers of a queue, in the order of their turns: round robin over those that have credit.
 
-Source: behaviour page 2.12, 4; address-settings
-page 3.4 (exclusive queues, max-consumers, consumers-before-dispatch).
+Source: behaviour page 2.12, 4; address-settings page 3.4 (exclusive queues, max-consumers,
+consumers-before-dispatch).
 """
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from .groups import Groups
 if TYPE_CHECKING:
     from ..context import BrokerContext
 
-#: Maximum messages that one consumer gets at once beside others, so that shares stay even while sockets fill.
+#: Maximum messages that each of several consumers gets at once, so that shares stay even while sockets fill.
 SHARE_MAX = 64
 #: Messages delivered between two checks whether the turn is long.
 RUN_MAX = 2000

@@ -209,6 +209,7 @@ class UsageTree:
         """Keep the messages in memory within the size of an address with policy PAGE."""
         where = f"address '{queue.address}' in vhost '{vhost}'"
         key = ("in memory", queue.address)  # a separate node: other queues of the address may block
+        # `partial(int, limit)` is a function that returns the limit.
         if size.octets_max is not None:
             node = self._node("max-size-bytes", vhost, key, where, size.octets_max)
             meter.add_memory_bound(meter.add_charge(node, octets_in_memory), partial(int, size.octets_max))

@@ -28,7 +28,7 @@ class InvariantBroken(AssertionError):
 def check_broker(broker: "Broker", *, messages_max: int = MANY) -> None:
     """Check all invariants between two turns. O(all state). Raises: InvariantBroken.
 
-    `messages_max`: of queues with more messages only the counts are checked; routes are, up to so many comparisons.
+    `messages_max`: of queues with more messages only the counts are checked. It also limits comparisons of routes.
     """
     queues = list(broker.virtual_hosts.queues())
     opened = (session for client in broker.connections for session in client.sessions)

@@ -18,9 +18,9 @@ def meter_of(queue: Queue, held: Held) -> Iterator[str]:
     if meter is None:
         return
     parts = queue.store.paged_parts()
-    aside = (part for part in parts if isinstance(part, Message))
+    in_tail = (part for part in parts if isinstance(part, Message))
     out = () if queue.keeps else held.by_queue.get(queue, ())
-    in_memory = list(chain(queue.messages(), aside, out))
+    in_memory = list(chain(queue.messages(), in_tail, out))
     paged = list(queue.store.paged_sizes(parts))
     octets, paged_octets = sum(map(octets_of, in_memory)), sum(size for _, size, _ in paged)
     count, paged_count = len(in_memory), sum(count for count, _, _ in paged)

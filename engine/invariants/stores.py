@@ -14,7 +14,7 @@ from ..stores.tail import Tail
 
 
 def store_of(queue: Queue) -> Iterator[str]:
-    """Faults of a queue's store, beside the counts that `queue_of` checks."""
+    """Faults of a queue's store; `queue_of` checks its counts."""
     if isinstance(queue.store, LastValueStore):
         yield from _leveled(queue.store.ready)
         yield from _values(queue.store.ready)

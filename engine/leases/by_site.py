@@ -158,7 +158,7 @@ def _is_at_once(leases: Leases, owners: Owners, number: int) -> bool:
 
 
 def _shorten(dealt: list[Consumer], octets: Sequence[int]) -> None:
-    """Shorten a deal to the room of the clients. The first message stays in any case."""
+    """Shorten a deal to the room of the clients. At least the first message stays."""
     if len(dealt) > 1:
         room = min(one.client.outbox_room() for one in set(dealt))
         while len(dealt) > 1 and sum(octets[: len(dealt)]) > room:

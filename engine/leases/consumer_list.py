@@ -22,19 +22,19 @@ DEAL_MAX = 64
 
 
 class LeaseConsumers(ConsumerList):
-    """`consumers`: in the order in which they subscribed. `aside`: consumers without leases (they browse, replay, get
-    only barriers, or their site is absent). `overdue`: consumers whose last lease ended by time; among equal shares
-    they come last, so that others get their messages. `renewing`: consumers whose leases are renewed while their
+    """`consumers`: in the order in which they subscribed. `unleased`: consumers that get no leases: they browse,
+    replay, get only barriers, or their site is absent. `overdue`: consumers whose last lease ended by time; among equal
+    shares they come last, so that others get their messages. `renewing`: consumers whose leases are renewed while their
     connections are alive.
     """
 
-    __slots__ = ("_asks_for_none", "_fairness", "_last_at", "aside", "overdue", "renewing")
+    __slots__ = ("_asked_for_none", "_fairness", "_last_at", "unleased", "overdue", "renewing")
 
     def __init__(self, rules: QueueRules, broker: "BrokerContext") -> None:
         super().__init__(rules, broker)
         self._fairness = rules_in(rules).settings.fairness
-        self._asks_for_none: set[Consumer] = set()  # aside by their arguments
-        self.aside: set[Consumer] = set()
+        self._asked_for_none: set[Consumer] = set()  # by their arguments
+        self.unleased: set[Consumer] = set()
         self.renewing: set[Holder] = set()
         self.overdue: set[Holder] = set()
         self._last_at: dict[str, Consumer] = {}  # the consumer of each site that was served last
@@ -47,15 +47,15 @@ class LeaseConsumers(ConsumerList):
         """Add a consumer at the end. The turn of the others does not change."""
         self.consumers.append(consumer)
 
-    def joined(self, consumer: Consumer, *, is_aside: bool, is_there: bool, renews: bool) -> None:
-        """Note the arguments of a consumer that joined, or replaced them. `is_aside`: it asks for no leases.
+    def joined(self, consumer: Consumer, *, is_unleased: bool, is_there: bool, renews: bool) -> None:
+        """Note the arguments of a consumer that joined, or replaced them. `is_unleased`: it asks for no leases.
 
         `is_there`: its site is present.
         """
         self._has_priorities = any(one.priority != consumer.priority for one in self.consumers)
         for members, is_member in (
-            (self._asks_for_none, is_aside),
-            (self.aside, is_aside or not is_there),
+            (self._asked_for_none, is_unleased),
+            (self.unleased, is_unleased or not is_there),
             (self.renewing, renews),
         ):
             if is_member:
@@ -65,10 +65,10 @@ class LeaseConsumers(ConsumerList):
 
     def sites_changed(self, is_there: Callable[[Consumer], bool]) -> None:
         """Give no leases to consumers of sites that are absent now."""
-        self.aside = self._asks_for_none | {one for one in self.consumers if not is_there(one)}
+        self.unleased = self._asked_for_none | {one for one in self.consumers if not is_there(one)}
 
     def leave(self, leaving: Sequence[Consumer]) -> bool:
-        for members in (self._asks_for_none, self.aside, self.overdue, self.renewing):
+        for members in (self._asked_for_none, self.unleased, self.overdue, self.renewing):
             members.difference_update(leaving)
         gone = set(leaving)
         for site, last in list(self._last_at.items()):
@@ -84,19 +84,19 @@ class LeaseConsumers(ConsumerList):
         return is_another
 
     def has_waiting(self) -> bool:
-        return any(one.credit() > 0 for one in self.consumers if one not in self.aside)
+        return any(one.credit() > 0 for one in self.consumers if one not in self.unleased)
 
     def total_credit(self) -> tuple[int, int]:
         wanted = octets = 0
         for consumer in self.consumers:
-            if consumer not in self.aside and (credit := consumer.credit()) > 0:
+            if consumer not in self.unleased and (credit := consumer.credit()) > 0:
                 wanted += credit
                 octets += consumer.client.outbox_room()
         return wanted, octets
 
     def free(self) -> list[Consumer]:
         """The consumers that may have a lease now."""
-        return [one for one in self.consumers if one not in self.aside and one.credit() > 0]
+        return [one for one in self.consumers if one not in self.unleased and one.credit() > 0]
 
     def choose(self, free: Sequence[Consumer]) -> Consumer:
         """Choose from consumers, in the order of `consumers`, the one that gets a message; see `deal`."""
@@ -124,12 +124,12 @@ class LeaseConsumers(ConsumerList):
         self._broker.turn.effort += len(consumers) // CHECKS_PER_EFFORT
         if len(consumers) == 1:
             only = consumers[0]
-            credit = only.credit() if only not in self.aside else 0
+            credit = only.credit() if only not in self.unleased else 0
             if credit > 0:
                 self._served(0)
             return [only] * min(count, max(credit, 0))
         free = [(at, one, credit) for at, one in enumerate(consumers)
-                if one not in self.aside and (credit := one.credit()) > 0]  # fmt: skip
+                if one not in self.unleased and (credit := one.credit()) > 0]  # fmt: skip
         if not free:
             return []
         if self._has_priorities:

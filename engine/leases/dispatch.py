@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 #: Messages that one turn shows to one browsing consumer.
 BROWSE_SLICE = 300
-#: Units of effort to show one message, beside the scan; this includes later garbage collection.
+#: Units of effort to show one message, in addition to the scan; this includes later garbage collection.
 SHOWING_EFFORT = 4
 
 Free = dict[FilterGroup, list[Consumer]]
@@ -346,9 +346,9 @@ class LeasedDispatch(LeasesPart, Dispatch):
 
     def joined(self, queue: Queue, consumer: Consumer) -> None:
         request = request_of(consumer.arguments, name=queue.name, vhost=queue.vhost_name)
-        is_aside = request.browses or request.backlog == 0 or consumer in self.leases.replaying
+        is_unleased = request.browses or request.backlog == 0 or consumer in self.leases.replaying
         is_there = self.leases.is_there(consumer)
-        self.leases.consumer_list.joined(consumer, is_aside=is_aside, is_there=is_there, renews=request.renews)
+        self.leases.consumer_list.joined(consumer, is_unleased=is_unleased, is_there=is_there, renews=request.renews)
 
     def removes_messages(self, queue: Queue, consumer: Consumer) -> bool:
         return consumer not in self.leases.browsing and consumer not in self.leases.replaying
@@ -376,8 +376,8 @@ class LeasedDispatch(LeasesPart, Dispatch):
             consumers.deselect(queue, queue.selection, [consumer])
         consumer.change(arguments, filter_)
         _give_backlog(leases, consumer, request)
-        is_aside, is_there = request.backlog == 0, leases.is_there(consumer)
-        leases.consumer_list.joined(consumer, is_aside=is_aside, is_there=is_there, renews=request.renews)
+        is_unleased, is_there = request.backlog == 0, leases.is_there(consumer)
+        leases.consumer_list.joined(consumer, is_unleased=is_unleased, is_there=is_there, renews=request.renews)
         consumers.select(queue, consumer)
         queue.mark()
 

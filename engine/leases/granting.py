@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: Average length of stretches of equal envelopes from which each stretch is delivered as a run.
 ALIKE_MIN = 3
-#: Units of effort to make the headers of one delivery, beside the delivery itself.
+#: Units of effort to make the headers of one delivery, in addition to the delivery itself.
 HEADERS_EFFORT = 2
 
 

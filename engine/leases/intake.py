@@ -214,9 +214,9 @@ def _rebuild_store(leases: Leases, *, was_ranked: bool) -> None:
     while len(old):
         some = old.evict_head(len(old) if was_ranked else BUILD_SLICE, with_content=True).messages
         for message in sorted(some, key=id_of):
-            anew = queue.message_for(message.id, message.content, message.envelope)
-            anew.expires_ns = message.expires_ns
-            queue.takeable.append(anew)
+            fresh = queue.message_for(message.id, message.content, message.envelope)
+            fresh.expires_ns = message.expires_ns
+            queue.takeable.append(fresh)
     old.drop_all()
     old.leave_owner()
     recount(queue)

@@ -29,7 +29,7 @@ def faults(leases: Leases, unacked: list[Message], *, is_small: bool) -> Iterato
     gone = (leases.browsing.keys() | leases.replaying.keys()).difference(consumer_list.consumers)
     if gone:
         yield f"shows messages to {len(gone)} consumers that are gone"
-    strangers = (consumer_list.aside | consumer_list.overdue | consumer_list.renewing).difference(
+    strangers = (consumer_list.unleased | consumer_list.overdue | consumer_list.renewing).difference(
         consumer_list.consumers
     )
     if strangers:

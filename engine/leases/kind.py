@@ -148,10 +148,10 @@ def _why_captured(queue: Queue, topic: str) -> str | None:
     return f"underlying-topic {shown(rules.settings.underlying_topic)}{beside}"
 
 
-def _started(queue: Queue, is_anew: bool) -> None:
+def _started(queue: Queue, rebuilds: bool) -> None:
     """Build a queue again that was not built from its present recovery point (queues page C.5)."""
     leases = leases_of(queue)
-    if leases.rebuild is None and (is_anew or leases.recovered_point != leases.rules.settings.recovery_point):
+    if leases.rebuild is None and (rebuilds or leases.recovered_point != leases.rules.settings.recovery_point):
         since_id = capture_of(queue).logged_since(queue)
         rebuilding.begin(leases, since_id, queue.context.broker.next_id, was_there=True)
 

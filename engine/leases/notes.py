@@ -1,4 +1,4 @@
-"""The notes that the journal keeps beside the declaration of a leased queue: written with it, and read after a restart.
+"""The notes that the journal keeps with the declaration of a leased queue: written with it, and read after a restart.
 
 Source: queues page C.5, C.6; docs/journal-format.md.
 """

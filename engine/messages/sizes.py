@@ -33,11 +33,11 @@ class Sizes:
             counts[bisect_left(BODY_SIZE_BUCKETS, first)] += 1
             self.octets += first
             return
-        beside = len(contents[0]) - first
+        surplus = len(contents[0]) - first
         sizes = list(map(len, contents))
-        self.octets += max(0, sum(sizes) - beside * count)
+        self.octets += max(0, sum(sizes) - surplus * count)
         if len(set(sizes)) == 1:
             counts[bisect_left(BODY_SIZE_BUCKETS, first)] += count
             return
         for size in sizes:
-            counts[bisect_left(BODY_SIZE_BUCKETS, size - beside)] += 1
+            counts[bisect_left(BODY_SIZE_BUCKETS, size - surplus)] += 1

@@ -333,7 +333,7 @@ class LengthBound(Bound):
 
 
 def _count_beyond(queue: "Queue", octets_max: int) -> Generator[None, None, int]:
-    """Count the messages at the head whose bodies do not fit beside those of all later messages."""
+    """Count the messages at the head whose bodies do not fit together with those of all later messages."""
     sizes = yield from _body_sizes(queue)
     kept = 0
     for octets in reversed(sizes):

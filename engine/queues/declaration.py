@@ -83,7 +83,7 @@ class Declaration:
         if layer in self.topics.values():
             return None
         self.topics = {**self.topics, name: layer}
-        return self._resolved_anew(context)
+        return self._resolve_again(context)
 
     def redeclared(self, arguments: FieldTable, own: Layer) -> None:
         """Replace the arguments after the configuration that declared the queue changed. `policy_changed` follows."""
@@ -94,9 +94,9 @@ class Declaration:
         """Apply the reloaded settings of its address and of its topics."""
         if self.topics:
             self.topics = {name: context.broker.settings.topic_layer(name, context.name) for name in self.topics}
-        return self._resolved_anew(context)
+        return self._resolve_again(context)
 
-    def _resolved_anew(self, context: HostContext) -> RulesChange:
+    def _resolve_again(self, context: HostContext) -> RulesChange:
         return self._set(self._rules(context, self.resolved(context), self.rules))
 
     def _rules(self, context: HostContext, resolved: ResolvedSettings, before: QueueRules) -> QueueRules:

@@ -85,7 +85,7 @@ STREAM = Kind(
     notes=notes_of,
     make_rules=lambda request: NO_RULES,
     refusals=Refusals(no_prefetch=True, no_ack=True, get=True, reject=True, purge=True),
-    move_refusal="a stream keeps its messages: publish them anew, or let it expire them",
+    move_refusal="a stream keeps its messages: publish them again, or let it expire them",
     keeps=True,
     restores_delivery_counts=False,
     is_limited=False,

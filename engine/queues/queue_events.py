@@ -143,7 +143,7 @@ class TransferredEvent(Event):
 
 @dataclass(slots=True, eq=False, repr=False)
 class NotesEvent(ObjectEvent):
-    """The state that the journal keeps beside a queue's declaration changed (`Kind.notes`)."""
+    """The state that the journal keeps with a queue's declaration changed (`Kind.notes`)."""
 
     kind: EventKind = field(default=EventKind.SETTINGS_CHANGED, init=False)
 

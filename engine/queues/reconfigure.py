@@ -230,6 +230,6 @@ def recount(queue: "Queue") -> None:
     if queue.events.meter is None:
         return
     parts = queue.store.paged_parts()
-    aside = (part for part in parts if isinstance(part, Message))
+    in_tail = (part for part in parts if isinstance(part, Message))
     out = () if queue.keeps else queue.unacked_messages()
-    queue.events.recount(chain(queue.messages(), aside, out), queue.store.paged_sizes(parts))
+    queue.events.recount(chain(queue.messages(), in_tail, out), queue.store.paged_sizes(parts))

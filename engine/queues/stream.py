@@ -37,7 +37,7 @@ SEGMENTS_MIN = 8
 
 
 class LogEnd:
-    """Up to where consumers may read the log of one queue.
+    """The end of the part of a log that consumers may read.
 
     `chunk_offset`: the offset of the last run's first message. `_safe_offset`: messages below it are on disk.
     `_unsafe`: pairs (LSN, offset), rising: messages below the offset are on disk when the journal is safe up to the

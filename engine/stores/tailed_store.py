@@ -401,7 +401,7 @@ class TailedStore:
             self.levels.forget_window()
 
     def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
-        """Set the queue's memory cap, which applies beside the common budget; None: none.
+        """Set the queue's memory cap, which applies in addition to the common budget; None: no cap.
 
         `is_metered`: the store calls `StoreOwner.paged_out`. The caller calls `settle_quota` next.
         """
@@ -533,7 +533,7 @@ class TailedStore:
     def load_straight(self, count: int, octets: int, hand_over: HandOver, from_id: int = 0) -> None:
         """Read messages and offer them to `hand_over` as if new. Raises: Unreadable.
 
-        `count`, `octets`: maximum, beside that of a slice; at least one message is read. `from_id`: those with lower
+        `count`, `octets`: maximum, at most that of a slice; at least one message is read. `from_id`: those with lower
         ids become ready instead, and so do those from the first one that `hand_over` does not take.
         """
         tail = self.tail

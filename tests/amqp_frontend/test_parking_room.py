@@ -463,7 +463,7 @@ def test_a_close_is_not_held_up_by_a_limit(close: str, caplog: pytest.LogCapture
     bench.peer.send(method(number, kind, reply_code=200, class_id=0, method_id=0))
     assert [name for name, *_ in bench.heard()] == [f"{close.capitalize()}.CloseOk"]
     assert bench.take(9) == ([1, 2, 5] if close == "channel" else [1, 2])
-    assert "channel 1 is over, 2 held publishes are dropped" in caplog.text
+    assert "channel 1 is over, 2 parked publishes are dropped" in caplog.text
     assert {record.levelname for record in caplog.records} == {"WARNING"}
 
 

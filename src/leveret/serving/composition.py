@@ -152,7 +152,7 @@ def _configured(
     if data is not None:
         control.operator.stories = partial(_stories, data)
     report = objects.apply(configuration)
-    broker.virtual_hosts.started(builds_anew=rebuilds_all)
+    broker.virtual_hosts.started(rebuilds=rebuilds_all)
     return BuiltBroker(broker, control, objects, supervisor, report)
 
 
