@@ -65,7 +65,7 @@ FSYNCED_OCTETS, FSYNCS = 1_300, 300
 def stamp_node() -> None:
     """Note when this process passes the points, and write that to a file at its end."""
     from leveret.cluster.leading import Leading
-    from leveret.cluster.link import follower_links, leader_link
+    from leveret.cluster.link import follower_links, open_link
     from leveret.journal.copying.copied_journal import CopiedJournal
     from leveret.journal.disk.segment_file import SegmentFile
     from leveret.journal.disk.writer import Writer
@@ -93,7 +93,7 @@ def stamp_node() -> None:
     wrap(Writer, "commit_taken", before="taken")
     wrap(follower_links.FollowerLinks, "written", before="written", after="sent")
     wrap(SegmentFile, "sync", before="sync", after="synced")
-    wrap(leader_link._OpenLink, "_read", after="f-read", takes=lambda data, _: data is not None)
+    wrap(open_link.OpenLink, "_read", after="f-read", takes=lambda data, _: data is not None)
     wrap(CopiedJournal, "append", after="f-written")
     wrap(CopiedJournal, "sync", after="f-synced")
     wrap(follower_links._FollowerLink, "_handle", before="acknowledged")

@@ -1,66 +1,36 @@
-"""The follower's side of a link: it connects to the leader, appends the journal's octets, and acknowledges them.
-
-One thread receives, appends and fsyncs; octets that come during an fsync go with the next one. Acknowledgements are
-sent only while `acknowledge` allows them.
-"""
+"""The follower's side of its links to the leader: it connects again and again, and serves one link at a time."""
 
 import logging
-import select
-import socket
-import threading
 from collections.abc import Callable, Mapping
-from contextlib import suppress
-from dataclasses import dataclass
 from enum import Enum, auto
 
 import trio
 
 from ...journal import REAL, BadOctets, Files, JournalError, JournalFull, NotInJournal
 from ...journal.copying.copied_journal import CopiedJournal
-from ...journal.disk.segment import segments_in
-from ...journal.format.terms import FIRST_LSN
-from ..agreement.events import Drain, Durable, Event, Joined, JoinRefused, LeaderHeard, LeaderRefused, Revive
-from ..copying import full_copy
+from ..agreement.events import Event, Joined, JoinRefused, LeaderRefused
 from ..copying.joining import JournalSummary
 from .challenge import ChallengeFault, Credentials
 from .frames import (
     VERSION,
-    Ack,
-    Beacon,
     Copy,
     Cut,
-    Decoder,
     FrameFault,
     Hello,
-    Message,
-    Needs,
-    No,
-    Octets,
-    Order,
-    Status,
-    Unlink,
     Welcome,
-    check_status,
-    encode,
 )
 from .introduction import connect
+from .open_link import Follower, OpenLink
 from .options import Address, LinkOptions, LinkTls
-from .relay import as_socket
-from .stream import READ_SIZE, Declined, LinkFault, LinkStream, Refused
+from .stream import Declined, LinkFault, LinkStream, Refused
 
 logger = logging.getLogger("leveret.cluster")
 
-#: The most octets that are appended between two fsyncs.
-SYNC_MAX = 8 * 1024 * 1024
 #: Seconds until the next connection after a fault of another kind (a full disk, wrong octets).
 FAULT_PAUSE_S = 1.0
 #: Seconds until the next connection when a link was lost, no process listens there, or that node does not lead yet.
 #: Three refusals let this node campaign.
 SOON_S = 0.05
-#: Verb of an order -> event.
-ORDERS: Mapping[str, Event] = {"drain": Drain(), "revive": Revive()}
-#: Verb of an order to read the configuration again.
-RELOAD = "reload"
 
 
 class Ending(Enum):
@@ -73,14 +43,6 @@ class Ending(Enum):
     COPIED = auto()
     DECLINED = auto()
     FAILED = auto()
-
-
-@dataclass(slots=True, frozen=True)
-class CopyProgress:
-    """A full copy: octets that came, of about `size`."""
-
-    octets: int
-    size: int
 
 
 class LeaderLink:
@@ -109,26 +71,23 @@ class LeaderLink:
         site: Callable[[], Mapping[str, object]] = dict,
     ) -> None:
         assert (copied is None) != (damaged is None)
-        self.copied = copied
-        self.progress: CopyProgress | None = None
-        self.leader_status: Mapping[str, object] = {}
+        self._options = options or LinkOptions()
+        self._follower = Follower(path, copied, report, self._options, files, wall_ms, status, reload)
         self.why = ""  # the reason why the last link ended, or could not be opened
         self._credentials = credentials
         self._name = name
-        self._path = path
-        self._report = report
         self._damaged = damaged
         self._level = level
-        self._options = options or LinkOptions()
         self._tls = tls or LinkTls()
-        self._files = files
-        self._wall_ms = wall_ms
-        self._status = status
-        self._reload = reload
         self._site = site
         self.acknowledges = False  # see `acknowledge`
         self._wants_copy = copied is None
-        self._open: _OpenLink | None = None
+        self._open: OpenLink | None = None
+
+    @property
+    def leader_status(self) -> Mapping[str, object]:
+        """The status in the leader's last beacon."""
+        return self._follower.leader_status
 
     @property
     def is_open(self) -> bool:
@@ -160,12 +119,12 @@ class LeaderLink:
                     await link.close()
             except Refused as fault:
                 self._note(str(fault))
-                self._report(LeaderRefused())
+                self._follower.report(LeaderRefused())
                 pause_s = SOON_S
             except Declined as fault:
                 self._note(str(fault), logging.WARNING if fault.is_final else logging.INFO)
                 if fault.is_final:
-                    self._report(JoinRefused(str(fault)))
+                    self._follower.report(JoinRefused(str(fault)))
                     return Ending.DECLINED
             except (LinkFault, FrameFault, ChallengeFault) as fault:
                 self._note(f"{address}: {fault}")
@@ -181,16 +140,6 @@ class LeaderLink:
                 return Ending.FAILED
             await trio.sleep(pause_s)
 
-    def carry_out(self, verb: str) -> None:
-        """Do what an operator ordered at the leader."""
-        event = ORDERS.get(verb)
-        if verb == RELOAD:
-            self._reload()
-        elif event is None:
-            logger.warning("an order of the leader that this release does not know: %s", verb)
-        else:
-            self._report(event)
-
     def _note(self, why: str, level: int = logging.WARNING) -> None:
         if why != self.why:
             logger.log(level, "link to the leader: %s", why)
@@ -198,7 +147,7 @@ class LeaderLink:
 
     async def _follow(self, link: LinkStream, term: int) -> bool:
         """Serve one link. Returns whether a full copy has replaced the journal. Raises: see `run`."""
-        copied, silence_s = self.copied, self._options.silence_s
+        copied, silence_s = self._follower.copied, self._options.silence_s
         if copied is not None:
             await trio.to_thread.run_sync(copied.sync)
             held = JournalSummary(copied.journal_id, copied.terms, copied.end)
@@ -222,296 +171,17 @@ class LeaderLink:
             raise FrameFault(f"it leads in term {message.terms.last_term}, not {term}")
         if message.level > self._level:
             logger.warning("the leader's journal needs a newer program than this one: it copies, but cannot lead")
-        opened = _OpenLink(self, link, term, copy)
+        opened = OpenLink(self._follower, link, term, copy)
         try:
             await trio.to_thread.run_sync(opened.join, message, cut)
             if not opened.is_beside:
                 assert opened.copied is not None
-                self._report(Joined(opened.copied.terms, opened.copied.end))
+                self._follower.report(Joined(opened.copied.terms, opened.copied.end))
             self._open = opened
             opened.acknowledge(self.acknowledges)
             self.why = ""
             return await opened.run()
         finally:
             self._open = None
-            self.progress = None
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(opened.close)
-
-
-class _OpenLink:
-    """A link to the leader once both sides have introduced themselves, up to its end.
-
-    One thread receives, checks, writes, fsyncs and acknowledges: each hop between it and the event loop would cost more
-    than all else that is done for a block. The event loop sends the status, and says whether acknowledgements may be
-    sent. A sender holds the lock `_sending`, so that no acknowledgement is sent after `acknowledge(False)` (rule R6).
-    """
-
-    def __init__(self, leader_link: LeaderLink, link: LinkStream, term: int, copy: Copy | None) -> None:
-        self._leader_link = leader_link
-        self._term = term
-        self._copy = copy
-        self.is_beside = copy is not None and copy.is_beside
-        self.copied = None if self.is_beside else leader_link.copied
-        self._first = link.take_rest()
-        self._socket, self._relaying = as_socket(link.stream)
-        self._readable = select.poll()
-        self._readable.register(self._socket, select.POLLIN)
-        self._decoder = Decoder(No, Octets, Beacon, Unlink, Needs, Order)
-        self._token = trio.lowlevel.current_trio_token()
-        self._sending = threading.Lock()
-        self._may_acknowledge = False
-        self.received = 0
-        self._fsynced = 0
-        self._acknowledged = 0
-        self._unsent = b""  # the rest of a message of which the connection took only the beginning
-        self._full_beacons = 0  # beacons since the connection last took a message
-        self._has_no_status = False
-        self._reported = 0
-        self._is_whole = False  # the copy has replaced the journal
-        self._why = ""  # the reason for which this node ended the link
-
-    # -- in a thread ---------------------------------------------------------------------------------------------------
-
-    def join(self, welcome: Welcome, cut: Cut | None) -> None:
-        """Prepare the journal for the leader's octets: begin or cut it. Raises: JournalError, OSError, LinkFault."""
-        outer = self._leader_link
-        if self.is_beside:
-            self.copied = full_copy.begin(outer._path, outer._files)
-        copied = self.copied
-        if copied is None:
-            raise LinkFault("the leader sends octets, but the journal is damaged")
-        if copied.journal_id is None:
-            copied.begin(welcome.journal_id)
-        elif copied.journal_id != welcome.journal_id:
-            raise LinkFault(f"the leader answered for another journal, {welcome.journal_id.hex()}")
-        elif self._copy is None or copied.end > FIRST_LSN:
-            copied.upgrade()
-            if cut is not None:
-                copied.cut(cut.lsn)
-            if copied.position != (welcome.base_lsn, welcome.offset):
-                there = (welcome.base_lsn, welcome.offset)
-                raise LinkFault(f"the leader goes on at {there}, this journal at {copied.position}")
-        copied.add_needs(welcome.needs)
-        copied.set_terms(copied.terms.with_starts_of(welcome.terms))
-        if old := [base_lsn for base_lsn in segments_in(outer._files, copied.path) if base_lsn < welcome.oldest]:
-            copied.unlink(old)
-        self._fsynced = self._reported = copied.end
-
-    def _copy_on(self) -> None:
-        """Copy until the link ends, or a full copy is whole. Raises: as `LeaderLink.run`."""
-        data: bytes | None = self._first
-        try:
-            while not self._is_whole:
-                octets = 0
-                while data is not None and octets < SYNC_MAX:
-                    octets += self._take(data)
-                    data = self._read()
-                self._fsync()
-                if data is None:
-                    self._wait_for_octets()
-                    data = self._read()
-        except (LinkFault, FrameFault):
-            self._fsync()  # with whole blocks that came this node may lead
-            raise
-
-    def _wait_for_octets(self) -> None:
-        """Raises: LinkFault."""
-        silence_s = self._leader_link._options.silence_s
-        if not self._readable.poll(silence_s * 1000):
-            raise LinkFault(f"nothing was heard for {silence_s:g} s")
-
-    def _read(self) -> bytes | None:
-        """The octets that have come; None: there are none. Raises: LinkFault, FrameFault."""
-        try:
-            data = self._socket.recv(READ_SIZE)
-        except BlockingIOError:
-            return None
-        except OSError as error:
-            raise LinkFault(self._why or "the connection was lost") from error
-        if not data:
-            self._decoder.end()
-            raise LinkFault(self._why or "the other node closed the connection")
-        return data
-
-    def _take(self, data: bytes) -> int:
-        """Handle the messages in `data`. Returns the number of octets appended. Raises: as `LeaderLink.run`."""
-        copied = self.copied
-        assert copied is not None
-        self._decoder.receive(data)
-        size = 0
-        for message in self._decoder.messages():
-            if self._why:
-                raise LinkFault(self._why)
-            if isinstance(message, Octets):
-                copied.append(message.base_lsn, message.offset, message.octets)
-                size += len(message.octets)
-            elif isinstance(message, Unlink):
-                copied.sync()  # the checkpoint that replaces the segments must be on this disk, too
-                copied.unlink(message.base_lsns)
-            elif isinstance(message, Needs):
-                copied.add_needs(message.needs)
-            elif isinstance(message, No):
-                raise Declined(message.why, is_final=message.is_final)
-            elif isinstance(message, Beacon) and message.term != self._term:
-                raise FrameFault(f"a beacon of term {message.term}")
-            else:
-                self._soon(message)
-        self.received += size
-        return size
-
-    def _fsync(self) -> None:
-        """Fsync and acknowledge, if blocks have become whole. Raises: JournalError, OSError."""
-        copied, copy = self.copied, self._copy
-        if copied is None or copied.written_lsn == self._fsynced:
-            return
-        lsn = copied.sync()
-        self._fsynced = lsn
-        if not self.is_beside:
-            self._acknowledge()
-        elif copy is not None and lsn >= copy.until:
-            outer = self._leader_link
-            self._close_copy()
-            if outer.copied is not None:
-                outer.copied.close()
-                outer.copied = None
-            full_copy.swap(outer._path, outer._files)
-            self._is_whole = True
-
-    def close(self) -> None:
-        """Close the connection; and the copy beside, if there is one."""
-        self._socket.close()
-        if self.is_beside:
-            self._close_copy()
-
-    def _close_copy(self) -> None:
-        if self.copied is not None:
-            self.copied.close()
-            self.copied = None
-
-    # -- any thread ----------------------------------------------------------------------------------------------------
-
-    def _acknowledge(self) -> None:
-        """Acknowledge what is fsynced, if that is allowed."""
-        with self._sending:
-            lsn = self._fsynced
-            if self._may_acknowledge and lsn > self._acknowledged and not self.is_beside:
-                is_taken = self._send(Ack(self._term, lsn))
-                self._acknowledged = lsn if is_taken else self._acknowledged  # else it goes with the next one
-
-    def _send(self, message: Message) -> bool:
-        """Send a small message; the caller holds `_sending`. False: there is no room for it now."""
-        try:
-            if self._unsent:
-                self._unsent = self._unsent[self._socket.send(self._unsent) :]
-            if self._unsent:
-                return False
-            octets = encode(message)
-            self._unsent = octets[self._socket.send(octets) :]
-        except BlockingIOError:
-            return False
-        except OSError:
-            self.end("the connection was lost")
-            return False
-        self._full_beacons = 0
-        return True
-
-    def _complain(self, why: str) -> None:
-        """Tell the leader of octets that cannot be its journal: it checks its files for damage."""
-        with self._sending:
-            self._send(No(why[:1000]))  # more than 4096 characters would be refused
-
-    def end(self, why: str) -> None:
-        """End the link: the thread ends as soon as it has done what it is doing."""
-        self._why = self._why or why
-        with suppress(OSError):  # the connection may be gone
-            self._socket.shutdown(socket.SHUT_RDWR)
-
-    def _soon(self, message: Message) -> None:
-        with suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(self._handle, message)
-
-    # -- the event loop ------------------------------------------------------------------------------------------------
-
-    async def run(self) -> bool:
-        """Copy until the link ends. Returns: whether a full copy is whole. Raises: as `LeaderLink.run`."""
-        fault: Exception | None = None
-        try:
-            async with trio.open_nursery() as nursery:
-                if self._relaying is not None:
-                    nursery.start_soon(self._relaying)
-                nursery.start_soon(self._keep_telling)
-                nursery.start_soon(self._end_when_cancelled)
-                try:
-                    await trio.to_thread.run_sync(self._copy_on)
-                except (LinkFault, FrameFault, JournalError, OSError, ValueError) as error:
-                    fault = error
-                if isinstance(fault, BadOctets):
-                    self._complain(str(fault))
-                nursery.cancel_scope.cancel()
-        finally:
-            self._tell_durable()
-        if fault is not None:
-            raise fault
-        return self._is_whole
-
-    async def _end_when_cancelled(self) -> None:
-        try:
-            await trio.sleep_forever()
-        finally:
-            self.end("this node follows it no more")
-
-    def acknowledge(self, is_on: bool) -> None:
-        """Allow acknowledgements, of what was fsynced meanwhile at once; or forbid them."""
-        with self._sending:
-            self._may_acknowledge = is_on
-        self._acknowledge()
-
-    async def _keep_telling(self) -> None:
-        """Send the status and an acknowledgement, and report what is fsynced, at each beacon."""
-        outer = self._leader_link
-        while True:
-            await trio.sleep(outer._options.beacon_s)
-            try:
-                status = outer._status()
-                check_status(status)
-            except OSError as error:  # a link can be opened again; an error here would end the process
-                self.end(f"the status of this node cannot be told: {error}")
-                return
-            except FrameFault as fault:  # the next link could not tell it either; the copy is needed all the same
-                if not self._has_no_status:
-                    logger.warning("the status of this node cannot be told: %s", fault)
-                self._has_no_status, status = True, {}
-            self._tell_status(Status(outer._wall_ms(), status))
-            self._acknowledge()
-            self._tell_durable()
-            if self._copy is not None:
-                outer.progress = CopyProgress(self.received, self._copy.size)
-
-    def _tell_status(self, status: Status) -> None:
-        """Send the status. End the link if the leader has taken nothing for some beacons.
-
-        Beacons are counted, not time, because this process may have slept.
-        """
-        options = self._leader_link._options
-        with self._sending:
-            self._full_beacons += 1
-            self._send(status)
-            if self._full_beacons * options.beacon_s > options.silence_s:
-                self.end("the leader takes no messages")
-
-    def _tell_durable(self) -> None:
-        """Report what is fsynced: at beacons, as a report for each block would wake the event loop too often."""
-        if self._fsynced > self._reported and not self.is_beside:
-            self._reported = self._fsynced
-            self._leader_link._report(Durable(self._reported))
-
-    def _handle(self, message: Message) -> None:
-        outer = self._leader_link
-        if isinstance(message, Beacon):
-            outer.leader_status = message.status
-            difference_ms = message.wall_ms - outer._wall_ms()
-            self._tell_durable()  # first, as a node in sync has acknowledged everything that is agreed
-            outer._report(LeaderHeard(message.term, message.agreed, difference_ms * 1_000_000))
-        elif isinstance(message, Order):
-            outer.carry_out(message.verb)

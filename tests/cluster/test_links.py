@@ -669,7 +669,7 @@ async def test_a_status_that_has_no_room_in_a_frame_is_left_out(
     links = world.lead()
     links.status = lambda: {"data": "x" * 64 * 1024}
     async with world.listening(), following(world) as follower:
-        follower.link._status = lambda: {"data": "x" * 64 * 1024}
+        follower.link._follower.status = lambda: {"data": "x" * 64 * 1024}
         await until(lambda: sum(isinstance(one, LeaderHeard) for one in follower.told) > 2)
         await until(lambda: sum(isinstance(one, FollowerHeard) for one in world.told) > 2)
         assert LinkClosed(follower.node_id) not in world.told

@@ -17,8 +17,9 @@ from leveret.cluster.agreement.events import Durable, Event, LeaderHeard
 from leveret.cluster.link import leader_link
 from leveret.cluster.link.challenge import Credentials
 from leveret.cluster.link.frames import VERSION, Ack, Beacon, Copy, Decoder, Octets, Unlink, Welcome, encode
-from leveret.cluster.link.leader_link import Ending, LeaderLink, _OpenLink
-from leveret.cluster.link.options import Address
+from leveret.cluster.link.leader_link import Ending, LeaderLink
+from leveret.cluster.link.open_link import Follower, OpenLink
+from leveret.cluster.link.options import Address, LinkOptions
 from leveret.cluster.link.stream import LinkFault, LinkStream
 from leveret.journal import NotInJournal
 from leveret.journal.copying.copied_journal import CopiedJournal
@@ -45,8 +46,8 @@ class Bench:
             self.copied.begin(has)
         ours, self.leader = socket.socketpair()
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
-        outer = LeaderLink(Credentials("orders"), "n2", self.path, self.copied, report)
-        self.following = _OpenLink(outer, LinkStream(stream, "leader"), 1, copy)
+        follower = Follower(self.path, self.copied, report, LinkOptions())
+        self.following = OpenLink(follower, LinkStream(stream, "leader"), 1, copy)
 
     def join(self) -> None:
         """The leader's Welcome."""

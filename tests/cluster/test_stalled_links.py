@@ -10,9 +10,9 @@ import pytest
 import trio
 import trio.testing
 
-from leveret.cluster.link import leader_link
+from leveret.cluster.link import open_link
 from leveret.cluster.link.frames import Ack, Decoder, Status
-from leveret.cluster.link.leader_link import _OpenLink
+from leveret.cluster.link.open_link import Follower, OpenLink
 from leveret.cluster.link.options import LinkOptions
 
 TERM = 2
@@ -25,12 +25,10 @@ class Bench:
     def __init__(self, patch: pytest.MonkeyPatch, status: Callable[[], dict[str, object]] = dict) -> None:
         self.ours, self.theirs = socket.socketpair()
         self.ours.setblocking(False)
-        patch.setattr(leader_link, "as_socket", lambda stream: (self.ours, None))
-        outer: Any = SimpleNamespace(
-            copied=None, _options=OPTIONS, _wall_ms=lambda: 0, _status=status, _report=lambda event: None
-        )
+        patch.setattr(open_link, "as_socket", lambda stream: (self.ours, None))
+        follower = Follower("", None, lambda event: None, OPTIONS, status=status)
         link: Any = SimpleNamespace(take_rest=lambda: b"", stream=None)
-        self.following = _OpenLink(outer, link, TERM, None)
+        self.following = OpenLink(follower, link, TERM, None)
 
     def sent(self) -> bytes:
         """What has come at the leader's end."""

@@ -267,7 +267,7 @@ class LeaderLink:
         assert process is not None
         self._owner: Node = process.owner
         self.copied = copied
-        self.received, self.progress, self.leader_status, self.why = 0, None, {}, ""
+        self.received, self.leader_status, self.why = 0, {}, ""
         self.acknowledges = self._owner.acknowledges = False
 
     @property

@@ -1,0 +1,356 @@
+"""One link of a follower to its leader: it appends the octets of the leader's journal, and acknowledges them.
+
+One thread receives, appends and fsyncs; octets that come during an fsync go with the next one. Acknowledgements are
+sent only while `acknowledge` allows them.
+"""
+
+import logging
+import select
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import trio
+
+from ...journal import REAL, BadOctets, Files, JournalError
+from ...journal.copying.copied_journal import CopiedJournal
+from ...journal.disk.segment import segments_in
+from ...journal.format.terms import FIRST_LSN
+from ..agreement.events import Drain, Durable, Event, LeaderHeard, Revive
+from ..copying import full_copy
+from .frames import (
+    Ack,
+    Beacon,
+    Copy,
+    Cut,
+    Decoder,
+    FrameFault,
+    Message,
+    Needs,
+    No,
+    Octets,
+    Order,
+    Status,
+    Unlink,
+    Welcome,
+    check_status,
+    encode,
+)
+from .options import LinkOptions
+from .relay import as_socket
+from .stream import READ_SIZE, Declined, LinkFault, LinkStream
+
+logger = logging.getLogger("leveret.cluster")
+
+#: The most octets that are appended between two fsyncs.
+SYNC_MAX = 8 * 1024 * 1024
+#: Verb of an order -> event.
+ORDERS: Mapping[str, Event] = {"drain": Drain(), "revive": Revive()}
+#: Verb of an order to read the configuration again.
+RELOAD = "reload"
+
+
+@dataclass(slots=True)
+class Follower:
+    """What all links of a following node share. `copied`: None if the journal is damaged, or was replaced.
+
+    `report` gets events of links; `reload` is called if the leader orders it. `leader_status`: of its last beacon.
+    """
+
+    path: str
+    copied: CopiedJournal | None
+    report: Callable[[Event], object]
+    options: LinkOptions
+    files: Files = REAL
+    wall_ms: Callable[[], int] = lambda: 0
+    status: Callable[[], Mapping[str, object]] = dict
+    reload: Callable[[], object] = lambda: None
+    leader_status: Mapping[str, object] = field(default_factory=dict)
+
+
+class OpenLink:
+    """A link to the leader once both sides have introduced themselves, up to its end.
+
+    One thread receives, checks, writes, fsyncs and acknowledges: each hop between it and the event loop would cost more
+    than all else that is done for a block. The event loop sends the status, and says whether acknowledgements may be
+    sent. A sender holds the lock `_sending`, so that no acknowledgement is sent after `acknowledge(False)` (rule R6).
+    """
+
+    def __init__(self, follower: Follower, link: LinkStream, term: int, copy: Copy | None) -> None:
+        self._follower = follower
+        self._term = term
+        self._copy = copy
+        self.is_beside = copy is not None and copy.is_beside
+        self.copied = None if self.is_beside else follower.copied
+        self._first = link.take_rest()
+        self._socket, self._relaying = as_socket(link.stream)
+        self._readable = select.poll()
+        self._readable.register(self._socket, select.POLLIN)
+        self._decoder = Decoder(No, Octets, Beacon, Unlink, Needs, Order)
+        self._token = trio.lowlevel.current_trio_token()
+        self._sending = threading.Lock()
+        self._may_acknowledge = False
+        self.received = 0
+        self._fsynced = 0
+        self._acknowledged = 0
+        self._unsent = b""  # the rest of a message of which the connection took only the beginning
+        self._full_beacons = 0  # beacons since the connection last took a message
+        self._has_no_status = False
+        self._reported = 0
+        self._is_whole = False  # the copy has replaced the journal
+        self._why = ""  # the reason for which this node ended the link
+
+    # -- in a thread ---------------------------------------------------------------------------------------------------
+
+    def join(self, welcome: Welcome, cut: Cut | None) -> None:
+        """Prepare the journal for the leader's octets: begin or cut it. Raises: JournalError, OSError, LinkFault."""
+        follower = self._follower
+        if self.is_beside:
+            self.copied = full_copy.begin(follower.path, follower.files)
+        copied = self.copied
+        if copied is None:
+            raise LinkFault("the leader sends octets, but the journal is damaged")
+        if copied.journal_id is None:
+            copied.begin(welcome.journal_id)
+        elif copied.journal_id != welcome.journal_id:
+            raise LinkFault(f"the leader answered for another journal, {welcome.journal_id.hex()}")
+        elif self._copy is None or copied.end > FIRST_LSN:
+            copied.upgrade()
+            if cut is not None:
+                copied.cut(cut.lsn)
+            if copied.position != (welcome.base_lsn, welcome.offset):
+                there = (welcome.base_lsn, welcome.offset)
+                raise LinkFault(f"the leader goes on at {there}, this journal at {copied.position}")
+        copied.add_needs(welcome.needs)
+        copied.set_terms(copied.terms.with_starts_of(welcome.terms))
+        if old := [base_lsn for base_lsn in segments_in(follower.files, copied.path) if base_lsn < welcome.oldest]:
+            copied.unlink(old)
+        self._fsynced = self._reported = copied.end
+
+    def _copy_on(self) -> None:
+        """Copy until the link ends, or a full copy is whole. Raises: as `LeaderLink.run`."""
+        data: bytes | None = self._first
+        try:
+            while not self._is_whole:
+                octets = 0
+                while data is not None and octets < SYNC_MAX:
+                    octets += self._take(data)
+                    data = self._read()
+                self._fsync()
+                if data is None:
+                    self._wait_for_octets()
+                    data = self._read()
+        except (LinkFault, FrameFault):
+            self._fsync()  # with whole blocks that came this node may lead
+            raise
+
+    def _wait_for_octets(self) -> None:
+        """Raises: LinkFault."""
+        silence_s = self._follower.options.silence_s
+        if not self._readable.poll(silence_s * 1000):
+            raise LinkFault(f"nothing was heard for {silence_s:g} s")
+
+    def _read(self) -> bytes | None:
+        """The octets that have come; None: there are none. Raises: LinkFault, FrameFault."""
+        try:
+            data = self._socket.recv(READ_SIZE)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            raise LinkFault(self._why or "the connection was lost") from error
+        if not data:
+            self._decoder.end()
+            raise LinkFault(self._why or "the other node closed the connection")
+        return data
+
+    def _take(self, data: bytes) -> int:
+        """Handle the messages in `data`. Returns the number of octets appended. Raises: as `LeaderLink.run`."""
+        copied = self.copied
+        assert copied is not None
+        self._decoder.receive(data)
+        size = 0
+        for message in self._decoder.messages():
+            if self._why:
+                raise LinkFault(self._why)
+            if isinstance(message, Octets):
+                copied.append(message.base_lsn, message.offset, message.octets)
+                size += len(message.octets)
+            elif isinstance(message, Unlink):
+                copied.sync()  # the checkpoint that replaces the segments must be on this disk, too
+                copied.unlink(message.base_lsns)
+            elif isinstance(message, Needs):
+                copied.add_needs(message.needs)
+            elif isinstance(message, No):
+                raise Declined(message.why, is_final=message.is_final)
+            elif isinstance(message, Beacon) and message.term != self._term:
+                raise FrameFault(f"a beacon of term {message.term}")
+            else:
+                self._soon(message)
+        self.received += size
+        return size
+
+    def _fsync(self) -> None:
+        """Fsync and acknowledge, if blocks have become whole. Raises: JournalError, OSError."""
+        copied, copy = self.copied, self._copy
+        if copied is None or copied.written_lsn == self._fsynced:
+            return
+        lsn = copied.sync()
+        self._fsynced = lsn
+        if not self.is_beside:
+            self._acknowledge()
+        elif copy is not None and lsn >= copy.until:
+            follower = self._follower
+            self._close_copy()
+            if follower.copied is not None:
+                follower.copied.close()
+                follower.copied = None
+            full_copy.swap(follower.path, follower.files)
+            self._is_whole = True
+
+    def close(self) -> None:
+        """Close the connection; and the copy beside, if there is one."""
+        self._socket.close()
+        if self.is_beside:
+            self._close_copy()
+
+    def _close_copy(self) -> None:
+        if self.copied is not None:
+            self.copied.close()
+            self.copied = None
+
+    # -- any thread ----------------------------------------------------------------------------------------------------
+
+    def _acknowledge(self) -> None:
+        """Acknowledge what is fsynced, if that is allowed."""
+        with self._sending:
+            lsn = self._fsynced
+            if self._may_acknowledge and lsn > self._acknowledged and not self.is_beside:
+                is_taken = self._send(Ack(self._term, lsn))
+                self._acknowledged = lsn if is_taken else self._acknowledged  # else it goes with the next one
+
+    def _send(self, message: Message) -> bool:
+        """Send a small message; the caller holds `_sending`. False: there is no room for it now."""
+        try:
+            if self._unsent:
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+            if self._unsent:
+                return False
+            octets = encode(message)
+            self._unsent = octets[self._socket.send(octets) :]
+        except BlockingIOError:
+            return False
+        except OSError:
+            self.end("the connection was lost")
+            return False
+        self._full_beacons = 0
+        return True
+
+    def _complain(self, why: str) -> None:
+        """Tell the leader of octets that cannot be its journal: it checks its files for damage."""
+        with self._sending:
+            self._send(No(why[:1000]))  # more than 4096 characters would be refused
+
+    def end(self, why: str) -> None:
+        """End the link: the thread ends as soon as it has done what it is doing."""
+        self._why = self._why or why
+        with suppress(OSError):  # the connection may be gone
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _soon(self, message: Message) -> None:
+        with suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._handle, message)
+
+    # -- the event loop ------------------------------------------------------------------------------------------------
+
+    async def run(self) -> bool:
+        """Copy until the link ends. Returns: whether a full copy is whole. Raises: as `LeaderLink.run`."""
+        fault: Exception | None = None
+        try:
+            async with trio.open_nursery() as nursery:
+                if self._relaying is not None:
+                    nursery.start_soon(self._relaying)
+                nursery.start_soon(self._keep_telling)
+                nursery.start_soon(self._end_when_cancelled)
+                try:
+                    await trio.to_thread.run_sync(self._copy_on)
+                except (LinkFault, FrameFault, JournalError, OSError, ValueError) as error:
+                    fault = error
+                if isinstance(fault, BadOctets):
+                    self._complain(str(fault))
+                nursery.cancel_scope.cancel()
+        finally:
+            self._tell_durable()
+        if fault is not None:
+            raise fault
+        return self._is_whole
+
+    async def _end_when_cancelled(self) -> None:
+        try:
+            await trio.sleep_forever()
+        finally:
+            self.end("this node follows it no more")
+
+    def acknowledge(self, is_on: bool) -> None:
+        """Allow acknowledgements, of what was fsynced meanwhile at once; or forbid them."""
+        with self._sending:
+            self._may_acknowledge = is_on
+        self._acknowledge()
+
+    async def _keep_telling(self) -> None:
+        """Send the status and an acknowledgement, and report what is fsynced, at each beacon."""
+        follower = self._follower
+        while True:
+            await trio.sleep(follower.options.beacon_s)
+            try:
+                status = follower.status()
+                check_status(status)
+            except OSError as error:  # a link can be opened again; an error here would end the process
+                self.end(f"the status of this node cannot be told: {error}")
+                return
+            except FrameFault as fault:  # the next link could not tell it either; the copy is needed all the same
+                if not self._has_no_status:
+                    logger.warning("the status of this node cannot be told: %s", fault)
+                self._has_no_status, status = True, {}
+            self._tell_status(Status(follower.wall_ms(), status))
+            self._acknowledge()
+            self._tell_durable()
+
+    def _tell_status(self, status: Status) -> None:
+        """Send the status. End the link if the leader has taken nothing for some beacons.
+
+        Beacons are counted, not time, because this process may have slept.
+        """
+        options = self._follower.options
+        with self._sending:
+            self._full_beacons += 1
+            self._send(status)
+            if self._full_beacons * options.beacon_s > options.silence_s:
+                self.end("the leader takes no messages")
+
+    def _tell_durable(self) -> None:
+        """Report what is fsynced: at beacons, as a report for each block would wake the event loop too often."""
+        if self._fsynced > self._reported and not self.is_beside:
+            self._reported = self._fsynced
+            self._follower.report(Durable(self._reported))
+
+    def _handle(self, message: Message) -> None:
+        follower = self._follower
+        if isinstance(message, Beacon):
+            follower.leader_status = message.status
+            difference_ms = message.wall_ms - follower.wall_ms()
+            self._tell_durable()  # first, as a node in sync has acknowledged everything that is agreed
+            follower.report(LeaderHeard(message.term, message.agreed, difference_ms * 1_000_000))
+        elif isinstance(message, Order):
+            self._carry_out(message.verb)
+
+    def _carry_out(self, verb: str) -> None:
+        """Do what an operator ordered at the leader."""
+        event = ORDERS.get(verb)
+        if verb == RELOAD:
+            self._follower.reload()
+        elif event is None:
+            logger.warning("an order of the leader that this release does not know: %s", verb)
+        else:
+            self._follower.report(event)
