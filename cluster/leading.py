@@ -16,9 +16,9 @@ from ..journal.copying.copied_journal import CopiedJournal
 from ..journal.disk.segment_file import probe
 from ..journal.format.needs import LEVEL_MIN
 from .agreement.events import DiskFailed, DiskFull, DiskRecovered, DiskStalled, Durable, Event
-from .front import Front, LeadingBroker
 from .link.follower_links import FollowerLinks, LeaderJournal, forget_readers, readers_of
 from .link.listener import LinkListener
+from .node_process import LeadingBroker, NodeProcess
 from .options import NodeOptions
 
 logger = logging.getLogger("leveret.cluster")
@@ -45,7 +45,7 @@ class Leading:
         options: NodeOptions,
         term: int,
         level: int,
-        front: Front,
+        process: NodeProcess,
         listener: LinkListener,
         report: Callable[[Event], object],
         status: Callable[[], Mapping[str, object]],
@@ -63,7 +63,7 @@ class Leading:
         self.has_closed = False  # nothing more is reported
         self.is_calm = False  # an acknowledgement moves what is agreed, and nothing else is due: see `Agreement`
         self._options = options
-        self._front = front
+        self._process = process
         self._listener = listener
         self._report = report
         self._status = status
@@ -125,7 +125,7 @@ class Leading:
             else:
                 self.links.written(base_lsn, offset, octets, end_lsn)
 
-        return self._front.build(
+        return self._process.build(
             ClusterJournal(
                 directory,
                 agreed_lsn,

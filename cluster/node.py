@@ -1,6 +1,6 @@
 """A node: tells its agreement what the coordinator, the links and the journal report, and does what that decides.
 
-    node = Node(options, coordinator, listener, front)
+    node = Node(options, coordinator, listener, process)
     await node.run(link_listeners)                # until `stop`
 
 Everything here is in the event loop; the journal, requests to the coordinator and a broker's start run in threads.
@@ -55,12 +55,12 @@ from .coordinator.coordinator import Coordinator, Lease
 from .copying import full_copy
 from .copying.joining import JournalSummary
 from .following import Following
-from .front import Front, LeadingBroker
 from .history import History
 from .leading import Leading
 from .link.follower_links import forget_readers, readers_of
 from .link.listener import LinkListener
 from .node_directory import NodeDirectory
+from .node_process import LeadingBroker, NodeProcess
 from .options import NodeOptions
 from .reachability import Reachability
 from .registration import Registration
@@ -98,7 +98,7 @@ class Node:
         options: NodeOptions,
         coordinator: Coordinator,
         listener: LinkListener,
-        front: Front,
+        process: NodeProcess,
         *,
         status: Callable[[], Mapping[str, object]] = dict,
         reload: Callable[[], object] = lambda: None,
@@ -118,7 +118,7 @@ class Node:
         self.handover: HandoverAttempt | None = None  # of this leadership
         self.coordinator = coordinator
         self._listener = listener
-        self._front = front
+        self._process = process
         self._status = status
         self._now_ns = now_ns
         self._wall_ms = wall_ms
@@ -137,7 +137,7 @@ class Node:
             self._begin_anew,
             status=status,
             reload=reload,
-            site=front.site,
+            site=process.site,
             wall_ms=wall_ms,
         )
         self._state = State.STARTING
@@ -156,7 +156,7 @@ class Node:
         """Run until `stop`. Raises: DirectoryRefused; whatever stops a broker."""
         self._agree_anew(await trio.to_thread.run_sync(self.directory.open))
         self.is_open = True
-        self._front.hold_clients()
+        self._process.hold_clients()
         async with trio.open_nursery() as self._nursery:
             start_soon = self._nursery.start_soon
             await self._nursery.start(self._requests.run)  # first: what the listener reports may ask for the keys
@@ -167,7 +167,7 @@ class Node:
                 self.following.run,
                 self.reachability.run,
                 self._beat,
-                partial(trio.to_thread.run_sync, self._front.preload),
+                partial(trio.to_thread.run_sync, self._process.preload),
             ):
                 start_soon(task)
             task_status.started()
@@ -432,9 +432,9 @@ class Node:
     def _follow_leader(self, decision: do.Follow) -> None:
         self.following.follow(decision.leader)
         if decision.leader is not None:
-            self._front.pass_clients_on(decision.leader)
+            self._process.pass_clients_on(decision.leader)
         elif self.leading is None:
-            self._front.hold_clients()
+            self._process.hold_clients()
 
     def _acknowledge(self, decision: do.Acknowledge) -> None:
         self.following.acknowledge(decision.is_on)
@@ -459,12 +459,12 @@ class Node:
     # -- leading ----------------------------------------------------------------------------------------------------
 
     def _take_over(self, decision: do.TakeOver) -> None:
-        self._front.hold_clients()
+        self._process.hold_clients()
         self.leading = Leading(
             self.options,
             decision.term,
             decision.level,
-            self._front,
+            self._process,
             self._listener,
             self._link_said,
             self._status,
@@ -565,7 +565,7 @@ class Node:
     def _resign(self, decision: do.Resign) -> None:
         self.why, self.handover = decision.why, None
         logger.warning("%s does not lead any more: %s", self.options.name, decision.why)
-        self._front.hold_clients()
+        self._process.hold_clients()
         self._nursery.start_soon(self._close_broker, self.leading, decision.why)
 
     async def _close_broker(self, leading: Leading | None, why: str) -> None:
@@ -585,7 +585,7 @@ class Node:
     def _refuse(self, decision: do.Refuse) -> None:
         self.why = decision.why
         logger.critical("this node cannot be one of the cluster: %s", decision.why)
-        self._front.refuse_clients()
+        self._process.refuse_clients()
 
     def _note(self, decision: do.Note) -> None:
         logger.info("%s", decision.text)

@@ -47,9 +47,9 @@ class Broker:
 def leading(path: Path, build: Any = Broker, level: int = 1) -> Leading:
     """In term 2, of a node `a`."""
     options = NodeOptions("a", str(path), Credentials("orders"), {"a": Address("127.0.0.1", 1)})
-    front: Any = SimpleNamespace(build=build)
+    process: Any = SimpleNamespace(build=build)
     listener: Any = SimpleNamespace(links=None)
-    return Leading(options, 2, level, front, listener, lambda event: None, dict, lambda: 0)
+    return Leading(options, 2, level, process, listener, lambda event: None, dict, lambda: 0)
 
 
 def in_virtual_time(test: Any, path: Path) -> None:

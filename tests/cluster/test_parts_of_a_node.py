@@ -114,8 +114,8 @@ class Links:
 def leading(told: list[Event], path: str = "", build: Any = None) -> Leading:
     """In term 2, of a node `a`."""
     options = NodeOptions("a", path, Credentials("orders"), {"a": Address("127.0.0.1", 1)})
-    front = SimpleNamespace(build=build)
-    made = Leading(options, 2, 1, front, SimpleNamespace(links=None), told.append, dict, lambda: 0)  # type: ignore[arg-type]
+    process = SimpleNamespace(build=build)
+    made = Leading(options, 2, 1, process, SimpleNamespace(links=None), told.append, dict, lambda: 0)  # type: ignore[arg-type]
     made.broker = Broker()  # type: ignore[assignment]
     made._opened.set()
     return made
@@ -614,7 +614,7 @@ def test_clients_are_held_from_the_moment_in_which_a_leader_resigns() -> None:
     node: Any = SimpleNamespace(
         options=SimpleNamespace(name="a"),
         leading=None,
-        _front=SimpleNamespace(hold_clients=lambda: done.append("held")),
+        _process=SimpleNamespace(hold_clients=lambda: done.append("held")),
         _nursery=SimpleNamespace(start_soon=lambda *how: done.append("closing")),
         _close_broker=None,
     )
@@ -663,7 +663,7 @@ def test_a_node_that_takes_over_looks_at_once_which_processes_are_gone(monkeypat
         async with trio.open_nursery() as nursery:
             node: Any = SimpleNamespace(
                 options=SimpleNamespace(others={"b": None, "c": None}),
-                _front=SimpleNamespace(hold_clients=lambda: None),
+                _process=SimpleNamespace(hold_clients=lambda: None),
                 _listener=None,
                 _link_said=None,
                 _status=None,

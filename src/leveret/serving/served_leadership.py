@@ -16,7 +16,7 @@ from .served_broker import ServedBroker
 
 
 class ServedLeadership:
-    """The broker of this process that leads (`cluster.front.LeadingBroker`). `others`: the names of the other nodes."""
+    """The broker of this process that leads (`LeadingBroker`). `others`: the names of the other nodes."""
 
     def __init__(self, broker: ServedBroker, gate: Gate, others: Sequence[str], report: NodeReport) -> None:
         self.broker = broker

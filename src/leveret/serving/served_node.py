@@ -79,7 +79,7 @@ CONSOLE_MODULES = (
 
 
 class ServedNode:
-    """A cluster node, served instead of a broker (`app.Served`, `cluster.front.Front`). Raises: DataUnusable."""
+    """A cluster node, served instead of a broker (`app.Served`, `NodeProcess`). Raises: DataUnusable."""
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class ServedNode:
                 logger.warning("this node does not host a queue that its files declare: %s", line)
         return report.status()
 
-    # -- the node's front -------------------------------------------------------------------------------------------
+    # -- `NodeProcess` -----------------------------------------------------------------------------------------------
 
     def preload(self) -> None:
         served = LEADING_MODULES + (CONSOLE_MODULES if self._listeners.console or self._listeners.metrics else ())

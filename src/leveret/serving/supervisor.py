@@ -157,7 +157,7 @@ class Supervisor:
             self._wake.set()
 
     def agree(self, lsn: int, *, at_once: bool) -> None:
-        """Note that all nodes in sync have the records below `lsn`. See `cluster.front.LeadingBroker`."""
+        """Note that all nodes in sync have the records below `lsn`. See `cluster.node_process.LeadingBroker`."""
         self.journal.agree(lsn, reports=not at_once)
         if at_once:
             self.more_is_safe()

@@ -1,4 +1,4 @@
-"""What the product's `cluster/node.py` is given in a simulated world: a coordinator, links and a front.
+"""What the product's `cluster/node.py` is given in a simulated world: a coordinator, links and a process.
 
 These are models: the product's links copy by threads of their own, which virtual time cannot step.
 """
@@ -130,7 +130,7 @@ class Coordinator:
         self._changed.set()
 
 
-class Front:
+class NodeProcess:
     """Builds brokers of the world."""
 
     def __init__(self, owner: Node) -> None:
@@ -157,7 +157,7 @@ class Front:
 
 
 class Leadership:
-    """A broker of the world, as a node's front has it."""
+    """A broker of the world, as a node's process has it."""
 
     def __init__(self, owner: Node, cluster: ClusterJournal) -> None:
         self._owner = owner

@@ -1,6 +1,6 @@
 """A node of a simulated world: the product's `cluster/node.py` and `leading.py` in a process of its own.
 
-The links, the coordinator and the front are models, see `models.py`.
+The links, the coordinator and the process are models, see `models.py`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from leveret.journal.format.terms import FIRST_LSN
 from leveret.testing.harness import DATA
 
 from .etcd import SECOND
-from .models import Coordinator, Front, Listener
+from .models import Coordinator, Listener, NodeProcess
 from .node_broker import NodeBroker, NodeClock
 from .process import Process
 
@@ -126,7 +126,7 @@ class Node:
             options,
             self.coordinator,
             self.listener,  # type: ignore[arg-type]
-            Front(self),
+            NodeProcess(self),
             now_ns=lambda: self.world.now_ns,
             wall_ms=self.clock.wall_ms,
             status=self.status,

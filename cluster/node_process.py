@@ -40,7 +40,7 @@ class LeadingBroker(Protocol):
         """Close the connections and write no more records: `serve` returns soon."""
 
     def set_sites(self, sites: Mapping[str, Mapping[str, object]]) -> None:
-        """Before `serve`: set the other nodes that have links, with the sites that they describe (see `Front.site`)."""
+        """Before `serve`: set the other nodes that have links, with their sites (`NodeProcess.site`)."""
 
     def add_site(self, node: str, site: Mapping[str, object]) -> None:
         """Add another node, which has opened a link."""
@@ -52,8 +52,8 @@ class LeadingBroker(Protocol):
         """Record an event of the cluster."""
 
 
-class Front(Protocol):
-    """The clients of this process, and brokers for it."""
+class NodeProcess(Protocol):
+    """The process around a node: it builds brokers, and has the clients."""
 
     def preload(self) -> None:
         """Import all that leading needs; in a thread, while this node follows."""
