@@ -45,5 +45,5 @@ class NearestParser(argparse.ArgumentParser):
         choices = [] if action.choices is None else list(action.choices)
         if choices and value not in choices:
             listed = ", ".join(map(str, choices))
-            problem = f"{value!r} is not right{nearest(str(value), map(str, choices))}, expected one of {listed}"
+            problem = f"{value!r} is invalid{nearest(str(value), map(str, choices))}, expected one of {listed}"
             raise argparse.ArgumentError(action, problem)

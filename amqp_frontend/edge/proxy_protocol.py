@@ -75,7 +75,7 @@ def _address(word: bytes, kind: type[IPv4Address] | type[IPv6Address]) -> str:
     try:
         address = ip_address(word.decode("ascii"))
     except ValueError:
-        raise ProxyFault("version 1: an address is not right") from None
+        raise ProxyFault("version 1: an address is invalid") from None
     if not isinstance(address, kind):
         raise ProxyFault("version 1: an address is of the other family")
     return str(address)
@@ -84,7 +84,7 @@ def _address(word: bytes, kind: type[IPv4Address] | type[IPv6Address]) -> str:
 def _port(word: bytes) -> int:
     # As the specification requires: int() alone would accept "+1", "1_0", and digits of any script.
     if not word.isdigit() or len(word) > 5 or (word[:1] == b"0" and len(word) > 1) or int(word) > 65535:
-        raise ProxyFault("version 1: a port is not right")
+        raise ProxyFault("version 1: a port is invalid")
     return int(word)
 
 

@@ -59,7 +59,7 @@ def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
         try:
             value = argument.kind.read(arguments[key])
         except ValueError as error:
-            raise ArgumentFault(key, f"{shown(arguments[key])} is not right, expected {error}") from None
+            raise ArgumentFault(key, f"{shown(arguments[key])} is invalid, expected {error}") from None
         if key == "x-delivery-limit":  # it counts redeliveries, max-delivery-attempts all deliveries
             value = -1 if value < 0 else min(value + 1, INT_MAX)
         given[argument.attribute] = value

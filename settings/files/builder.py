@@ -108,7 +108,7 @@ class ConfigurationBuilder:
 
     def invalid(self, origin: Origin, key: str, value: object, error: object) -> None:
         """Add a fault: invalid value of a known key."""
-        self.fault(origin, key, f"{shown(value)} is not right, expected {error}")
+        self.fault(origin, key, f"{shown(value)} is invalid, expected {error}")
 
     def _repeated(self, origin: Origin, key: str, name: str, earlier: Origin | None) -> None:
         """Add a fault: the name is taken by an earlier declaration."""

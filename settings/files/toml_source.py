@@ -202,7 +202,7 @@ class TomlSource:
             return None
         value = item[key]
         if not isinstance(value, str) or not value:
-            self.builder.fault(self.at(*path, key), key, f"{shown(value)} is not right, expected a name")
+            self.builder.fault(self.at(*path, key), key, f"{shown(value)} is invalid, expected a name")
             return None
         return self.optional(path, item, key, name_text, None) or None
 

@@ -23,7 +23,7 @@ def read_user(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
         source.builder.fault(source.at(*path, "password"), "password", "password-hash is given as well")
     invalid = [key for key, value in secrets.items() if not isinstance(value, str) or not value]
     for key in invalid:  # the value is never shown
-        source.builder.fault(source.at(*path, key), key, "is not right, expected text that is not empty")
+        source.builder.fault(source.at(*path, key), key, "is invalid, expected text that is not empty")
     rest = {key: value for key, value in item.items() if key not in invalid}
     values = source.values(path, rest, USER, "permission", "topic-permission")
 

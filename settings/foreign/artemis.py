@@ -333,7 +333,7 @@ class _Loader(XmlSource):
         """The name, without JMS prefix; None, with a fault, if there is none."""
         name = element.attributes.get("name", "")
         if not name or len(name.encode()) > 255:
-            problem = f"{shown(name)} is not right, expected a name of 1 to 255 octets"
+            problem = f"{shown(name)} is invalid, expected a name of 1 to 255 octets"
             self.fault(element, "name", problem if name else f"is missing in <{element.name}>")
             return None
         return self.without_prefix_at(element, name)

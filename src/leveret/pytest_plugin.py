@@ -310,7 +310,7 @@ def _problem_of(marker: pytest.Mark) -> str:
         allowed = _WORDS[key]
         if not any(type(value) is type(one) and value == one for one in allowed):
             hint = nearest(value, map(str, allowed)) if isinstance(value, str) else ""
-            return f"{key}: {value!r} is not right{hint}, expected {' or '.join(map(repr, allowed))}"
+            return f"{key}: {value!r} is invalid{hint}, expected {' or '.join(map(repr, allowed))}"
     return ""
 
 

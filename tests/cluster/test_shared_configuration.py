@@ -129,4 +129,4 @@ def test_a_difference_is_logged_once_and_its_end_too(caplog: pytest.LogCaptureFi
         "[broker] heartbeat (at a alone), user 'shop' (at b alone)",
         "[broker] heartbeat (at a alone)",
     ]
-    assert len(caplog.messages) == 4 and "does not differ any more" in caplog.messages[-1]
+    assert len(caplog.messages) == 4 and "no longer differs" in caplog.messages[-1]

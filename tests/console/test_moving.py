@@ -191,7 +191,7 @@ def test_one_job_a_queue(broker: RunningBroker, api: ApiClient) -> None:
     api.ask("DELETE", "queues/%2F/orders")
     broker.clock.advance(seconds=5)
     found = ended(broker, api, job)
-    assert (found["state"], found["error"]) == ("failed", "the queue is gone")
+    assert (found["state"], found["error"]) == ("failed", "the queue was deleted")
 
 
 def test_what_cannot_go(broker: RunningBroker, api: ApiClient) -> None:
@@ -289,7 +289,7 @@ def test_who_may(broker: RunningBroker, api: ApiClient) -> None:
     assert api.ask("GET", f"leveret/jobs/{own}", **clerk).json["by"] == "clerk"
     api.ask("DELETE", "users/clerk")
     broker.clock.advance(seconds=5)
-    assert ended(broker, api, own)["error"] == "the user 'clerk' is gone"
+    assert ended(broker, api, own)["error"] == "the user 'clerk' was deleted"
     assert api.ask("GET", "leveret/jobs/999999").status == 400
 
 

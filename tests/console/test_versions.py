@@ -170,7 +170,7 @@ def test_all_or_nothing(table: ControlTable) -> None:
     table.run("vhosts", {"action": "delete", "name": "one"})
     (row,) = table.run("versions", {"action": "list", "vhost": "two"})
     for command, action in (("versions", "restore"), ("preview", "version")):
-        with pytest.raises(CommandError, match="virtual host 'one' .* is gone"):
+        with pytest.raises(CommandError, match="virtual host 'one' .* was deleted"):
             table.run(command, {"action": action, "id": row["id"], "all": True})
     assert [policy.vhost for policy in table.broker.context.policies] == ["two"]
 

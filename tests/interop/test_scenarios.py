@@ -1,4 +1,4 @@
-"""The scenarios by real clients against a real `leveret serve`, and what is said when something is not right."""
+"""The scenarios by real clients against a real `leveret serve`, and what is said when something is invalid."""
 
 import json
 import socket

@@ -49,7 +49,7 @@ def test_a_clients_own_queue_of_that_name_is_kept_and_that_is_said_once() -> Non
     queue = session.client.vhost.queues.declare("ring", client=session.client, arguments={"x-ring-size": Field("I", 9)})
     (warning,) = reload(objects, RING).warnings
     assert warning.startswith(
-        "f.toml:4: queue 'ring' is there otherwise and stays as it is: inequivalent arg 'durable'"
+        "f.toml:4: queue 'ring' exists with other arguments and is not changed: inequivalent arg 'durable'"
     )
     assert reload(objects, RING).warnings == ()
     assert queue_of(objects, "ring") is queue and not objects.is_managed(queue)
@@ -88,7 +88,7 @@ def test_an_exchange_of_another_type_is_kept_and_nothing_is_bound_to_it(kind: st
     text = '[[address]]\nname = "news"\nrouting-type = "multicast"\n[[address.queue]]\nname = "q"\n'
     (warning,) = reload(objects, text).warnings
     assert warning.startswith(
-        "f.toml:1: exchange 'news' is there otherwise and stays as it is: inequivalent arg 'type'"
+        "f.toml:1: exchange 'news' exists with other arguments and is not changed: inequivalent arg 'type'"
     )
     assert not vhost.exchanges["news"].bindings and not vhost.queues.named("q").incoming
 

@@ -98,7 +98,7 @@ def test_a_hash_that_is_none_is_a_fault_with_its_line() -> None:
     configuration, faults = load_configuration([("f", f'[[user]]\nname = "x"\npassword-hash = "{SECRET}"')])
     assert not faults
     (fault,) = faults_of(configuration)
-    assert fault.startswith("f:3: password-hash: is not right, expected the base64 text of 36 octets")
+    assert fault.startswith("f:3: password-hash: expected the base64 text of 36 octets")
 
 
 # -- a real process --------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def test_a_password_in_a_file_that_others_can_read_is_a_fault(tmp_path: Path) ->
         assert done.returncode == code, done.stdout
         assert SECRET not in done.stdout + done.stderr
         if code:
-            assert f"{file}:3: password: stands in a file that others than its owner can read" in done.stdout
+            assert f"{file}:3: password: is in a file that other users can read" in done.stdout
 
 
 def test_users_by_hand_in_a_running_broker(tmp_path: Path) -> None:

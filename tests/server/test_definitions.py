@@ -202,7 +202,7 @@ def test_an_import_adds_and_never_deletes() -> None:
     answer = finished(import_steps(table.broker, {"queues": [other]}))
     assert answer["imported"]["queues"] == 1
     (remark,) = answer["remarks"]
-    assert remark.startswith("queue 'orders' stays as it is: inequivalent arg 'x-max-length'")
+    assert remark.startswith("queue 'orders' is not changed: inequivalent arg 'x-max-length'")
     assert table.broker.virtual_hosts["shop"].queues["orders"].arguments == {"x-max-length": Field("I", 5)}
     assert table.broker.users.find("shop") is not None
 

@@ -277,7 +277,7 @@ def test_files_as_editors_and_shells_save_them(tmp_path: Path, encoding: str) ->
         ('{"a": 1,\n}', 1, "a comma after the last entry (column 8)"),
         ('{"a": [1\n 2]}', 2, 'a comma is missing before "2]}" (column 2)'),
         ('{"a" 1}', 1, 'a colon is missing before "1}" (column 6)'),
-        ("{'a': 1}", 1, "\"'a': 1}\": text stands between double quotation marks (column 2)"),
+        ("{'a': 1}", 1, "\"'a': 1}\": text needs double quotation marks (column 2)"),
         ('{\n// of us\n"a": 1}', 2, '"// of us": it has no comments (column 1)'),
         ('{"a": 1}\n{"b": 2}', 2, 'it goes on behind its end: "{\\"b\\": 2}" (column 1)'),
         ('{"a": [1, 2', 1, "it ends before it is complete (column 12)"),

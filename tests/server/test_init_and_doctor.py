@@ -80,7 +80,7 @@ def test_init_writes_no_file_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert leveret("init")[1].startswith("leveret.toml is written")
     assert leveret("check", "leveret.toml") == (0, "ok\n", "")
     Path("leveret.toml").write_text("mine")
-    assert leveret("init") == (1, "", "leveret init: leveret.toml: is there already, and stays as it is\n")
+    assert leveret("init") == (1, "", "leveret init: leveret.toml: exists already and is not changed\n")
     assert Path("leveret.toml").read_text() == "mine"
     code, _, why = leveret("init", "leveret.toml/leveret.toml")
     assert code == 1 and "cannot be written: leveret.toml is a file" in why

@@ -188,7 +188,7 @@ def test_a_configuration_that_was_changed_while_the_broker_was_stopped() -> None
         objects = ConfiguredObjects(broker, configuration)
         report = objects.apply(configuration)
         assert objects.is_managed(queue) is kept
-        assert any("is there otherwise" in line for line in report.warnings) is not kept
+        assert any("exists with other arguments" in line for line in report.warnings) is not kept
         period = {"lease-period = 5": 5, "enabled = false": None}.get(said, 60_000)
         assert plain_of(queue.arguments).get("x-lease-period") == period
         assert queue.enabled is (said != "enabled = false")

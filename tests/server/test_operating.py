@@ -269,7 +269,7 @@ def test_the_configuration_says_it() -> None:
     assert objects.broker.virtual_hosts["v"].context.limits.default_queue_type is None
     _, faults = load_configuration([("f.toml", '[[vhost]]\nname = "v"\ndefault-queue-type = "fast"\n')])
     assert [str(fault) for fault in faults] == [
-        "f.toml:3: default-queue-type: 'fast' is not right, expected one of classic, quorum, stream"
+        "f.toml:3: default-queue-type: 'fast' is invalid, expected one of classic, quorum, stream"
     ]
 
 

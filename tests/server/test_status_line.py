@@ -80,7 +80,7 @@ def test_dead_letters_that_nobody_gets(line: Callable[[], str], broker: SocketBr
     tag = client.call("basic.get", queue="jobs")["delivery_tag"]
     client.send("basic.nack", delivery_tag=tag, requeue=True)
     client.call("queue.declare", queue="failed", passive=True)
-    assert line() == "NOT WELL: dead letters that nobody gets: 1 in 'failed'; see `ctl dead-letters`"
+    assert line() == "NOT WELL: dead letters without a consumer: 1 in 'failed'; see `ctl dead-letters`"
     client.call("basic.consume", queue="failed", consumer_tag="c")
     assert line() == "all is well"
     client.close()
@@ -90,7 +90,7 @@ def test_dead_letters_that_nobody_gets(line: Callable[[], str], broker: SocketBr
     "is_lost, said",
     [
         (False, "the disk is full since 2023-11-14 22:13:20 UTC: persistent publishes are refused or wait;"),
-        (True, "the journal failed since 2023-11-14 22:13:20 UTC and takes nothing durable any more:"),
+        (True, "the journal failed since 2023-11-14 22:13:20 UTC and stores nothing durable:"),
     ],
 )
 def test_the_journal(is_lost: bool, said: str) -> None:

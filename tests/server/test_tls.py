@@ -323,7 +323,7 @@ def test_ctl_over_tls(tmp_path: Path, authority: Authority, capsys: pytest.Captu
         assert main(["ctl", "--url", url, "--ca", str(authority.file), *own, "status"]) == 0
         assert "product: leveret" in capsys.readouterr().out
         assert main(["ctl", "--url", url, *own, "status"]) == 1
-        assert "is not believed: self-signed certificate in certificate chain (--ca FILE)" in capsys.readouterr().err
+        assert "is not trusted: self-signed certificate in certificate chain (--ca FILE)" in capsys.readouterr().err
         assert main(["ctl", "--url", url, "--ca", str(tmp_path / "none"), "status"]) == 1
         assert capsys.readouterr().err == "leveret ctl: --ca, --certificate, --key: No such file or directory\n"
         assert main(["ctl", "--url", url, "--ca", str(authority.file), "status"]) == 1

@@ -46,10 +46,10 @@ FAULTS = [
     ("key", "server.pem", "3: key: 'server.pem' holds no private key in PEM form"),
     ("key", "other.key", "3: key: does not belong to the certificate"),
     ("key", ".", "3: key: '.' cannot be read: Is a directory"),
-    ("verify", "required", "4: verify: 'required' needs client-ca: whose certificates are to be believed?"),
-    ("verify", "perhaps", "4: verify: 'perhaps' is not right, expected one of none, optional, required"),
-    ("minimum", "1.1", "4: minimum: '1.1' is not right, expected one of 1.2, 1.3"),
-    ("ssl-cert-login-from", "name", "4: ssl-cert-login-from: 'name' is not right, expected one of common-name,"),
+    ("verify", "required", "4: verify: 'required' needs client-ca: the authorities of clients' certificates"),
+    ("verify", "perhaps", "4: verify: 'perhaps' is invalid, expected one of none, optional, required"),
+    ("minimum", "1.1", "4: minimum: '1.1' is invalid, expected one of 1.2, 1.3"),
+    ("ssl-cert-login-from", "name", "4: ssl-cert-login-from: 'name' is invalid, expected one of common-name,"),
 ]
 
 
@@ -71,8 +71,8 @@ def test_more_faults(tmp_path: Path, authority: Authority, capsys: pytest.Captur
     (tmp_path / "broken.pem").write_text(broken)
     (tmp_path / "locked.key").write_text(ENCRYPTED_KEY)
     for config, line in (
-        ("[tls]\nkey = 'server.key'\n", "f.toml:2: key: there is no certificate beside it"),
-        ("[tls]\nverify = 'required'\n", "f.toml:2: verify: there is no certificate beside it"),
+        ("[tls]\nkey = 'server.key'\n", "f.toml:2: key: needs a certificate"),
+        ("[tls]\nverify = 'required'\n", "f.toml:2: verify: needs a certificate"),
         ("[tls]\ncertificate = 'server.pem'\n", "f.toml:2: certificate: 'server.pem' holds no private key, and"),
         (configuration(certificate="broken.pem"), "f.toml:2: certificate: certificate and key cannot be used: "),
         (
@@ -83,8 +83,8 @@ def test_more_faults(tmp_path: Path, authority: Authority, capsys: pytest.Captur
             f"[broker]\nheartbeat = 5\nlisten = ['{TLS}']\n",
             f"f.toml:3: listen: '{TLS}': TLS needs a certificate: [tls] certificate is missing",
         ),
-        ("[broker]\nproxy-protocol-from = '10.0.0.1/8'\n", "f.toml:2: proxy-protocol-from: '10.0.0.1/8' is not right"),
-        ("[broker]\nproxy-protocol-from = ['proxy']\n", "f.toml:2: proxy-protocol-from: ['proxy'] is not right"),
+        ("[broker]\nproxy-protocol-from = '10.0.0.1/8'\n", "f.toml:2: proxy-protocol-from: '10.0.0.1/8' is invalid"),
+        ("[broker]\nproxy-protocol-from = ['proxy']\n", "f.toml:2: proxy-protocol-from: ['proxy'] is invalid"),
     ):
         code, lines = check(tmp_path, config, capsys)
         assert (code, lines[0][: len(line)].replace(f"{tmp_path}/", "")) == (2, line)
@@ -101,7 +101,7 @@ def test_a_key_with_a_passphrase(tmp_path: Path, authority: Authority, capsys: p
     (tmp_path / "server.key").write_bytes(locked)
     code, lines = check(tmp_path, configuration(), capsys)
     assert code == 2
-    assert lines == ["f.toml:3: key: 'server.key' needs a passphrase, and nobody is there to type it"]
+    assert lines == ["f.toml:3: key: 'server.key' needs a passphrase, which a service cannot type"]
 
 
 def test_what_is_odd_but_usable(tmp_path: Path, authority: Authority, capsys: pytest.CaptureFixture[str]) -> None:
@@ -119,7 +119,7 @@ def test_what_is_odd_but_usable(tmp_path: Path, authority: Authority, capsys: py
         assert check(tmp_path, config, capsys) == (0, [f"warning: {warning}", "ok"])
     assert check(tmp_path, configuration(client_ca=ca, verify="optional", minimum="1.3"), capsys) == (0, ["ok"])
     (tmp_path / "server.key").chmod(0o644)
-    warning = "f.toml:3: key: everybody on this machine can read it (chmod 600)"
+    warning = "f.toml:3: key: all users can read it (chmod 600)"
     assert check(tmp_path, configuration(), capsys) == (0, [f"warning: {warning}", "ok"])
 
 
@@ -198,7 +198,7 @@ def test_files_that_do_not_fit_change_nothing(tmp_path: Path, authority: Authori
         assert serial(broker, authority) != first
         assert old_key
         (tmp_path / "leveret.toml").write_text("[broker]\nconfiguration-file-refresh-period = '50ms'\n")
-        broker.wait_for_log("[tls] certificate is gone, but there are listeners with TLS")
+        broker.wait_for_log("[tls] certificate is missing, but there are listeners with TLS")
         assert serial(broker, authority) != first
 
 

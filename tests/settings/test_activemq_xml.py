@@ -139,9 +139,9 @@ def test_h05_pending_messages() -> None:
 def test_h06_sizes_that_are_none(limit: str) -> None:
     """H06: the fault names line and path."""
     _, (fault,) = read(f'<broker>\n<systemUsage><memoryUsage limit="{limit}"/></systemUsage></broker>')
-    assert fault.startswith(f"f.xml:2: memoryUsage/limit: {limit!r} is not right, expected a size: octets, or")
+    assert fault.startswith(f"f.xml:2: memoryUsage/limit: {limit!r} is invalid, expected a size: octets, or")
     _, (fault,) = read(f'<policyEntry queue="Q" memoryLimit="{limit}"/>')
-    assert fault.startswith(f"f.xml:1: policyEntry/memoryLimit: {limit!r} is not right")
+    assert fault.startswith(f"f.xml:1: policyEntry/memoryLimit: {limit!r} is invalid")
 
 
 def test_h10_a_document_type_is_refused() -> None:
@@ -428,7 +428,7 @@ def test_notices(text: str, warning: str) -> None:
         ('<policyEntry topic="A..B"/>', "f.xml:1: topic: 'A..B': an element is empty"),
         ('<policyEntry queue="A.>.B"/>', "f.xml:1: queue: 'A.>.B': '>' is allowed only as the last word"),
         ('<policyEntry queue="A" memoryLimt="1"/>', "memoryLimt: unknown key in <policyEntry>, did you mean 'memoryL"),
-        ('<policyEntry queue="A" producerFlowControl="yes"/>', "policyEntry/producerFlowControl: 'yes' is not right"),
+        ('<policyEntry queue="A" producerFlowControl="yes"/>', "policyEntry/producerFlowControl: 'yes' is invalid"),
         ('<policyEntry queue="A" sendFailIfNoSpace="2"/>', "expected true, false, or -1"),
         ('<policyEntry queue="A" cursorMemoryHighWaterMark="101"/>', "expected an integer from 1 to 100"),
         ('<policyEntry queue="A" storeUsageHighWaterMark="0"/>', "expected an integer from 1 to 100"),
@@ -440,7 +440,7 @@ def test_notices(text: str, warning: str) -> None:
                 "</pendingMessageLimitStrategy>",
                 'topic="T"',
             ),
-            "constantPendingMessageLimitStrategy/limit: '-2' is not right, expected an integer from -1",
+            "constantPendingMessageLimitStrategy/limit: '-2' is invalid, expected an integer from -1",
         ),
         (
             entry(
@@ -448,7 +448,7 @@ def test_notices(text: str, warning: str) -> None:
                 "</pendingMessageLimitStrategy>",
                 'topic="T"',
             ),
-            "prefetchRatePendingMessageLimitStrategy/multiplier: '-1' is not right, expected a number from 0",
+            "prefetchRatePendingMessageLimitStrategy/multiplier: '-1' is invalid, expected a number from 0",
         ),
         (
             entry(
@@ -472,7 +472,7 @@ def test_notices(text: str, warning: str) -> None:
         (entry("<memoryUsage/>"), "memoryUsage: unknown key in <policyEntry>"),
         (entry("text"), "policyEntry: text means nothing in <policyEntry>"),
         ('<memoryUsage limit="1 mb" percentOfJvmHeap="5"/>', "memoryUsage/percentOfJvmHeap: contradicts limit"),
-        ('<storeUsage percentLimit="101"/>', "storeUsage/percentLimit: '101' is not right, expected an integer from 1"),
+        ('<storeUsage percentLimit="101"/>', "storeUsage/percentLimit: '101' is invalid, expected an integer from 1"),
         ("<systemUsage><systemUsage/><systemUsage/></systemUsage>", "expected a single <systemUsage> in <systemUsage>"),
         ("<systemUsage><x/></systemUsage>", "f.xml:1: x: unknown key in <systemUsage>"),
         ("<broker><sytemUsage/></broker>", "sytemUsage: unknown key in <broker>, did you mean 'systemUsage'?"),

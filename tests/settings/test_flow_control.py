@@ -150,7 +150,7 @@ def test_low_mark_of_messages(limit: int, percent: int, low: int) -> None:
 @pytest.mark.parametrize(
     "text, fault",
     [
-        ("[system-usage]\nmemory = -1", "memory: -1 is not right, expected a size: "),
+        ("[system-usage]\nmemory = -1", "memory: -1 is invalid, expected a size: "),
         ('[system-usage]\nmemory = "101%"', "or a percentage"),
         ('[system-usage]\nstore = "0%"', "or a percentage"),
         ("[system-usage]\nmemroy = 1", "unknown key in [system-usage], did you mean 'memory'?"),

@@ -259,8 +259,8 @@ def test_variables_of_activemq() -> None:
     [
         ("${nowhere}", {}, "etc/f.xml:1: global-max-size: the environment has no variable nowhere"),
         ("${x}" * 3, {"x": "1" * 60_000}, "more than 65536 characters with variables in their places"),
-        ("${x}", {"x": "<b/>"}, "'<b/>' is not right"),  # text, never markup
-        ("${x}", {"x": "${x}"}, "'${x}' is not right"),  # once
+        ("${x}", {"x": "<b/>"}, "'<b/>' is invalid"),  # text, never markup
+        ("${x}", {"x": "${x}"}, "'${x}' is invalid"),  # once
     ],
 )
 def test_variables_that_are_not_there(value: str, environment: dict[str, str], fault: str) -> None:
@@ -286,7 +286,7 @@ def test_a_file_that_includes_others() -> None:
     assert configuration.included == tuple(files)
     files["etc/parts/one.xml"] = files["etc/parts/one.xml"].replace("5", "soon")
     (fault,) = read(text, files)[1]
-    assert fault.startswith("etc/parts/one.xml:2: redelivery-delay: 'soon' is not right")
+    assert fault.startswith("etc/parts/one.xml:2: redelivery-delay: 'soon' is invalid")
 
 
 def test_what_stands_in_for_a_file_that_is_missing() -> None:
@@ -566,7 +566,7 @@ def test_what_plugins_say(text: str, warning: str) -> None:
         ),
         (
             redelivery("<defaultEntry><redeliveryPolicy redeliveryDelay='soon'/></defaultEntry>"),
-            "redeliveryPolicy/redeliveryDelay: 'soon' is not right, expected an integer",
+            "redeliveryPolicy/redeliveryDelay: 'soon' is invalid, expected an integer",
         ),
         (
             redelivery("<redeliveryPolicyEntries><redeliveryPolicy/></redeliveryPolicyEntries>"),
@@ -584,10 +584,10 @@ def test_what_plugins_say(text: str, warning: str) -> None:
         (
             "<destinationInterceptors><compositeQueue name='a'><forwardTo><filteredDestination selector='x='"
             " queue='q'/></forwardTo></compositeQueue></destinationInterceptors>",
-            "filter: 'x=' is not right, expected a selector",
+            "filter: 'x=' is invalid, expected a selector",
         ),
         (redelivery("<redeliveryPolicies/>"), "redeliveryPolicies: unknown key in <redeliveryPolicyMap>"),
-        (redelivery("", "sendToDlqIfMaxRetriesExceeded='perhaps'"), "'perhaps' is not right, expected true or false"),
+        (redelivery("", "sendToDlqIfMaxRetriesExceeded='perhaps'"), "'perhaps' is invalid, expected true or false"),
     ],
 )
 def test_plugins_that_are_refused(text: str, fault: str) -> None:

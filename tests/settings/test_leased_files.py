@@ -105,7 +105,7 @@ def test_queues_of_other_types() -> None:
     ("line", "problem"),
     [
         ('lease-period = "1h30m"', "lease-period: E-DUR: bad duration: '1h30m', expected a duration like 250ms"),
-        ('lease-period = "30"', "lease-period: '30' is not right, expected a duration: milliseconds, or text with its"),
+        ('lease-period = "30"', "lease-period: '30' is invalid, expected a duration: milliseconds, or text with its"),
         ("lease-period = 0", "lease-period: E-DUR"),
         ("lease-period = 1.5", "lease-period: E-DUR"),
         ("max-backlog-total = 0", "max-backlog-total: E-MIN"),
@@ -144,7 +144,7 @@ def test_attributes_of_leased_queues_alone() -> None:
     _, faults = read('[[queue]]\nname = "Q"\nlease-period = 1\n')
     assert faults == ['f.toml:3: lease-period: only with type = "amps"']
     _, faults = read('[[queue]]\nname = "Q"\ntype = "amp"\n')
-    assert faults == ["f.toml:3: type: 'amp' is not right, expected one of classic, quorum, stream, amps"]
+    assert faults == ["f.toml:3: type: 'amp' is invalid, expected one of classic, quorum, stream, amps"]
 
 
 def test_two_queues_of_one_name() -> None:
@@ -193,12 +193,12 @@ message-type = "json"
     ("lines", "problem"),
     [
         ("", "1: name: is missing in [[logged-topic]]"),
-        ('name = ""', "2: name: '' is not right"),
+        ('name = ""', "2: name: '' is invalid"),
         ('name = "a"\npattern = "b"', "3: pattern: contradicts name"),
         ('pattern = "(b"', "1: pattern: E-REGEX"),
-        ('name = "a"\nretain = "soon"', "3: retain: 'soon' is not right, expected a duration"),
+        ('name = "a"\nretain = "soon"', "3: retain: 'soon' is invalid, expected a duration"),
         ('name = "a"\nretian = 1', "3: retian: unknown key in [[logged-topic]], did you mean 'retain'?"),
-        ('name = "a"\nmessage-type = "x"', "3: message-type: 'x' is not right, expected one of json"),
+        ('name = "a"\nmessage-type = "x"', "3: message-type: 'x' is invalid, expected one of json"),
         ('name = "a"\n[[logged-topic]]\nname = "a"', "3: name: 'a' stands already at f.toml:1"),
     ],
 )

@@ -331,9 +331,9 @@ def test_explained() -> None:
         ),
         (
             '[[policy]]\nname = "p"\npattern = ""\napply-to = "all-of-it"\ndefinition = { max-length = 1 }',
-            "f.toml:4: apply-to: 'all-of-it' is not right, expected one of all, queues",
+            "f.toml:4: apply-to: 'all-of-it' is invalid, expected one of all, queues",
         ),
-        ('[[policy]]\nname = "p"\npattern = ""\ndefinition = 3', "f.toml:4: definition: 3 is not right"),
+        ('[[policy]]\nname = "p"\npattern = ""\ndefinition = 3', "f.toml:4: definition: 3 is invalid"),
         (
             '[[policy]]\nname = "p"\npattern = ""\ndefinition = { max-length = 1 }\n' * 2,
             "f.toml:5: policy: 'p' stands already at f.toml:1",

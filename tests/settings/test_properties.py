@@ -99,13 +99,13 @@ def test_another_quotation_and_another_word_for_removal() -> None:
         ),
         (
             "addressSettings.q.redeliveryDelay=soon",
-            "b.properties:1: redeliveryDelay: 'soon' is not right, expected a duration",
+            "b.properties:1: redeliveryDelay: 'soon' is invalid, expected a duration",
         ),
         (
             "\naddressSettings.q.redeliveryCollisionAvoidanceFactor=5.0",
             "b.properties:2: redeliveryCollisionAvoidanceFactor: '5.0'",
         ),
-        ("addressSettings.q.defaultRingSize=-2", "defaultRingSize: '-2' is not right"),
+        ("addressSettings.q.defaultRingSize=-2", "defaultRingSize: '-2' is invalid"),
         ("addressSettings.q=5", "names no setting"),
         ('addressSettings."q=5', "is not a path of names"),
         ("addressSettings..x=5", "is not a path of names"),
@@ -114,13 +114,13 @@ def test_another_quotation_and_another_word_for_removal() -> None:
             "addresSettings.q.noExpiry=true",
             "addresSettings: unknown key in broker properties, did you mean 'addressSettings'?",
         ),
-        ("addressConfigurations.a.queueConfigs.q.ringSize=0", "ringSize: 0 is not right, expected -1 or"),
-        ("addressConfigurations.a.queueConfigs.q.filterString=x =", "filterString: 'x =' is not right, expected a sel"),
+        ("addressConfigurations.a.queueConfigs.q.ringSize=0", "ringSize: 0 is invalid, expected -1 or"),
+        ("addressConfigurations.a.queueConfigs.q.filterString=x =", "filterString: 'x =' is invalid, expected a sel"),
         ("divertConfigurations.d.transformerConfiguration.className=T", "transformerConfiguration"),
         ("addressConfigurations.a.queueConfigs.q.wringSize=1", "did you mean 'ringSize'?"),
         ("addressConfigurations.a.routingTypes=BROADCAST", "expected one of ANYCAST, MULTICAST"),
         ("divertConfigurations.d.address=a", "needs address and forwardingAddress"),
-        ("globalMaxSize=x", "global-max-size: 'x' is not right"),
+        ("globalMaxSize=x", "global-max-size: 'x' is invalid"),
     ],
 )
 def test_faults(text: str, fault: str) -> None:

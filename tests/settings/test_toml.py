@@ -151,13 +151,13 @@ def test_provenance_has_file_line_and_match() -> None:
         (
             "C10",
             setting("default-ring-size", 0),
-            ":3: default-ring-size: 0 is not right, expected -1 or an integer from 1",
+            ":3: default-ring-size: 0 is invalid, expected -1 or an integer from 1",
         ),
-        ("C10", setting("default-ring-size", -2), ":3: default-ring-size: -2 is not right"),
+        ("C10", setting("default-ring-size", -2), ":3: default-ring-size: -2 is invalid"),
         (
             "C10",
             '[[address]]\nname="q"\n[[address.queue]]\nname="q"\nring-size = 0',
-            ":5: ring-size: 0 is not right, expected -1 or",
+            ":5: ring-size: 0 is invalid, expected -1 or",
         ),
         ("6.3", setting("page-size-bytes", 0), "expected a size"),
         ("6.3", setting("page-size-bytes", 2**31), "expected a size"),
@@ -179,16 +179,16 @@ def test_provenance_has_file_line_and_match() -> None:
         ("6.3", setting("max-redelivery-delay", -1), "expected a duration"),
         ("6.3", setting("expiry-delay", -2), "expected a duration"),
         ("6.3", setting("max-delivery-attempts", -2), "expected an integer from -1"),
-        ("6.3", setting("max-delivery-attempts", '"many"'), "'many' is not right, expected an integer"),
-        ("6.3", setting("max-delivery-attempts", "true"), "True is not right"),
+        ("6.3", setting("max-delivery-attempts", '"many"'), "'many' is invalid, expected an integer"),
+        ("6.3", setting("max-delivery-attempts", "true"), "True is invalid"),
         ("6.3", setting("address-full-policy", '"SPILL"'), "expected one of PAGE, DROP, FAIL, BLOCK"),
-        ("6.3", setting("no-expiry", 1), "1 is not right, expected true or false"),
-        ("6.3", '[[address-setting]]\nmatch = ""\n', ":2: match: '' is not right"),
+        ("6.3", setting("no-expiry", 1), "1 is invalid, expected true or false"),
+        ("6.3", '[[address-setting]]\nmatch = ""\n', ":2: match: '' is invalid"),
         ("6.3", "[[address-setting]]\n", ":1: match: is missing in [[address-setting]]"),
         (
             "6.3",
             '[wildcard-addresses]\nliteral-match-markers = "("',
-            ":2: literal-match-markers: '(' is not right, expected two",
+            ":2: literal-match-markers: '(' is invalid, expected two",
         ),
         ("6.3", '[wildcard-addresses]\ndelimiter = ".."', "expected a single character"),
         (
@@ -210,12 +210,12 @@ def test_provenance_has_file_line_and_match() -> None:
         (
             "6.5",
             '[[address]]\nname="q"\n[[address.queue]]\nname="q"\nfilter="x="',
-            ":5: filter: 'x=' is not right, expected a selector: ",
+            ":5: filter: 'x=' is invalid, expected a selector: ",
         ),
         (
             "6.5",
             f'[[address]]\nname="q"\n[[address.queue]]\nname="q"\narguments={{x-later={2**63}}}',
-            ":5: x-later: 9223372036854775808 is not right, expected an integer of 64 bits",
+            ":5: x-later: 9223372036854775808 is invalid, expected an integer of 64 bits",
         ),
         (
             "6.5",

@@ -64,22 +64,22 @@ def test_the_least_that_can_be_said() -> None:
     "text, fault",
     [
         ("[[user]]\n", ":1: name: is missing in [[user]]"),
-        ('[[user]]\nname = ""', ":2: name: '' is not right, expected a name"),
+        ('[[user]]\nname = ""', ":2: name: '' is invalid, expected a name"),
         ('[[user]]\nname = "x"\npasword = "p"', ":3: pasword: unknown key in [[user]], did you mean 'password'?"),
-        ('[[user]]\nname = "x"\npassword = ""', ":3: password: is not right, expected text that is not empty"),
-        ('[[user]]\nname = "x"\npassword = 5', ":3: password: is not right, expected text that is not empty"),
+        ('[[user]]\nname = "x"\npassword = ""', ":3: password: is invalid, expected text that is not empty"),
+        ('[[user]]\nname = "x"\npassword = 5', ":3: password: is invalid, expected text that is not empty"),
         ('[[user]]\nname = "x"\npassword = "p"\npassword-hash = "h"', ":3: password: password-hash is given as well"),
         (
             '[[user]]\nname = "x"\ntags = ["admin"]',
-            ":3: tags: ['admin'] is not right, expected a list of",
+            ":3: tags: ['admin'] is invalid, expected a list of",
         ),
-        ('[[user]]\nname = "x"\nmax-channels = 1.5', ":3: max-channels: 1.5 is not right, expected an integer"),
+        ('[[user]]\nname = "x"\nmax-channels = 1.5', ":3: max-channels: 1.5 is invalid, expected an integer"),
         (
             '[[user]]\nname = "x"\nhashing-algorithm = "md5"',
-            ":3: hashing-algorithm: 'md5' is not right",
+            ":3: hashing-algorithm: 'md5' is invalid",
         ),
         ('[[user]]\nname = "x"\npermission = 5', ":3: permission: expected tables [[user.permission]]"),
-        ('[[user]]\nname = "x"\n[[user.permission]]\nread = "("', ":4: read: '(' is not right, expected a regular"),
+        ('[[user]]\nname = "x"\n[[user.permission]]\nread = "("', ":4: read: '(' is invalid, expected a regular"),
         (
             '[[user]]\nname = "x"\n[[user.permission]]\nreed = ""',
             ":4: reed: unknown key in [[user.permission]]",
@@ -94,7 +94,7 @@ def test_the_least_that_can_be_said() -> None:
             ":1: permission: user 'x' has two for",
         ),
         ('[[user]]\nname = "x"\n[[user]]\nname = "x"', ":3: user: 'x' stands already at f.toml:1"),
-        ('[[vhost]]\nname = "v"\nmax-queues = -2', ":3: max-queues: -2 is not right, expected an integer"),
+        ('[[vhost]]\nname = "v"\nmax-queues = -2', ":3: max-queues: -2 is invalid, expected an integer"),
         ('[[vhost]]\nname = "v"\nmax-qeues = 2', ":3: max-qeues: unknown key in [[vhost]], did you mean 'max-queues'?"),
         (
             '[[vhost]]\nname = "v"\n[[vhost]]\nname = "v"\nmax-queues = 2',

@@ -226,23 +226,23 @@ def test_jms_queues_and_topics_of_one_name_are_one_match_here() -> None:
         ("<address-setting match='a' math='b'/>", "math: unknown key in <address-setting>, did you mean 'match'?"),
         (
             "<address-setting match='a'><max-delivery-attempts>ten</max-delivery-attempts></address-setting>",
-            "'ten' is not right, expected an integer",
+            "'ten' is invalid, expected an integer",
         ),
         (
             "<address-setting match='a'><max-delivery-attempts/></address-setting>",
-            "'' is not right, expected an integer",
+            "'' is invalid, expected an integer",
         ),
         (
             "<address-setting match='a'><no-expiry>yes</no-expiry></address-setting>",
-            "'yes' is not right, expected true or false",
+            "'yes' is invalid, expected true or false",
         ),
         ("<address><anycast/></address>", "name: is missing in <address>"),
-        ("<queue name='q' ring-size='0'/>", "f.xml:1: ring-size: 0 is not right, expected -1 or an integer from 1"),
-        ("<queue name='q' ring-size='many'/>", "ring-size: 'many' is not right"),
+        ("<queue name='q' ring-size='0'/>", "f.xml:1: ring-size: 0 is invalid, expected -1 or an integer from 1"),
+        ("<queue name='q' ring-size='many'/>", "ring-size: 'many' is invalid"),
         ("<queue name='q' ringsize='3'/>", "ringsize: unknown key in <queue>, did you mean 'ring-size'?"),
         (
             "<queue name='q'>\n<filter string='x='/></queue>",
-            "f.xml:2: filter: 'x=' is not right, expected a selector: ",
+            "f.xml:2: filter: 'x=' is invalid, expected a selector: ",
         ),
         (
             "<divert name='d'><address>a</address><forwarding-address>b</forwarding-address>\n<transformer>"
@@ -252,7 +252,7 @@ def test_jms_queues_and_topics_of_one_name_are_one_match_here() -> None:
         (
             "<divert name='d'><address>a</address><filter>x=</filter>"
             "<forwarding-address>b</forwarding-address></divert>",
-            "filter: 'x=' is not right, expected a selector",
+            "filter: 'x=' is invalid, expected a selector",
         ),
         ("<divert name='d'><address>a</address></divert>", "forwarding-address: is missing in <divert>"),
         ("<core><adress-settings/></core>", "adress-settings: unknown key in <core>, did you mean 'address-settings'?"),
@@ -287,7 +287,7 @@ def test_all_faults_of_a_divert() -> None:
     """A wrong value hides neither the next one nor that the name is taken."""
     divert = "<divert name='d'><address>a</address><forwarding-address>b</forwarding-address>{}</divert>"
     first, again = divert.format(""), divert.format("<exclusive>maybe</exclusive><filter string='x='/>")
-    expected = ("divert: 'd' stands already at f.xml:1", "exclusive: 'maybe' is not right", "filter: 'x=' is not right")
+    expected = ("divert: 'd' stands already at f.xml:1", "exclusive: 'maybe' is invalid", "filter: 'x=' is invalid")
     found = faults_of(f"<diverts>{first}{again}</diverts>")
     assert len(found) == len(expected)
     assert all(part in fault for part, fault in zip(expected, found)), found

@@ -127,7 +127,7 @@ def test_what_failures_say(broker: RunningBroker, channel: Any) -> None:
             look("plain")
         with pytest.raises(LookupError, match="no queue 'plan'.*did you mean 'plain'"):
             look("plan")
-    with pytest.raises(ValueError, match="why: 'deadlin' is not right, did you mean 'deadline'"):
+    with pytest.raises(ValueError, match="why: 'deadlin' is invalid, did you mean 'deadline'"):
         broker.assert_lease_ended("q", "deadlin")
 
 

@@ -123,22 +123,22 @@ def test_faults_last_until_they_are_stopped(remote: Remote) -> None:
         ("queue", {}, 400, "queue: missing a required argument: 'name'"),
         ("queue", {"name": "none"}, 400, "no queue 'none' in virtual host '/'"),
         ("queues", {"vhost": "none"}, 400, "no virtual host 'none'"),
-        ("history", {"kinds": ["deliverd"]}, 400, "'deliverd' is not right, did you mean 'delivered'?"),
+        ("history", {"kinds": ["deliverd"]}, 400, "'deliverd' is invalid, did you mean 'delivered'?"),
         ("faults.start", {"fault": "blok"}, 400, "no fault 'blok', did you mean 'block'?"),
         ("faults.start", {"fault": "_start"}, 400, "no fault '_start'"),
         ("faults.start", {"fault": "block", "reson": "x"}, 400, "block: unknown argument 'reson', did you mean"),
-        ("faults.start", {"fault": "chaos", "seed": 1, "drop": 7}, 400, "drop: 7 is not right"),
+        ("faults.start", {"fault": "chaos", "seed": 1, "drop": 7}, 400, "drop: 7 is invalid"),
         ("clock.advance", {"seconds": -1}, 400, ""),
         ("clock.advance", {"days": 1e30}, 400, "expected at most 1000 years"),
-        ("clock.advance", {"days": float("nan")}, 400, "nan ms is not right"),
-        ("history", {"kinds": "delivered"}, 400, "history: kinds: 'delivered' is not right, expected a list of kinds"),
-        ("inject", {"routing_key": "q", "headers": [1]}, 400, "headers: [1] is not right, expected a table"),
+        ("clock.advance", {"days": float("nan")}, 400, "nan ms is invalid"),
+        ("history", {"kinds": "delivered"}, 400, "history: kinds: 'delivered' is invalid, expected a list of kinds"),
+        ("inject", {"routing_key": "q", "headers": [1]}, 400, "headers: [1] is invalid, expected a table"),
         ("clock.travel_to", {"when": "tomorrow"}, 400, "Invalid isoformat string: 'tomorrow'"),
         ("assert_published", {"body": {"base64": "?"}}, 400, "base64: this is not base64"),
         ("assert_published", {"colour": "x"}, 400, "unknown property 'colour'"),
-        ("inject", {"routing_key": 7}, 400, "inject: routing_key: 7 is not right, expected str"),
-        ("history", {"queue": ["q"]}, 400, "history: queue: ['q'] is not right, expected str or null"),
-        ("assert_queue", {"name": "q", "within": True}, 400, "within: True is not right, expected float"),
+        ("inject", {"routing_key": 7}, 400, "inject: routing_key: 7 is invalid, expected str"),
+        ("history", {"queue": ["q"]}, 400, "history: queue: ['q'] is invalid, expected str or null"),
+        ("assert_queue", {"name": "q", "within": True}, 400, "within: True is invalid, expected float"),
     ],
 )
 def test_wrong_arguments_are_named(
@@ -212,7 +212,7 @@ def test_the_token_may_come_from_the_environment_and_ports_may_be_fixed() -> Non
     done = subprocess.run([*SERVER, "--quiet-ms", "-1"], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stderr) == (
         2,
-        "leveret test-server: quiet_ms: -1.0 is not right, expected milliseconds\n",
+        "leveret test-server: quiet_ms: -1.0 is invalid, expected milliseconds\n",
     )
     options = ("--port", str(port), "--clock", "real", "--quiet-ms", "7.5")
     with served(*options, LEVERET_TEST_TOKEN="secret") as remote:

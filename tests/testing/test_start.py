@@ -109,7 +109,7 @@ def test_a_version_between_two_profiles_follows_the_one_before(name: str, profil
     "options, message",
     [
         ({"clock": "stopped"}, "expected one of 'real', 'virtual'"),
-        ({"quiet_ms": -1}, "quiet_ms: -1 is not right"),
+        ({"quiet_ms": -1}, "quiet_ms: -1 is invalid"),
         ({"profile": "rabbitmq-2"}, "expected one of leveret, rabbitmq-3.10"),
         ({"profile": "rabbitmq-4.4"}, "did you mean 'rabbitmq-4.3'"),
         ({"profile": "3.8.1"}, "did you mean 'rabbitmq-3.10'"),

@@ -22,7 +22,7 @@ from leveret.testing.typos import check_settings
         (
             lambda b: b.history("deliverd"),
             ValueError,
-            "'deliverd' is not right, did you mean 'delivered'?, expected one ",
+            "'deliverd' is invalid, did you mean 'delivered'?, expected one ",
         ),
         (lambda b: b.history("enqueued", "Acked"), ValueError, "did you mean 'acked'?"),
         (lambda b: b.history(queue="oders"), LookupError, "no queue 'oders', did you mean 'orders'?"),
@@ -70,7 +70,7 @@ from leveret.testing.typos import check_settings
         (lambda b: b.faults.cancel_consumers("oders"), LookupError, "did you mean 'orders'?"),
         (lambda b: b.faults.cancel_consumers("oders", vhost="*"), LookupError, "did you mean 'orders'?"),
         (lambda b: b.faults.drop_connection("basic.publsh"), ValueError, "did you mean 'basic.publish'?"),
-        (lambda b: b.faults.chaos(1, drop=5), ValueError, "drop: 5 is not right, expected a chance from 0 to 1"),
+        (lambda b: b.faults.chaos(1, drop=5), ValueError, "drop: 5 is invalid, expected a chance from 0 to 1"),
     ],
 )
 def test_a_misspelt_word_is_an_error(
@@ -208,9 +208,9 @@ def test_nearest(amqp_broker):
     assert "2 passed, 4 errors" in done.stdout, done.stdout + done.stderr
     for line in (
         "@pytest.mark.amqp: unknown keyword 'clok', did you mean 'clock'?, expected one of clock, leaks, reset",
-        "@pytest.mark.amqp: clock: 'virtul' is not right, did you mean 'virtual'?, expected 'real' or 'virtual'",
+        "@pytest.mark.amqp: clock: 'virtul' is invalid, did you mean 'virtual'?, expected 'real' or 'virtual'",
         "@pytest.mark.amqp: 'virtual' has no keyword, expected one of clock, leaks, reset",
-        "@pytest.mark.amqp: leaks: 1 is not right, expected True or False",
+        "@pytest.mark.amqp: leaks: 1 is invalid, expected True or False",
     ):
         assert line in done.stdout
     (tmp_path / "test_it.py").write_text(

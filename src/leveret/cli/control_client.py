@@ -86,7 +86,7 @@ def request(
                     return _Exchange(secured, where, deadline, start_s).run(command, arguments)
             return _Exchange(sock, where, deadline, start_s).run(command, arguments)
     except ssl.SSLCertVerificationError as error:
-        raise ControlFailed(f"{where} is not believed: {error.verify_message} (--ca FILE)") from None
+        raise ControlFailed(f"the certificate of {where} is not trusted: {error.verify_message} (--ca FILE)") from None
     except TimeoutError:
         raise ControlFailed(f"{where} did not answer within {timeout_s:g} s (--timeout SECONDS)") from None
     except OSError as error:

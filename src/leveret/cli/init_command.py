@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
         if error.filename != options.file:  # its folder
             print(f"leveret init: {options.file}: cannot be written: {error.filename} is a file", file=sys.stderr)
             return EXIT_FAILED
-        print(f"leveret init: {options.file}: is there already, and stays as it is", file=sys.stderr)
+        print(f"leveret init: {options.file}: exists already and is not changed", file=sys.stderr)
         return EXIT_FAILED
     except OSError as error:
         print(f"leveret init: {options.file}: cannot be written: {error.strerror}", file=sys.stderr)

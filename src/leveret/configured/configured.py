@@ -160,7 +160,7 @@ class ConfiguredObjects:
         try:
             exchange = vhost.exchanges.declare(declared.name, declared.type, durable=True)
         except EngineError as error:
-            self._remark(f"{_exchange_at(declared)} is there otherwise and stays as it is: {text_of(error)}")
+            self._remark(f"{_exchange_at(declared)} exists with other arguments and is not changed: {text_of(error)}")
             self._exchanges.pop((declared.vhost, declared.name), None)
             return False
         self._exchanges[declared.vhost, declared.name] = _ManagedExchange(exchange, declared)
@@ -195,7 +195,7 @@ class ConfiguredObjects:
                     site=site,
                 )
             except EngineError as error:
-                self._remark(f"{_queue_at(declared)} is there otherwise and stays as it is: {text_of(error)}")
+                self._remark(f"{_queue_at(declared)} exists with other arguments and is not changed: {text_of(error)}")
                 self._queues.pop((declared.vhost, declared.name), None)
                 return False
             reconfigure.mark_declared(queue)

@@ -126,15 +126,14 @@ def faults_of_users(configuration: Configuration) -> list[str]:
         try:
             read_password_hash(user.password_hash, user.hashing_algorithm)
         except ValueError as error:
-            found.append(f"{user.password_origin}: password-hash: is not right, expected {error}")
+            found.append(f"{user.password_origin}: password-hash: expected {error}")
     return found
 
 
 def readable_passwords(configuration: Configuration, is_private: "dict[str, bool]") -> list[str]:
     """Plain passwords in files that other users can read, as FILE:LINE: KEY: why. `is_private`: file -> whether not."""
     return [
-        f"{user.password_origin}: password: stands in a file that others than its owner can read: "
-        "chmod 600, or give password-hash"
+        f"{user.password_origin}: password: is in a file that other users can read: chmod 600, or give password-hash"
         for user in configuration.users
         if user.password and not is_private.get(user.password_origin.file, False)
     ]

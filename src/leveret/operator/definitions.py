@@ -195,7 +195,7 @@ def _apply(broker: Broker, plan: Plan) -> Steps:
         try:
             one.declare(broker.virtual_hosts.create(one.vhost))
         except EngineError as error:  # it exists with other arguments: not changed, as in RabbitMQ
-            remarks.append(f"{one.title} stays as it is: {text_of(error)}")
+            remarks.append(f"{one.title} is not changed: {text_of(error)}")
 
     plan.objects.reverse()  # `_taken` frees each object after use: freeing all at once would be a long step
     yield from _with_each(broker, _taken(plan.objects), declare)

@@ -88,7 +88,7 @@ def _check(broker: Broker, rows: Iterable[Mapping[str, Any]]) -> None:
     """Check that the versions can be put back: their virtual hosts exist. Raises: CommandError."""
     for row in rows:
         if row["vhost"] and row["vhost"] not in broker.virtual_hosts:
-            raise CommandError(f"the virtual host {row['vhost']!r} of version {row['id']} is gone")
+            raise CommandError(f"the virtual host {row['vhost']!r} of version {row['id']} was deleted")
 
 
 # -- restoring ------------------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ class Job:
             try:
                 is_waiting = self._slice()
             except QueueGone:
-                self._fail("the queue is gone")
+                self._fail("the queue was deleted")
             except CommandError as error:
                 self._fail(str(error))
             except Exception as error:  # an error of ours or of the disk must not end the turn of a client
@@ -130,11 +130,11 @@ class Job:
     def _check(self) -> None:
         """Check that virtual host and user exist, and take the user's current permissions. Raises: CommandError."""
         if self.client.host.is_being_deleted:
-            raise CommandError("the virtual host is gone")
+            raise CommandError("the virtual host was deleted")
         if self.by is not None:
             user = self.client.broker.users.find(self.by)
             if user is None:
-                raise CommandError(f"the user {self.by!r} is gone")
+                raise CommandError(f"the user {self.by!r} was deleted")
             self.client.user = user
 
     def _wait_until(self, due_ns: int) -> None:

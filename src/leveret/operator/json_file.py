@@ -118,7 +118,7 @@ def _reason(error: json.JSONDecodeError) -> tuple[str, int]:
     if rest[:2] in ("//", "/*") or rest[0] == "#":
         return f"{shown}: it has no comments", at
     if rest[0] == "'":
-        return f"{shown}: text stands between double quotation marks", at
+        return f"{shown}: text needs double quotation marks", at
     if "delimiter" in error.msg and ":" in error.msg:
         return f"a colon is missing before {shown}", at
     if "delimiter" in error.msg:

@@ -263,7 +263,7 @@ def _dry_run(moving: Moving) -> Steps:
         try:
             seen = moving.dry_work()
         except QueueGone:
-            raise CommandError("the queue is gone") from None
+            raise CommandError("the queue was deleted") from None
         for one in seen:
             _count_target(one, targets, transient)
             if len(sample) < SAMPLE:

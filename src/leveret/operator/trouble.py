@@ -24,8 +24,8 @@ def _journal(broker: Broker) -> list[str]:
     since = _since(durability.failed_ms)
     if durability.is_lost:
         return [
-            f"the journal failed {since} and takes nothing durable any more: see the log, mend the disk, start the"
-            " broker anew"
+            f"the journal failed {since} and stores nothing durable: see the log, repair the disk and restart the"
+            " broker"
         ]
     return [
         f"the disk is full {since}: persistent publishes are refused or wait; free space or consume messages, then it"
@@ -89,7 +89,7 @@ def _unroutable_letters(broker: Broker) -> Generator[None, None, list[str]]:
         return []
     waiting.sort(key=lambda one: (-one[0], one[1]))
     named = [f"{count} in {shown(name)}" for count, name in waiting[:NAMED_MAX]]
-    return [f"dead letters that nobody gets: {_and_more(named, len(waiting))}; see `ctl dead-letters`"]
+    return [f"dead letters without a consumer: {_and_more(named, len(waiting))}; see `ctl dead-letters`"]
 
 
 def _since(wall_ms: int) -> str:

@@ -91,7 +91,7 @@ def reload(
     tls = load_tls(loaded)
     faults += tls.faults
     if needs_tls and tls.context is None and not faults:
-        faults.append("leveret: [tls] certificate is gone, but there are listeners with TLS")
+        faults.append("leveret: [tls] certificate is missing, but there are listeners with TLS")
     if current.cluster is not None and not faults:
         faults += current.cluster.renew(loaded)
     report = Report(faults=tuple(faults)) if faults else _put_in_force(loaded, tls, current, objects)
@@ -127,7 +127,7 @@ async def watch_files(watch: FileWatch, current: CurrentConfiguration, reload_no
         findings = [one.look(marks_of(one.files)) for one in (watch, current.certificates)]
         is_settling = any(finding.is_settling for finding in findings)
         for name in (name for finding in findings for name in finding.missing):
-            logger.error("%s: FILE: is gone or cannot be looked at; the configuration stays as it is", name)
+            logger.error("%s: FILE: cannot be read; the configuration is not changed", name)
         if changed := [name for finding in findings for name in finding.changed]:
             reload_now(f"{', '.join(changed)} changed")
 

@@ -289,7 +289,7 @@ class ServedNode:
             return None
         certificate = tls.certificate
         if certificate is not None and not node.credentials.secret and node.tls.server is None:
-            logger.warning("a client's certificate is not believed: links have no cluster.secret-file or cluster.tls")
+            logger.warning("a client's certificate is not trusted: links have no cluster.secret-file or cluster.tls")
             certificate = None
         return TerminatedTls(tls.version, tls.cipher, certificate)
 

@@ -106,7 +106,7 @@ class SharedConfiguration:
         fingerprint = str(received.get("fingerprint"))
         if not self.differs_from(received):
             if self._warned.pop(other, None) is not None:
-                logger.info("the configuration of node %s does not differ any more", other)
+                logger.info("the configuration of node %s no longer differs", other)
         elif parts_in(received) is not None and self._warned.get(other) != fingerprint + self.fingerprint:
             self._warned[other] = fingerprint + self.fingerprint
             found = self.differences(received, own, other)

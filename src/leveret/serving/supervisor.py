@@ -279,7 +279,7 @@ class Supervisor:
         elif isinstance(error, DirectoryLost):
             self._stop_for(error)
         else:
-            logger.critical("%s; nothing durable is taken any more until the broker is started anew", error)
+            logger.critical("%s; nothing durable is stored until the broker is restarted", error)
         self.broker.more_is_safe()
 
     def _retry_later(self) -> None:

@@ -107,7 +107,7 @@ def _context(table: _TlsTable, warnings: list[str], read: dict[str, CertificateF
     if certificate is None:
         for other, is_said in (("key", key), ("client-ca", client_ca), ("verify", verify != "none")):
             if is_said:
-                raise _Fault(other, "there is no certificate beside it: [tls] certificate is missing")
+                raise _Fault(other, "needs a certificate: [tls] certificate is missing")
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _MINIMUM[table.keys.minimum]
@@ -123,10 +123,10 @@ def _context(table: _TlsTable, warnings: list[str], read: dict[str, CertificateF
     if (problem := _problem(context, chain)) is not None:
         warnings.append(f"{where}: certificate: {problem}")
     if _is_open_to_all(key or certificate):
-        warnings.append(f"{table.origin('key')}: key: everybody on this machine can read it (chmod 600)")
+        warnings.append(f"{table.origin('key')}: key: all users can read it (chmod 600)")
     if verify != "none":
         if client_ca is None:
-            raise _Fault("verify", f"{verify!r} needs client-ca: whose certificates are to be believed?")
+            raise _Fault("verify", f"{verify!r} needs client-ca: the authorities of clients' certificates")
         read["client-ca"] = CertificateFile(client_ca, _read(client_ca, "client-ca", _CERTIFICATE, "certificate"))
         try:
             context.load_verify_locations(cafile=client_ca)
@@ -148,7 +148,7 @@ def _load_chain(context: ssl.SSLContext, certificate: str, key: str | None) -> s
     _read(key or certificate, "key", _KEY, "private key")
 
     def refuse() -> str:
-        raise _Fault("key", f"{key or certificate!r} needs a passphrase, and nobody is there to type it")
+        raise _Fault("key", f"{key or certificate!r} needs a passphrase, which a service cannot type")
 
     try:
         context.load_cert_chain(certificate, key, password=refuse)  # without it OpenSSL asks the terminal

@@ -296,7 +296,7 @@ def _has_too_few(queue: QueueSnapshot, expected: Mapping[str, Contents]) -> bool
 def find_queue(vhost: VirtualHost | None, name: str) -> Queue:
     """Raises: LookupError."""
     if vhost is None:
-        raise LookupError("the virtual host is gone")
+        raise LookupError("the virtual host was deleted")
     queue = vhost.queues.get(name)
     if queue is None:
         raise missing("queue", name, vhost.queues, f" in virtual host {vhost.name!r}")

@@ -220,5 +220,5 @@ class Autojump:
 def _ns(days: float, hours: float, minutes: float, seconds: float, milliseconds: float) -> int:
     ms = days * 86_400_000 + hours * 3_600_000 + minutes * 60_000 + seconds * 1000 + milliseconds
     if not abs(ms) < YEARS_MAX * 366 * 86_400_000:  # `>=` would accept NaN
-        raise ValueError(f"{ms} ms is not right, expected at most {YEARS_MAX} years")
+        raise ValueError(f"{ms} ms is invalid, expected at most {YEARS_MAX} years")
     return round(ms * 1e6)

@@ -241,7 +241,7 @@ class Faults:
         """
         for name, chance in (("drop", drop), ("close", close), ("nack", nack), ("lose", lose), ("cut", cut)):
             if not 0 <= chance <= 1:
-                raise ValueError(f"{name}: {chance!r} is not right, expected a chance from 0 to 1")
+                raise ValueError(f"{name}: {chance!r} is invalid, expected a chance from 0 to 1")
         scope = self._scope_of(vhost, connection)
         return self._start(Chaos(scope, seed, drop=drop, close=close, nack=nack, lose=lose, cut=cut))
 

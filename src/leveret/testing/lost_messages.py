@@ -39,7 +39,7 @@ def _reason(vhost: VirtualHost, recorder: Recorder, message: PublishedMessage) -
     name, key = message.exchange, message.routing_key
     exchange = vhost.exchanges.get(name)
     if exchange is None:
-        return f"exchange {name!r} is gone by now"
+        return f"exchange {name!r} no longer exists"
     if not name:
         if key in vhost.queues:
             return f"queue {key!r} was declared afterwards"

@@ -61,7 +61,7 @@ def read_options(
     """Check the options of `start_broker`. Raises: BrokerOptionsError."""
     check_word("clock", clock, CLOCKS, BrokerOptionsError)
     if not quiet_ms >= 0:
-        raise BrokerOptionsError(f"quiet_ms: {quiet_ms!r} is not right, expected milliseconds")
+        raise BrokerOptionsError(f"quiet_ms: {quiet_ms!r} is invalid, expected milliseconds")
     if management and find_spec("h11") is None:
         raise BrokerOptionsError('management: needs the console, expected: pip install "leveret[console]"')
     configuration = _configuration(config)
@@ -71,7 +71,7 @@ def read_options(
         try:
             explicit = {**configuration.explicit, ("broker", "profile"): KEYS["broker"]["profile"].kind.read(profile)}
         except ValueError as error:
-            raise BrokerOptionsError(f"profile: {profile!r} is not right, expected {error}") from None
+            raise BrokerOptionsError(f"profile: {profile!r} is invalid, expected {error}") from None
         configuration = replace(configuration, explicit=explicit)
     start_ms = None
     if clock_start is not None:

@@ -24,7 +24,7 @@ def check_word(what: str, word: object, known: Collection[str], error: type[Exce
     """Check that a word is one of a closed list. Raises: `error`, with the nearest and all of them."""
     if word not in known:
         hint = nearest(word, known) if isinstance(word, str) else ""
-        raise error(f"{what}: {word!r} is not right{hint}, expected one of {', '.join(map(repr, known))}")
+        raise error(f"{what}: {word!r} is invalid{hint}, expected one of {', '.join(map(repr, known))}")
 
 
 def check_property(name: str, known: Collection[str], beside: Collection[str]) -> None:

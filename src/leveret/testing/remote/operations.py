@@ -122,7 +122,7 @@ class Operations:
         vhost: str | None = None,
     ) -> Any:
         if isinstance(kinds, str):
-            raise WrongValue(f"history: kinds: {kinds!r} is not right, expected a list of kinds")
+            raise WrongValue(f"history: kinds: {kinds!r} is invalid, expected a list of kinds")
         return self._broker.history(*(kinds or ()), queue=queue, message=message, vhost=vhost)
 
     def _clock(self) -> dict[str, Any]:
@@ -178,7 +178,7 @@ def _check_names(name: str, function: Callable[..., Any], arguments: Mapping[str
     for key, value in arguments.items():
         parameter = signature.parameters.get(key)
         if parameter is not None and not _fits(value, parameter.annotation):
-            raise WrongValue(f"{name}: {key}: {value!r} is not right, expected {_title(parameter.annotation)}")
+            raise WrongValue(f"{name}: {key}: {value!r} is invalid, expected {_title(parameter.annotation)}")
 
 
 def _fits(value: Any, annotation: Any) -> bool:
