@@ -18,6 +18,8 @@ MS = 1_000_000
 DATA = "data"
 #: How much longer a commit takes on a slow disk.
 SLOWNESS = 1000
+#: A record is written so much later at most, unless the disk is slow.
+WRITTEN_LATE_NS = 10 * MS
 
 
 class Struck(BaseException):
@@ -49,6 +51,7 @@ class Disk:
         self.operations = 0
         self.troubles: list[Trouble] = []
         self._operations_left: int | None = None
+        self._left_after_change: int | None = None
         self._capacity: int | None = None
         self.has_been_full = False  # in this life of the broker: its refusals may still be on their way
         self._write_max: int | None = None
@@ -56,6 +59,10 @@ class Disk:
         self._rotten: list[tuple[str, int, int]] = []  # path, offset, what to add to the octet to have the old one
         self.has_lost_power = False  # since somebody looked
         self.has_failed = False  # since `begin`
+        self._has_failed_sync = False
+        #: An fsync failed in an earlier life: some octets are in no place but the system's cache, which no start can
+        #: know (journal-format.md). A power cut would damage the journal for good.
+        self.is_undermined = False
         self.retain_ns = 0  # how long segments are kept that nobody needs
         self._written_ns: dict[str, int] = {}  # each file last, in this life
         self.files = self._watched(SimulatedFiles())
@@ -64,7 +71,7 @@ class Disk:
         files.fault = self._asked
         files.keeps_log = False
         files.capacity, files.write_max = self._capacity, self._write_max
-        self._operations_left = None
+        self._operations_left = self._left_after_change = None
         return files
 
     def _asked(self, operation: str, path: str) -> None:
@@ -75,6 +82,9 @@ class Disk:
                 self.struck_before = f"{operation} of {os.path.splitext(path)[1] or 'another file'}"
                 self.strike()
                 raise Struck
+        elif self._left_after_change is not None and self._changes_names(operation, path):
+            self.strike_after(self._left_after_change)
+            self._left_after_change = None
         for trouble in self.troubles:
             if (
                 operation in trouble.operations
@@ -82,6 +92,7 @@ class Disk:
                 and self._chance.random() < trouble.odds
             ):
                 self.has_failed = True
+                self._has_failed_sync = self._has_failed_sync or operation == "sync"
                 raise OSError(trouble.errno, os.strerror(trouble.errno), path)
         if operation == "write":
             self._written_ns[path] = now_ns()
@@ -92,9 +103,11 @@ class Disk:
             self.fault(operation, path)
 
     def _check_retained(self, path: str) -> None:
-        """A segment ends with its last write, in this life or in one before. Raises: Broken."""
-        age_ns = now_ns() - self._written_ns.get(path, -self.retain_ns)
-        if path.endswith(".log") and age_ns < self.retain_ns and not self.is_troubled:
+        """A segment ends with its last record, in this life or in one before. Raises: Broken."""
+        written_ns = self._written_ns.get(path, -self.retain_ns)
+        age_ns = now_ns() - written_ns
+        recorded_ns = WRITTEN_LATE_NS if written_ns >= self.slow_until_ns else self.retain_ns
+        if path.endswith(".log") and age_ns + recorded_ns < self.retain_ns and not self.is_troubled:
             raise Broken(f"{path} was deleted {age_ns / MS} ms after its end, to be were {self.retain_ns / MS}")
 
     # -- lives --------------------------------------------------------------------------------------------------------
@@ -103,14 +116,29 @@ class Disk:
         """A process starts."""
         self._operations_left, self.strikes_next = self.strikes_next, None
         self.has_failed = bool(self._rotten)
+        self.is_undermined = self.is_undermined or self._has_failed_sync
+        self._written_ns.clear()
+
+    def started(self) -> None:
+        """It has sealed what the process before left: when that ended nobody here knows."""
         self._written_ns.clear()
 
     def strike_after(self, operations: int, how: str = "struck") -> None:
         """The broker is hit before the operation after so many: `strike` is called, and `Struck` raised."""
         self._operations_left, self.strike_as = operations, how
 
+    def strike_change(self, operations: int) -> None:
+        """As `strike_after`, from the next file on that is made, renamed or deleted."""
+        self._left_after_change = operations
+
+    def _changes_names(self, operation: str, path: str) -> bool:
+        return operation in ("rename", "unlink") or operation == "open" and path not in self.files.names_now
+
     def cut_power(self) -> None:
-        """What was not synced is lost, in whole or in part."""
+        """What was not synced is lost, in whole or in part. Of a disk that is undermined only the process is lost."""
+        if self.is_undermined:
+            self.lose_process()
+            return
         self.put_back()
         self.has_lost_power = True
         self.has_been_full = False

@@ -27,6 +27,11 @@ def _strike(world: Victim, chance: Random) -> None:
     world.disk.strike_after(chance.randrange(30))
 
 
+def _strike_change(world: Victim, chance: Random) -> None:
+    """A power cut soon after a file was made, renamed or deleted, as where a segment begins or goes."""
+    world.disk.strike_change(chance.randrange(8))
+
+
 def _strike_process(world: Victim, chance: Random) -> None:
     """A kill there: half of what was to be written may be, but all of what was written stays."""
     world.disk.write_short(chance.choice((64, 512, 4096)))
@@ -75,6 +80,7 @@ PROCESS_FAULTS: dict[str, Fault] = {
     "kill": _kill,
     "power cut": _cut_power,
     "strike": _strike,
+    "strike where files change": _strike_change,
     "strike the process": _strike_process,
     "strike the start": _strike_start,
     "stop": _stop,
