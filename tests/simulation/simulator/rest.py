@@ -13,6 +13,7 @@ from .accounts import check_accounts, check_consumers, check_journal
 from .books import Books
 from .books.whereabouts import Place
 from .clients.client import CLOSING, RUNNING, Client, Mood
+from .growth import check_growth
 from .host import Host
 from .ledger import Broken, Ledger, QueueName
 from .lives import Lives
@@ -63,6 +64,8 @@ class Rest:
             events = world.books.events
             await pass_time(QUIET_S)
         self._check()
+        if mood is Mood.ENDING:
+            self._check_growth()
 
     def end(self) -> None:
         """Everybody goes on."""
@@ -160,6 +163,12 @@ class Rest:
         has_alarm = check_alarms(world.host.broker.flow, refuses=world.host.supervisor.recorder.has_failed)
         check_lost(world.clients, _held_by(world.host), has_alarm=has_alarm)
         check_credit(world.clients, world.books.whereabouts.places)
+
+    def _check_growth(self) -> None:
+        host = self._world.host
+        assert host is not None
+        roots = {"broker": host.broker, "supervisor": host.supervisor, "server": host.server, "built": host.built}
+        check_growth(roots, sum(map(len, self._world.books.whereabouts.places.values())))
 
 
 def check_held(clients: Iterable[Client], places: Mapping[QueueName, Place]) -> None:

@@ -1,0 +1,59 @@
+"""When a world has come to its end, nothing of the broker has grown with what went through it.
+
+Its queues are empty then, but for those that keep everything. So no list, table or set of it has many entries for each
+message there, whoever holds it: what is counted is all that can be reached.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from leveret.engine.clients.unacked import SETTLED_MAX
+
+from .ledger import Broken
+
+#: Entries that anything may have, and entries for each message that is there.
+ALWAYS, EACH = 250, 4
+#: What goes only when there is so much of it: deadlines that were cancelled, tags that were settled.
+ALSO = {"Deadlines._heap": 512, "UnackedIndex._by_queue[]": SETTLED_MAX}
+#: Of a large table the first entries are looked into.
+LOOKED_INTO = 50
+TABLES = (dict, list, set, frozenset, deque, bytearray, Mapping)
+
+
+def check_growth(roots: Mapping[str, object], messages: int) -> None:
+    """`messages`: that are there. Raises: Broken."""
+    large = {where: size for where, size in sizes_of(roots) if size > ALWAYS + ALSO.get(where, 0) + EACH * messages}
+    if large:
+        raise Broken(f"{messages} messages are there, and more entries of {large}")
+
+
+def sizes_of(roots: Mapping[str, object]) -> Iterator[tuple[str, int]]:
+    """Of each table that can be reached: where it is, and its entries."""
+    seen: set[int] = set()
+    stack: list[tuple[str, object]] = list(roots.items())
+    while stack:
+        where, one = stack.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, TABLES):
+            yield where, len(one)
+            entries = [] if isinstance(one, bytearray) else list(one.items() if isinstance(one, Mapping) else one)
+            stack += [(f"{where}[]", entry) for entry in entries[:LOOKED_INTO]]
+        elif isinstance(one, tuple):
+            stack += [(where, entry) for entry in one]
+        elif type(one).__module__.startswith("leveret."):
+            stack += [(f"{type(one).__name__}.{name}", value) for name, value in _attributes_of(one)]
+
+
+def _attributes_of(one: object) -> Iterator[tuple[str, Any]]:
+    yield from getattr(one, "__dict__", {}).items()
+    for cls in type(one).__mro__:
+        slots = cls.__dict__.get("__slots__", ())
+        for name in (slots,) if isinstance(slots, str) else slots:
+            name = f"_{cls.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
+            if hasattr(one, name):
+                yield name, getattr(one, name)

@@ -1,0 +1,27 @@
+"""What grows with every message is seen where it is, at whatever depth; what is there for few messages is not."""
+
+from __future__ import annotations
+
+import pytest
+from simulator.growth import ALWAYS, EACH, check_growth
+from simulator.ledger import Broken
+
+from leveret.testing.harness import Harness
+
+
+@pytest.mark.parametrize(("entries", "messages", "is_seen"), [
+    (ALWAYS + 1, 0, True), (ALWAYS, 0, False), (ALWAYS + EACH, 1, False), (ALWAYS + EACH + 1, 1, True),
+])  # fmt: skip
+def test_a_table_with_an_entry_for_each_message(entries: int, messages: int, is_seen: bool) -> None:
+    """In an object with slots, below a queue of a virtual host."""
+    harness = Harness()
+    queue = harness.queue()
+    broker = {"broker": harness.broker}
+    check_growth(broker, messages)
+    queue.sessions.update(dict.fromkeys(range(entries)))  # type: ignore[arg-type]
+    if not is_seen:
+        check_growth(broker, messages)
+    else:
+        with pytest.raises(Broken, match=r"Queue\.sessions"):
+            check_growth(broker, messages)
+    queue.sessions.clear()
