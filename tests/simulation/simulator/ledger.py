@@ -245,15 +245,23 @@ class Ledger:
         self._broker = broker
         broker.context.listeners.append(self)
 
-    def _compare(self, found: dict[QueueName, set[int]]) -> None:
-        """What is there is what there was behind one of the turns since the last durable one."""
+    def compare_restart(self, broker: Broker, written_lsn: int | None) -> None:
+        """What another broker found that started now. See `attach`; the books stay what they are. Raises: Broken."""
+        self._compare({name: {id_ for id_, _ in _contents(queue)} for name, queue in _queues(broker)}, written_lsn)
+
+    def _compare(self, found: dict[QueueName, set[int]], written_lsn: int | None = None) -> None:
+        """What is there is what there was behind one of the turns since the last durable one.
+
+        `written_lsn`: what was written below is there; None: what is durable.
+        """
         names = found.keys() | self.durable.keys()
         wrong = {(name, id_) for name in names for id_ in found.get(name, set()) ^ self.durable.get(name, {}).keys()}
         # What came while the journal took nothing is there, or not, each for itself.
         wrong -= (either := {(name, id_) for name, id_, _ in self.unstated})
         best = set(wrong)
         changed: dict[tuple[QueueName, int], bool] = {}
-        for changes in [[], *(turn.changes for turn in self.waiting), self._turn]:
+        turns = [Turn(0, [], set()), *self.waiting, Turn(0, self._turn, set())]
+        for at, (_, changes, _) in enumerate(turns):
             for name, id_, key in changes:
                 place = name, id_
                 if place in either:
@@ -262,6 +270,8 @@ class Ledger:
                 if was_there != (key is not None):
                     changed[place] = key is not None
                     wrong ^= {place}
+            if at + 1 < len(self.waiting) + 1 and written_lsn is not None and turns[at + 1].lsn <= written_lsn:
+                continue  # the next turn is there, too
             if self._is_explained(wrong, found):
                 return
             if len(wrong) < len(best):

@@ -22,8 +22,10 @@ from .ledger import Broken, Ledger
 from .loop import SimulatedClock, now_ns, pass_time
 from .network import Network
 from .objects import Objects
+from .parts import NORMAL_PACE
 from .past import Past
 from .plan import Plan
+from .rehearsals import Rehearsals
 
 #: Ends after which what was not synced may be gone.
 LOSES_POWER = ("power cut", "struck")
@@ -61,6 +63,7 @@ class Lives:
         self._world = world
         self._chance = world.chance("host")
         self.invariants = Invariants(world.plan.checked, world.chance("invariants"))
+        self.rehearsals = Rehearsals(world, world.chance("rehearsals"))
         self._sites = world.chance("sites of brokers")
         self.goes_on = True
         self.rots_next: Random | None = None
@@ -73,7 +76,7 @@ class Lives:
             if host is not None:
                 await host.run()
                 self._ended(host)
-            await pass_time(self._chance.random())
+            await pass_time(self._chance.random() * NORMAL_PACE / self._world.plan.pace)
         self._audit(is_last=True)
 
     def _happened(self, what: str) -> None:
@@ -119,6 +122,7 @@ class Lives:
             disk.lose_process()
             disk.repair()
             return None
+        disk.started()
         world.host = host
         written_lsn = None if disk.has_lost_power else self._written_lsn
         world.ledger.attach(host.broker, written_lsn)
@@ -160,6 +164,7 @@ class Lives:
             takes_nothing = host.supervisor.recorder.takes_nothing
             self._world.books.recorded(journal.next_lsn, journal.durable_lsn, takes_nothing=takes_nothing)
             self._world.books.turn_ended()
+            self.rehearsals.turn_ended(host)
 
     def _reload(self) -> Report:
         host = self._world.host

@@ -97,6 +97,20 @@ class Objects:
             state = later
         return is_there is any(one[: len(key)] == key for one in state)
 
+    def compare_restart(self, broker: Broker, written_lsn: int | None) -> None:
+        """What another broker found that started now. See `Ledger.attach`; nothing changes here. Raises: Broken."""
+        assert self._broker is not None
+        if self._is_behind or self._is_blurred:
+            return
+        allowed = [self.durable, *(state for _, state in self._waiting), facts_of(self._broker)]
+        if written_lsn is not None:
+            written = sum(lsn <= written_lsn for lsn, _ in self._waiting)
+            allowed = allowed[written:]
+        if (found := facts_of(broker)) not in allowed:
+            raise Broken(
+                f"a restart finds what never was: {min((_difference(found, one) for one in allowed), key=len)}"
+            )
+
     def attach(self, broker: Broker, written_lsn: int | None) -> None:
         """Keep the books of this broker from now on. See `Ledger.attach`. Raises: Broken."""
         found = facts_of(broker)

@@ -6,6 +6,9 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+#: Of clients in long worlds.
+NORMAL_PACE = 20.0
+
 
 @dataclass(slots=True)
 class QueuePlan:
@@ -72,6 +75,8 @@ class Plan:
     limits: dict[str, int] = field(default_factory=dict)  # constants of the broker that are others in it (`swarm`)
     read_every: float = 0  # seconds, on average, between two reads of somebody who reads the journal; 0: nobody does
     sites: dict[str, str] = field(default_factory=dict)  # of clients, with the group of each; none in most worlds
+    pace: float = NORMAL_PACE  # how often a second each client acts, on average; it connects again as much sooner
+    rehearsed: float = 0  # the part of its turns after which a restart is rehearsed
     checked: float = 1.0  # the part of its turns after which the engine's invariants are looked at
 
     def queue(self, name: str) -> QueuePlan:

@@ -20,7 +20,7 @@ from .flow_kinds import FLOW_KINDS, limits_of_all
 from .inhabitants import DEAD, add_exchange_client, add_queue_clients, make_exchange, multiply
 from .lease_kinds import add_leased
 from .more_kinds import MORE_KINDS
-from .parts import ClientPlan, FaultPlan, Plan, QueuePlan
+from .parts import NORMAL_PACE, ClientPlan, FaultPlan, Plan, QueuePlan
 from .plan import make_plan
 from .queue_kinds import QUEUE_KINDS, Kind, Settings, make_queue
 from .selectors import TAKES
@@ -82,7 +82,10 @@ SMALL: dict[str, dict[str, tuple[int, ...]]] = {
 }
 #: Groups of faults, of which a world has some or none, and how often each of a group comes beside the others.
 FAULT_GROUPS: dict[str, dict[str, int]] = {
-    "lives": {"kill": 3, "power cut": 3, "stop": 2, "strike": 3, "strike the process": 2, "strike the start": 1},
+    "lives": {
+        "kill": 3, "power cut": 3, "stop": 2, "strike": 2, "strike where files change": 3, "strike the process": 2,
+        "strike the start": 1,
+    },
     "ends": {"kill while stopping": 2, "stop": 1},
     "connections": {"reset": 3, "reset in a frame": 2, "half-open": 1, "half-closed": 1, "refused connections": 1},
     "readers": {"stalled client": 3, "one-way stall": 2, "slow reader": 2},
@@ -151,6 +154,9 @@ def make_swarm(seed: int) -> Plan:
     if chance.random() < 0.7:
         plan.limits = _limits(chance)
     plan.checked = chance.choice((1.0, 0.3))
+    plan.pace = Random(f"pace {seed}").choice((40.0, 100.0, 200.0))
+    plan.seconds *= (NORMAL_PACE / plan.pace) ** 0.5
+    plan.rehearsed = Random(f"rehearsals {seed}").choice((0, 0.003, 0.01, 0.03))
     plan.read_every = chance.choice((0, 0, 0.1, 0.4))
     if plan.read_every:  # who reads on looks through the rest of the open segment each time
         plan.configuration = plan.configuration.replace('segment-size = "1MiB"', 'segment-size = "64KiB"')
@@ -176,7 +182,7 @@ def _give_habits(plan: Plan, chance: Random) -> None:
             client.options["frame_max"] = chance.choice((4096, 5000, 64 * 1024))
         if chance.random() < 0.3:
             client.options["heartbeat"] = 1
-        if client.kind == "tenant" and chance.random() < 0.3:
+        if client.kind in ("tenant", "explorer") and chance.random() < 0.4:
             client.options["hears_cancels"] = False
         if chance.random() < 0.5:
             client.options["channel_max"] = len(channels)
@@ -185,6 +191,8 @@ def _give_habits(plan: Plan, chance: Random) -> None:
                 options["leaves"] = True
             if kind == "publisher" and chance.random() < 0.2:
                 options["cuts"] = True
+            if kind == "publisher" and chance.random() < 0.3:
+                options["mixes"] = True
             if options.get("mode") == "none" and not any(exchange for exchange, _ in options.get("targets", ())):
                 options["asks"] = True
 
@@ -254,6 +262,8 @@ def _inhabit(plan: Plan, chance: Random, *, has_flow: bool, has_system: bool) ->
             client.options |= _moods(chance, plan.queue(client.options["queue"]))
     if is_leased:
         add_leased(plan, chance, DEAD, tuple(TAKES))
+    if groups := [queue.features["groups"] for queue in plan.queues if "groups" in queue.features]:
+        dead.features |= {"apart": True, "groups": max(groups)}  # operators move messages of groups there
 
 
 def _moods(chance: Random, queue: QueuePlan) -> dict[str, Any]:

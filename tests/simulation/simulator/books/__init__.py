@@ -10,6 +10,7 @@ from leveret.engine import Broker, Event
 
 from ..loop import SimulatedClock
 from ..plan import Plan
+from .addresses import Addresses
 from .book import Book
 from .deaths import Deaths
 from .deliveries import Deliveries
@@ -24,6 +25,7 @@ from .moves import Moves
 from .owners import Owners
 from .precedence import Precedence
 from .priorities import Priorities
+from .quotas import Quotas
 from .redelivery import Redelivery
 from .returns import Returns
 from .routes import Routes
@@ -42,6 +44,7 @@ class Books:
     def __init__(self, plan: Plan, clock: SimulatedClock, happened: Counter[str]) -> None:
         """`happened`: what the books counted."""
         self.events = 0
+        self._plan = plan
         self.whereabouts = where = Whereabouts(plan)
         self.routing = Routing(
             {queue.name for queue in plan.queues if "drops_full" in queue.features},
@@ -64,7 +67,16 @@ class Books:
         books: Iterable[Any] = (
             *(self.routing, self.moves, self.deaths, self.deliveries, self.statistics, self.redelivery, Limits(where)),
             *(self.flow, routes, self._memories, Priorities(where), Expiries(where, clock), self.leases, self.owners),
-            *(self.groups, self.duplicates, self.timeouts, self.settlements, Returns(where), Precedence(where)),
+            *(
+                Addresses(),
+                Quotas(),
+                self.groups,
+                self.duplicates,
+                self.timeouts,
+                self.settlements,
+                Returns(where),
+                Precedence(where),
+            ),
             where,  # it comes last: the others see what was before
         )
         self._books = list(books)
@@ -95,6 +107,12 @@ class Books:
         """The next life finds all that was written below."""
         self._memories.survived(written_lsn)
         self.duplicates.survived(written_lsn)
+
+    def compare_restart(self, broker: Broker) -> None:
+        """What another broker remembers that started now, after all that was written. Raises: Broken."""
+        where = Whereabouts(self._plan)
+        where.attach(broker)
+        self._memories.compare(where.places.values(), was_set=False)
 
     def turn_ended(self) -> None:
         """The engine has nothing left to do for now. Raises: Broken."""

@@ -6,7 +6,7 @@ Of what was not durable yet the state before or behind any turn will do, as in t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from leveret.engine import (
     Broker,
@@ -134,8 +134,17 @@ class Memories(Book):
     def attach(self, broker: Broker) -> None:
         was_set = self._clock.wall_ms() - self._clock.monotonic_ns() // MS != self._wall_began_ms
         self._wall_began_ms = self._clock.wall_ms() - self._clock.monotonic_ns() // MS
+        self.compare(self._where.places.values(), was_set=was_set)
+        if was_set:
+            self._lives.clear()
+        self._states.clear()
+        self._changed.clear()
+        self._open.clear()
+
+    def compare(self, places: Iterable[Place], *, was_set: bool) -> None:
+        """What a broker found that has just started. `was_set`: the wall clock. Raises: Broken."""
         durable_from = self._open[0][0] if self._open else None
-        for place in self._where.places.values():
+        for place in places:
             if place.features.keys() & {"foreign", "stream", "leased"} or not place.queue.durable:
                 continue
             self._check_envelopes(place)
@@ -144,11 +153,6 @@ class Memories(Book):
                 self._check_lives(place)
             if not place.features.keys() & {"priority_max", "last_value_keys", "keeps"}:
                 self._check_order(place)
-        if was_set:
-            self._lives.clear()
-        self._states.clear()
-        self._changed.clear()
-        self._open.clear()
 
     def _check_envelopes(self, place: Place) -> None:
         for message in place.queue.messages():

@@ -1,0 +1,65 @@
+"""A restart is rehearsed while the broker works: on a copy of its files, as a kill or a power cut would leave them now.
+
+What the second broker finds is held to the same books as after a real end; the world goes on as if nothing had been.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Protocol
+
+from leveret.serving.composition import Data, build_broker
+from leveret.settings import Configuration
+
+from .books import Books
+from .disk import DATA, Disk
+from .host import Host
+from .ledger import Broken, Ledger
+from .loop import SimulatedClock
+from .objects import Objects
+from .plan import Plan
+
+
+class Rehearsed(Protocol):
+    """A world, as far as its broker could start again."""
+
+    clock: SimulatedClock
+    configuration: Configuration
+    disk: Disk
+    ledger: Ledger
+    objects: Objects
+    books: Books
+    plan: Plan
+
+
+class Rehearsals:
+    """After some turns, by chance."""
+
+    def __init__(self, world: Rehearsed, chance: Random) -> None:
+        self._world = world
+        self._chance = chance
+        self.count = 0
+
+    def turn_ended(self, host: Host) -> None:
+        """Raises: Broken."""
+        plan = self._world.plan
+        if plan.sites or not plan.rehearsed or self._chance.random() >= plan.rehearsed:
+            return
+        if self._world.disk.is_troubled or self._world.disk.is_rotten or host.supervisor.recorder.takes_nothing:
+            return
+        self.count += 1
+        self._rehearse(host, loses_power=self._chance.random() < 0.5 and not self._world.disk.is_undermined)
+
+    def _rehearse(self, host: Host, *, loses_power: bool) -> None:
+        world, there = self._world, self._world.disk.files
+        files = there.power_cut(self._chance) if loses_power else there.crash()
+        written_lsn = None if loses_power else host.writer.file.written_lsn
+        how = "a power cut" if loses_power else "a kill"
+        try:
+            built = build_broker(world.configuration, world.clock, self._chance.random, Data(DATA, files=files))
+            world.ledger.compare_restart(built.broker, written_lsn)
+            world.objects.compare_restart(built.broker, written_lsn)
+            if not loses_power:
+                world.books.compare_restart(built.broker)
+        except Exception as error:
+            raise Broken(f"{how} at this moment: {error!r}") from error
