@@ -75,7 +75,7 @@ def add_explorers(plan: Plan) -> None:
     if chance.random() >= SHARE:
         return
     plan.configuration = f"{plan.configuration}{MARK}{explored_lines(chance)}"
-    for _ in range(chance.choice((1, 1, 2, 3))):
+    for _ in range(chance.choice((1, 2, 2, 3))):
         options = {
             "queues": chance.sample(list(QUEUES), chance.choice((2, 4, 7))),
             "exchanges": chance.sample(list(EXCHANGES), chance.choice((1, 3, 5))),

@@ -247,4 +247,4 @@ class World:
             self.schedule.after(left_ns, lambda: self._wake(client))
             return
         client.act()
-        self.schedule.after(int(client.chance.expovariate(20) * SECOND), lambda: self._wake(client))
+        self.schedule.after(int(client.chance.expovariate(self.plan.pace) * SECOND), lambda: self._wake(client))

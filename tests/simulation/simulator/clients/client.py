@@ -19,6 +19,7 @@ from ..disk import Disk
 from ..ledger import Broken, Ledger
 from ..loop import SECOND
 from ..network import Link, Network
+from ..parts import NORMAL_PACE
 from ..plan import ClientPlan, Plan
 from ..schedule import Schedule
 from .knowledge import Knowledge
@@ -184,7 +185,8 @@ class Client:
 
     def _connect_later(self) -> None:
         self._tries = min(self._tries + 1, TRIES_MAX)
-        self.world.schedule.after(self.chance.randrange(SECOND // 100, SECOND) << self._tries, self.connect)
+        after_ns = self.chance.randrange(SECOND // 100, SECOND) << self._tries
+        self.world.schedule.after(int(after_ns * NORMAL_PACE / self.world.plan.pace), self.connect)
 
     def disconnected(self) -> None:
         """Raises: Broken, where nothing in the world ends connections."""

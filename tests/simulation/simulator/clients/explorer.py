@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from leveret.interop.wire.raw_codec import Method
+from leveret.interop.wire.raw_codec import Method, method_frame
 
 from ..explored import CONFIGURED, EXCHANGES, EXPLORED, KEYS, PATTERNS, QUEUES
-from ..ledger import QueueName
+from ..ledger import Broken, QueueName
 from .channel import Channel
 from .client import Client, Question
 from .knowledge import body_of, key_of, publisher_of
@@ -20,6 +20,15 @@ from .wire import content, properties, publish_method, settle
 ACK, REJECT, NACK = 80, 90, 120
 #: Why a channel of its may be closed: refused, not found, in use or exclusive, other arguments.
 EXPECTED = (403, 404, 405, 406)
+#: Methods that may say that they want none.
+WITHOUT_ANSWER = frozenset(
+    {
+        *("queue.declare", "queue.bind", "queue.purge", "queue.delete", "basic.consume"),
+        *("exchange.declare", "exchange.delete", "exchange.bind", "exchange.unbind"),
+    }
+)
+#: A quorum queue is deleted without conditions.
+WITHOUT_CONDITION = (f"{EXPLORED}quorum",)
 #: Its connection is closed if it is slow, where an operator says so.
 FORCED = 320
 #: It has at most so many deliveries, consumers and unconfirmed publishes.
@@ -42,6 +51,8 @@ class Explorer(Channel):
         self._held: dict[int, QueueName] = {}
         self._consumers: dict[str, str] = {}  # tag -> queue
         self._consumed = 0
+        self._expects: set[str] = set()  # tags of consumers for which deliveries may come
+        self._newest = 0  # delivery tag
         self._is_ready = False
 
     # -- life ---------------------------------------------------------------------------------------------------------
@@ -66,6 +77,8 @@ class Explorer(Channel):
         self._unconfirmed.clear()
         self._held.clear()
         self._consumers.clear()
+        self._expects.clear()
+        self._newest = 0
 
     def closed(self, code: int, text: str) -> None:
         if code not in EXPECTED:
@@ -95,9 +108,14 @@ class Explorer(Channel):
                 self.world.knowledge.confirm(key)
 
     def delivered(self, consumer: str, tag: int, redelivered: bool, body: bytes) -> None:
+        if consumer not in self._expects:
+            raise Broken(f"client {self.client.number} got a delivery for {consumer}, which it ended")
         self._arrived(consumer, tag, redelivered, body)
 
     def _arrived(self, consumer: str | None, tag: int, redelivered: bool, body: bytes) -> None:
+        if tag != self._newest + 1:
+            raise Broken(f"client {self.client.number} got delivery tag {tag} after {self._newest}")
+        self._newest = tag
         self.world.knowledge.check(body)
         books = self.world.books.deliveries
         name, _ = books.arrived(self.client.product, self.number, consumer, tag, redelivered, body, self.client)
@@ -110,19 +128,30 @@ class Explorer(Channel):
 
     def cancelled(self, consumer: str) -> None:
         self._consumers.pop(consumer, None)
+        self._expects.discard(consumer)
 
     # -- what it does -------------------------------------------------------------------------------------------------
 
+    def _do(self, name: str, **arguments: Any) -> None:
+        """A method, which is answered, or not if it says so."""
+        if name in WITHOUT_ANSWER and self._luck(0.3):
+            self.world.knowledge.operations += 1
+            self.send(method_frame(self.number, name, nowait=True, **arguments))
+        else:
+            self.ask(name, f"{name}-ok", _nothing, **arguments)
+
     def act(self) -> None:
+        """One thing, or several that the broker reads at once."""
         if not self._is_ready or self.client.waiting:
             return
-        what = self.chance.random()
-        if what < 0.35:
-            self._publish()
-        elif what < 0.5:
-            self._settle()
-        else:
-            self.chance.choice(_ACTS)(self)
+        for _ in range(self.chance.choice((1, 1, 4))):
+            what = self.chance.random()
+            if what < 0.35:
+                self._publish()
+            elif what < 0.5:
+                self._settle()
+            else:
+                self.chance.choice(_ACTS)(self)
 
     def _queue(self) -> str:
         if self.chance.random() < 0.1:
@@ -140,15 +169,15 @@ class Explorer(Channel):
 
     def _declare(self, end: str) -> None:
         durable = end not in ("other", "chosen")
-        self.ask(
-            "queue.declare", "queue.declare-ok", _nothing,
+        self._do(
+            "queue.declare",
             queue=f"{EXPLORED}{end}", durable=durable, auto_delete=end == "single", arguments=QUEUES[end],
         )  # fmt: skip
 
     def _declare_exchange(self, end: str) -> None:
         kind, arguments = EXCHANGES[end]
-        self.ask(
-            "exchange.declare", "exchange.declare-ok", _nothing,
+        self._do(
+            "exchange.declare",
             exchange=f"{EXPLORED}{end}", type=kind, durable=end != "random", internal=end == "inner",
             auto_delete=end == "hash", arguments=arguments,
         )  # fmt: skip
@@ -166,24 +195,23 @@ class Explorer(Channel):
         more = {"routing_key": key, "arguments": arguments}
         source = f"{EXPLORED}{end}"
         if chance.random() < 0.7:
-            self.ask(f"queue.{what}", f"queue.{what}-ok", _nothing, queue=self._queue(), exchange=source, **more)
+            self._do(f"queue.{what}", queue=self._queue(), exchange=source, **more)
             return
         destination = self._exchange()
-        self.ask(f"exchange.{what}", f"exchange.{what}-ok", _nothing, destination=destination, source=source, **more)
+        self._do(f"exchange.{what}", destination=destination, source=source, **more)
 
     def _delete(self) -> None:
-        if self.chance.random() < 0.4:
-            self.ask("queue.delete", "queue.delete-ok", _nothing, queue=self._queue(), if_unused=self._luck(0.3))
+        if self.chance.random() < 0.6:
+            queue = self._queue()
+            self._do("queue.delete", queue=queue, if_unused=queue not in WITHOUT_CONDITION and self._luck(0.3))
         else:
-            self.ask(
-                "exchange.delete", "exchange.delete-ok", _nothing, exchange=self._exchange(), if_unused=self._luck(0.5)
-            )
+            self._do("exchange.delete", exchange=self._exchange(), if_unused=self._luck(0.5))
 
     def _luck(self, share: float) -> bool:
         return self.chance.random() < share
 
     def _purge(self) -> None:
-        self.ask("queue.purge", "queue.purge-ok", _nothing, queue=self._queue())
+        self._do("queue.purge", queue=self._queue())
 
     def _consume(self) -> None:
         if len(self._consumers) >= CONSUMERS_MAX:
@@ -194,8 +222,9 @@ class Explorer(Channel):
         tag, queue = f"explorer-{self.client.number}-{self._consumed}", self._queue()
         arguments: dict[str, Any] = {"x-priority": ("I", chance.choice((-1, 5)))} if self._luck(0.3) else {}
         self._consumers[tag] = queue
-        self.ask(
-            "basic.consume", "basic.consume-ok", _nothing,
+        self._expects.add(tag)
+        self._do(
+            "basic.consume",
             queue=queue, consumer_tag=tag, exclusive=self._luck(0.1), arguments=arguments,
         )  # fmt: skip
 
@@ -203,7 +232,7 @@ class Explorer(Channel):
         if self._consumers:
             tag = self.chance.choice(list(self._consumers))
             del self._consumers[tag]
-            self.ask("basic.cancel", "basic.cancel-ok", _nothing, consumer_tag=tag)
+            self.ask("basic.cancel", "basic.cancel-ok", lambda _: self._expects.discard(tag), consumer_tag=tag)
 
     def _get(self) -> None:
         self.ask("basic.get", "basic.get-ok|basic.get-empty", self._got, queue=self._queue())
@@ -282,8 +311,8 @@ _ACTS = (
     *[Explorer._bind] * 4,
     *[Explorer._unbind] * 2,
     *[Explorer._consume] * 3,
-    Explorer._delete,
+    *[Explorer._delete] * 2,
     Explorer._purge,
     Explorer._cancel,
-    Explorer._get,
+    *[Explorer._get] * 4,
 )

@@ -10,7 +10,7 @@ from leveret.interop.wire.raw_codec import Method
 from ..books.duplicates import HEADER
 from ..books.groups import GROUP, SEQUENCE
 from ..ledger import KEY_SIZE, Broken
-from ..parts import behind
+from ..parts import NORMAL_PACE, behind
 from ..selectors import TEXTS
 from ..sites import called
 from ..swarm import TROUBLING
@@ -45,7 +45,7 @@ class Sent(NamedTuple):
 class Publisher(Channel):
     """`options`: targets (exchange and routing key each), mode (confirms, transactions, none), retries, mandatory;
     heedless: it publishes on when it hears that it is blocked; insists: it publishes as mandatory, without confirms;
-    cuts: its bodies are in frames of all sizes.
+    cuts: its bodies are in frames of all sizes; mixes: few messages are of the kind of the one before.
     """
 
     def __init__(self, client: Client, number: int, options: dict[str, Any], seed: int) -> None:
@@ -62,6 +62,7 @@ class Publisher(Channel):
         self._lost_method = publish_method(number, "", NOWHERE, mandatory=True)
         self._heads = make_heads(self.chance, options)
         self._publisher = 0
+        self._batch_max = max(1, int(BATCH * NORMAL_PACE / client.world.plan.pace))
         self._published = 0  # over all connections
         self._tag = 0  # on this channel
         self._unconfirmed: dict[int, Sent] = {}  # by tag
@@ -157,8 +158,8 @@ class Publisher(Channel):
         parts: list[bytes] = []
         frame_max, cuts = self.client.frame_max, self.chance if "cuts" in self.options else None
         method, head = chance.choice(self._methods), chance.choice(self._heads)
-        for _ in range(chance.randint(1, BATCH)):
-            if chance.random() < 0.1:
+        for _ in range(chance.randint(1, self._batch_max)):
+            if chance.random() < (0.7 if "mixes" in self.options else 0.1):
                 method, head = chance.choice(self._methods), chance.choice(self._heads)
             if self._again:
                 key, persistent = self._again.pop()
@@ -227,7 +228,8 @@ class Publisher(Channel):
             if not (is_ack or key in routing.refused or disk.is_troubled or disk.has_been_full):
                 raise Broken(f"message {key.hex()} was refused to its publisher, and by no queue")
             knowledge.happened["confirm" if is_ack else "refusal"] += 1
-            if is_ack and persistent:
+            was_lost_once = key in routing.again and key in routing.unroutable  # its first copy was never confirmed
+            if is_ack and persistent and not was_lost_once:
                 knowledge.confirm(key)
 
     def _never_came(self, sent: Sent, *, is_ack: bool) -> None:
