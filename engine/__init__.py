@@ -19,7 +19,7 @@ from .clients.transaction import Commit
 from .clock import MS, Clock, ManualClock, bounded_ms, due_after
 from .dead_letters import Unroutable, dead_letter_queues
 from .deadlines import Deadline, Deadlines
-from .delivery.consumer import UNLIMITED, Consumer, Holder, holder_of
+from .delivery.consumer import Consumer, Holder, holder_of
 from .delivery.effects import ConsumerCancelled, Delivered, Effect, SessionFailed
 from .durability import UNTIL_CAUGHT_UP, Durability
 from .errors import BadRequest, ConnectionForced, EngineError, NotFound, VirtualHostNotFound
@@ -57,11 +57,11 @@ from .messages.field_table import (
     number_of,
 )
 from .messages.json_tables import json_of_table, table_of_json
-from .messages.message import Envelope, Message
+from .messages.message import UNLIMITED, Envelope, Message
 from .messages.shapes import Shape, Shapes
 from .messages.sizes import BODY_SIZE_BUCKETS, Sizes
 from .move_targets import FindTarget, to_exchange, to_origin, to_queue
-from .moving import DISCARDED, Choice, DryRunResult, Moving, QueueGone, why_not
+from .moving import DISCARDED, Choice, DryRunResult, Moving, QueueGone
 from .object_events import (
     BindingEvent,
     ClusterEvent,
@@ -141,5 +141,5 @@ __all__ = [
     "hash_password", "holder_of", "is_large", "json_of_table", "kind_of_type", "messages_of", "number_of", "origin_of",
     "own_settings", "part_of", "publish_by_name", "queue_type_of", "read_password_hash", "reconfigure", "runs_of",
     "scan_properties", "scheduled", "share_of", "table_of_json", "takes_all", "to_exchange", "to_origin", "to_queue",
-    "unknown_arguments", "why_not",
+    "unknown_arguments",
 ]  # fmt: skip

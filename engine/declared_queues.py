@@ -346,9 +346,9 @@ class DeclaredQueues(dict[str, Queue]):
 
     def begin_purge(self, name: str, client: Client) -> BulkDelete:
         """Begin to make a large queue (`is_large`) small, before `purge`. Raises as `purge` does."""
-        return self._made_small(self._purgeable(name, client), client, deletes=False)
+        return self._begin_bulk_delete(self._purgeable(name, client), client, deletes=False)
 
-    def _made_small(self, queue: Queue, client: Client, *, deletes: bool) -> BulkDelete:
+    def _begin_bulk_delete(self, queue: Queue, client: Client, *, deletes: bool) -> BulkDelete:
         host = self._context
         bulk_delete = BulkDelete(
             queue,
@@ -374,7 +374,7 @@ class DeclaredQueues(dict[str, Queue]):
     def begin_delete(self, name: str, client: Client, *, if_unused: bool = False, if_empty: bool = False) -> BulkDelete:
         """Begin to make a large queue (`is_large`) small, before `delete`. Raises as `delete` does."""
         require(client, CONFIGURE, QUEUE, name)
-        return self._made_small(self._deletable(name, client, if_unused, if_empty), client, deletes=True)
+        return self._begin_bulk_delete(self._deletable(name, client, if_unused, if_empty), client, deletes=True)
 
     def _deletable(self, name: str, client: Client, if_unused: bool, if_empty: bool) -> Queue:
         queue = self._context.bindings.accessible(name, client)

@@ -209,8 +209,3 @@ class Moving:
     def _read_again_from(self, position: int) -> None:
         self.looked_at -= sum(one >= position for one in self._seen)
         self._after, self.is_done = position - 1, False
-
-
-def why_not(queue: Queue) -> str:
-    """Why messages cannot be moved out of a queue; empty: they can."""
-    return queue.kind.move_refusal

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from ...engine import Envelope, FullLimit, ServiceExchange, Session, check_expiration, errors
+from ...engine import MS, Envelope, FullLimit, ServiceExchange, Session, check_expiration, errors
 from ..flow.parked_channel import TurnEvent
 from ..flow.steps import ConnectionTurn, Step
 from ..peer.channel import Channel, KnownRoute, part_max_of
@@ -18,7 +18,6 @@ from ..wire.peer_errors import ImmediateNotImplemented, PeerError, UserIdMismatc
 from .session import AmqpSession
 
 DONE, PARKED = Step.DONE, Step.PARKED
-MS = 1_000_000
 RESOURCE_ERROR = 506
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..exchanges.routed import Routed
-from ..flow.usage import UNLIMITED, FullLimit
-from ..messages.message import Envelope
+from ..flow.usage import FullLimit
+from ..messages.message import UNLIMITED, Envelope
 from ..publishing.route import ChosenRoute, Route
 from ..queues.queue import Queue
 from .transaction import Returned, Transaction

@@ -19,9 +19,9 @@ from ..errors import (
     UnackedMaxReached,
     UnknownDeliveryTag,
 )
-from ..flow.usage import UNLIMITED, FullLimit
+from ..flow.usage import FullLimit
 from ..messages.field_table import FieldTable
-from ..messages.message import Envelope, Envelopes, Message, content_of, envelope_of
+from ..messages.message import UNLIMITED, Envelope, Envelopes, Message, content_of, envelope_of
 from ..publishing import arrival
 from ..publishing.marked import prepared
 from ..publishing.publish import count_by_exchange, publish_among, publish_mixed, publish_unroutable

@@ -5,14 +5,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
 
 from ..messages.field_table import FieldTable, integer_of
-from ..messages.message import Message
+from ..messages.message import UNLIMITED, Message
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression  # costs 20 ms and 2 MiB, which a broker without filters is spared
     from ..clients.session import Session
     from ..queues.queue import Queue
 
-UNLIMITED = 1 << 62
 #: The holder of an unacknowledged message (`Message.holder` is typed as an object).
 holder_of: "Callable[[Message], Holder]" = attrgetter("holder")
 

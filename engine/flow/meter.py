@@ -7,7 +7,8 @@ Source: queues page E.1, E.2 ("Charge"); docs/decisions/0010-flow-control.md.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from .usage import UNLIMITED, Usage
+from ..messages.message import UNLIMITED
+from .usage import Usage
 
 
 @dataclass(slots=True, eq=False)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from ...settings import Flow
 from ...settings.frozen import frozen
 from ..clock import Clock
+from ..messages.message import UNLIMITED
 from .round_robin import RoundRobin
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 
 #: Warning interval of the limits of the whole broker.
 DEFAULT_INTERVAL_MS = 30_000
-#: The room of a node without a limit.
-UNLIMITED = 1 << 62
 
 
 @dataclass(slots=True, eq=False, repr=False)

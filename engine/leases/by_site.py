@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import cast
 
-from ..delivery.consumer import UNLIMITED, Consumer
+from ..delivery.consumer import Consumer
 from ..delivery.consumer_list import RUN_MAX
 from ..delivery.filter_groups import FilterGroup
-from ..messages.message import Message, id_of
+from ..messages.message import UNLIMITED, Message, id_of
 from ..queues.searching import CATCH_UP_STEPS, behind
 from ..queues.selection import FOUND_MAX, SEARCH_EFFORT, Selection
 from ..stores.store import Scanned

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..delivery.consumer import UNLIMITED, Consumer, holder_of
+from ..delivery.consumer import Consumer, holder_of
 from ..delivery.consumer_list import RUN_MAX
 from ..delivery.filter_groups import FilterGroup, FilterTest
 from ..errors import InvalidArgument
 from ..messages.field_table import FieldTable
-from ..messages.message import Message
+from ..messages.message import UNLIMITED, Message
 from ..queues import consumers
 from ..queues.classic import balance_memory
 from ..queues.parts import Dispatch

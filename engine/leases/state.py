@@ -11,8 +11,8 @@ from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
 from ..clock import MS
-from ..delivery.consumer import UNLIMITED, Consumer, Holder, holder_of
-from ..messages.message import Envelope, Message
+from ..delivery.consumer import Consumer, Holder, holder_of
+from ..messages.message import UNLIMITED, Envelope, Message
 from ..queues.queue import Queue
 from ..stores.store import Scanned
 from ..stores.tailed_store import TailedStore

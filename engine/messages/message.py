@@ -12,6 +12,9 @@ from typing import ClassVar, TypeAlias
 from .content import NATIVE, NO_PROPERTIES, Framing, PropertySummary, headers_of, opened_headers, splice_header
 from .field_table import Field, FieldTable
 
+#: Above every number of messages, octets, or nanoseconds.
+UNLIMITED = 1 << 62
+
 
 class Envelope:
     """Exchange, routing keys and property summary of a run of messages, and the framing of their contents.

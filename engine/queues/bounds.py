@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ..delivery.consumer import Consumer
 from ..messages.content import decode_properties
 from ..messages.deaths import EXPIRED, MAXLEN
-from ..messages.message import Envelope, Message
+from ..messages.message import UNLIMITED, Envelope, Message
 from ..rules.pending_rules import LOWEST_PRIORITY, OLDEST, PendingRules
 from ..rules.queue_rules import DROP_HEAD, REJECT_PUBLISH_DLX, QueueRules
 from ..rules.size_rules import FAIL, SizeRules
@@ -37,8 +37,6 @@ TRIM_SLICE, EVICT_SLICE = 1000, 5000
 SIZES_SLICE = 5000
 #: Messages from the head among which a slow subscriber's strategy chooses, and messages examined per unit of effort.
 CANDIDATES, EXAMINED_PER_EFFORT = 1000, 8
-#: A time after every expiry; a number above every queue length.
-NEVER_NS = UNLIMITED = 1 << 63
 #: Reasons for a drop: the address is full; the subscriber is too slow.
 FULL, PENDING_LIMIT = "full", "pending-message-limit"
 #: Outcomes for one more message (`outcome_of`).
@@ -449,7 +447,7 @@ class SubscriberBound(Bound):
         expired = [position_of(at) for at, message in enumerate(candidates) if 0 < message.expires_ns <= now_ns]
         if expired:
             queue.dead_letter_or_drop(queue.perishable.take_at(expired).messages, EXPIRED)
-        self.soonest_ns = min((one.expires_ns for one in candidates if one.expires_ns > now_ns), default=NEVER_NS)
+        self.soonest_ns = min((one.expires_ns for one in candidates if one.expires_ns > now_ns), default=UNLIMITED)
 
     def _chosen(self, candidates: Sequence[Message], count: int) -> list[int]:
         """Indexes, rising, of the candidates to drop for an excess of `count`. Empty: drop the first ones."""

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..clock import MS, bounded_ms, due_after
-from ..delivery.consumer import UNLIMITED, Consumer
+from ..delivery.consumer import Consumer
 from ..delivery.consumer_list import RUN_MAX, share_of
 from ..delivery.groups import GroupedMessage, Groups, grouped
 from ..exchanges.delayed_exchange import DelayedExchange
 from ..messages.deaths import DELIVERY_LIMIT, EXPIRED
 from ..messages.field_table import Field
-from ..messages.message import Envelope, Message, id_of
+from ..messages.message import UNLIMITED, Envelope, Message, id_of
 from ..rules.expiry import NO_EXPIRY_POLICY
 from ..rules.queue_rules import NO_RULES, QueueRules
 from ..rules.redelivery import redelivery_delay_ms

@@ -22,8 +22,6 @@ FLOOR = 64 * 1024
 SMALL = 16 * 1024
 #: Octets that the largest store pages out at once, at most half of its charge and a slice of messages.
 TAKE_MIN = 1024 * 1024
-#: A grant that is never used up.
-UNLIMITED = 1 << 62
 _NOTHING = (0, 0, 0)
 
 

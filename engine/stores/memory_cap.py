@@ -8,6 +8,8 @@ address-settings page 3.3 (PAGE).
 from collections.abc import Sequence
 from typing import Protocol
 
+from ..messages.message import UNLIMITED
+
 #: Maximum messages, and octets, paged out in one slice (about 5 ms).
 PAGE_OUT_MAX, PAGE_OUT_OCTETS = 2000, 4 * 1024 * 1024
 #: Messages are read back when 1/`FREE_PART` of each limit is free, so that whole slices are read.
@@ -85,7 +87,3 @@ class MemoryCap:
             if bound.room < max(least, bound.limit // FREE_PART):
                 return False
         return True
-
-
-#: Above every number of messages or octets.
-UNLIMITED = 1 << 62

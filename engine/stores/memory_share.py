@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from ..messages.message import Message
-from .memory_budget import OVERHEAD, TAKE_MIN, UNLIMITED, held_octets
+from ..messages.message import UNLIMITED, Message
+from .memory_budget import OVERHEAD, TAKE_MIN, held_octets
 from .memory_cap import MemoryCap
 from .storage import Storage
 

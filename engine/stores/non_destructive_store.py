@@ -10,8 +10,8 @@ from heapq import merge
 from itertools import islice
 from typing import ClassVar
 
-from ..messages.message import Envelope, Envelopes, Message, each_of, id_of
-from .memory_budget import OVERHEAD, UNLIMITED
+from ..messages.message import UNLIMITED, Envelope, Envelopes, Message, each_of, id_of
+from .memory_budget import OVERHEAD
 from .paged_index import PagedEntry, PagedIndex, stretches
 from .paged_message import Key, body_size
 from .paged_run import IN_JOURNAL, Part, messages_of

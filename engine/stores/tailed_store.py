@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import ClassVar
 
-from ..messages.message import Envelope, Envelopes, Message, content_of, each_of
+from ..messages.message import UNLIMITED, Envelope, Envelopes, Message, content_of, each_of
 from .levels import Level, LeveledReady, OneLevel, ReadyLevels
-from .memory_budget import OVERHEAD, SMALL, UNLIMITED, held_octets
+from .memory_budget import OVERHEAD, SMALL, held_octets
 from .memory_cap import PAGE_OUT_MAX, PAGE_OUT_OCTETS, MemoryCap
 from .memory_share import MemoryShare
 from .paged_run import HEADER_OCTETS, PagedRun, Part, Run, Taken

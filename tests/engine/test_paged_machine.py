@@ -19,7 +19,6 @@ from leveret.engine.clients import session, settling
 from leveret.engine.clients.session import NACKED
 from leveret.engine.delivery import consumer_list
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.moving import why_not
 from leveret.engine.queues import bounds, classic
 from leveret.engine.queues import queue as queue_module
 from leveret.engine.stores import (
@@ -356,7 +355,7 @@ class Story:
 
         def act(world: World) -> object:
             queue = world.named(name)
-            if name == to or why_not(queue):
+            if name == to or queue.kind.move_refusal:
                 return None
             moving = Moving(queue, world.client, Choice(is_wanted, limit=limit), to_queue(world.client, to), "moved")
             for _ in range(20):  # unless it waits for room

@@ -17,7 +17,6 @@ from depth_world import PERSISTENT, DepthWorld, page_early
 from effort import examples
 
 from leveret.engine import Choice, Envelope, Field, FieldTable, Message, Moving, Queue, scheduled, to_queue
-from leveret.engine.moving import why_not
 from leveret.journal import RecoveredQueue, recover
 from leveret.journal.recording import checkpoint as stating
 from leveret.journal.recording import message_index as indexes
@@ -173,7 +172,7 @@ class Life:
     def move(self) -> None:
         """An operator moves some to another queue."""
         client = self.world.client
-        if not why_not(self.queue):
+        if not self.queue.kind.move_refusal:
             Moving(self.queue, client, Choice(_is_any, limit=3), to_queue(client, "other"), "moved").work(2)
 
     def declare_again(self) -> None:

@@ -21,7 +21,6 @@ from leveret.engine import Broker, Choice, Envelope, ManualClock, Message, Movin
 from leveret.engine.clients.session import NACKED
 from leveret.engine.messages.content import NATIVE, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field
-from leveret.engine.moving import why_not
 from leveret.journal import Journal, JournalOptions, JournalReader, Record
 from leveret.journal.format.heap import decode_runs
 from leveret.journal.format.record import ENQUEUED, KEPT, RANGE, TERMINAL_CODES
@@ -222,7 +221,7 @@ class JournalMachine(RuleBasedStateMachine):
     def move(self, name: str, to: str) -> None:
         """An operator moves the first message of a queue, or two."""
         client, queue = self.session.client, self.broker.virtual_hosts["/"].queues.named(name)
-        if name != to and not why_not(queue):
+        if name != to and not queue.kind.move_refusal:
             Moving(queue, client, Choice(lambda _: True, limit=2), to_queue(client, to), "moved").work()
         self.end_turn()
 

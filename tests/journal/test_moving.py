@@ -17,7 +17,7 @@ from leveret.engine import (
     PublishedEvent,
 )
 from leveret.engine.move_targets import FindTarget, to_exchange, to_origin, to_queue
-from leveret.engine.moving import MOVED_MAX, OCTETS_MAX, Choice, Moving, why_not
+from leveret.engine.moving import MOVED_MAX, OCTETS_MAX, Choice, Moving
 from leveret.testing.harness import Harness
 
 COUNT = 130
@@ -217,10 +217,10 @@ def test_queues_that_keep_their_messages(tmp_path: Path) -> None:
     world = RecordedBroker(tmp_path, scope="durable")
     for name, said in (("stream", "a stream"), ("amps", "a leased queue")):
         world.declare(name, arguments={"x-queue-type": Field("S", name.encode())})
-        assert why_not(world.vhost.queues.named(name)).startswith(said)
+        assert world.vhost.queues.named(name).kind.move_refusal.startswith(said)
     world.declare("kept", arguments={"x-non-destructive": Field("t", True)})
-    assert why_not(world.vhost.queues.named("kept")).startswith("a non-destructive queue")
-    assert why_not(_started(tmp_path / "other", {}, 0).vhost.queues.named("from")) == ""
+    assert world.vhost.queues.named("kept").kind.move_refusal.startswith("a non-destructive queue")
+    assert _started(tmp_path / "other", {}, 0).vhost.queues.named("from").kind.move_refusal == ""
     world.journal.close()
 
 

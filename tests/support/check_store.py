@@ -19,8 +19,9 @@ from store_owner import StoreOwner
 from leveret.engine import Envelope, Message
 from leveret.engine.messages.content import NATIVE, PropertySummary, encode_header
 from leveret.engine.messages.field_table import Field
+from leveret.engine.messages.message import UNLIMITED
 from leveret.engine.stores.kinds import converted
-from leveret.engine.stores.memory_budget import OVERHEAD, UNLIMITED
+from leveret.engine.stores.memory_budget import OVERHEAD
 from leveret.engine.stores.memory_cap import MemoryCap
 from leveret.engine.stores.paged_index import PagedEntry
 from leveret.engine.stores.paged_run import octets_paged

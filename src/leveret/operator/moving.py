@@ -30,7 +30,6 @@ from ..engine import (
     to_exchange,
     to_origin,
     to_queue,
-    why_not,
 )
 from .command import command
 from .command_error import CommandError
@@ -229,8 +228,8 @@ def _begin(
     queue = host.queues.for_consumer(name, client)
     if queue.exclusive:
         raise CommandError(f"queue {queue.name!r} is exclusive: its messages are its connection's")
-    if why_not(queue):
-        raise CommandError(f"{command}: queue {name!r}: {why_not(queue)}")
+    if queue.kind.move_refusal:
+        raise CommandError(f"{command}: queue {name!r}: {queue.kind.move_refusal}")
     if limit == 0 or rate == 0:
         raise CommandError(f"{command}: limit and rate are numbers from 1 on")
     yield from until_idle(host, name)
