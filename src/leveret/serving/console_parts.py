@@ -8,11 +8,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import trio
+
 from ..settings import Configuration
 from .addresses import Address
+from .frontends import find_frontend
+from .runtime import Runtime
 from .tls_files import NO_TLS, TlsFiles
 
 if TYPE_CHECKING:
+    from ..amqp_frontend.edge.server import Arrivals
     from ..console.metrics.buckets import Buckets
     from ..console.metrics.facts import MetricsFacts
     from ..console.node_facts import Listening
@@ -60,7 +65,22 @@ class ConsoleParts:
 
         return metrics_facts(self.configuration, self.data, self.journal, delays)
 
-    @property
-    def over_tls(self) -> list[socket.socket]:
-        """The TLS listeners of HTTP."""
-        return [listener for listener, address in {**self.http, **self.metrics}.items() if address.is_tls]
+    async def serve(
+        self,
+        runtime: Runtime,
+        stopping: trio.Event,
+        arrivals: "Arrivals | None" = None,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Serve the console until `stopping`. `arrivals`: clients that were accepted elsewhere."""
+        await find_frontend("console")(
+            runtime,
+            list(self.http),
+            self.options,
+            metrics_listeners=list(self.metrics),
+            tls_listeners=[one for one, address in {**self.http, **self.metrics}.items() if address.is_tls],
+            arrivals=arrivals,
+            facts=self.facts,
+            stopping=stopping,
+            task_status=task_status,
+        )

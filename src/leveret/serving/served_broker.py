@@ -18,7 +18,7 @@ from ..operator.steps import finished
 from .composition import BuiltBroker, Data, DataUnusable, build_broker
 from .descriptors import descriptor_limits
 from .flow_log import log_flow
-from .frontends import Frontend, find_frontend
+from .frontends import Frontend
 from .listeners import Listeners
 from .options import ServeOptions
 from .reloading import CurrentConfiguration, log_report
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from ..amqp_frontend.edge.server import Arrivals
     from ..journal import ClusterJournal
     from ..operator.json_file import JsonFile
-    from .console_parts import ConsoleParts
 
 logger = logging.getLogger("leveret")
 
@@ -190,26 +189,8 @@ class ServedBroker:
             lambda: () if options.watch is None else options.watch.files,
         )
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._serve_console, parts, arrivals)
+            await nursery.start(parts.serve, self.runtime, self.stopping, arrivals)
             on_console()
-
-    async def _serve_console(
-        self,
-        parts: "ConsoleParts",
-        arrivals: "Arrivals | None",
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
-    ) -> None:
-        await find_frontend("console")(
-            self.runtime,
-            list(parts.http),
-            parts.options,
-            metrics_listeners=list(parts.metrics),
-            tls_listeners=parts.over_tls,
-            arrivals=arrivals,
-            facts=parts.facts,
-            stopping=self.stopping,
-            task_status=task_status,
-        )
 
     def _request_report(self, nursery: trio.Nursery) -> Callable[[], object] | None:
         """See `Supervisor.tend`."""

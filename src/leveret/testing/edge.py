@@ -268,7 +268,6 @@ class Edge(Runtime):
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve the console of the current engine, also after `reset`."""
-        from ..console.server import serve
         from ..serving.console_parts import ConsoleParts
 
         def journal() -> "Journal | None":
@@ -286,15 +285,7 @@ class Edge(Runtime):
             {metrics_listener: loopback},
             journal,
         )
-        await serve(
-            self,
-            [listener],
-            parts.options,
-            metrics_listeners=[metrics_listener],
-            facts=parts.facts,
-            stopping=stopping,
-            task_status=task_status,
-        )
+        await parts.serve(self, stopping, task_status=task_status)
 
     # -- quiet ------------------------------------------------------------------------------------------------------
 
