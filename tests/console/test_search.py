@@ -175,6 +175,7 @@ def test_the_story_of_a_message_that_is_gone(api: ApiClient, channel: BlockingCh
     assert search(api, id=story["message"])["stories"][0]["message"] == story["message"]
     assert search(api, message_id="other")["stories"] == []
     assert search(api, text="x", queue="gone")["stories"] == []
+    assert search(api, cause="rejected")["stories"] == [], "it has not died"
 
 
 def test_who_may_search(api: ApiClient, channel: BlockingChannel) -> None:

@@ -346,11 +346,16 @@ def with_access(user: User, grants: Mapping[str, Grant], topics: Mapping[str, Ma
 
 
 def tags_of(value: object) -> tuple[str, ...]:
-    """Tags without duplicates, from a list or text with commas; any words, as in RabbitMQ. Raises: CommandError."""
+    """Tags of a user, without duplicates; any words, as in RabbitMQ. Raises: CommandError."""
+    return tuple(dict.fromkeys(words_of(value)))
+
+
+def words_of(value: object) -> list[str]:
+    """Tags in a list, or in text with commas. Raises: CommandError."""
     words = value.split(",") if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(one, str) and len(one) <= 255 for one in words):
         raise CommandError("tags must be a list of words, or text with commas between them")
-    return tuple(dict.fromkeys(stripped for one in words if (stripped := one.strip())))
+    return [stripped for one in words if (stripped := one.strip())]
 
 
 def _check_pattern(command: str, key: str, text: str) -> None:

@@ -36,7 +36,7 @@ from ..engine import (
 from ..expressions.patterns.pattern_syntax import PatternFault
 from ..settings import Policy, make_policy
 from ..settings.values import shown
-from .access import tags_of
+from .access import tags_of, words_of
 from .command_error import CommandError
 from .parameters import CLUSTER_NAME, KEPT_MAX, parameters_set
 from .steps import Steps
@@ -425,6 +425,4 @@ def _about(metadata: dict[str, Any]) -> tuple[str, list[str]]:
     description, tags = metadata.get("description", ""), metadata.get("tags", [])
     if not isinstance(description, str):
         raise ValueError("description: expected text")
-    tags_of(tags)
-    words = tags.split(",") if isinstance(tags, str) else tags
-    return description, [stripped for word in words if (stripped := word.strip())]
+    return description, words_of(tags)

@@ -9,8 +9,6 @@ from ..engine import (
     PROPERTIES,
     ContentError,
     Envelope,
-    Field,
-    FieldTable,
     Message,
     PropertyValue,
     check_expiration,
@@ -233,12 +231,7 @@ def _shown_properties(header: bytes) -> dict[str, Any]:
         if isinstance(value, bytes):
             shown[name] = value.decode("utf-8", "replace")
         elif isinstance(value, dict):
-            shown[name] = json_of_table(_without_tags(value))
+            shown[name] = json_of_table(value)
         else:
             shown[name] = value
     return shown
-
-
-def _without_tags(table: FieldTable) -> FieldTable:
-    """The table with timestamps as numbers, as in JSON."""
-    return {key: Field("l", field.value) if field.tag == "T" else field for key, field in table.items()}

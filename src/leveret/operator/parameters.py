@@ -4,12 +4,14 @@ Source: management page 8.2; behaviour page 5.3.
 """
 
 from collections.abc import Iterator, Mapping
+from html import escape
 from typing import Annotated, Any
 
 from ..console.dispatcher import Http, Level
 from ..engine import Broker
 from ..settings.declared.cluster import cluster_name_of
-from .access import tags_of
+from ..settings.policies.policy_keys import erlang, erlang_list
+from .access import words_of
 from .command import command, created
 from .command_error import CommandError
 from .kinds import JSON, NAME, Name, OnlyVhost, VhostName, Words
@@ -179,9 +181,7 @@ def describe_vhost(at: Operator, name: HostName, *, description: str = "", tags:
     tags: without it: none
     """
     at.vhost(name)
-    words = tags.split(",") if isinstance(tags, str) else tags
-    tags_of(words)
-    describe(at.broker, name, description, [word.strip() for word in words if word.strip()])
+    describe(at.broker, name, description, words_of(tags))
     return {"name": name, **about_vhost(at.broker, name)}
 
 
@@ -205,9 +205,9 @@ _UPSTREAM_KEYS = frozenset({
 
 
 def _upstream_faults(name: str, value: Mapping[str, Any]) -> Iterator[str]:
-    unknown = [f'{{&lt;&lt;"{key}"&gt;&gt;,{_term(value[key])}}}' for key in sorted(value.keys() - _UPSTREAM_KEYS)]
+    unknown = {key: value[key] for key in value.keys() - _UPSTREAM_KEYS}
     if unknown:
-        yield f"Unrecognised terms [{','.join(unknown)}] in {name}"
+        yield f"Unrecognised terms {escape(erlang_list(unknown), quote=False)} in {name}"
     if "uri" not in value:
         yield f'Key "uri" not found in {name}'
     else:
@@ -236,12 +236,8 @@ def _uri_faults(key: str, value: object) -> Iterator[str]:
     """Faults of one URI, or of a list."""
     uris = [value] if isinstance(value, str) else value
     if not isinstance(uris, list):
-        yield f"{key} should be list, actually was {'null' if uris is None else _term(uris)}"
+        yield f"{key} should be list, actually was {escape(erlang(uris), quote=False)}"
         return
     for uri in uris:
         if not isinstance(uri, str) or not uri.startswith(("amqp://", "amqps://")):
             yield f'"{uri}" not a valid URI: {{{{unable_to_parse_uri,no_scheme}},"{uri}"}}'
-
-
-def _term(value: object) -> str:
-    return f'&lt;&lt;"{value}"&gt;&gt;' if isinstance(value, str) else str(value)

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ..console.dispatcher import Http, Level
-from ..engine import MS, ContentError, Field, Message, Queue, User, decode_properties
+from ..engine import MS, NATIVE, ContentError, Envelope, Message, Queue, User, scan_properties
 from .browsing import LOOKED_AT_ONCE, row_of
 from .command import command
 from .command_error import CommandError
 from .event_log import Entry
 from .kinds import NAME, AsUser, Name, OnlyVhost
 from .message_selection import Filter, Matches, selection_of
+from .messages import FLAGS_AT
 from .operator import Operator, refusals
 from .slices import STATES, slices_of
 from .steps import Steps
@@ -69,7 +70,8 @@ def search(
     stories: list[dict[str, Any]] = []
     from_journal: dict[str, Any] | None = None
     if user is None or user.permissions is None or "monitoring" in user.tags or user.is_administrator:
-        stories = yield from _stories(at, given, message_id, correlation_id, id)
+        needs_more = id is not None or given.text is not None or given.filter is not None  # bodies are not kept
+        stories = yield from _stories(at, None if needs_more else matches, id)
         if journal and at.stories is not None:
             from_journal = yield from _from_journal(at, at.stories, matches, id)
     events = {"stories": stories, "events_since_ms": at.events.since_ms}
@@ -140,20 +142,17 @@ def _from_journal(
     return {"stories": stories, "records": read.records, "from_ms": read.from_ms, "stopped": read.ended}
 
 
-def _stories(
-    at: Operator, given: Filter, message_id: str | None, correlation_id: str | None, wanted_id: int | None
-) -> Steps:
-    """Events of messages that were published while events were kept, selected by their headers."""
+def _stories(at: Operator, matches: Matches | None, wanted_id: int | None) -> Steps:
+    """Events of one message, or of messages that were published while events were kept, and whose headers match."""
     log = at.events
     ids: dict[int, dict[str, Any]] = {} if wanted_id is None else {wanted_id: {"message": wanted_id, "events": []}}
-    fits = _header_test(given, message_id, correlation_id)
-    if wanted_id is None and (given.text is not None or given.filter is not None):
-        return []  # contents are not kept
+    if not ids and matches is None:
+        return []
     number = log.first - 1
     while entries := [entry for _, entry in zip(range(EVENTS_A_STEP), log.after(number))]:
         for entry in entries:
-            for id_, header in zip(entry.ids, entry.headers) if wanted_id is None else ():
-                if len(ids) < STORIES_MAX and fits(entry, header):
+            for id_, header in zip(entry.ids, entry.headers):
+                if matches is not None and len(ids) < STORIES_MAX and _is_published(entry, header, matches):
                     ids[id_] = {"message": id_, "events": []}
             for id_ in entry.ids if len(entry.ids) <= len(ids) else ids:
                 story = ids.get(id_)
@@ -236,34 +235,14 @@ def _queues_of(at: Operator, vhost: str | None, name: str | None) -> list[Queue]
     return queues
 
 
-def _header_test(given: Filter, message_id: str | None, correlation_id: str | None) -> Callable[[Entry, bytes], bool]:
-    """A function that tells whether the header of a published message matches."""
-    texts = {"message_id": message_id, "correlation_id": correlation_id}
-    key, headers = given.routing_key, given.header or {}
-
-    def fits(entry: Entry, header: bytes) -> bool:
-        if not header or key not in (None, entry.detail.get("routing_key")):
-            return False
-        try:
-            properties = decode_properties(header)
-        except ContentError:
-            return False
-        for name, text in texts.items():
-            if text is not None and properties.get(name) != text.encode():
-                return False
-        table = properties.get("headers")
-        there = table if isinstance(table, dict) else {}
-        return all(name in there and _text_of(there[name]) == _plain(value) for name, value in headers.items())
-
-    return fits
-
-
-def _text_of(field: Field) -> str:
-    return field.text if isinstance(field.value, bytes) else _plain(field.value)
-
-
-def _plain(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def _is_published(entry: Entry, header: bytes, matches: Matches) -> bool:
+    """Whether a filter takes a published message, of which only the header is kept."""
+    try:
+        summary = scan_properties(header[FLAGS_AT:])
+    except ContentError:
+        return False
+    envelope = Envelope(entry.detail["exchange"], entry.detail["routing_key"], summary)
+    return matches(Message(0, NATIVE.join(header, b""), envelope))
 
 
 def _entry_row(entry: Entry) -> dict[str, Any]:
