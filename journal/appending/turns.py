@@ -30,7 +30,7 @@ class Turns:
         self.usage = _usage_of(recovered)
         self.next_message_id = recovered.next_message_id
         self.checkpoint = (recovered.checkpoint_begin, recovered.checkpoint_end)  # the last one that is whole
-        self.uncovered_bytes = 0  # appended since then
+        self.uncovered_bytes = recovered.uncovered_bytes  # appended since then, also before this start
         self.ids_bytes = 0  # duplicate ids: octets in the last checkpoint, and appended since then
         self.segment_bytes = self.usage.segments[-1].size if self.usage.segments else 0  # in the newest segment
         self.block: BlockBuilder | None = None

@@ -56,13 +56,11 @@ def recover_unchecked(files: Files, directory: str, *, now_ms: int | None = None
     if not begin and bases[0] != 1:
         raise _missing(directory, bases[0], 1)
     now_us = TIME_MAX if now_ms is None else now_ms * 1000
-    replay = _replay(files, directory, bases, begin, now_us)
+    replay = _replay(files, directory, bases, begin, end, now_us)
     if any(first < end and begin < behind for first, behind in replay.gaps):
-        replay = _replay(files, directory, bases, 0, now_us)  # a repair lost a part of the checkpoint
-        begin = end = 0
+        replay = _replay(files, directory, bases, 0, 0, now_us)  # a repair lost a part of the checkpoint
     replay.settle_names()
     replay.drop_lost()
-    replay.found.checkpoint_begin, replay.found.checkpoint_end = begin, end
     return replay.found
 
 
@@ -77,9 +75,9 @@ def _missing(directory: str, base_lsn: int, expected: int) -> Damaged:
     return Damaged(name, 0, f"it does not follow the segment before it; records {expected} to {base_lsn - 1} are lost")
 
 
-def _replay(files: Files, directory: str, bases: list[int], begin: int, now_us: int) -> Replay:
-    """Replay all segments; records before `begin` are skipped."""
-    found = Recovered()
+def _replay(files: Files, directory: str, bases: list[int], begin: int, end: int, now_us: int) -> Replay:
+    """Replay all segments. `begin`, `end`: of the last checkpoint; records before `begin` are skipped."""
+    found = Recovered(checkpoint_begin=begin, checkpoint_end=end)
     start = max(bisect_right(bases, begin) - 1, 0)
     if begin and begin < bases[start]:
         raise Damaged(

@@ -97,6 +97,7 @@ class Recovered:
     durable_lsn: int = 1
     checkpoint_begin: int = 0
     checkpoint_end: int = 0
+    uncovered_bytes: int = 0  # behind the checkpoint
     segments: list[SegmentSummary] = field(default_factory=list)
     #: octets of the torn tail of the newest segment: a write that a crash interrupted.
     torn_bytes: int = 0
@@ -141,6 +142,8 @@ class Replay:
     def block(self, block: Block) -> None:
         """Apply the records of a block; of those before the checkpoint only the ones that concern names."""
         lsn, begin, handlers = block.header.base_lsn, self.begin, self._handlers
+        if lsn >= self.found.checkpoint_end:
+            self.found.uncovered_bytes += block.header.size
         queues, queue_of = self.found.queues, self._queue
         for fields in block.fields():
             kind = fields[KIND]

@@ -305,3 +305,20 @@ def test_a_duplicate_id_travels_with_the_journal() -> None:
     node.publish("A", headers={"_AMQ_DUPL_ID": "1"})
     node.publish("B", headers={"_AMQ_DUPL_ID": "2"})
     assert node.all() == "AB"
+
+
+def test_short_leads_add_up_to_a_checkpoint() -> None:
+    """No leader appends enough for a checkpoint of its own; each would read the records of all before it for ever."""
+    node = Node(journal_options=JournalOptions(segment_size=20_000, preallocate_size=0))
+    node.queue()
+    node.took_over = True
+    sizes = []
+    for _ in range(60):
+        if node.journal.checkpoints.is_due:
+            node.checkpoint(reclaims=True)
+        node.publish(b"A" * 300)
+        assert node.all() == "A" * 300
+        node.settle()
+        node.kill()
+        sizes.append(sum(segment.size for segment in node.journal.recovered.segments))
+    assert max(sizes) < 2 * 20_000
