@@ -54,7 +54,7 @@ class ConcurrentChanges:
         if self._departed is not None:
             below = self._departed_below
             if isinstance(ids, range):
-                ids = range(ids.start, min(ids.stop, below))
+                ids = range(ids.start, min(ids.stop, below), ids.step)
             self._departed.update((queue_id, id_) for id_ in ids if id_ < below)
 
     def note_changed(self, event: DeliveredEvent | RequeuedEvent | ScheduledEvent) -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from simulated_files import SimulatedFiles
 
-from leveret.journal import JournalOptions, register_reader
+from leveret.journal import JournalOptions, JournalReader, register_reader
 from leveret.journal.appending import old_segments
+from leveret.journal.disk.segment import segment_name
+from leveret.journal.format.record import MOVED
 from leveret.journal.recording import checkpoint as checkpoints
 from leveret.journal.recording.checkpoint import empty_segment
 from leveret.testing.harness import Harness
@@ -14,9 +19,9 @@ from leveret.testing.harness import Harness
 SMALL = JournalOptions(segment_size=4_000, preallocate_size=0)
 
 
-def harness_with_old_segment() -> tuple[Harness, int]:
+def harness_with_old_segment(*, memory: int | None = None) -> tuple[Harness, int]:
     """Ready messages in the oldest segment, and much behind it that is dead."""
-    harness = Harness(journal=SimulatedFiles(), journal_options=SMALL)
+    harness = Harness(journal=SimulatedFiles(), journal_options=SMALL, memory=memory)
     for name in ("q", "r", "busy"):
         harness.queue(name)
     harness.publish(*"ABCDEFGH", key="q", delivery_mode=2)
@@ -56,6 +61,25 @@ def test_what_leaves_between_slices_is_not_moved(monkeypatch: pytest.MonkeyPatch
     assert "r" not in harness.vhost.queues
 
 
+def test_what_another_consumer_has_is_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two consumers come meanwhile and share what is read back: the messages of one leave, the other's stay."""
+    monkeypatch.setattr(old_segments, "MOVED_SLICE", 1)
+    harness, base_lsn = harness_with_old_segment(memory=0)
+    pageable = harness.named("q").pageable
+    assert pageable is not None
+    pageable.page_out(1 << 20)
+    moving = empty_segment(harness.broker, harness.journal, harness.recorder, base_lsn)
+    next(moving)
+    harness.ends_turns = False
+    harness.consume("q", "free", no_ack=True)
+    harness.consume("q", "acks")
+    harness.finish_turns()
+    assert (harness.taken("free"), harness.taken("acks")) == ("ACEG", "BDFH")
+    for _ in moving:
+        harness.journal.commit()
+    assert not harness.journal.usage.segments[0].live
+
+
 def test_a_segment_that_a_reader_needs_is_not_emptied() -> None:
     """It could not be deleted: its contents would be on the disk twice, and be sent to a follower that is behind."""
     harness, _ = harness_with_old_segment()
@@ -63,7 +87,8 @@ def test_a_segment_that_a_reader_needs_is_not_emptied() -> None:
     assert harness.journal.old_segments.worth_emptying() is None
 
 
-def test_what_is_moved_keeps_the_name_of_its_exchange() -> None:
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_what_is_moved_keeps_the_name_of_its_exchange(is_killed: bool) -> None:
     """Which was deleted long ago: later segments name it as long as the message is there."""
     harness = Harness(journal=SimulatedFiles(), journal_options=SMALL)
     for name in ("q", "busy"):
@@ -83,6 +108,47 @@ def test_what_is_moved_keeps_the_name_of_its_exchange() -> None:
             assert base_lsn is not None
             for _ in empty_segment(harness.broker, harness.journal, harness.recorder, base_lsn):
                 harness.journal.commit()
+            if is_killed:
+                harness.settle()
+                harness.kill()
     harness.restart()
     (message,) = harness.named("q").messages()
     assert message.envelope.exchange == "x"
+
+
+def test_a_content_that_is_moved_again_tells_its_first_place() -> None:
+    """By which readers know that it is no new message (docs/journal-format.md, record kind 20)."""
+    harness = Harness(journal=SimulatedFiles(), journal_options=SMALL)
+    for name in ("q", "busy"):
+        harness.queue(name)
+    harness.publish("A", key="q", delivery_mode=2)
+    moved: dict[int, int] = {}  # LSN -> that of the original
+    for _ in range(2):
+        for _ in range(60):
+            harness.publish("x" * 200, key="busy", delivery_mode=2)
+            harness.take(queue="busy")
+        harness.checkpoint(reclaims=True)
+        reader = JournalReader(harness.path, harness.files)
+        moved |= {lsn: one.arg for lsn, one in reader.records(trust_open=True) if one.kind == MOVED}
+    assert len(moved) == 2 and len(set(moved.values())) == 1
+    harness.kill()
+    assert harness.all("q") == "A"
+
+
+def test_a_deleted_segment_gives_its_room_back(tmp_path: Path) -> None:
+    """Also if messages were read from it: a file that is open keeps its room on the disk."""
+    harness = Harness(journal=tmp_path, journal_options=SMALL, memory=0)
+    queue = harness.queue()
+    for number in range(60):
+        harness.publish(f"{number},".ljust(200), delivery_mode=2)
+    assert queue.pageable is not None
+    queue.pageable.page_out(1 << 20)
+    harness.take(60)
+    harness.checkpoint(reclaims=True)
+    harness.publish("more", delivery_mode=2)
+    harness.settle()
+    assert not (tmp_path / segment_name(1)).exists()
+    links = [os.path.realpath(one) for one in Path("/proc/self/fd").iterdir()]
+    gone = [link for link in links if str(tmp_path) in link and link.endswith("(deleted)")]
+    harness.close()
+    assert gone == []
