@@ -94,9 +94,7 @@ class Sites:
     def came(self, site: str, group: str = "") -> None:
         """Add a site, which perhaps was absent."""
         self._known[site] = group
-        deadline = self._leaving.pop(site, None)
-        if deadline is not None:
-            self._deadlines.cancel(deadline)
+        self._deadlines.cancel(self._leaving.pop(site, None))
         if self.groups.get(site) != group:
             self.groups[site] = group
             self._notify()

@@ -109,9 +109,8 @@ class BlockedNotice:
         self._on_change(True)
 
     def _cancel(self) -> None:
-        if self._deadline is not None:
-            self._broker.context.deadlines.cancel(self._deadline)
-            self._deadline = None
+        self._broker.context.deadlines.cancel(self._deadline)
+        self._deadline = None
 
 
 class ChannelFlow:
@@ -153,10 +152,8 @@ class ChannelFlow:
             self._output.wake()
 
     def _cancel(self, channel: Channel) -> None:
-        deadline = self._stopped[channel]
-        if deadline is not None:
-            self._broker.context.deadlines.cancel(deadline)
-            self._stopped[channel] = None
+        self._broker.context.deadlines.cancel(self._stopped[channel])
+        self._stopped[channel] = None
 
     @property
     def _product(self) -> str:

@@ -317,9 +317,8 @@ class Parking:
         if parked.full is not None:
             self._broker.flow.leave(parked)
             parked.full = None
-        if parked.deadline is not None:
-            self._broker.context.deadlines.cancel(parked.deadline)
-            parked.deadline = None
+        self._broker.context.deadlines.cancel(parked.deadline)
+        parked.deadline = None
 
     # -- amounts ----------------------------------------------------------------------------------------------------
 
@@ -362,9 +361,8 @@ class Parking:
 
     def _limit_stall(self) -> None:
         """Restart the time within which some of the parked work has to be published."""
-        if self._stall is not None:
-            self._broker.context.deadlines.cancel(self._stall)
-            self._stall = None
+        self._broker.context.deadlines.cancel(self._stall)
+        self._stall = None
         limit_ms = self._stall_max_ms
         if limit_ms and self.is_full:
             self._stall = self._broker.context.deadlines.set(

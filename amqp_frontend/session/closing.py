@@ -247,15 +247,13 @@ class Closing:
             client.outbox.clear()
 
     def _cancel_timers(self) -> None:
-        if self._timer is not None:
-            self._deadlines.cancel(self._timer)
-            self._timer = None
+        self._deadlines.cancel(self._timer)
+        self._timer = None
         self._heartbeat.stop()
 
     def _disconnect_ms(self) -> int:
         return 1000 * (min(self._heartbeat.interval_s, DISCONNECT_MAX_S) or DISCONNECT_MAX_S)
 
     def _set_timer(self, delay_ms: int, action: Callable[[], None]) -> None:
-        if self._timer is not None:
-            self._deadlines.cancel(self._timer)
+        self._deadlines.cancel(self._timer)
         self._timer = self._deadlines.set(due_after(self._clock, delay_ms), action)

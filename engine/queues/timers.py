@@ -61,5 +61,4 @@ class Timers:
     def cancel_all(self) -> None:
         """Cancel all deadlines: the queue is deleted."""
         for deadline in (self._expiry, self._due, self._unused, self._start, self._paging):
-            if deadline is not None:
-                self._deadlines.cancel(deadline)
+            self._deadlines.cancel(deadline)
