@@ -130,11 +130,6 @@ class LeaseConsumers(ConsumerList):
             return [only] * min(count, max(credit, 0))
         free = [(at, one, credit) for at, one in enumerate(consumers)
                 if one not in self.unleased and (credit := one.credit()) > 0]  # fmt: skip
-        if not free:
-            return []
-        if self._has_priorities:
-            highest = max(one.priority for _, one, _ in free)
-            free = [each for each in free if each[1].priority == highest]
         return self._dealt(free, count)
 
     def deal_at(self, site: str, consumers: Sequence[Consumer], count: int) -> list[Consumer]:
@@ -143,17 +138,19 @@ class LeaseConsumers(ConsumerList):
         last, before = self._last_at.get(site), self._next
         self._next = 0 if last is None else places[last] + 1
         free = [(places[one], one, credit) for one in consumers if (credit := one.credit()) > 0]
-        if self._has_priorities:
-            highest = max((one.priority for _, one, _ in free), default=0)
-            free = [each for each in free if each[1].priority == highest]
-        dealt = self._dealt(free, count) if free else []
+        dealt = self._dealt(free, count)
         self._next = before
         if dealt:
             self._last_at[site] = dealt[-1]
         return dealt
 
     def _dealt(self, free: list[tuple[int, Consumer, int]], count: int) -> list[Consumer]:
-        """Deal among consumers with room, each with its place and its credit."""
+        """Deal among consumers with room, each with its place and its credit; with priorities, among the highest."""
+        if not free:
+            return []
+        if self._has_priorities:
+            highest = max(one.priority for _, one, _ in free)
+            free = [each for each in free if each[1].priority == highest]
         if any(one.session.prefetch_total for _, one, _ in free):
             count = 1  # a limit shared by several consumers is checked again after each delivery
         if self._fairness == FAST:
