@@ -18,7 +18,7 @@ from ..wire.frames import Connection
 from ..wire.large_output import AVERAGE_MIN, Octets
 from .deliveries import ConsumerWire
 from .login import Login
-from .output import Output, rendered
+from .output import Output, renderer_of
 
 _ENDS_CONNECTION = frozenset({commands.Connection.Close, commands.Connection.CloseOk})
 
@@ -197,7 +197,7 @@ class AgreedOutput(Output):
             if isinstance(effect, ConsumerCancelled):
                 parts = self.rendered_cancel(effect)
             else:
-                parts = rendered(effect, frame_max)
+                parts = renderer_of(type(effect))(effect, frame_max)
             if pieces is None:
                 self.parts += parts
             else:

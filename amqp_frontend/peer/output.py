@@ -14,9 +14,9 @@ from .login import Login
 
 #: Octets of unsent answers (not deliveries, which the engine limits) above which the connection is not read.
 REPLIES_MAX = 4 * 1024 * 1024
-#: Effects of optional packages -> their renderers (effect, frame_max).
-RENDERERS: dict[type, Callable[[Any, int], Iterable[Octets]]] = {}
-#: Names of these effects -> the module that registers the renderer, imported for the first effect.
+#: Effects that are runs of deliveries -> their renderers (effect, frame_max).
+RENDERERS: dict[type, Callable[[Any, int], Iterable[Octets]]] = {Delivered: render_delivered}
+#: Names of effects of optional packages -> the module that registers the renderer, imported for the first effect.
 OPTIONAL = {"DeliveredLeases": ".leases"}
 
 
@@ -27,7 +27,7 @@ class Output:
     called when the engine has ended a session. `is_large`: the parts taken last are too large to be joined.
     """
 
-    #: Octets of output that waits for the journal beside `parts`; see `AgreedOutput`.
+    #: Octets of output that waits for the journal, in addition to `parts`; see `AgreedOutput`.
     held_octets: int = 0
 
     __slots__ = ("_connection", "_login", "is_large", "on_session_failed", "parts", "reply_size", "wake")
@@ -74,7 +74,7 @@ class Output:
             elif type(effect) is SessionFailed:
                 self.on_session_failed(effect)
             elif type(effect) is not ConsumerCancelled:
-                parts += _renderer_of(type(effect))(effect, frame_max)
+                parts += renderer_of(type(effect))(effect, frame_max)
             else:
                 parts += self.rendered_cancel(effect)
 
@@ -114,16 +114,8 @@ class Output:
         return self.reply_size > REPLIES_MAX
 
 
-def rendered(effect: Delivered, frame_max: int) -> Iterable[Octets]:
-    """The octets of a run of deliveries, of any kind, in parts."""
-    return (
-        render_delivered(effect, frame_max)
-        if type(effect) is Delivered
-        else _renderer_of(type(effect))(effect, frame_max)
-    )
-
-
-def _renderer_of(effect: type) -> Callable[[Any, int], Iterable[Octets]]:
+def renderer_of(effect: type) -> Callable[[Any, int], Iterable[Octets]]:
+    """The function that makes the octets of a run of deliveries, in parts. `effect`: the class of the run."""
     if effect not in RENDERERS:
         import_module(OPTIONAL[effect.__name__], __package__)
     return RENDERERS[effect]
