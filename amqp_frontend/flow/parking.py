@@ -179,7 +179,7 @@ class Parking:
         assert quota is not None
         quota.is_over = True
         if quota.full.node.is_full:  # tried again in the next turn: its queue may have another limit, with room
-            parked, work = self._parked(channel), self._work(event, turn)
+            parked, work = self._parked_channel(channel), self._new_work(event, turn)
             parked.put_first(work)
             self._added(work, turn)
         else:
@@ -187,7 +187,7 @@ class Parking:
 
     def put_rest(self, channel: Channel, event: TurnEvent, turn: ConnectionTurn) -> None:
         """Park the rest of the current event: first on its channel, or after work that the event has just parked."""
-        parked, work = self._parked(channel), self._work(event, turn)
+        parked, work = self._parked_channel(channel), self._new_work(event, turn)
         if parked.is_waiting or turn.is_over:
             parked.put_second(work)
         else:
@@ -200,7 +200,7 @@ class Parking:
         parked = None if channel is None else self.channels.get(channel)
         if parked is None or parked.lets_pass(event):
             return False
-        work = self.contents.spooled_if_full(self._work(event, turn), self._makes_room)
+        work = self.contents.spooled_if_full(self._new_work(event, turn), self._makes_room)
         parked.append(work)
         self._added(work, turn)
         return True
@@ -274,19 +274,19 @@ class Parking:
         """Whether an alarm parks any of the work."""
         return any(parked.full is not None and parked.full.is_alarm for parked in self.channels.values())
 
-    def _parked(self, channel: Channel) -> ParkedChannel:
+    def _parked_channel(self, channel: Channel) -> ParkedChannel:
         parked = self.channels.get(channel)
         if parked is None:
             parked = self.channels[channel] = ParkedChannel(channel, self._unpark)
         return parked
 
-    def _work(self, event: TurnEvent, turn: ConnectionTurn) -> ParkedWork:
+    def _new_work(self, event: TurnEvent, turn: ConnectionTurn) -> ParkedWork:
         octets = sum(map(len, contents_of(event)))
         since_ns = self._broker.context.clock.monotonic_ns() if turn.since_ns is None else turn.since_ns
         return ParkedWork(event, octets, since_ns)
 
     def _put_first(self, channel: Channel, event: TurnEvent, turn: ConnectionTurn) -> ParkedChannel:
-        parked, work = self._parked(channel), self._work(event, turn)
+        parked, work = self._parked_channel(channel), self._new_work(event, turn)
         if turn.since_ns is None:  # otherwise this was decided when the work was parked first
             work = self.contents.spooled_if_full(work, self._makes_room)
         parked.put_first(work)
