@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
+from ..settings.loopback import is_loopback
 from .metrics.buckets import DELAYS, Buckets
 
 if TYPE_CHECKING:
@@ -255,7 +256,7 @@ def peer_of(address: object, *, is_tls: bool = False, node: str = "") -> "Peer":
     if not isinstance(address, tuple):
         return Peer("unix socket", True, node=node)
     host = str(address[0]).removeprefix("::ffff:")
-    return Peer(host, host.startswith("127.") or host == "::1", is_tls, node)
+    return Peer(host, is_loopback(host), is_tls, node)
 
 
 async def serve(

@@ -10,6 +10,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from ...engine import THIS_MACHINE, address_origin
 from ...settings.frozen import frozen
+from ...settings.loopback import is_loopback
 from ..options import Network
 from ..peer.login import Peer
 
@@ -125,12 +126,8 @@ def peer_of(address: object, local: object) -> Peer:
     name = f"{address[0]}:{address[1]}"
     if isinstance(local, tuple):
         name += f" -> {local[0]}:{local[1]}"
-    return Peer(name, is_loopback(address[0]), origin=address_origin(address[0], is_loopback=is_loopback(address[0])))
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address, of either family, is this machine's own."""
-    return host.startswith("127.") or host == "::1" or host.startswith("::ffff:127.")
+    is_local = is_loopback(address[0])
+    return Peer(name, is_local, origin=address_origin(address[0], is_loopback=is_local))
 
 
 def is_listed(address: object, networks: tuple[Network, ...]) -> bool:

@@ -13,8 +13,8 @@ follow are neither encrypted nor signed: a network that others can change needs 
 import hmac
 import os
 from dataclasses import dataclass
-from ipaddress import ip_address
 
+from ...settings.loopback import is_loopback
 from .frames import VERSION, VERSION_MIN, Greet, Proof, Prove
 
 NONCE_SIZE = 32
@@ -52,16 +52,6 @@ class Credentials:
         parts = (role, self.cluster.encode(), str(self.group).encode(), listener_nonce, connector_nonce)
         said = b"".join(len(part).to_bytes(4) + part for part in parts)
         return hmac.digest(self.secret, said, "sha256")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is this machine's own; a name is not."""
-    try:
-        address = ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return bool((mapped or address).is_loopback)
 
 
 def _check_version(version: int) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..frozen import frozen
+from ..loopback import is_loopback
 from ..rows.cluster import ClusterKeys, place_of
 from ..values import shown
 
@@ -52,11 +53,6 @@ def own_place(keys: ClusterKeys) -> tuple[str, int]:
     if keys.listen is not None:
         return _place(keys.listen)
     return next((node.host, node.port) for node in nodes_of(keys) if node.name == keys.node)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can connect to it."""
-    return host in ("localhost", "::1") or host.startswith("127.")
 
 
 def cluster_problems(configuration: "Configuration") -> Iterator[Problem]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ..serving.addresses import Address, AddressError, parse_address
 from ..settings import Configuration, load_configuration
 from ..settings.faults import Origin, in_order
+from ..settings.loopback import is_loopback
 
 if TYPE_CHECKING:
     from ..operator.json_file import JsonFile
@@ -129,7 +130,7 @@ def _console_addresses_of(
         except AddressError as error:
             faults.append(f"{where} {error}")
             continue
-        is_inside = address.path or address.host in ("localhost", "::1") or address.host.startswith("127.")
+        is_inside = address.path or is_loopback(address.host)
         if address.is_tls and configuration.tls.certificate is None:
             faults.append(f"{where} {text!r}: TLS needs a certificate: [tls] certificate is missing")
         elif not address.is_tls and not is_inside and not configuration.management.plain_outside:

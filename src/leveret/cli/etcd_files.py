@@ -9,7 +9,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ..cluster.coordinator.gateway import why_refused
-from ..settings.declared.cluster import ClusterNode, is_loopback
+from ..settings.declared.cluster import ClusterNode
+from ..settings.loopback import is_loopback
 
 #: The path of a member's configuration on its machine, and the parent of its data directory.
 PLACE, DATA = "/etc/leveret/etcd.yml", "/var/lib/leveret-etcd"

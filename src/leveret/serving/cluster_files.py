@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..cluster.coordinator.gateway import EtcdAccess
-from ..cluster.link.challenge import is_loopback
 from ..cluster.link.options import LinkTls
 from ..settings import Configuration
 from ..settings.declared.cluster import nodes_of
+from ..settings.loopback import is_loopback
 from .file_watch import FileMark, marks_of
 from .tls_files import configured_path, reason_of
 

@@ -17,6 +17,7 @@ from ..console.metrics.aggregated import PREFIX as METRICS_PREFIX
 from ..console.metrics.aggregated import identity_of, table, versions_of
 from ..console.metrics.cluster import cluster_page
 from ..console.metrics.leveret_page import build_info, process_table
+from ..console.server import peer_of
 from ..settings import Configuration
 from .guest import Guest, Service
 from .metrics_facts import process_figures
@@ -57,7 +58,7 @@ class NodePages:
                 head += data
             method, _, rest = head.partition(b" ")
             path = self._without_prefix(rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1"))
-            is_loopback = _is_loopback(guest.address) and not _is_proxied(head)
+            is_loopback = peer_of(guest.address).is_loopback and not _is_proxied(head)
             if guest.service is Service.METRICS and path.startswith(PREFIX):
                 status, body = "404 Not Found", b""  # as from a leader: checks belong to the console's listener
             else:
@@ -134,7 +135,3 @@ def _metrics_page(report: NodeReport, configuration: Callable[[], Configuration]
 def _is_proxied(head: bytes) -> bool:
     """Whether a proxy on this machine sent the request, perhaps for a remote client."""
     return any(line.lower().startswith((b"x-forwarded-for:", b"forwarded:")) for line in head.split(b"\r\n"))
-
-
-def _is_loopback(address: object) -> bool:
-    return not isinstance(address, tuple) or str(address[0]).startswith(("127.", "::1", "::ffff:127."))

@@ -23,6 +23,7 @@ from ..serving.composition import BuiltBroker, Data, DataUnusable, build_broker,
 from ..serving.descriptors import descriptor_limits
 from ..serving.runtime import Alarm, Runtime, SystemClock
 from ..settings import Configuration
+from ..settings.loopback import is_loopback
 from .engine_clock import ClockMode, EngineClock
 from .fault import FaultTable
 from .options import BrokerOptionsError, EdgeOptions
@@ -52,7 +53,7 @@ class Edge(Runtime):
         self.frontend_options: FrontendOptions = frontend_options(
             options.configuration, descriptor_max=descriptor_limits().connections
         )
-        self.users = default_users(from_anywhere=not options.host.startswith("127."))
+        self.users = default_users(from_anywhere=not is_loopback(options.host))
         self.faults = FaultTable()
         self._changes: dict[object, Callable[[Configuration], Configuration]] = {}  # by the faults that make them
         self.tap: Recording | None = None

@@ -12,6 +12,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from ...settings.loopback import is_loopback
 from ..clock import ClockIsReal
 from ..loop_thread import BrokerStopped
 from .operations import Operations, UnknownOperation
@@ -36,7 +37,7 @@ class ControlServer(ThreadingHTTPServer):
         self.operations = operations
         self.token = token
         super().__init__((host, port), Handler)
-        self.is_local = host.startswith("127.")
+        self.is_local = is_loopback(host)
 
     @property
     def url(self) -> str:
