@@ -103,6 +103,7 @@ from .rules.arguments import (
     Reason,
     check_consumer_arguments,
     check_expiration,
+    plain_arguments,
     queue_type_of,
     unknown_arguments,
 )
@@ -139,7 +140,7 @@ __all__ = [
     "bounded_ms", "check_consumer_arguments", "check_expiration", "chosen_by", "consumers", "dead_letter_queues",
     "decode_bare_table", "decode_properties", "decode_table", "due_after", "encode_header", "encode_table", "errors",
     "hash_password", "holder_of", "is_large", "json_of_table", "kind_of_type", "messages_of", "number_of", "origin_of",
-    "own_settings", "part_of", "publish_by_name", "queue_type_of", "read_password_hash", "reconfigure", "runs_of",
-    "scan_properties", "scheduled", "share_of", "table_of_json", "takes_all", "to_exchange", "to_origin", "to_queue",
-    "unknown_arguments",
+    "own_settings", "part_of", "plain_arguments", "publish_by_name", "queue_type_of", "read_password_hash",
+    "reconfigure", "runs_of", "scan_properties", "scheduled", "share_of", "table_of_json", "takes_all", "to_exchange",
+    "to_origin", "to_queue", "unknown_arguments",
 ]  # fmt: skip

@@ -4,6 +4,8 @@ Characters without a glyph are escaped as Python escapes them: ESC, BEL, NUL and
 Latin-1, overrides of the writing direction, invisible characters, line separators, halves of surrogate pairs.
 """
 
+from collections.abc import Sequence
+
 
 def printable(text: str) -> str:
     """One line: line breaks are escaped, like all characters that are not printable. O(text)."""
@@ -15,3 +17,9 @@ def printable(text: str) -> str:
 def printable_lines(text: str) -> str:
     """Several lines: line breaks stay."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def and_more(first: Sequence[str], number: int) -> str:
+    """The first of `number` names, and how many others there are."""
+    more = number - len(first)
+    return ", ".join(first) + (f" and {more:,} more" if more > 0 else "")

@@ -7,8 +7,7 @@ import pytest
 from configured_broker import GUEST, RING, bodies, make, publish, queue_of, session_of
 
 from leveret.configured.configured import ConfiguredObjects, faults_of
-from leveret.configured.typed_arguments import plain_of
-from leveret.engine import Broker, ManualClock, Users
+from leveret.engine import Broker, ManualClock, Users, plain_arguments
 from leveret.engine.errors import InequivalentArgument, InequivalentField
 from leveret.engine.messages.field_table import Field
 from leveret.settings import load_configuration
@@ -80,7 +79,7 @@ routing-type = "multicast"
     session = session_of(objects)
     publish(objects, session, "news", "any.key", "x")
     assert (bodies(session, "a"), bodies(session, "news")) == ("x", "x")
-    assert plain_of(queue_of(objects, "a").arguments) == {"x-address": "news"}
+    assert plain_arguments(queue_of(objects, "a").arguments) == {"x-address": "news"}
     assert queue_of(objects, "news").arguments == {}
     exchanges = objects.broker.virtual_hosts["/"].exchanges
     assert (exchanges["nobody"].type, exchanges["nobody"].durable) == ("fanout", True)

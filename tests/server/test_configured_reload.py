@@ -15,8 +15,8 @@ from configured_broker import (
 )
 
 from leveret.configured.configured import ConfiguredObjects, Report
-from leveret.configured.typed_arguments import fields_of, plain_of
-from leveret.engine import ConsumerCancelled, Delivered, ManualClock, SessionFailed
+from leveret.configured.typed_arguments import fields_of
+from leveret.engine import ConsumerCancelled, Delivered, ManualClock, SessionFailed, plain_arguments
 from leveret.engine.messages.field_table import Field
 from leveret.settings.difference import differences
 
@@ -202,7 +202,7 @@ def test_what_needs_a_new_queue_is_said_and_left() -> None:
         "f.toml:7: queue 'q': x-max-length: unset -> 5 takes effect when the queue is created anew",
     )
     assert reload(objects, later) == Report()
-    assert plain_of(queue_of(objects, "q").arguments) == {"x-max-consumers": 2}
+    assert plain_arguments(queue_of(objects, "q").arguments) == {"x-max-consumers": 2}
 
 
 def test_a_change_that_contradicts_what_stays_is_not_made() -> None:
@@ -211,7 +211,7 @@ def test_a_change_that_contradicts_what_stays_is_not_made() -> None:
     report = reload(objects, configured_queue("ring-size = 3"))
     assert report.done == ()
     assert any("x-ring-size takes effect when the queue is created anew" in line for line in report.warnings)
-    assert plain_of(queue_of(objects, "q").arguments) == {"x-max-length": 5}
+    assert plain_arguments(queue_of(objects, "q").arguments) == {"x-max-length": 5}
 
 
 def test_routing_type_is_a_binding_and_the_address_is_for_good() -> None:

@@ -13,8 +13,8 @@ from configured_broker import make, queue_of, reload
 from desk import Refused, VirtualDesk
 
 from leveret.configured.configured import ConfiguredObjects
-from leveret.configured.typed_arguments import fields_of, plain_of
-from leveret.engine import Broker, ManualClock, Users
+from leveret.configured.typed_arguments import fields_of
+from leveret.engine import Broker, ManualClock, Users, plain_arguments
 from leveret.engine.leases.rules import rules_in
 from leveret.operator.definitions import export_steps, import_steps
 from leveret.operator.steps import finished
@@ -142,10 +142,10 @@ def test_a_reload_does_what_diff_says(element: Element) -> None:
     later = "starts anew" if acts is RESTART else "created anew"
     assert any(f"{argument}: " in line and later in line for line in report.warnings) == (not is_live)
     queue = queue_of(objects, "q")
-    assert (plain_of(queue.arguments).get(argument) == VALUES[argument]) == is_live
+    assert (plain_arguments(queue.arguments).get(argument) == VALUES[argument]) == is_live
     for text in (after, before):
         reload(objects, text)
-        assert rules_in(queue.rules).settings == leased_settings("q", plain_of(queue.arguments))
+        assert rules_in(queue.rules).settings == leased_settings("q", plain_arguments(queue.arguments))
     assert not is_live or (argument in queue.arguments) == (argument in BESIDE)
 
 
@@ -153,10 +153,10 @@ def test_a_queue_of_another_type_keeps_all_it_has() -> None:
     """Nothing of the new one is mixed into it."""
     desk = VirtualDesk(QUEUE.replace("amps", "classic"))
     desk.reload(QUEUE + "lease-period = 5\n")
-    assert plain_of(desk.vhost.queues["q"].arguments) == {"x-queue-type": "classic"}
+    assert plain_arguments(desk.vhost.queues["q"].arguments) == {"x-queue-type": "classic"}
     desk = VirtualDesk(QUEUE + "lease-period = 5\n")
     desk.reload(QUEUE.replace("amps", "classic"))
-    assert plain_of(desk.vhost.queues["q"].arguments) == {"x-queue-type": "amps", "x-lease-period": 5}
+    assert plain_arguments(desk.vhost.queues["q"].arguments) == {"x-queue-type": "amps", "x-lease-period": 5}
 
 
 def test_what_can_change_does_beside_what_cannot() -> None:
@@ -190,7 +190,7 @@ def test_a_configuration_that_was_changed_while_the_broker_was_stopped() -> None
         assert objects.is_managed(queue) is kept
         assert any("exists with other arguments" in line for line in report.warnings) is not kept
         period = {"lease-period = 5": 5, "enabled = false": None}.get(said, 60_000)
-        assert plain_of(queue.arguments).get("x-lease-period") == period
+        assert plain_arguments(queue.arguments).get("x-lease-period") == period
         assert queue.enabled is (said != "enabled = false")
 
 
@@ -199,7 +199,7 @@ def test_a_queue_of_a_client_is_not_taken_over_by_a_reload() -> None:
     desk = VirtualDesk()
     desk.declare(x_queue_type="amps", x_lease_period=60_000)
     desk.reload(QUEUE + "lease-period = 5")
-    assert plain_of(desk.vhost.queues["q"].arguments)["x-lease-period"] == 60_000
+    assert plain_arguments(desk.vhost.queues["q"].arguments)["x-lease-period"] == 60_000
 
 
 def many(said: str = "") -> str:

@@ -26,6 +26,7 @@ from ..engine import (
     VirtualHost,
     kind_of_type,
     own_settings,
+    plain_arguments,
     reconfigure,
     unknown_arguments,
 )
@@ -38,7 +39,7 @@ from ..settings.values import shown, value_text
 from .configured_policies import ConfiguredPolicies
 from .configured_users import ConfiguredUsers, faults_of_users
 from .options import broker_options
-from .typed_arguments import fields_of, plain_of
+from .typed_arguments import fields_of
 
 RING = "x-ring-size"
 LATER = "takes effect when the queue is created anew"
@@ -296,7 +297,7 @@ class ConfiguredObjects:
             try:
                 own = own_settings(arguments)
                 if (type_ := added_type(declared.arguments)) is not None:
-                    for fault in type_.read(queue.name, plain_of(arguments))[1]:
+                    for fault in type_.read(queue.name, plain_arguments(arguments))[1]:
                         raise fault
                 break
             except ArgumentFault as fault:  # a conflict with an argument that cannot be changed
@@ -390,7 +391,7 @@ def at_own_site(broker: Broker, declared: QueueDeclaration) -> QueueDeclaration:
     context = broker.virtual_hosts.create(declared.vhost).context
     name, arguments = kind.scoped(context, declared.name, fields_of(declared.arguments), site)
     address = name if declared.address == declared.name else declared.address
-    return replace(declared, name=name, address=address, arguments=MappingProxyType(plain_of(arguments)))
+    return replace(declared, name=name, address=address, arguments=MappingProxyType(plain_arguments(arguments)))
 
 
 def unknown_points(broker: Broker, configuration: Configuration) -> list[str]:
@@ -476,7 +477,7 @@ def _is_different(key: str, is_now: Field | None, wanted: Field | None) -> bool:
 def _shown_field(field: Field | None) -> str:
     if field is None:
         return "unset"
-    plain = plain_of({"": field})[""]
+    plain = plain_arguments({"": field})[""]
     return value_text(plain) if isinstance(plain, str | int | float) else shown(plain)
 
 

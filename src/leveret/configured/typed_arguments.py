@@ -1,8 +1,8 @@
-"""Conversion of queue arguments between plain values of a configuration and typed fields of AMQP."""
+"""Conversion of queue arguments from plain values of a configuration to typed fields of AMQP."""
 
 from collections.abc import Mapping
 
-from ..engine import Field, FieldTable, number_of
+from ..engine import Field, FieldTable
 from ..settings.addresses.queue_arguments import plain_values
 
 
@@ -24,14 +24,3 @@ def field_of(value: object) -> Field:
         return Field("d", value)
     assert isinstance(value, str)
     return Field("S", value.encode())
-
-
-def plain_of(table: FieldTable) -> dict[str, object]:
-    """The values of arguments as the settings read them: int, bool, float, str; tables and arrays unchanged."""
-    return {key: _plain(field) for key, field in table.items()}
-
-
-def _plain(field: Field) -> object:
-    if isinstance(field.value, bytes):
-        return field.text
-    return number_of(field) if field.tag in "fdD" else field.value

@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 from .. import __version__
 from ..configured.configured import set_ring_size
-from ..configured.typed_arguments import plain_of
 from ..console.dispatcher import Http, Level
-from ..engine import Broker
+from ..engine import Broker, plain_arguments
 from ..settings import ArgumentFault
 from ..settings.addresses.queue_arguments import check_conflicts
 from .command import COMMANDS, command
@@ -123,7 +122,7 @@ def resize_ring(at: Operator, queue: QueueName, size: RingSize, *, vhost: VhostN
     found = at.queue(vhost, queue)
     if size > 0:
         try:
-            check_conflicts({**plain_of(found.arguments), "x-ring-size": size})
+            check_conflicts({**plain_arguments(found.arguments), "x-ring-size": size})
         except ArgumentFault as fault:
             raise CommandError(f"queue {queue!r} can be no ring: {fault}") from None
     set_ring_size(found, size)  # address-settings page 4.3

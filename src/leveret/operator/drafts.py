@@ -8,9 +8,8 @@ from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 from ..configured.configured import ConfiguredObjects, faults_of
-from ..configured.typed_arguments import plain_of
 from ..console.dispatcher import Http, Level
-from ..engine import Broker, Queue
+from ..engine import Broker, Queue, plain_arguments
 from ..settings import Configuration, Entry, Policies, Policy, PolicyFault, make_policy, settings_of_arguments
 from ..settings.explain import (
     Explanation,
@@ -143,7 +142,7 @@ def _as_drafted(objects: ConfiguredObjects, now: Explanation, new: Configuration
     queue = objects.broker.virtual_hosts[now.vhost].queues.get(now.name) if now.kind == "queue" else None
     if queue is None:
         return explain_address(new.repository, now.name, now.vhost, policies)
-    arguments = plain_of(queue.arguments)
+    arguments = plain_arguments(queue.arguments)
     effective = policies.of_queue(queue.name, queue.type, queue.vhost_name)
     layer = effective.layer(arguments)
     own = settings_of_arguments(arguments)
@@ -201,7 +200,7 @@ def _rules_of(broker: Broker, one: Explanation) -> Iterator[dict[str, Any]]:
     policies = _policies_in_force(broker, one, queue)
     titles = tuple(policy.title for policy in policies)
     if queue is not None and queue.arguments:
-        settings = plain_of(queue.arguments)
+        settings = plain_arguments(queue.arguments)
         names = [name.removeprefix("x-") for name in settings]
         own = _given_and_overridden(
             names, {name: rule for name, rule in given.items() if not rule.startswith(titles)}, given

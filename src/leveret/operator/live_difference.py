@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..configured.configured import ConfiguredObjects, faults_of
-from ..configured.typed_arguments import plain_of
-from ..engine import Queue
+from ..engine import Queue, plain_arguments
 from ..settings import Configuration, Policies, load_configuration, settings_of_arguments
 from ..settings.difference import differences
 from ..settings.explain import Explained, argument_rows, explain_rows
@@ -81,7 +80,7 @@ def _changes_of(
     objects: ConfiguredObjects, queue: Queue, new: Configuration, policies: Policies, listed: set[tuple[str, str]]
 ) -> Iterator[str]:
     """A line for each setting or argument that would change, unless it is `listed`."""
-    arguments = plain_of(queue.arguments)
+    arguments = plain_arguments(queue.arguments)
     own = settings_of_arguments(arguments)
     before, after = queue.policy_layer, policies.of_queue(queue.name, queue.type, queue.vhost_name).layer(arguments)
     address, vhost = queue.address, queue.vhost_name

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from ..console.dispatcher import Http, Level
 from ..engine import Client, FieldTable, Queue, dead_letter_queues, reconfigure
 from ..settings import Policies, SettingsRepository
+from ..settings.printable import and_more
 from .command import command
 from .command_error import CommandError
 from .connections import clients_called
@@ -378,5 +379,4 @@ def _with_verb(count: int, one: str) -> str:
 def _named(names: Iterable[str]) -> str:
     """Some names, and the number of the others."""
     found = list(names)
-    rest = len(found) - NAMED_MAX
-    return ", ".join(found[:NAMED_MAX]) + (f" and {rest:,} more" if rest > 0 else "")
+    return and_more(found[:NAMED_MAX], len(found))

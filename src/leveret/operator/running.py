@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ..configured.configured import ConfiguredObjects, at_own_site
-from ..configured.typed_arguments import fields_of, plain_of
-from ..engine import Broker, Exchange, Queue
+from ..configured.typed_arguments import fields_of
+from ..engine import Broker, Exchange, Queue, plain_arguments
 from ..settings import Configuration, QueueDeclaration, settings_of_arguments
 from ..settings.explain import (
     Explained,
@@ -101,7 +101,7 @@ def _with_exchange(address: Explanation, exchanges: list[Exchange], broker: Brok
 
 def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_managed: bool) -> Explanation:
     vhost, address = queue.vhost_name, queue.address
-    arguments = plain_of(queue.arguments)
+    arguments = plain_arguments(queue.arguments)
     declared = _declaration(broker, configuration, queue) if is_managed else None
     own_rules = _rules(queue, declared)
     own, layer = settings_of_arguments(arguments), queue.policy_layer

@@ -4,6 +4,7 @@ from collections.abc import Generator
 from datetime import UTC, datetime
 
 from ..engine import MS, Broker, dead_letter_queues
+from ..settings.printable import and_more
 from ..settings.values import shown
 
 #: Maximum limits or queues that a sentence names; the others are counted.
@@ -54,7 +55,7 @@ def _limits(broker: Broker) -> list[str]:
     named = [f"{node.limit_name} of {node.destination} ({node.used} of {node.limit})" for node in full[:NAMED_MAX]]
     if not full:
         return []
-    return [f"limits are reached: {_and_more(named, len(full))}; consume messages or raise the limit"]
+    return [f"limits are reached: {and_more(named, len(full))}; consume messages or raise the limit"]
 
 
 def _blocked(broker: Broker) -> list[str]:
@@ -76,7 +77,7 @@ def _lost_letters(broker: Broker) -> list[str]:
     ]
     noun, verb = ("dead letter", "was") if letters.count == 1 else ("dead letters", "were")
     found = f"{letters.count} {noun} found no queue and {verb}"
-    return [f"{found} dropped since the start: {_and_more(named, len(letters.places()))}; bind a queue there"]
+    return [f"{found} dropped since the start: {and_more(named, len(letters.places()))}; bind a queue there"]
 
 
 def _unroutable_letters(broker: Broker) -> Generator[None, None, list[str]]:
@@ -89,13 +90,8 @@ def _unroutable_letters(broker: Broker) -> Generator[None, None, list[str]]:
         return []
     waiting.sort(key=lambda one: (-one[0], one[1]))
     named = [f"{count} in {shown(name)}" for count, name in waiting[:NAMED_MAX]]
-    return [f"dead letters without a consumer: {_and_more(named, len(waiting))}; see `ctl dead-letters`"]
+    return [f"dead letters without a consumer: {and_more(named, len(waiting))}; see `ctl dead-letters`"]
 
 
 def _since(wall_ms: int) -> str:
     return f"since {datetime.fromtimestamp(wall_ms / 1000, UTC).strftime('%Y-%m-%d %H:%M:%S UTC')}"
-
-
-def _and_more(named: list[str], number: int) -> str:
-    more = number - len(named)
-    return ", ".join(named) + (f" and {more} more" if more > 0 else "")

@@ -8,10 +8,11 @@ because parts hold passwords.
 import hmac
 import json
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from ..cluster.agreement.view import fingerprints_differ
 from ..settings import Configuration
+from ..settings.printable import and_more
 from ..settings.shared_parts import shared_parts
 from .tls_files import TlsFiles
 
@@ -110,7 +111,13 @@ class SharedConfiguration:
         elif parts_in(received) is not None and self._warned.get(other) != fingerprint + self.fingerprint:
             self._warned[other] = fingerprint + self.fingerprint
             found = self.differences(received, own, other)
-            logger.warning("the configuration of node %s differs from that of node %s: %s", other, own, listed(found))
+            and_more(found[:NAMED_MAX], len(found))
+            logger.warning(
+                "the configuration of node %s differs from that of node %s: %s",
+                other,
+                own,
+                and_more(found[:NAMED_MAX], len(found)),
+            )
 
 
 def parts_in(received: Mapping[str, object]) -> dict[str, str] | None:
@@ -119,12 +126,6 @@ def parts_in(received: Mapping[str, object]) -> dict[str, str] | None:
     if not isinstance(parts, dict) or len(parts) > READ_MAX:
         return None
     return {str(name)[: 2 * NAME_MAX]: str(digest) for name, digest in parts.items()}
-
-
-def listed(names: Sequence[str]) -> str:
-    """The first names, and the number of the others."""
-    more = len(names) - NAMED_MAX
-    return ", ".join(names[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 def _kind_of(name: str) -> str:
