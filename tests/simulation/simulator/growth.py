@@ -16,8 +16,13 @@ from .ledger import Broken
 
 #: Entries that anything may have, and entries for each message that is there.
 ALWAYS, EACH = 250, 4
-#: What goes only when there is so much of it: deadlines that were cancelled, tags that were settled.
-ALSO = {"Deadlines._heap": 512, "UnackedIndex._by_queue[]": SETTLED_MAX}
+#: The most ids that an address of a world remembers.
+IDS_MAX = 1000
+#: What has its own limit: ids against duplicates, deadlines that were cancelled, tags that were settled.
+ALSO = {
+    **{"IdCache._numbers": IDS_MAX, "IdCache._order": IDS_MAX},
+    **{"Deadlines._heap": 512, "UnackedIndex._by_queue[]": SETTLED_MAX},
+}
 #: Of a large table the first entries are looked into.
 LOOKED_INTO = 50
 TABLES = (dict, list, set, frozenset, deque, bytearray, Mapping)
