@@ -13,6 +13,7 @@ from leveret.engine import (
     AckedEvent,
     BindingEvent,
     Broker,
+    ConsumerEvent,
     DeliveredEvent,
     DueEvent,
     EnqueuedEvent,
@@ -20,9 +21,11 @@ from leveret.engine import (
     ExchangeEvent,
     LeaseEndedEvent,
     LeftEvent,
+    PolicyEvent,
     QueueEvent,
     RequeuedEvent,
     ScheduledEvent,
+    SettingsEvent,
 )
 from leveret.engine.invariants import InvariantBroken, check_broker, check_queues, check_routes
 
@@ -40,7 +43,7 @@ TOUCHING = frozenset(
     }
 )
 #: By which routes of a virtual host may lead elsewhere.
-LEADING = frozenset({BindingEvent, ExchangeEvent, QueueEvent})
+LEADING = frozenset({BindingEvent, ExchangeEvent, QueueEvent, ConsumerEvent, PolicyEvent, SettingsEvent})
 
 
 class Invariants:
