@@ -27,11 +27,11 @@ from .arguments import BROWSE, RENEWAL, ConsumerRequest, request_of
 from .by_site import dispatch_by_site, pop_at, pop_first
 from .ending import TIME_LIMIT, UNSUBSCRIBED, break_leases, expire_for, expire_ready
 from .granting import begin, drop_expired, grant, presented, runs_of
-from .headers import browse_entries, lease_entries, with_entries
+from .headers import browse_entries, lease_entries
 from .owner_groups import OwnerGroups
 from .replay_rules import REPLAY_ARGUMENTS
 from .replaying import read_on, replay_for, show_replays, take_turn
-from .state import Browse, Leases, LeasesPart, bookmark_of, unleased_copy
+from .state import NOTHING, Browse, Leases, LeasesPart, bookmark_of, unleased_copy
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression
@@ -220,12 +220,12 @@ def _release_barrier(leases: Leases) -> bool:
     takers = [one for one in takers if one.filter is None or test.is_taken_by(one.filter)]
     message.deliveries += 1
     entries = lease_entries(leases.topic_of(message.envelope), bookmark_of(message.id), 1, 0, None, is_barrier=True)
-    content, envelope = with_entries(message.envelope, message.content, entries), message.envelope.for_added_headers()
+    shown = unleased_copy(message, entries)
     for consumer in takers:
         queue.events.delivered((message,), consumer.session, consumer=consumer, no_ack=True)
         consumer.session.deliver_copies(
             consumer,
-            [unleased_copy(content, envelope)],
+            [Message(NOTHING, shown.content, shown.envelope)],
             leases.past_at(consumer.session),
             redelivered=message.id < queue.events.redelivered_below,
         )
@@ -266,11 +266,7 @@ def _show_to_browsers(leases: Leases) -> None:
             if is_shown and (consumer.filter is None or FilterTest(message, broker).is_taken_by(consumer.filter)):
                 browse.left -= 1
                 entries = browse_entries(leases.topic_of(message.envelope), bookmark_of(message.id))
-                copies.append(
-                    unleased_copy(
-                        with_entries(message.envelope, message.content, entries), message.envelope.for_added_headers()
-                    )
-                )
+                copies.append(unleased_copy(message, entries))
         turn.effort += SHOWING_EFFORT * len(copies)
         if copies:
             consumer.session.deliver_copies(consumer, copies, leases.past_at(consumer.session))

@@ -20,7 +20,7 @@ from ..queues.queue import Queue
 from ..stores.paged_message import body_size
 from ..stores.topic_log import LoggedMessage, TopicLog
 from .capture import capture_of
-from .headers import replay_entries, with_entries
+from .headers import replay_entries
 from .replay_rules import REPLAY_ARGUMENTS, ReplayRules, replay_rules
 from .state import Leases, PastHolder, bookmark_of, unleased_copy
 
@@ -242,7 +242,7 @@ def _copy(leases: Leases, one: LoggedMessage) -> Message:
     message = one.message
     topic = leases.topic_of(message.envelope)
     entries = replay_entries(topic, bookmark_of(message.id), message.id, one.wall_ms)
-    return unleased_copy(with_entries(message.envelope, message.content, entries), message.envelope.for_added_headers())
+    return unleased_copy(message, entries)
 
 
 def _wake(queue: Queue, replay: Replay, wait_ns: int) -> None:

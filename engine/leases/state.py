@@ -18,7 +18,7 @@ from ..stores.store import Scanned
 from ..stores.tailed_store import TailedStore
 from .book import LeaseBook
 from .consumer_list import LeaseConsumers
-from .headers import ORIGIN, topic_entry
+from .headers import ORIGIN, topic_entry, with_entries
 from .hosts import hosts_of
 from .owners import Owners
 from .rules import LeasedRules, rules_in
@@ -345,6 +345,7 @@ class PastHolder(Holder):
         super().__init__(queue, session, counts_against_prefetch=False)
 
 
-def unleased_copy(content: bytes, envelope: Envelope) -> Message:
-    """A message for a delivery without a lease. Acknowledging it has no effect."""
-    return Message(NOTHING, content, envelope)
+def unleased_copy(message: Message, entries: bytes) -> Message:
+    """A copy of a message, with more headers, for a delivery without a lease. Acknowledging it has no effect."""
+    content = with_entries(message.envelope, message.content, entries)
+    return Message(NOTHING, content, message.envelope.for_added_headers())
