@@ -27,7 +27,7 @@ from .faults import ArgumentFault, Fault, Origin
 from .loading import load_configuration
 from .policies.effective_policy import NO_LAYER, NO_POLICY, EffectivePolicy, PolicyLayer, policy_layer
 from .policies.policies import NO_POLICIES, Policies
-from .policies.policy import Policy, PolicyFault, faults_of_policy, make_policy
+from .policies.policy import Policy, PolicyFault, faults_of_policy, make_policy, read_policy
 from .rows.address_settings import Layer, ResolvedSettings, layer_of
 from .rows.flow_control import NO_WHOLE_LIMITS, Flow, SystemUsage, WholeLimits
 from .rows.queue_attributes import QUEUE_ARGUMENTS
@@ -74,6 +74,7 @@ __all__ = [
     "make_policy",
     "parse_destination",
     "policy_layer",
+    "read_policy",
     "settings_of_arguments",
     "merge_topics",
 ]

@@ -122,6 +122,22 @@ def make_policy(
     return Policy(name, vhost, pattern, MappingProxyType(plain), apply_to, int(priority), is_operator, origin, compiled)
 
 
+def read_policy(
+    name: str, vhost: str, value: Mapping[str, Any], *, is_operator: bool, is_stored: bool = False
+) -> Policy:
+    """A policy from RabbitMQ's JSON, the inverse of `Policy.value`; unknown keys are ignored. Raises: PolicyFault."""
+    return make_policy(
+        name,
+        vhost,
+        value.get("pattern"),
+        value.get("definition"),
+        apply_to=value.get("apply-to", "all"),
+        priority=value.get("priority", 0),
+        is_operator=is_operator,
+        is_stored=is_stored,
+    )
+
+
 def faults_of_policy(
     pattern: object, definition: object, apply_to: object, priority: object, *, is_operator: bool
 ) -> list[str]:

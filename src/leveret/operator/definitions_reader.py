@@ -34,7 +34,7 @@ from ..engine import (
     table_of_json,
 )
 from ..expressions.patterns.pattern_syntax import PatternFault
-from ..settings import Policy, make_policy
+from ..settings import Policy, read_policy
 from ..settings.values import shown
 from .access import tags_of, words_of
 from .command_error import CommandError
@@ -252,18 +252,9 @@ class DefinitionsReader:
         self._charge_patterns(entry.get("pattern"))
         name, vhost, definition = _text(entry, "name"), self._known_vhost(entry), _object(entry, "definition")
         now = self.broker.context.policies.find(vhost, name, is_operator=is_operator)
-        self.found.policies.append(
-            make_policy(
-                name,
-                vhost,
-                entry.get("pattern"),
-                definition,
-                apply_to=entry.get("apply-to", "all"),
-                priority=entry.get("priority", 0),
-                is_operator=is_operator,
-                is_stored=now is not None and now.definition == definition,
-            )
-        )
+        is_stored = now is not None and now.definition == definition
+        value = {**entry, "definition": definition}
+        self.found.policies.append(read_policy(name, vhost, value, is_operator=is_operator, is_stored=is_stored))
 
     def _keep(self, identity: tuple[str, str, str], entry: dict[str, Any]) -> None:
         parameters = self.found.parameters

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from ..configured.configured import ConfiguredObjects, faults_of
 from ..console.dispatcher import Http, Level
 from ..engine import Broker, Queue, plain_arguments
-from ..settings import Configuration, Entry, Policies, Policy, PolicyFault, make_policy, settings_of_arguments
+from ..settings import Configuration, Entry, Policies, Policy, PolicyFault, read_policy, settings_of_arguments
 from ..settings.explain import (
     Explanation,
     argument_rows,
@@ -121,17 +121,7 @@ def _drafted_policies(at: Operator, given: object) -> list[Policy]:
         if not isinstance(name, str) or vhost not in at.broker.virtual_hosts:
             raise CommandError("draft: policies: expected a name, and a virtual host that is there")
         try:
-            found.append(
-                make_policy(
-                    name,
-                    vhost,
-                    one.get("pattern"),
-                    one.get("definition"),
-                    apply_to=one.get("apply-to", "all"),
-                    priority=one.get("priority", 0),
-                    is_operator=one.get("operator") is True,
-                )
-            )
+            found.append(read_policy(name, vhost, one, is_operator=one.get("operator") is True))
         except PolicyFault as fault:
             raise CommandError(f"Validation failed\n\n{fault}") from None
     return found

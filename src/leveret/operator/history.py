@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from ..console.dispatcher import Http, Level
 from ..engine import Broker, Grant, TopicPermission, User, VirtualHostLimits, read_password_hash
-from ..settings import Policies, make_policy
+from ..settings import Policies, read_policy
 from .access import with_access
 from .command import command
 from .command_error import CommandError
@@ -120,16 +120,7 @@ def policies_before(broker: Broker, rows: Iterable[Mapping[str, Any]]) -> Polici
         if value is None:
             policies = policies.without([(row["vhost"], is_operator, row["name"])])
             continue
-        policy = make_policy(
-            row["name"],
-            row["vhost"],
-            value["pattern"],
-            value["definition"],
-            apply_to=value["apply-to"],
-            priority=value["priority"],
-            is_operator=is_operator,
-            is_stored=True,
-        )
+        policy = read_policy(row["name"], row["vhost"], value, is_operator=is_operator, is_stored=True)
         policies = policies.with_these([policy])
     return policies
 
