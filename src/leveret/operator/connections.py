@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from ..console.dispatcher import Http, Level
-from ..engine import Client, ConnectionForced, Consumer, Holder, Session, holder_of
+from ..engine import MS, Client, ConnectionForced, Consumer, Holder, Session, holder_of
 from ..settings.faults import nearest
 from .command import command
 from .command_error import CommandError
@@ -210,7 +210,7 @@ def _age(at: Operator, session: Session, tag: int | None) -> dict[str, Any]:
     if at_ns is None:
         return {"oldest_unacked_since_ms": None}
     clock = at.broker.context.clock
-    return {"oldest_unacked_since_ms": clock.wall_ms() - (clock.monotonic_ns() - at_ns) // 1_000_000}
+    return {"oldest_unacked_since_ms": clock.wall_ms() - (clock.monotonic_ns() - at_ns) // MS}
 
 
 # -- closing, blocking and tracing connections ----------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from ..engine import Broker, Client
+from ..engine import MS, Broker, Client
 
 
 def blocked_by(broker: Broker) -> Iterator[tuple[Client, dict[str, Any]]]:
@@ -11,7 +11,7 @@ def blocked_by(broker: Broker) -> Iterator[tuple[Client, dict[str, Any]]]:
     now_ns = broker.context.clock.monotonic_ns()
     for blocked in broker.flow.blocked():
         assert isinstance(blocked.client, Client)
-        waiting_ms = (now_ns - blocked.since_ns) // 1_000_000
+        waiting_ms = (now_ns - blocked.since_ns) // MS
         yield (
             blocked.client,
             {"destination": blocked.destination, "limit": blocked.limit, "waiting_ms": waiting_ms},

@@ -11,7 +11,7 @@ from functools import partial
 
 from ..configured.configured import delete_undeclared, text_of
 from ..configured.typed_arguments import fields_of
-from ..engine import Broker, EngineError, Queue
+from ..engine import MS, Broker, EngineError, Queue
 from ..settings import Configuration
 from ..settings.addresses.queue_arguments import plain_values
 from ..settings.values import shown
@@ -77,7 +77,7 @@ class ClusterSites:
             return
         self._cancel_leaving(name)
         deadlines, now_ns = self._broker.context.deadlines, self._broker.context.clock.monotonic_ns()
-        deadline = deadlines.set(now_ns + RETURN_MS * 1_000_000, partial(self._went, name))
+        deadline = deadlines.set(now_ns + RETURN_MS * MS, partial(self._went, name))
         self._leaving[name] = partial(deadlines.cancel, deadline)
 
     def _went(self, name: str) -> None:

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Callable
 from http import HTTPStatus
-from time import time_ns
 
 from ..console.dispatcher import Dispatcher, Route
 from ..console.encoding import encoded
@@ -11,6 +10,7 @@ from ..console.health_checks import CHECKS, Subject, answer_of, node_check
 from ..console.node_facts import Certificate
 from .node_report import NodeReport
 from .process_facts import host_facts_of
+from .runtime import SystemClock
 
 PREFIX = "/api/"
 
@@ -49,7 +49,7 @@ class NodeChecks:
             lambda: own.host or host_facts_of(self._data),
             lambda: own.listeners,
             self._certificates,
-            lambda: time_ns() // 1_000_000,
+            SystemClock.wall_ms,
             self._report.alarms,
             facts,
         )

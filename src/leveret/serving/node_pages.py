@@ -24,6 +24,7 @@ from .metrics_facts import process_figures
 from .node_checks import PREFIX, NodeChecks
 from .node_report import NodeReport
 from .process_facts import PYTHON
+from .runtime import SystemClock
 
 #: Maximum seconds for a request and its answer, and maximum octets of a request's head.
 ANSWER_S, HEAD_MAX = 5.0, 16 * 1024
@@ -118,7 +119,7 @@ def _metrics_page(report: NodeReport, configuration: Callable[[], Configuration]
     facts, now = report.facts(), process_figures(report.data, report.reserve)
     own = facts.by_name[facts.own]
     versions = versions_of(configuration().profile.version, __version__, PYTHON)
-    sockets, uptime_s = own.clients + len(own.listeners), (report.now_ms() - own.started_ms) / 1000
+    sockets, uptime_s = own.clients + len(own.listeners), (SystemClock.wall_ms() - own.started_ms) / 1000
     is_short = 0 < now.descriptors_max <= now.descriptors
     return "".join(
         [

@@ -7,7 +7,6 @@ import json
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from time import time_ns
 from typing import Any
 
 from ..cluster.agreement.states import State
@@ -20,6 +19,7 @@ from ..console.node_facts import HostFacts, Listening
 from ..settings.declared.cluster import shown_node
 from .process_facts import host_facts_of
 from .reloading import CurrentConfiguration
+from .runtime import SystemClock
 from .shared_configuration import SharedConfiguration
 
 #: Kinds of addresses of a node's key -> RabbitMQ's names of protocols.
@@ -96,11 +96,6 @@ class NodeReport:
     def reserve(self) -> int:
         """Octets that the journal leaves free."""
         return self._reserve()
-
-    @staticmethod
-    def now_ms() -> int:
-        """Wall time."""
-        return time_ns() // 1_000_000
 
     # -- the status for other nodes -----------------------------------------------------------------------------------
 
@@ -255,7 +250,7 @@ class NodeReport:
     def _held_s(self) -> float:
         """Total seconds in which this node held publishers, including the present state."""
         node = self._node()
-        now_ms = self.now_ms() - node.since_ms if node.agreement.state is State.HELD else 0
+        now_ms = SystemClock.wall_ms() - node.since_ms if node.agreement.state is State.HELD else 0
         return (node.held_ms + max(0, now_ms)) / 1000
 
     def _facts_of(self, name: str, key: NodeKey | None, own: NodeKey, insync: InSync | None) -> NodeFacts:
@@ -299,13 +294,13 @@ class NodeReport:
         return {
             "lag": max(0, end - acknowledged),
             "lag_octets": link.behind_octets,
-            "lag_s": max(0.0, (self.now_ms() - since_ms) / 1000) if acknowledged < end else 0.0,
+            "lag_s": max(0.0, (SystemClock.wall_ms() - since_ms) / 1000) if acknowledged < end else 0.0,
             "sent": link.sent_octets,
         }
 
     def _note_end(self) -> int:
         """Returns the end of the leading journal, and samples it, so that a copy's lag can be given in seconds."""
-        leading, now_ms = self._node().leading, self.now_ms()
+        leading, now_ms = self._node().leading, SystemClock.wall_ms()
         journal = None if leading is None else leading.journal
         end = 0 if journal is None else journal.next_lsn
         if not self._ends or now_ms - self._ends[-1][0] >= ENDS_MS:

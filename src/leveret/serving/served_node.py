@@ -6,7 +6,6 @@ Only a configuration with [cluster] imports this file and the room cluster/.
 import logging
 import math
 import socket
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
@@ -49,6 +48,7 @@ from .node_pages import NodePages
 from .node_report import NodeReport
 from .options import ServeOptions
 from .reloading import CurrentConfiguration, log_report
+from .runtime import SystemClock
 from .served_broker import ServedBroker
 from .served_leadership import ServedLeadership
 from .shared_configuration import SharedConfiguration
@@ -118,7 +118,7 @@ class ServedNode:
         self._report = NodeReport(
             lambda: self.node,
             options.data,
-            time.time_ns() // 1_000_000,
+            SystemClock.wall_ms(),
             cluster_name_of(configuration),
             lambda: int(current.configuration.journal.reserve),
             lambda: self.gate.clients,

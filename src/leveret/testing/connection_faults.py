@@ -1,7 +1,6 @@
 """Faults of connections: dropped, not read, not written, closed, refused, slow, and a broker that disappears."""
 
 import random
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pamqp import commands
@@ -11,23 +10,10 @@ from ..amqp_frontend.wire.events import ConnectionMethod, ProtocolEvent
 from ..engine import PREDECLARED, ServiceExchange, errors, scheduled
 from .fault import Fault, FaultScope, channel_of, method_of
 from .queue_surgery import take_ready
-from .server import WatchedEndpoint
+from .server import WatchedEndpoint, frames_of
 
 if TYPE_CHECKING:
     from .edge import Edge
-
-#: Octets of a frame's head and end, the length of the shortest frame.
-FRAME_OVERHEAD = 8
-
-
-def frames_of(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
-    """(offset, offset of its end, method index or -1) of each frame whose head is in the data, whole or not."""
-    position = 0
-    while position + FRAME_OVERHEAD <= len(data):
-        end = position + FRAME_OVERHEAD + int.from_bytes(data[position + 3 : position + 7], "big")
-        is_method = data[position] == 1
-        yield position, end, int.from_bytes(data[position + 7 : position + 11], "big") if is_method else -1
-        position = end
 
 
 class DropConnection(Fault):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..engine import Queue, holder_of
+from ..engine import MS, Queue, holder_of
 from ..settings.printable import printable
 from .assertions import _UNSAID, SHOWN_MAX
 from .history import HistoryEvent
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 #: The type of leased queues.
 AMPS = "amps"
-MS = 1_000_000
 #: More leases than a queue can have.
 COUNT_MAX = 1 << 31
 

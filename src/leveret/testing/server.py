@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, cast
 
 import trio
+from pamqp import commands
 
 from ..amqp_frontend.edge.arrival import Arrival
 from ..amqp_frontend.edge.endpoint import Endpoint
@@ -25,6 +26,7 @@ from ..amqp_frontend.session.handling import handle_bytes
 from ..amqp_frontend.session.session import AmqpSession, generated_name
 from ..amqp_frontend.wire.events import AcksReceived, MixedReceived, ProtocolEvent, PublishReceived
 from ..amqp_frontend.wire.frames import Connection
+from ..amqp_frontend.wire.layout import FRAME_OVERHEAD, PROTOCOL_HEADER
 from ..amqp_frontend.wire.states import ChannelState
 from ..engine import Client, Clock, Deadlines, Queue, SessionFailed, errors
 
@@ -374,12 +376,17 @@ def single_events(event: ProtocolEvent) -> Iterator[ProtocolEvent]:
         yield event
 
 
+def frames_of(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
+    """(offset, offset of its end, method index or -1) of each frame whose head is in the data, whole or not."""
+    position = 0
+    while position + FRAME_OVERHEAD <= len(data):
+        end = position + FRAME_OVERHEAD + int.from_bytes(data[position + 3 : position + 7], "big")
+        is_method = data[position] == 1
+        yield position, end, int.from_bytes(data[position + 7 : position + 11], "big") if is_method else -1
+        position = end
+
+
 def input_after_open(handshake: bytes) -> bytes:
     """The input after a client's connection.open."""
-    position = 8
-    while position + 7 < len(handshake):
-        end = position + 8 + int.from_bytes(handshake[position + 3 : position + 7], "big")
-        if handshake[position + 7 : position + 11] == b"\x00\x0a\x00\x28":
-            return handshake[end:]
-        position = end
-    return b""
+    rest = handshake[len(PROTOCOL_HEADER) :]
+    return next((rest[end:] for _, end, index in frames_of(rest) if index == commands.Connection.Open.index), b"")
