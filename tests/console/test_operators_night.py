@@ -104,6 +104,9 @@ def test_a_night(person: Person, broker: RunningBroker, clients: Clients, api: A
     person.sees("archive", within=person.panel("Who waits"))
     person.sees("max-size-messages", within=person.panel("Who waits"))
     person.sees("2 of 2", within=person.panel("Limits"))
+    person.link("address 'archive' in vhost '/'").click()
+    person.sees_heading("Queues")
+    person.link("archive").wait_for()
     (blocked,) = ctl(broker, "status")["blocked"]
     assert (blocked["destination"], blocked["limit"]) == ("address 'archive' in vhost '/'", "max-size-messages")
 

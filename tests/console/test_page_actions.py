@@ -126,8 +126,15 @@ def test_from_a_message_to_its_client(person: Person, broker: RunningBroker, api
     billing.basic_consume("named", lambda *delivery: None, consumer_tag="bill")
     connections[1].process_data_events(0)
     person.opens("queues", "/", "named", heading="named")
+    held: list[Any] = []
+    person.tab.route("**/publishers", held.append)
     person.turns_to("Clients")
-    person.sees("shop", within=person.panel("Who publishes here"))
+    publishers = person.panel("Who publishes here")
+    person.sees("Loading …", within=publishers)  # not that there is none, before the broker has said so
+    for one in held:
+        one.continue_()
+    person.tab.unroute("**/publishers")
+    person.sees("shop", within=publishers)
     person.turns_to("Messages")
     fold = person.panel("Browse messages")
     person.fills(fold.get_by_role("form"), state="unacked")

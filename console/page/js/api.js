@@ -113,6 +113,9 @@ export function useLong() {
   return [since, run, cancel];
 }
 
+/** The rows of a list that nobody has answered yet. */
+export const UNKNOWN = [];
+
 /** Do something, say how it went, and whether it went well. */
 export async function act(done, method, target, options) {
   try {
@@ -128,7 +131,7 @@ export async function act(done, method, target, options) {
 /**
  * What a GET answers, again and again: one request at a time, more seldom while the broker does not answer.
  * Old values stay while there are no new ones. Returns {data, at, error, isLoading, isRefused, isHere, rows, reload};
- * `rows`: the data, if it is a list; `isHere`: there are data, and the broker does not refuse them now.
+ * `rows`: the data, if it is a list, or `UNKNOWN`; `isHere`: there are data, and the broker does not refuse them now.
  */
 export function usePoll(target, { isOnce = false, headers } = {}) {
   const { every, vhost } = useShared();
@@ -171,7 +174,7 @@ export function usePoll(target, { isOnce = false, headers } = {}) {
       clearTimeout(timer);
     };
   }, [target, every, vhost, turn, isOnce]);
-  const rows = Array.isArray(view.data) ? view.data : [];
+  const rows = Array.isArray(view.data) ? view.data : target !== null && view.isLoading ? UNKNOWN : [];
   const isRefused = Boolean(view.error && !view.error.isGone);
   return { ...view, rows, isRefused, isHere: Boolean(view.data) && !isRefused, reload: () => setTurn((count) => count + 1) };
 }

@@ -12,7 +12,6 @@ const place = (one) => path("bindings", one.vhost, "e", exchangeSegment(one.sour
 
 /** `side`: "source" or "destination", whichever is not the page's own. `why`: the reason why the user may not end one. */
 export function Bindings({ bindings, side, reload, empty, why = "" }) {
-  if (!bindings.length) return html`<p class="empty">${empty}</p>`;
   const unbind = async (one) => {
     const text = `Messages of ${one.source || "the default exchange"} with the key "${one.routing_key}" will no longer reach ${one.destination}.`;
     if (!(await confirm({ title: "End this binding", text, verb: "Unbind" }))) return;
@@ -32,8 +31,8 @@ export function Bindings({ bindings, side, reload, empty, why = "" }) {
     column("Arguments", "arguments", table, WIDE),
     { title: "", cell: (one) => one.source !== "" && html`<${Danger} label="Unbind" onClick=${() => unbind(one)} why=${why} />` },
   ];
-  return html`<${Rows} rows=${bindings} columns=${columns} caption="Bindings" keyOf=${place} />
-    ${why && html`<p class="dim">Unbind: ${why}.</p>`}`;
+  return html`<${Rows} rows=${bindings} columns=${columns} caption="Bindings" keyOf=${place} empty=${empty} />
+    ${why && bindings.length > 0 && html`<p class="dim">Unbind: ${why}.</p>`}`;
 }
 
 /** Bind a queue, or an exchange, to an exchange. `fixed`: the end that is the page's own. */

@@ -142,6 +142,7 @@ function Chart({ title, points, labels, shown, isWhole = false }) {
         cursor: { drag: { x: false, y: false } },
         legend: { markers: { width: 0, fill: (chart, index) => chart.series[index].stroke(chart, index) } },
         scales: { x: { range: () => span.current }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high ?? 0) > 0 ? high * 1.1 : 1] } },
+        padding: [null, 28, null, null],
         axes: [{ ...axis, space: 70, values: (_, ticks) => ticks.map((at) => clock(at, ticks)) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => (isWhole && !Number.isInteger(tick) ? "" : shown(tick))) }],
         series: [
           { label: "Time", value: (_, at) => (at === null || at === undefined ? "now" : new Date(at * 1000).toLocaleTimeString("sv")) },

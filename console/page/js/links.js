@@ -10,7 +10,12 @@ export const ExchangeLink = ({ vhost, name }) =>
 export const ConnectionLink = ({ name, label }) => html`<a class="name" href=${to(["connections", name])}>${label || name}</a>${label && html` <small class="name">${name}</small>`}`;
 /** The client of a channel, and its number there. */
 export const ClientOf = ({ details }) => html`<a class="name" href=${to(["channels", details.name])}>${details.user_provided_name || details.name}</a>${details.user_provided_name && html` <small class="name">${details.name}</small>`}`;
-export const ChannelLink = ({ name }) => html`<a class="name" href=${to(["channels", name])}>${name}</a>`;
+export const ChannelLink = ({ name, label = name }) => html`<a class="name" href=${to(["channels", name])}>${label}</a>`;
+/** What has a limit. An address leads to the queues whose names have it. */
+export function Limited({ text }) {
+  const [, name] = /^address '(.+)' in vhost/.exec(text) || [];
+  return name ? html`<a class="name" href=${to(["queues"], { name })}>${text}</a>` : html`<b class="name">${text}</b>`;
+}
 export const UserLink = ({ name }) => html`<a class="name" href=${to(["users", name])}>${name}</a>`;
 export const VhostLink = ({ name }) => html`<a class="name" href=${to(["vhosts", name])}>${name}</a>`;
 

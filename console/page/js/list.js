@@ -1,6 +1,6 @@
 // Lists: a page of rows at a time, sorted and filtered by the broker where it can, here where it cannot.
 import { html, useEffect, useMemo, useState, visible } from "./lib.js";
-import { usePoll } from "./api.js";
+import { UNKNOWN, usePoll } from "./api.js";
 import { at, keyBy } from "./columns.js";
 import { emptiness } from "./may.js";
 import { several } from "./format.js";
@@ -168,7 +168,7 @@ const kindOf = (column) => `${column.isNumber ? "number" : ""} ${column.isWide ?
 
 /** A table; `by`, `keyOf`: see `List`; `empty`: what is said when it has no rows. With `query` its columns sort; with `chosen` its rows can be chosen. */
 export function Rows({ rows, columns, caption, by = "name", keyOf = keyBy(by), empty, query, chosen, setChosen, isOld = false }) {
-  if (!rows.length) return html`<p class="empty">${empty}</p>`;
+  if (!rows.length) return html`<p class="empty">${rows === UNKNOWN ? "Loading …" : empty}</p>`;
   const all = chosen && rows.every((row) => chosen.has(keyOf(row)));
   const choose = (keys, isOn) => {
     const next = new Set(chosen);

@@ -83,7 +83,7 @@ export function Table({ value, empty = "none" }) {
 }
 
 /** Both values of what differs: {key, now, then}. */
-export const Differs = ({ rows }) => html`<ul class="pairs">${rows.map((row) => html`<li key=${row.key}><b>${row.key}</b> ${plain(row.now ?? "–")} → ${plain(row.then ?? "–")}</li>`)}</ul>`;
+export const Differs = ({ rows }) => rows.length > 0 && html`<ul class="pairs">${rows.map((row) => html`<li key=${row.key}><b>${row.key}</b> ${plain(row.now ?? "–")} → ${plain(row.then ?? "–")}</li>`)}</ul>`;
 
 /** When it was, in words; the date on hover. */
 export const Ago = ({ ms }) => html`<time title=${moment(ms)}>${duration(Date.now() - ms)} ago</time>`;

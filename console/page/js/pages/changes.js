@@ -1,12 +1,5 @@
 // What was changed by whom: earlier versions of policies, users and limits, compared, and put back.
-import { html } from "../lib.js";
-import { act, usePoll } from "../api.js";
-import { ago, bold, column } from "../columns.js";
-import { moment } from "../format.js";
-import { Rows } from "../list.js";
-import { Chip, Choice, Differs, Panel, Waiting } from "../parts.js";
-import { refine, to } from "../route.js";
-import { secondStep, dropped } from "../second_step.js";
+import { act, ago, bold, Chip, Choice, column, Differs, dropped, html, moment, Panel, refine, Rows, secondStep, to, usePoll, Waiting } from "../common.js";
 
 const KINDS = [["", "all"], ["policy", "policies"], ["operator-policy", "operator policies"], ["user", "users"], ["limits", "limits of virtual hosts"]];
 const LINKS = { policy: (one) => to(["policies"], { name: one.name }), user: (one) => to(["users", one.name]), limits: (one) => to(["vhosts", one.vhost]) };

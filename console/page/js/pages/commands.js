@@ -1,9 +1,6 @@
 // All commands with a route of the API, each with its form: what a package adds is here by itself.
-import { html, useState } from "../lib.js";
-import { usePoll } from "../api.js";
+import { confirm, Fold, html, lacksTag, usePoll, useState, Waiting } from "../common.js";
 import { CommandForm } from "../form.js";
-import { lacksTag } from "../may.js";
-import { confirm, Fold, Waiting } from "../parts.js";
 
 /** What deletes, moves or limits is done on pages that show first, in numbers, what it does. */
 const HAVE_PAGES = ["move", "replay", "discard", "reload", "vhosts limits", "versions restore"];

@@ -1,16 +1,6 @@
 // Connections and channels.
-import { html } from "../lib.js";
-import { act, path, usePoll } from "../api.js";
-import { ago, column, EXTRA, named, OF_VHOST, orNone, WIDE, yesNo } from "../columns.js";
+import { act, ago, Ago, Badge, bytes, ClientOf, column, confirm, ConnectionLink, count, Danger, duration, EXTRA, Facts, Fold, go, Head, html, isMonitor, lacksTag, Limited, List, me, named, OF_QUEUE, OF_VHOST, orNone, Panel, path, QueueLink, rate, Rows, secondStep, several, Table, to, usePoll, UserLink, VhostLink, WIDE, yesNo } from "../common.js";
 import { Lines, MESSAGE_RATES, rateLine, Rates, useRange } from "../chart.js";
-import { bytes, count, duration, rate, several } from "../format.js";
-import { ClientOf, ConnectionLink, OF_QUEUE, QueueLink, UserLink, VhostLink } from "../links.js";
-import { List, Rows } from "../list.js";
-import { Ago, Badge, confirm, Danger, Facts, Head, Panel, Table } from "../parts.js";
-import { go, to } from "../route.js";
-import { secondStep } from "../second_step.js";
-import { lacksTag } from "../may.js";
-import { isMonitor, me } from "../state.js";
 
 const flow = (one, name) => {
   const speed = one[`${name}_details`] && one[`${name}_details`].rate;
@@ -89,13 +79,13 @@ export function Connection({ names: [name] }) {
         ["Connected", html`<${Ago} ms=${one.connected_at} />`],
         ["From client", `${bytes(one.recv_oct)}, ${flow(one, "recv_oct")}`],
         ["To client", `${bytes(one.send_oct)}, ${flow(one, "send_oct")}`],
-        ["The client says", html`<${Table} value=${one.client_properties} />`],
       ]} /><//>
       <${Panel} title="Channels of this connection">
         <${Rows} rows=${channels.rows} columns=${CHANNELS.filter((column) => !column.isExtra && column.title !== "Virtual host")} caption="Channels" empty="It has no channel open." />
       <//>
       ${about.data && html`<${Held} about=${about.data} />`}
       ${!isMonitor() && html`<${Panel} title="Consumers and unacknowledged messages"><p class="empty">Hidden: ${lacksTag("monitoring")}.</p><//>`}
+      <${Fold} title="What the client says of itself"><${Table} value=${one.client_properties} /><//>
       <${Panel} title="Close"><${Danger} label="Close the connection …" onClick=${close} why=${one.user === me() ? "" : lacksTag()} /><//>
     `}`;
 }
@@ -103,8 +93,8 @@ export function Connection({ names: [name] }) {
 /** Why a connection is blocked. */
 function Blocked({ about }) {
   if (!about || !about.blocked_by.length) return null;
-  const held = about.held.publishes ? ` ${several(about.held.publishes, "publish", "publishes")} of it wait here.` : "";
-  return html`<div class="band fault" role="alert">Blocked: it waits for room in ${about.blocked_by.map((one) => html`<b key=${one.destination} class="name">${one.destination}</b> (${one.limit}, for ${duration(one.waiting_ms)}) `)}.${held} <a href=${to(["blocked"])}>Limits</a></div>`;
+  const held = about.held.publishes ? ` ${several(about.held.publishes, "publish waits", "publishes wait")} here.` : "";
+  return html`<div class="band fault" role="alert">Blocked: it waits for room in ${about.blocked_by.map((one, index) => html`${index ? ", " : ""}<${Limited} key=${one.destination} text=${one.destination} /> (${one.limit}, for ${duration(one.waiting_ms)})`)}.${held} <a href=${to(["blocked"])}>Limits</a></div>`;
 }
 
 /** What a connection consumes, and which messages it has. */

@@ -1,13 +1,5 @@
 // Everything that is declared and set, out and in. An import is looked through before it is sent.
-import { html, useEffect, useState } from "../lib.js";
-import { act, ask, path, usePoll } from "../api.js";
-import { column, number } from "../columns.js";
-import { several } from "../format.js";
-import { Rows } from "../list.js";
-import { lacksTag } from "../may.js";
-import { Button, Choice, Differs, Panel, Why } from "../parts.js";
-import { dropped, secondStep } from "../second_step.js";
-import { note } from "../state.js";
+import { act, ask, Button, Choice, column, Differs, dropped, html, lacksTag, note, number, Panel, path, Rows, secondStep, several, useEffect, usePoll, useState, Why } from "../common.js";
 
 const STATES = { new: "new", changed: "replaced", stays: "stays as it is here" };
 

@@ -1,18 +1,9 @@
 // Exchanges: what is bound to them, and publishing.
-import { html } from "../lib.js";
-import { exchangeSegment, path, usePoll } from "../api.js";
-import { asIs, column, EXTRA, named, OF_VHOST, table } from "../columns.js";
+import { asIs, Badge, column, count, Danger, ExchangeLink, exchangeSegment, EXTRA, Facts, Fold, go, Head, html, List, named, OF_VHOST, Panel, path, rate, remove, table, Table, to, useMay, usePoll } from "../common.js";
 import { Bind, Bindings } from "../bindings.js";
 import { Rates, useRange } from "../chart.js";
-import { count, rate } from "../format.js";
 import { CommandForm } from "../form.js";
-import { ExchangeLink } from "../links.js";
-import { List } from "../list.js";
-import { Badge, Danger, Facts, Fold, Head, Panel, Table } from "../parts.js";
-import { useMay } from "../may.js";
 import { Publish } from "../publish.js";
-import { go, to } from "../route.js";
-import { remove } from "../second_step.js";
 
 function features(exchange) {
   const alternate = exchange.arguments?.["alternate-exchange"];

@@ -1,13 +1,6 @@
 // Where a message is, and what happens in the broker.
-import { html, useEffect, useState } from "../lib.js";
-import { ask, useLong } from "../api.js";
-import { asIs, column, WIDE } from "../columns.js";
-import { count, moment, several } from "../format.js";
+import { asIs, ask, Busy, Choice, column, count, Fold, html, lacksTag, moment, Panel, QueueLink, Rows, several, useEffect, useLong, useState, WIDE } from "../common.js";
 import { CommandForm, MATCHES } from "../form.js";
-import { lacksTag } from "../may.js";
-import { QueueLink } from "../links.js";
-import { Rows } from "../list.js";
-import { Busy, Choice, Fold, Panel } from "../parts.js";
 import { Messages } from "../publish.js";
 import { Stream } from "../stream.js";
 

@@ -1,15 +1,7 @@
 // What changes many messages: dead letters back to where they came from, messages elsewhere or away, and their jobs.
-import { html, useEffect, useState } from "../lib.js";
-import { act, ask, path, usePoll } from "../api.js";
-import { ago, column, named, WIDE } from "../columns.js";
-import { count, moment, rate, several } from "../format.js";
+import { act, ago, ask, column, confirm, count, Danger, Facts, html, lacksTag, me, moment, named, note, Panel, path, QueueLink, rate, Rows, several, useEffect, useMay, usePoll, useState, Waiting, WIDE } from "../common.js";
 import { CommandForm, MATCHES } from "../form.js";
-import { QueueLink } from "../links.js";
-import { Rows } from "../list.js";
-import { confirm, Danger, Facts, Panel, Waiting } from "../parts.js";
 import { Messages } from "../publish.js";
-import { lacksTag, useMay } from "../may.js";
-import { me, note } from "../state.js";
 
 const TYPED_ABOVE = 1000;
 const ACTS = {

@@ -1,11 +1,5 @@
 // The page of leased queues, which comes with the resource `leveret/leases`.
-import { html } from "../lib.js";
-import { act, path, usePoll } from "../api.js";
-import { count, duration, moment, several } from "../format.js";
-import { QueueLink } from "../links.js";
-import { useMay } from "../may.js";
-import { Rows } from "../list.js";
-import { confirm, Danger, Panel, Waiting } from "../parts.js";
+import { act, confirm, count, Danger, duration, html, moment, Panel, path, QueueLink, Rows, several, useMay, usePoll, Waiting } from "../common.js";
 
 export function Leases() {
   const view = usePoll("leveret/leases");

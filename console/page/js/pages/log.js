@@ -1,10 +1,5 @@
 // The broker's log, as it is written.
-import { html } from "../lib.js";
-import { column } from "../columns.js";
-import { moment } from "../format.js";
-import { Rows } from "../list.js";
-import { Choice } from "../parts.js";
-import { refine } from "../route.js";
+import { Choice, column, html, moment, refine, Rows } from "../common.js";
 import { Stream } from "../stream.js";
 
 const LEVELS = [["debug", "all"], ["info", "info and graver"], ["warning", "warning and graver"], ["error", "error and graver"]];

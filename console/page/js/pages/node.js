@@ -1,12 +1,6 @@
 // The process: its memory, its counters, what it was told.
-import { html, useState } from "../lib.js";
-import { act, usePoll } from "../api.js";
+import { act, Button, bytes, count, dropped, duration, Facts, html, lacksTag, moment, Panel, secondStep, Table, Tile, to, usePoll, useState, Waiting } from "../common.js";
 import { Lines, RangeChoice, rangeQuery } from "../chart.js";
-import { bytes, count, duration, moment } from "../format.js";
-import { lacksTag } from "../may.js";
-import { Button, Facts, Panel, Table, Tile, Waiting } from "../parts.js";
-import { to } from "../route.js";
-import { dropped, secondStep } from "../second_step.js";
 
 const words = (name) => name.replace(/_ms$/, "").replaceAll("_", " ").replaceAll("-", " ");
 

@@ -1,11 +1,5 @@
 // The nodes of a cluster: who leads, whose copies are behind, and what an operator does before a machine is switched off.
-import { html } from "../lib.js";
-import { act, usePoll } from "../api.js";
-import { asIs, column, WIDE } from "../columns.js";
-import { bytes, count, duration, moment } from "../format.js";
-import { Rows } from "../list.js";
-import { Ago, Badge, confirm, Danger, Facts, Panel, Tile, Waiting } from "../parts.js";
-import { lacksTag } from "../may.js";
+import { act, Ago, asIs, Badge, bytes, column, confirm, count, Danger, duration, Facts, html, lacksTag, moment, Panel, Rows, Tile, usePoll, Waiting, WIDE } from "../common.js";
 
 const STATES = {
   leading: "serves clients; its journal is copied",

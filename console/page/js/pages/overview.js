@@ -1,15 +1,6 @@
 // The broker at a glance: how much is in it, how fast it goes, and what is wrong now.
-import { html, useState } from "../lib.js";
-import { usePoll } from "../api.js";
-import { asIs, column, number } from "../columns.js";
+import { asIs, bytes, Chip, column, ConnectionLink, count, duration, Facts, html, Limited, isMonitor, lacksTag, number, Panel, QueueLink, rate, rateOf, Rows, set, several, Tile, to, usePoll, useShared, useState, Waiting } from "../common.js";
 import { lengthLines, Lines, MESSAGE_RATES, RangeChoice, rangeQuery, Rates } from "../chart.js";
-import { bytes, count, duration, rate, rateOf, several } from "../format.js";
-import { ConnectionLink, QueueLink } from "../links.js";
-import { Rows } from "../list.js";
-import { Chip, Facts, Panel, Tile, Waiting } from "../parts.js";
-import { to } from "../route.js";
-import { lacksTag } from "../may.js";
-import { isMonitor, set, useShared } from "../state.js";
 
 const RATES = [...MESSAGE_RATES, ["confirm", "Confirmed"], ["return_unroutable", "Unroutable"]];
 
@@ -86,9 +77,9 @@ function Trouble() {
   const idle = (queues.data?.items || []).filter((one) => one.messages > 0 && one.consumers === 0);
   const lines = [
     alarm && html`<li class="fault"><b>Alarm</b>: publishers are blocked${typeof alarm === "string" ? `: ${alarm}` : ""}.</li>`,
-    full.length > 0 && html`<li class="fault"><a href=${to(["blocked"])}>${several(full.length, "limit")} reached</a>: ${full.slice(0, 3).map((one) => one.destination).join(", ")}</li>`,
+    full.length > 0 && html`<li class="fault"><a href=${to(["blocked"])}>${several(full.length, "limit")} reached</a>: ${full.slice(0, 3).map((one, index) => html`${index ? ", " : ""}<${Limited} text=${one.destination} />`)}</li>`,
     connections.length > 0 && html`<li class="fault"><a href=${to(["blocked"])}>${several(connections.length, "connection")} blocked</a>, the longest for ${duration(connections[0].waiting_ms)}: <${ConnectionLink} name=${connections[0].connection} label=${connections[0].connection_name} /></li>`,
-    grown.length > 0 && html`<li class="warning">Growing for a minute: ${grown.slice(0, 5).map((one) => html`<span key=${one.vhost + one.name}><${QueueLink} vhost=${one.vhost} name=${one.name} /> by ${count(one.growth)} to ${count(one.messages)} </span>`)}${grownInAll > 5 && ` and ${several(grownInAll - 5, "other queue")}`}</li>`,
+    grown.length > 0 && html`<li class="warning">Growing for a minute: ${grown.slice(0, 5).map((one, index) => html`<span key=${one.vhost + one.name}>${index ? "; " : ""}<${QueueLink} vhost=${one.vhost} name=${one.name} /> by ${count(one.growth)}, now ${count(one.messages)}</span>`)}${grownInAll > 5 && ` and ${several(grownInAll - 5, "other queue")}`}</li>`,
     unknown > UNKNOWN_TOLD && html`<li>Whether they grow is not known of ${several(unknown, "queue")}: with more than 2,000 queues, or for the first minute, they are not followed.</li>`,
     oldest && html`<li class="warning"><a href=${to(["unacknowledged"])}>Not acknowledged</a> since ${duration(oldest.oldest_unacked_ms)}: <b class="name">${oldest.tag}</b> at <${QueueLink} vhost=${oldest.vhost} name=${oldest.queue} /></li>`,
     idle.length > 0 && html`<li class="warning">Messages without a consumer in ${idle.length === 50 ? "50 queues or more" : several(idle.length, "queue")}:

@@ -1,13 +1,6 @@
 // Parameters of virtual hosts and of the broker, as clients and tools set them; and what this broker tells of feature flags.
-import { html, useState } from "../lib.js";
-import { act, path, usePoll } from "../api.js";
-import { asIs, code, column, OF_VHOST, WIDE } from "../columns.js";
+import { act, asIs, code, column, confirm, Danger, Fold, html, lacksTag, List, note, OF_VHOST, Panel, parsed, path, Rows, usePoll, useState, Waiting, WIDE } from "../common.js";
 import { CommandForm } from "../form.js";
-import { parsed } from "../format.js";
-import { List, Rows } from "../list.js";
-import { lacksTag } from "../may.js";
-import { confirm, Danger, Fold, Panel, Waiting } from "../parts.js";
-import { note } from "../state.js";
 
 /** Components that only administrators set. */
 const OF_ADMINISTRATORS = ["vhost-limits", "operator_policy"];

@@ -1,15 +1,6 @@
 // Policies and operator policies: in the order in which they win, with what they say.
-import { html, useState } from "../lib.js";
-import { act, path, usePoll } from "../api.js";
-import { asIs, bold, code, column, number, OF_VHOST, table, WIDE } from "../columns.js";
+import { act, asIs, bold, Button, code, column, Danger, dropped, Fold, html, isAdministrator, isPolicymaker, lacksTag, List, number, OF_VHOST, Panel, path, plain, remove, Rows, secondStep, several, state, table, to, usePoll, useState, WIDE } from "../common.js";
 import { CommandForm } from "../form.js";
-import { plain, several } from "../format.js";
-import { List, Rows } from "../list.js";
-import { Button, Danger, Fold, Panel } from "../parts.js";
-import { to } from "../route.js";
-import { dropped, remove, secondStep } from "../second_step.js";
-import { lacksTag } from "../may.js";
-import { isAdministrator, isPolicymaker, state } from "../state.js";
 
 export function Policies({ query }) {
   return html`

@@ -1,19 +1,10 @@
 // One queue: what is in it, how fast it goes, why it is as it is, and what can be done with it.
-import { html, useState } from "../lib.js";
-import { act, path, usePoll } from "../api.js";
-import { asIs, bold, code, column, named, orNone, WIDE, yesNo } from "../columns.js";
+import { act, Ago, asIs, bold, Button, bytes, Choice, ClientOf, code, column, confirm, count, Danger, Facts, Fold, go, Head, html, lacksTag, moment, named, ofClient, ofQueue, orNone, Panel, path, rate, rateOf, refine, remove, Rows, secondStep, several, Table, Tabs, Tile, to, useMay, usePoll, useState, Waiting, WIDE, yesNo } from "../common.js";
 import { Bind, Bindings } from "../bindings.js";
 import { lengthLines, Lines, RangeChoice, rangeQuery, Rates } from "../chart.js";
-import { bytes, count, moment, rate, rateOf, several } from "../format.js";
 import { CommandForm, MATCHES } from "../form.js";
-import { ClientOf, ofClient } from "../links.js";
-import { Rows } from "../list.js";
-import { Ago, Button, Choice, confirm, Danger, Facts, Fold, Head, Panel, Table, Tabs, Tile, Waiting } from "../parts.js";
 import { MessageTable } from "../message_table.js";
 import { Messages, Publish } from "../publish.js";
-import { go, refine, to } from "../route.js";
-import { ofQueue, remove, secondStep } from "../second_step.js";
-import { lacksTag, useMay } from "../may.js";
 import { Many } from "./jobs.js";
 import { Features } from "./queues.js";
 import { ScheduledRows } from "./trouble.js";
@@ -69,7 +60,7 @@ const Numbers = ({ queue }) => html`<div class="tiles">
   <${Tile} label="Unacknowledged" value=${count(queue.messages_unacknowledged)} kind="strong" />
   <${Tile} label="Scheduled" value=${count(queue.leveret?.scheduled)} />
   <${Tile} label="Consumers" value=${count(queue.consumers)} />
-  ${known(queue).map(([one, label]) => html`<${Tile} key=${one} label=${label} value=${rate(rateOf(queue.message_stats, one))} />`)}
+  ${known(queue).slice(0, 3).map(([one, label]) => html`<${Tile} key=${one} label=${label} value=${rate(rateOf(queue.message_stats, one))} />`)}
 </div>`;
 
 function Details({ queue, at, range, setRange }) {

@@ -1,13 +1,6 @@
 // Queues, and adding one. One queue has a file of its own.
-import { html } from "../lib.js";
-import { act, ask, path } from "../api.js";
-import { ago, asIs, column, EXTRA, named, OF_VHOST, table, WIDE, yesNo } from "../columns.js";
-import { bytes, count, rate, several } from "../format.js";
+import { act, ago, asIs, ask, Badge, bytes, column, confirm, count, Danger, EXTRA, Fold, html, List, named, note, OF_VHOST, path, QueueLink, rate, several, table, WIDE, yesNo } from "../common.js";
 import { CommandForm } from "../form.js";
-import { QueueLink } from "../links.js";
-import { List } from "../list.js";
-import { Badge, confirm, Danger, Fold } from "../parts.js";
-import { note } from "../state.js";
 
 export { Queue } from "./queue.js";
 

@@ -1,12 +1,5 @@
 // What waits, and for what: publishers for room, messages for their time.
-import { html, useState } from "../lib.js";
-import { act, path, usePoll } from "../api.js";
-import { asIs, code, column, OF_VHOST, WIDE } from "../columns.js";
-import { bytes, count, duration, moment, several } from "../format.js";
-import { ExchangeLink, OF_QUEUE, ofClient } from "../links.js";
-import { Chosen, Rows } from "../list.js";
-import { Button, confirm, Danger, Facts, Panel, Tile, Waiting } from "../parts.js";
-import { note } from "../state.js";
+import { act, asIs, Button, bytes, Chosen, code, column, confirm, count, Danger, duration, ExchangeLink, Facts, html, Limited, moment, note, OF_QUEUE, OF_VHOST, ofClient, Panel, path, Rows, several, Tile, usePoll, useState, Waiting, WIDE } from "../common.js";
 
 /** Limits of the number of messages end so; all others are of octets. */
 const shownAs = (limit) => (/messages|count|length/.test(limit) ? count : bytes);
@@ -17,14 +10,14 @@ export function Blocked() {
   const waiting = [
     ofClient("Connection"),
     OF_VHOST,
-    { title: "Waits for", cell: (one) => html`room in <b class="name">${one.destination}</b> <small>${one.limit}</small>` },
+    { title: "Waits for", cell: (one) => html`room in <${Limited} text=${one.destination} /> <small>${one.limit}</small>` },
     column("For", "waiting_ms", duration),
     { title: "Held publishes", isNumber: true, cell: (one) => count(one.held.publishes || 0) },
     { title: "Their bytes", isNumber: true, isWide: true, cell: (one) => bytes(one.held.bytes || 0) },
     { title: "Read", isWide: true, cell: (one) => (one.held.unread ? "no longer" : "yes") },
   ];
   const limits = [
-    column("Destination", "destination"),
+    column("Destination", "destination", (text) => html`<${Limited} text=${text} />`),
     column("Limit", "limit", asIs),
     { title: "Used", cell: (one) => html`<${Share} used=${one.used} most=${one.max} shown=${shownAs(one.limit)} />` },
     { title: "Opens again below", isNumber: true, isWide: true, cell: (one) => shownAs(one.limit)(one.low) },

@@ -1,15 +1,7 @@
 // Users, what they may, and how much they may open.
-import { html, useState } from "../lib.js";
-import { act, path, usePoll } from "../api.js";
-import { code, column, table, WIDE } from "../columns.js";
+import { act, Badge, Button, code, column, confirm, Danger, Facts, Fold, go, Head, html, List, me, Panel, path, remove, Rows, table, to, usePoll, UserLink, useState, VhostLink, WIDE } from "../common.js";
 import { CommandForm, titled } from "../form.js";
 import { Limits } from "../limits.js";
-import { UserLink, VhostLink } from "../links.js";
-import { List, Rows } from "../list.js";
-import { Badge, Button, confirm, Danger, Facts, Fold, Head, Panel } from "../parts.js";
-import { go, to } from "../route.js";
-import { remove } from "../second_step.js";
-import { me } from "../state.js";
 
 const tagsOf = (text) => text.split(",").map((one) => one.trim()).filter(Boolean);
 

@@ -1,18 +1,8 @@
 // Virtual hosts and their limits.
-import { html, useState } from "../lib.js";
-import { act, path, usePoll } from "../api.js";
+import { act, asIs, code, column, count, Danger, Facts, Fold, go, Head, html, isAdministrator, lacksTag, List, number, Panel, path, remove, Rows, set, state, to, usePoll, UserLink, useState, VhostLink, WIDE } from "../common.js";
 import { lengthLines, Lines, MESSAGE_RATES, Rates, useRange } from "../chart.js";
-import { asIs, code, column, number, WIDE } from "../columns.js";
-import { count } from "../format.js";
 import { CommandForm } from "../form.js";
 import { Limits } from "../limits.js";
-import { UserLink, VhostLink } from "../links.js";
-import { List, Rows } from "../list.js";
-import { Danger, Facts, Fold, Head, Panel } from "../parts.js";
-import { go, to } from "../route.js";
-import { remove } from "../second_step.js";
-import { lacksTag } from "../may.js";
-import { isAdministrator, set, state } from "../state.js";
 
 const COLUMNS = [
   { title: "Name", sort: "name", cell: (one) => html`<${VhostLink} name=${one.name} />` },
