@@ -127,7 +127,7 @@ def test_from_a_message_to_its_client(person: Person, broker: RunningBroker, api
     connections[1].process_data_events(0)
     person.opens("queues", "/", "named", heading="named")
     held: list[Any] = []
-    person.tab.route("**/publishers", held.append)
+    person.tab.route("**/publishers", lambda route: held.append(route))
     person.turns_to("Clients")
     publishers = person.panel("Who publishes here")
     person.sees("Loading …", within=publishers)  # not that there is none, before the broker has said so

@@ -54,7 +54,7 @@ function Page() {
     };
   }, [place]);
   if (!file) return html`<h1>No such page</h1><p>Nothing is at this address. <a href="#/">Overview</a></p>`;
-  if (!found || found.place !== place) return null;
+  if (!found || found.place !== place) return html`<p class="empty" role="status">Loading …</p>`;
   const { Component } = found;
   return html`<${Component} key=${place} names=${segments.slice(1)} query=${query} kind=${segments[0]} />`;
 }
