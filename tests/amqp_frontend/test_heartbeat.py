@@ -10,6 +10,7 @@ from pair import Pair
 from pamqp import commands as C
 from pamqp import frame, heartbeat
 from peer import is_heartbeat, method, publish
+from stand_in_journal import StandInJournal
 
 HEARTBEAT = frame.marshal(heartbeat.Heartbeat(), 0)
 MORE = method(1, C.Basic.Qos, prefetch_count=1)
@@ -68,6 +69,18 @@ def test_a_peer_is_given_up_after_two_to_three_intervals_and_the_broker_is_never
             size = chance.choice((1, len(octets)))
             peer.send(octets[:size])
             rest, silent_s = octets[size:], 0.0
+
+
+def test_a_peer_that_is_not_read_because_the_journal_is_behind_stays() -> None:
+    """Its heartbeats are not seen as long as its publishes wait."""
+    pair = Pair()
+    peer = pair.open(1, heartbeat_s=10)
+    peer.call(1, C.Queue.Declare, queue="q", durable=True)
+    pair.broker.context.storage.durability = StandInJournal(is_congested=True)
+    peer.send(publish(1, "q", b"x", delivery_mode=2))
+    for _ in range(60):
+        pair.advance(1000)
+    assert not peer.is_closed
 
 
 @pytest.mark.parametrize("end", ["close", "error", "login"])

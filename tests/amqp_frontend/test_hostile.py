@@ -297,6 +297,8 @@ def test_huge_announcements_reserve_nothing(pair: Pair) -> None:
     peer = pair.open(None, frontend={"message_size_max": 10_000, "incomplete_max": 10_000})
     peer.send(*handshake(), OPEN + DECLARE)
     peer.take()
+    peer.send(PUBLISH + content(1, bytes(10_000), body_max=1_000))
+    assert peer.call(1, C.Queue.Declare, queue="q", passive=True).message_count == 1  # as large as allowed
     huge = PUBLISH + content(1, bytes(30_001), body_max=1_000)
     peer.send(huge[:25_000])
     assembly = peer.session.connection.channels[1].assembly

@@ -187,6 +187,17 @@ def test_a_close_that_is_not_answered_ends_by_itself() -> None:
     assert peer.is_closed
 
 
+@pytest.mark.parametrize("bursts", [0, 1, 2])
+def test_a_broker_that_stops_does_not_wait_for_strangers(bursts: int) -> None:
+    """Who is not logged in would not understand a close: the socket is closed at once."""
+    peer = Pair().open(None)
+    peer.send(*handshake()[:bursts])
+    peer.take()
+    peer.session.closing.stop()
+    assert peer.is_closed
+    peer.expect_nothing()
+
+
 def test_closes_that_cross_are_both_answered() -> None:
     """Both sides close at once: the peer's close is answered, its close-ok ends it (1.7)."""
     pair = Pair()

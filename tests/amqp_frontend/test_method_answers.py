@@ -112,6 +112,13 @@ def test_tune_ok_stays_within_what_tune_offered(ours: dict[str, int], theirs: di
         assert isinstance(said[-1], C.Connection.OpenOk)
 
 
+def test_a_peer_has_as_many_channels_as_it_agreed_to() -> None:
+    """Fewer than the broker offers."""
+    peer = Pair().open(2, channel_max=2)
+    close = peer.call(3, C.Channel.Open)
+    assert isinstance(close, C.Connection.Close) and close.reply_code == 530
+
+
 def test_an_empty_key_is_the_queues_name_only_if_the_queue_is_not_named_either() -> None:
     """queue.bind without both means the last declared queue and its name (behaviour page 2.6)."""
     peer = Pair().open()

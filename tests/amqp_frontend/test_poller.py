@@ -158,6 +158,25 @@ async def test_what_a_turn_leaves_is_known_to_the_next_one() -> None:
 
 
 @in_trio
+async def test_what_nobody_waits_for_does_not_wake_the_poller_again() -> None:
+    """Octets of a peer whose task is busy: they would be an event of each poll, without end."""
+    poller, said = attached(), list[bytes]()
+    with pair() as (ours, theirs):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(Turns(ours, said).run, poller)
+            await rounds()
+            theirs.send(b"!")
+        theirs.send(b"more")
+        await rounds()
+        assert poller._epoll.poll(0) == []
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(Turns(ours, said).run, poller)
+            await rounds()
+            theirs.send(b"!")
+    assert b"".join(said) == b"!overmore!over"
+
+
+@in_trio
 async def test_a_number_of_a_closed_socket_is_used_again() -> None:
     poller, said = attached(), list[bytes]()
     with pair() as (ours, _), trio.CancelScope() as scope:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from certificates import Authority
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from key_updates import KeyUpdater
 
@@ -140,8 +140,9 @@ def test_a_handshake_however_it_is_cut(authority: Authority, version: ssl.TLSVer
     assert tls.heard() == b"\0\0\x09\x01"
 
 
-def test_data_that_come_with_the_end_of_the_handshake(authority: Authority) -> None:
-    """They are decrypted already: nothing more will arrive for them."""
+@pytest.mark.parametrize("says_goodbye", [False, True])
+def test_data_that_come_with_the_end_of_the_handshake(authority: Authority, says_goodbye: bool) -> None:
+    """They are decrypted already: nothing more will arrive for them, nor for a goodbye behind them."""
     tls = Tls(authority)
     tls._step()
     assert not tls.transport.handshake(tls.to_us.read())
@@ -149,14 +150,30 @@ def test_data_that_come_with_the_end_of_the_handshake(authority: Authority) -> N
     tls._hear()
     tls._step()
     tls.client.write(b"AMQP\0\0\x09\x01")
+    if says_goodbye:
+        with pytest.raises(ssl.SSLWantReadError):
+            tls.client.unwrap()
     assert tls.transport.handshake(tls.to_us.read())
     assert tls.transport.early_data() == b"AMQP\0\0\x09\x01"
+    assert tls.goodbyes == says_goodbye
+
+
+def test_records_that_come_in_two_halves_add_up_to_nothing(authority: Authority) -> None:
+    """A connection may live for ever: only octets in a row without data count against it."""
+    tls = Tls(authority).connect()
+    for _ in range(2 * DATALESS_MAX // 10_000):
+        tls.client.write(bytes(10_000))
+        tls.arrive(tls.to_us.read(), cut=9_000)
+        with pytest.raises(BlockingIOError):
+            tls.transport.recv(1 << 20)
+        assert tls.transport.recv(1 << 20) == bytes(10_000)
 
 
 @given(
     sizes=st.lists(st.integers(1, 3 * BATCH), min_size=1, max_size=4),
     room=st.lists(st.integers(0, 2 * RECORD), max_size=40),
 )
+@example(sizes=[3 * BATCH], room=[2 * RECORD] * 6 + [0])
 def test_what_the_kernel_does_not_take_is_kept(authority: Authority, sizes: list[int], room: list[int]) -> None:
     """Every octet arrives, once and in order, whatever the kernel takes at a time; nothing is owned up to too early."""
     tls = Tls(authority).connect()
@@ -232,9 +249,11 @@ def test_the_end_without_goodbye(authority: Authority) -> None:
     ],
 )
 def test_what_is_no_handshake(authority: Authority, octets: bytes, problem: str) -> None:
-    """Said in words, whole or octet by octet."""
+    """Said in words, whole or octet by octet; a peer that speaks TLS gets an alert."""
+    tls = Tls(authority)
     with pytest.raises(TlsFault, match=problem):
-        Tls(authority).transport.handshake(octets)
+        tls.transport.handshake(octets)
+    assert tls.wire.sent[:1] == b"\x15" or octets[0] != 22
     transport = Tls(authority).transport
     with pytest.raises(TlsFault, match=problem):
         for octet in octets:

@@ -99,6 +99,21 @@ def test_an_empty_key_has_a_name(api: ApiClient) -> None:
     assert api.ask("DELETE", "bindings/%2F/e/amq.direct/q/keyless/~").status == 204
 
 
+@pytest.mark.parametrize("query", ["name=mixedcase", "name=MIXEDC", "name=%5emixedc&use_regex=true"])
+def test_the_filter_of_a_page_ignores_case(query: str, api: ApiClient) -> None:
+    """A part of the name, or a pattern."""
+    api.ask("PUT", "queues/%2F/MixedCase", {})
+    assert [one["name"] for one in api.get(f"queues?page=1&{query}")["items"]] == ["MixedCase"]
+
+
+def test_a_missing_value_sorts_as_zero(api: ApiClient) -> None:
+    """As in RabbitMQ: before all that are larger."""
+    api.ask("PUT", "queues/%2F/some%20limit", {"arguments": {"x-max-length": 5}})
+    api.ask("PUT", "queues/%2F/any%20length", {})
+    names = [one["name"] for one in api.get("queues?sort=arguments.x-max-length&columns=name")]
+    assert names.index("any length") < names.index("some limit")
+
+
 def test_keys_of_bindings_with_arguments(api: ApiClient) -> None:
     """The key depends on the arguments: another for others, the same again."""
     api.ask("PUT", "queues/%2F/argued", {"durable": True})

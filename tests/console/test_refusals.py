@@ -86,6 +86,23 @@ def test_bindings_of_the_default_exchange(path: str, api: ApiClient) -> None:
     assert (refused.status, refused.reason) == (401, "Access refused.")
 
 
+def test_nobody_unbinds_a_queue_from_the_default_exchange(api: ApiClient) -> None:
+    """It is refused, and not unknown: lists show this binding."""
+    api.ask("PUT", "queues/%2F/bound", {})
+    path = "bindings/%2F/e/amq.default/q/bound/bound"
+    assert api.get(path)["destination"] == "bound"
+    refused = api.ask("DELETE", path)
+    assert (refused.status, refused.reason) == (401, "Access refused.")
+
+
+@pytest.mark.parametrize(
+    ("age", "step", "status"), [(500, 1, 200), (501, 1, 400), (1001, 2, 400), (60, 0, 400), (-60, 5, 400)]
+)
+def test_a_range_has_five_hundred_points_at_most(age: int, step: int, status: int, api: ApiClient) -> None:
+    """More would take the broker's time, and its clients'."""
+    assert api.ask("GET", f"overview?lengths_age={age}&lengths_incr={step}").status == status
+
+
 @pytest.mark.parametrize(
     "body, reason",
     [

@@ -3,6 +3,7 @@
 import json
 import random
 import stat
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -205,22 +206,25 @@ def test_a_file_that_is_no_use_ends_all_sessions(tmp_path: Path, caplog: pytest.
 
 def test_no_logout_is_forgotten(tmp_path: Path) -> None:
     """However often a user logs out: neither his first logout nor those of others, here and after a restart. He can
-    log in again, others stay logged in, and what is remembered of him has a limit.
+    log in again, others stay logged in, and so does he where he logged in lately; what is remembered has a limit.
     """
     clock, ann, bob = ManualClock(), User("ann"), User("bob")
     sessions = sessions_of(clock, ann, bob, directory=tmp_path)
     kept, ended = (sessions.open(bob, "/api") for _ in range(2))
     sessions.close(ended, "/api")
     cookies = []
-    for _ in range(3 * REVOKED_MAX):
+    recent = ""
+    for number in range(3 * REVOKED_MAX):
         clock.advance_ns(MS)
+        if number == 3 * REVOKED_MAX - REVOKED_MAX // 2:
+            recent = sessions.open(ann, "/api")
         cookies.append(sessions.open(ann, "/api"))
         sessions.close(cookies[-1], "/api")
     clock.advance_ns(MS)
     again = sessions.open(ann, "/api")
     for now in (sessions, sessions_of(clock, ann, bob, directory=tmp_path)):
         assert [now.find(one) for one in (*cookies, ended)] == [None] * (len(cookies) + 1)
-        assert now.find(kept) is bob and now.find(again) is ann
+        assert now.find(kept) is bob and now.find(again) is now.find(recent) is ann
     size = (tmp_path / "sessions").stat().st_size
     assert size < 100 * (REVOKED_MAX + 2)
     clock.advance_ns(LIFETIME_NS)
@@ -280,13 +284,37 @@ def test_a_stream_ends_with_its_session(api: ApiClient) -> None:
         assert until(events, "cut") == {"reason": "the login is not valid any more"}
 
 
-def test_a_page_that_is_left_open_ends_it() -> None:
-    """Neither what it repeats by itself nor its streams put off the end of an idle session; whoever is there does."""
-    clock, configuration = ManualClock(), Configuration()
+def make_api(clock: ManualClock) -> Api:
+    """An API without a server, with the user guest."""
+    configuration = Configuration()
     built = build_broker(configuration, clock, random.Random(1).random, None)
     options = console_options(built.control, configuration, 0, None, list)
-    api = Api(lambda: built.broker, lambda: options, ROUTES, StaticPages(), Sampler(lambda: built.broker))
-    (guest,) = built.broker.users
+    return Api(lambda: built.broker, lambda: options, ROUTES, StaticPages(), Sampler(lambda: built.broker))
+
+
+def test_whoever_could_not_log_in_has_no_session() -> None:
+    """Without a tag of the console, or from afar where a user is for this machine only: a cookie gives no more."""
+    api = make_api(ManualClock())
+    (guest,) = api.broker.users
+    cookie = api.sessions.open(guest, "/api")
+
+    def ask(is_loopback: bool) -> User:
+        peer = Peer("", is_loopback=is_loopback)
+        return api.open(Request("GET", "/api/whoami", {}, {"host": "localhost", "cookie": cookie}, peer)).request.user
+
+    assert ask(is_loopback=True) is guest
+    with pytest.raises(Refusal, match="localhost"):
+        ask(is_loopback=False)
+    api.broker.connections.replace_user(replace(guest, tags=()))
+    with pytest.raises(Refusal, match="management"):
+        ask(is_loopback=True)
+
+
+def test_a_page_that_is_left_open_ends_it() -> None:
+    """Neither what it repeats by itself nor its streams put off the end of an idle session; whoever is there does."""
+    clock = ManualClock()
+    api = make_api(clock)
+    (guest,) = api.broker.users
     left, used = (api.sessions.open(guest, "/api") for _ in range(2))
 
     def request(path: str, cookie: str, **headers: str) -> Request:

@@ -54,6 +54,7 @@ def test_who_has_most_makes_room() -> None:
     peers.enter("far", "far")
     for name in "abc":
         peers.enter(name, "here", slots=4, is_shared=True)
+    assert peers.lost == []  # beyond the share of one address
     peers.enter("late", "late", slots=4)
     assert peers.lost == ["a"]
 

@@ -3,6 +3,7 @@
 Three sites with one queue; the rows are of cluster page 13. All in virtual time. Source: cluster page 12.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -728,8 +729,9 @@ def test_ids_may_be_far_apart(gap: int) -> None:
     assert runs.number_of(1 + 300 * gap) == 0 and runs.number_of(1 + 301 * gap) == 1
 
 
-def test_owners_survive_a_restart(tmp_path: Any) -> None:
-    """Those of records, and of a checkpoint. A transfer, too."""
+@pytest.mark.parametrize("end", [OwnedSites.restart, OwnedSites.kill], ids=["restart", "kill"])
+def test_owners_survive_a_restart(tmp_path: Any, end: Callable[[OwnedSites], None]) -> None:
+    """Those of a checkpoint, and after a kill those of records. A transfer, too."""
 
     class Kept(OwnedSites):
         arguments: dict[str, Any] = {"x_replication": "distributed", "x_max_backlog_per_consumer": 100}
@@ -738,7 +740,7 @@ def test_owners_survive_a_restart(tmp_path: Any) -> None:
     for site in ("n1", "n2", "n3"):
         sites.publish(f"{site} ", by=sites.at[site], delivery_mode=2)
     sites.checkpoint()
-    for site in ("n3", "n2"):
+    for site in ("n3", "n2", "n1"):
         sites.publish(f"{site} again ", by=sites.at[site], delivery_mode=2)
     sites.reader("n2", "r", prefetch=1)
     sites.client_of("r").ack(1)
@@ -746,11 +748,12 @@ def test_owners_survive_a_restart(tmp_path: Any) -> None:
     sites.client_of("r").ack(2)
     sites.end_turn()
     assert sites.taken("r") == "n2 n2 again n1 "
-    sites.restart()
+    end(sites)
     owners = leases_of(sites.named()).owners
     assert owners is not None
     assert [(message.body, owners.site_of(message.id)) for message in sites.named().messages()] == [
         (b"n1 ", "n2"),
         (b"n3 ", "n3"),
         (b"n3 again ", "n3"),
+        (b"n1 again ", "n1"),
     ]
