@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from effort import examples
 
-from leveret.settings import Layer, ResolvedSettings, SettingsRepository, SystemUsage, entry, layer_of
+from leveret.settings import Layer, ResolvedSettings, SettingsRepository, SystemUsage, Wildcards, entry, layer_of
 from leveret.settings.addresses.destinations import WILDCARDS, DestinationPolicies
 from leveret.settings.addresses.entries import Entry
 from leveret.settings.addresses.repository import CACHE_MAX
@@ -119,6 +119,14 @@ def test_an_entry_that_is_set_at_run_time(field: Setting) -> None:
     assert found(field, again.resolve("amq.gen-1")) == one
     assert found(field, again.resolve_queue("dest.q", "/", NOTHING_SET)) == other
     assert (again.attempts, again.usage, again.id_cache_size) == (5, usage, 9)
+
+
+def test_entries_at_run_time_leave_the_wildcards_as_they_are() -> None:
+    """Addresses are cut at the delimiter of the configuration."""
+    slashes = Wildcards(delimiter="/")
+    old = SettingsRepository([entry("a/#", None, slashes, default_ring_size=5)], slashes)
+    new = old.with_entries([entry("x", None, slashes, default_ring_size=7)])
+    assert [new.resolve(address).default_ring_size for address in ("a/b", "a.b", "x")] == [5, -1, 7]
 
 
 @EACH_FIELD
