@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from leveret.settings.rows.address_settings import BY_KEY, SETTINGS
-from leveret.settings.values import INT_MAX, LONG_MAX
+from leveret.settings.values import BYTES, DELAY, DELAY_OR_OFF, INT_MAX, LONG_MAX, Kind
 
 #: By a key of each kind: what is taken, and what is not.
 LIMITS: dict[str, tuple[list[object], list[object]]] = {
     "max-delivery-attempts": ([-1, 0, 1, INT_MAX], [-2, INT_MAX + 1, 1.5, True, "many"]),
-    "redelivery-delay": ([0, 1, "5s", LONG_MAX], [-1, LONG_MAX + 1, "soon", True]),
+    "redelivery-delay": ([0, 1, "5s", LONG_MAX], [-1, LONG_MAX + 1, f"{LONG_MAX}s", "soon", True]),
     "redelivery-delay-multiplier": ([0.1, 0.5, 1, 1.0, 3, 1e9], [0, 0.0, -1, "x", True, float("nan")]),
     "redelivery-collision-avoidance-factor": ([0, 0.0, 0.5, 1, 1.0], [-0.1, 1.1, 2, "x", True]),
     "max-size-bytes": ([-1, 0, 1, "10K"], [-2, "x", 1.5, True]),
@@ -49,3 +49,21 @@ def test_the_attribute_of_a_key_is_its_name() -> None:
         plain = field.key.replace("-", "_")
         assert field.attribute in (plain, f"{plain}_ms", f"{plain}_s"), field.key
         assert field.is_supported is not bool(field.reason)
+
+
+@pytest.mark.parametrize(
+    "kind, value, shown",
+    [
+        (DELAY, 1_800_000, "30m"),
+        (DELAY, 90_000, "90s"),
+        (DELAY, 1_500, "1500ms"),
+        (DELAY, 0, 0),
+        (DELAY_OR_OFF, -1, -1),
+        (BYTES, 65_536, "64KiB"),
+        (BYTES, 1_000, 1_000),
+    ],
+)
+def test_a_value_is_shown_in_the_largest_unit_in_which_it_is_whole(kind: Kind, value: int, shown: object) -> None:
+    """A file that repeats what is shown means the same."""
+    assert kind.rendered(value) == shown
+    assert kind.read(shown) == value

@@ -241,6 +241,7 @@ def test_an_operators_policy_caps(
         # Ours: a declaration that rules the same in another way wins, but not over an operator.
         ({"x-ring-size": 3}, {"max-length": 5}, {}, {}),
         ({"x-ring-size": 3}, {}, {"max-length": 5}, {"x-max-length": 5}),
+        ({"x-ring-size": 3}, {"max-length": 5}, {"max-length": 5}, {"x-max-length": 5}),
         ({"x-dead-letter-address": "d"}, {"dead-letter-exchange": "x"}, {}, {}),
         ({"x-redelivery-delay": 3}, {"redelivery-delay": 5}, {}, {}),
         ({}, {"redelivery-delay": "5s"}, {}, {"x-redelivery-delay": 5000}),
