@@ -6,10 +6,10 @@ algorithm, issuer, validity (two times), and more.
 
 import base64
 import binascii
-import re
 from datetime import UTC, datetime
 
-_PEM = re.compile(r"-----BEGIN (?:X509 )?CERTIFICATE-----(.*?)-----END (?:X509 )?CERTIFICATE-----", re.DOTALL)
+from .tls_files import CERTIFICATE
+
 _SEQUENCE, _VERSION, _UTC_TIME, _TIME = 0x30, 0xA0, 0x17, 0x18
 #: Parts of a certificate before its validity, without the version.
 _BEFORE_VALIDITY = 3
@@ -20,7 +20,7 @@ _CENTURY_FROM = 50
 def expiry_times(text: str) -> tuple[int, ...]:
     """The expiry of each certificate in a PEM file, in milliseconds of wall time; invalid ones are left out."""
     found = []
-    for body in _PEM.findall(text):
+    for body in CERTIFICATE.findall(text):
         try:
             found.append(expiry_of(base64.b64decode("".join(body.split()), validate=True)))
         except (ValueError, binascii.Error, IndexError):

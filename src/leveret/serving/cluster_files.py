@@ -6,7 +6,6 @@ A path is relative to the directory of the configuration file that sets it, as i
 
 import logging
 import os
-import re
 import ssl
 import stat
 from collections.abc import Callable
@@ -19,16 +18,13 @@ from ..settings import Configuration
 from ..settings.declared.cluster import nodes_of
 from ..settings.loopback import is_loopback
 from .file_watch import FileMark, marks_of
-from .tls_files import configured_path, reason_of
+from .tls_files import CERTIFICATE, configured_path, reason_of
 
 logger = logging.getLogger("leveret.cluster")
 
 #: Minimum octets of a secret; `openssl rand -hex 16` makes 32.
 SECRET_SIZE_MIN = 16
 _FILE_SIZE_MAX = 64 * 1024
-#: A certificate in a PEM file, in each of the forms that OpenSSL takes.
-_CERTIFICATE = re.compile(r"-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----([^-]*)-----END ")
-
 #: Tables with certificates, and their keys.
 _TLS_TABLES, _TLS_KEYS = ("cluster.tls", "cluster.etcd-tls"), ("ca", "certificate", "key")
 
@@ -155,7 +151,7 @@ class _Files:
             return frozenset()
         octets: list[bytes] = []
         self._try("cluster.tls", "ca", ca, lambda: octets.append(Path(ca).read_bytes()))
-        return frozenset("".join(one.split()) for one in _CERTIFICATE.findall(octets[0].decode(errors="replace")))
+        return frozenset("".join(one.split()) for one in CERTIFICATE.findall(octets[0].decode(errors="replace")))
 
     def _load_context(self, context: ssl.SSLContext, table: str) -> None:
         """Load the authority and the certificate that a table names. Raises: _Fault."""

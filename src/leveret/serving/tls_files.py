@@ -19,8 +19,9 @@ _MINIMUM = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 #: For TLS 1.2 (all of 1.3's are good): only forward secrecy and authenticated encryption.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
-_CERTIFICATE = re.compile(
-    r"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----.*?-----END [A-Z0-9 ]*CERTIFICATE-----", re.DOTALL
+#: A certificate in a PEM file, in each of the forms that OpenSSL takes; its group: what is in base64.
+CERTIFICATE = re.compile(
+    r"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----(.*?)-----END [A-Z0-9 ]*CERTIFICATE-----", re.DOTALL
 )
 _KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
 _FILE_SIZE_MAX = 1024 * 1024  # a pipe or a disk image named by mistake is not read to its end
@@ -127,7 +128,7 @@ def _context(table: _TlsTable, warnings: list[str], read: dict[str, CertificateF
     if verify != "none":
         if client_ca is None:
             raise _Fault("verify", f"{verify!r} needs client-ca: the authorities of clients' certificates")
-        read["client-ca"] = CertificateFile(client_ca, _read(client_ca, "client-ca", _CERTIFICATE, "certificate"))
+        read["client-ca"] = CertificateFile(client_ca, _read(client_ca, "client-ca", CERTIFICATE, "certificate"))
         try:
             context.load_verify_locations(cafile=client_ca)
         except ssl.SSLError as error:
@@ -142,7 +143,7 @@ def _context(table: _TlsTable, warnings: list[str], read: dict[str, CertificateF
 
 def _load_chain(context: ssl.SSLContext, certificate: str, key: str | None) -> str:
     """Load certificate and key into the context. Returns: the certificates' text. Raises: _Fault."""
-    text = _read(certificate, "certificate", _CERTIFICATE, "certificate")
+    text = _read(certificate, "certificate", CERTIFICATE, "certificate")
     if key is None and not _KEY.search(text):
         raise _Fault("certificate", f"{certificate!r} holds no private key, and [tls] key is missing")
     _read(key or certificate, "key", _KEY, "private key")
@@ -196,7 +197,7 @@ def _problem(context: ssl.SSLContext, chain: str) -> str | None:
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     to_us, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     try:
-        client.load_verify_locations(cadata=_CERTIFICATE.findall(chain)[0])
+        client.load_verify_locations(cadata=next(CERTIFICATE.finditer(chain))[0])
         sides = (
             client.wrap_bio(to_client, to_us, server_side=False),
             context.wrap_bio(to_us, to_client, server_side=True),
