@@ -170,46 +170,45 @@ class FaultTable:
         """Wait until a fault begins or ends."""
         await self._changed.wait()
 
+    def _covering(self, endpoint: WatchedEndpoint) -> list[Fault]:
+        return [fault for fault in self._faults if fault.scope.covers(endpoint)]
+
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         kept: ProtocolEvent | None = event
-        for fault in list(self._faults):
-            if kept is not None and fault.scope.covers(endpoint):
+        for fault in self._covering(endpoint):
+            if kept is not None:
                 kept = fault.on_event(endpoint, kept)
         return kept
 
     def on_confirms(self, endpoint: WatchedEndpoint, channel: Channel, taken: Confirms) -> Confirms:
-        for fault in list(self._faults):
-            if fault.scope.covers(endpoint):
-                taken = fault.on_confirms(endpoint, channel, taken)
+        for fault in self._covering(endpoint):
+            taken = fault.on_confirms(endpoint, channel, taken)
         return taken
 
     def on_send(self, endpoint: WatchedEndpoint, data: bytes | memoryview) -> tuple[int, bool]:
         """See `Fault`. The strictest fault decides."""
         allowed, is_last = len(data), False
-        for fault in list(self._faults):
-            if fault.scope.covers(endpoint):
-                fewer, ends = fault.on_send(endpoint, data[:allowed])
-                allowed, is_last = min(allowed, fewer), is_last or ends
+        for fault in self._covering(endpoint):
+            fewer, ends = fault.on_send(endpoint, data[:allowed])
+            allowed, is_last = min(allowed, fewer), is_last or ends
         return allowed, is_last
 
     def may_read(self, endpoint: WatchedEndpoint) -> bool:
-        return all(fault.may_read(endpoint) for fault in self._faults if fault.scope.covers(endpoint))
+        return all(fault.may_read(endpoint) for fault in self._covering(endpoint))
 
     def may_write(self, endpoint: WatchedEndpoint) -> bool:
-        return all(fault.may_write(endpoint) for fault in self._faults if fault.scope.covers(endpoint))
+        return all(fault.may_write(endpoint) for fault in self._covering(endpoint))
 
     def read_size(self, endpoint: WatchedEndpoint, size: int) -> int:
-        return min(
-            (fault.read_size(endpoint, size) for fault in self._faults if fault.scope.covers(endpoint)), default=size
-        )
+        return min((fault.read_size(endpoint, size) for fault in self._covering(endpoint)), default=size)
 
     def read_delay_s(self, endpoint: WatchedEndpoint) -> float:
         """See `Fault`. Delays add up."""
-        return sum(fault.read_delay_s(endpoint) for fault in self._faults if fault.scope.covers(endpoint))
+        return sum(fault.read_delay_s(endpoint) for fault in self._covering(endpoint))
 
     def write_delay_s(self, endpoint: WatchedEndpoint) -> float:
         """See `Fault`. Delays add up."""
-        return sum(fault.write_delay_s(endpoint) for fault in self._faults if fault.scope.covers(endpoint))
+        return sum(fault.write_delay_s(endpoint) for fault in self._covering(endpoint))
 
 
 def method_of(event: ProtocolEvent) -> str:

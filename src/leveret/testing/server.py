@@ -7,7 +7,8 @@ before they are sent (`on_send`), and decides whether an endpoint may read and w
 import errno
 import logging
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import trio
@@ -230,27 +231,29 @@ class WatchedEndpoint(Endpoint):
     async def wait_readable(self, fd: int) -> None:  # type: ignore[override]
         """Wait until the socket is readable and no fault forbids to read."""
         faults = self.edge.faults
-        while True:
-            while faults and not faults.may_read(self):
-                await faults.changed()
-            await trio.lowlevel.wait_readable(fd)
-            if not faults:
-                return
-            if faults.may_read(self):
-                await _pause(faults.read_delay_s(self))
-                return
+        await self._wait(partial(trio.lowlevel.wait_readable, fd), faults.may_read, faults.read_delay_s)
 
     async def wait_writable(self, sock: socket.socket) -> None:  # type: ignore[override]
         """Wait until the socket is writable and no fault forbids to write."""
         faults = self.edge.faults
+        await self._wait(partial(trio.lowlevel.wait_writable, sock), faults.may_write, faults.write_delay_s)
+
+    async def _wait(
+        self,
+        wait: Callable[[], Awaitable[None]],
+        may: Callable[["WatchedEndpoint"], bool],
+        delay_s: Callable[["WatchedEndpoint"], float],
+    ) -> None:
+        faults = self.edge.faults
         while True:
-            while faults and not faults.may_write(self):
+            while faults and not may(self):
                 await faults.changed()
-            await trio.lowlevel.wait_writable(sock)
+            await wait()
             if not faults:
                 return
-            if faults.may_write(self):
-                await _pause(faults.write_delay_s(self))
+            if may(self):
+                if (pause_s := delay_s(self)) > 0:
+                    await trio.sleep(pause_s)
                 return
 
     async def _throttle_publisher(self, queue: Queue) -> None:
@@ -273,11 +276,6 @@ class WatchedEndpoint(Endpoint):
             if rest:
                 tap.received(session, rest)
         return step
-
-
-async def _pause(delay_s: float) -> None:
-    if delay_s > 0:
-        await trio.sleep(delay_s)
 
 
 class WatchedServer(Server):
