@@ -112,19 +112,21 @@ def _messages(page: Page) -> None:
     page.shows("Browse")
 
 
-def _policy(page: Page) -> None:
+def _fill_policy(page: Page) -> None:
     page.go("policies")
     page.unfolds("Add or replace a policy")
     page.fills(name="short", pattern="^archive$", definition='{"max-length": 5}')
+
+
+def _policy(page: Page) -> None:
+    _fill_policy(page)
     page.shows("Add or replace a policy")
     page.unfolds("Keys to add")
     page.shows("Keys to add")
 
 
 def _policy_step(page: Page) -> None:
-    page.go("policies")
-    page.unfolds("Add or replace a policy")
-    page.fills(name="short", pattern="^archive$", definition='{"max-length": 5}')
+    _fill_policy(page)
     page.tries(lambda: page.tab.locator("[name=apply]").first.select_option("queues", timeout=WAIT_MS))
     if page.tab.locator("[name=apply_to]").count():  # the older page does it without a word
         page.presses("Save")
