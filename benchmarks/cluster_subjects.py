@@ -145,8 +145,13 @@ class Cluster(Subject):
 
     def nodes(self) -> list[str]:
         leader = ""
-        self._await(lambda: bool(self.status().get("leader")), "a node leads")
-        leader = str(self.status()["leader"])
+
+        def look() -> bool:
+            nonlocal leader
+            leader = str(self.status().get("leader") or "")  # which may not answer the next time
+            return leader != ""
+
+        self._await(look, "a node leads")
         return [leader, *(name for name in self.local.names if name != leader)]
 
     def port(self, node: str) -> int:
