@@ -1,4 +1,4 @@
-"""HTTP messages: requests, answers, and and errors with their answers. Source: management page 1.4, 1.5."""
+"""HTTP messages: requests, answers, and errors with their answers. Source: management page 1.4, 1.5."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

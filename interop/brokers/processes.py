@@ -115,7 +115,7 @@ def started(
 
 
 def kill_group(process: subprocess.Popen[Any]) -> None:
-    """Kill a process group. `leader`: its first process."""
+    """Kill the process group that a process leads, and wait for the process."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
