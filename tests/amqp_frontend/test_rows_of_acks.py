@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pair import Pair
 from pamqp import commands
+from peer import method, publish
 
 from leveret.amqp_frontend.wire.events import AcksReceived, ChannelMethod
 from leveret.amqp_frontend.wire.layout import ACK_FRAME
@@ -71,3 +72,18 @@ def test_any_acks_in_any_reads(acks: list[tuple[int, int]], cuts: list[int]) -> 
     """Those of many before, and unknown bits, among single ones."""
     data = b"".join(_ack(tag, bits) for tag, bits in acks)
     assert _acked(data, cuts) == _acked(data, range(len(data)))
+
+
+@pytest.mark.parametrize("tags", [(4, 2), (4, 4), (4, 1, 5), (2, 4), (4, 0)])
+def test_acks_of_many_that_do_not_rise_mean_the_same_in_one_read(tags: tuple[int, ...]) -> None:
+    """What they settle, and the refusal of a tag that is settled: nothing stays out that the client has done with."""
+    outcomes = []
+    for is_one_read in (True, False):
+        peer = Pair().open(1)
+        peer.call(1, commands.Queue.Declare, queue="q")
+        peer.send(method(1, commands.Basic.Consume, queue="q", consumer_tag="c"), publish(1, "q", b"x") * 5)
+        peer.take()
+        acks = [_ack(tag, 1) for tag in tags]
+        peer.send(*([b"".join(acks)] if is_one_read else acks))
+        outcomes.append(([one.frame.name for one in peer.take()], peer.pair.broker.statistics().unacked))
+    assert outcomes[0] == outcomes[1]

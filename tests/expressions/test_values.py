@@ -213,6 +213,7 @@ def test_answers_of_filters(text: str, answer: bool | None) -> None:
         ("number < text", False),
         ("text < other", None),
         ("text + 1 > 0", None),
+        ("'5' + 1 = 6", None),
         ("number", False),
         ("missing", None),
         ("NOT missing", None),
