@@ -57,6 +57,7 @@ SMALL = [
     (paged_index, "COMPACT_MIN", 3),
     (tailed_store, "LOAD_SLICE", 5),
     (tailed_store, "PAGE_SLICE", 4),
+    (tailed_store, "PAGE_OUT_MAX", 6),
     (levels, "WINDOW_MESSAGES", 4),
     (levels, "NEAR", 2),
     (sorted_list, "BLOCK", 3),

@@ -192,24 +192,3 @@ def test_a_preview_of_a_limit_says_how_many_messages_go() -> None:
     log: Any = bench.stream.store
     intake: Any = bench.stream.intake
     assert intake.forecast(bench.stream, {"x-max-length-bytes": Field("l", log.octets - 1)}) == 1
-
-
-def test_a_reader_that_begins_at_a_time_before_the_oldest_message_begins_there() -> None:
-    """What arrived with the oldest one left before it did."""
-    bench = Bench(x_max_length_bytes=400, x_stream_max_segment_size_bytes=100)
-    began_s = bench.clock.wall_ms() // 1000
-    bench.write(*"0123456789" * 3)
-    kept = bench.seen(FIRST)
-    assert 0 < len(kept) < 30
-    assert bench.seen(Field("T", began_s)) == kept
-
-
-def test_a_clock_that_goes_back_makes_no_message_older() -> None:
-    """When it is right again nothing has expired."""
-    bench = Bench(x_max_age="10s", x_stream_max_segment_size_bytes=1)
-    bench.write("0")
-    bench.clock.jump_wall_ms(-3_600_000)
-    bench.write("1")
-    bench.clock.jump_wall_ms(3_600_000)
-    bench.write("2", "3")
-    assert bench.seen(FIRST) == [(number, str(number)) for number in range(4)]

@@ -113,6 +113,11 @@ def test_what_goes_on_takes_no_room() -> None:
     for _ in index.keep_only([], 4000):
         pass
     assert (len(index), index.last_id) == (0, 0)
+    index.add(4000, 2, 20_000)
+    index.move(4000, 30_000)
+    for _ in index.keep_only([4001], 4002):
+        pass
+    assert index.lsn_of(4000) is None
 
 
 @pytest.mark.parametrize("ids", [[3], [4], [7], [30], [5, 6, 7], [1, 4], range(5, 8), range(3, 6)])

@@ -384,10 +384,11 @@ def test_a_group_keeps_its_consumer_among_messages_without_a_group() -> None:
     world = Harness(journal=SimulatedFiles(), memory=0)
     world.queue()
     for number in range(12):
-        world.publish(f"{number},", delivery_mode=2, headers={"JMSXGroupID": "g"} if number % 2 else {})
+        world.publish(f"{number},", delivery_mode=2, headers={"JMSXGroupID": "g"} if number % 3 else {})
     world.kill()
+    world.ends_turns = False
     for tag in "ab":
         world.consume(tag=tag, prefetch=100)
     world.finish_turns()
-    owners = {one.consumer.tag for one in world.deliveries if int(one.body[:-1]) % 2}
+    owners = {one.consumer.tag for one in world.deliveries if int(one.body[:-1]) % 3}
     assert (len(owners), len(world.deliveries)) == (1, 12)
