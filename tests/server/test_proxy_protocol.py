@@ -163,3 +163,20 @@ def test_the_address_that_is_named_has_the_share(tmp_path: Path) -> None:
         for wires in waiting.values():
             for wire in wires:
                 wire.close()
+
+
+def test_many_behind_one_proxy_take_no_place_of_who_is_logged_in(tmp_path: Path) -> None:
+    """A connection counts for the address that is named: the proxy itself has not used up its share by it."""
+    limit = "[limits]\nhalf-open-connections = 8\n"
+    with leveret_serve(tmp_path, config=FROM_HERE + limit) as broker, connect(broker) as first:
+        first.sendall(NEAR)
+        assert login(first) == "Connection.Tune"
+        first.sendall(frame.marshal(commands.Connection.TuneOk(2047, 131072, 0), 0))
+        first.sendall(frame.marshal(commands.Connection.Open("/"), 0))
+        assert frame.unmarshal(first.recv(4096))[2].name == "Connection.OpenOk"
+        for _ in range(20):
+            with connect(broker) as wire:
+                wire.sendall(FAR + HELLO)
+                assert wire.recv(1) == b"\x01"
+        first.sendall(frame.marshal(commands.Connection.Close(200, "", 0, 0), 0))
+        assert frame.unmarshal(first.recv(4096))[2].name == "Connection.CloseOk"
