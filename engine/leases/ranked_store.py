@@ -1,21 +1,22 @@
 """The store of a leased queue with priorities or barriers: messages by rank, the highest first, all of them in memory.
 
+The store has the rank of a ready message, in 8 octets beside the message; an unacknowledged message carries its rank.
 Source: queues page A.3 (Priority: an unsigned long, so -1 is the highest; NULL and values that are no number come
 last), A.9, F.4.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from itertools import islice
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from itertools import chain, islice
 from math import isnan
-from operator import attrgetter
 from typing import ClassVar
 
 from ...expressions.language import Expression
 from ..delivery.filters import MessageSubject
-from ..messages.message import Envelope, Envelopes, Message, each_of
+from ..messages.message import Envelope, Envelopes, Message, each_of, id_of
 from ..stores.memory_budget import held_octets
 from ..stores.paged_run import Part
-from ..stores.sorted_list import SortedList
 from ..stores.storage import NO_OWNER, StoreOwner
 from ..stores.store import LEVEL_STEP, Dropped, Removed, Scanned
 
@@ -23,19 +24,18 @@ from ..stores.store import LEVEL_STEP, Dropped, Removed, Scanned
 RANK_MAX = 2**64 - 1
 #: The lowest value of a long.
 LOWEST = -(2**63)
+#: Messages in a block, at most.
+BLOCK_MAX = 1024
 
 
 class RankedMessage(Message):
-    """A message of a ranked queue. `position`: its position in the order of ranks, then of ids."""
+    """A message outside its store: new, or taken out. `position`: its position in the queue."""
 
     stays_in_memory: ClassVar[bool] = True
 
     __slots__ = ("position",)
 
     position: int
-
-
-_position_of: Callable[[RankedMessage], int] = attrgetter("position")
 
 
 def ranked(message: Message, position: int) -> RankedMessage:
@@ -70,8 +70,135 @@ def is_barrier(barrier: Expression | None, message: Message) -> bool:
     return barrier is not None and barrier.matches(MessageSubject(message))
 
 
+class Block:
+    """Messages in order of positions. `levels`: for each `position // LEVEL_STEP`, rising."""
+
+    __slots__ = ("levels", "messages")
+
+    def __init__(self, levels: "array[int]", messages: list[Message]) -> None:
+        self.levels = levels
+        self.messages = messages
+
+    def position(self, index: int) -> int:
+        return self.levels[index] * LEVEL_STEP + self.messages[index].id
+
+    def place(self, position: int) -> int:
+        """The number of messages before a position."""
+        level, id_ = divmod(position, LEVEL_STEP)
+        first = bisect_left(self.levels, level)
+        if first == len(self.levels) or self.levels[first] != level:
+            return first
+        return bisect_left(self.messages, id_, first, bisect_right(self.levels, level, first), key=id_of)
+
+    def half(self, at: int) -> "Block":
+        """Split off the messages from index `at` on. Both blocks take only the memory that they need."""
+        behind = Block(self.levels[at:], self.messages[at:])
+        self.levels, self.messages = self.levels[:at], self.messages[:at]
+        return behind
+
+
+def _last(block: Block) -> int:
+    return block.position(-1)
+
+
+class RankedReady:
+    """Messages in order of positions. `popleft`, and `add` at the end, are cheap; other operations are O(block)."""
+
+    __slots__ = ("_blocks", "_count", "_head")
+
+    def __init__(self) -> None:
+        self._blocks: list[Block] = []
+        self._head = 0  # messages of the first block that are taken out already
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Message]:
+        if not self._blocks:
+            return iter(())
+        rest = (block.messages for block in self._blocks[1:])
+        return chain(islice(self._blocks[0].messages, self._head, None), *rest)
+
+    def add(self, message: Message, position: int) -> None:
+        self._trim()
+        blocks = self._blocks
+        self._count += 1
+        if not blocks:
+            blocks.append(Block(array("Q"), []))
+        at = len(blocks) - 1
+        if at and _last(blocks[at - 1]) > position:
+            at = bisect_left(blocks, position, key=_last)
+        block = blocks[at]
+        index = block.place(position)
+        is_last = index == len(block.messages)
+        block.levels.insert(index, position // LEVEL_STEP)
+        block.messages.insert(index, message)
+        if len(block.messages) > BLOCK_MAX:
+            blocks.insert(at + 1, block.half(BLOCK_MAX if is_last and at == len(blocks) - 1 else BLOCK_MAX // 2))
+
+    @property
+    def first(self) -> Message:
+        """The first message; there must be one."""
+        return self._blocks[0].messages[self._head]
+
+    def popleft(self) -> RankedMessage:
+        """Remove and return the first message."""
+        block = self._blocks[0]
+        message = ranked(block.messages[self._head], block.position(self._head))
+        self._head += 1
+        self._count -= 1
+        if self._head == len(block.messages):
+            del self._blocks[0]
+            self._head = 0
+        return message
+
+    def pop(self) -> Message:
+        """Remove and return the last message, so that a caller can free memory in slices."""
+        block = self._blocks[-1]
+        message = block.messages.pop()
+        block.levels.pop()
+        self._count -= 1
+        if not block.messages or (len(self._blocks) == 1 and self._head == len(block.messages)):
+            self._blocks.pop()
+            self._head = self._head if self._blocks else 0
+        return message
+
+    def take(self, position: int) -> RankedMessage | None:
+        """Remove and return the message at a position; None: there is none."""
+        self._trim()
+        at = bisect_left(self._blocks, position, key=_last)
+        if at == len(self._blocks):
+            return None
+        block = self._blocks[at]
+        index = block.place(position)
+        if block.position(index) != position:
+            return None
+        block.levels.pop(index)
+        message = ranked(block.messages.pop(index), position)
+        self._count -= 1
+        if not block.messages:
+            del self._blocks[at]
+        return message
+
+    def behind(self, position: int) -> Iterator[tuple[int, Message]]:
+        """The messages behind a position, with their positions."""
+        self._trim()
+        at = bisect_right(self._blocks, position, key=_last)
+        for block in self._blocks[at:]:
+            start = block.place(position + 1)
+            for index in range(start, len(block.messages)):
+                yield block.position(index), block.messages[index]
+
+    def _trim(self) -> None:
+        if self._head:
+            block = self._blocks[0]
+            del block.messages[: self._head], block.levels[: self._head]
+            self._head = 0
+
+
 class RankedStore:
-    """A `TakeableStore` of the `RankedMessage`s that its queue makes."""
+    """A `Store` that takes and returns `RankedMessage`s, made by its queue; stored messages have no position."""
 
     first_offset: ClassVar[None] = None
     level_max: ClassVar[int] = 0
@@ -84,7 +211,7 @@ class RankedStore:
 
     def __init__(self, owner: StoreOwner) -> None:
         self._owner = owner
-        self._here: SortedList[RankedMessage] = SortedList((), _position_of)
+        self._here = RankedReady()
         self.expiring = False
 
     def __len__(self) -> int:
@@ -108,7 +235,7 @@ class RankedStore:
     @property
     def next_expiry_ns(self) -> int:
         """See `Store`. The lease book has the lifetimes of messages behind the head."""
-        return self._here[0].expires_ns if self._here else 0
+        return self._here.first.expires_ns if len(self._here) else 0
 
     def paged_parts(self) -> list[Part | Message]:
         return []
@@ -133,8 +260,9 @@ class RankedStore:
             self.append(self._owner.message_for(id_, content, envelope))
 
     def append(self, message: Message) -> Message | None:
-        assert isinstance(message, RankedMessage)
-        self._here.add(message)
+        here = Message(message.id, message.content, message.envelope, message.holder, message.deliveries)
+        here.expires_ns, here.uncounted = message.expires_ns, message.uncounted
+        self._here.add(here, self.position_of(message))
         return None
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
@@ -172,20 +300,23 @@ class RankedStore:
         return Removed(gone, [])
 
     def drop_all(self) -> Dropped:
-        here, self._here = self._here, SortedList((), _position_of)
+        here, self._here = self._here, RankedReady()
         return Dropped(here, [], [], 0)
 
     # -- selection, browsing, replay ----------------------------------------------------------------------------------
 
     def position_of(self, message: Message) -> int:
-        assert isinstance(message, RankedMessage)
-        return message.position
+        """See `Store`. O(messages) for a stored message; its queue asks only for messages outside the store."""
+        if isinstance(message, RankedMessage):
+            return message.position
+        return next(position for position, one in self._here.behind(-1) if one is message)
 
     def scan(self, after: int, count: int) -> Scanned:
-        return Scanned([(one.position, one) for one in self._here.after(after, count)], False)
+        return Scanned(list(islice(self._here.behind(after), count)), False)
 
     def load_at(self, after: int, count: int) -> None:
         pass
 
     def take_at(self, positions: Sequence[int]) -> Removed:
-        return Removed([*self._here.take(sorted(set(positions)))], [])
+        taken = (self._here.take(position) for position in sorted(set(positions)))
+        return Removed([message for message in taken if message is not None], [])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from store_owner import StoreOwner
 
 from leveret.engine import Envelope, Message
+from leveret.engine.leases import ranked_store
 from leveret.engine.leases.ranked_store import RankedStore
 from leveret.engine.messages.content import NATIVE, PropertySummary, encode_header
 from leveret.engine.messages.field_table import Field
@@ -61,6 +62,7 @@ SMALL = [
     (levels, "WINDOW_MESSAGES", 4),
     (levels, "NEAR", 2),
     (sorted_list, "BLOCK", 3),
+    (ranked_store, "BLOCK_MAX", 3),
     (stream_store, "MEASURE_OCTETS", 300),
     (read_windows, "WINDOW_MESSAGES", 4),
 ]
