@@ -126,6 +126,26 @@ def test_a_message_knows_its_exchange_when_that_is_gone(recorder: type[Recorder]
 
 
 @pytest.mark.parametrize("recorder", [Recorder, FullRecorder])
+def test_an_exchange_that_is_declared_again_stays(recorder: type[Recorder]) -> None:
+    """When the last message of the deleted exchange of its name has gone, and the broker is killed."""
+    life = Life(recorder)
+    life.vhost.queues.declare("q", client=None, durable=True)
+    life.vhost.exchanges.declare("x", "fanout", durable=True)
+    life.vhost.bindings.add("queue", "q", "x", "", {})
+    life.send("x", "k")
+    life.settle()
+    life.vhost.exchanges.delete("x")
+    life.settle()
+    life.vhost.exchanges.declare("x", "fanout", durable=True)
+    life.settle()
+    life.vhost.queues.named("q").purge()
+    life.state()
+    life.roll()
+    life.die()
+    assert "x" in life.vhost.exchanges
+
+
+@pytest.mark.parametrize("recorder", [Recorder, FullRecorder])
 def test_names_of_the_dead_do_not_pile_up(recorder: type[Recorder]) -> None:
     """Neither of transient exchanges, nor of virtual hosts, nor of those that every virtual host has in them."""
     life = Life(recorder)
