@@ -5,23 +5,19 @@ from collections.abc import Iterator
 from ..messages.message import Message
 from ..queues.queue import Queue
 from ..stores import non_destructive_store
-from ..stores.last_value_store import LastValueReady, LastValueStore
+from ..stores.last_value_store import LastValueReady
 from ..stores.levels import LeveledReady
 from ..stores.non_destructive_store import NonDestructiveStore
 from ..stores.paged_message import PagedMessage, body_size, octets_of
+from ..stores.store import Store
 from ..stores.stream_store import StreamStore
 from ..stores.tail import Tail
+from ..stores.tailed_store import TailedStore
 
 
 def store_of(queue: Queue) -> Iterator[str]:
     """Faults of a queue's store; `queue_of` checks its counts."""
-    if isinstance(queue.store, LastValueStore):
-        yield from _leveled(queue.store.ready)
-        yield from _values(queue.store.ready)
-    elif isinstance(queue.store, NonDestructiveStore):
-        yield from _non_destructive(queue.store)
-    elif isinstance(queue.store, StreamStore):
-        yield from _stream(queue.store)
+    yield from counts_of(queue.store)
     store = queue.pageable
     if store is None:
         return
@@ -30,8 +26,6 @@ def store_of(queue: Queue) -> Iterator[str]:
         yield "ready is not that of its levels"
     if store.has_tail != (tail is not None):
         yield f"has_tail is {store.has_tail}, the tail {'is not' if tail is None else 'is'} there"
-    if isinstance(ready, LeveledReady):
-        yield from _leveled(ready)
     if store.levels.is_sorted:
         for level, here in enumerate(store.levels.by_level):
             ids = [message.id for message in here] if not queue.kind.captures else []
@@ -45,10 +39,23 @@ def store_of(queue: Queue) -> Iterator[str]:
         yield f"it has {'no' if meter is None else 'a'} meter, to which messages that are paged out are reported"
     if store.share.may_page is not (meter is None or not meter.forbids_paging):
         yield f"may page: {store.share.may_page}, by its meter it is otherwise"
-    if tail is not None:
-        yield from _tail(tail)
-    elif store.levels._window:
+    if tail is None and store.levels._window:
         yield f"{len(store.levels._window)} messages that were read for scans are in memory, none is paged out"
+
+
+def counts_of(store: Store) -> Iterator[str]:
+    """Faults of a store that need no queue to be seen: of its counts, and of its tail."""
+    if isinstance(store, TailedStore):
+        if isinstance(store.ready, LeveledReady):
+            yield from _leveled(store.ready)
+        if isinstance(store.ready, LastValueReady):
+            yield from _values(store.ready)
+        if store.tail is not None:
+            yield from _tail(store.tail)
+    elif isinstance(store, NonDestructiveStore):
+        yield from _non_destructive(store)
+    elif isinstance(store, StreamStore):
+        yield from _stream(store)
 
 
 def _leveled(ready: LeveledReady) -> Iterator[str]:

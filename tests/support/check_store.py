@@ -17,6 +17,7 @@ from effort import examples
 from store_owner import StoreOwner
 
 from leveret.engine import Envelope, Message
+from leveret.engine.invariants.stores import counts_of
 from leveret.engine.messages.content import NATIVE, PropertySummary, encode_header
 from leveret.engine.messages.field_table import Field
 from leveret.engine.messages.message import UNLIMITED
@@ -706,6 +707,7 @@ class Story:
             assert store.in_memory == len(here)
         if self.kind.has_tail and self.is_metered:
             self.paged_is_right()
+        assert not [*counts_of(store)]
         memory = self.owner.storage.memory
         assert memory.total == sum(map(memory.charge_of, (store, *self.rivals)))
 
