@@ -120,3 +120,27 @@ def test_who_asks(api: ApiClient, broker: RunningBroker) -> None:
     assert api.get("whoami") == {"name": "guest", "tags": ["administrator"]}
     assert api.get("overview")["node"] == "rabbit@localhost"
     assert broker.port in [one["port"] for one in api.get("overview")["listeners"] if one["protocol"] == "amqp"]
+
+
+@pytest.mark.parametrize(
+    "path, body",
+    [
+        ("vhost-limits/%2F/max-queues", b'{"value": 7}'),
+        ("user-limits/guest/max-channels", b'{"value": 7}'),
+        ("operator-policies/%2F/small", b'{"pattern": "^small", "definition": {"max-length": 7}}'),
+        ("feature-flags/quorum_queue/enable", b""),
+    ],
+)
+def test_routes_that_insist_on_json(api: ApiClient, path: str, body: bytes) -> None:
+    """As with RabbitMQ; others take a body whatever its type is called (management page 1.3)."""
+    for media in ({}, {"content-type": "text/plain"}, {"content-type": "application/x-www-form-urlencoded"}):
+        refused = api.ask("PUT", path, body, headers=media)
+        assert (refused.status, refused.body) == (415, b"")
+    taken = api.ask("PUT", path, body, headers={"content-type": "application/json; charset=utf-8"})
+    assert taken.status in (201, 204)
+
+
+@pytest.mark.parametrize("media, status", [("text/plain", 201), ("banana", 415)])
+def test_a_type_without_a_slash_is_malformed(api: ApiClient, media: str, status: int) -> None:
+    """Other words are taken, and the body is JSON all the same."""
+    assert api.ask("PUT", f"queues/%2F/of-{media[:4]}", b"{}", headers={"content-type": media}).status == status

@@ -157,6 +157,15 @@ def test_the_end_of_its_eight_hours_is_not_put_off(tmp_path: Path) -> None:
     assert sessions_of(clock, guest, directory=tmp_path).find(cookie) is None
 
 
+@pytest.mark.parametrize("back_ms, is_taken", [(50_000, True), (70_000, False)])
+def test_a_token_from_the_future_is_taken_for_a_minute(tmp_path: Path, back_ms: int, is_taken: bool) -> None:
+    """A clock is set back a little at a restart; a token of a later time would be valid for longer than an hour."""
+    clock, guest = ManualClock(), User("guest")
+    cookie = sessions_of(clock, guest, directory=tmp_path).open(guest, "/api")
+    clock.jump_wall_ms(-back_ms)
+    assert sessions_of(clock, guest, directory=tmp_path).find(cookie) is (guest if is_taken else None)
+
+
 @pytest.mark.parametrize(
     "text",
     [
