@@ -54,7 +54,7 @@ class Reloading:
                 context.emit(SettingsEvent(vhost.name, ""))
         queues: list[Queue] = []
         for vhost in context.virtual_hosts.values():
-            queues.extend(vhost.queues.values())  # without a loop over the queues
+            queues.extend(vhost.queues.values())  # faster than a loop: a virtual host may have many
         self._apply_later(queues, None)
         self.work()
 
@@ -73,7 +73,7 @@ class Reloading:
         for name in {policy.vhost for policy in changed} & context.virtual_hosts.keys():
             vhost = context.virtual_hosts[name]
             steps = vhost.policies_changed()
-            for _ in steps:
+            for _ in steps:  # the first step now, the others in the background
                 context.background.run(steps)
                 break
             of_vhost = [policy for policy in changed if policy.vhost == name]

@@ -37,12 +37,13 @@ class Leadership:
         self.members = Members(context, insync)
         self.handover: Handover | None = None
         self.reason = ""  # why publishers are held
-        self.proven_ns = self.renewed_ns = asked_ns  # etcd said at this time that this node led; renewed the lease
+        self.proven_ns = asked_ns  # when etcd last said that this node led
+        self.renewed_ns = asked_ns  # when etcd last renewed the lease
         self.progress_ns = context.now_ns  # when etcd was told last what is agreed
         self.resign_wait_ns = resign_wait_ns
-        self.woke_ns = 0  # this process stood still until then: what it hears may have lain there for as long
-        self.unreached_since_ns: int | None = None  # since when a member that this node does not reach, reaches another
-        self.wanted_level = insync.level  # to which the journal's is to be raised
+        self.woke_ns = 0  # when this process last woke from standing still; what it then hears may be old
+        self.unreached_since_ns: int | None = None  # since when `_better_pair` finds one
+        self.wanted_level = insync.level  # the level to which the journal is to be raised
         self.calm_until_ns = 0  # until then an acknowledgement moves what is agreed, and nothing else
 
     # -- what it is told ----------------------------------------------------------------------------------------------
@@ -91,7 +92,7 @@ class Leadership:
         self.calm_until_ns = 0
 
     def fail(self, sent: Transaction) -> None:
-        """A transaction was surely not done, or its answer will never come: a change of the set stays possible."""
+        """A transaction was surely not done, or is never answered: then a change of the set may still be done."""
         if sent.purpose in _CHANGES and self.members.possible:
             self.context.is_in_doubt = True
         else:
@@ -101,7 +102,7 @@ class Leadership:
     # -- what follows -------------------------------------------------------------------------------------------------
 
     def review(self) -> None:
-        """Whatever follows from what is known now."""
+        """Do whatever follows from what is known now."""
         context = self.context
         why = self._lost()
         if context.state is State.RESIGNING:
@@ -134,7 +135,7 @@ class Leadership:
         if view.insync is not None and view.insync.term > self.key.term:
             return f"term {view.insync.term} has begun"
         if context.is_put_back or view.insync is None or view.leader is not None:
-            return None  # the data of etcd were put back or deleted: nobody else can lead, so this one goes on
+            return None  # etcd's data are a backup's, or deleted: nobody else can lead, so this one goes on
         sent = context.sent
         return "handed over" if sent is not None and sent.purpose is Purpose.HAND_OVER else "its lease is over"
 
@@ -189,9 +190,9 @@ class Leadership:
         return f"waits for nodes that were in sync: {', '.join(names)}" if names else "enough nodes are in sync"
 
     def _may_be_replaced(self) -> bool:
-        """Whether a silent member could have let another node lead, as etcd has not denied it since.
+        """Whether another node may lead with the help of a silent member, and etcd has not denied it since.
 
-        So could any member while this node slept: their beacons and acknowledgements of that time come afterwards.
+        After this node slept, any member may have helped: what it hears from them may have been sent before that.
         """
         return self._is_half_awake or self.context.now_ns >= self._suspend_ns()
 
@@ -244,9 +245,8 @@ class Leadership:
     def _is_believed(self, other: NodeKey) -> bool:
         """Whether a member that does not answer has said since then which nodes it reaches.
 
-        The key of a dead member stays until its lease is over, and names this node, which it reached when it lived. A
-        member that lives drops this node from its key; or it reaches this node and still does not follow, and then its
-        key outlives the lease.
+        The key of a dead member still names this node, and vanishes when its lease is over. A live member removes this
+        node from its key. If it reaches this node but does not follow it, its key is still there after that time.
         """
         if self.context.node.name not in other.reaches:
             return True
@@ -276,9 +276,9 @@ class Leadership:
         self.context.transact(change(self.key, members.insync, nodes, members.agreed, self.wanted_level))
 
     def resolve(self, view: View) -> None:
-        """A change in doubt was not done when the keys were read, but may be yet: the set is written anew.
+        """Send a change of the set again if the one in doubt was not done when the keys were read: it may still be.
 
-        Both are written over the same revision, so at most one of the two is ever done.
+        Both need the same revision of the set, so at most one of the two is ever done.
         """
         context, members, sent = self.context, self.members, self.context.sent
         if sent is None or not context.is_in_doubt or view.leader != self.key or sent.purpose not in _CHANGES:
@@ -298,7 +298,7 @@ class Leadership:
 
     @property
     def _told_agreed(self) -> int:
-        """What etcd knows to be agreed. A member whose disk was put back may keep `agreed` below it for a while."""
+        """What etcd knows to be agreed. While a member has a disk restored from a backup, `agreed` may be below it."""
         view = self.context.view
         return view.agreed.lsn if view is not None and view.agreed is not None else 0
 

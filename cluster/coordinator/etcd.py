@@ -28,10 +28,10 @@ _MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
 _RANGE, _TRANSACTION, _WATCH = "/v3/kv/range", "/v3/kv/txn", "/v3/watch"
 _GRANT, _RENEW, _REVOKE = "/v3/lease/grant", "/v3/lease/keepalive", "/v3/lease/revoke"
 
-#: Seconds that a transaction may take: as long as etcd needs to find another leader, at the most.
+#: Seconds that a transaction may take: the longest time in which etcd elects another leader.
 CHANGE_SECONDS = 2.0
-#: Seconds after which a watch that says nothing is begun anew, at another member if this one does not answer: a member
-#: that was cut off from the others says nothing, either.
+#: Seconds after which a silent watch begins again, at another member if this one does not answer. Nothing may have
+#: changed; or the member is cut off from the others and cannot know of changes.
 SILENCE_SECONDS = 2.0
 #: Seconds until a watch tries again when no member answered.
 RETRY_SECONDS = 0.5
@@ -40,7 +40,7 @@ PREFERRED_SECONDS = 10
 
 
 class EtcdCoordinator:
-    """One for a node. `name`: of the cluster; `seconds`: length of the node's leases."""
+    """The coordinator of one node. `name`: the name of the cluster. `seconds`: the length of the node's leases."""
 
     def __init__(
         self, access: EtcdAccess, name: str, seconds: int = 6, clock: Callable[[], int] = time.monotonic_ns
@@ -51,7 +51,7 @@ class EtcdCoordinator:
         self._limiter = trio.CapacityLimiter(16)  # more than needed: abandoned threads end by themselves
         self._gateway = self.new_gateway()
         self._turn = trio.Lock()  # for that gateway
-        self._leases: dict[Lease, str] = {}  # their ids
+        self._leases: dict[Lease, str] = {}  # the ids of those that are kept
         self._leases_lock = threading.Lock()
         self.trouble = ""
 
@@ -98,10 +98,10 @@ class EtcdCoordinator:
 
     async def end_lease(self, lease: Lease) -> None:
         with self._leases_lock:
-            kept = self._leases.pop(lease, None)
-        if kept is not None:
+            lease_id = self._leases.pop(lease, None)
+        if lease_id is not None:
             with suppress(Refused):  # it was over
-                await self._request(lambda gateway: gateway.read(_REVOKE, {"ID": kept}))
+                await self._request(lambda gateway: gateway.read(_REVOKE, {"ID": lease_id}))
 
     async def watch(self, heard: Callable[[View, int], None]) -> None:
         watching = _Watch(self, heard)
@@ -152,7 +152,7 @@ class EtcdCoordinator:
         if LEADER in keys:
             leases[LEADER] = self._grant(gateway, Lease.LEADER)
         if PREFERRED in keys:
-            leases[PREFERRED] = self._granted(gateway, PREFERRED_SECONDS)
+            leases[PREFERRED] = self._new_lease_id(gateway, PREFERRED_SECONDS)
         try:
             is_done, pairs, revision = self._change(gateway, self.keys.request(transaction, leases))
         except Refused as refused:
@@ -162,24 +162,23 @@ class EtcdCoordinator:
         return is_done, self._view_of(pairs, revision)
 
     def _register(self, gateway: Gateway, node: NodeKey) -> bool:
-        kept = self._leases.get(Lease.NODE)
-        lease = kept or self._grant(gateway, Lease.NODE)
+        lease_id = self._leases.get(Lease.NODE) or self._grant(gateway, Lease.NODE)
         revision = 0
         while True:
             try:
-                is_done, pairs, behind = self._change(gateway, self.keys.registration(node, lease, revision))
+                is_done, pairs, keys_revision = self._change(gateway, self.keys.registration(node, lease_id, revision))
             except Refused:  # the lease was over
-                lease = self._grant(gateway, Lease.NODE)
+                lease_id = self._grant(gateway, Lease.NODE)
                 continue
             if is_done:
                 return True
-            there = self._view_of(pairs, behind).node(node.name)
+            there = self._view_of(pairs, keys_revision).node(node.name)
             if there is not None and there.node_id != node.node_id:
                 return False
             revision = self.keys.node_revision(node.name, pairs)
 
     def _change(self, gateway: Gateway, request: Json) -> tuple[bool, list[Json], int]:
-        """Returns: whether it was done, all keys behind it, their revision. Raises: Refused: a lease is over."""
+        """Returns: whether it was done, all keys just after it, their revision. Raises: Refused: a lease is over."""
         try:
             answer = gateway.change(_TRANSACTION, request, CHANGE_SECONDS)
         except Refused as refused:
@@ -199,20 +198,20 @@ class EtcdCoordinator:
             raise
         return is_done, pairs, revision
 
-    def _granted(self, gateway: Gateway, seconds: int) -> str:
+    def _new_lease_id(self, gateway: Gateway, seconds: int) -> str:
         with _raising(UnfitCoordinator):
             return str(gateway.read(_GRANT, {"TTL": str(seconds), "ID": "0"})["ID"])
 
     def _grant(self, gateway: Gateway, lease: Lease) -> str:
-        granted = self._granted(gateway, self._seconds)
+        lease_id = self._new_lease_id(gateway, self._seconds)
         with self._leases_lock:
-            self._leases[lease] = granted
-        return granted
+            self._leases[lease] = lease_id
+        return lease_id
 
-    def _forget(self, lease: Lease, kept: str | None = None) -> None:
-        """Forget a lease. `kept`: only if it is still the one with this id."""
+    def _forget(self, lease: Lease, lease_id: str | None = None) -> None:
+        """Forget a lease. `lease_id`: only if it is still the one with this id."""
         with self._leases_lock:
-            if kept is None or self._leases.get(lease) == kept:
+            if lease_id is None or self._leases.get(lease) == lease_id:
                 self._leases.pop(lease, None)
 
     def _renew_until(
@@ -223,23 +222,23 @@ class EtcdCoordinator:
         renewed: Callable[[Lease, int], None],
     ) -> None:
         while not is_over.is_set():
-            for lease, kept in list(self._leases.items()):
+            for lease, lease_id in list(self._leases.items()):
                 if may_renew(lease):
                     asked_ns = self._clock()
-                    if self._renew(gateway, lease, kept):
+                    if self._renew(gateway, lease, lease_id):
                         renewed(lease, asked_ns)
             is_over.wait(self._seconds / 3)
 
-    def _renew(self, gateway: Gateway, lease: Lease, kept: str) -> bool:
+    def _renew(self, gateway: Gateway, lease: Lease, lease_id: str) -> bool:
         try:
-            answer = gateway.read(_RENEW, {"ID": kept})
+            answer = gateway.read(_RENEW, {"ID": lease_id})
             with _raising(UnfitCoordinator):
                 is_kept = int(answer.get("result", {}).get("TTL", 0)) > 0
         except (CoordinatorError, Refused) as error:
             logger.debug("the lease of the %s was not renewed: %s", lease.value, error)
             return False
         if not is_kept:
-            self._forget(lease, kept)
+            self._forget(lease, lease_id)
         return is_kept
 
 

@@ -36,7 +36,7 @@ class ClientPasser:
         self._passed: set[trio.CancelScope] = set()
 
     def end_all(self) -> None:
-        """Close all clients that are passed on. For each new connection the leader proves itself again."""
+        """Close all clients that are passed on: a certificate lost its trust, without which new links are checked."""
         for scope in self._passed:
             scope.cancel()
 
@@ -58,7 +58,7 @@ class ClientPasser:
         except (LinkFault, FrameFault, ChallengeFault):
             return Passed.REFUSED
         stream = client if isinstance(client, trio.abc.Stream) else _stream_of(client)
-        is_ours, scope = False, trio.CancelScope()
+        is_served, scope = False, trio.CancelScope()
         try:
             said = Client(VERSION, credentials.cluster, credentials.group, self._name, service, header)
             try:
@@ -66,8 +66,8 @@ class ClientPasser:
                 await link.receive(Accept, timeout_s=options.introduction_s)
             except (LinkFault, FrameFault):
                 return Passed.REFUSED
-            is_ours = self._tls.client is tls  # otherwise the TLS files were replaced meanwhile
-            if not is_ours:
+            is_served = self._tls.client is tls  # otherwise the TLS files were replaced meanwhile
+            if not is_served:
                 return Passed.REFUSED
             self._passed.add(scope)
             with scope:
@@ -77,7 +77,7 @@ class ClientPasser:
             self._passed.discard(scope)
             with trio.CancelScope(shield=True):
                 await link.close()
-                if is_ours:
+                if is_served:
                     await trio.aclose_forcefully(stream)
 
 

@@ -17,7 +17,8 @@ from ..views.connections import channel_details, channel_view, connection_view, 
 from ..views.consumers import consumer_view
 from ..views.overview import clients_of
 
-REASON_MAX = 255
+#: Octets of a reason: a reply text has at most 255, which include the text that the broker puts before it.
+REASON_MAX = 255 - 64
 _NOT_AUTHORISED = "User not authorised to access object"
 
 
@@ -66,10 +67,10 @@ def _show(api: Api, request: Request) -> Any:
 
 
 def _reason(request: Request) -> str:
-    """The client's reason for a close, as it fits in connection.close."""
+    """The reason that the request gives for a close, cut to what fits in connection.close."""
     text = request.headers.get("x-reason", "Closed via management plugin")
     clean = "".join(character if character.isprintable() else "?" for character in text)
-    return clean.encode()[: REASON_MAX - 64].decode(errors="ignore")
+    return clean.encode()[:REASON_MAX].decode(errors="ignore")
 
 
 def _arguments_of_close(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:

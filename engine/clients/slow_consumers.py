@@ -46,7 +46,7 @@ class Sample:
     """The state of one consumer at a check. `newest`: the tag of its newest unacknowledged delivery. `settled`: the
     number of settled deliveries of its session.
 
-    `got_ns`, `settled_ns`: when a check last saw another `newest`, or another `settled` (monotonic ns).
+    `got_ns`, `settled_ns`: when a check last saw that `newest`, or `settled`, had changed (monotonic ns).
     `slow_checks`: checks in a row that saw no new delivery although messages waited.
     """
 

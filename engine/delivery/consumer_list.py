@@ -30,9 +30,9 @@ PASSED_PER_EFFORT = 256
 class ConsumerList:
     """A circular list of the consumers of one queue, with the next one to serve.
 
-    `consumers`: in the order of their turns, which may begin anywhere; other modules must not change it. `waits`:
-    dispatch waits for more consumers (consumers-before-dispatch). `groups`: the owners of message groups; None before
-    the first message of a group.
+    `consumers`: in the order of their turns; the next to serve may be anywhere. Other modules must not change it.
+    `waits`: dispatch waits for more consumers (consumers-before-dispatch). `groups`: the owners of message groups; None
+    before the first message of a group.
     """
 
     __slots__ = ("_broker", "_has_priorities", "_is_to_yield", "_next", "_rules", "consumers", "groups", "waits")
@@ -89,7 +89,9 @@ class ConsumerList:
             self.groups.consumer_joined(self._rules, len(self.consumers))
 
     def leave(self, leaving: Sequence[Consumer]) -> bool:
-        """Remove consumers. Returns whether a new single active consumer may be served. O(consumers)."""
+        """Remove consumers. Returns whether a single active consumer may now be served: a new one, or the old one,
+        which no longer has to yield. O(consumers).
+        """
         consumers = self.consumers
         active = consumers[0] if consumers else None
         self._broker.turn.effort += len(consumers) // PASSED_PER_EFFORT
@@ -158,10 +160,9 @@ class ConsumerList:
         return len(consumers) == 1 and not self.waits and not consumers[0].session.prefetch_total
 
     def eligible(self, wanted: int) -> list[Consumer]:
-        """Up to `wanted` consumers with credit, in the order of their turns. The next turn is that of the one after
-        them.
+        """Up to `wanted` consumers with credit, in the order of their turns. The turn passes to the one after them.
 
-        With priorities only consumers of the highest priority with credit.
+        With priorities: of the consumers with credit, only those of the highest priority.
         """
         if self.waits:
             return []

@@ -21,6 +21,7 @@ from .owner_groups import OwnedFilter, OwnerGroups, key_of
 from .owners import Owners
 from .state import Leases
 
+#: Consumers with room: the group of messages that they want -> the consumers.
 Free = dict[FilterGroup, list[Consumer]]
 #: Consumers of a site with room: key of their filter -> the consumers, in the order of their subscriptions.
 FreeAtSite = dict[object, list[Consumer]]
@@ -35,7 +36,7 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
     until = min(turn.effort_max, turn.effort + SEARCH_EFFORT)
     owners.waits.mature(queue.context.broker.clock.monotonic_ns())
     steps = CATCH_UP_STEPS
-    waits = False
+    some_wait = False  # for their transfer
     if not leases.rules.is_ranked and leases.active is None and list(groups.filters) == [None]:
         _serve_head(leases, owners, until)
     while turn.effort < until and len(store):
@@ -47,14 +48,15 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
         if late and steps and _search(leases, selection, late, until):
             steps -= 1
             continue
-        handled = [_hand_out(leases, some, site, extends=False) for site, some in own.items()]  # each site has one
+        # A list, so that each site gets some.
+        handled = [_hand_out(leases, some, site, extends=False) for site, some in own.items()]
         if any(handled):
             continue
         if _search(leases, selection, [group for some in own.values() for group in some], until):
             continue
         if search.is_waiting or turn.effort >= until:  # the search for their own messages may not be complete
             break
-        foreign, waits = _foreign(leases, groups, owners, free)
+        foreign, some_wait = _foreign(leases, groups, owners, free)
         if _transfer(leases, owners, foreign):
             continue
         others = list(dict.fromkeys(group for some in foreign.values() for group in some))
@@ -62,7 +64,7 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
         if not _search(leases, selection, others, until):
             break
     search.continue_later(queue, until)
-    if waits:
+    if some_wait:
         leases.await_transfer(owners.waits.next_ns())
 
 
@@ -76,27 +78,27 @@ def _serve_head(leases: Leases, owners: Owners, until: int) -> None:
         free = free_by_site(leases)
         window = list(islice(store, RUN_MAX)) if free else []
         by_number: dict[int, list[Message]] = {}
-        if _is_of_one(leases, owners, window):
+        if _has_one_owner(leases, owners, window):
             by_number[owners.owner_of(window[0].id)] = window
         else:
             for message in window:
                 by_number.setdefault(owners.owner_of(message.id), []).append(message)
-        going: list[tuple[str, list[Consumer], list[Message]]] = []
+        deals: list[tuple[str, list[Consumer], list[Message]]] = []
         for number, some in by_number.items():
             site = owners.name_of(number)
             if site in free:
                 dealt = leases.consumer_list.deal_at(site, free[site][None], min(len(some), leases.room(site)))
                 _shorten(dealt, [len(message.content) for message in some[: len(dealt)]])
-                going.append((site, dealt, some[: len(dealt)]))
-        going += _transfers(leases, owners, free, by_number)
-        count = sum(len(dealt) for _, dealt, _ in going)
+                deals.append((site, dealt, some[: len(dealt)]))
+        deals += _transfers(leases, owners, free, by_number)
+        count = sum(len(dealt) for _, dealt, _ in deals)
         if not count:
             return
         if count == len(window):
             store.take(count, UNLIMITED)
         else:
-            store.take_at([message.id for _, _, some in going for message in some])
-        for site, dealt, some in going:
+            store.take_at([message.id for _, _, some in deals for message in some])
+        for site, dealt, some in deals:
             _grant_dealt(leases, owners, site, dealt, drop_expired(leases, some))
         if count < len(window):
             return
@@ -107,7 +109,7 @@ def _transfers(
 ) -> list[tuple[str, list[Consumer], list[Message]]]:
     """Divide the messages at the head that may go to other sites among those sites, in equal parts.
 
-    A site takes part if it owns none of the messages at the head. `by_number`: the messages by owner.
+    A site takes part if it owns no message, at the head or after it. `by_number`: the messages by owner.
     """
     rest = [
         message
@@ -123,19 +125,19 @@ def _transfers(
     numbers = {one: numbers[one] for one in sorted(numbers) if one not in by_number}
     takers = [one for one in numbers if owners.may_have(one, behind_id) is None]
     takers = [one for one in takers if one > owners.turn] + [one for one in takers if one <= owners.turn]
-    going: list[tuple[str, list[Consumer], list[Message]]] = []
+    deals: list[tuple[str, list[Consumer], list[Message]]] = []
     for at, number in enumerate(takers):
         site, share = numbers[number], -(-len(rest) // (len(takers) - at))
         dealt = leases.consumer_list.deal_at(site, free[site][None], min(share, leases.room(site)))
         _shorten(dealt, [len(message.content) for message in rest[: len(dealt)]])
         if dealt:
-            going.append((site, dealt, rest[: len(dealt)]))
+            deals.append((site, dealt, rest[: len(dealt)]))
             del rest[: len(dealt)]
             owners.turn = number
-    return going
+    return deals
 
 
-def _is_of_one(leases: Leases, owners: Owners, messages: Sequence[Message]) -> bool:
+def _has_one_owner(leases: Leases, owners: Owners, messages: Sequence[Message]) -> bool:
     """Whether consecutive messages are known to have one owner."""
     store = leases.queue.pageable
     if store is None or owners.moved or not messages:
@@ -195,7 +197,7 @@ def _all_groups(groups: OwnerGroups, owners: Owners, free: dict[str, FreeAtSite]
 
 
 def _search(leases: Leases, selection: Selection, wanted: Sequence[FilterGroup], until: int) -> bool:
-    """Make a search step for these groups, but for those whose owner has no further message."""
+    """Make a search step for these groups, except for those whose owner has no further message."""
     owners, store = leases.owners, leases.queue.store
     assert owners is not None
     if not leases.rules.is_ranked:  # positions are ids
@@ -218,7 +220,7 @@ def _foreign(
     Also whether there are messages that have not waited long enough.
     """
     foreign: dict[str, Free] = {}
-    waits = False
+    some_wait = False
     for number in owners.numbers():
         owner = owners.name_of(number)
         is_at_once = _is_at_once(leases, owners, number)
@@ -232,8 +234,8 @@ def _foreign(
                 if is_at_once or _first_matured(leases, group) is not None:
                     foreign.setdefault(site, {})[group] = consumers
                 else:
-                    waits = True
-    return foreign, waits
+                    some_wait = True
+    return foreign, some_wait
 
 
 def _first_matured(leases: Leases, group: FilterGroup) -> int | None:
@@ -276,8 +278,8 @@ def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
     takers = [group for group, at in firsts.items() if group.found[at].position == position]
     consumers = sorted((one for group in takers for one in free[group]), key=queue.consumer_list.consumers.index)
     others = [group.found[at].position for group, at in firsts.items() if group not in takers]
-    is_one = len(takers) > 1 or firsts[takers[0]] > 0
-    count = 1 if is_one else _run_length(leases, takers[0], min(others, default=None), gate, extends)
+    is_single = len(takers) > 1 or firsts[takers[0]] > 0
+    count = 1 if is_single else _run_length(leases, takers[0], min(others, default=None), gate, extends)
     dealt = leases.consumer_list.deal_at(site, consumers, min(count, leases.room(site)))
     at = firsts[takers[0]]
     _shorten(dealt, [match.octets for match in takers[0].found[at : at + len(dealt)]])
@@ -310,7 +312,7 @@ def _run_length(leases: Leases, group: FilterGroup, before: int | None, gate: in
     end = None if leases.active is None or extends else leases.active.end + 1
     if end is not None:
         limits.append(end)
-    if extends:  # the others wait for their own time
+    if extends:  # each message has to wait long enough itself
         return 1 if leases.active is not None else _matured(leases, group, limits)
     if not limits:
         return min(len(group.found), RUN_MAX)
@@ -340,7 +342,7 @@ def _activate(leases: Leases, position: int, extends: bool) -> bool:
     leases.refill_active()
     if position > leases.active.end and extends and (store := leases.queue.pageable) is not None:
         leases.active.extend(store, position)
-    if leases.deferred is not None:  # of messages that became active in this dispatch
+    if leases.deferred is not None:  # acknowledgements of messages that became active in this dispatch
         deferring.settle_entered(leases)
     return position <= leases.active.end
 
@@ -362,7 +364,7 @@ def _grant(leases: Leases, owners: Owners, site: str, consumer: Consumer, messag
     messages = list(messages)
     number = owners.number_of_site(site)
     by_owner: dict[int, list[Message]] = {}
-    is_own = _is_of_one(leases, owners, messages)
+    is_own = _has_one_owner(leases, owners, messages)
     for message in messages[:1] if is_own else messages:
         if (owner := owners.owner_of(message.id)) != number:
             by_owner.setdefault(owner, []).append(message)
@@ -394,17 +396,17 @@ def pop_at(leases: Leases, owners: Owners, site: str) -> Message | None:
 def _first_to_take(leases: Leases, owners: Owners, number: int, gate: int | None) -> int | None:
     """The position of the first message that this owner may take, also from others; None: there is none.
 
-    Of messages that are not among the first ones, only those are found that need not wait.
+    Behind the first `RUN_MAX` messages, it looks only at owners whose messages need not wait.
     """
-    free = [one for one in owners.numbers() if one != number and _is_at_once(leases, owners, one)]
+    at_once = [one for one in owners.numbers() if one != number and _is_at_once(leases, owners, one)]
     for at, (position, message) in enumerate(_scanned(leases, 0).found):
-        if gate is not None and position >= gate and (at or position > gate):  # a barrier only if it is first of all
+        if gate is not None and position >= gate and (at or position > gate):  # a barrier may go if it is the first
             return None
         owner = owners.owner_of(message.id)
-        if owner == number or owner in free or owners.waits.has_waited(message.id):
+        if owner == number or owner in at_once or owners.waits.has_waited(message.id):
             return position
-    behind = [_first_own(leases, owners, one) for one in free if owners.may_have(one, 0) is not None]
-    first = min((one for one in behind if one is not None), default=None)
+    found = [_first_own(leases, owners, one) for one in at_once if owners.may_have(one, 0) is not None]
+    first = min((one for one in found if one is not None), default=None)
     return None if gate is not None and first is not None and first >= gate else first
 
 

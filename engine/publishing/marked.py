@@ -33,9 +33,8 @@ def prepared(envelope: Envelope, content: bytes, reply_address: str | None) -> t
     if reply_to is not None or BCC in headers:
         header = splice_header(header, {}, {BCC}, reply_to=reply_to)
         content = NATIVE.join(header, body)
-        changed = Envelope(
-            envelope.exchange, envelope.routing_key, scan_properties(header[12:]), NATIVE, envelope.opaque
-        )
+        summary = scan_properties(header[12:])  # after class, weight and size
+        changed = Envelope(envelope.exchange, envelope.routing_key, summary, NATIVE, envelope.opaque)
     if copies:
         summary = changed.summary._replace(is_marked=True)
         changed = Envelope(envelope.exchange, envelope.routing_key, summary, changed.framing, envelope.opaque)

@@ -31,11 +31,12 @@ if TYPE_CHECKING:
     from .selection import Selection
 
 
-#: Minimum credit of consumers, in messages, at which paged-out messages go straight to them without becoming ready.
+#: Minimum credit of all consumers together, in messages, at which paged-out messages go straight to them without
+#: becoming ready.
 STRAIGHT_MIN = 64
 #: Paged-out messages, and octets of them, that go straight to consumers in one load.
 STRAIGHT_SLICE, STRAIGHT_OCTETS = 1000, 4 * 1024 * 1024
-#: Messages of groups with busy consumers that one dispatch passes (about 5 ms).
+#: Messages that one dispatch passes over, because the consumers of their groups are busy (about 5 ms).
 PASSED_MAX = 20_000
 
 
@@ -102,7 +103,7 @@ class ClassicIntake:
                 if ttl_ms != 0 or not _expires_at_once(queue, message):
                     _append(queue, message)
                 elif envelope.cause_id and context.broker.dead_letters.is_congested:
-                    _append(queue, message)  # a dead letter while many are pending expires later
+                    _append(queue, message)  # while many dead letters are pending, a new one expires later
                     context.broker.dead_letters.expire_later(queue)
                 else:
                     queue.dead_letter_or_drop([message], EXPIRED)
@@ -401,7 +402,7 @@ def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
 def _consumer_for(queue: "Queue", groups: Groups, message: Message) -> Consumer | None:
     """The consumer that gets the message now; None: none can take it.
 
-    The first message of a group that a consumer gets receives the header of the rules (group-first-key).
+    The first message of a group that a consumer gets is marked with the header that the rules name (group-first-key).
     """
     if not isinstance(message, GroupedMessage):
         eligible = queue.consumer_list.eligible(1)

@@ -39,7 +39,8 @@ SEGMENTS_MIN = 8
 class LogEnd:
     """The end of the part of a log that consumers may read.
 
-    `chunk_offset`: the offset of the last run's first message. `_safe_offset`: messages below it are on disk.
+    `chunk_offset`: the offset of the first message of the last run (RabbitMQ: the last chunk).
+    `_safe_offset`: messages below it are on disk.
     `_unsafe`: pairs (LSN, offset), rising: messages below the offset are on disk when the journal is safe up to the
     LSN.
     """
@@ -71,7 +72,7 @@ class LogEnd:
             if sync_lsn:
                 unsafe.append((sync_lsn, end))
             elif not unsafe:
-                self._safe_offset = end  # all are on disk; or the disk is full, and positions do not wait for it
+                self._safe_offset = end  # all are on disk; or the disk is full, and consumers may read on
         if unsafe:
             queue.context.broker.scheduler.await_safe(queue)
         return self._safe_offset

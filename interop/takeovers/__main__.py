@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 with SUBJECTS[name]() as subject:
                     _measure(subject, commands, options, found)
             except (FileNotFoundError, PeerFailed) as why:
-                print(f"{name} is left out, or what is not measured yet: {why}", file=sys.stderr)
+                print(f"{name} is left out from here on: {why}", file=sys.stderr)
     finally:  # even if the run is stopped
         table = "\n".join(rows(found)) + "\n"
         print(table)

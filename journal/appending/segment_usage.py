@@ -46,7 +46,7 @@ class SegmentUsage:
 
     def begin_segment(self, base_lsn: int, now_us: int, size_before: int, next_id: int) -> None:
         """Begin a segment; the one before has `size_before` octets. `next_id`: above all published ids."""
-        if self.segments and not self.segments[-1].ended_us:  # otherwise it is of an earlier run
+        if self.segments and not self.segments[-1].ended_us:  # otherwise it was recovered with its end
             self.segments[-1].ended_us, self.segments[-1].size = now_us or 1, size_before
         self.segments.append(SegmentCounts(base_lsn, next_id))
         self._bases.append(base_lsn)
@@ -102,7 +102,7 @@ class SegmentUsage:
             self._strays[id_] = [segment] * queue_count
 
     def segment_of_id(self, id_: int) -> SegmentCounts:
-        """The segment in which this id was published, unless its content was moved; at least the oldest segment."""
+        """The segment in which this id was published, unless its content was moved; for older ids, the oldest one."""
         return self.segments[max(bisect_right(self._first_ids, id_) - 1, 0)]
 
     # -- start --------------------------------------------------------------------------------------------------------
@@ -110,14 +110,14 @@ class SegmentUsage:
     def add_recovered(self, queue: RecoveredQueue) -> None:
         """Count the messages of a recovered queue. The segments must have begun. O(runs), plus O(strays)."""
         ids = queue.columns()[0]
-        # Contents of neighbors are neighbors: all those in one segment are counted together.
-        row_at, start, first_lsn, end = -1, 0, 0, 0
+        # Most neighbors have their contents in one segment; they are counted together.
+        segment_at, start, first_lsn, end = -1, 0, 0, 0
         for position, _, lsn, count in queue.runs():
             at = bisect_right(self._bases, lsn) - 1
-            if at != row_at:
+            if at != segment_at:
                 if position > start:
                     self.enqueued(ids[start:position], first_lsn)
-                row_at, start, first_lsn = at, position, lsn
+                segment_at, start, first_lsn = at, position, lsn
             end = position + count
         if end > start:
             self.enqueued(ids[start:end], first_lsn)
@@ -125,7 +125,7 @@ class SegmentUsage:
     # -- segments that can be deleted ---------------------------------------------------------------------------------
 
     def clamp_ends(self, now_us: int) -> None:
-        """Set ends that are in the future, since a clock ran ahead, to now. O(segments)."""
+        """Set ends that are in the future to now: they were written while the clock ran ahead. O(segments)."""
         for segment in self.segments:
             segment.ended_us = min(segment.ended_us, now_us)
 
@@ -174,7 +174,7 @@ class SegmentUsage:
         return size
 
     def remove(self, base_lsns: Sequence[int]) -> None:
-        """Remove the rows of deleted segments."""
+        """Remove the counts of deleted segments."""
         for base_lsn in base_lsns:
             assert self.segments[0].base_lsn == base_lsn and not self.segments[0].live
             del self.segments[0], self._bases[0], self._first_ids[0]

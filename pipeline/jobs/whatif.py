@@ -17,8 +17,9 @@ from .tables import Tables
 #: SQL: the simulated count differs from the recorded one.
 DIFFERENT = "abs(was - would_be) > untold"
 EVENT_KINDS = ("delivered", "acked", "killed", "dead_lettered", "expired", *RETURNS)
-#: Arrivals, each with its events as texts "milliseconds LSN attempt kind reason"; and deliveries, which are credit. For
-#: a first delivery in the millisecond of the arrival a consumer was waiting, so its credit is put before the arrival.
+#: Arrivals, each with its events as texts "milliseconds LSN attempt kind reason"; and deliveries, each of which is
+#: credit for one message (simulation.py). If the first delivery has the millisecond of the arrival, a consumer was
+#: waiting: its credit is put before the arrival.
 STEPS = """
 SELECT vhost, queue, unix_millis(enqueued_ts) AS ms, false AS is_credit, enqueued_lsn AS lsn, size_bytes,
     CAST(priority AS int) AS priority, arg_ms, requeues, history, kind AS fate, is_durable
@@ -85,14 +86,14 @@ def whatif(tables: Tables, settings: str) -> str:
 
 
 def _starts(engine: Engine) -> list[Start]:
-    """The starts of the broker. It counts as stopped from the last event before: after that no lease ended, because the
-    broker would have recorded it."""
+    """The starts of the broker, each with the time at which it had stopped: that of the last event before the start. No
+    lease ended between the two, because the broker would have recorded it."""
     starts = rows(engine, f"SELECT unix_millis(ts) AS ms, lsn FROM whole_events WHERE {STARTED} ORDER BY lsn")
     if not starts:
         return []
-    period = " ".join(f"WHEN lsn < {row['lsn']} THEN {row['lsn']}" for row in starts)
-    last = f"SELECT CASE {period} END AS start_lsn, unix_millis(max_by(ts, lsn)) AS ms FROM whole_events"
-    stops = {row["start_lsn"]: row["ms"] for row in rows(engine, f"{last} WHERE lsn > 0 GROUP BY CASE {period} END")}
+    cases = " ".join(f"WHEN lsn < {row['lsn']} THEN {row['lsn']}" for row in starts)
+    last = f"SELECT CASE {cases} END AS start_lsn, unix_millis(max_by(ts, lsn)) AS ms FROM whole_events"
+    stops = {row["start_lsn"]: row["ms"] for row in rows(engine, f"{last} WHERE lsn > 0 GROUP BY CASE {cases} END")}
     return [Start(row["ms"], row["lsn"], stops.get(row["lsn"])) for row in starts]
 
 

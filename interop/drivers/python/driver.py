@@ -35,7 +35,7 @@ BROKEN_OFF = "lost"  # the scope of a connection that was lost without a close
 
 
 class Closed(Exception):
-    """The broker closed a channel or connection (scope: channel, connection), or the connection was lost (lost)."""
+    """The broker closed a channel or connection, or the connection was lost. `scope`: channel, connection or lost."""
 
     def __init__(self, scope: str, code: int = 0, text: str = "") -> None:
         super().__init__(f"{scope} {code} {text}")

@@ -1,4 +1,4 @@
-"""A broker of this process while it leads a cluster: served on lent listeners, held, suspended, resigned."""
+"""The broker of this process while it leads a cluster. It serves on the listeners that the gate lends it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ class ServedLeadership:
         async with amqp_in, console_in, self._gate.lent_listeners():
             try:
                 await self.broker.run(lambda: self._gate.hand_over(self.arrivals), lambda: None, amqp_in, console_in)
-            except Exception:  # unreadable data: the process lives on as a node, without the broker
+            except Exception:  # such as unreadable data: the process lives on as a node, without the broker
                 self.resign()
                 await self.close_unserved()
                 raise
