@@ -335,7 +335,7 @@ def topics_of(user: User) -> dict[str, dict[str, TopicPermission]]:
 def with_access(user: User, grants: Mapping[str, Grant], topics: Mapping[str, Mapping[str, TopicPermission]]) -> User:
     """The user with exactly these permissions, and these topic permissions in place of those in `grants`.
 
-    Topic permissions in a virtual host without permissions wait for those. The patterns are valid.
+    Topic permissions in a virtual host without permissions take effect when those are granted. The patterns are valid.
     """
     permissions = {}
     for vhost, grant in grants.items():

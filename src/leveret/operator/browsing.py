@@ -42,8 +42,9 @@ def browse(
     after: those behind this position (default 0: from the head)
     state: ready (the default), unacked or scheduled
 
-    Nothing is taken, marked or counted, and no order changes; what is on disk is read for it. The answer has `items`,
-    each with its `position`; `next`, the position to go on from, null at the end; `total`; with a filter `looked_at`.
+    Nothing is taken, marked or counted, and no order changes; contents on disk are read. The answer has `items`, each
+    with its `position`; `next`, the value of `after` for the next page, null at the end; `total`; with a filter
+    `looked_at`.
     """
     if state not in STATES:
         raise CommandError(f"browse: state must be {', '.join(STATES[:-1])} or {STATES[-1]}, not {state!r}")

@@ -40,7 +40,7 @@ def wait_safe_to_stop(at: Operator, node: NodeName | None = None) -> dict[str, A
 
 
 def _ready(reasons: list[str]) -> dict[str, Any]:
-    """The answer of a broker is about this moment; `leveret ctl` asks again until it is ready."""
+    """The answer for this moment; `leveret ctl` repeats the command until `is-ready`."""
     return {"is-ready": not reasons, "reasons": reasons}
 
 
@@ -62,8 +62,8 @@ def differences(at: Operator, parts: Json = None) -> dict[str, Any]:
 def history(at: Operator) -> dict[str, Any]:
     """Show who led when, which nodes were in sync, and when publishers were held, oldest first.
 
-    The leader tells what it has seen since its process began, also while it followed, and which earlier leaders
-    another node knows of: the last 200 changes.
+    The last 200 changes that the leader has seen since its process began, also while it followed, and earlier leaders
+    that other nodes know.
     """
     return _admin(at).history()
 

@@ -1,6 +1,6 @@
-"""Whether all nodes are in sync, and whether a node can be stopped, by the state that `ctl cluster` shows.
+"""Whether all nodes are in sync, and whether a node can be stopped, judged by the answer of `ctl cluster`.
 
-`leveret ctl` decides it, not the leader alone: during an upgrade the leader may be of a release without these commands.
+`leveret ctl` uses this, too: during an upgrade the leader may run a release without these commands.
 """
 
 from typing import Any

@@ -8,8 +8,9 @@
         '''
 
 A parameter before the star is positional on the command line; one without a default is required. Its annotation defines
-its kind; its help is the line of the docstring that begins with its name, or the annotation's. A parameter of a
-dataclass stands for the fields of that. `_` in a name becomes `-` except in bodies of HTTP. Source: ruling 24.
+its kind; its help is the line of the docstring that begins with its name, or the annotation's. The fields of a
+dataclass as parameter are arguments of the command. `_` in a name becomes `-` except in bodies of HTTP. Source:
+ruling 24.
 """
 
 import inspect
@@ -66,7 +67,7 @@ class Argument:
 class Command:
     """One command. `words`: its name, and its action if it has one. `reads`: its answer waits for no record.
 
-    `acts`: nevertheless it changes something: the cluster. `groups`: parameter -> the dataclass whose fields are
+    `acts`: it changes the cluster, but writes no record. `groups`: parameter -> the dataclass whose fields are
     arguments of the command.
     """
 
@@ -81,7 +82,7 @@ class Command:
 
     @property
     def changes(self) -> bool:
-        """Whether it does something, so that it must not be repeated unasked."""
+        """Whether the command changes something, so that `ctl` must not repeat it by itself."""
         return self.acts or not self.reads
 
     @property
@@ -130,7 +131,7 @@ class Command:
         return CommandError(f"{self.words}: {text}" + (f"\nusage: {self.usage}" if with_usage else ""))
 
 
-#: Command -> action ("": none) -> Command. Without an action in a request it is "", or else the first action.
+#: Command -> action ("": none) -> Command. A request without an action means "", or else the first action.
 COMMANDS: dict[str, dict[str, Command]] = {}
 
 

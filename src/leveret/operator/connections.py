@@ -202,9 +202,8 @@ def _state(at: Operator, client: Client) -> str:
 
 
 def _age(at: Operator, session: Session, tag: int | None) -> dict[str, Any]:
-    """The age of a channel's oldest delivery: the latest possible wall time in ms, as times are noted once a minute.
-
-    None: nothing is unacknowledged, or it was delivered after the last note.
+    """The latest possible wall time in ms of a channel's oldest delivery, whose tag is `tag`: times are noted once a
+    minute. None: nothing is unacknowledged, or it was delivered after the last note.
     """
     at_ns = None if tag is None else at.broker.context.acknowledgements.delivered_ns(session, tag)
     if at_ns is None:

@@ -1,8 +1,8 @@
 """The difference between a document of definitions and what a broker has, object by object.
 
-Users, policies, limits and parameters of the document replace those of the same name, so the broker's are compared with
-those after the import, also in keys that the document leaves out. Existing queues, exchanges and bindings stay as they
-are. Secrets are never shown, only whether they differ. Source: management page 7.
+An import replaces users, policies, limits and parameters as a whole: they are compared with their state after the
+import, also in keys that the document leaves out. Existing queues, exchanges and bindings stay as they are. Secrets are
+never shown, only whether they differ. Source: management page 7.
 """
 
 from collections.abc import Iterator, Mapping

@@ -74,8 +74,8 @@ class Declaration:
 class Plan:
     """The checked contents of a document, without entries that have a fault.
 
-    `faults`, `remarks`: a line for each entry that is left out, beginning with its position. A remark is no mistake in
-    the file. The users have no permissions yet.
+    `faults`, `remarks`: a line for each entry that is left out, beginning with its position. A remark is about an
+    entry without a mistake. `users`: without their permissions, which are in `grants` and `topics`.
     """
 
     faults: list[str] = field(default_factory=list)
@@ -366,7 +366,7 @@ def _text(entry: dict[str, Any], key: str, *, empty: bool = False) -> str:
 def _flag(entry: dict[str, Any], key: str) -> bool:
     value = entry.get(key)
     if value is None:
-        return key == "durable"  # as what is declared by the HTTP API
+        return key == "durable"  # as in a declaration over the HTTP API
     if not isinstance(value, bool):
         raise ValueError(f"{key}: expected true or false")
     return value

@@ -1,4 +1,4 @@
-"""Commands that explain the settings and rules in force, and preview a draft of others. They change nothing.
+"""Commands that explain the settings and rules in force, and preview a draft of other settings. They change nothing.
 
 Source: management page 15, 16; address-settings page 3.8.
 """

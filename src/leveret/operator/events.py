@@ -1,4 +1,4 @@
-"""The command `events`: recent events that a filter takes. Source: management page 16."""
+"""The command `events`: recent events, filtered. Source: management page 16."""
 
 from collections.abc import Callable
 from typing import Any
@@ -35,7 +35,8 @@ def events(
     queue: only of what happened to this queue (or exchange, connection, ...)
     message: only of the message with this id
 
-    The answer has `next`: what to go on with as `since`; `dropped`: how many that `since` asks for are not kept.
+    The answer has `next`, the value of `since` for the next request, and `dropped`, the number of later events than
+    `since` that are not kept.
     """
     wanted, log = _filter_of(kind, vhost, queue, message), at.events
     log.keep_listening()
@@ -62,7 +63,7 @@ def events(
 
 
 def shown(entry: Entry) -> dict[str, Any]:
-    """An event in JSON. `messages`: the first ids of `count`."""
+    """An event in JSON. `messages`: the first ids of its `count` messages."""
     row = {"number": entry.number, "at_ms": entry.wall_ms, "kind": entry.kind, "vhost": entry.vhost}
     return {**row, "subject": entry.subject, "messages": list(entry.ids), "count": entry.count, "detail": entry.detail}
 

@@ -111,7 +111,7 @@ def restore(broker: Broker, row: Mapping[str, Any]) -> None:
 
 
 def policies_before(broker: Broker, rows: Iterable[Mapping[str, Any]]) -> Policies:
-    """All policies, but those of these versions as they were before."""
+    """All policies, with those of these versions as they were before."""
     policies = broker.context.policies
     for row in rows:
         is_operator, value = row["kind"] == OPERATOR_POLICY, row["before"]

@@ -1,4 +1,4 @@
-"""Keys of policies and of arguments that forms offer: those that people use most. The broker takes more."""
+"""Keys of policies and of arguments that forms offer: those that people use most. The broker accepts more."""
 
 from typing import Any
 

@@ -48,7 +48,7 @@ class Operator:
         self.edge_status = edge_status or dict
         self.log_lines = log_lines or list
         self.started_ms = 0
-        #: The user and the way of the command in this step, e.g. "guest by ctl"; "": the broker itself.
+        #: The user of the running command, and where it came from, e.g. "guest by ctl"; "": the broker itself.
         self.caller = ""
         #: Reads events from a journal, with the arguments of `journal.JournalStories`; None: there is no journal.
         self.stories: Callable[..., JournalStories] | None = None

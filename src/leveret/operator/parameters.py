@@ -37,7 +37,7 @@ def set_parameter(broker: Broker, identity: tuple[str, str, str], value: object)
 
 
 def parameters_set(broker: Broker) -> int:
-    """The number of parameters that operators have set; the others, without a virtual host, are the broker's own."""
+    """The number of parameters that operators have set. The broker's own have a component and no virtual host."""
     return sum(bool(vhost) or not component for (vhost, component, _), _ in broker.parameters)
 
 

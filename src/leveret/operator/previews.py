@@ -1,4 +1,4 @@
-"""Commands that preview the effect of another command, and change nothing: a page shows it before it asks for consent.
+"""Commands that preview the effect of another command: the console shows it before it asks for confirmation.
 
 Beside the numbers each answer has `says`: sentences for people. Source: management page 15 ("every destructive action
 says how many and what").

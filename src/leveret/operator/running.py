@@ -30,7 +30,7 @@ from ..settings.values import value_text
 
 
 def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = None) -> list[Explanation]:
-    """Explain the queues called `name`, or those that clients of some nodes call so, or the address of that name.
+    """Explain the queues called `name`; else those called so in a scope; else the address of that name.
 
     An address is explained in "/", and in every other virtual host with its own entries or policies for it. `vhost`:
     only in this one, which exists.
@@ -57,7 +57,7 @@ def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = N
 
 
 def _log_rows(broker: Broker, topic: str, vhost: str) -> Iterator[Explained]:
-    """Rows for the queues whose names say that they capture a topic, and for the origin of its logging."""
+    """Rows for the queues that capture a topic, and for the logged topics that record it."""
     is_captured = False
     for queue in broker.virtual_hosts[vhost].queues.values():
         why = queue.kind.why_captured(queue, topic)
@@ -73,7 +73,7 @@ def _log_rows(broker: Broker, topic: str, vhost: str) -> Iterator[Explained]:
 
 
 def _rows_of_kind(broker: Broker, queue: Queue) -> Iterator[Explained]:
-    """Rows of the queue's kind, and for a capturing queue the origin of its topic's logging."""
+    """Rows of the queue's kind; of a capturing queue, also rows for the logged topics that record its topic."""
     if queue.kind.captures:
         topic = queue.context.router.captures.topic_of("", queue.name)
         for row in _log_rows(broker, topic, queue.vhost_name):

@@ -75,8 +75,9 @@ def reschedule(
 
 
 def _change(what: str, queue: Queue, ids: list[int], change: Callable[[Queue, int], bool]) -> Steps:
-    """Change those that still wait. Returns {"done": what, "ids": [changed], "missing": [delivered or deleted
-    meanwhile]}. Raises: CommandError, if none waits.
+    """Change the messages that are still scheduled. Raises: CommandError: none of them is.
+
+    Returns {"done": what, "ids": [changed], "missing": [delivered or deleted meanwhile]}.
     """
     if len(ids) > CHANGED_MAX:
         raise CommandError(f"scheduled {what}: at most {CHANGED_MAX} messages at once, not {len(ids)}")

@@ -236,7 +236,7 @@ def _queues_of(at: Operator, vhost: str | None, name: str | None) -> list[Queue]
 
 
 def _is_published(entry: Entry, header: bytes, matches: Matches) -> bool:
-    """Whether a filter takes a published message, of which only the header is kept."""
+    """Whether a published message matches, judged by its header, because its body is not kept."""
     try:
         summary = scan_properties(header[FLAGS_AT:])
     except ContentError:

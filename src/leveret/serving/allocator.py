@@ -52,7 +52,7 @@ def trimmer() -> Callable[[], bool] | None:
 
 
 async def return_memory() -> None:
-    """Check until cancelled. A small process only reads its size."""
+    """Trim the heap every `INTERVAL_S` until cancelled, if the process is large."""
     trim: Callable[[], bool] | None = None
     while True:
         await trio.sleep(INTERVAL_S)

@@ -93,7 +93,7 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: Listeners
 
 
 class Served(Protocol):
-    """The served thing: a broker, or a node of a cluster, which builds one broker after the other."""
+    """A broker, or a node of a cluster, which builds a broker each time that it leads."""
 
     stopping: trio.Event  # set before connections are closed
 
@@ -171,7 +171,7 @@ class ServingProcess:
         manager.stopping()
 
     def _reload(self) -> Report:
-        """Reload for a command, which ends the turn itself."""
+        """Reload for the command `reload`, whose caller ends the turn."""
         options, broker = self._options, self._broker()
         assert options.load is not None
         objects = None if broker is None else broker.built.objects

@@ -15,7 +15,7 @@ from .node_report import NodeReport
 class ClusterAdmin:
     """The administration of a cluster through its leading node. Answers are for JSON, errors are `CommandError`.
 
-    `handover`, `drain`, `revive`, `forget` and `raise_level` refuse or begin; the next `status` has the result.
+    `handover`, `drain`, `revive`, `forget` and `raise_level` only begin; a later `status` shows the result.
     """
 
     def __init__(self, node: Node, report: NodeReport) -> None:

@@ -40,7 +40,7 @@ class ClusterFiles:
     def renew(self, configuration: Configuration) -> list[str]:
         """Load the certificates again, for new connections. Call it in the event loop, which opens the links.
 
-        Returns: faults, as FILE:LINE: KEY: text. With one, all certificates stay as they are.
+        Returns: faults, as FILE:LINE: KEY: text. If there are any, all certificates stay.
         """
         if not configuration.is_clustered:
             return []
@@ -116,7 +116,7 @@ class _Files:
         return configured_path(self._configuration, table, key)
 
     def _line(self, key: str) -> bytes:
-        """The first line of a file that no one else may read; b"" if the key is unset."""
+        """The first line of a file with a secret, with a warning if all users can read it; b"" if the key is unset."""
         path = self.path("cluster", key)
         if path is None:
             return b""
@@ -145,7 +145,7 @@ class _Files:
         return context
 
     def _trusted(self) -> frozenset[str]:
-        """The certificates in the file of authorities. A context does not list those that may not sign others."""
+        """The certificates in the file of authorities. A context lists only those that may sign others."""
         ca = self.path("cluster.tls", "ca")
         if ca is None:
             return frozenset()

@@ -51,13 +51,13 @@ class ClusterSites:
         self._broker = broker
         self._others = others
         self._end_turn = end_turn
-        self._leaving: dict[str, Callable[[], object]] = {}  # node -> cancels its leaving
+        self._leaving: dict[str, Callable[[], object]] = {}  # node -> cancels the deadline after which it is gone
         self._declared: dict[str, dict[Queue, None]] = {}  # node -> queues that its files declared last
 
     def begin(self, sites: Mapping[str, Mapping[str, object]]) -> None:
-        """Take the sites of the nodes that have links at the start. The others are absent if none follows soon.
+        """Take the sites of the nodes that have links at the start. A node without one is gone after `RETURN_MS`.
 
-        Their clients may be served before their links are open again.
+        Clients of such a node may be served before its link is open again.
         """
         for name in self._others:
             if name in sites:
@@ -125,7 +125,7 @@ class ClusterSites:
             logger.warning("node %s: queue %s %s", name, shown(queue.name), text)
 
     def _declare(self, name: str, queues: object, declared: dict[Queue, None]) -> Iterator[str]:
-        """Host the queues that a node declares, and put them into `declared`. Yields why one is refused."""
+        """Host the queues that a node declares, and put them into `declared`. Yields the reason of each refusal."""
         for queue in queues if isinstance(queues, list) else ():
             found = _queue(queue)
             if found is None:

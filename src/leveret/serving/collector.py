@@ -37,7 +37,7 @@ def collect_if_few(blocks_before: int) -> bool:
 
 
 async def collect() -> None:
-    """Check until cancelled."""
+    """Call `collect_if_few` every `INTERVAL_S` until cancelled."""
     blocks = sys.getallocatedblocks()
     while True:
         await trio.sleep(INTERVAL_S)

@@ -91,8 +91,8 @@ def build_broker(
     Args:
         chance: a number in [0, 1), see `Broker`.
         data: None: everything in memory.
-        users: the users at the start; None: the journal's and the configured users, or guest if there are none, and
-            logins are throttled against guessing.
+        users: the users at the start; None: the journal's and the configured users (guest if there are none), with
+            logins throttled against guessing.
         reload, load, edge_status, log_lines: see `ControlTable`.
         is_forced: replace recovery points that the log does not have by the present.
         rebuilds_all: build leased queues from their recovery points, and ignore their stored state.

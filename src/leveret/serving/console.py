@@ -1,6 +1,6 @@
 """The console in this process: its options from the broker, the machine and the configuration.
 
-Without the extra `leveret[console]` nothing of this is imported. Source: management page 21.
+Imported only with the extra `leveret[console]`. Source: management page 21.
 """
 
 import socket

@@ -30,7 +30,10 @@ Listeners = Mapping[socket.socket, Address]
 
 @dataclass(slots=True)
 class ConsoleParts:
-    """`data`: the directory of the journal. `amqp`, `http`, `metrics`: listeners."""
+    """Makes the options and the facts of the console when they are needed, and serves it.
+
+    `data`: the directory of the journal. `amqp`, `http`, `metrics`: listeners.
+    """
 
     control: "Callable[[], ControlTable]"
     configuration: Callable[[], Configuration]
@@ -49,7 +52,7 @@ class ConsoleParts:
 
         if not self._is_loaded:
             self._is_loaded = True
-            self.control().load()  # its imports take as long; later they would delay a client
+            self.control().load()  # imports the commands now: a later client would wait for that
 
         def listeners() -> "list[Listening]":
             protocols = ((self.amqp, "amqp"), (self.http, "http"), (self.metrics, "http/prometheus"))

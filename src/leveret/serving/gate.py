@@ -34,11 +34,11 @@ HANDSHAKES_MAX = 256
 AGAIN_S = 0.1
 #: Seconds after which clients of a lost leader are closed; a leader that resigns closes them itself.
 GRACE_S = 0.5
-#: Octets of a request's first line beside its path, and seconds to wait for them, to tell what an HTTP client asks for.
+#: To see the path of an HTTP request: octets to peek at beside the path, and seconds to wait for them.
 PEEKED, PEEK_S = 16, 5.0
 #: Requests about this node, not about the broker: pages, and paths of the API.
 _OWN_PAGES, _OWN_OF_API = (b"/metrics", b"/health/"), ("/api/health/", "/api/healthchecks/")
-#: The first octets of `leveret ctl` at the AMQP port of a node that holds it; no AMQP client sends them.
+#: The first octets of `leveret ctl` at the AMQP port of a node that holds clients; no AMQP client sends them.
 NODE_REQUEST = b"GET "
 #: Seconds until a failed accept, or an incomplete request, is tried again.
 _PAUSE_S = 0.1
@@ -270,7 +270,7 @@ class Gate:
         return False
 
     async def _find_place(self, guest: Guest) -> bool:
-        """Hold a client until it is handed over or passed on, or in vain. Returns whether the gate owns the socket."""
+        """Hold a client until it is handed over, passed on or refused. Returns whether the gate owns the socket."""
         until = trio.current_time() + self._patience_s()
         while True:
             changed = self._changed
@@ -310,7 +310,7 @@ class Gate:
         return replace(arrival, socket=ours)
 
     async def _pass_on_to_leader(self, guest: Guest, pass_on: PassOn) -> bool:
-        """Returns whether the connection is over, by its own end or with the leader's; False: it was refused."""
+        """Returns whether the connection is over; False: the leader refused it."""
         scope = trio.CancelScope()
         passing = self._passing
         passing[scope] = None
@@ -329,7 +329,7 @@ async def _relay(stream: TlsStream, other: trio.SocketStream, guest: Guest) -> N
         guest.close()
 
 
-#: The answers to clients that were held in vain: connection.close with 320, and HTTP 503.
+#: The answers to clients that are refused: connection.close with 320, and HTTP 503.
 _TEXT = b"CONNECTION_FORCED - no node of this cluster leads"
 _CLOSE = b"\x00\x0a\x00\x32" + b"\x01\x40" + bytes([len(_TEXT)]) + _TEXT + b"\x00\x00\x00\x00"
 GOODBYE = b"\x01\x00\x00" + len(_CLOSE).to_bytes(4, "big") + _CLOSE + b"\xce"
@@ -337,6 +337,6 @@ UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-le
 
 
 def _send_goodbye(guest: Guest) -> None:
-    """Refuse a client that was held in vain."""
+    """Refuse a client, because no node leads."""
     logger.warning("a client was held for as long as patience lasts: no node leads")
     guest.send_goodbye(GOODBYE if guest.service is Service.AMQP else UNAVAILABLE)

@@ -24,7 +24,10 @@ def metrics_facts(
     journal: "Callable[[], Journal | None]",
     delays: Buckets,
 ) -> MetricsFacts:
-    """`data`: the directory of the journal. `journal` gives None without one. `delays`: of the event loop."""
+    """The figures, each read when metrics are scraped.
+
+    `data`: the directory of the journal. `journal` returns None without one. `delays`: of the event loop.
+    """
 
     def process() -> ProcessFigures:
         found = journal()

@@ -1,6 +1,6 @@
 """Metrics, health and state of a node that does not lead, over HTTP, without a broker and without a login.
 
-`leveret ctl` asks for /cluster at the AMQP port, when the node holds it because no node leads.
+`leveret ctl` asks for /cluster at the AMQP port while the node holds its connection because no node leads.
 """
 
 import json
@@ -77,7 +77,7 @@ class NodePages:
                 await stream.aclose()
 
     def _without_prefix(self, path: str) -> str:
-        """A path without the API's prefix; other pages have none."""
+        """A path without the API's prefix. The paths outside the API have no prefix."""
         rest = path.removeprefix(self._configuration().management.path_prefix)
         return rest if rest.startswith(PREFIX) else path
 

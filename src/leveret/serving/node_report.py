@@ -22,7 +22,7 @@ from .reloading import CurrentConfiguration
 from .runtime import SystemClock
 from .shared_configuration import SharedConfiguration
 
-#: Kinds of addresses of a node's key -> RabbitMQ's names of protocols.
+#: Kind of an address in a node's key -> RabbitMQ's name of the protocol.
 _PROTOCOLS = {
     "amqp": "amqp",
     "amqps": "amqp/ssl",
@@ -38,7 +38,7 @@ ENDS_MAX, ENDS_MS = 1200, 500
 FAULTS_MAX, FAULT_MAX = 5, 300
 #: Maximum octets, as JSON, of the lines in a status about queues that are not hosted.
 NOT_HOSTED_MAX = 8 * 1024
-#: The key in a status of the leaderships that a node knows.
+#: Key of a status: the leaderships that a node knows.
 _HISTORY = "led"
 _SERVES = frozenset({State.LEADING, State.HELD})
 #: Figures of a process -> their names in a status.
@@ -56,7 +56,10 @@ class LeaderFacts:
 
 @dataclass(slots=True, frozen=True)
 class ConfigurationFacts:
-    """The configuration of another node. `differences`: names of parts. `faults`: of its last reload."""
+    """The configuration of another node.
+
+    `differences`: the names of the parts that differ from this node's. `faults`: of its last reload.
+    """
 
     node: str
     differences: tuple[str, ...]
@@ -65,7 +68,7 @@ class ConfigurationFacts:
 
 
 class NodeReport:
-    """The report of this process. `node`: called for each report. `data`: the directory of the journal.
+    """Reports the state of this node. `node`: called for each report. `data`: the directory of the journal.
 
     `reserve`: octets that the journal leaves free. `clients`: number of connections that are held or passed on.
     """
@@ -173,7 +176,7 @@ class NodeReport:
         return _strings(found, name) if isinstance(found, Mapping) else []
 
     def _alarms(self, host: HostFacts) -> tuple[str, ...]:
-        """The alarms of this node. A follower has only that of a full disk."""
+        """The alarms of this node. A follower has only the alarm of a full disk."""
         if self.leader_facts is not None:
             return self.leader_facts.alarms()
         return ("disk",) if host.disk_free < self.reserve else ()
@@ -314,7 +317,7 @@ class NodeReport:
 
 
 def first_lines(lines: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The lines of each node as far as a beacon has room, and the number of the others."""
+    """The first lines of each node, as many as fit in a beacon, then the number of lines left out."""
     told: dict[str, list[str]] = {}
     for name, of_node in lines.items():
         room = NOT_HOSTED_MAX // len(lines)

@@ -79,7 +79,7 @@ def reload(
     """Read the files, and put them in force if they have no fault. The caller ends the broker's turn.
 
     Args:
-        watch: is told the state of the files.
+        watch: notes the state of the files that are read.
         objects: the broker's; None: this process has no broker now.
         needs_tls: refuse a configuration without a certificate, because there are TLS listeners.
     """

@@ -45,7 +45,7 @@ class Alarm:
         self.watch(clock, deadlines)
 
     def watch(self, clock: Clock, deadlines: Deadlines | None) -> None:
-        """Watch other deadlines by this clock. None: watch none, as a virtual clock moves by hand."""
+        """Watch other deadlines by this clock. None: watch none, because tests move a virtual clock."""
         self._clock = clock
         self._deadlines = deadlines
         if deadlines is not None:
@@ -78,7 +78,7 @@ def _nothing(*, is_short: bool = False) -> bool:
     return False
 
 
-#: The turns of a broker that has resigned: nothing is done in them.
+#: In place of a broker that has resigned: its turns do nothing.
 NO_TURNS = SimpleNamespace(end_turn=_nothing, scheduler=SimpleNamespace(hungry=(), load=_nothing))
 
 
@@ -87,7 +87,7 @@ class Runtime:
 
     Args:
         commit: passes the records of a turn to the journal.
-        sleeps: wait for deadlines; False: time moves by hand.
+        sleeps: wait for deadlines; False: tests move the time.
     Attributes:
         suspended: set when the broker resumes or resigns; until then frontends read nothing. None: not suspended.
         is_silent: while suspended, frontends also send nothing.
@@ -118,7 +118,7 @@ class Runtime:
 
     def _run(self, broker: Broker, commit: Callable[[], None] | None) -> None:
         self.broker = broker
-        self._turns: Any = broker  # its turns are ended
+        self._turns: Any = broker  # `end_turn` goes to it
         self._commit = commit
 
     @property
@@ -203,7 +203,7 @@ class Runtime:
                 self._commit()
 
     async def run(self) -> None:
-        """Run what is due, and unfinished work, until cancelled."""
+        """Run due deadlines and unfinished work until cancelled."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._alarm.run)
             nursery.start_soon(self._do_leftovers)

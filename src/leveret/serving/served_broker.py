@@ -193,7 +193,7 @@ class ServedBroker:
             on_console()
 
     def _request_report(self, nursery: trio.Nursery) -> Callable[[], object] | None:
-        """See `Supervisor.tend`."""
+        """The callback for `Supervisor.tend` that wakes this event loop; None: trio can do it."""
         supervisor, poller = self.built.supervisor, poller_of_this_run()
         if supervisor is None or poller is None:
             return None

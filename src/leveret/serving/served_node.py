@@ -142,7 +142,7 @@ class ServedNode:
         )
         self.stopping = self.node.stopping
         self._site = site_of(configuration)
-        self._not_hosted: list[str] = []  # of this node, as logged last
+        self._not_hosted: list[str] = []  # the refusals for this node that were logged last
         self._passed_to: tuple[int, str] | None = None  # the leader that clients are passed on to
         checks = NodeChecks(self._report, options.data, self._certificates)
         self._pages = NodePages(self.node, self._report, checks, lambda: current.configuration)
@@ -282,7 +282,7 @@ class ServedNode:
 
     def _tls_of(self, header: bytes) -> TerminatedTls | None:
         """The TLS that another node terminated. Its certificate can log a user in by EXTERNAL, so it is dropped if
-        links prove nothing and any process of this machine could pose as a node.
+        links are not authenticated: any process of this machine could pose as a node.
         """
         tls, node = client_tls(header), self._node_options
         if tls is None:
@@ -357,7 +357,7 @@ def node_options(
 
 
 async def log_waiting(waits_for: Callable[[], str]) -> None:
-    """Until cancelled: log what this node waits for while it serves no client, because its silence would look well.
+    """Until cancelled: log what this node waits for while it serves no client: without the line it would look healthy.
 
     `waits_for`: the reason why no client is served through this node; "": clients are served.
     """

@@ -28,7 +28,7 @@ OCTETS_MAX = 24 * 1024
 #: Maximum parts that a warning names, and maximum parts that are read from another node.
 NAMED_MAX, READ_MAX = 8, 2000
 _DIGEST_SIZE, _FINGERPRINT_SIZE = 8, 16
-#: Version of fingerprints. Change it whenever a configuration gives other parts, or other texts of them, than before.
+#: Version of fingerprints. Change it with each release in which the same files have other parts, or parts other texts.
 _VERSION = "1"
 _CLIENT_CA = "[tls] client-ca (its content)"
 

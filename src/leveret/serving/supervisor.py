@@ -74,7 +74,7 @@ class Supervisor:
         self._needs_checkpoint = False
         self._is_tick_set = False
         self._is_retry_set = False
-        self._ticked_lsn = 0  # records below are stated as durable
+        self._ticked_lsn = 0  # records below it are stated as durable
         self._is_closed = False  # later reports of the journal's thread are ignored
         if journal.has_spent_reserve:
             self._begin_low()
@@ -343,7 +343,7 @@ class Supervisor:
             for _ in checkpoint:
                 self._end_turn()
                 await trio.lowlevel.checkpoint()  # other connections' turns come between
-        except JournalFailed:  # its thread reports why
+        except JournalFailed:  # the journal's thread reports why
             return False
         lsn = self._end_turn()
         is_sealed = self.journal.options.fsync != "never"

@@ -19,7 +19,7 @@ _MINIMUM = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 #: For TLS 1.2 (all of 1.3's are good): only forward secrecy and authenticated encryption.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
-#: A certificate in a PEM file, in each of the forms that OpenSSL takes; its group: what is in base64.
+#: A certificate in a PEM file, in each form that OpenSSL accepts; its group: the text in base64.
 CERTIFICATE = re.compile(
     r"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----(.*?)-----END [A-Z0-9 ]*CERTIFICATE-----", re.DOTALL
 )
