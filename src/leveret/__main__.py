@@ -27,7 +27,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code. An interrupt while modules are imported is one as any other."""
+    """Run one command, and return its exit code, also if it is interrupted while modules are imported."""
     try:
         return _main(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
@@ -45,7 +45,7 @@ def _main(arguments: Sequence[str]) -> int:
     word = arguments[0] if arguments else ""
     command = import_module(f".{COMMANDS[word][0]}", __package__) if word in COMMANDS else None
     if command is not None and not hasattr(command, "add_arguments"):
-        return int(command.run(arguments[1:]))  # interrupted before or after it handles signals
+        return int(command.run(arguments[1:]))  # its `run` handles interrupts
     from .cli.parser import parser_of, refuse_empty, refuse_unknown
 
     parser = parser_of(COMMANDS, word, command)

@@ -233,7 +233,7 @@ def _workers(broker: RunningBroker | RealBroker) -> Iterator[Workers]:
 def _broker_of(
     request: pytest.FixtureRequest, whole: RunningBroker | RealBroker, vhost: str, *, holds: bool
 ) -> Iterator[RunningBroker | RealBroker]:
-    """A broker with another virtual host for a test, or for a module (`holds`: resets keep its objects)."""
+    """The broker of the run with a virtual host for a test, or for a module (`holds`: resets keep its objects)."""
     options = _marker_options(request)
     if isinstance(whole, RealBroker):
         if "clock" in options:

@@ -1,1 +1,1 @@
-"""The commands beside serve: ctl, explain, diff, journal, pipeline."""
+"""The command line: a module for each command."""

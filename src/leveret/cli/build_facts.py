@@ -13,7 +13,7 @@ from .. import __version__
 
 #: Dependencies to list, if they are installed.
 DISTRIBUTIONS = ("trio", "pamqp", "numpy", "pyarrow", "pyspark")
-#: Rooms of the distribution that a broker runs, and the others.
+#: Rooms of the distribution that a broker imports, and those that it does not.
 ROOMS = ("engine", "expressions", "settings", "journal", "amqp_frontend", "cluster", "console", "vendored")
 NOT_OF_THE_BROKER = ("interop", "pipeline")
 

@@ -122,7 +122,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print_again(text: str, options: argparse.Namespace) -> None:
-    """Print an answer for --watch. In a terminal it replaces the answer before in one write, without flickering."""
+    """Print an answer for --watch. In a terminal it replaces the previous answer in one write, without flickering."""
     if not options.json:
         text = f"{datetime.now().astimezone().isoformat(' ', 'seconds')}  {' '.join(_words_of(options))}\n{text}"
     if sys.stdout.isatty():
@@ -141,7 +141,7 @@ def _words_of(options: argparse.Namespace) -> list[str]:
 
 
 def _run(options: argparse.Namespace, rates: Rates | None = None) -> int:
-    """Send one request and print its answer. `rates`: for --watch, from the answers before. Returns the exit code."""
+    """Send one request and print its answer. `rates`: those of --watch. Returns the exit code."""
     from .control_client import DEFAULT_URL, ControlFailed, request
     from .node_commands import NODE_COMMANDS, NodeCommands
 
@@ -192,7 +192,7 @@ def _run(options: argparse.Namespace, rates: Rates | None = None) -> int:
 
 
 def _written(name: str, text: str) -> str:
-    """Write a file. Returns: what to say of it. Raises: ControlFailed."""
+    """Write a text to a file. Returns the line to print. Raises: ControlFailed."""
     from .control_client import ControlFailed
 
     try:
@@ -216,7 +216,7 @@ def _definitions(name: str) -> "JsonFile":
 
 
 def _run_remote(options: argparse.Namespace, rates: Rates | None) -> int:
-    """Send an operation to a test server, and print its result. `rates`: of --watch, which repeats none of these."""
+    """Send an operation to a test server, and print its result. `rates`: set by --watch, which is refused."""
     from .control_client import ControlFailed
     from .remote_control import remote_request
 
@@ -367,7 +367,7 @@ def _job_of(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _dead_letters_text(found: dict[str, Any]) -> str:
-    """The queues of dead letters, and in which of them not all are counted."""
+    """The queues of dead letters, and those in which only the first messages were counted."""
     rows = [
         {
             **row,
@@ -422,7 +422,7 @@ def _width(indented: int = 0) -> int | None:
 
 
 def _value_text(value: Any, name: str = "") -> str:
-    """The text of a value. Lists and objects stand below their name."""
+    """The text of a value. Lists and objects begin on a new line."""
     if value is None or value == []:
         return "none"
     if isinstance(value, list) and all(isinstance(row, dict) for row in value):

@@ -23,7 +23,7 @@ HEAD = """\
 #: Omitted tables: even an empty one would change the broker.
 WITHOUT = ("system-usage", "cluster", "cluster.tls", "cluster.etcd-tls")
 
-#: Common additions.
+#: Examples of common additions, commented out.
 EXAMPLES = """\
 # Users. Without one there is guest with the password guest, from this machine only.
 #[[user]]
@@ -104,7 +104,7 @@ def _table(table: str, keys: dict[str, Key], given: dict[tuple[str, str], str]) 
 
 
 def _default(key: Key) -> object:
-    """The default as a file has it: some keys take false for an empty list."""
+    """The default as it is written in a file: some keys need false for an empty list."""
     value = key.kind.rendered(key.default)
     if value == ():
         try:

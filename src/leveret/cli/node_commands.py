@@ -33,7 +33,7 @@ Status = dict[str, Any]
 
 
 def node_state(url: str, timeout_s: float, context: ssl.SSLContext | None = None) -> Status | None:
-    """The cluster's state as a node knows it that does not lead; None: there is no such node at the URL.
+    """The cluster's state from a node that does not lead; None: there is no such node at the URL.
 
     Raises: ControlFailed: the node does not tell it to other machines.
     """
@@ -190,7 +190,7 @@ class NodeCommands:
         """Ask for the cluster's state until `is_done`.
 
         Raises: ControlFailed: the time is over; its text is `late`, and the reason that `why` finds in the last state.
-        The default reason is trouble with etcd, without which nodes do not see what other nodes did.
+        By default that is trouble with etcd, through which nodes learn of each other's changes.
         """
         last = ""
         while True:

@@ -1,15 +1,15 @@
-"""Rates beside counts for `--watch`: the change since the answer before, per second."""
+"""Rates beside counts for `--watch`: the change since the previous answer, per second."""
 
 from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any
 
-#: Command -> the columns that identify its rows, and the column of each rate -> its count (of queues in `counters`).
+#: Command -> the columns that identify its rows, and the column of each rate -> the count that it is computed from.
 ROWS = {
     "queues": (("vhost", "name"), {"in/s": "enqueued", "out/s": "delivered", "ack/s": "acknowledged"}),
     "publishers": (("connection",), {"published/s": "published"}),
 }
-#: The rates stand before these columns.
+#: The rates are inserted before these columns.
 BEFORE = frozenset({"unacked", "by"})
 
 
@@ -22,7 +22,7 @@ class Rates:
         self._counts: dict[tuple[Any, ...], Mapping[str, Any]] = {}
 
     def with_rates(self, result: Any, command: str) -> Any:
-        """The answer with rates since the answer before; the first answer has none."""
+        """The answer with rates since the previous answer; the first one has none."""
         now = self._clock()
         seconds, self._at, before = now - self._at, now, self._counts
         if command == "status" and isinstance(result, dict) and isinstance(result.get("counters"), dict):

@@ -68,7 +68,7 @@ class Report:
 
 @dataclass(slots=True)
 class _ManagedQueue:
-    """`exchange`: the exchange that the queue is bound to because of its routing type; "": none."""
+    """A managed queue. `exchange`: the exchange that it is bound to because of its routing type; "": none."""
 
     queue: Queue
     declaration: QueueDeclaration
@@ -275,7 +275,7 @@ class ConfiguredObjects:
             self._change_arguments(queue, declared, arguments, changed)
 
     def _argument_changes(self, queue: Queue, declared: QueueDeclaration) -> tuple[FieldTable, list[str], list[str]]:
-        """A queue's arguments after the changes that act at once, the names of these, and the names of later ones."""
+        """A queue's arguments after the changes that act at once; the names of these changes, and of later ones."""
         wanted = fields_of(declared.arguments)
         changed = [
             key

@@ -131,7 +131,10 @@ def faults_of_users(configuration: Configuration) -> list[str]:
 
 
 def readable_passwords(configuration: Configuration, is_private: "dict[str, bool]") -> list[str]:
-    """Plain passwords in files that other users can read, as FILE:LINE: KEY: why. `is_private`: file -> whether not."""
+    """Plain passwords in files that other users can read, as FILE:LINE: KEY: why.
+
+    `is_private`: file -> whether only its owner can read it.
+    """
     return [
         f"{user.password_origin}: password: is in a file that other users can read: chmod 600, or give password-hash"
         for user in configuration.users

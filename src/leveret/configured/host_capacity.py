@@ -21,7 +21,10 @@ _ENDLESS = 2**60
 
 @frozen
 class HostCapacity:
-    """Octets of the memory that the process may use, of the directory's disk, free there, and stored in its files."""
+    """Octets of memory that the process may use, and octets of a directory.
+
+    `disk`, `free`: of its disk. `stored`: in its files.
+    """
 
     memory: int
     disk: int

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class Stop(NamedTuple):
-    """A stop of the tour. `place`: the page of the console; `command`: the same for the terminal."""
+    """A stop of the tour. `place`: the page of the console; `command`: the command of ctl that shows the same."""
 
     title: str
     text: str
@@ -47,7 +47,7 @@ STOPS = (
 
 
 def told(console: str, amqp: str, control: str) -> str:
-    """The tour for the terminal. `control`: the words in front of a command of ctl."""
+    """The tour for the terminal. `control`: the words before each command of ctl."""
     lines = [f"The console is {console} (user guest, password guest); AMQP clients connect to {amqp}", ""]
     for number, stop in enumerate(STOPS, 1):
         lines += [f"{number}. {stop.title}", f"   {stop.text}", f"   {console}{stop.place}"]

@@ -40,7 +40,7 @@ async def order_mails(client: Client) -> None:
 
 
 async def send_mails(client: Client) -> None:
-    """Requeue what cannot be sent. The broker waits and counts, not this program."""
+    """Requeue mails that cannot be sent. The broker delays them and counts the attempts."""
     await client.declare("jobs.mail")
     await client.consume("jobs.mail", "smtp", prefetch=10)
     async for delivery in client.deliveries:
@@ -94,7 +94,7 @@ async def book_orders(client: Client) -> None:
 
 
 async def measure(client: Client) -> None:
-    """Publish a thousand readings each ten seconds, which are not read in time."""
+    """Publish a thousand readings each ten seconds; they expire because nobody reads them."""
     await client.declare("readings")
     while True:
         for number in range(1000):
@@ -125,7 +125,7 @@ async def run_programs(host: str, port: int) -> None:
 
 
 async def _run(host: str, port: int, name: str, program: Program) -> None:
-    """Connect again when the broker has closed the connection, because an operator tries what the console can do."""
+    """Run a program, and connect again after an operator has closed its connection from the console."""
     while True:
         try:
             async with connected(host, port, name) as client:

@@ -29,7 +29,7 @@ from .options import QUIET_MS_DEFAULT, BrokerOptionsError, Config  # noqa: E402
 from .snapshots import ConsumerSnapshot, MessageSnapshot, Properties, QueueSnapshot  # noqa: E402
 from .start import open_broker, start_broker  # noqa: E402
 
-#: Its name before: what `broker.vhost(name)` returns.
+#: The former name of `BrokerAt`, the class of `broker.vhost(name)`.
 VirtualHostView = BrokerAt
 
 if TYPE_CHECKING:

@@ -215,5 +215,5 @@ def queue_failure(queue: QueueSnapshot, expected: Mapping[str, Contents], consum
 
 
 def _spelled_as_found(wanted: Body, bodies: Sequence[bytes]) -> str:
-    """The text of an expected body: that of an equal body of the queue, if there is one, so that no line differs."""
+    """The text of an expected body. If an equal body is in the queue, its text is used, so that no line differs."""
     return next((shown_body(body) for body in bodies if is_body(wanted, body)), shown_expected(wanted))

@@ -471,7 +471,7 @@ class BrokerAt(RunningBroker):
         """No effect: a virtual host that was deleted does not come back."""
 
     def reset(self, *, clock: ClockMode | None = None) -> None:
-        """Reset this virtual host: no connections, objects or history. Other virtual hosts, and time, go on.
+        """Reset this virtual host: no connections, objects or history. Other virtual hosts and the time are not reset.
 
         Raises: ValueError for another mode of the clock, which all virtual hosts share.
         """

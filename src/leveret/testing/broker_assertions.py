@@ -246,7 +246,7 @@ class BrokerAssertions:
         self.host.ask(lambda: check_exchange(name, hosts[vhost], every))
 
     def _until_right(self, look: Callable[[], tuple[tuple[T, ...], str]], within: float) -> tuple[T, ...]:
-        """The result of `look` when it has no text of a failure. Raises: AssertionError with the last text."""
+        """Call `look` until it returns no failure text. Raises: AssertionError with the last text."""
         __tracebackhide__ = True
         like, failure = self.host.ask_until(look, lambda found: not found[1], within)
         if failure:

@@ -29,7 +29,7 @@ class ClockIsReal(RuntimeError):
 
 @nearest_names
 class TestClock:
-    """The broker's time: TTL, redelivery delays, scheduled delivery and queue expiry go by it."""
+    """The broker's time, which decides TTL, redelivery delays, scheduled delivery and queue expiry."""
 
     __test__ = False  # tells pytest that it is no test class, despite its name
 
@@ -62,7 +62,8 @@ class TestClock:
     ) -> None:
         """Advance virtual time. Each deadline on the way takes effect at its own instant, in order.
 
-        Returns when the broker is quiet at the new time. Deadlines of one instant come in the order of their setting.
+        Returns when the broker is quiet at the new time. Deadlines of one instant take effect in the order of their
+        setting.
         Raises: ClockIsReal; ValueError for a negative time; WouldBlockTheLoop inside an event loop.
         """
         move = self._advance(_ns(days, hours, minutes, seconds, milliseconds))
@@ -103,7 +104,7 @@ class TestClock:
         self._autojumps.clear()
 
     def forget(self, autojump: "Autojump") -> None:
-        """Part of `Autojump.stop`."""
+        """Forget an autojump that has stopped."""
         self._autojumps.pop(autojump, None)
 
     # -- in the broker's loop -----------------------------------------------------------------------------------------
@@ -156,7 +157,7 @@ class TestClock:
         return run
 
     async def jump(self, until_ns: int | None) -> bool:
-        """Jump to the next deadline, at most to `until_ns`. Returns False if there is none before."""
+        """Jump to the next deadline, at most to `until_ns`. Returns False if there is no deadline until then."""
         async with self._moving:
             due_ns = self.edge.broker.next_deadline_ns()
             if due_ns is None or (until_ns is not None and due_ns > until_ns):

@@ -61,7 +61,7 @@ class Edge(Runtime):
         self.sent = 0  # rises when octets are sent to a client
         self._happened = trio.Event()
         self._is_awaited = False
-        self._given_up: dict[Session, int] = {}  # `quiet` has waited in vain for reactions to tags below
+        self._given_up: dict[Session, int] = {}  # session -> `quiet` no longer waits for reactions to tags below it
         self.edge_clock = SystemClock()
         self.edge_deadlines = Deadlines()
         self._data = _directory_of(options)

@@ -26,7 +26,8 @@ class FaultScope:
     """The connections and the occasions of a fault.
 
     `vhost`: None: all. `connection`: part of the name that a client gave its connection; "": any. An occasion
-    is one chance to act. `after`: how many pass first. `times`: on how many of the next it acts; None: on all.
+    is one chance to act. `after`: number of first occasions without an action. `times`: number of actions; None: no
+    limit.
     """
 
     def __init__(self, vhost: str | None, connection: str = "", *, after: int = 0, times: int | None = None) -> None:

@@ -2,7 +2,7 @@
 
 import sys
 
-#: A module that patches, its function that tells whether it has, and the argument of that function.
+#: A module that patches others, its function that tells whether it has, and the argument of that function.
 PATCHING = (("gevent.monkey", "is_module_patched", "select"), ("eventlet.patcher", "is_monkey_patched", "select"))
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class MemoryLimit(Fault):
-    """`size`: octets. `address`: as the match of an address-setting; None: the limit is the whole broker's.
+    """A limit of memory. `size`: octets. `address`: the match of an address-setting; None: the whole broker.
 
     `fails`, `fails_after_ms`: messages without room are refused, at once or after this wait; None: as configured.
     """

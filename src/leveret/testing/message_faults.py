@@ -182,7 +182,7 @@ class Chaos(Fault):
         self._dice: dict[WatchedEndpoint, random.Random] = {}
 
     def _roll(self, endpoint: WatchedEndpoint) -> random.Random:
-        """The connection's generator of random numbers: each has another, so that connections are independent."""
+        """The connection's own generator of random numbers, so that connections are independent."""
         dice = self._dice.get(endpoint)
         if dice is None:
             dice = self._dice[endpoint] = random.Random(f"{self.seed}/{len(self._dice)}")

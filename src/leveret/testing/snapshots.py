@@ -59,7 +59,7 @@ class Properties:
 
 
 class _OfProperties(Generic[T]):
-    """An attribute of a message that is the property of this name."""
+    """An attribute of a message: the value of the property of the same name."""
 
     def __set_name__(self, owner: Any, name: str) -> None:
         self._name = name

@@ -21,7 +21,7 @@ KINDS = tuple(kind.value for kind in EventKind)
 
 
 def check_word(what: str, word: object, known: Collection[str], error: type[Exception] = ValueError) -> None:
-    """Check that a word is one of a closed list. Raises: `error`, with the nearest and all of them."""
+    """Check that a word is one of a closed list. Raises: `error`, with the nearest word and all words."""
     if word not in known:
         hint = nearest(word, known) if isinstance(word, str) else ""
         raise error(f"{what}: {word!r} is invalid{hint}, expected one of {', '.join(map(repr, known))}")
@@ -37,7 +37,7 @@ def check_property(name: str, known: Collection[str], beside: Collection[str]) -
 
 
 def missing(what: str, name: str, known: Collection[str], where: str = "") -> LookupError:
-    """The error for a name that does not exist, with the nearest and all existing ones."""
+    """The error for a name that does not exist, with the nearest name and all existing names."""
     there = ", ".join(map(repr, known)) or "none"
     return LookupError(f"no {what} {name!r}{where}{nearest(name, known)} (there are: {there})")
 

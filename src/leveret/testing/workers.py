@@ -94,10 +94,10 @@ def process_worker(
     environment: Mapping[str, str] | None = None,
     timeout: float = TIMEOUT_S,
 ) -> "Iterator[subprocess.Popen[bytes]]":
-    """Run a command until the block ends, with the broker's URL in `AMQP_URL` and wherever it has "{url}".
+    """Run a command until the block ends, with the broker's URL in `AMQP_URL`, and in place of "{url}" in the command.
 
     Args:
-        consumes: a queue; the block begins when it has a consumer. says: or when its output has this text.
+        consumes: a queue; the block begins when it has a consumer. says: a text; it begins when this is in the output.
         environment: variables beside our own; "{url}" is replaced in them, too.
         timeout: maximum time to begin and to end (it is terminated, then killed), in real seconds.
     Raises: WorkerFailed, with the end of its output, when it does not begin or ends by itself with an error.
