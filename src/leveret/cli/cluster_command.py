@@ -1,4 +1,4 @@
-"""`leveret cluster etcd` sets up an etcd for a cluster; `recover` begins a cluster again whose etcd lost its data."""
+"""`leveret cluster etcd` sets up an etcd for a cluster; `recover` begins a cluster again after etcd lost its data."""
 
 import argparse
 import sys

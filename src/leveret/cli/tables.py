@@ -1,7 +1,7 @@
 """Answers as tables: a head with the names of the columns that are not empty, and a line for each row.
 
 The first column identifies the row. In a terminal every line fits: texts are cut in the middle, lists and objects take
-several lines, and the last columns are left out as long as the first one would be cut.
+several lines, and the last columns are left out if the first one would otherwise be cut.
 """
 
 import json
@@ -76,7 +76,7 @@ def _line(cells: Sequence[str], widths: Sequence[int], long: Sequence[bool]) -> 
 
 
 def _wrapped(text: str, width: int) -> list[str]:
-    """The lines of a text, which is broken at spaces. A word that is longer than a line is left to be cut."""
+    """The lines of a text, which is broken at spaces. A word that is longer than a line stays whole."""
     lines = [""]
     for word in text.split(" "):
         longer = f"{lines[-1]} {word}" if lines[-1] else word
@@ -98,7 +98,7 @@ def _parts(value: Mapping[str, Any]) -> str:
 
 
 def _named(row: dict[str, Any]) -> dict[str, Any]:
-    """The row with a `connection_name` also for a client that gave none: the name of the connection."""
+    """The row with a `connection_name`: if the client gave none, the name of the connection."""
     if "connection_name" not in row or row["connection_name"]:
         return row
     return {**row, "connection_name": row.get("connection") or row.get("name")}

@@ -30,7 +30,7 @@ def seconds_of(text: str) -> float:
 def delay_of(text: str, now: datetime) -> str:
     """The milliseconds until a time of day (today or tomorrow) or an ISO date; other text unchanged.
 
-    now: its time zone is that of a text without one. Raises: ValueError: there is no such date, or it is over.
+    now: the present, in the time zone of texts without one. Raises: ValueError: the date does not exist, or is over.
     """
     if match := TIME_OF_DAY.fullmatch(text):
         hour, minute, second = (int(part or 0) for part in match.groups())
@@ -51,7 +51,7 @@ def delay_of(text: str, now: datetime) -> str:
 
 
 def time_text(ms: int, name: str, today: str = "") -> str:
-    """Milliseconds as people write them: a moment or a duration, according to the name. `today`: left out."""
+    """Milliseconds as people write them: a moment or a duration, according to the name. `today`: the date to omit."""
     if name.replace("-", "_").split("_")[-2] in MOMENTS:
         try:
             return datetime.fromtimestamp(ms / 1000).strftime("%Y-%m-%d %H:%M:%S").removeprefix(f"{today} ")

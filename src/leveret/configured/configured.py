@@ -1,4 +1,4 @@
-"""Objects that the configuration declares, created in a broker: virtual hosts, fanout exchanges, queues, diverts.
+"""Objects that the configuration declares, created in a broker: virtual hosts, exchanges, queues, diverts.
 
 `ConfiguredObjects.apply` runs at the start and after each reload. Pure: it neither waits nor reads files. Objects that
 it created, or found as declared, are configuration-managed: such a queue follows the configuration's changes, and is

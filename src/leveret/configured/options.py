@@ -1,4 +1,4 @@
-"""The options of each part from the configuration. Only this file maps keys of the configuration to options.
+"""Makes the options of each part of the broker. Only this file maps keys of the configuration to options.
 
 Each function reads only the keys of its part, so that a test can tell which part a reloaded key changes.
 Source: interfaces page, "Configuration keys".

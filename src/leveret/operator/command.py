@@ -156,7 +156,7 @@ def created(result: Mapping[str, Any]) -> int:
 
 
 def find(name: object, arguments: dict[str, Any]) -> Command:
-    """A command by its name; `action` is removed from the arguments. Raises: CommandError."""
+    """A command by its name, and by the argument `action` if it has actions, which is removed. Raises: CommandError."""
     actions = COMMANDS.get(name) if isinstance(name, str) else None
     if actions is None:
         near = nearest(name, COMMANDS) if isinstance(name, str) else ""

@@ -40,20 +40,20 @@ class ControlTable:
         return self.operator.broker
 
     def ask(self, name: object, arguments: object = None) -> Any:
-        """Run a command that changes nothing to its end. Raises: CommandError."""
+        """Run all steps of a command that only reads. Raises: CommandError."""
         return finished(self._call(*self._find(name, arguments)))
 
     def run(self, name: object, arguments: object = None) -> Any:
-        """Run a command to its end, without waiting for the journal. Raises: CommandError."""
+        """Run all steps of a command, without waiting for the journal. Raises: CommandError."""
         return finished(self._run(name, arguments, waits=False))
 
     def steps(self, name: object, arguments: object = None) -> Steps:
-        """The steps of a command; the last one comes when its effects are safe. Raises: CommandError."""
+        """The steps of a command; they end when the journal has its changes. Raises: CommandError."""
         yield from self._import_modules()
         return (yield from self._run(name, arguments))
 
     def by(self, caller: str, steps: Steps) -> Steps:
-        """Run `steps` as commands of this user."""
+        """Run the steps of a command for this caller: see `Operator.caller`."""
         operator = self.operator
         try:
             while True:

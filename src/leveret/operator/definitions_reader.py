@@ -74,8 +74,9 @@ class Declaration:
 class Plan:
     """The checked contents of a document, without entries that have a fault.
 
-    `faults`, `remarks`: a line for each entry that is left out, beginning with its position. A remark is about an
-    entry without a mistake. `users`: without their permissions, which are in `grants` and `topics`.
+    `faults`: a line for each wrong entry. `remarks`: lines about entries without a mistake: why one is left out, or
+    that an argument is unknown. Each line begins with the entry's position. `users`: without their permissions, which
+    are in `grants` and `topics`.
     """
 
     faults: list[str] = field(default_factory=list)

@@ -85,7 +85,7 @@ def _rows_of(at: Operator, id_: int, is_all: bool) -> list[dict[str, Any]]:
 
 
 def _check(broker: Broker, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Check that the versions can be put back: their virtual hosts exist. Raises: CommandError."""
+    """Check that the versions can be restored: their virtual hosts exist. Raises: CommandError."""
     for row in rows:
         if row["vhost"] and row["vhost"] not in broker.virtual_hosts:
             raise CommandError(f"the virtual host {row['vhost']!r} of version {row['id']} was deleted")
@@ -95,7 +95,7 @@ def _check(broker: Broker, rows: Iterable[Mapping[str, Any]]) -> None:
 
 
 def restore(broker: Broker, row: Mapping[str, Any]) -> None:
-    """Put the value before a change in force again. Its virtual host must exist."""
+    """Restore the value before a change. Its virtual host must exist."""
     kind, vhost, name, value = row["kind"], row["vhost"], row["name"], row["before"]
     if kind in (POLICY, OPERATOR_POLICY):
         broker.reloading.replace_policies(policies_before(broker, [row]))

@@ -17,15 +17,15 @@ logger = logging.getLogger("leveret.jobs")
 RUNNING_MAX, ENDED_MAX = 8, 100
 #: Slices per second of a job with a rate; a slice has at least one message.
 PARTS = 20
-#: Milliseconds that a job waits for room before it tries again: first, and at most; each wait doubles the one before.
+#: Milliseconds that a job waits for room before it tries again: first, and at most. Each wait is twice the last one.
 AGAIN_MS, AGAIN_MS_MAX = 100, 5_000
 RUNNING, WAITING, DONE, CANCELLED, FAILED = "running", "waiting", "done", "cancelled", "failed"
 
 
 class Job:
-    """One job. `command`: its name. `to`: the destination, in words. `rate`: messages a second; None: no limit.
+    """One job. `command`: its command's name. `to`: the destination, in words.
 
-    `state`: running, waiting (for room), done, cancelled or failed.
+    `rate`: messages a second; None: no limit. `state`: running, waiting (for room), done, cancelled or failed.
     """
 
     def __init__(

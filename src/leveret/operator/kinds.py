@@ -1,6 +1,6 @@
 """The kinds of arguments of commands. A kind converts a value from JSON, or from text of the command line.
 
-An annotation has a kind, and optionally the help for its arguments in every command.
+The annotation of a parameter contains its kind, and optionally its help.
 """
 
 import json

@@ -19,7 +19,7 @@ from .operator import Operator
 
 #: Plug-ins whose parameters are accepted.
 COMPONENTS = ("federation-upstream", "federation-upstream-set", "shovel")
-#: Maximum entries of all kinds together.
+#: Maximum parameters of all kinds together.
 KEPT_MAX = 10_000
 #: The unnamed component of virtual hosts: description and tags.
 ABOUT = "about"

@@ -14,7 +14,7 @@ from .steps import Steps
 #: Messages in an answer by default, and at most; messages that are read in one step.
 LISTED, LISTED_MAX, LISTED_AT_ONCE = 1000, 5000, 100
 
-#: Messages that one command changes: each is looked for among all that are scheduled.
+#: Maximum messages that one command changes: finding each of them costs O(scheduled messages).
 CHANGED_MAX = 500
 
 ScheduledIds = Annotated[list[int], NUMBERS, "the message's id in `scheduled list`, or several"]

@@ -59,7 +59,7 @@ class ClusterFiles:
 
 
 class _Fault(Exception):
-    """(table, key, the fault)."""
+    """A fault in a file. Its arguments are the table, the key and the text."""
 
 
 def load_cluster(configuration: Configuration) -> tuple[ClusterFiles | None, list[str], list[str]]:

@@ -1,4 +1,4 @@
-"""Detection of changed configuration files: reading their marks from disk, and the decision, which is pure.
+"""Detection of changed configuration files: `marks_of` reads their marks from disk, `FileWatch` compares them.
 
 A file counts as changed if its modification time, size or inode differs, so that a replacement by rename is noticed as
 well as writing in place. Source: address-settings page 3.8.
@@ -70,7 +70,7 @@ class FileWatch:
         self._last = dict(marks)
 
     def follow(self, marks: Marks) -> None:
-        """Watch the given files, and those that they include now."""
+        """Watch the files given at the start, and of included files only those in `marks`."""
         for known in (self._loaded, self._last):
             for name in [name for name in known if name not in self._given and name not in marks]:
                 del known[name]

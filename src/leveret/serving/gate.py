@@ -205,7 +205,7 @@ class Gate:
         return not scope.cancel_called
 
     def take(self, arrival: Arrival, wait: Callable[[], Awaitable[None]]) -> None:
-        """Take over a client from a silent broker. A request about the node is answered, others go on after `wait`."""
+        """Take over a client of a silent broker. Answer a request about the node; serve another one after `wait`."""
         arrival.socket.setblocking(False)
         self._nursery.start_soon(self._place, Guest(arrival, Service.AMQP), wait)
 
@@ -299,7 +299,7 @@ class Gate:
                 await changed.wait()
 
     def _for_console(self, guest: Guest) -> Arrival:
-        """The client as the console takes it. The console reads sockets, so terminated TLS is relayed to a pair."""
+        """The arrival for the console, which reads only sockets: terminated TLS is relayed through a socket pair."""
         arrival, stream = guest.arrival(), guest.stream() if guest.tls is not None else None
         if not isinstance(stream, TlsStream):
             return arrival

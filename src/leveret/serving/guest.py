@@ -173,12 +173,12 @@ class Guest:
         return trio.SocketStream(trio.socket.from_stdlib_socket(self.socket))
 
     def arrival(self) -> Arrival:
-        """The client as this process's frontends take it."""
+        """The arrival for this process's frontends."""
         tls = self._arrival.tls
         return self._arrival if tls is None else replace(self._arrival, tls=replace(tls, first=self.first))
 
     def send_goodbye(self, octets: bytes) -> None:
-        """Send a last answer, as far as the socket takes it without waiting."""
+        """Send a last answer, or as much of it as can be sent without waiting."""
         if self.must_shake_hands:
             return
         try:

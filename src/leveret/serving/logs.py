@@ -23,7 +23,7 @@ class PrintableFormatter(logging.Formatter):
 
 
 class LogTail(logging.Handler):
-    """Keeps the last lines, beside the handler that writes the log.
+    """A second handler of the log, which keeps the last lines.
 
     Lines have numbers that rise by one, so that a reader knows what it has missed.
     """

@@ -41,7 +41,7 @@ def metrics_facts(
 
 
 def process_figures(data: str | None, reserve: int) -> ProcessFigures:
-    """The process now. `reserve`: octets that the journal leaves free."""
+    """The figures of the process now. `reserve`: octets that the journal leaves free."""
     return ProcessFigures(
         descriptors=open_descriptors(),
         descriptors_max=descriptor_limits().process or 0,

@@ -34,7 +34,7 @@ ENDPOINTS = {"/metrics": "aggregated", "/metrics/per-object": "per-object", "/me
 
 
 class NodePages:
-    """Answers one request a connection.
+    """Answers one request on each connection.
 
     Clients outside loopback get only what probes and load balancers need: health without details, and metrics, which
     name no objects.

@@ -1,4 +1,4 @@
-"""The part of the edge that all frontends share: ends of turns, the wait for deadlines, and unfinished work."""
+"""The part that all frontends share: ends of turns, the wait for deadlines, and unfinished work."""
 
 import time
 from collections.abc import Callable

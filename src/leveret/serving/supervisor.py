@@ -53,7 +53,7 @@ def why_unusable(path: str, error: JournalError | OSError) -> str:
 
 
 class Supervisor:
-    """Made by `open`. `commit` ends each turn; `tend` is a task that runs as long as the broker."""
+    """Keeps the journal of one broker. Made by `open`; `commit` ends each turn; `tend` is a task beside the broker."""
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ _FLIGHTS = 4
 
 
 class _Fault(Exception):
-    """(key, the fault)."""
+    """A fault in a file. Its arguments are the key and the text."""
 
 
 @frozen

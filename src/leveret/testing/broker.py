@@ -218,7 +218,9 @@ class RunningBroker(BrokerAssertions):
         copies: bool = False,
         vhost: str | None = None,
     ) -> Record[PublishedMessage]:
-        """The messages that clients (and `inject`) published, oldest first; None: any. `copies`: also dead letters.
+        """The messages that clients and `inject` published, oldest first. `copies`: also dead letters.
+
+        `exchange`, `routing_key`: only messages with these; None: any.
 
         Raises: LookupError when the exchange's name is misspelled.
         """

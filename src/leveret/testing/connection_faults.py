@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DropConnection(Fault):
-    """Reset the TCP connection: at once, when a method is received, or when one is sent (perhaps half of it)."""
+    """Reset the TCP connection: at once, when a method is received, or when one is sent (perhaps in part)."""
 
     def __init__(self, scope: FaultScope, on: str | None, *, is_outgoing: bool, mid_frame: bool, seed: int) -> None:
         super().__init__(scope)

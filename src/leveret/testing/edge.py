@@ -1,7 +1,8 @@
 """The loop of a test broker: engine, listener, deadlines, and the detection of quiet, inside one trio loop.
 
-Only the engine's time is virtual: heartbeats, handshakes and closing use real time, as the clients do. `activity` rises
-with every event in the loop; the broker is quiet when it has not risen for a while.
+Only the engine's time is virtual: heartbeats, handshakes and closing use real time, as the clients do (unless
+`virtual_heartbeats` is set). `activity` rises with every event in the loop; the broker is quiet when it has not risen
+for a while.
 Source: ruling 25.
 """
 

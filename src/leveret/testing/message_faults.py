@@ -147,7 +147,7 @@ class Block(Fault):
 
 
 class CancelConsumers(Fault):
-    """Sends basic.cancel to present and later consumers of a queue, as if the queue had been deleted."""
+    """Sends basic.cancel to the present consumers of a queue, as if the queue had been deleted."""
 
     def __init__(self, scope: FaultScope, queue: str) -> None:
         super().__init__(scope)

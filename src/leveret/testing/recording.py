@@ -117,7 +117,7 @@ class Recording:
 @nearest_names
 @dataclass(slots=True, frozen=True)
 class ReplayReport:
-    """The result of a replay. `refusals`: refusals that the recording did not have, one line each."""
+    """The result of a replay. `refusals`: one line for each error with which the broker answered."""
 
     connections: int
     octets: int

@@ -85,7 +85,7 @@ class WatchedConfirming(Confirming):
 
 
 class WatchedSession(AmqpSession):
-    """A session on real time that passes events and confirms to the faults in force."""
+    """A session that passes events and confirms to the faults in force."""
 
     confirming_type = WatchedConfirming
 

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run until a signal comes, or the parent process ends."""
+    """Run until a signal arrives, or the parent process ends."""
     if options.client is not None:
         print((Path(__file__).parent / "clients" / CLIENTS[options.client]).read_text(), end="")
         return EXIT_OK
