@@ -1,4 +1,4 @@
-"""A node that follows: it keeps a link to the current leader, and reopens its directory when the copy requires it."""
+"""The follower's part of a node: it keeps a link to the leader, and reopens the directory when the copy needs that."""
 
 import logging
 from collections import deque
@@ -16,15 +16,15 @@ from .options import NodeOptions
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Consecutive beacons that must differ from this node's wall clock, and nanoseconds of difference, before it warns.
+#: A node warns when its clock differs from the leader's by at least CLOCK_NS in this many consecutive beacons.
 CLOCK_BEACONS = 5
 CLOCK_NS = 1_000_000_000
 
 
 class Following:
-    """The link to the leader, and the only user of the open copy in `directory`.
+    """Keeps the link to the leader. It alone uses the open copy in `directory`.
 
-    report: gets the events of `LeaderLink`. begin_anew: called when the directory has a new node id. The other
+    report: gets the events of `LeaderLink`. begin_anew: called when the directory has a new node id. Other
     arguments are those of `LeaderLink`.
     """
 
@@ -54,7 +54,7 @@ class Following:
         self._scope: trio.CancelScope | None = None  # of the link while it runs
         self._idle = trio.Event()  # no thread uses the copy
         self._clock_ns: deque[int] = deque(maxlen=CLOCK_BEACONS)  # by which the leader's clock is ahead
-        self._has_warned = False  # of the clock
+        self._has_warned = False  # of the clocks' difference
 
     # -- the agreement's decisions ----------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ class Following:
             await self._reopen(is_copy=False)
 
     async def follow_again(self, held: JournalSummary) -> bool:
-        """Follow with the reopened directory. Returns whether it still has the same node id."""
+        """Follow with the reopened directory. Returns whether its node id is the same as before."""
         is_same = held.terms.node_id == self._directory.node_id
         if is_same:
             self._make_link(held)
@@ -131,7 +131,7 @@ class Following:
         await self.follow_again(held)
 
     def _make_link(self, held: JournalSummary) -> None:
-        """Make the link. It acknowledges if the last one did, as the agreement decides that once for each node id."""
+        """Make the link. It acknowledges if the last one did: the agreement decides that once for each node id."""
         options, before, copied = self._options, self.link, self._directory.copied
         self._directory.held = held
         self.link = LeaderLink(
@@ -174,7 +174,7 @@ class Following:
 
     @property
     def followed(self) -> str | None:
-        """The name of the leader whose link is open; None: no link is."""
+        """The name of the leader whose link is open; None: no link is open."""
         leader, link = self._leader, self.link
         return leader.name if leader is not None and link is not None and link.is_open else None
 

@@ -1,6 +1,6 @@
-"""The history of a cluster as one node knows it: who led when, and why. It is in memory only.
+"""The history of a cluster as one node knows it: which node led when, and why. It is in memory only.
 
-A node sees changes in etcd while its process runs, and learns of earlier leaders over its links.
+A node sees changes in etcd while its process runs, and learns about earlier leaders over its links.
 """
 
 from bisect import insort
@@ -10,16 +10,16 @@ from dataclasses import dataclass
 from ..engine import EventKind
 from .agreement.view import View
 
-#: The number of changes that are kept, and of leaderships that other nodes are told.
+#: The number of changes that are kept, and of leaderships that are told to other nodes.
 CHANGES_MAX, TOLD_MAX = 200, 16
-#: The leader's key in etcd is gone.
+#: Kind of a change: the key `leader` is gone.
 LEFT = "left"
 LED = EventKind.LED.value
 
 
 @dataclass(slots=True, frozen=True)
 class Change:
-    """`kind`: that of an event of the journal, or `LEFT`. `node`: the leader; "": a change of the in-sync set."""
+    """A change of the cluster. `kind`: an event of the journal, or `LEFT`. `node`: the leader; "": the set changed."""
 
     at_ms: int
     kind: str
@@ -29,14 +29,14 @@ class Change:
 
 
 class History:
-    """Changes of leaders and of the in-sync set, and of the state of this node."""
+    """Collects changes of the leader, of the in-sync set, and of the state of this node."""
 
     def __init__(self, since_ms: int) -> None:
         self.since_ms = since_ms
         self.changes: list[Change] = []  # oldest first
         self._leader: tuple[int, str] | None = None  # term, name
         self._in_sync: str | None = None
-        self._names: dict[bytes, str] = {}  # of all nodes that were ever registered
+        self._names: dict[bytes, str] = {}  # node id -> name, of all nodes that were ever registered
 
     def take_view(self, view: View, now_ms: int) -> None:
         """Add what has changed since the last view of etcd."""
@@ -76,11 +76,11 @@ class History:
                 yield one
 
     def told(self) -> list[list[object]]:
-        """The last leaderships, for other nodes: each with its begin (wall ms), its term and its node."""
+        """The last leaderships, for other nodes. A row: beginning (wall ms), term, node."""
         return [[one.at_ms, one.term, one.node] for one in self._leaderships()][-TOLD_MAX:]
 
     def learn(self, told: object) -> None:
-        """Add leaderships that another node told. The earliest begin that a node saw counts."""
+        """Add leaderships from another node's `told`. The earliest beginning that any node saw counts."""
         known = {one.term: one for one in self._leaderships()}
         for row in told if isinstance(told, list) else ():
             match row:

@@ -1,6 +1,6 @@
-"""One leadership of this node: its broker with its journal, the links of its followers, and checks of its disk.
+"""One leadership of this node: the broker and its journal, the links of followers, and checks of the disk.
 
-The journal's thread sends what it wrote, and reports what it fsynced; everything else runs in the event loop.
+The journal's thread sends what it writes and reports what it fsyncs; everything else runs in the event loop.
 """
 
 import logging
@@ -25,20 +25,20 @@ logger = logging.getLogger("leveret.cluster")
 
 #: Seconds between two checks of the journal.
 CHECK_S = 0.5
-#: Octets that a node must have free to lead in place of one whose disk is full.
+#: Octets that a node's disk must have free so that the node may lead instead of one whose disk is full.
 ROOM_OCTETS = 32 * 1024 * 1024
-#: Checks of a full journal whose disk has room again, until it counts as full: it retries by itself meanwhile.
+#: A full journal whose disk has room again retries by itself. If it is full after this many checks, the leader resigns.
 RETRY_CHECKS = 10
 
 
 def has_room(status: Mapping[str, object]) -> bool:
-    """Whether a node says that it has room to lead, or to lead again."""
+    """Whether a node's status says that its disk has room enough to lead."""
     free = status.get("disk-free")
     return isinstance(free, int) and free >= ROOM_OCTETS
 
 
 class Leading:
-    """Made when a campaign was won; `open` takes the journal over. `report` gets events of the journal and of links."""
+    """Carries out one leadership, from a campaign's success on. `report` gets events of the journal and of links."""
 
     def __init__(
         self,
@@ -58,10 +58,10 @@ class Leading:
         self.broker: LeadingBroker | None = None
         self.links: FollowerLinks | None = None
         self.is_served = False
-        self.ended = trio.Event()  # nothing of the broker is left
+        self.ended = trio.Event()  # the broker that served is closed
         self._opened = trio.Event()  # `open` has ended: there is a broker, or the directory is free
-        self.has_closed = False  # nothing more is reported
-        self.is_calm = False  # an acknowledgement moves what is agreed, and nothing else is due: see `Agreement`
+        self.has_closed = False  # nothing is reported after this
+        self.is_calm = False  # see `Agreement.is_calm`
         self._options = options
         self._process = process
         self._listener = listener
@@ -69,14 +69,14 @@ class Leading:
         self._status = status
         self._wall_ms = wall_ms
         self._now_ns = now_ns
-        self._probed_ns: int | None = None  # since when the disk does not answer a probe, while there is no broker
+        self._probed_ns: int | None = None  # when the probe under way began; only before there is a broker
         self._is_stalled = False
         self._state = WriterState.RUNNING  # of the journal at the last check
-        self._checks_with_room = 0  # while the journal is full
-        self._needs: frozenset[str] = frozenset()  # those that were added before there were links
+        self._checks_with_room = 0  # checks in a row that found a full journal, but room on its disk
+        self._needs: frozenset[str] = frozenset()  # features that the journal began to use before there were links
         self._agreed = 0
         self._synced = self._told_synced = 0  # LSN
-        self._sites: dict[str, Mapping[str, object]] = {}  # of the nodes with links, for the broker
+        self._sites: dict[str, Mapping[str, object]] = {}  # by name of the node, of nodes with links
         self._token = trio.lowlevel.current_trio_token()
 
     # -- taking over ------------------------------------------------------------------------------------------------
@@ -84,7 +84,7 @@ class Leading:
     async def open(self, copied: CopiedJournal, journal_id: bytes, agreed_lsn: int) -> None:
         """Write the term table, recover the journal, restore the broker. Raises: JournalError, OSError, DataUnusable.
 
-        If this node has resigned meanwhile, `resign` closes what was opened.
+        If this node resigns meanwhile, `resign` closes what was opened.
         """
         self._agreed = agreed_lsn
         level = self.level
@@ -95,13 +95,13 @@ class Leading:
                 self.broker = await trio.to_thread.run_sync(self._build, copied, journal_id, agreed_lsn)
                 if not self.has_closed:
                     self.broker.set_sites(self._sites)
-                    if self.level != level:  # raised meanwhile, when the journal may have been made already
+                    if self.level != level:  # raised meanwhile, perhaps after the journal was made
                         self.broker.journal.raise_level(self.level)
         finally:
             self._opened.set()
 
     def open_nothing(self) -> None:
-        """Instead of `open`: there is no journal."""
+        """For a leadership without a journal: call this instead of `open`."""
         self._opened.set()
 
     def _build(self, copied: CopiedJournal, journal_id: bytes, agreed_lsn: int) -> LeadingBroker:
@@ -133,14 +133,14 @@ class Leading:
                 self._note_synced,
                 self._unlinked,
                 self._needed,
-                max(self.level, LEVEL_MIN),  # etcd may say 0, after `leveret cluster recover` of an earlier release
+                max(self.level, LEVEL_MIN),  # an earlier release's `leveret cluster recover` wrote 0 into etcd
             )
         )
 
     # -- in the journal's thread ------------------------------------------------------------------------------------
 
     def _begin_links(self, journal: LeaderJournal, needs: frozenset[str], position: tuple[int, int], end: int) -> None:
-        """Let followers join once the journal's first octets are written, while the broker is being restored."""
+        """Let followers join when the journal's first octets are written, while the broker is being restored."""
         self.links = FollowerLinks(
             journal,
             self._tell,
@@ -155,12 +155,12 @@ class Leading:
             on_joined=self._node_joined,
             on_left=self._node_left,
         )
-        # As the leader before said: a follower that has less has a disk that was put back.
+        # The agreed LSN of the leader before: a follower in sync that ends below it has a disk that was put back.
         self.links.set_agreed(self._agreed)
         self._soon(self._take_links)
 
     def _note_synced(self, lsn: int) -> None:
-        """Wake the event loop, unless an acknowledgement that is still to come does: see `take_synced`."""
+        """Wake the event loop, unless an acknowledgement will: its event takes this LSN along, see `take_synced`."""
         self._synced = lsn
         if not (self.is_calm and self.links is not None and self.links.is_owed(lsn)):
             self._soon(self._tell_synced)
@@ -191,7 +191,7 @@ class Leading:
             self._report(synced)
 
     def take_synced(self) -> Durable | None:
-        """An event for what was fsynced since the last one; None: nothing. It goes before any other event."""
+        """What was fsynced since the last call, as an event; None: nothing. It has to go before any other event."""
         if self.has_closed or self._synced == self._told_synced:
             return None
         self._told_synced = self._synced
@@ -219,7 +219,9 @@ class Leading:
         return None if self.broker is None else self.broker.journal
 
     def agree(self, lsn: int, *, at_once: bool) -> None:
-        """Everything below `lsn` is agreed. `at_once`: no turn of the broker is under way, and it may send."""
+        """Tell broker and followers that everything below `lsn` is agreed. `at_once`: no turn of the broker is under
+        way, so it may send now.
+        """
         self._agreed = lsn
         if self.broker is not None:
             self.broker.agree(lsn, at_once=at_once)
@@ -227,18 +229,18 @@ class Leading:
             self.links.set_agreed(lsn)
 
     def raise_level(self, level: int) -> None:
-        """Records of this level may be written."""
+        """Let the journal write records of this level."""
         self.level = level
         if self.broker is not None:
             self.broker.journal.raise_level(level)
 
     def note(self, kind: EventKind, why: str, name: str | None = None) -> None:
-        """Record an event of the cluster; `name`: of the node that it is about, if that is not this one."""
+        """Record an event of the cluster. `name`: of the node concerned; None: this one."""
         if self.broker is not None and not self.has_closed:
             self.broker.note(kind, name or self._options.name, self.term, why)
 
     async def serve(self) -> None:
-        """Serve clients until `resign`. Raises: as a broker that is served."""
+        """Serve clients until `resign`. Raises: as `LeadingBroker.serve`."""
         assert self.broker is not None
         self.is_served = True
         try:
@@ -267,13 +269,13 @@ class Leading:
         """Probe the disk until there is a broker: opening a journal may take minutes, and a disk may hang meanwhile."""
         while self.broker is None and not self.has_closed:
             self._probed_ns = self._now_ns()
-            with suppress(OSError):  # the journal reports it
+            with suppress(OSError):  # opening the journal reports it
                 await trio.to_thread.run_sync(probe, self._options.path, self._options.files, abandon_on_cancel=True)
             self._probed_ns = None
             await trio.sleep(CHECK_S)
 
     def _check_state(self, journal: Journal) -> None:
-        """Report a journal that has failed, or has had no room since the last look."""
+        """Report a journal that has failed, or that was full at the last check and still is."""
         state, self._state = self._state, journal.state
         if journal.state is WriterState.FAILED:
             self._tell(DiskFailed())

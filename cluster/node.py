@@ -1,9 +1,9 @@
-"""A node: tells its agreement what the coordinator, the links and the journal report, and does what that decides.
+"""A node: it tells its agreement what the coordinator, links and journal report, and carries out the decisions.
 
     node = Node(options, coordinator, listener, process)
     await node.run(link_listeners)                # until `stop`
 
-Everything here is in the event loop; the journal, requests to the coordinator and a broker's start run in threads.
+Everything here runs in the event loop; the journal, requests to the coordinator and a broker's start run in threads.
 Source: docs/cluster.md, the states of a node.
 """
 
@@ -68,11 +68,12 @@ from .requests import Requests
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Seconds for which a node that stops waits for another to take the lead, and for the end of each of its leases.
+#: Seconds for which a node that stops waits for its handover, for its broker, and for the end of each of its leases.
 LEAVE_S = 10.0
 LEASE_END_S = 1.0
-#: Seconds for which the event loop may stand still before this node's leases are no longer renewed.
+#: A node whose event loop stood still for longer than this many seconds no longer renews its leases.
 STANDSTILL_S = 10.0
+#: Seconds between two checks for that.
 BEAT_S = 0.5
 #: Later than any deadline.
 FOREVER_NS = 2**63
@@ -80,17 +81,17 @@ FOREVER_NS = 2**63
 
 @dataclass(slots=True)
 class HandoverAttempt:
-    """The last handover that an operator asked for. `to`: its node. `refusal`: why it was refused; "": it was not."""
+    """The last handover that an operator asked for. `to`: the successor. `refusal`: why it failed; "": it did not."""
 
     to: str | None = None
     refusal: str = ""
 
 
 class Node:
-    """One in a process. `now_ns`: the monotonic clock, the same as the coordinator's.
+    """The node of this process. `now_ns`: the monotonic clock, the same as the coordinator's.
 
-    why: the reason for its state, in words. since_ms: begin of that state (wall ms). held_ms: the time for which
-    publishers were held before that state. takeovers: the times that this node has led.
+    why: the reason for its state, in words. since_ms: when that state began (wall ms). held_ms: for how long publishers
+    were held before that. takeovers: the number of times that this node has led.
     """
 
     def __init__(
@@ -109,7 +110,7 @@ class Node:
         self.fingerprint = options.fingerprint  # of its configuration; registered when it changes
         self.view: View | None = None
         self.leading: Leading | None = None
-        self.agreed_lsn = 0  # as the leader said last
+        self.agreed_lsn = 0  # in the leader's last beacon, or of this leader
         self.why = "the node has just started"
         self.since_ms = wall_ms()
         self.history = History(self.since_ms)
@@ -127,7 +128,7 @@ class Node:
         self.reachability = Reachability(options, self._registration.wake, self._refused, self._is_linked)
         self._events: deque[Event] = deque()
         self._is_handling = False
-        self._moved = trio.Event()  # the next deadline of the agreement is earlier than `_sleeps_until_ns`
+        self._moved = trio.Event()  # the agreement's next deadline is now earlier than `_sleeps_until_ns`
         self._sleeps_until_ns = FOREVER_NS
         self.directory = NodeDirectory(options.path, options.files)
         self.following = Following(
@@ -144,7 +145,7 @@ class Node:
         self._late_ns = options.timers.suspend_after_ns // 2
         self._beat_ns = now_ns()  # when the event loop last ran
         self._reopened: trio.Event | None = None
-        self.is_open = False  # its directory is open; before that this node has no status
+        self.is_open = False  # the directory was opened; before that this node has no status
         self._nursery: trio.Nursery
         self.agreement: Agreement
 
@@ -153,7 +154,7 @@ class Node:
     async def run(
         self, link_listeners: list[socket], task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Run until `stop`. Raises: DirectoryRefused; whatever stops a broker."""
+        """Run until `stop`. Raises: DirectoryRefused; whatever ends a broker."""
         self._agree_anew(await trio.to_thread.run_sync(self.directory.open))
         self.is_open = True
         self._process.hold_clients()
@@ -178,7 +179,7 @@ class Node:
         await self.directory.close()
 
     def stop(self) -> None:
-        """Hand over the lead, then end; `run` returns when that is done."""
+        """Hand over the lead and end. `run` returns when that is done."""
         self.stopping.set()
 
     async def _leave(self) -> None:
@@ -225,7 +226,7 @@ class Node:
     # -- the agreement ----------------------------------------------------------------------------------------------
 
     def handle(self, event: Event) -> None:
-        """Pass an event to the agreement, and do what it decides."""
+        """Pass an event to the agreement, and carry out what it decides."""
         leading = self.leading
         if leading is not None and (synced := leading.take_synced()) is not None:
             self._events.append(synced)
@@ -294,7 +295,7 @@ class Node:
         return None if node is None else node.name
 
     def _is_linked(self, name: str) -> bool:
-        """Whether a link to this leader, or from this follower, is open."""
+        """Whether this node, as leader or follower, has an open link with the node of this name."""
         node = None if self.view is None else self.view.node(name)
         links = None if self.leading is None else self.leading.links
         if name == self.following.followed:
@@ -302,7 +303,7 @@ class Node:
         return node is not None and links is not None and links.is_linked(node.node_id)
 
     def _refused(self, name: str) -> None:
-        """No process listens at the link of a node."""
+        """Tell the agreement that no process listens for links at a node."""
         node = None if self.view is None else self.view.node(name)
         if self.leading is not None and node is not None:
             self.handle(FollowerRefused(node.node_id))
@@ -317,7 +318,7 @@ class Node:
         self.handle(event)
 
     def _tell_durable(self) -> None:
-        """Tell the agreement what is fsynced now. The link reports that only with its beacons."""
+        """Tell the agreement what is fsynced now. The link reports that only at beacons."""
         if self.directory.copied is not None:
             self.handle(Durable(self.directory.copied.end))
 
@@ -332,14 +333,14 @@ class Node:
             self.leading.note(EventKind.IN_SYNC_CHANGED, f"in sync: {', '.join(names)}")
 
     def _may_renew(self, lease: Lease) -> bool:
-        """Whether this process is alive and, as the leader, its journal. In another thread."""
+        """Whether the event loop runs and, for the leader's lease, the disk does not hang. Called in another thread."""
         if self._now_ns() - self._beat_ns > STANDSTILL_S * 1e9:
             return False
         leading = self.leading
         return lease is not Lease.LEADER or leading is None or not leading.is_stalled
 
     def check_standstill(self) -> None:
-        """Before each turn of the broker: after a standstill, check first whether this node still leads. 0.2 us."""
+        """After a standstill, check whether this node still leads. Called before each turn of the broker: 0.2 us."""
         now_ns, before_ns = self._now_ns(), self._beat_ns
         self._beat_ns = now_ns
         if now_ns - before_ns > self._late_ns:
@@ -378,7 +379,7 @@ class Node:
         )
 
     def set_fingerprint(self, fingerprint: str) -> None:
-        """Register the fingerprint of a configuration that was read again."""
+        """Register the fingerprint of the configuration after it was read again."""
         self.fingerprint = fingerprint
         self._registration.wake()
 
@@ -390,7 +391,10 @@ class Node:
     # -- operators --------------------------------------------------------------------------------------------------
 
     def hand_over(self, to: NodeKey | None, *, drains: bool = False) -> str:
-        """Begin to hand the lead over. Returns why that is refused; "": it has begun, and `handover` tells its end."""
+        """Begin to hand over the lead, to a node or to any. `drains`: drain this node afterwards.
+
+        Returns why that is refused; "": it has begun, and `self.handover` will tell if it fails.
+        """
         attempt = HandoverAttempt(None if to is None else to.name)
         before, self.handover = self.handover, attempt
         self.handle(Drain() if drains else HandOver(None if to is None else to.node_id))
@@ -399,7 +403,7 @@ class Node:
             chosen = leadership.handover.to
             attempt.to = attempt.to if chosen is None else self._name_of(chosen)
         elif before is not None and not before.refusal:
-            self.handover = before  # it is under way still
+            self.handover = before  # that one is still under way
         return attempt.refusal
 
     def _handover_refused(self, decision: do.HandoverRefused) -> None:
@@ -408,17 +412,17 @@ class Node:
             self.handover.refusal = decision.why
 
     def raise_level(self, level: int) -> None:
-        """Let records of this level be written, when etcd says so. For the node that leads."""
+        """Raise the level of the journal, in etcd first. For the node that leads."""
         self.handle(RaiseLevel(level))
 
     def forget(self, name: str) -> None:
-        """Delete the key of a node whose process is gone, and keep no segments for it. For the node that leads."""
+        """Delete the key of a node whose process is gone, and stop keeping segments for it. For the node that leads."""
         self._nursery.start_soon(self._forget, name)
 
     async def _forget(self, name: str) -> None:
         path, files = self.options.path, self.options.files
         try:
-            # Before its key goes: of a node that has come back by then, the reader stays.
+            # Read before the key is deleted: if the node comes back, its new link has another reader, which stays.
             readers = await trio.to_thread.run_sync(readers_of, path, files, name)
             view = self.view
             if view is not None and view.leader is not None and view.node(name) is not None:
@@ -439,7 +443,7 @@ class Node:
     def _acknowledge(self, decision: do.Acknowledge) -> None:
         self.following.acknowledge(decision.is_on)
         if not decision.is_on:
-            self._tell_durable()  # everything that this node has acknowledged, before it can win
+            self._tell_durable()  # before this node can win, its agreement must know everything that it acknowledged
         if decision.is_on and self.agreement.state is State.IN_SYNC:
             self._nursery.start_soon(trio.to_thread.run_sync, full_copy.drop_old, self.options.path)
 
@@ -480,7 +484,7 @@ class Node:
     async def _open_broker(self, leading: Leading, decision: do.TakeOver) -> None:
         await self.following.stop()
         copied = self.directory.take_copy(decision.journal_id)
-        if copied is None:  # while it campaigned its directory was opened again, and is damaged
+        if copied is None:  # the directory was opened again during the campaign, and is damaged
             leading.open_nothing()
             self.handle(TakeoverFailed("its journal is damaged"))
             return
@@ -494,7 +498,7 @@ class Node:
             self.handle(TakeoverFailed(str(error)))
             return
         if leading.has_closed:
-            return  # it resigned while it took over, and is closed by that
+            return  # this node resigned meanwhile, which closed it
         assert leading.terms is not None and leading.journal is not None
         self.handle(TookOver(leading.terms, leading.journal.next_lsn, level_of(leading.journal.needs)))
 
@@ -506,7 +510,7 @@ class Node:
     def _agree(self, decision: do.Agree) -> None:
         self.agreed_lsn = decision.lsn
         if self.leading is not None:
-            # When calm, only an acknowledgement or an fsync leads here: no turn is under way, and answers may be sent.
+            # When calm, only an acknowledgement or an fsync causes this: no turn is under way, so answers may be sent.
             self.leading.agree(decision.lsn, at_once=self.agreement.is_calm)
 
     def _level_raised(self, decision: do.LevelRaised) -> None:
@@ -528,7 +532,7 @@ class Node:
             self._serve()
 
     def _serve(self) -> None:
-        """Let clients in, the first time."""
+        """Start serving clients, unless that has begun."""
         leading = self.leading
         if leading is not None and not leading.is_served:
             leading.is_served = True
@@ -536,7 +540,7 @@ class Node:
             self._nursery.start_soon(self._tell_led, leading)
 
     async def _serve_broker(self, leading: Leading) -> None:
-        """Serve clients until this node resigns. If the broker cannot read a message, another node has to lead."""
+        """Serve clients until this node resigns. It does so if the broker cannot read a message from its journal."""
         try:
             await leading.serve()
         except* Unreadable as group:
@@ -579,7 +583,7 @@ class Node:
             return
         held = await self.directory.open_until_done()
         if await self.following.follow_again(held):
-            self.handle(DiskRecovered())  # if it hung: to open the directory, its end was fsynced
+            self.handle(DiskRecovered())  # a disk that hung works again: opening the directory has fsynced
             self.handle(Reopened(held.terms, held.end))
 
     def _refuse(self, decision: do.Refuse) -> None:

@@ -1,4 +1,4 @@
-"""The data directory of a node that follows: a copy of its leader's journal, and faults of its disk."""
+"""The data directory of a node: the copy of its leader's journal while it follows, and faults of its disk."""
 
 import logging
 import os
@@ -15,7 +15,7 @@ from .copying.joining import JournalSummary
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Seconds between two tries to open the directory.
+#: Seconds between two attempts to open the directory.
 RETRY_S = 1.0
 
 
@@ -24,12 +24,12 @@ class DirectoryRefused(Exception):
 
 
 class NodeDirectory:
-    """`copied`: the copy while it is open; None: the journal is damaged, or a broker of this node has it.
+    """Opens the directory. `copied`: the open copy; None: the journal is damaged, or a broker of this node has it.
 
-    held: what the directory held when it was opened last; the owner sets it. damage: the reason for which this node
-    needs a full copy. is_suspect: a write or an fsync may have failed here, in this process or the last one; another
-    fsync would prove nothing. is_put_back: the directory lacks records that this node had acknowledged; it is opened
-    under a new node id.
+    held: the content of the journal when it was opened last; the owner sets it. damage: why this node needs a full
+    copy. is_suspect: a write or an fsync may have failed, in this process or the one before, so that a later fsync
+    would prove nothing. is_put_back: the journal lacks records that this node had acknowledged, so it gets a new node
+    id when it is opened.
     """
 
     __slots__ = ("_files", "_path", "copied", "damage", "held", "is_put_back", "is_suspect")
@@ -46,16 +46,16 @@ class NodeDirectory:
 
     @property
     def node_id(self) -> bytes:
-        """The node id under which this node takes part."""
+        """The node id of this directory, from its term table."""
         return self.held.terms.node_id
 
     def current(self) -> JournalSummary:
-        """What the directory holds now."""
+        """The content of the journal now."""
         copied = self.copied
         return self.held if copied is None else JournalSummary(copied.journal_id, copied.terms, copied.end)
 
     def open(self) -> JournalSummary:
-        """Open it as a copy; for a thread. Returns what it holds. Raises: DirectoryRefused."""
+        """Open the directory as a copy. For a thread. Returns the content of the journal. Raises: DirectoryRefused."""
         path, files = self._path, self._files
         is_put_back = self.is_put_back  # it may become true during the call
         try:
@@ -88,7 +88,7 @@ class NodeDirectory:
                 await trio.sleep(RETRY_S)
 
     async def reopen(self, *, is_copy: bool) -> JournalSummary:
-        """Close and open it. `is_copy`: a full copy has taken the journal's place."""
+        """Close the directory and open it again. `is_copy`: a full copy has replaced the journal."""
         copied = self.copied
         if copied is not None:
             self.is_suspect = copied.has_failed
@@ -98,7 +98,7 @@ class NodeDirectory:
         return await self.open_until_done()
 
     def take_copy(self, journal_id: bytes) -> CopiedJournal | None:
-        """Give the copy to a broker of this node, which closes it. None: the journal is damaged."""
+        """Give the copy to a broker of this node, which will close it. None: the journal is damaged."""
         copied, self.copied = self.copied, None
         if copied is not None:
             self.held = JournalSummary(journal_id, copied.terms, copied.end)

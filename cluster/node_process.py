@@ -1,4 +1,4 @@
-"""The interface between a node and the code that builds and serves brokers: `src/leveret/serving`, or a model."""
+"""The interface between a node and the code that builds and serves brokers: `src/leveret/serving`, or a model of it."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -13,25 +13,25 @@ class LeadingBroker(Protocol):
 
     @property
     def journal(self) -> Journal:
-        """The journal that it writes."""
+        """The journal of the broker."""
 
     async def serve(self) -> None:
-        """Serve clients until `resign`, then close everything without writing. Raises: whatever stops a broker."""
+        """Serve clients until `resign`, then close everything without writing. Raises: whatever ends a broker."""
 
     def agree(self, lsn: int, *, at_once: bool) -> None:
-        """Send the answers that wait for `lsn` to be agreed, soon or (`at_once`) before this returns."""
+        """Everything below `lsn` is agreed: send the answers that wait for that, soon or (`at_once`) in this call."""
 
     def hold(self, reason: str) -> None:
-        """Block publishers, with this reason."""
+        """Block publishers. `reason`: for connection.blocked."""
 
     def resume(self) -> None:
-        """Accept publishes, and read from clients and send to them, again."""
+        """Accept publishes again, read from clients again, and send to them again."""
 
     def suspend(self) -> None:
         """Read nothing from clients and send them nothing until `resume` or `hold`."""
 
     async def quiesce(self) -> int:
-        """Read nothing from clients until `resume` or `hold`, and end all turns. Returns the LSN behind them."""
+        """Read nothing from clients until `resume` or `hold`, and end all turns. Returns the journal's end, an LSN."""
 
     async def close_unserved(self) -> None:
         """Close everything without writing: for a broker that never served."""
@@ -40,35 +40,35 @@ class LeadingBroker(Protocol):
         """Close the connections and write no more records: `serve` returns soon."""
 
     def set_sites(self, sites: Mapping[str, Mapping[str, object]]) -> None:
-        """Before `serve`: set the other nodes that have links, with their sites (`NodeProcess.site`)."""
+        """Set the other nodes that have links, with their sites (`NodeProcess.site`). Called before `serve`."""
 
     def add_site(self, node: str, site: Mapping[str, object]) -> None:
-        """Add another node, which has opened a link."""
+        """Add another node: it has opened a link. `site`: its description of its site."""
 
     def remove_site(self, node: str) -> None:
-        """Remove another node, whose link has ended; it may come back at once."""
+        """Remove another node: its link has ended. It may come back at once."""
 
     def note(self, kind: EventKind, node: str, term: int, why: str) -> None:
-        """Record an event of the cluster."""
+        """Record an event of the cluster. `node`: the name of the node concerned."""
 
 
 class NodeProcess(Protocol):
-    """The process around a node: it builds brokers, and has the clients."""
+    """The process around a node: it builds brokers and accepts clients."""
 
     def preload(self) -> None:
-        """Import all that leading needs; in a thread, while this node follows."""
+        """Import all modules that leading needs. Called in a thread while this node follows."""
 
     def build(self, cluster: ClusterJournal) -> LeadingBroker:
-        """Open the journal and restore a broker from it; in a thread. Raises: JournalError, OSError, DataUnusable."""
+        """Open the journal and restore a broker from it. For a thread. Raises: JournalError, OSError, DataUnusable."""
 
     def site(self) -> Mapping[str, object]:
-        """This node's description of its site for the broker of a leader: JSON of at most 512 KiB."""
+        """The site of this node's clients, as the leader's broker needs it: JSON of at most 512 KiB."""
 
     def hold_clients(self) -> None:
-        """No node leads: hold clients for a while."""
+        """Let clients wait for a while: no node leads."""
 
     def pass_clients_on(self, leader: Leader) -> None:
         """Pass clients on to the leader."""
 
     def refuse_clients(self) -> None:
-        """This node cannot take part in the cluster: close clients."""
+        """Close clients: this node cannot be part of the cluster."""

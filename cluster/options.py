@@ -1,4 +1,4 @@
-"""The options of a node: its part of the configuration, read and checked."""
+"""The options of a node, from its configuration."""
 
 from dataclasses import dataclass, field
 
@@ -11,10 +11,10 @@ from .link.options import Address, LinkOptions, LinkTls
 
 @dataclass(slots=True, frozen=True)
 class NodeOptions:
-    """`nodes`: the link addresses of all nodes by name, this one's as others reach it.
+    """The options of a node. `path`: of the data directory.
 
-    level: the highest level of a journal that this program can read. addresses: where clients connect, (kind,
-    `HOST:PORT`).
+    nodes: name -> address at which other nodes reach that node's link; this node is among them. level: the highest
+    level of a journal that this program can read. addresses: where clients connect, as (kind, `HOST:PORT`).
     """
 
     name: str
@@ -34,10 +34,10 @@ class NodeOptions:
 
     @property
     def address(self) -> Address:
-        """Where other nodes reach this one's link."""
+        """The address at which other nodes reach this one's link."""
         return self.nodes[self.name]
 
     @property
     def others(self) -> dict[str, Address]:
-        """The links of the other nodes."""
+        """The addresses of the other nodes' links, by name."""
         return {name: address for name, address in self.nodes.items() if name != self.name}

@@ -1,6 +1,6 @@
-"""Which other nodes a node reaches by their links: probed every few seconds, and at once when a link was lost.
+"""Which other nodes this node reaches: it probes their links every few seconds, and at once when a link was lost.
 
-A node with an open link is reached: it is not probed.
+A node with an open link is not probed: it is reached.
 """
 
 from collections.abc import Callable
@@ -12,15 +12,15 @@ from .options import NodeOptions
 
 #: Seconds between two probes of a node.
 PERIOD_S = 2.0
-#: Probes of a node whose link was lost, and seconds between them: a process that is gone is found at once.
+#: Probes of a node whose link was lost, and seconds between them, so that a process that has ended is noticed at once.
 EAGER_PROBES, EAGER_PAUSE_S = 3, 0.1
 
 
 class Reachability:
-    """`reached`: names of the nodes. `changed` is called when it changes, `refused` with the name of a node where no
-    process listens.
+    """Probes other nodes. `reached`: names of those that are reached; `changed` is called when it changes.
 
-    is_linked: whether a link to a node of this name, or from it, is open.
+    refused: called with the name of a node where no process listens. is_linked: whether a link to or from a node of
+    this name is open.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Reachability:
         return found
 
     async def probe_eagerly(self, name: str) -> None:
-        """Probe a node whose link was lost, a few times or until it is reached."""
+        """Probe a node a few times in a row, or until it is reached."""
         for _ in range(EAGER_PROBES):
             if name not in self._others or await self.probe(name) is Reach.REACHED:
                 return

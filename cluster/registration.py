@@ -1,4 +1,4 @@
-"""This node's own key in etcd, under its lease: written again whenever its value has changed."""
+"""This node's own key in etcd, under its lease. It is written again whenever its value has changed."""
 
 import logging
 from collections.abc import Callable
@@ -12,14 +12,14 @@ from .coordinator.coordinator import Coordinator, Lease
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Seconds between two writes for the growth of the node's journal alone.
+#: Seconds after which the key is written again if only the node's journal has grown.
 GROWN_S = 10.0
-#: Seconds until a write that failed is tried again.
+#: Seconds between a write that failed and the next attempt.
 AGAIN_S = 1.0
 
 
 class Registration:
-    """`key` returns the current value. Nothing is written before `begin`."""
+    """Writes this node's key. `key` returns the current value. Nothing is written before `begin`."""
 
     def __init__(self, coordinator: Coordinator, key: Callable[[], NodeKey]) -> None:
         self._coordinator = coordinator
@@ -30,22 +30,22 @@ class Registration:
         self._writing = trio.Lock()
 
     def begin(self) -> None:
-        """The name is free: register it, even if this process registered it before."""
+        """Register this node, as its name is free. May be called again, to write even an unchanged value."""
         self._is_begun, self._written = True, None
         self._changed.set()
 
     def wake(self) -> None:
-        """The value may have changed: write it soon."""
+        """Write the value soon, as it may have changed."""
         self._changed.set()
 
     def take_view(self, view: View) -> None:
         """Register again if the key has vanished from etcd."""
         if self._written is not None and view.node(self._written.name) is None:
-            self._written = None  # its lease is over, or the leader deleted it as that of a dead node
+            self._written = None  # its lease is over, or the leader deleted the key because this node seemed dead
             self._changed.set()
 
     async def run(self) -> None:
-        """Keep the key, until cancelled."""
+        """Keep the key up to date, until cancelled."""
         while True:
             with trio.move_on_after(GROWN_S):
                 await self._changed.wait()
@@ -55,7 +55,7 @@ class Registration:
                 self._changed.set()
 
     async def _write(self) -> bool:
-        """Write the value if it has changed. False: it is to be tried again."""
+        """Write the value if it has changed. False: that failed, and has to be tried again."""
         async with self._writing:
             key = self._key()
             if not self._is_begun or key == self._written:
@@ -70,7 +70,7 @@ class Registration:
             return False
 
     async def end(self) -> None:
-        """End the lease of the key, before this node gets a new id."""
+        """End the key's lease, and write no key until `begin`. For a node that gets a new id."""
         self._is_begun = False
         async with self._writing:  # so that a write under way cannot register the old id again
             with suppress(errors.CoordinatorError):

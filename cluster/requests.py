@@ -1,4 +1,4 @@
-"""A node's requests to the coordinator, each in a task of its own; the answers are events for the agreement."""
+"""A node's requests to the coordinator. Each runs as a task; the answers are events for the agreement."""
 
 import logging
 from collections.abc import Callable
@@ -15,7 +15,7 @@ logger = logging.getLogger("leveret.cluster")
 
 
 class Requests:
-    """`report` gets Read, Answered, InDoubt and LeaseRenewed. `may_renew`: see `Coordinator.keep_leases`."""
+    """Sends requests. `report` gets Read, Answered, InDoubt, LeaseRenewed. may_renew: see `Coordinator.keep_leases`."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Requests:
         self._nursery: trio.Nursery
 
     async def run(self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Watch the keys, and keep this node's leases, until cancelled. Requests can be made once it has started."""
+        """Watch the keys and renew this node's leases, until cancelled. Other calls are possible once this runs."""
         async with trio.open_nursery() as self._nursery:
             self._nursery.start_soon(self._coordinator.watch, self._heard)
             self._nursery.start_soon(self._coordinator.keep_leases, self._may_renew, self._renewed)
@@ -46,7 +46,7 @@ class Requests:
             self._report(LeaseRenewed(asked_ns))
 
     def read_keys(self) -> None:
-        """Read all keys, unless that is under way."""
+        """Read all keys, unless a read is under way."""
         if not self._is_reading:
             self._is_reading = True
             self._nursery.start_soon(self._read)
@@ -63,11 +63,11 @@ class Requests:
         self._heard(view, asked_ns)
 
     def transact(self, transaction: Transaction) -> None:
-        """Send a transaction."""
+        """Send a transaction, without waiting."""
         self._nursery.start_soon(self.send, transaction)
 
     async def send(self, transaction: Transaction) -> None:
-        """Send a transaction, and return when its answer, or the lack of one, is reported."""
+        """Send a transaction. Returns when its answer, or `InDoubt`, is reported."""
         asked_ns = self._now_ns()
         try:
             is_done, view = await self._coordinator.transact(transaction)

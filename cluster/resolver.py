@@ -1,4 +1,4 @@
-"""Addresses of host names, found within a time limit: the system's resolver may hang for half a minute."""
+"""Addresses of host names, found within a time limit: the system's own resolver may hang for half a minute."""
 
 import errno
 import socket
@@ -6,13 +6,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-#: Family, kind, protocol, canonical name, address: as `socket.getaddrinfo` returns them.
+#: An address as `socket.getaddrinfo` returns it: family, kind, protocol, canonical name, address.
 Found = tuple[Any, Any, int, str, Any]
 LookUp = Callable[..., list[Found]]
 
 
 class _Search:
-    """One lookup of a name, in a thread that may outlive its callers."""
+    """One lookup of a name, by a thread that may outlive the call."""
 
     def __init__(self) -> None:
         self.is_over = threading.Event()
@@ -21,7 +21,10 @@ class _Search:
 
 
 class Resolver:
-    """For any thread. It starts at most one thread for a name. While that hangs, the last result is returned."""
+    """Resolves host names, for any thread. Each name is looked up by one thread at a time.
+
+    When a lookup takes too long, the last result for the name is returned.
+    """
 
     def __init__(self, look_up: LookUp = socket.getaddrinfo) -> None:
         self._look_up = look_up
@@ -31,14 +34,14 @@ class Resolver:
 
     @staticmethod
     def numeric(host: str, port: int) -> list[Found] | None:
-        """An address that is written in numbers; None: it is a name. Waits for nothing."""
+        """The address that `host` writes as numbers; None: it is a name. Does not block."""
         try:
             return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         except (OSError, UnicodeError):  # UnicodeError: no host can have this name; `resolve` says so
             return None
 
     def resolve(self, host: str, port: int, seconds: float) -> list[Found]:
-        """Raises: OSError: the name is not known, or (TimeoutError) nothing was found in time, now or before."""
+        """The addresses of a host. Raises: OSError: the name is unknown; TimeoutError: no result now or before."""
         if (numeric := self.numeric(host, port)) is not None:
             return numeric
         key = host, port

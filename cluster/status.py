@@ -1,4 +1,4 @@
-"""The state of a cluster as its nodes' keys and the leader's links show it, for JSON."""
+"""The state of a cluster as JSON, from the nodes' keys in etcd and the leader's links."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from .agreement.view import Leader, NodeKey, View
 from .link.follower_links import FollowerStatistics
 from .node import Node
 
-#: The key of a node's status that holds its configuration, which is not shown here.
+#: The field of a node's status with its configuration, which is not shown.
 CONFIGURATION = "configuration"
 _COPIES = frozenset({State.FOLLOWING, State.IN_SYNC})
 
 
 def cluster_status(node: Node) -> dict[str, Any]:
-    """The state of the cluster as this node sees it. A leader knows more of followers."""
+    """The state of the cluster as this node sees it. Only a leader knows how far its followers are."""
     view, key = node.view, node.key()
     leader = _leader(node)
     links = None if node.leading is None else node.leading.links
@@ -41,7 +41,7 @@ def cluster_status(node: Node) -> dict[str, Any]:
 
 
 def _leader(node: Node) -> Leader | None:
-    """The leader; None: there is none, or this node reaches neither etcd nor the leader and cannot know."""
+    """The leader; None: there is none, or this node cannot know, as it reaches neither etcd nor the leader."""
     is_known = node.leading is not None or node.following.followed is not None or not node.coordinator.trouble
     return node.view.leader if is_known and node.view is not None else None
 
@@ -73,13 +73,13 @@ def why(node: Node) -> str:
 
 
 def _handover(node: Node) -> dict[str, Any] | None:
-    """The last handover that this leader was asked for."""
+    """The last handover that an operator asked of this leader."""
     attempt = node.handover
     return None if attempt is None else {"to": attempt.to, "refused": attempt.refusal or None}
 
 
 class _Rows:
-    """A row for each node. `linked`: the links of a node that leads, which alone knows how far its followers are."""
+    """Makes the rows of nodes. `linked`: the leader's links by node id, empty at a follower. `end`: of this journal."""
 
     def __init__(
         self, node: Node, view: View | None, leader: Leader | None, linked: dict[bytes, FollowerStatistics], end: int
@@ -87,7 +87,7 @@ class _Rows:
         self._node, self._view, self._leader, self._linked, self._end = node, view, leader, linked, end
 
     def of(self, name: str) -> dict[str, Any]:
-        """One node; "absent": it is not registered in etcd."""
+        """The row of a node. Its state is "absent" if etcd has no key of it."""
         node, view = self._node, self._view
         is_own = name == node.options.name
         key = node.key() if is_own else None if view is None else view.node(name)

@@ -1,7 +1,7 @@
 """The agreement of one node with its cluster: events in, decisions out.
 
 Each event goes to the part that it concerns; then `review` of that part decides what follows. There are three parts:
-`Follower`, while this node does not lead; `Candidate`, for its campaigns; `Leadership`, from a campaign that was won to
+`Follower`, while this node does not lead; `Candidate`, for its campaigns; `Leadership`, from a campaign's success to
 the resignation. They share a `NodeContext`.
 """
 
@@ -72,16 +72,16 @@ class Agreement:
         kind = type(event)
         HANDLERS[kind](self, event)
         if kind in _MOVE_AGREED and self.leadership is not None and self.is_calm:
-            self.leadership.members.agree()  # a block causes three such events; a review costs five times as much
+            self.leadership.members.agree()  # three such events come for a block; `_review` costs five times as much
         else:
             self._review()
         decisions, context.decisions = context.decisions, []
         return decisions
 
     def _has_slept(self, now_ns: int) -> bool:
-        """Whether this leader acts much too late on what was due, because its process or machine stood still.
+        """Whether this leader is much too late for its last deadline, because its process or machine stood still.
 
-        During a takeover nothing is due, so there the time since the last event counts.
+        A takeover has no deadlines: there the time since the last event counts.
         """
         late_ns = self.context.timers.suspend_after_ns // 2
         if self.leadership is None or now_ns - self.context.now_ns <= late_ns:
@@ -137,7 +137,7 @@ class Agreement:
             self._resolve(view)
 
     def _resolve(self, view: View) -> None:
-        """Settle the transaction in doubt, or send it again."""
+        """Find out whether the transaction in doubt was done, or send it again."""
         sent = self.context.sent
         assert sent is not None
         if sent.purpose is Purpose.CAMPAIGN:
@@ -145,7 +145,7 @@ class Agreement:
         elif self.leadership is not None:
             self.leadership.resolve(view)
         else:
-            self.context.settle()  # a bootstrap: the next review sees in the view whether the cluster has begun
+            self.context.settle()  # a bootstrap: the next review reads in the view whether the cluster has begun
 
     def _answered(self, event: e.Answered) -> None:
         context, sent = self.context, self.context.sent

@@ -6,10 +6,11 @@ from .view import NodeKey, View
 
 
 def choose_beginner(view: View, names: frozenset[str]) -> NodeKey | str:
-    """The node that begins, or why none does yet, in words.
+    """The node that begins the cluster, or why none does yet, in words.
 
-    All nodes that the configuration names must be registered: one that comes later could have the records. An empty
-    node begins only if none has a journal. If several have one, etcd lost its data, and an operator has to choose.
+    All nodes that the configuration names must be registered: a node that comes later could have the records. A node
+    with an empty directory begins only if no node has a journal. If several nodes have one, etcd lost its data, and an
+    operator has to choose.
     """
     missing = sorted(name for name in names if view.node(name) is None)
     if missing:
@@ -23,7 +24,7 @@ def choose_beginner(view: View, names: frozenset[str]) -> NodeKey | str:
 
 
 def begin(context: NodeContext, view: View) -> str | None:
-    """Begin the cluster if that is this node's part. Returns: why nothing begins yet."""
+    """Begin the cluster if this node has to. Returns why it does not; None: it does."""
     if view.journal is not None or view.insync is not None:
         return "the journal of the cluster has no set of nodes in sync: see `leveret cluster recover`"
     found = choose_beginner(view, context.node.names)

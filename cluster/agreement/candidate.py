@@ -28,20 +28,20 @@ def obstacle(context: NodeContext, view: View) -> str | None:
 
 
 class Candidate:
-    """The campaigns of a node. A campaign is decided when etcd answers, or when its guards can no longer hold.
+    """Sends the campaigns of a node. A campaign ends when etcd answers it, or when its guards can no longer hold.
 
-    may_still_win: a campaign of this node got no answer, and etcd may still do it.
+    may_still_win: a campaign of this node got no answer, and etcd may still carry it out.
     """
 
     __slots__ = ("context", "follower", "may_still_win", "retry_ns")
 
     def __init__(self, context: NodeContext, follower: Follower) -> None:
         self.context, self.follower = context, follower
-        self.retry_ns = 0  # the earliest time of the next campaign, after etcd was not reached
+        self.retry_ns = 0  # the earliest time of the next campaign, if etcd was not reached for the last one
         self.may_still_win = False
 
     def review(self) -> None:
-        """Campaign if there is no leader, or its process is gone, unless another node should campaign first."""
+        """Campaign if there is no leader, or its process has ended, unless another node should campaign first."""
         context, view = self.context, self.context.view
         if context.state is not State.IN_SYNC or view is None or context.sent is not None:
             return
@@ -63,10 +63,10 @@ class Candidate:
         return abs(self.context.clock_difference_ns) > self.context.timers.clock_difference_ns
 
     def _earliest_ns(self, view: View) -> int:
-        """The time at which this node campaigns if there is no leader. It waits for others if it has just resigned, if
-        another node is preferred, if its clock is wrong, or if its configuration is not that of the last leader.
+        """The time at which this node campaigns if there is no leader.
 
-        A node that was handed the lead waits only for a wrong clock.
+        It lets others go first if it has just resigned, if another node is preferred, if its clock is wrong, or if its
+        configuration is not that of the last leader. The preferred node does so only if its clock is wrong.
         """
         context, timers = self.context, self.context.timers
         since_ns = context.absent_since_ns or 0
@@ -87,15 +87,15 @@ class Candidate:
         self.context.transact(campaign(self.context.node, view.insync, view.leader))
 
     def doubt(self) -> None:
-        """No answer came. Give the lease up: if etcd did the campaign, others need not wait for the lease's end."""
+        """No answer came. Give up the lease: if etcd did elect this node, others need not wait for the lease's end."""
         self.context.is_in_doubt = self.may_still_win = True
         self.context.decide(EndLease())
         self.context.read_keys()
 
     def fail(self, *, is_refused: bool) -> None:
-        """The campaign had no effect as sent last; if it was sent before, that may have had one.
+        """The last sending of the campaign had no effect; an earlier one may have had.
 
-        `is_refused`: a guard did not hold, and never will; else etcd was not reached.
+        `is_refused`: a guard did not hold, and never will; otherwise etcd was not reached.
         """
         if is_refused or not self.may_still_win:
             self._lose()
@@ -105,10 +105,10 @@ class Candidate:
             self.retry_ns = self.context.now_ns + self.context.timers.beacon_ns
 
     def resolve(self, view: View) -> None:
-        """Decide a campaign in doubt: it is lost if a guard can no longer hold; otherwise it is sent again.
+        """End a campaign in doubt as lost if a guard can no longer hold; otherwise send it again.
 
-        If etcd did the campaign, `leader` names this node under a lease that this node gave up; the node then waits for
-        the end of that lease, and meanwhile acknowledges like a follower.
+        If etcd did elect this node, the key `leader` names it under a lease that it gave up. Then it waits for the end
+        of that lease, and acknowledges like a follower meanwhile.
         """
         sent, leader, insync = self.context.sent, view.leader, view.insync
         assert sent is not None and self.context.is_in_doubt

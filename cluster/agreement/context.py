@@ -1,4 +1,4 @@
-"""What a node knows of itself and of etcd, and what it has decided: the state that the parts of the agreement share."""
+"""What a node knows about itself and etcd, and its decisions: the state that the parts of the agreement share."""
 
 from dataclasses import dataclass, field
 
@@ -11,7 +11,7 @@ from .view import Leader, NodeIdentity, Transaction, View, fingerprints_differ
 
 @dataclass(slots=True)
 class NodeContext:
-    """Times are those of the node's monotonic clock, in nanoseconds; names of such fields end in `_ns`."""
+    """The shared state. Fields that end in `_ns` are nanoseconds of the node's monotonic clock."""
 
     node: NodeIdentity
     timers: Timers
@@ -21,22 +21,22 @@ class NodeContext:
     now_ns: int
     state: State = State.STARTING
     view: View | None = None  # the newest one
-    view_ns: int = 0  # when it came
-    absent_since_ns: int | None = None  # since when the views say that nobody leads
+    view_ns: int = 0  # when `view` came
+    absent_since_ns: int | None = None  # since when the views say that no node leads
     abstains_until_ns: int = 0  # after a resignation others campaign first
-    highest_term: int = 0  # of all that were seen
-    clock_difference_ns: int = 0  # of the last leader's wall clock
+    highest_term: int = 0  # of all that this node saw, in etcd and in its journal
+    clock_difference_ns: int = 0  # the last leader's wall clock minus this node's
     leader_fingerprint: str = ""  # of the last leader's configuration
     is_put_back: bool = False  # etcd's revision fell: its data were put back, or deleted
     is_drained: bool = False
     is_stalled: bool = False  # the disk hangs
     sent: Transaction | None = None  # without an answer yet
-    is_in_doubt: bool = False  # no answer to `sent` will come: it may be done, or be done later
-    asked_ns: int | None = None  # when the keys were last asked for
+    is_in_doubt: bool = False  # no answer to `sent` will come: etcd may have done it, or may do it later
+    asked_ns: int | None = None  # when this node last asked for the keys
     decisions: list[Decision] = field(default_factory=list)
 
     def step(self, step: Step) -> None:
-        """Change the state, as the table says. Raises: KeyError, for a step that this state does not have."""
+        """Change the state, as the table says. Raises: KeyError: the state has no such step."""
         self.state = NEXT[self.state][step]
 
     def decide(self, *decisions: Decision) -> None:
@@ -49,11 +49,11 @@ class NodeContext:
         self.decide(Transact(transaction))
 
     def settle(self) -> None:
-        """The end of the transaction is known."""
+        """Forget the transaction that was sent: its outcome is known, or of no interest."""
         self.sent, self.is_in_doubt = None, False
 
     def read_keys(self) -> None:
-        """Ask for the keys, once a beacon at most."""
+        """Ask for the keys, at most once in `beacon_ns`."""
         if self.asked_ns is None or self.now_ns >= self.asked_ns + self.timers.beacon_ns:
             self.asked_ns = self.now_ns
             self.decide(ReadKeys())
@@ -77,20 +77,20 @@ class NodeContext:
 
     @property
     def known_agreed(self) -> int:
-        """What etcd knows to be agreed. It is written late."""
+        """The agreed LSN in etcd, which is behind that of the leader."""
         insync, progress = (self.view.insync, self.view.agreed) if self.view is not None else (None, None)
         return max(insync.agreed if insync else 0, progress.lsn if progress else 0)
 
     def note_terms(self, terms: TermTable, end: int) -> None:
-        """The journal was cut, copied or opened anew."""
+        """Note the term table and the end of the journal after it was cut, copied or opened."""
         self.terms, self.end = terms, end
         self.highest_term = max(self.highest_term, terms.last_term)
 
     def take_view(self, view: View, asked_ns: int | None) -> bool:
-        """Replace the newest view. False: this one is older.
+        """Replace the newest view. False: the given one is older.
 
-        An answer of a lower revision, to a question that was asked after a higher one had been seen, proves that etcd's
-        data were put back (rule R10). A term above all earlier ones ends that.
+        If a read that began after a higher revision was seen gives a lower one, etcd's data were put back (rule R10).
+        A term above all earlier ones ends that state.
         """
         if self.view is not None and view.revision < self.view.revision:
             if asked_ns is None or asked_ns <= self.view_ns:

@@ -1,7 +1,7 @@
-"""What a node does: values that `Agreement.handle` returns, to be carried out in their order.
+"""What a node does: values that `Agreement.handle` returns.
 
-The order matters: a node stops acknowledging before its campaign is sent, and a broker is closed before `leader` is
-deleted.
+They are to be carried out in their order: a node stops acknowledging before its campaign is sent, and a broker is
+closed before the key `leader` is deleted.
 """
 
 from dataclasses import dataclass
@@ -21,19 +21,19 @@ class ReadKeys:
 
 @dataclass(frozen=True, slots=True)
 class Transact:
-    """Send a transaction; report its end with `Answered` or `InDoubt`. Only after `Resign` two can be under way."""
+    """Send a transaction; report its outcome with `Answered` or `InDoubt`. Two are under way only after `Resign`."""
 
     transaction: Transaction
 
 
 @dataclass(frozen=True, slots=True)
 class EndLease:
-    """Stop renewing the lease of the key `leader`, and revoke it if etcd is reached."""
+    """Stop renewing the lease of the key `leader`, and revoke the lease if etcd is reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Follow:
-    """Copy the journal of this leader over its link; None: copy no journal."""
+    """Copy the journal of this leader over a link to it; None: copy no journal."""
 
     leader: Leader | None
 
@@ -61,22 +61,22 @@ class TakeOver:
 
 @dataclass(frozen=True, slots=True)
 class Agree:
-    """Everything below `lsn` is agreed: answers that wait for it may leave, and what it frees may be deleted."""
+    """Everything below `lsn` is agreed: answers that wait for it may be sent, and segments that it frees deleted."""
 
     lsn: int
 
 
 @dataclass(frozen=True, slots=True)
 class LevelRaised:
-    """The journal is of this level, in etcd: records that older programs cannot read may be written."""
+    """etcd says that the journal is of this level: records that older programs cannot read may be written."""
 
     level: int
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """Block publishers by the alarm `replication`, and serve all others, also after `Suspend`. A new reason replaces
-    the old one."""
+    """Block publishers by the alarm `replication`, and serve all other clients, also after `Suspend`. A new reason
+    replaces the old one."""
 
     reason: str
 
@@ -89,17 +89,17 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Suspend:
-    """Read nothing from clients, send them nothing: another node may lead."""
+    """Read nothing from clients and send them nothing: another node may lead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quiesce:
-    """Before the lead is handed over: read nothing from clients, end all turns, then report `Quiesced`."""
+    """Read nothing from clients and end all turns, so that the lead can be handed over; then report `Quiesced`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resign:
-    """Close the broker with 320 for its clients, and seal nothing. Open the journal for copying; report `Reopened`."""
+    """Close the broker with reply code 320, without sealing the journal; open that for copying; report `Reopened`."""
 
     why: str
 
@@ -113,14 +113,14 @@ class Refuse:
 
 @dataclass(frozen=True, slots=True)
 class HandoverRefused:
-    """This node keeps the lead that it was to hand over. The operator who asked for it is told `why`."""
+    """This node keeps the lead. Tell the operator who asked for the handover `why`."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something an operator wants to know, for the log: why this node waits, or does not campaign."""
+    """Write to the log why this node waits, or does not campaign."""
 
     text: str
 

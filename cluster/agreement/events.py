@@ -1,6 +1,6 @@
-"""What etcd, the journal, the links, operators and the clock tell a node's agreement.
+"""What etcd, the journal, the links, operators and the clock tell a node's agreement, as values.
 
-All are values. They have no time: `Agreement.handle` gets it beside the event.
+Events have no time: `Agreement.handle` gets it as a second argument.
 """
 
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A transaction is done, with the view after it; or it is certainly not done, and never will be.
+    """A transaction is done, with the view after it; or it was not done and never will be.
 
-    `why`: what kept it from etcd; empty: etcd has refused it, as a key was not as expected.
+    `why`: why it did not reach etcd; empty: etcd refused it, because a guard did not hold.
     """
 
     transaction: Transaction
@@ -38,21 +38,21 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class InDoubt:
-    """No answer came to a transaction that was sent: it may be done already, or be done later."""
+    """No answer came to a transaction that was sent: etcd may have done it, or may do it later."""
 
     transaction: Transaction
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRenewed:
-    """etcd renewed the lease of the key `leader`, as this node asked at `asked_ns`."""
+    """etcd renewed the lease of the key `leader`. `asked_ns`: when this node asked for that."""
 
     asked_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """The time that `Agreement.next_ns` named has come. An unnecessary one does no harm."""
+    """The time that `Agreement.next_ns` named has come. A tick at another time does no harm."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Durable:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """This follower was welcomed by its leader: it cut its journal, and its term table has the leader's terms."""
+    """This follower has joined its leader: its journal is cut, and its term table has the leader's terms."""
 
     terms: TermTable
     end: int
@@ -79,7 +79,7 @@ class JoinRefused:
 
 @dataclass(frozen=True, slots=True)
 class LeaderRefused:
-    """The process of the leader that this node follows is gone: its link refused a connection (not: timed out)."""
+    """The leader's machine refused a connection for a link (a timeout is no refusal): the leader's process is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +88,12 @@ class LeaderHeard:
 
     term: int
     agreed: int
-    clock_difference_ns: int = 0  # between its wall clock and this node's
+    clock_difference_ns: int = 0  # the leader's wall clock minus this node's
 
 
 @dataclass(frozen=True, slots=True)
 class LinkOpened:
-    """At the leader: a follower has joined. Its journal ends before `end`, and is cut to this node's."""
+    """At the leader: a follower has joined. After its cut the follower's journal ends at `end`, an LSN."""
 
     node_id: bytes
     end: int
@@ -108,21 +108,21 @@ class LinkClosed:
 
 @dataclass(frozen=True, slots=True)
 class FollowerRefused:
-    """At the leader: the process of a follower is gone: its link refused a connection (not: timed out)."""
+    """At the leader: a follower's machine refused a connection for a link: the follower's process is gone."""
 
     node_id: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerHeard:
-    """At the leader: a beacon of a follower."""
+    """At the leader: a beacon of a follower has come."""
 
     node_id: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """At the leader: a follower has fsynced what the leader of `term` sent it, below `lsn`."""
+    """At the leader: a follower has fsynced everything below `lsn`, which the leader of `term` sent."""
 
     node_id: bytes
     term: int
@@ -131,23 +131,23 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class TookOver:
-    """The broker of this node runs: its journal is recovered, in its own term; the next record gets `first_lsn`."""
+    """The broker of this node runs. The first record of its term gets `first_lsn`."""
 
     terms: TermTable
     first_lsn: int
-    level: int = 0  # of what is in the journal
+    level: int = 0  # the lowest at which this journal can be read
 
 
 @dataclass(frozen=True, slots=True)
 class TakeoverFailed:
-    """The journal could not be recovered, or the broker not be started."""
+    """The journal could not be recovered, or the broker could not be started."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class Reopened:
-    """After `Resign`: the old broker is gone, and the journal is open for copying."""
+    """After `Resign`: the broker is closed, and the journal is open for copying."""
 
     terms: TermTable
     end: int
@@ -165,7 +165,7 @@ class DiskRecovered:
 
 @dataclass(frozen=True, slots=True)
 class DiskFull:
-    """At the leader: its journal has had no room for a while; `roomy` nodes have room."""
+    """At the leader: its journal has had no room for a while. `roomy`: the nodes that have room."""
 
     roomy: frozenset[bytes]
 
@@ -177,16 +177,16 @@ class DiskFailed:
 
 @dataclass(frozen=True, slots=True)
 class JournalDamaged:
-    """At the leader: octets of its journal that followers need have changed since they were written."""
+    """At the leader: its journal is damaged in octets that followers need."""
 
     damage: Damaged
 
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    """An operator, or SIGTERM (`is_leaving`), wants another node to lead: `to`, or the node with most of the journal.
+    """An operator, or SIGTERM (`is_leaving`), wants another node to lead. `to`: which one; None: the leader chooses.
 
-    A node that is leaving gives up the lead in any case; another one keeps it if no node can succeed it.
+    A leader that is leaving gives up the lead in any case; otherwise it keeps the lead if no node can succeed it.
     """
 
     to: bytes | None = None
@@ -195,7 +195,7 @@ class HandOver:
 
 @dataclass(frozen=True, slots=True)
 class Quiesced:
-    """After `Quiesce`: no client is read, all turns have ended, and nothing is written behind `end`."""
+    """After `Quiesce`: no client is read, all turns have ended, and the journal ends at the LSN `end`."""
 
     end: int
 

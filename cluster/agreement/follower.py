@@ -14,7 +14,7 @@ _COPIES = {State.FOLLOWING, State.IN_SYNC, State.DRAINED}
 
 @dataclass(slots=True, frozen=True)
 class Shortfall:
-    """Records that this node lacks though it is in sync: its journal ended at `end` when `agreed` was agreed.
+    """This node lacks records although it is in sync: its journal ended at `end` when `agreed` was agreed.
 
     revision: of the in-sync set at that time.
     """
@@ -26,7 +26,7 @@ class Shortfall:
 
 
 class Follower:
-    """The leader that this node follows: it keeps to a leader that etcd no longer names until there is another."""
+    """Follows the leader. It keeps a leader that etcd no longer names until there is another one."""
 
     __slots__ = (
         "rejoins_as_new",
@@ -43,14 +43,14 @@ class Follower:
         self.context = context
         self.followed: Leader | None = None
         self.rejoins_as_new = False
-        self.shortfall: Shortfall | None = None  # if etcd confirms the set, this node's disk was put back
+        self.shortfall: Shortfall | None = None  # if etcd confirms that this node is in the set, its disk was put back
         self.is_registered = False
         self.taken_since_ns: int | None = None  # since when another node has this one's name
         self.refusals_ns: tuple[int, ...] = ()  # the times at which the leader's link refused a connection
-        self.noted = ""  # what the operator was told last
+        self.noted = ""  # the last text of `note`
 
     def review(self) -> None:
-        """Do what follows from the keys: begin the cluster, enter or leave the set, follow."""
+        """Act on the newest view: begin the cluster, enter or leave the set, follow."""
         context, view = self.context, self.context.view
         if view is None:
             context.read_keys()
@@ -77,7 +77,7 @@ class Follower:
             self._follow(view)
 
     def hear(self, term: int, agreed: int) -> None:
-        """The leader says what is agreed. This node should have that, unless the leader has removed it from the set."""
+        """Compare this journal with what the leader says is agreed. A node in the set should have all of that."""
         context, leader, view = self.context, self.followed, self.context.view
         if leader is None or leader.term != term or context.state not in _COPIES:
             return
@@ -87,19 +87,19 @@ class Follower:
             self.shortfall = Shortfall(context.end, agreed, view.insync.revision, context.now_ns)
 
     def read(self, view: View, asked_ns: int | None) -> None:
-        """etcd says whether this node was in the set when it lacked what was agreed."""
+        """Decide by the set in etcd whether this node was in it when it lacked what was agreed."""
         shortfall = self.shortfall
         if shortfall is None or self.context.state not in _COPIES:
             return
         if view.insync is None or view.insync.revision != shortfall.revision or self.context.end >= shortfall.agreed:
-            self.shortfall = None  # if it still lacks something, the next beacon shows it
+            self.shortfall = None  # if this node still lacks something, the next beacon shows it
         elif asked_ns is not None and asked_ns >= shortfall.since_ns:
             self._rejoin_as_new(shortfall.end, shortfall.agreed)
 
     def _rejoin_as_new(self, end: int, agreed: int) -> None:
-        """Leave the set and join anew: this node's disk was put back, and lacks what it had acknowledged (rule R10).
+        """Leave the set and join anew: this node's disk was put back, and lacks acknowledged records (rule R10).
 
-        With a part of these records it could lead, because the key `agreed` is late. So it leaves before it copies.
+        With some of these records it could lead, because the key `agreed` is late. So it leaves before it copies any.
         """
         context = self.context
         self.rejoins_as_new, self.shortfall = True, None
@@ -109,7 +109,7 @@ class Follower:
         context.decide(RejoinAsNew())
 
     def _has_name(self, view: View) -> bool:
-        """Register under this node's name. Another node that has it may be dead: wait for the end of its lease."""
+        """Register this node. False: another node has its name; that may be dead, so wait for the end of its lease."""
         context = self.context
         taken = view.node(context.node.name)
         if taken is not None and taken.node_id != context.node.node_id:
@@ -128,11 +128,11 @@ class Follower:
         return True
 
     def _refuse_ns(self) -> int:
-        """The time at which another node with this name counts as alive: twice the lease of a dead one is over."""
+        """The time at which another node with this name counts as alive: a dead node's key is gone by then."""
         return (self.taken_since_ns or 0) + 2 * self.context.timers.lease_ns
 
     def _fits(self, view: View) -> bool:
-        """Whether this directory may become a copy of the cluster's journal."""
+        """Whether this directory may become a copy of the cluster's journal; if not, this node is refused."""
         own = self.context.journal_id
         if own is None or view.journal is None or own == view.journal or self.context.end == FIRST_LSN:
             return True
@@ -140,7 +140,7 @@ class Follower:
         return False
 
     def _follow(self, view: View) -> None:
-        """Follow the leader that etcd names, but none of a lower term than this journal has (rule R6)."""
+        """Follow the leader that etcd names, unless this journal has a higher term than that leader (rule R6)."""
         context, leader = self.context, view.leader
         if leader is None or leader.node_id == context.node.node_id or leader == self.followed:
             return
@@ -158,7 +158,7 @@ class Follower:
         self.followed, self.refusals_ns = None, ()
 
     def note_refusal(self) -> None:
-        """Remember when the leader's link refused a connection."""
+        """Remember that a connection to the leader was refused now."""
         recent = self.context.now_ns - self.context.timers.refused_within_ns
         self.refusals_ns = (*(at_ns for at_ns in self.refusals_ns if at_ns >= recent), self.context.now_ns)[-3:]
 
@@ -175,7 +175,7 @@ class Follower:
         self.context.decide(Refuse(why))
 
     def note(self, text: str | None) -> None:
-        """Tell the operator, once."""
+        """Log a text, unless it was the last one."""
         if text is not None and text != self.noted:
             self.noted = text
             self.context.decide(Note(text))

@@ -1,4 +1,4 @@
-"""A leader hands over: it stops reading, waits until its successor has everything, and deletes its key."""
+"""Handing over the lead: the leader stops reading, waits until its successor has everything, and deletes its key."""
 
 from dataclasses import dataclass
 
@@ -6,15 +6,15 @@ from .members import Members
 from .timers import SECOND
 from .view import View
 
-#: Nodes with a link for this time or longer count as equally settled: of them, the one with more of the journal leads.
+#: Nodes that have been linked for this time or longer are alike: among them, the one with more of the journal leads.
 SETTLED_NS = 30 * SECOND
 
 
 @dataclass(slots=True)
 class Handover:
-    """One attempt of a leader. If it fails, a leader that stays leads on, not drained.
+    """One attempt of a leader to hand over. If it fails, the leader keeps the lead, unless it is leaving.
 
-    to: the successor; None: there is none, and a node that leaves resigns all the same.
+    to: the successor; None: there is none, and the leader is leaving. drains: the leader is drained when it resigns.
     """
 
     to: bytes | None
@@ -31,9 +31,10 @@ class Handover:
 
 
 def successor(members: Members, to: bytes | None) -> bytes | str:
-    """The node that is to lead, or why there is none, in words: it must be in the set, answer, and be able to lead.
+    """The node that is to lead, or why there is none, in words. It must be in the set, answer, and be able to lead.
 
-    `to`: the only choice; None: any. A freshly started node is the last choice: it is still importing modules.
+    `to`: the only candidate; None: all other nodes. A node that has just started is the last choice: it still imports
+    modules.
     """
     view = members.context.view
     if to is not None:

@@ -1,4 +1,4 @@
-"""A node that leads: whether it may serve, who enters and leaves the in-sync set, and when it resigns."""
+"""A node that leads: whether it may serve, which nodes enter and leave the in-sync set, and when it resigns."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,7 @@ _CHANGES = {Purpose.SHRINK, Purpose.GROW}
 
 
 class Leadership:
-    """One term of this node, from its campaign's success to its resignation."""
+    """One term of this node as leader, from its campaign's success to its resignation."""
 
     __slots__ = (
         "calm_until_ns",
@@ -42,34 +42,34 @@ class Leadership:
         self.progress_ns = context.now_ns  # when etcd was told last what is agreed
         self.resign_wait_ns = resign_wait_ns
         self.woke_ns = 0  # when this process last woke from standing still; what it then hears may be old
-        self.unreached_since_ns: int | None = None  # since when `_better_pair` finds one
+        self.unreached_since_ns: int | None = None  # since when there is a better pair (`_better_pair`)
         self.wanted_level = insync.level  # the level to which the journal is to be raised
-        self.calm_until_ns = 0  # until then an acknowledgement moves what is agreed, and nothing else
+        self.calm_until_ns = 0  # until then an acknowledgement moves the agreed LSN and nothing else
 
-    # -- what it is told ----------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def begin(self, level: int) -> None:
-        """The broker runs: serve, or hold publishers. `level`: of what is in the journal."""
+        """The broker runs: serve, or hold publishers. `level`: the lowest at which the journal can be read."""
         self.raise_level(level)
         self.members.begin()
         self.members.agree()
         self._choose_state()
 
     def acknowledge(self, node_id: bytes, term: int, lsn: int) -> None:
-        """A follower has fsynced everything below `lsn`. What it had of another term counts for nothing."""
+        """Note that a follower has fsynced everything below `lsn`. Acknowledgements of other terms are ignored."""
         if term == self.key.term:
             self.members.acknowledge(node_id, lsn)
 
     def wake(self) -> None:
-        """This process, or its machine, stood still: another node may lead, until etcd denies it."""
+        """Note that this process, or its machine, stood still: another node may lead, until etcd denies it."""
         self.woke_ns, self.calm_until_ns = self.context.now_ns, 0
 
     def renew(self, asked_ns: int) -> None:
-        """etcd renewed the lease."""
+        """Note that etcd renewed the lease. `asked_ns`: when this node asked for that."""
         self.renewed_ns = max(self.renewed_ns, asked_ns)
 
     def read(self, view: View, asked_ns: int | None) -> None:
-        """etcd says whether this node leads, and who is in sync."""
+        """Note what etcd says: whether this node leads, and which nodes are in sync."""
         if view.leader != self.key:
             return
         if asked_ns is not None:
@@ -92,14 +92,14 @@ class Leadership:
         self.calm_until_ns = 0
 
     def fail(self, sent: Transaction) -> None:
-        """A transaction was surely not done, or is never answered: then a change of the set may still be done."""
+        """Note that a transaction was not done. A change of the set that was sent before may still be done."""
         if sent.purpose in _CHANGES and self.members.possible:
             self.context.is_in_doubt = True
         else:
             self.context.settle()
         self.context.read_keys()
 
-    # -- what follows -------------------------------------------------------------------------------------------------
+    # -- decisions ----------------------------------------------------------------------------------------------------
 
     def review(self) -> None:
         """Do whatever follows from what is known now."""
@@ -126,7 +126,7 @@ class Leadership:
             self._look_at_etcd()
 
     def _lost(self) -> str | None:
-        """Why this node no longer leads, as etcd says; None: as far as etcd says, it does."""
+        """Why this node no longer leads according to etcd; None: it does, as far as etcd knows."""
         view, context = self.context.view, self.context
         if view is None or view.leader == self.key:
             return None
@@ -135,12 +135,12 @@ class Leadership:
         if view.insync is not None and view.insync.term > self.key.term:
             return f"term {view.insync.term} has begun"
         if context.is_put_back or view.insync is None or view.leader is not None:
-            return None  # etcd's data are a backup's, or deleted: nobody else can lead, so this one goes on
+            return None  # etcd's data were put back or deleted: no other node can lead, so this one continues
         sent = context.sent
         return "handed over" if sent is not None and sent.purpose is Purpose.HAND_OVER else "its lease is over"
 
     def _calm_until_ns(self) -> int:
-        """See `calm_until_ns`; 0: an acknowledgement may let a node enter, end a handover, or let this node lead."""
+        """`calm_until_ns`; 0: an acknowledgement may let a node enter, end a handover, or let this node lead."""
         context, timers, members = self.context, self.context.timers, self.members
         is_calm = context.state is State.LEADING and context.sent is None and self.handover is None
         if not is_calm or members.possible or members.entering:
@@ -179,7 +179,7 @@ class Leadership:
 
     @property
     def why(self) -> str:
-        """Why this node serves, or holds publishers, in words."""
+        """Why this node serves all clients, or holds publishers, in words."""
         if self.context.state is State.HELD:
             return self.reason
         absent = [one for one in self.members.insync_others if not self.members.of(one).is_linked]
@@ -190,26 +190,26 @@ class Leadership:
         return f"waits for nodes that were in sync: {', '.join(names)}" if names else "enough nodes are in sync"
 
     def _may_be_replaced(self) -> bool:
-        """Whether another node may lead with the help of a silent member, and etcd has not denied it since.
+        """Whether another node may lead with a silent node's acknowledgements, and etcd has not denied it since.
 
-        After this node slept, any member may have helped: what it hears from them may have been sent before that.
+        After this node stood still that may be any node: what is heard from one may have been sent long before.
         """
         return self._is_half_awake or self.context.now_ns >= self._suspend_ns()
 
     @property
     def _is_half_awake(self) -> bool:
-        """Whether etcd was not read since this node woke."""
+        """Whether etcd has not been read since this node woke."""
         return self.proven_ns < self.woke_ns
 
     def _suspend_ns(self) -> float:
-        """When this node must suspend its broker, if nothing is heard until then."""
+        """The time at which this node must suspend its broker, if nothing is heard until then."""
         silent_ns = self.members.silent_since_ns
         if silent_ns is None:
             return float("inf")
         return max(silent_ns, self.proven_ns) + self.context.timers.suspend_after_ns
 
     def _hold_reason(self) -> str | None:
-        """Why publishers must be held (rule R5); None: they need not."""
+        """Why publishers must be held (rule R5); None: they need not be."""
         least, overdue = self.context.node.min_in_sync, self.members.overdue
         answering = len(self.members.insync.nodes - overdue)
         if answering < least:
@@ -219,7 +219,7 @@ class Leadership:
         return None
 
     def _resign_for_others(self) -> None:
-        """Resign if a member that this node does not reach, reaches another one: those two can serve (rule R5)."""
+        """Resign if an unreachable node in sync reaches another node: those two can serve (rule R5)."""
         context = self.context
         why = self._better_pair()
         if why is None:
@@ -243,10 +243,10 @@ class Leadership:
         return None
 
     def _is_believed(self, other: NodeKey) -> bool:
-        """Whether a member that does not answer has said since then which nodes it reaches.
+        """Whether the `reaches` of a node that does not answer is newer than its silence.
 
-        The key of a dead member still names this node, and vanishes when its lease is over. A live member removes this
-        node from its key. If it reaches this node but does not follow it, its key is still there after that time.
+        The key of a dead node still names this node, and vanishes when its lease is over. A live node removes this node
+        from its key. If it does reach this node, but does not follow it, its key is still there after that time.
         """
         if self.context.node.name not in other.reaches:
             return True
@@ -256,7 +256,7 @@ class Leadership:
     # -- the set ------------------------------------------------------------------------------------------------------
 
     def _change_set(self) -> None:
-        """Shrink the set, and let nodes enter, in one transaction at a time. It also raises the level."""
+        """Shrink the set, let nodes enter, and raise the level: one transaction at a time."""
         context, members = self.context, self.members
         overdue = members.overdue
         members.entering -= overdue - members.possible
@@ -276,9 +276,9 @@ class Leadership:
         self.context.transact(change(self.key, members.insync, nodes, members.agreed, self.wanted_level))
 
     def resolve(self, view: View) -> None:
-        """Send a change of the set again if the one in doubt was not done when the keys were read: it may still be.
+        """Send a change of the set again if the one in doubt was not done when the keys were read.
 
-        Both need the same revision of the set, so at most one of the two is ever done.
+        The first one may still be done; both guard the same revision of the set, so at most one ever is.
         """
         context, members, sent = self.context, self.members, self.context.sent
         if sent is None or not context.is_in_doubt or view.leader != self.key or sent.purpose not in _CHANGES:
@@ -287,7 +287,7 @@ class Leadership:
             staying = members.insync.nodes - members.overdue
             self._send_change(staying if len(staying) >= context.node.min_in_sync else members.insync.nodes)
         else:
-            context.settle()  # the set had changed before its answer was missed
+            context.settle()  # the set has changed since: this change was done, or never will be
 
     def _tell_progress(self) -> None:
         context, agreed = self.context, self.members.agreed
@@ -298,12 +298,12 @@ class Leadership:
 
     @property
     def _told_agreed(self) -> int:
-        """What etcd knows to be agreed. While a member has a disk restored from a backup, `agreed` may be below it."""
+        """The key `agreed` in etcd. This leader's agreed LSN may be below it while a node's disk is put back."""
         view = self.context.view
         return view.agreed.lsn if view is not None and view.agreed is not None else 0
 
     def _look_at_etcd(self) -> None:
-        """Read the keys while a member is silent, a change is in doubt, or this node has just woken."""
+        """Read the keys while a node is silent, a change is in doubt, or this node has just woken."""
         silent_ns, timers = self.members.silent_since_ns, self.context.timers
         is_silent = silent_ns is not None and self.context.now_ns >= silent_ns + timers.suspend_after_ns // 2
         if is_silent or self.context.is_in_doubt or self._is_half_awake:
@@ -312,11 +312,11 @@ class Leadership:
     # -- handing over -------------------------------------------------------------------------------------------------
 
     def can_hand_over_to_any(self, node_ids: Iterable[bytes]) -> bool:
-        """Whether one of these nodes could lead now."""
+        """Whether any of these nodes could be handed the lead now."""
         return any(obstacle(self.members, self.context.view, one) is None for one in node_ids)
 
     def begin_handover(self, to: bytes | None, *, is_leaving: bool, drains: bool) -> None:
-        """Stop reading, if there is a node to hand over to, or this one leaves in any case."""
+        """Stop reading from clients, if there is a successor, or if this node is leaving."""
         context = self.context
         found = successor(self.members, to)
         if isinstance(found, str) and not is_leaving:
@@ -337,7 +337,7 @@ class Leadership:
             context.transact(hand_over(self.key, handover.to))
 
     def fail_handover(self, why: str) -> None:
-        """Lead on, as before; a node that leaves resigns all the same."""
+        """Keep the lead and serve as before; but resign if this node is leaving."""
         context, handover = self.context, self.handover
         if handover is None:
             return
@@ -352,7 +352,7 @@ class Leadership:
             context.decide(Hold(self.reason))
 
     def finish_handover(self) -> None:
-        """The key `leader` is deleted, or will be: there is no way back."""
+        """Resign: the key `leader` is deleted, or may be deleted later."""
         view, handover = self.context.view, self.handover
         if handover is not None:
             key = view.node_of(handover.to) if view is not None and handover.to is not None else None

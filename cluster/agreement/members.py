@@ -1,4 +1,4 @@
-"""A leader's followers: what each has acknowledged, which of them confirms wait for, and so what is agreed."""
+"""A leader's followers: what each has acknowledged, for which of them confirms wait, and so what is agreed."""
 
 from dataclasses import dataclass
 
@@ -12,26 +12,26 @@ from .view import InSync
 class Member:
     """A follower that has, or should have, a link to this leader."""
 
-    since_ns: int  # the link was opened or closed, or the leader's broker began
-    heard_ns: int  # the last beacon or acknowledgement
+    since_ns: int  # when the link was opened or closed, or the leader's broker began
+    heard_ns: int  # when the last beacon or acknowledgement came
     acked_lsn: int = 0  # it has fsynced everything below, in this leader's term
     is_linked: bool = False
     is_gone: bool = False  # its process has ended: its link refuses connections
     owed_lsn: int = 0  # it has to acknowledge everything below, ...
     owed_ns: int | None = None  # ... since this time; None: it owes nothing
-    mark_lsn: int = 0  # what was agreed at `mark_ns`: tells how far behind a follower is that has acknowledged it
+    mark_lsn: int = 0  # the agreed LSN at `mark_ns`: when it is acknowledged, the time since then is the delay
     mark_ns: int = 0
-    lost_lsn: int = 0  # its disk was put back: it lacks records below that it had acknowledged; 0: it lacks none
+    lost_lsn: int = 0  # its disk was put back: it lacks records below, which it had acknowledged; 0: it lacks none
 
     def open(self, now_ns: int, end: int, agreed: int) -> None:
-        """It joined. A journal that ends before what it had acknowledged was put back."""
+        """Note that it joined. `end`: the end of its journal, an LSN; below `acked_lsn` if its disk was put back."""
         self.since_ns = self.heard_ns = self.mark_ns = now_ns
         self.acked_lsn, self.mark_lsn = min(self.acked_lsn, end), agreed
         self.is_linked, self.is_gone, self.owed_ns = True, False, None
 
     @property
     def is_put_back(self) -> bool:
-        """Whether it lacks records that it had acknowledged: it may not count as a member that has them."""
+        """Whether it lacks records that it had acknowledged, so that it must not count as a node in sync."""
         return self.acked_lsn < self.lost_lsn
 
     def close(self, now_ns: int, timers: Timers) -> None:
@@ -43,19 +43,19 @@ class Member:
                 self.since_ns = before_ns
 
     def owe(self, now_ns: int, lsn: int) -> None:
-        """The leader has fsynced everything below `lsn`."""
+        """Expect an acknowledgement of everything below `lsn`, which the leader has fsynced."""
         if self.owed_ns is None and self.acked_lsn < lsn:
             self.owed_lsn, self.owed_ns = lsn, now_ns
 
     def acknowledge(self, now_ns: int, lsn: int) -> None:
-        """It has fsynced everything below `lsn`."""
+        """Note that it has fsynced everything below `lsn`."""
         self.heard_ns = now_ns
         self.acked_lsn = max(self.acked_lsn, lsn)
         if self.owed_ns is not None and self.acked_lsn >= self.owed_lsn:
             self.owed_ns = None
 
     def is_close(self, now_ns: int, agreed: int, within_ns: int) -> bool:
-        """Whether it is at most `within_ns` behind what is agreed: waiting for it stalls no confirm for longer."""
+        """Whether it is at most `within_ns` behind what is agreed, and so delays confirms by no more than that."""
         if self.acked_lsn >= agreed:
             return True
         if self.acked_lsn < self.mark_lsn:
@@ -65,7 +65,7 @@ class Member:
         return is_close
 
     def overdue_ns(self, timers: Timers) -> int:
-        """The time from which it counts as a member that does not answer."""
+        """The time from which it counts as a node that does not answer."""
         if self.is_gone:
             return self.since_ns
         if not self.is_linked:
@@ -75,10 +75,10 @@ class Member:
 
 
 class Members:
-    """The followers of one leadership. Agreed is what all nodes that the leader awaits have fsynced (rules R3, R4).
+    """The followers of one leadership. What this node and all that it awaits have fsynced is agreed (rules R3, R4).
 
-    Three sets are kept apart. `insync` is the set as etcd last showed it. `possible` are nodes of transactions whose
-    end is not known: any of these sets may be the one in etcd. `entering` are followers that are about to be taken in.
+    It awaits three sets of nodes. `insync`: the set as etcd last showed it. `possible`: the nodes of transactions whose
+    outcome is not known, since any of these sets may be in etcd. `entering`: followers that are about to enter the set.
     """
 
     __slots__ = (
@@ -95,8 +95,8 @@ class Members:
 
     def __init__(self, context: NodeContext, insync: InSync) -> None:
         self.context, self.insync = context, insync
-        self.agreed = 0  # nothing is known to be, until all members have joined
-        self.inherited_lsn = context.end  # but what was agreed in earlier terms is below
+        self.agreed = 0  # nothing is known to be agreed until all awaited nodes have joined,
+        self.inherited_lsn = context.end  # but everything that was agreed in earlier terms is below
         self.possible: frozenset[bytes] = frozenset()
         self.entering: set[bytes] = set()
         self.by_id: dict[bytes, Member] = {}
@@ -105,7 +105,7 @@ class Members:
         self.unregistered: frozenset[bytes] = frozenset()  # nodes whose key vanished: they stopped, or are dead
 
     def of(self, node_id: bytes) -> Member:
-        """What is known of a follower."""
+        """What is known about a follower."""
         found = self.by_id.get(node_id)
         if found is None:
             found = self.by_id[node_id] = Member(self.context.now_ns, self.context.now_ns)
@@ -114,7 +114,7 @@ class Members:
     # -- what is told of them -----------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """The broker runs: members have `join-patience` from now to open their links."""
+        """Start the time in which followers have to open their links: the broker runs."""
         for node_id in self.awaited:
             self.of(node_id)
         for member in self.by_id.values():
@@ -122,7 +122,7 @@ class Members:
                 member.since_ns = member.heard_ns = self.context.now_ns
 
     def open(self, node_id: bytes, end: int) -> None:
-        """A follower joined."""
+        """Note that a follower joined. `end`: LSN at which its journal ends."""
         member = self.of(node_id)
         member.open(self.context.now_ns, end, self.known_agreed)
         if node_id in self.insync.nodes and end < max(self.agreed, self.context.known_agreed):
@@ -130,7 +130,7 @@ class Members:
         member.owe(self.context.now_ns, self.context.end)
 
     def close(self, node_id: bytes, *, is_gone: bool) -> None:
-        """The link of a follower is closed. `is_gone`: its process is known to have ended."""
+        """Note that a follower's link is closed. `is_gone`: its process is known to have ended."""
         member = self.of(node_id)
         member.close(self.context.now_ns, self.context.timers)
         if not member.is_linked and (is_gone or node_id in self.unregistered):
@@ -138,20 +138,20 @@ class Members:
         self.entering.discard(node_id)
 
     def acknowledge(self, node_id: bytes, lsn: int) -> None:
-        """A follower has fsynced what this leader sent it."""
+        """Note that a follower has fsynced everything below `lsn`."""
         member = self.of(node_id)
         if member.is_linked:
             member.acknowledge(self.context.now_ns, lsn)
             member.owe(self.context.now_ns, self.context.end)
 
     def sync(self) -> None:
-        """This node's own journal is fsynced up to its end."""
+        """Expect acknowledgements of everything that this node's own journal has fsynced."""
         for member in self.by_id.values():
             if member.is_linked:
                 member.owe(self.context.now_ns, self.context.end)
 
     def take_keys(self, registered: frozenset[bytes]) -> None:
-        """Take the nodes with a key in etcd. A node that stops deletes its key: without a link it is not awaited."""
+        """Note which nodes have a key in etcd. A node without key and link has stopped: it is overdue at once."""
         if registered != self.registered:
             self.unregistered = (self.unregistered | (self.registered - registered)) - registered
             self.registered = registered
@@ -160,7 +160,7 @@ class Members:
                 member.is_gone = not member.is_linked
 
     def take_set(self, insync: InSync) -> None:
-        """Take a changed set. This leader alone changes it, so a transaction in doubt can no longer be done."""
+        """Replace the set. Only this leader changes it, so a change in doubt was done, or can no longer be done."""
         self.insync, self.possible = insync, frozenset()
         self.entering -= insync.nodes
 
@@ -173,7 +173,7 @@ class Members:
 
     @property
     def awaited(self) -> frozenset[bytes]:
-        """All other nodes without whose acknowledgement nothing is agreed."""
+        """The other nodes that must acknowledge before anything is agreed."""
         return (self.insync.nodes | self.possible | self.entering) - {self.context.node.node_id}
 
     @property
@@ -183,9 +183,9 @@ class Members:
 
     @property
     def overdue(self) -> frozenset[bytes]:
-        """The awaited nodes that do not answer, and those in the set that lack what they had acknowledged.
+        """The awaited nodes that do not answer, and nodes of the set that lack what they had acknowledged.
 
-        With a part of that they could lead: their journals end behind the key `agreed`, which is late (rule R10).
+        With some of that they could lead, as the key `agreed` in etcd is late (rule R10).
         """
         now_ns, timers = self.context.now_ns, self.context.timers
         late = {one for one in self.awaited if self.of(one).overdue_ns(timers) <= now_ns}
@@ -198,12 +198,12 @@ class Members:
 
     @property
     def silent_since_ns(self) -> int | None:
-        """The time since which a member has not been heard; None: all were heard just now."""
+        """When the node in sync that has been silent longest was last heard; None: all were heard just now."""
         heard_ns = min((self.of(one).heard_ns for one in self.insync_others), default=None)
         return heard_ns if heard_ns is not None and heard_ns < self.context.now_ns else None
 
     def agree(self) -> None:
-        """Decide what is agreed: what this node and all awaited ones have fsynced."""
+        """Raise the agreed LSN to what this node and all awaited ones have fsynced."""
         lsn = min([self.context.end, *(self.of(one).acked_lsn for one in self.awaited)])
         if lsn > self.agreed:
             self.agreed = lsn

@@ -1,4 +1,4 @@
-"""The states of a node of a cluster as one table, which docs/states.md shows. A step that is missing is not allowed.
+"""The states of a node of a cluster as one table, which docs/states.md shows. Steps that it lacks are not allowed.
 
 Source: docs/cluster.md, the states of a node.
 """
@@ -21,7 +21,7 @@ class State(Enum):
     SUSPENDED = auto()  # perhaps another node leads: nothing is read from clients, nothing is sent
     RESIGNING = auto()  # it closes its broker
     DRAINED = auto()  # copies, and does not campaign until an operator revives it
-    REFUSED = auto()  # takes no part, for a reason that only an operator can remove
+    REFUSED = auto()  # it is not part of the cluster, for a reason that only an operator can remove
 
 
 class Step(Enum):

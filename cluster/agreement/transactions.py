@@ -1,7 +1,7 @@
 """The transactions by which the cluster decides, each with the guards that make it safe.
 
-A campaign, and each change of the set, writes `insync` and guards its revision: so of two such transactions with the
-same revision at most one is ever done, however late it arrives.
+A campaign, and each change of the set, writes the key `insync` and guards its revision. So of two such transactions
+that guard the same revision at most one is ever done, however late they arrive.
 """
 
 from ...journal.format.needs import LEVEL_MIN
@@ -25,7 +25,7 @@ from .view import (
 def bootstrap(node: NodeIdentity, journal_id: bytes, term: int, level: int) -> Transaction:
     """Begin a cluster, with this node alone in sync.
 
-    `term`: the last one of its term table. `level`: what all nodes that are there can read.
+    `term`: the last one of this node's term table. `level`: the highest that all registered nodes can read.
     """
     first = InSync(term, frozenset({node.node_id}), agreed=0, level=level)
     return Transaction(Purpose.BOOTSTRAP, ((JOURNAL, 0), (INSYNC, 0)), ((JOURNAL, journal_id), (INSYNC, first)))
@@ -44,7 +44,7 @@ def campaign(node: NodeIdentity, insync: InSync, replaced: Leader | None) -> Tra
 
 
 def change(leader: Leader, insync: InSync, nodes: frozenset[bytes], agreed: int, level: int) -> Transaction:
-    """Shrink or grow the set, or raise the level of the journal, by its leader."""
+    """Shrink or grow the set, or raise the level of the journal; by the leader."""
     purpose = Purpose.SHRINK if insync.nodes - nodes else Purpose.GROW
     guards = ((LEADER, leader.revision), (INSYNC, insync.revision))
     changed = InSync(insync.term, nodes, max(agreed, insync.agreed), max(level, insync.level))
@@ -52,30 +52,30 @@ def change(leader: Leader, insync: InSync, nodes: frozenset[bytes], agreed: int,
 
 
 def progress(leader: Leader, told: AgreedKey | None, agreed: int) -> Transaction:
-    """Write the agreed LSN, which a journal must reach before its node campaigns. `told`: the value that it replaces.
+    """Write the agreed LSN, which a journal must reach before its node campaigns. `told`: the value to replace.
 
-    The guard of that value keeps a transaction that comes late from lowering what a later one wrote (rule R10).
+    `told` is guarded, so that a transaction that arrives late cannot lower what a later one wrote (rule R10).
     """
     guards = ((LEADER, leader.revision), (AGREED, told.revision if told else 0))
     return Transaction(Purpose.PROGRESS, guards, ((AGREED, AgreedKey(leader.term, agreed)),))
 
 
 def hand_over(leader: Leader, to: bytes | None) -> Transaction:
-    """Give up the lead, in favor of one node, or of whichever is first."""
+    """Give up the lead. `to`: the node that shall campaign first; None: any."""
     puts = ((PREFERRED, to),) if to is not None else ()
     return Transaction(Purpose.HAND_OVER, ((LEADER, leader.revision),), puts, (LEADER,))
 
 
 def forget(leader: Leader, name: str) -> Transaction:
-    """Delete the key of a node whose process is gone before its lease is over."""
+    """Delete the key of a node whose process is gone, without waiting for the end of its lease."""
     return Transaction(Purpose.FORGET, ((LEADER, leader.revision),), (), (NODE + name,))
 
 
 def recover(view: View, node_id: bytes, highest_term: int, journal_id: bytes) -> Transaction:
-    """Let an operator choose the node with the journal, when etcd lost its data or the set lost its last member.
+    """Make the journal of the node that an operator chose that of the cluster.
 
-    `highest_term`: of all that the nodes and etcd have seen. The other nodes will be cut to that one's journal, which
-    may end below what was agreed: that is forgotten.
+    This is for an etcd that lost its data, or a set that lost its last node. `highest_term`: of all that the nodes and
+    etcd have seen. The other nodes' journals will be cut to this one, even if it ends below what was agreed.
     """
     term = max(highest_term, view.insync.term if view.insync else 0) + 1
     level = view.insync.level if view.insync else LEVEL_MIN

@@ -1,6 +1,6 @@
-"""The keys of a cluster in etcd, as one view of one revision, and transactions that change them.
+"""The keys of a cluster in etcd at one revision, and transactions that change them.
 
-Values are frozen and compare by content. The coordinator encodes them; nothing here knows how.
+Values are frozen and compare by content. The coordinator encodes them.
 Source: docs/cluster.md, the keys of a cluster.
 """
 
@@ -10,24 +10,24 @@ from enum import Enum
 
 #: Keys that transactions guard and write, relative to the cluster's prefix.
 JOURNAL, INSYNC, LEADER, AGREED, PREFERRED = "journal", "insync", "leader", "agreed", "preferred"
-#: A node's own key is this and its name.
+#: A node's own key is this prefix and the node's name.
 NODE = "node/"
 
 
 @dataclass(frozen=True, slots=True)
 class InSync:
-    """The in-sync set: the nodes that have everything agreed, and alone may lead."""
+    """The in-sync set: the nodes that have everything agreed. No other node may lead."""
 
     term: int
     nodes: frozenset[bytes]  # their ids
     agreed: int  # agreed LSN when the set was last changed
-    level: int = 0  # of the journal: leaders write what programs of this level read; a node below it does not lead
+    level: int = 0  # of the journal: leaders write only what programs of this level can read; older ones do not lead
     revision: int = 0  # mod_revision of the key; 0 in a value that is to be written
 
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """The node that leads, under its lease. Written once a term: its revision names the term."""
+    """The key `leader`, under that node's lease. It is written once in a term, so its revision identifies the term."""
 
     term: int
     node_id: bytes
@@ -38,7 +38,7 @@ class Leader:
 
 @dataclass(frozen=True, slots=True)
 class AgreedKey:
-    """An agreed LSN as the leader of `term` last wrote it: what a journal must reach before its node may lead."""
+    """The agreed LSN that the leader of `term` last wrote. A journal must reach it before its node may lead."""
 
     term: int
     lsn: int
@@ -64,15 +64,16 @@ class NodeKey:
 
 
 def fingerprints_differ(one: str, other: str) -> bool:
-    """Whether two configurations are known to differ: fingerprints `FORM-DIGEST` of two forms, as those of two
-    releases, tell nothing; nor does one of a release without forms.
+    """Whether two configurations are known to differ. A fingerprint is `FORM-DIGEST`; a release may have its own form.
+
+    Fingerprints of different forms, or without a form, cannot be compared.
     """
     return "-" in one and one != other and one.partition("-")[0] == other.partition("-")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """All keys of the prefix at one revision. None: the key is absent."""
+    """All keys of a cluster at one revision. None: the key is absent."""
 
     revision: int
     journal: bytes | None = None
@@ -106,16 +107,16 @@ class Purpose(Enum):
     RECOVER = "recover"
 
 
-#: What a transaction writes under a key: `insync`, `leader`, `agreed`; ids under `journal` and `preferred`.
+#: The value of a key: `insync`, `leader`, `agreed`; octets, an id: `journal`, `preferred`.
 Value = InSync | Leader | AgreedKey | bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """Changes that are made together, or not at all, when each guarded key still has the revision that is given.
+    """Changes of keys, all made if each guarded key still has the given revision; otherwise none is.
 
-    A guard of 0 demands that the key is absent. `leader` is put under a lease made for it, `preferred` under one of ten
-    seconds; the other keys have none. A value that is put has revision 0.
+    A guard of 0: the key must be absent. `leader` is put under a new lease, `preferred` under one of ten seconds, the
+    other keys under none. Values in `puts` have revision 0.
     """
 
     purpose: Purpose
@@ -128,7 +129,7 @@ class Transaction:
         return dict(self.puts)[key]
 
     def fits(self, revisions: Mapping[str, int]) -> bool:
-        """Whether all guards hold, given the revisions of the keys that are there."""
+        """Whether all guards hold, given the revisions of the keys that exist."""
         return all(revisions.get(key, 0) == revision for key, revision in self.guards)
 
 
@@ -140,7 +141,7 @@ class NodeIdentity:
     node_id: bytes
     link: str
     level: int = 0
-    min_in_sync: int = 2  # nodes that must have what is confirmed
+    min_in_sync: int = 2  # the number of nodes that must have what is confirmed
     names: frozenset[str] = frozenset()  # all nodes that the configuration names
     new_journal_id: bytes = b""  # random: the journal's id if this node begins the cluster with an empty directory
     unknown: str = ""  # features in its journal that its program does not know, in words

@@ -1,4 +1,4 @@
-"""What can go wrong between a node and the coordinator."""
+"""Errors of requests to the coordinator."""
 
 
 class CoordinatorError(Exception):
@@ -6,12 +6,12 @@ class CoordinatorError(Exception):
 
 
 class Unreachable(CoordinatorError):
-    """No member answered, and nothing was changed: the request was not sent, or was refused, or only read."""
+    """No member answered, and nothing was changed: the request only reads, was not sent, or was refused."""
 
 
 class InDoubt(CoordinatorError):
-    """The request was sent and its answer was not read: it may take effect, now or later. Read the keys to know."""
+    """The request was sent, but no answer was read: it may take effect, now or later. Only the keys can tell."""
 
 
 class UnfitCoordinator(CoordinatorError):
-    """An operator has to act: a version that is refused, a login that fails, keys that are not ours, no etcd at all."""
+    """An operator has to act: etcd's version is refused, a login fails, keys are not ours, or this is no etcd."""

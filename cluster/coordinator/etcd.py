@@ -1,6 +1,6 @@
-"""The coordinator on etcd: each verb is a request to its JSON gateway, in a thread.
+"""The coordinator on etcd: each method sends requests to etcd's JSON gateway, in a thread.
 
-There are at most four threads: one for a request, one that renews leases, one that watches, and one that ends a lease.
+There are at most four threads: for a request, for renewing leases, for the watch, and for ending a lease.
 """
 
 import logging
@@ -22,25 +22,25 @@ logger = logging.getLogger("leveret.cluster")
 
 Result = TypeVar("Result")
 
-#: Errors of reading an answer whose fields are not etcd's.
+#: What reading an answer raises if its fields are not etcd's.
 _MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
 
 _RANGE, _TRANSACTION, _WATCH = "/v3/kv/range", "/v3/kv/txn", "/v3/watch"
 _GRANT, _RENEW, _REVOKE = "/v3/lease/grant", "/v3/lease/keepalive", "/v3/lease/revoke"
 
-#: Seconds that a transaction may take: the longest time in which etcd elects another leader.
+#: Seconds that a transaction may take: an election in etcd takes no longer.
 CHANGE_SECONDS = 2.0
-#: Seconds after which a silent watch begins again, at another member if this one does not answer. Nothing may have
-#: changed; or the member is cut off from the others and cannot know of changes.
+#: Seconds after which a silent watch begins again, at another member if this one does not answer: it may be cut off
+#: from the other members, and not know of changes.
 SILENCE_SECONDS = 2.0
 #: Seconds until a watch tries again when no member answered.
 RETRY_SECONDS = 0.5
-#: Seconds for which a preferred next leader stands first.
+#: Seconds of the lease of the key `preferred`.
 PREFERRED_SECONDS = 10
 
 
 class EtcdCoordinator:
-    """The coordinator of one node. `name`: the name of the cluster. `seconds`: the length of the node's leases."""
+    """The coordinator of one node. `name`: of the cluster. `seconds`: the length of the node's leases."""
 
     def __init__(
         self, access: EtcdAccess, name: str, seconds: int = 6, clock: Callable[[], int] = time.monotonic_ns
@@ -50,8 +50,8 @@ class EtcdCoordinator:
         self._seconds = seconds
         self._limiter = trio.CapacityLimiter(16)  # more than needed: abandoned threads end by themselves
         self._gateway = self.new_gateway()
-        self._turn = trio.Lock()  # for that gateway
-        self._leases: dict[Lease, str] = {}  # the ids of those that are kept
+        self._turn = trio.Lock()  # held by the task that uses `_gateway`
+        self._leases: dict[Lease, str] = {}  # the leases that are renewed, and their ids
         self._leases_lock = threading.Lock()
         self.trouble = ""
 
@@ -60,7 +60,7 @@ class EtcdCoordinator:
         return self._gateway.answered_ns
 
     def note_trouble(self, trouble: str, level: int = logging.WARNING) -> None:
-        """Log once why etcd is not reached, and once that it is again. For any thread."""
+        """Log why etcd is not reached, and later that it is again, once each. `trouble`: "": it is. For any thread."""
         if not trouble and self.trouble:
             logger.warning("etcd answers again")
         elif trouble and (not self.trouble or level > logging.WARNING and trouble != self.trouble):
@@ -100,7 +100,7 @@ class EtcdCoordinator:
         with self._leases_lock:
             lease_id = self._leases.pop(lease, None)
         if lease_id is not None:
-            with suppress(Refused):  # it was over
+            with suppress(Refused):  # the lease was over
                 await self._request(lambda gateway: gateway.read(_REVOKE, {"ID": lease_id}))
 
     async def watch(self, heard: Callable[[View, int], None]) -> None:
@@ -113,11 +113,11 @@ class EtcdCoordinator:
     # -- in the loop --------------------------------------------------------------------------------------------------
 
     async def _in_thread(self, work: Callable[[], Result]) -> Result:
-        """Run work in a thread. If this task is cancelled, the canceller aborts the request, which ends the thread."""
+        """Run `work` in a thread. A caller that is cancelled has to abort the gateway, which ends the thread."""
         return await trio.to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._limiter)
 
     async def _request(self, work: Callable[[Gateway], Result]) -> Result:
-        """Make one request at a time, so that a read after a transaction sees its effect."""
+        """Send a request when the one before is answered, so that a read after a transaction sees its effect."""
         async with self._turn:
             gateway = self._gateway
             try:
@@ -129,13 +129,13 @@ class EtcdCoordinator:
                 raise
 
     def new_gateway(self) -> Gateway:
-        """A connection for one more thread."""
+        """A gateway for one more thread."""
         return Gateway(self._access, self._clock)
 
     # -- in threads ---------------------------------------------------------------------------------------------------
 
     def view_from(self, gateway: Gateway) -> View:
-        """The keys as they are now."""
+        """Read the keys."""
         answer = gateway.read(_RANGE, self.keys.range)
         with _raising(UnfitCoordinator):
             return self._view_of(answer.get("kvs", []), int(answer["header"]["revision"]))
@@ -178,7 +178,10 @@ class EtcdCoordinator:
             revision = self.keys.node_revision(node.name, pairs)
 
     def _change(self, gateway: Gateway, request: Json) -> tuple[bool, list[Json], int]:
-        """Returns: whether it was done, all keys just after it, their revision. Raises: Refused: a lease is over."""
+        """Send a transaction. Returns whether it was done, all keys after it, and their revision.
+
+        Raises: Refused: a lease is over.
+        """
         try:
             answer = gateway.change(_TRANSACTION, request, CHANGE_SECONDS)
         except Refused as refused:
@@ -209,7 +212,7 @@ class EtcdCoordinator:
         return lease_id
 
     def _forget(self, lease: Lease, lease_id: str | None = None) -> None:
-        """Forget a lease. `lease_id`: only if it is still the one with this id."""
+        """Forget a lease. `lease_id`: forget it only if it still has this id."""
         with self._leases_lock:
             if lease_id is None or self._leases.get(lease) == lease_id:
                 self._leases.pop(lease, None)
@@ -244,7 +247,7 @@ class EtcdCoordinator:
 
 @contextmanager
 def _raising(fault: type[CoordinatorError]) -> Iterator[None]:
-    """Raise `fault` for an answer that is JSON but not etcd's, so that it does not end the node."""
+    """Raise `fault` if an answer is JSON but not etcd's. Other errors would end the node."""
     try:
         yield
     except _MALFORMED as error:
@@ -268,7 +271,7 @@ class _Watch:
             try:
                 revision = self._read_and_report()
             except Unreachable as error:
-                if not self._is_over.is_set():  # `end` aborts what is under way
+                if not self._is_over.is_set():  # otherwise `end` aborted the request
                     self._coordinator.note_trouble(_not_reached(error))
                 self._is_over.wait(RETRY_SECONDS)
             except (CoordinatorError, Refused) as error:
@@ -278,13 +281,13 @@ class _Watch:
                 self._listen(revision)
 
     def end(self) -> None:
-        """Called in the loop: `heard` is not called after."""
+        """End the thread. `heard` is not called after this. For the event loop."""
         self._is_over.set()
         self._reading.abort()
         self._listening.abort()
 
     def _listen(self, revision: int) -> None:
-        """Report changes until the watch is silent, or etcd ends it, since its first revision was compacted."""
+        """Report changes until the watch is silent, or etcd ends it because its first revision is compacted."""
         keys = self._coordinator.keys
         request = {"create_request": {**keys.range, "start_revision": str(revision + 1)}}
         try:

@@ -1,7 +1,7 @@
-"""etcd's JSON gateway over HTTP, by the standard library: requests to its members in turn. Blocking: runs in threads.
+"""etcd's JSON gateway over HTTP, by the standard library. Requests try the members in turn. All calls block.
 
-Why not the package etcd3gw: docs/decisions/0026-cluster.md. A request that was sent completely and not answered is in
-doubt; one that was not sent completely did surely nothing, since a member acts on whole requests only.
+A request that was sent completely and not answered is in doubt. A request that was not sent completely had no effect,
+since a member acts on whole requests only. Why not the package etcd3gw: docs/decisions/0026-cluster.md.
 """
 
 import base64
@@ -25,22 +25,22 @@ from .errors import InDoubt, UnfitCoordinator, Unreachable
 Json = dict[str, Any]
 Answer = TypeVar("Answer")
 
-#: gRPC's codes of answers that say for sure that nothing was done.
+#: gRPC's codes of errors after which nothing was done for sure.
 _INVALID, _NOT_FOUND, _DENIED, _EXHAUSTED, _PRECONDITION, _OUT_OF_RANGE, _UNAUTHENTICATED = 3, 5, 7, 8, 9, 11, 16
 _SURELY_NOT_DONE = {_INVALID, _NOT_FOUND, _DENIED, _EXHAUSTED, _PRECONDITION, _OUT_OF_RANGE, _UNAUTHENTICATED}
-#: Texts with which etcd asks for another login: a token that expired, users that changed, users that are new.
+#: Texts with which etcd asks for another login: the token expired, users were changed, authentication was turned on.
 _LOGIN_AGAIN = ("invalid auth token", "revision of auth store is old", "user name is empty")
-#: No answer to our requests is larger.
+#: More octets than an answer to our requests has.
 _ANSWER_SIZE_MAX = 4 * 1024**2
 
-#: The oldest versions of each line without known faults that matter here (docs/decisions/0026).
+#: The oldest version of each line without faults that matter here (docs/decisions/0026-cluster.md).
 OLDEST = ((3, 4, 22), (3, 5, 6))
 
 
 @dataclass(slots=True)
 class EtcdAccess:
-    """How etcd is reached. `endpoints`: URLs of its members. `tls`: for endpoints that begin with https; when it is
-    replaced, open connections keep the old one.
+    """How to reach etcd. `endpoints`: URLs of its members. `tls`: for endpoints that begin with https; open connections
+    keep the old context when it is replaced.
     """
 
     endpoints: tuple[str, ...]
@@ -62,15 +62,15 @@ class Refused(Exception):
 
 
 class _NotSent(Exception):
-    """The member cannot be reached, or the request was not sent completely."""
+    """The member was not reached, or the request was not sent completely."""
 
 
 class _NoAnswer(Exception):
-    """The request was sent. No answer came, or one that does not say whether the request was done."""
+    """The request was sent. No answer came, or none that says whether the request was done."""
 
 
 class _DeadlineSocket(io.RawIOBase):
-    """Reads a socket. The socket's timeout limits the whole answer, not each read."""
+    """Reads an answer from a socket. The socket's timeout limits all reads of an answer together."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket, self._raw = sock, sock.makefile("rb", buffering=0)
@@ -96,7 +96,7 @@ class _DeadlineSocket(io.RawIOBase):
 
 
 class _Response(http.client.HTTPResponse):
-    """An answer with a time limit for all of it."""
+    """An answer with one time limit for all its octets."""
 
     def __init__(self, sock: socket.socket, *arguments: Any, **more: Any) -> None:
         super().__init__(sock, *arguments, **more)
@@ -110,7 +110,7 @@ class _Response(http.client.HTTPResponse):
 
 
 class Gateway:
-    """One connection to one member at a time. For one thread; only `abort` may be called by another."""
+    """Sends requests to etcd, over one connection at a time. For one thread; any thread may call `abort`."""
 
     def __init__(self, access: EtcdAccess, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self.access = access
@@ -118,27 +118,27 @@ class Gateway:
         self._clock = clock
         self._member = 0  # index of the endpoint that answered last
         self._connection: http.client.HTTPConnection | None = None
-        self._token: str | None = None  # of our login; "": etcd has no users
+        self._token: str | None = None  # of the last login; "": etcd has no users; None: log in first
         self._is_aborted = False
 
     def read(self, path: str, body: Json, answer_seconds: float | None = None) -> Json:
-        """The answer of the first member that gives one. For requests that may be done twice.
+        """Send a request that may be done twice. Returns the answer of the first member that gives one.
 
         Raises: Unreachable; Refused; UnfitCoordinator.
         """
         return self._ask(path, body, answer_seconds, False)
 
     def change(self, path: str, body: Json, answer_seconds: float | None = None) -> Json:
-        """The answer of the first member that takes the request. It is sent to no other member after that.
+        """Send a request that must not be done twice: to no other member once a member has got it. Returns the answer.
 
         Raises: InDoubt; Unreachable; Refused (nothing was done); UnfitCoordinator.
         """
         return self._ask(path, body, answer_seconds, True)
 
     def stream(self, path: str, body: Json, silence_seconds: float) -> Iterator[Json]:
-        """The answers to a request that has many, until none comes for `silence_seconds`.
+        """Send a request with many answers. Yields them until none comes for `silence_seconds`.
 
-        Raises: Unreachable: always at its end; Refused; UnfitCoordinator.
+        Raises: Unreachable: always at the end; Refused; UnfitCoordinator.
         """
         response = self._from_any_member(lambda: self._send(path, body, silence_seconds))
         try:
@@ -158,7 +158,7 @@ class Gateway:
         raise Unreachable(f"{where}: {why}")
 
     def abort(self) -> None:
-        """End the request for which another thread waits, and refuse all later requests."""
+        """End the request that another thread has sent, and refuse all later ones."""
         self._is_aborted = True
         connection = self._connection
         if connection is not None and connection.sock is not None:
@@ -166,7 +166,7 @@ class Gateway:
                 socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """The next request connects again."""
+        """Close the connection: the next request connects again."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
@@ -262,7 +262,7 @@ class Gateway:
     def _connected(self) -> http.client.HTTPConnection:
         """A connection to the member whose turn it is. Raises: UnfitCoordinator if its version is refused.
 
-        An open connection that the member has closed is replaced: a request on it would be in doubt for nothing.
+        A connection that the member has closed is replaced first: a request on it would be in doubt.
         """
         if self._is_aborted:
             raise _NotSent("this node ends")
@@ -333,7 +333,7 @@ class Gateway:
 
 
 def why_refused(version: str) -> str:
-    """A sentence why this version of etcd is not used; "": it is."""
+    """Why this version of etcd is not used, in words; "": it is."""
     found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
     if found is None:
         return "this is no etcd, its /version has no etcdserver"
@@ -352,7 +352,7 @@ def _is_readable(stream: socket.socket) -> bool:
 
 
 def octets64(octets: bytes) -> str:
-    """Octets in base64, in which the gateway has keys and values."""
+    """Octets in base64: the gateway's form of keys and values."""
     return base64.b64encode(octets).decode()
 
 
@@ -367,7 +367,7 @@ def _decoded(octets: bytes, status: int) -> Json:
 
 
 def _refusal(status: int, answer: Json) -> Exception:
-    """Refused when etcd says for sure that nothing was done, else _NoAnswer."""
+    """The error of an answer: Refused if nothing was done for sure, otherwise _NoAnswer."""
     error = answer.get("error", "")
     if isinstance(error, dict):  # of a stream
         code, text = error.get("grpc_code", 0), str(error.get("message", error))

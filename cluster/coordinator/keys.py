@@ -1,7 +1,7 @@
-"""The keys of a cluster as etcd has them: /leveret/NAME/0/KEY, with JSON as values. 0 is the number of the group.
+"""The form of a cluster's keys in etcd: /leveret/NAME/0/KEY, with JSON as values. 0 is the number of the group.
 
-Unknown fields are ignored, so that a newer node may add one. An unknown key, or a value that cannot be read, is a
-fault: another program writes there.
+Unknown fields are ignored, so that newer releases may add some. An unknown key, or a value that cannot be read, is an
+error: another program writes there.
 """
 
 import json
@@ -34,16 +34,16 @@ class NotOurs(Exception):
 
 
 class Keys:
-    """The keys of one cluster in etcd."""
+    """Writes requests for the keys of one cluster, and reads answers."""
 
     def __init__(self, name: str) -> None:
         self.prefix = f"/leveret/{name}/0/"
         first = self.prefix.encode()
-        #: All of them, as a request's fields.
+        #: The fields of a request that read or watch all keys.
         self.range: Json = {"key": octets64(first), "range_end": octets64(first[:-1] + bytes([first[-1] + 1]))}
 
     def request(self, transaction: Transaction, leases: Mapping[str, str]) -> Json:
-        """etcd's request for a transaction; it answers with all keys afterwards. `leases`: key -> id of its lease."""
+        """etcd's request for a transaction. The answer has all keys after it. `leases`: key -> id of its lease."""
         puts = [self._put(key, encoded(value), leases.get(key)) for key, value in transaction.puts]
         deletes = [{"request_delete_range": {"key": self._key(key)}} for key in transaction.deletes]
         return self._transaction(
@@ -51,12 +51,12 @@ class Keys:
         )
 
     def registration(self, node: NodeKey, lease: str, revision: int) -> Json:
-        """The transaction that writes a node's own key, if it still has this revision; 0: if it is absent."""
+        """The request that writes a node's own key if that still has this revision; 0: if it is absent."""
         key = NODE + node.name
         return self._transaction([self._guard(key, revision)], [self._put(key, encoded(node), lease)])
 
     def view(self, revision: int, pairs: Iterable[Json]) -> View:
-        """The keys of an answer. Raises: NotOurs."""
+        """The view that an answer shows. `revision`, `pairs`: from the answer. Raises: NotOurs."""
         found: dict[str, Any] = {}
         nodes = []
         for pair in pairs:
@@ -122,7 +122,7 @@ def encoded(value: Value | NodeKey) -> bytes:
 
 
 class _Fields:
-    """The fields of a JSON object. Raises: NotOurs, wherever one is not what it has to be."""
+    """Reads the fields of a JSON object. Raises: NotOurs, for a field that is missing or of another type."""
 
     def __init__(self, octets: bytes) -> None:
         try:

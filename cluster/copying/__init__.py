@@ -1,1 +1,1 @@
-"""How a follower's journal becomes a copy of the leader's: where it goes on, what it cuts, and the full copy."""
+"""How a follower's journal becomes a copy of the leader's: what it cuts, where it continues, and the full copy."""

@@ -6,9 +6,9 @@
 | `NAME.whole` | a copy that is whole, and takes the journal's place as soon as possible |
 | `NAME.old` | the journal before the copy; deleted when the node is in sync |
 
-Each step is one rename, so at every moment one directory is whole: the old one until `NAME.whole` exists, that one
-afterwards. `finish` completes what a crash interrupted; it has to be called before the journal's directory is opened.
-The copy has a new node id, since it has acknowledged nothing.
+Each step is one rename, so one directory is whole at any moment: the old one until `NAME.whole` exists, then that one.
+`finish` completes what a crash interrupted; call it before the journal's directory is opened. The copy has a new node
+id, since it has acknowledged nothing.
 """
 
 import logging
@@ -24,7 +24,7 @@ COPY, WHOLE, OLD = ".copy", ".whole", ".old"
 
 
 def begin(path: str, files: Files = REAL) -> CopiedJournal:
-    """A new directory beside the journal at `path`, for the octets of a copy. Raises: JournalError, OSError."""
+    """Make a directory beside the journal at `path`, for the octets of a copy. Raises: JournalError, OSError."""
     path = os.path.abspath(path)
     _remove(path + COPY)
     return CopiedJournal.open(path + COPY, files=files)
@@ -63,9 +63,9 @@ def finish(path: str, files: Files = REAL) -> None:
 
 
 def drop_old(path: str) -> bool:
-    """Delete the journal that the last full copy replaced, once the node is in sync. Returns whether there was one.
+    """Delete the journal that the last full copy replaced. Call it when the node is in sync.
 
-    Files that cannot be deleted stay until the next call.
+    Returns whether there was one. Files that cannot be deleted stay until the next call.
     """
     path = os.path.abspath(path)
     try:

@@ -1,7 +1,7 @@
-"""What a leader answers to a follower that wants to join. Pure.
+"""A leader's answer to a follower that wants to join. Pure.
 
-A follower that joins cuts its journal and never merges (rule R8): its records behind the common end are those of a lost
-leader, and were never agreed.
+A follower that joins cuts its journal and never merges (rule R8): its records behind the common end came from a lost
+leader and were never agreed.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from ...journal.format.terms import FIRST_LSN
 
 @dataclass(slots=True, frozen=True)
 class JournalSummary:
-    """What a node's journal holds. `end`: LSN behind its last record. `journal_id`: None: it has no journal."""
+    """The content of a node's journal. `end`: LSN behind its last record. `journal_id`: None: there is no journal."""
 
     journal_id: bytes | None
     terms: TermTable
@@ -35,7 +35,10 @@ class CutTo:
 
 @dataclass(slots=True, frozen=True)
 class FullCopy:
-    """The follower gets all of the leader's segments. is_beside: into a directory beside its own, which has records."""
+    """The follower gets all of the leader's segments.
+
+    is_beside: in a new directory beside its own, which replaces that when the copy is whole.
+    """
 
     is_beside: bool
     why: str
@@ -52,9 +55,10 @@ Answer = Continue | CutTo | FullCopy | Refuse
 
 
 def join(leader: JournalSummary, oldest: int, follower: JournalSummary, *, wants_copy: bool) -> Answer:
-    """The leader's answer.
+    """Choose how a follower joins.
 
-    oldest: first LSN of the leader's oldest segment. wants_copy: the follower's journal is damaged.
+    oldest: first LSN of the leader's oldest segment. wants_copy: the follower's journal is damaged, so it needs a full
+    copy.
     """
     if follower.journal_id is None:
         return FullCopy(is_beside=False, why="its directory is empty")

@@ -1,1 +1,1 @@
-"""The connection between a follower and its leader: octets of the journal, acknowledgements, and clients passed on."""
+"""The connection from a follower to its leader: octets of the journal, acknowledgements, and clients passed on."""

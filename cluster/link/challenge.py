@@ -5,9 +5,9 @@
                                    <-  Prove(nonce C, HMAC(secret, connector, cluster, group, L, C))
     Proof(HMAC(secret, listener, cluster, group, L, C)) ->
 
-HMAC-SHA256. The side that connects proves itself first, so that a stranger gets no proof to test guessed secrets on.
-Each proof covers its role and both nonces: a reflected proof, or one from another connection, is worthless. Octets that
-follow are neither encrypted nor signed: a network that others can change needs TLS.
+HMAC is HMAC-SHA256. The side that connects proves itself first, so that a stranger gets no proof on which to test
+guessed secrets. Each proof covers the role and both nonces: a proof that is reflected, or from another connection, is
+refused. Octets that follow are neither encrypted nor signed: where others can change them, use TLS.
 """
 
 import hmac
@@ -18,19 +18,19 @@ from ...settings.loopback import is_loopback
 from .frames import VERSION, VERSION_MIN, Greet, Proof, Prove
 
 NONCE_SIZE = 32
-#: Octets of a secret at least: `openssl rand -hex 16` makes 32.
+#: The least octets of a secret; `openssl rand -hex 16` makes 32.
 SECRET_SIZE_MIN = 16
 
 _LISTENER, _CONNECTOR = b"leveret link: listener", b"leveret link: connector"
 
 
 class ChallengeFault(Exception):
-    """The other side has not proven what it must. The text is for the log and, in a No, for the other side."""
+    """The other side has not proven that it may connect. The text is for the log and, in a No, for that side."""
 
 
 @dataclass(slots=True, frozen=True)
 class Credentials:
-    """What both sides of a link must have in common: cluster, group, and the secret of its nodes (empty: none)."""
+    """What both sides of a link must have in common. secret: of the cluster's nodes; empty: none."""
 
     cluster: str
     group: int = 0
@@ -41,14 +41,14 @@ class Credentials:
             raise ValueError(f"a secret of {len(self.secret)} octets: at least {SECRET_SIZE_MIN} are needed")
 
     def check_host(self, host: str, *, is_tls: bool) -> None:
-        """Allow only loopback without a secret and TLS. Raises: ChallengeFault."""
+        """Refuse other hosts than loopback if there is neither a secret nor TLS. Raises: ChallengeFault."""
         if not self.secret and not is_tls and not is_loopback(host):
             raise ChallengeFault(
                 f"links to other machines ({host}) need cluster.secret-file or cluster.tls; without them only loopback"
             )
 
     def proof(self, role: bytes, listener_nonce: bytes, connector_nonce: bytes) -> bytes:
-        """HMAC of the role and both nonces; each part has its length before it, so that no two lists are alike."""
+        """HMAC of the role and both nonces. Each part follows its length, so that no two lists have the same octets."""
         parts = (role, self.cluster.encode(), str(self.group).encode(), listener_nonce, connector_nonce)
         said = b"".join(len(part).to_bytes(4) + part for part in parts)
         return hmac.digest(self.secret, said, "sha256")
@@ -63,14 +63,14 @@ def _check_version(version: int) -> None:
 
 
 class ListenerChallenge:
-    """The side that accepted the connection."""
+    """The challenge at the side that accepted the connection."""
 
     def __init__(self, credentials: Credentials, nonce: bytes | None = None) -> None:
         self._credentials = credentials
         self._nonce = (os.urandom(NONCE_SIZE) if nonce is None else nonce) if credentials.secret else b""
 
     def greet(self) -> Greet:
-        """The first frame."""
+        """The first frame of the connection."""
         return Greet(VERSION, self._nonce)
 
     def answer(self, said: Prove) -> Proof:
@@ -89,7 +89,7 @@ class ListenerChallenge:
 
 
 class ConnectorChallenge:
-    """The side that connected."""
+    """The challenge at the side that connected."""
 
     def __init__(self, credentials: Credentials, nonce: bytes | None = None) -> None:
         self._credentials = credentials
@@ -97,7 +97,7 @@ class ConnectorChallenge:
         self._listener_nonce = b""
 
     def answer(self, said: Greet) -> Prove:
-        """This side's nonce and proof. Raises: ChallengeFault."""
+        """Answer with this side's nonce and proof. Raises: ChallengeFault."""
         _check_version(said.version)
         credentials = self._credentials
         if not credentials.secret:

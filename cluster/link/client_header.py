@@ -1,7 +1,7 @@
-"""What a follower tells the leader of a client that it passes on: a PROXY header of version 2.
+"""The PROXY header, version 2, with which a follower tells the leader about a client that it passes on.
 
-It has the client's address (haproxy's doc/proxy-protocol.txt), the fields for TLS if the follower ended TLS, and the
-names in the client's certificate.
+It has the client's address, the fields for TLS if the client's TLS ends at the follower, and the names in the client's
+certificate. Source: haproxy's doc/proxy-protocol.txt.
 """
 
 import ipaddress
@@ -18,13 +18,13 @@ _SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 _PROXY = 0x21
 _UNSPECIFIED, _STREAM4, _STREAM6 = 0x00, 0x11, 0x21
 _FIELD_TLS, _FIELD_TLS_VERSION, _FIELD_TLS_CIPHER = 0x20, 0x21, 0x23
-#: The first type for custom fields: here the certificate's parts, as JSON.
+#: The first of the types for custom fields: parts of the certificate, as JSON.
 _FIELD_CERTIFICATE = 0xE0
 _HAS_TLS, _HAS_CERTIFICATE, _HAS_CERTIFICATE_BEFORE = 0x01, 0x02, 0x04
-#: Octets of a header (a Client has it as text of at most 4096 characters, two for an octet), and of a text of OpenSSL.
+#: Octets of a header at most (the message `Client` has it in hex, in at most 4096 characters), and of a TLS text.
 _SIZE_MAX, _TEXT_MAX = 2048, 255
 _HEAD_OF_FIELD = 3
-#: Parts of a certificate that are passed on; those that name a user.
+#: Parts of a certificate that are passed on, and those of them that name a user.
 _PARTS = ("subject", "issuer", "subjectAltName", "notBefore", "notAfter")
 _PARTS_OF_USERS = ("subject", "subjectAltName")
 
@@ -33,8 +33,8 @@ _PARTS_OF_USERS = ("subject", "subjectAltName")
 class ClientTls:
     """The client's TLS, which ends at the follower.
 
-    certificate: the client's, verified, as `ssl` decodes it; `_PARTS` of it are passed on. None: the client has none;
-    empty: its content is not known here.
+    certificate: the client's verified one, as `ssl` decodes it; its `_PARTS` are passed on. None: there is none. Empty:
+    there is one, of unknown content.
     """
 
     version: str
@@ -66,7 +66,7 @@ def _anywhere(host: str) -> str:
 
 
 def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """IPv4 over an IPv6 socket is IPv4, else it would not count as loopback where the header is read."""
+    """An address; IPv4 over an IPv6 socket as IPv4, or else the leader would not see that it is loopback."""
     address = ipaddress.ip_address(host.partition("%")[0])
     return getattr(address, "ipv4_mapped", None) or address
 
@@ -76,18 +76,19 @@ def _as_six(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> ipaddress
 
 
 def _tls_fields(tls: ClientTls, room: int) -> bytes:
-    """The field for TLS, and one with the certificate's names. If they exceed `room` octets, none is passed on, since a
-    name that is cut would be the name of another user.
+    """The field for TLS, and one with the certificate's names, in at most `room` octets.
+
+    Names that do not fit are left out altogether: a part of a name would be the name of another user.
     """
     certificate = tls.certificate
     flags = _HAS_TLS | (_HAS_CERTIFICATE | _HAS_CERTIFICATE_BEFORE if certificate is not None else 0)
-    # Verify: 0, the certificate (if any) was verified.
+    # The 0 says that the certificate, if any, was verified.
     content = struct.pack(">BI", flags, 0) + _field(_FIELD_TLS_VERSION, tls.version.encode()[:_TEXT_MAX])
     content += _field(_FIELD_TLS_CIPHER, tls.cipher.encode()[:_TEXT_MAX])
     fields = _field(_FIELD_TLS, content)
     if certificate is None:
         return fields
-    # Some kinds of alternative names are tables, which name no user.
+    # Some kinds of alternative names are nested tuples, which name no user.
     names = {**certificate, "subjectAltName": [one for one in certificate.get("subjectAltName", ()) if _is_text(one)]}
     for parts in (_PARTS, _PARTS_OF_USERS):
         said = json.dumps({part: names[part] for part in parts if part in names}, separators=(",", ":")).encode()
@@ -102,9 +103,9 @@ def _field(kind: int, octets: bytes) -> bytes:
 
 
 def client_tls(header: bytes) -> ClientTls | None:
-    """The fields for TLS in a PROXY header of `client_header`; None: there are none, or they are cut.
+    """The client's TLS, from a header that `client_header` made; None: it has no fields for TLS, or they are cut.
 
-    Believed only of a link whose other side has proven to be a node.
+    Only for a header from a link, whose other side has proven to be a node.
     """
     if header[12:13] != bytes((_PROXY,)) or header[13:14] not in (b"\x11", b"\x21", b"\x00") or len(header) < 16:
         return None
@@ -121,7 +122,7 @@ def client_tls(header: bytes) -> ClientTls | None:
 
 
 def _certificate(octets: bytes) -> dict[str, Any]:
-    """The certificate in such a field; empty unless it is whole and right."""
+    """The certificate in its field; empty if that is malformed."""
     try:
         said = json.loads(octets)
         if not isinstance(said, dict):
@@ -150,7 +151,7 @@ def _is_text(pair: Sequence[object]) -> bool:
 
 
 def _fields(octets: bytes) -> dict[int, bytes]:
-    """Kind -> content. A field that is cut short is left out."""
+    """The fields of a header: kind -> content. A field that is cut short is left out."""
     found = {}
     while len(octets) >= _HEAD_OF_FIELD:
         kind, size = struct.unpack_from(">BH", octets)

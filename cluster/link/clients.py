@@ -1,6 +1,6 @@
-"""Passes the clients of a follower on to the leader, each over a link of its own.
+"""Passes the clients of a follower on to the leader, each over its own link.
 
-The leader serves such a link like a connection that it accepted itself, under the client's address: client_header.py.
+The leader serves such a link like a client's connection, under the client's own address (client_header.py).
 """
 
 import socket
@@ -17,7 +17,7 @@ from .stream import LinkFault
 
 
 class Passed(Enum):
-    """How passing a client on ended. REFUSED: nothing was sent to it or read from it, so it can be tried again."""
+    """How passing a client on ended. REFUSED: nothing was sent to the client or read from it; it can be tried again."""
 
     SERVED = auto()
     REFUSED = auto()
@@ -36,7 +36,7 @@ class ClientPasser:
         self._passed: set[trio.CancelScope] = set()
 
     def end_all(self) -> None:
-        """Close all clients that are passed on: a certificate lost its trust, without which new links are checked."""
+        """Close all clients that are passed on, after trust in a certificate was withdrawn. New links are checked."""
         for scope in self._passed:
             scope.cancel()
 
@@ -48,9 +48,9 @@ class ClientPasser:
         header: bytes,
         service: str = "amqp",
     ) -> Passed:
-        """Pass a client on until either side has ended, and close it then, unless the result is REFUSED.
+        """Pass a client on until either side ends, then close it. A client that is REFUSED stays open.
 
-        first: octets already read from it. header: of `client_header`. service: the frontend that it wants.
+        first: octets already read from the client. header: of `client_header`. service: the frontend that it wants.
         """
         options, credentials, tls = self._options, self._credentials, self._tls.client
         try:

@@ -1,11 +1,11 @@
-"""The octets that one follower has yet to get: from memory while it keeps up, else from the leader's files. Pure.
+"""The octets that one follower has not got yet: from memory while it keeps up, else from the leader's files. Pure.
 
     position            start of the queue        tail
     |--- from files ----|------- in memory -------|
 
-`written` moves the tail. When the queue would exceed its limit, it is dropped, and the octets are read from the files.
-Memory is used again as soon as little is left to be read, so that octets which are written meanwhile wait in the queue:
-nothing is missed where files and memory meet, and nothing comes twice.
+`written` moves the tail. A queue that would exceed its limit is dropped, and its octets are read from the files. When
+little is left to read, octets that are written later are queued again: so nothing is missed where files and memory
+meet, and nothing is sent twice.
 """
 
 from collections import deque
@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 from .frames import PIECE_MAX, Needs, Unlink, encode, octets_head
 
-#: Octets to be read from the open segment below which later ones are put into the queue.
+#: If fewer octets than this have to be read, all in the open segment, later octets are queued.
 NEAR = 8 * 1024 * 1024
-#: Octets of frames that are sent together, and parts of them: a system takes 1024 parts in one call.
+#: Frames are sent together up to this many octets, and this many parts: `sendmsg` takes 1024 on Linux.
 BATCH = 256 * 1024
 PARTS_MAX = 512
 
 
 class Position(NamedTuple):
-    """An octet of a journal: base LSN of its segment, and offset in that file."""
+    """The position of an octet in a journal: base LSN of the segment, and offset in its file."""
 
     base_lsn: int
     offset: int
@@ -30,7 +30,7 @@ class Position(NamedTuple):
 
 @dataclass(slots=True)
 class _Piece:
-    """Octets that were written. `taken`: how many of them have been sent."""
+    """Octets of one write. `taken`: the number of them that have been sent."""
 
     base_lsn: int
     offset: int
@@ -39,22 +39,22 @@ class _Piece:
 
 
 class Feed:
-    """The octets between a follower's position and the tail of the journal."""
+    """Keeps the octets between a follower's position and the tail of the journal, or where to read them."""
 
     __slots__ = ("_limit", "_queue", "_start", "is_queued", "position", "queued_octets", "tail")
 
     def __init__(self, position: Position, tail: Position, limit: int) -> None:
         self.position = position  # of the next octet to be sent
-        self.tail = tail  # behind all that is written
+        self.tail = tail  # behind the last octet that is written
         self.queued_octets = 0
-        self.is_queued = False  # later octets are put into the queue
+        self.is_queued = False  # octets that are written later are queued
         self._start = tail  # of the queue
         self._limit = limit
         self._queue: deque[_Piece | Unlink | Needs] = deque()
         self._queue_if_near()
 
     def written(self, base_lsn: int, offset: int, octets: bytes | bytearray | memoryview) -> None:
-        """The journal's writer appended octets. Cost: 1 us."""
+        """Note octets that the journal's writer appended. Cost: 1 us."""
         size = len(octets)
         tail = self.tail
         end = Position(base_lsn, offset + size)
@@ -69,28 +69,28 @@ class Feed:
             self._drop_queue()
 
     def skip_to(self, tail: Position) -> None:
-        """Move the tail without the octets before it, which the files have."""
+        """Move the tail. The octets before it have to be read from the files."""
         if tail > self.tail:
             self.tail = tail
             self._drop_queue()
 
     def put(self, message: Unlink | Needs) -> None:
-        """Send a message behind all that was written before. It may come later than what is written after it."""
+        """Queue a message. It is sent after everything written before this call, perhaps also after later octets."""
         self._queue.append(message)
 
     @property
     def to_read(self) -> tuple[Position, Position] | None:
-        """From where to where the files have to be read next; None: the queue goes on."""
+        """The start and end of what has to be read from the files next; None: the queue is next."""
         return (self.position, self._start) if self.position < self._start else None
 
     def was_read(self, end: Position) -> None:
-        """The octets up to `end` were read from the files, and are sent."""
+        """Note that the octets up to `end` were read from the files, and are being sent."""
         assert self.position < end <= self._start
         self.position = end
         self._queue_if_near()
 
     def take(self) -> list[bytes | memoryview]:
-        """The next frames from the queue, about `BATCH` octets, in parts; empty: there are none."""
+        """Remove the next frames from the queue, about `BATCH` octets. Returns their parts; empty: there are none."""
         if self.to_read is not None:
             return []
         queue = self._queue
@@ -114,7 +114,7 @@ class Feed:
         return parts
 
     def _drop_queue(self) -> None:
-        """Read from the files whatever was not sent yet."""
+        """Drop queued octets: everything that is not sent yet is read from the files."""
         self._queue = deque(one for one in self._queue if not isinstance(one, _Piece))
         self.queued_octets = 0
         self.is_queued = False
@@ -122,7 +122,7 @@ class Feed:
         self._queue_if_near()
 
     def _queue_if_near(self) -> None:
-        """Queue the octets that are written later, if little is left to be read."""
+        """Queue octets that are written later, if little is left to read from the files."""
         position, tail = self.position, self.tail
         if not self.is_queued and position.base_lsn == tail.base_lsn and tail.offset - position.offset <= NEAR:
             self.is_queued = True

@@ -1,8 +1,8 @@
-"""Sends a follower what its feed has in memory: at once, in the calling thread, as much as the socket takes.
+"""Sends a follower what its feed has in memory: at once, in the calling thread, as much as the socket accepts.
 
-The leader's journal sends a block in the thread that wrote it, before its own fsync. A task of the event loop for each
-block and follower would cost more than the sending, and come later. What the socket does not take, and what has to be
-read from files, is left to the one task of the link.
+So a block of the journal is sent by the thread that wrote it, before its fsync. A task of the event loop for each block
+and follower would cost more than the sending, and be later. The link's task sends what the socket does not accept, and
+what has to be read from files.
 """
 
 import socket
@@ -15,18 +15,18 @@ from .frames import Needs, Unlink
 
 
 class Pending(Enum):
-    """What the task of the link has to wait for or to do."""
+    """What the link's task has to do next."""
 
     NOTHING = auto()
-    SOCKET = auto()  # wait until the socket takes more
-    FILES = auto()  # read from the files
-    LOST = auto()  # end: the connection is lost
+    SOCKET = auto()  # wait until the socket is writable
+    FILES = auto()  # read octets from the files
+    LOST = auto()  # end the link: the connection is lost
 
 
 class FeedSender:
-    """The socket of a follower's link, and its feed. `wake`: called, in any thread, when the task has to act.
+    """Sends a feed to a follower's socket. `wake`: called, in any thread, when the link's task has to act.
 
-    All methods may be called by any thread, and none waits for the follower.
+    Any thread may call the methods. None of them waits for the follower.
     """
 
     def __init__(self, sock: socket.socket, feed: Feed, wake: Callable[[], object], first: bytes) -> None:
@@ -34,25 +34,25 @@ class FeedSender:
         self._feed = feed
         self._wake = wake
         self._lock = threading.Lock()  # of all below, and of the feed
-        self._unsent: list[bytes | memoryview] = [first]  # is sent before all else
-        self._beacon = b""  # the newest, if it is not sent yet
+        self._unsent: list[bytes | memoryview] = [first]  # is sent before everything else
+        self._beacon = b""  # the newest one, if it is not sent yet
         self._pending = Pending.NOTHING
         self.sent = 0  # octets
 
     def written(self, base_lsn: int, offset: int, octets: bytes | bytearray | memoryview) -> None:
-        """The journal's writer appended octets."""
+        """Send octets that the journal's writer appended."""
         with self._lock:
             self._feed.written(base_lsn, offset, octets)
             self._send()
 
     def put(self, message: Unlink | Needs) -> None:
-        """Send a message behind all that was written before."""
+        """Send a message, see `Feed.put`."""
         with self._lock:
             self._feed.put(message)
             self._send()
 
     def beacon(self, octets: bytes, orders: bytes = b"") -> None:
-        """Send a beacon in place of one that still waits, and orders behind it."""
+        """Send a beacon and, behind it, orders. It replaces a beacon that is not sent yet."""
         with self._lock:
             self._beacon = octets
             if orders:
@@ -72,7 +72,7 @@ class FeedSender:
             self._unsent.append(frames)
 
     def send_pending(self) -> tuple[Pending, tuple[Position, Position] | None]:
-        """For the task of the link: send what can be sent. Returns what it has to do, and what it has to read."""
+        """Send what can be sent. Returns what the link's task has to do, and the range that it has to read."""
         with self._lock:
             if self._pending is not Pending.LOST:
                 self._pending = Pending.NOTHING
@@ -87,13 +87,13 @@ class FeedSender:
 
     def _send(self, *, is_task: bool = False) -> None:
         if self._pending is not Pending.NOTHING:
-            return  # the task of the link sends
+            return  # the link's task sends
         self._pending = self._send_on()
         if self._pending is not Pending.NOTHING and not is_task:
             self._wake()
 
     def _send_on(self) -> Pending:
-        """Send until nothing is left, or the task of the link has to act."""
+        """Send until nothing is left, or the link's task has to act."""
         while True:
             parts = self._unsent
             if not parts and self._beacon:
@@ -115,7 +115,7 @@ class FeedSender:
 
 
 def _behind(parts: Sequence[bytes | memoryview], sent: int) -> list[bytes | memoryview]:
-    """The octets of `parts` that are not among the first `sent`."""
+    """The parts without their first `sent` octets."""
     for index, part in enumerate(parts):
         if sent < len(part):
             return [memoryview(part)[sent:], *parts[index + 1 :]]

@@ -1,7 +1,7 @@
-"""The leader's side of links: each follower is sent the journal, and acknowledges it.
+"""The leader's side of links: it sends the journal to each follower, and reports acknowledgements.
 
-Octets of the journal come in as the writer writes them (`written`), before the leader has fsynced them, and go out in
-the writer's thread, see `FeedSender`; nothing waits for a follower. Acknowledgements are reported as they come.
+The journal's writer passes its octets to `written` before it fsyncs them. They are sent in the writer's thread (see
+`FeedSender`), which never waits for a follower.
 """
 
 import logging
@@ -60,18 +60,18 @@ from .stream import READ_SIZE, Declined, LinkFault, LinkStream
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Octets that one call in a thread reads from the files.
+#: Octets that one call of `_read` reads from the files.
 READ_MAX = 1024 * 1024
-#: Seconds between two checks of the files for damage, which a follower's complaint starts.
+#: Seconds between two checks of the files for damage, which a follower's No or a failed read starts.
 DAMAGE_CHECK_S = 60.0
-#: Links of followers at once; a cluster has three or five nodes.
+#: Followers that may be linked at once; a cluster has three or five nodes.
 FOLLOWERS_MAX = 32
 _NOT_IN_READER_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 @dataclass(slots=True, frozen=True)
 class LeaderJournal:
-    """The journal of a leader, as it was opened."""
+    """What is known about a leader's journal when it is opened."""
 
     path: str
     journal_id: bytes
@@ -85,7 +85,7 @@ class LeaderJournal:
 
 @dataclass(slots=True, frozen=True)
 class FollowerStatistics:
-    """Figures of one follower's link. behind_octets: not sent yet; None: they are in several segments."""
+    """Figures of one follower's link. behind_octets: octets not sent yet; None: they are in several segments."""
 
     name: str
     node_id: bytes
@@ -102,9 +102,9 @@ class FollowerStatistics:
 class FollowerLinks:
     """The links of one leadership. `report` gets LinkOpened, FollowerHeard, Acknowledged, LinkClosed, JournalDamaged.
 
-    position, end: where the journal ends when this is made, and its LSN; `written` continues there. needs: see `Needs`.
-    level: of the journal, as etcd says. on_joined, on_left: called for each link, also for one with a full copy, with
-    the node's name; `on_joined` also with the description of its site.
+    position, end: the end of the journal when this is made, as position and LSN; `written` continues there. needs: see
+    `Needs`. level: of the journal, according to etcd. on_joined, on_left: called for each link, also for a full copy,
+    with the node's name; on_joined also with the description of its site.
     `written`, `needed` and `unlinked` are for the journal's thread, all other methods for the event loop.
     """
 
@@ -145,11 +145,11 @@ class FollowerLinks:
         self._has_no_status = False
         self._status_sent: Mapping[str, object] = {}  # what beacons say until `_status_until_s`
         self._status_until_s = 0.0
-        self._check_after_s = 0.0
+        self._check_after_s = 0.0  # the earliest time of the next check for damage
         self._damage: Damaged | None = None
 
     def written(self, base_lsn: int, offset: int, octets: bytes | bytearray | memoryview, end_lsn: int) -> None:
-        """The journal's writer appended octets, which must not change."""
+        """Send octets that the journal's writer appended. They must not change later."""
         with self._lock:
             self.position = Position(base_lsn, offset + len(octets))
             self.end = end_lsn
@@ -157,13 +157,13 @@ class FollowerLinks:
                 sender.written(base_lsn, offset, octets)
 
     def needed(self, needs: frozenset[str]) -> None:
-        """Note the features that a program needs to read the octets written after this call."""
+        """Tell followers which features a program must know to read the octets written after this call."""
         with self._lock:
             self.needs |= needs
         self._put(Needs(self.needs))
 
     def unlinked(self, base_lsns: Sequence[int]) -> None:
-        """The leader deleted segments."""
+        """Tell followers which segments the leader has deleted."""
         self._put(Unlink((max(base_lsns),)))
 
     def is_linked(self, node_id: bytes) -> bool:
@@ -171,7 +171,7 @@ class FollowerLinks:
         return node_id in self._followers
 
     def is_owed(self, lsn: int) -> bool:
-        """Whether an acknowledgement of what is below `lsn` is to come. For any thread."""
+        """Whether a follower has yet to acknowledge something below `lsn`. For any thread."""
         return any(one.acknowledged < lsn for one in self._acknowledging)
 
     def _put(self, message: Needs | Unlink) -> None:
@@ -180,7 +180,7 @@ class FollowerLinks:
                 sender.put(message)
 
     def set_agreed(self, agreed: int) -> None:
-        """Set the agreed LSN that the next beacons say."""
+        """Set the agreed LSN of the next beacons."""
         self.agreed = agreed
 
     def order(self, node_id: bytes, verb: str) -> bool:
@@ -192,7 +192,7 @@ class FollowerLinks:
         return True
 
     def close_all(self, why: str) -> None:
-        """Close all links, and take no others."""
+        """Close all links, and refuse others."""
         self.is_closed = True
         for follower in list(self._followers.values()):
             follower.close(why)
@@ -202,9 +202,9 @@ class FollowerLinks:
         return [follower.statistics() for follower in self._followers.values()]
 
     def beacon_status(self) -> Mapping[str, object]:
-        """The status of this process for beacons; empty if it cannot be told, as the links are needed all the same.
+        """The status of this process, read once for the beacons to all followers.
 
-        It is taken once in a period, for the beacons to all followers.
+        It is empty if it cannot be read or sent: the links are needed all the same.
         """
         now_s = trio.current_time()
         if now_s < self._status_until_s:
@@ -251,7 +251,7 @@ class FollowerLinks:
                 await self._check_for_damage(follower.start.base_lsn)
 
     async def _check_for_damage(self, base_lsn: int) -> None:
-        """Report damage in the segments from `base_lsn`, which could not be read, or which a follower refused."""
+        """Check the segments from `base_lsn` on, which could not be read or which a follower refused; report damage."""
         if self._damage is None and trio.current_time() >= self._check_after_s:
             self._check_after_s = trio.current_time() + DAMAGE_CHECK_S
             asked = self.journal.path, base_lsn, self.position, self.files
@@ -262,7 +262,7 @@ class FollowerLinks:
             self.report(JournalDamaged(self._damage))
 
     def add(self, follower: "_FollowerLink") -> None:
-        """From now on send a follower what is written."""
+        """Send a follower whatever is written after this call."""
         self._followers[follower.node_id] = follower
         if not follower.is_beside:
             self._acknowledging += (follower,)
@@ -275,7 +275,7 @@ class FollowerLinks:
         self._on_joined(follower.name, follower.site)
 
     def remove(self, follower: "_FollowerLink") -> None:
-        """Send a follower, whose link is closed, nothing more."""
+        """Send nothing more to a follower whose link is closed."""
         if self._followers.get(follower.node_id) is follower:
             del self._followers[follower.node_id]
         self._acknowledging = tuple(one for one in self._acknowledging if one is not follower)
@@ -286,7 +286,8 @@ class FollowerLinks:
 
 
 def readers_of(path: str, files: Files = REAL, node: str | None = None) -> list[str]:
-    """The readers in a leader's directory that keep segments for followers, or for one node. Each link has its own.
+    """The names of readers in a leader's directory that keep segments for followers, one for each link. `node`: only
+    those for this node.
 
     Raises: OSError, JournalError.
     """
@@ -296,7 +297,7 @@ def readers_of(path: str, files: Files = REAL, node: str | None = None) -> list[
 
 
 def forget_readers(path: str, names: Iterable[str], files: Files = REAL) -> None:
-    """Keep no segments for these readers. For a thread. Raises: OSError."""
+    """Stop keeping segments for these readers. For a thread. Raises: OSError."""
     for name in names:
         forget_reader(path, name, files)
 
@@ -306,7 +307,7 @@ def _reader_prefix(node: str) -> str:
 
 
 class _FollowerLink:
-    """The link of one follower."""
+    """Serves the link of one follower."""
 
     def __init__(self, links: FollowerLinks, link: LinkStream, hello: Hello, number: int) -> None:
         self._links = links
@@ -317,7 +318,7 @@ class _FollowerLink:
         self._reader: OctetReader | None = None
         self._reader_name = f"{_reader_prefix(hello.name)}-{number}"  # one for each link
         self._is_registered = False
-        self.is_beside = False  # a full copy, which is no journal of this node yet
+        self.is_beside = False  # the follower gets a full copy beside its journal, so it acknowledges nothing
         self._is_open = False
         self._why = ""
         self._orders: list[Message] = []
@@ -325,7 +326,7 @@ class _FollowerLink:
         self._read_after_s = 0.0
         self._status: Status | None = None
         self._clock_difference_ms = 0
-        self._silent_beacons = 0  # since something was heard
+        self._silent_beacons = 0  # beacons sent since something was heard
         self.suspects_damage = False  # the files could not be read, or the follower refused their octets
         self._decoder = Decoder(No, Ack, Status)
         self._socket: socket.socket
@@ -333,7 +334,7 @@ class _FollowerLink:
         self.node_id = hello.terms.node_id
         self.name = hello.name
         self.site = hello.site or {}
-        self.start = Position(FIRST_LSN, 0)  # of the octets that are sent
+        self.start = Position(FIRST_LSN, 0)  # of the first octet that is sent
         self.feed: Feed
         self.sender: FeedSender
         self.sent_needs: frozenset[str] = frozenset()
@@ -341,7 +342,7 @@ class _FollowerLink:
     # -- joining -------------------------------------------------------------------------------------------------------
 
     def answer_hello(self, tail: Position, end: int) -> list[Message] | No:
-        """The messages that tell the follower how it joins; for a thread. Raises: OSError, JournalError."""
+        """Decide how the follower joins. Returns the messages for it. For a thread. Raises: OSError, JournalError."""
         links, hello, journal, files = self._links, self._hello, self._links.journal, self._links.files
         if hello.term != journal.term:
             return No(f"this node leads in term {journal.term}, not {hello.term}")
@@ -393,14 +394,14 @@ class _FollowerLink:
         return size
 
     def _register(self, lsn: int) -> None:
-        """Keep the segments from the record `lsn` on until the follower has them. Raises: OSError."""
+        """Keep the segments from the record `lsn` on, until `release`. Raises: OSError."""
         register_reader(self._links.journal.path, self._reader_name, lsn, self._links.files)
         self._is_registered = True
 
     # -- the event loop ------------------------------------------------------------------------------------------------
 
     def close(self, why: str) -> None:
-        """Report the end of the link at once, and end its tasks."""
+        """End the link: report that at once, and cancel its tasks."""
         if self._is_open:
             self._is_open = False
             self._why = why
@@ -443,7 +444,7 @@ class _FollowerLink:
             self.close(str(fault))
 
     async def _send(self) -> None:
-        """Send what `FeedSender` leaves to this task. Raises: LinkFault, NotInJournal, OSError."""
+        """Send what the `FeedSender` left unsent. Raises: LinkFault, NotInJournal, OSError."""
         while True:
             self._woken = trio.Event()
             pending, span = self.sender.send_pending()
@@ -466,7 +467,10 @@ class _FollowerLink:
         self.sender.was_read(read_to, frames)
 
     def _read(self, start: Position, end: Position) -> tuple[Position, bytes]:
-        """Frames with octets from the files, and where they end; for a thread. Raises: NotInJournal, OSError."""
+        """Read octets from the files. Returns where they end, and their frames. For a thread.
+
+        Raises: NotInJournal, OSError.
+        """
         if not self._is_registered:
             self._register(start.base_lsn)
         reader = self._reader
@@ -487,7 +491,7 @@ class _FollowerLink:
             self._reader = None
 
     def release(self) -> None:
-        """Keep no file and no segment for the follower; for a thread."""
+        """Stop keeping files open and segments for the follower. For a thread."""
         self._close_reader()
         if self._is_registered:
             self._is_registered = False
@@ -497,14 +501,14 @@ class _FollowerLink:
                 logger.warning("%s: segments stay longer than needed: %s", self._hello.name, error)
 
     def order(self, verb: str) -> None:
-        """Send an order with the next beacon, now."""
+        """Send an order at once, with a beacon."""
         self._orders.append(Order(verb))
         self._has_orders.set()
 
     async def _beacon(self) -> None:
-        """Send beacons. Raises: LinkFault: nothing was heard for some beacons.
+        """Send beacons. Raises: LinkFault: the follower was silent for `silence_s`.
 
-        Beacons are counted, not time, because this process may have slept.
+        Silence is counted in beacons, since after a standstill of this process the time would be too long.
         """
         links, beacon_s, silence_s = self._links, self._links.options.beacon_s, self._links.options.silence_s
         while True:
@@ -519,7 +523,7 @@ class _FollowerLink:
                 raise LinkFault(f"nothing was heard for {silence_s:g} s")
 
     async def _receive(self) -> None:
-        """Take acknowledgements and status. Raises: LinkFault, FrameFault."""
+        """Receive acknowledgements and status. Raises: LinkFault, FrameFault."""
         sock, decoder = self._socket, self._decoder
         while True:
             for message in decoder.messages():
@@ -555,7 +559,7 @@ class _FollowerLink:
             raise Declined(message.why, is_final=message.is_final)
 
     def statistics(self) -> FollowerStatistics:
-        """The link's figures."""
+        """The figures of this link."""
         feed = self.feed
         position, tail = feed.position, feed.tail
         return FollowerStatistics(

@@ -6,17 +6,17 @@
 | 4 | u8 | kind |
 | 5 | | body |
 
-All integers are big-endian. Bodies are JSON objects; a receiver ignores fields that it does not know, so that a later
-release can add some. Frequent messages have bodies of a fixed layout:
+All integers are big-endian. Bodies are JSON objects. A receiver ignores fields that it does not know, so that later
+releases can add some. Frequent messages have bodies of a fixed layout:
 
 | kind | body |
 |---|---|
-| OCTETS | u8 octets of the head, u64 base LSN of the segment, u64 offset; behind the head the octets of the file |
+| OCTETS | u8 size of the head, u64 base LSN of the segment, u64 offset; behind the head the octets of the file |
 | UNLINK | u64 base LSNs |
-| ACK | u64 term, u64 LSN, and whatever a later release adds |
+| ACK | u64 term, u64 LSN; a later release may add something |
 
-GREET, PROVE and HELLO carry the version of the link that the sender knows; both sides use the lower one. A body above
-the limit of its kind is refused when its head is read, before any of it is stored.
+GREET, PROVE and HELLO have the version of the link that the sender knows; both sides use the lower one. A body above
+the limit of its kind is refused when the frame's head is read, before any of the body is stored.
 """
 
 import json
@@ -30,21 +30,21 @@ from ...journal import JournalError, TermTable
 
 #: The version of the link that this program knows, and the oldest that it can use.
 VERSION, VERSION_MIN = 1, 1
-#: Octets of a file in one frame at most.
+#: The most octets of a file in one frame.
 PIECE_MAX = 256 * 1024
-#: Base LSNs in one UNLINK at most.
+#: The most base LSNs in one UNLINK.
 UNLINK_MAX = 4096
 LSN_MAX = 2**63 - 1
 
 HEAD = Struct(">IB")
 _OCTETS_HEAD = Struct(">BQQ")
 _ACK = Struct(">QQ")
-#: Octets of the head of an OCTETS body at most: what later releases may need.
+#: The most octets of the head in the body of an OCTETS, some for later releases.
 _OCTETS_HEAD_MAX = 255
 
 
 class FrameFault(Exception):
-    """The octets are no frame that may come now. The link has to end; the text is for the log."""
+    """The octets are not a frame that is expected. The link has to end. The text is for the log."""
 
 
 # -- fields of JSON bodies ---------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def _plain(value: Any) -> Any:
 
 
 def _row(read: Callable[[object], object], write: Callable[[Any], object] = _plain, default: Any = MISSING) -> Any:
-    """A field of a JSON body. A field with a default may be missing, as older releases do not send it."""
+    """A field of a JSON body. A field with a default may be missing: older releases do not send it."""
     return field(default=default, metadata={"read": read, "write": write})
 
 
@@ -143,7 +143,7 @@ def _terms() -> Any:
 
 @dataclass(slots=True, frozen=True)
 class Greet:
-    """The first frame of the side that accepted the connection. `nonce`: empty if no secret is set there."""
+    """The first frame, from the side that accepted the connection. `nonce`: empty if that has no secret."""
 
     version: int = _number()
     nonce: bytes = _octets()
@@ -151,7 +151,7 @@ class Greet:
 
 @dataclass(slots=True, frozen=True)
 class Prove:
-    """The answer to a Greet: a nonce, and the proof that the side that connected knows the secret."""
+    """The answer to Greet: a nonce, and the proof that the side that connected knows the secret."""
 
     version: int = _number()
     nonce: bytes = _octets()
@@ -160,18 +160,18 @@ class Prove:
 
 @dataclass(slots=True, frozen=True)
 class Proof:
-    """The proof that the side that accepted knows the secret."""
+    """The answer to Prove: the proof that the side that accepted the connection knows the secret."""
 
     proof: bytes = _octets()
 
 
 @dataclass(slots=True, frozen=True)
 class Hello:
-    """What a follower says of itself and of its journal.
+    """A follower asks to join. The message describes the follower and its journal.
 
-    level: the highest level that its program can read. term: the term of the leader that it found in etcd. journal_id:
-    None if its directory is empty. end: LSN behind its last whole fsynced block. wants_copy: its journal is damaged.
-    site: its clients' site, as its configuration describes it, for the broker; None: not described.
+    level: the highest level that its program can read. term: of the leader that it found in etcd. journal_id: None if
+    its directory is empty. end: LSN behind its last whole fsynced block. wants_copy: its journal is damaged. site: the
+    site of its clients as its configuration describes it, for the broker; None: not described.
     """
 
     version: int = _number()
@@ -189,10 +189,10 @@ class Hello:
 
 @dataclass(slots=True, frozen=True)
 class Welcome:
-    """Where the leader's octets go on: in the segment `base_lsn` at `offset`, with the record `lsn`.
+    """The leader's octets follow. They begin in the segment `base_lsn` at `offset`, with the record `lsn`.
 
-    oldest: base LSN of the leader's oldest segment; the follower needs no older one. needs: what a program must
-    know to open the leader's journal.
+    oldest: base LSN of the leader's oldest segment; the follower needs no older one. needs: features that a program
+    must know to open the leader's journal.
     """
 
     version: int = _number()
@@ -215,9 +215,9 @@ class Cut:
 
 @dataclass(slots=True, frozen=True)
 class Copy:
-    """Before Welcome: a full copy follows, of about `size` octets. It is whole when the record before `until` is there.
+    """Before Welcome: a full copy follows, of about `size` octets. It is whole when it has the record before `until`.
 
-    is_beside: it goes into a directory beside the follower's own, which stays until then.
+    is_beside: write it into a directory beside the follower's own, which it replaces when it is whole.
     """
 
     until: int = _number()
@@ -244,21 +244,21 @@ class Octets:
 
 @dataclass(slots=True, frozen=True)
 class Unlink:
-    """Segments that the leader deleted."""
+    """The base LSNs of segments that the leader deleted."""
 
     base_lsns: tuple[int, ...]
 
 
 @dataclass(slots=True, frozen=True)
 class Needs:
-    """Names of what a program must know to open a journal with the octets behind this frame."""
+    """Names of features that a program must know to open a journal with the octets behind this frame."""
 
     needs: frozenset[str] = _names()
 
 
 @dataclass(slots=True, frozen=True)
 class Ack:
-    """The follower has fsynced all records below `lsn`, and takes records of `term`."""
+    """The follower has fsynced all records below `lsn`. `term`: of the leader that it follows."""
 
     term: int
     lsn: int
@@ -266,7 +266,7 @@ class Ack:
 
 @dataclass(slots=True, frozen=True)
 class Beacon:
-    """The leader is alive. `status`: figures of its machine, for people."""
+    """Tells a follower that the leader is alive. `status`: figures of the leader's machine, for people."""
 
     term: int = _number()
     agreed: int = _number()
@@ -276,9 +276,9 @@ class Beacon:
 
 @dataclass(slots=True, frozen=True)
 class Order:
-    """An operator, whose command came to the leader, wants this of the follower: `drain`, `revive` or `reload`.
+    """An operator's command for the follower, which came to the leader: `drain`, `revive` or `reload`.
 
-    A verb that a follower does not know is one of a later release.
+    Later releases may send other verbs; a follower ignores those.
     """
 
     verb: str = _text()
@@ -286,7 +286,7 @@ class Order:
 
 @dataclass(slots=True, frozen=True)
 class Status:
-    """The follower is alive. `status`: figures of its machine, for people."""
+    """Tells the leader that a follower is alive. `status`: figures of the follower's machine, for people."""
 
     wall_ms: int = _number()
     status: Mapping[str, object] = _row(_read_status)
@@ -294,10 +294,10 @@ class Status:
 
 @dataclass(slots=True, frozen=True)
 class Client:
-    """The rest of the connection is a client's, once the leader has answered Accept.
+    """A follower asks to pass a client on. Once the leader answers Accept, the connection is the client's.
 
-    cluster, group: as in Hello. name: of the node that the client is connected to. service: the frontend that it wants.
-    header: PROXY header, version 2, with the client's address.
+    cluster, group: as in Hello. name: of the node to which the client is connected. service: the frontend that it
+    wants. header: PROXY header, version 2, with the client's address.
     """
 
     version: int = _number()
@@ -316,7 +316,7 @@ class Accept:
 _Introducing = Greet | Prove | Proof | Hello | Client | Accept | No
 Message = _Introducing | Welcome | Cut | Copy | Octets | Needs | Unlink | Ack | Beacon | Order | Status
 
-#: Kind -> message, octets of its body at most.
+#: Kind -> message, and the most octets of its body.
 _KINDS: dict[int, tuple[type[Any], int]] = {
     1: (Greet, 4096),
     2: (Prove, 4096),
@@ -344,7 +344,7 @@ _OCTETS_KIND, _UNLINK_KIND, _ACK_KIND = _KIND_OF[Octets], _KIND_OF[Unlink], _KIN
 
 
 def encode(message: Message) -> bytes:
-    """The frame of a message. Raises: FrameFault when it is larger than a receiver accepts."""
+    """The frame of a message. Raises: FrameFault: a receiver would refuse its size."""
     kind = _KIND_OF[type(message)]
     if isinstance(message, Octets):
         return octets_head(message.base_lsn, message.offset, len(message.octets)) + message.octets
@@ -363,12 +363,12 @@ def encode(message: Message) -> bytes:
 
 
 def check_status(status: Mapping[str, object]) -> None:
-    """Raises: FrameFault: it is larger than a Beacon or a Status may be."""
+    """Raises: FrameFault: the status is too large for a Beacon or a Status."""
     encode(Beacon(LSN_MAX, LSN_MAX, LSN_MAX, status))
 
 
 def octets_head(base_lsn: int, offset: int, size: int) -> bytes:
-    """The beginning of the frame of an `Octets`. The caller sends its `size` octets after it, without copying them."""
+    """The beginning of a frame of `Octets`. The caller sends the `size` octets behind it, without copying them."""
     assert size <= PIECE_MAX
     return HEAD.pack(_OCTETS_HEAD.size + size, _OCTETS_KIND) + _OCTETS_HEAD.pack(_OCTETS_HEAD.size, base_lsn, offset)
 
@@ -377,7 +377,7 @@ def octets_head(base_lsn: int, offset: int, size: int) -> bytes:
 
 
 class Decoder:
-    """Decodes octets, in any pieces, into messages.
+    """Decodes octets, which may come in any pieces, into messages.
 
         decoder.receive(data)
         for message in decoder.messages(): ...
@@ -399,13 +399,13 @@ class Decoder:
         self._expected = expected
 
     def receive(self, data: bytes | memoryview) -> None:
-        """Take octets; they must not change later."""
+        """Add octets, which must not change later."""
         if data:
             self._parts.append(data)
             self._size += len(data)
 
     def messages(self) -> Iterator[Message]:
-        """The messages that are whole. Raises: FrameFault, at the first frame that may not come."""
+        """Yield the messages that are complete. Raises: FrameFault, at the first frame that is not expected."""
         if self._fault is not None:
             raise self._fault
         try:
@@ -415,7 +415,7 @@ class Decoder:
             raise
 
     def end(self) -> None:
-        """The connection has ended. Raises: FrameFault when that cut a frame short."""
+        """Note that the connection has ended. Raises: FrameFault: a frame is incomplete."""
         if self._size:
             raise FrameFault(f"cut short: {self._size} octets of a frame of {self._needed} or more")
 

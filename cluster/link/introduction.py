@@ -1,6 +1,6 @@
 """The first messages of a link: TLS, then the proof of the shared secret.
 
-Of a stranger's octets at most the 4 KiB of a `Prove` are stored, and octets that are no frame get no answer.
+At most 4 KiB of a stranger's octets are stored, a `Prove`. Octets that are no frame get no answer.
 """
 
 import ssl
@@ -19,7 +19,7 @@ from .stream import FOREVER, LinkFault, LinkStream, Refused, without_low_water
 async def accept(
     stream: trio.abc.Stream, peer: str, host: str, credentials: Credentials, tls: ssl.SSLContext | None
 ) -> LinkStream:
-    """Introduce a connection that was accepted. `host`: address of its other end.
+    """Make a link of a connection that was accepted. `host`: address of its other end.
 
     The caller limits the time. Raises: LinkFault, FrameFault, ChallengeFault.
     """
@@ -39,7 +39,7 @@ async def accept(
 
 
 async def _secured(stream: trio.abc.Stream, tls: ssl.SSLContext | None, host: str | None) -> trio.abc.Stream:
-    """TLS over the stream, if there is a context. `host`: the name to check; None: this is the server's side.
+    """The stream with TLS, if there is a context. `host`: the name to check; None: this is the server's side.
 
     Raises: LinkFault.
     """
@@ -59,7 +59,7 @@ async def _secured(stream: trio.abc.Stream, tls: ssl.SSLContext | None, host: st
 async def connect(
     address: Address, credentials: Credentials, tls: ssl.SSLContext | None, options: LinkOptions
 ) -> LinkStream:
-    """Connect to a node and introduce the connection.
+    """Connect to a node, and make a link of the connection.
 
     Raises: Refused, Declined, LinkFault, FrameFault, ChallengeFault.
     """
@@ -117,7 +117,7 @@ async def _connected(
 
 
 class Reach(Enum):
-    """Whether a node with the same credentials answers at an address. REFUSED: no process listens there."""
+    """Whether a node with the same credentials answers at an address. REFUSED: the machine answers, but no process."""
 
     REACHED = auto()
     REFUSED = auto()
@@ -125,7 +125,7 @@ class Reach(Enum):
 
 
 async def reach(address: Address, credentials: Credentials, tls: ssl.SSLContext | None, options: LinkOptions) -> Reach:
-    """Try to reach a node, for `connect_s`. Nodes tell each other: a leader resigns when others cannot reach it."""
+    """Try to reach a node, for `connect_s`. Results are told in etcd: a leader that others cannot reach resigns."""
     with trio.move_on_after(options.connect_s):
         try:
             link = await connect(address, credentials, tls, options)

@@ -1,4 +1,4 @@
-"""The follower's side of its links to the leader: it connects again and again, and serves one link at a time."""
+"""The follower's side of links: it connects to the leader again and again, and serves one link at a time."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -26,18 +26,18 @@ from .stream import Declined, LinkFault, LinkStream, Refused
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Seconds until the next connection after a fault of another kind (a full disk, wrong octets).
+#: Seconds until the next connection after a fault of the journal, such as a full disk or wrong octets.
 FAULT_PAUSE_S = 1.0
-#: Seconds until the next connection when a link was lost, no process listens there, or that node does not lead yet.
-#: Three refusals let this node campaign.
+#: Seconds until the next connection after a link was lost, a connection was refused, or the node answered that it does
+#: not lead yet. After three refusals this node may campaign.
 SOON_S = 0.05
 
 
 class Ending(Enum):
     """Why `LeaderLink.run` returned.
 
-    COPIED: a full copy has replaced the journal, which is to be opened again, under the copy's node id. DECLINED: the
-    leader refuses this node for good. FAILED: the journal's directory is to be opened again, or is lost.
+    COPIED: a full copy has replaced the journal: open the directory again, under the copy's node id. DECLINED: the
+    leader refuses this node for good. FAILED: the journal failed: open the directory again.
     """
 
     COPIED = auto()
@@ -46,10 +46,10 @@ class Ending(Enum):
 
 
 class LeaderLink:
-    """Connects to the leader again and again. `copied`: None if the journal is damaged; then `damaged` describes it.
+    """Connects to the leader again and again. `copied`: None: the journal is damaged; then `damaged` describes it.
 
-    report gets LeaderRefused, LeaderHeard, Joined, JoinRefused, Durable, Drain, Revive. All methods are for the event
-    loop; the journal is used by threads while `run` is under way, and by none when it has ended.
+    `report` gets LeaderRefused, LeaderHeard, Joined, JoinRefused, Durable, Drain, Revive. All methods are for the event
+    loop. Threads use the journal only while `run` is under way.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class LeaderLink:
         assert (copied is None) != (damaged is None)
         self._options = options or LinkOptions()
         self._follower = Follower(path, copied, report, self._options, files, wall_ms, status, reload)
-        self.why = ""  # the reason why the last link ended, or could not be opened
+        self.why = ""  # why the last link ended, or could not be opened
         self._credentials = credentials
         self._name = name
         self._damaged = damaged
@@ -91,12 +91,12 @@ class LeaderLink:
 
     @property
     def is_open(self) -> bool:
-        """Whether a leader sends its journal now."""
+        """Whether a link is open, over which the leader sends its journal."""
         return self._open is not None
 
     @property
     def received(self) -> int:
-        """Octets of the journal that came by the link that is open."""
+        """Octets of the journal that came over the open link."""
         return 0 if self._open is None else self._open.received
 
     def acknowledge(self, is_on: bool) -> None:
@@ -106,7 +106,7 @@ class LeaderLink:
             self._open.acknowledge(is_on)
 
     async def run(self, address: Address, term: int) -> Ending:
-        """Follow the leader of a term: connect again whenever the link ends, until cancelled."""
+        """Follow the leader of a term. Connect again whenever the link ends, until cancelled or an `Ending`."""
         while True:
             pause_s = self._options.retry_s
             try:
@@ -146,7 +146,7 @@ class LeaderLink:
             self.why = why
 
     async def _follow(self, link: LinkStream, term: int) -> bool:
-        """Serve one link. Returns whether a full copy has replaced the journal. Raises: see `run`."""
+        """Serve one link. Returns whether a full copy has replaced the journal. Raises: what `run` catches."""
         copied, silence_s = self._follower.copied, self._options.silence_s
         if copied is not None:
             await trio.to_thread.run_sync(copied.sync)

@@ -1,5 +1,7 @@
-"""A node's listener for links. It is open in every state of the node, so a refused connection means that its process
-has ended. A leader takes followers and clients that are passed on; any other node answers No.
+"""A node's listener for links.
+
+It is open in every state of the node, so a refused connection means that the node's process has ended. A leader serves
+followers, and clients that they pass on; any other node answers No.
 """
 
 import functools
@@ -19,19 +21,19 @@ from .stream import FOREVER, Declined, LinkFault, LinkStream, without_low_water
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Seconds between two log lines about refusals of one host, which may try again many times a second; and the number of
-#: hosts that are remembered for that.
+#: Seconds between two log lines about one host that is refused, and the number of hosts that are remembered for that. A
+#: host may try many times a second.
 REFUSAL_S, REFUSED_MAX = 60.0, 1000
 
-#: Serves a client. Gets its socket (non-blocking), octets already read from it, its PROXY header, the frontend that it
-#: wants, and the name of the node that it is connected to.
+#: Serves a client. Arguments: the non-blocking socket, octets already read from it, the PROXY header, the frontend that
+#: the client wants, and the name of the node to which it is connected.
 OnClient = Callable[[socket.socket, bytes, bytes, str, str], object]
 
 
 class LinkListener:
-    """Accepts links. `links`: the leader's; None while this node does not lead.
+    """Accepts links. `links`: serves followers; None while this node does not lead.
 
-    takes_clients: whether clients are served now. A leader takes followers before that.
+    takes_clients: whether clients are served now. A leader serves followers earlier.
     """
 
     def __init__(
@@ -52,8 +54,8 @@ class LinkListener:
         self._tls = tls or LinkTls()
         self._takes_clients = takes_clients
         self._refused_s: dict[str, float] = {}  # host -> time of the last log line
-        self._served: set[trio.CancelScope] = set()  # all connections
-        self._introducing: dict[trio.CancelScope, None] = {}  # connections that have not said what they want
+        self._served: set[trio.CancelScope] = set()  # of all connections
+        self._introducing: dict[trio.CancelScope, None] = {}  # of connections without Hello or Client yet; oldest first
 
     async def serve(
         self,
@@ -82,7 +84,7 @@ class LinkListener:
             with scope:
                 await self._introduce(stream, peer, host)
         except (Declined, FrameFault, ChallengeFault) as fault:
-            is_usual = isinstance(fault, Declined) and not fault.is_final  # while another node takes over, many times
+            is_usual = isinstance(fault, Declined) and not fault.is_final  # frequent while another node takes over
             is_told = not is_usual and self._is_first_refusal(host)
             logger.log(logging.WARNING if is_told else logging.DEBUG, "link of %s: %s", peer, fault)
         except LinkFault as fault:
@@ -108,10 +110,13 @@ class LinkListener:
         return True
 
     async def _introduce(self, stream: trio.SocketStream, peer: str, host: str) -> None:
-        """Find out what a connection wants, and serve it. Raises: LinkFault, FrameFault, ChallengeFault."""
+        """Introduce a connection, and serve it as a follower's or a client's.
+
+        Raises: LinkFault, FrameFault, ChallengeFault.
+        """
         introducing, options = self._introducing, self._options
         if len(introducing) >= options.introductions_max:
-            oldest = next(iter(introducing))  # a flood of strangers displaces itself; a node needs some milliseconds
+            oldest = next(iter(introducing))  # a flood of strangers displaces only strangers: a node is done in some ms
             del introducing[oldest]
             oldest.cancel()
         with trio.move_on_after(options.introduction_s) as scope:

@@ -1,7 +1,7 @@
-"""One link of a follower to its leader: it appends the octets of the leader's journal, and acknowledges them.
+"""One open link of a follower to its leader: it appends the octets of the leader's journal, and acknowledges them.
 
-One thread receives, appends and fsyncs; octets that come during an fsync go with the next one. Acknowledgements are
-sent only while `acknowledge` allows them.
+Octets that come during an fsync are fsynced by the next one. Acknowledgements are sent only while `acknowledge` allows
+them.
 """
 
 import logging
@@ -44,19 +44,19 @@ from .stream import READ_SIZE, Declined, LinkFault, LinkStream
 
 logger = logging.getLogger("leveret.cluster")
 
-#: The most octets that are appended between two fsyncs.
+#: About this many octets are appended between two fsyncs at most.
 SYNC_MAX = 8 * 1024 * 1024
-#: Verb of an order -> event.
+#: Orders that are events for the agreement.
 ORDERS: Mapping[str, Event] = {"drain": Drain(), "revive": Revive()}
-#: Verb of an order to read the configuration again.
+#: The order to read the configuration again.
 RELOAD = "reload"
 
 
 @dataclass(slots=True)
 class Follower:
-    """What all links of a following node share. `copied`: None if the journal is damaged, or was replaced.
+    """What all links of a follower share. `copied`: None: the journal is damaged, or a full copy has replaced it.
 
-    `report` gets events of links; `reload` is called if the leader orders it. `leader_status`: of its last beacon.
+    `report` gets events of links. `reload` is called when the leader orders it. `leader_status`: from its last beacon.
     """
 
     path: str
@@ -71,11 +71,11 @@ class Follower:
 
 
 class OpenLink:
-    """A link to the leader once both sides have introduced themselves, up to its end.
+    """A link to the leader, from Welcome to its end.
 
-    One thread receives, checks, writes, fsyncs and acknowledges: each hop between it and the event loop would cost more
-    than all else that is done for a block. The event loop sends the status, and says whether acknowledgements may be
-    sent. A sender holds the lock `_sending`, so that no acknowledgement is sent after `acknowledge(False)` (rule R6).
+    One thread receives, checks, writes, fsyncs and acknowledges: each switch between it and the event loop would cost
+    more than everything else that is done for a block. The event loop sends the status. Both hold the lock `_sending`
+    while they send, so that no acknowledgement is sent after `acknowledge(False)` returns (rule R6).
     """
 
     def __init__(self, follower: Follower, link: LinkStream, term: int, copy: Copy | None) -> None:
@@ -95,12 +95,12 @@ class OpenLink:
         self.received = 0
         self._fsynced = 0
         self._acknowledged = 0
-        self._unsent = b""  # the rest of a message of which the connection took only the beginning
-        self._full_beacons = 0  # beacons since the connection last took a message
+        self._unsent = b""  # the rest of a message of which the socket accepted only the beginning
+        self._full_beacons = 0  # beacons since the socket last accepted a message
         self._has_no_status = False
         self._reported = 0
-        self._is_whole = False  # the copy has replaced the journal
-        self._why = ""  # the reason for which this node ended the link
+        self._is_whole = False  # the full copy has replaced the journal
+        self._why = ""  # why this node ended the link
 
     # -- in a thread ---------------------------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class OpenLink:
             raise LinkFault(f"nothing was heard for {silence_s:g} s")
 
     def _read(self) -> bytes | None:
-        """The octets that have come; None: there are none. Raises: LinkFault, FrameFault."""
+        """The octets that have come; None: none have. Raises: LinkFault, FrameFault."""
         try:
             data = self._socket.recv(READ_SIZE)
         except BlockingIOError:
@@ -192,7 +192,10 @@ class OpenLink:
         return size
 
     def _fsync(self) -> None:
-        """Fsync and acknowledge, if blocks have become whole. Raises: JournalError, OSError."""
+        """Fsync and acknowledge if more blocks are complete. A full copy that is whole replaces the journal.
+
+        Raises: JournalError, OSError.
+        """
         copied, copy = self.copied, self._copy
         if copied is None or copied.written_lsn == self._fsynced:
             return
@@ -210,7 +213,7 @@ class OpenLink:
             self._is_whole = True
 
     def close(self) -> None:
-        """Close the connection; and the copy beside, if there is one."""
+        """Close the connection, and a copy beside the journal."""
         self._socket.close()
         if self.is_beside:
             self._close_copy()
@@ -231,7 +234,7 @@ class OpenLink:
                 self._acknowledged = lsn if is_taken else self._acknowledged  # else it goes with the next one
 
     def _send(self, message: Message) -> bool:
-        """Send a small message; the caller holds `_sending`. False: there is no room for it now."""
+        """Send a small message; the caller holds `_sending`. False: the socket accepts none now."""
         try:
             if self._unsent:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
@@ -248,12 +251,12 @@ class OpenLink:
         return True
 
     def _complain(self, why: str) -> None:
-        """Tell the leader of octets that cannot be its journal: it checks its files for damage."""
+        """Tell the leader that its octets are no journal, so that it checks its files for damage."""
         with self._sending:
-            self._send(No(why[:1000]))  # more than 4096 characters would be refused
+            self._send(No(why[:1000]))  # the leader refuses texts of more than 4096 characters
 
     def end(self, why: str) -> None:
-        """End the link: the thread ends as soon as it has done what it is doing."""
+        """End the link: the thread ends when it next reads from the socket."""
         self._why = self._why or why
         with suppress(OSError):  # the connection may be gone
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -265,7 +268,10 @@ class OpenLink:
     # -- the event loop ------------------------------------------------------------------------------------------------
 
     async def run(self) -> bool:
-        """Copy until the link ends. Returns: whether a full copy is whole. Raises: as `LeaderLink.run`."""
+        """Copy until the link ends. Returns whether a full copy has replaced the journal.
+
+        Raises: what `LeaderLink.run` catches.
+        """
         fault: Exception | None = None
         try:
             async with trio.open_nursery() as nursery:
@@ -293,7 +299,7 @@ class OpenLink:
             self.end("this node follows it no more")
 
     def acknowledge(self, is_on: bool) -> None:
-        """Allow acknowledgements, of what was fsynced meanwhile at once; or forbid them."""
+        """Allow acknowledgements, and acknowledge at once what is fsynced; or forbid them."""
         with self._sending:
             self._may_acknowledge = is_on
         self._acknowledge()
@@ -306,10 +312,10 @@ class OpenLink:
             try:
                 status = follower.status()
                 check_status(status)
-            except OSError as error:  # a link can be opened again; an error here would end the process
+            except OSError as error:  # would end the process; the link can be opened again
                 self.end(f"the status of this node cannot be told: {error}")
                 return
-            except FrameFault as fault:  # the next link could not tell it either; the copy is needed all the same
+            except FrameFault as fault:  # would recur on each link; the copy is needed all the same
                 if not self._has_no_status:
                     logger.warning("the status of this node cannot be told: %s", fault)
                 self._has_no_status, status = True, {}
@@ -318,9 +324,9 @@ class OpenLink:
             self._tell_durable()
 
     def _tell_status(self, status: Status) -> None:
-        """Send the status. End the link if the leader has taken nothing for some beacons.
+        """Send the status. End the link if the leader has read nothing for `silence_s`.
 
-        Beacons are counted, not time, because this process may have slept.
+        That is counted in beacons, since after a standstill of this process the time would be too long.
         """
         options = self._follower.options
         with self._sending:
@@ -330,7 +336,7 @@ class OpenLink:
                 self.end("the leader takes no messages")
 
     def _tell_durable(self) -> None:
-        """Report what is fsynced: at beacons, as a report for each block would wake the event loop too often."""
+        """Report what is fsynced. Called at beacons: a report for each block would wake the event loop too often."""
         if self._fsynced > self._reported and not self.is_beside:
             self._reported = self._fsynced
             self._follower.report(Durable(self._reported))
@@ -346,7 +352,7 @@ class OpenLink:
             self._carry_out(message.verb)
 
     def _carry_out(self, verb: str) -> None:
-        """Do what an operator ordered at the leader."""
+        """Carry out an operator's order that the leader has passed on."""
         event = ORDERS.get(verb)
         if verb == RELOAD:
             self._follower.reload()

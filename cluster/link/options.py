@@ -27,9 +27,9 @@ class Address:
 class LinkOptions:
     """Times and limits of links.
 
-    silence_s: a link is closed when nothing was heard for this long. introduction_s: until a connection has proven the
-    secret and said what it wants. backlog_octets: of one follower, in memory. copy_rate: octets a second that are read
-    from files for one follower.
+    silence_s: a link is closed when nothing was heard for this long. introduction_s: the time in which a connection has
+    to prove the secret and send Hello or Client. backlog_octets: queued in memory for one follower. copy_rate: octets a
+    second that are read from files for one follower.
     """
 
     beacon_s: float = 0.5
@@ -44,9 +44,10 @@ class LinkOptions:
 
 
 class LinkTls:
-    """The contexts of links; None: links have no TLS. A context trusts all authorities that it ever read, so a reload
-    puts others in the place of both. `trusted`: what they trust; authorities, or certificates of nodes themselves.
-    `has_dropped`: such a reload took one of these away.
+    """The TLS contexts of links; None: links have no TLS.
+
+    A context trusts all certificates that it ever read, so a reload replaces both contexts. trusted: the certificates
+    that they trust, of authorities or of nodes. has_dropped: a reload removed one of these.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class LinkTls:
         self.has_dropped = False
 
     def replace(self, fresh: "LinkTls") -> None:
-        """Take the contexts of `fresh` for later links. Call it only if links have TLS."""
+        """Use the contexts of `fresh` for later links. Call it only if links have TLS."""
         if self.server is not None and fresh.server is not None:
             self.has_dropped |= not self.trusted <= fresh.trusted
             self.trusted = fresh.trusted

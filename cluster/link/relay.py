@@ -1,4 +1,4 @@
-"""Relays octets between two streams, both ways; and gives a stream as a socket to code that uses sockets."""
+"""Relays octets between two streams, both ways, and makes a socket of a stream for code that needs one."""
 
 import socket
 from collections.abc import Awaitable, Callable
@@ -6,17 +6,17 @@ from functools import partial
 
 import trio
 
-#: Octets of one read.
+#: The most octets of one read.
 RELAY_SIZE = 128 * 1024
-#: Seconds for which the other direction may continue when one has ended without a half-close, which TLS does not have.
+#: Seconds for which one direction may continue when the other has ended on a stream that has no half-close, as TLS.
 GRACE_S = 2.0
 
 
 def as_socket(stream: trio.abc.Stream) -> tuple[socket.socket, Callable[[], Awaitable[None]] | None]:
-    """A non-blocking socket for a stream. Of a plain stream it is its own socket.
+    """A non-blocking socket in place of a stream, which must not be used any longer. A plain stream gives up its own.
 
-    Of a stream with TLS it is one of a pair; then the second value is a function for a task, which relays between the
-    stream and the other socket of the pair.
+    For a stream with TLS it is one of a pair; then the second value is a function to run as a task, which relays
+    between the stream and the other socket of the pair.
     """
     if isinstance(stream, trio.SocketStream):
         own = socket.socket(fileno=stream.socket.detach())
@@ -28,7 +28,7 @@ def as_socket(stream: trio.abc.Stream) -> tuple[socket.socket, Callable[[], Awai
 
 
 async def _relay_and_close(stream: trio.abc.Stream, theirs: trio.SocketStream) -> None:
-    """Relay, then close: the user of the other socket of the pair reads the end, also if the stream broke."""
+    """Relay, then close the socket, so that the other socket of the pair reads an end also if the stream broke."""
     try:
         await relay(stream, theirs)
     finally:
@@ -36,10 +36,10 @@ async def _relay_and_close(stream: trio.abc.Stream, theirs: trio.SocketStream) -
 
 
 async def relay(one: trio.abc.Stream, other: trio.abc.Stream, *, first: bytes = b"", early: bytes = b"") -> None:
-    """Pass octets in both directions until both have ended, or one broke; then sockets without TLS are closed.
+    """Relay in both directions until both have ended, or one broke. Plain sockets are closed then.
 
-    Backpressure: no direction is read before the octets of the last read are sent. A half-close passes the end of one
-    direction on, if the stream has that. first: octets already read from `one`; early: from `other`.
+    Backpressure: a direction is read again only when the octets of its last read are sent. The end of one direction is
+    passed on as a half-close, where the stream has that. first: octets already read from `one`; early: from `other`.
     """
     if isinstance(one, trio.SocketStream) and isinstance(other, trio.SocketStream):
         with as_socket(one)[0] as here, as_socket(other)[0] as there:
@@ -53,7 +53,7 @@ async def relay(one: trio.abc.Stream, other: trio.abc.Stream, *, first: bytes = 
 
 
 async def _relay_sockets(source: socket.socket, sink: socket.socket, data: bytes, scope: trio.CancelScope) -> None:
-    """Relay between sockets. This is faster than streams, which go round the event loop after each send."""
+    """Relay one direction between sockets. Streams would be slower: they yield to the event loop after each send."""
     try:
         while True:
             while data:
@@ -76,7 +76,7 @@ async def _relay_sockets(source: socket.socket, sink: socket.socket, data: bytes
 async def _relay_streams(
     source: trio.abc.Stream, sink: trio.abc.Stream, data: bytes | bytearray, scope: trio.CancelScope
 ) -> None:
-    """Relay between streams of which one has TLS."""
+    """Relay one direction between streams, of which at least one has TLS."""
     try:
         if data:
             await sink.send_all(data)

@@ -1,4 +1,4 @@
-"""The stream of a link: it carries messages. Errors for its end."""
+"""A stream of messages, as used by links until the journal is sent; and the errors that end a link."""
 
 import math
 import socket
@@ -8,9 +8,9 @@ import trio
 
 from .frames import Decoder, Message, No, encode
 
-#: Octets of one read.
+#: The most octets of one read.
 READ_SIZE = 256 * 1024
-#: No time limit for one message: the introduction as a whole has one.
+#: No time limit for a message: the introduction has one for all its messages together.
 FOREVER = math.inf
 
 
@@ -19,7 +19,7 @@ class LinkFault(Exception):
 
 
 class Refused(LinkFault):
-    """The other machine refuses the connection: no process listens there."""
+    """The other machine refused the connection: no process listens there."""
 
 
 class Declined(LinkFault):
@@ -31,14 +31,14 @@ class Declined(LinkFault):
 
 
 def without_low_water(stream: trio.SocketStream) -> trio.SocketStream:
-    """Undo trio's option for interactive streams, which makes a socket writable only below 16 KiB of unsent octets.
+    """Undo trio's TCP_NOTSENT_LOWAT, with which a socket is writable only below 16 KiB of unsent octets.
 
-    Measured with a follower that catches up: 0.73 ms of the leader's CPU for 1 MiB; with the option 0.98 ms.
+    A follower that catches up costs the leader 0.73 ms of CPU for 1 MiB, with trio's option 0.98 ms.
     """
     if (option := getattr(socket, "TCP_NOTSENT_LOWAT", None)) is not None:
         try:
             stream.setsockopt(socket.IPPROTO_TCP, option, b"\xff\xff\xff\xff")
-        except OSError:  # no TCP
+        except OSError:  # this is no TCP socket
             pass
     return stream
 
@@ -56,7 +56,7 @@ class LinkStream:
         self._sending = trio.Lock()
 
     async def send(self, *messages: Message) -> None:
-        """Send messages, one behind the other. Raises: LinkFault."""
+        """Send messages in this order. Raises: LinkFault."""
         await self.send_octets(b"".join(map(encode, messages)))
 
     async def send_octets(self, octets: bytes) -> None:
@@ -68,9 +68,9 @@ class LinkStream:
                 raise LinkFault("the connection was lost") from error
 
     async def receive(self, *expected: type[Any], timeout_s: float) -> Message:
-        """The next message. `timeout_s`: the longest time without any octet.
+        """The next message. `timeout_s`: for how long no octet may come.
 
-        Raises: LinkFault; Declined when the message is a No; FrameFault when it is none of `expected`.
+        Raises: LinkFault; Declined: the message is a No; FrameFault: it is none of `expected`.
         """
         decoder = self._decoder
         decoder.expect(No, *expected)
@@ -95,7 +95,7 @@ class LinkStream:
             raise LinkFault("the connection was lost") from error
 
     def take_rest(self) -> bytes:
-        """Octets that were received behind the last message."""
+        """Remove the octets that were received behind the last message, and return them."""
         return self._decoder.take_rest()
 
     async def close(self) -> None:
