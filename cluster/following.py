@@ -58,11 +58,11 @@ class Following:
 
     # -- the agreement's decisions ----------------------------------------------------------------------------------
 
-    def begin(self, held: JournalSummary) -> None:
+    def begin(self, summary: JournalSummary) -> None:
         """Begin with the node id of this directory, without a leader and without acknowledgements."""
         self._leader = self.link = None
         self._directory.is_put_back = False
-        self._make_link(held)
+        self._make_link(summary)
 
     def follow(self, leader: Leader | None) -> None:
         """Follow this leader instead of the last one; None: there is no leader."""
@@ -91,13 +91,13 @@ class Following:
         if self._directory.is_put_back:  # else a link that failed has just opened it
             await self._reopen(is_copy=False)
 
-    async def follow_again(self, held: JournalSummary) -> bool:
+    async def follow_again(self, summary: JournalSummary) -> bool:
         """Follow with the reopened directory. Returns whether its node id is the same as before."""
-        is_same = held.terms.node_id == self._directory.node_id
+        is_same = summary.terms.node_id == self._directory.node_id
         if is_same:
-            self._make_link(held)
+            self._make_link(summary)
         else:
-            await self._begin_anew(held)
+            await self._begin_anew(summary)
         self._changed.set()
         return is_same
 
@@ -125,22 +125,22 @@ class Following:
 
     async def _reopen(self, *, is_copy: bool) -> None:
         """Open the directory again: a copy has replaced its journal, or it could not be written."""
-        held = await self._directory.reopen(is_copy=is_copy)
-        if is_copy and held.terms.node_id != self._directory.node_id:
-            logger.info("a full copy is whole: node id %s", held.terms.node_id.hex())
-        await self.follow_again(held)
+        summary = await self._directory.reopen(is_copy=is_copy)
+        if is_copy and summary.terms.node_id != self._directory.node_id:
+            logger.info("a full copy is whole: node id %s", summary.terms.node_id.hex())
+        await self.follow_again(summary)
 
-    def _make_link(self, held: JournalSummary) -> None:
+    def _make_link(self, summary: JournalSummary) -> None:
         """Make the link. It acknowledges if the last one did: the agreement decides that once for each node id."""
         options, before, copied = self._options, self.link, self._directory.copied
-        self._directory.held = held
+        self._directory.summary = summary
         self.link = LeaderLink(
             options.credentials,
             options.name,
             options.path,
             copied,
             self._reported,
-            damaged=held if copied is None else None,
+            damaged=summary if copied is None else None,
             level=options.level,
             options=options.link,
             tls=options.tls,

@@ -75,14 +75,14 @@ class History:
                 terms.add(one.term)
                 yield one
 
-    def told(self) -> list[list[object]]:
+    def recent_leaderships(self) -> list[list[object]]:
         """The last leaderships, for other nodes. A row: beginning (wall ms), term, node."""
         return [[one.at_ms, one.term, one.node] for one in self._leaderships()][-TOLD_MAX:]
 
-    def learn(self, told: object) -> None:
-        """Add leaderships from another node's `told`. The earliest beginning that any node saw counts."""
+    def learn(self, leaderships: object) -> None:
+        """Add leaderships from another node's `recent_leaderships`. The earliest beginning that any node saw counts."""
         known = {one.term: one for one in self._leaderships()}
-        for row in told if isinstance(told, list) else ():
+        for row in leaderships if isinstance(leaderships, list) else ():
             match row:
                 case [int(at_ms), int(term), str(node)] if term not in known or at_ms < known[term].at_ms:
                     if (later := known.get(term)) in self.changes:

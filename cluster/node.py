@@ -123,7 +123,7 @@ class Node:
         self._status = status
         self._now_ns = now_ns
         self._wall_ms = wall_ms
-        self._requests = Requests(coordinator, self._coordinator_said, self._may_renew, now_ns)
+        self._requests = Requests(coordinator, self._coordinator_reported, self._may_renew, now_ns)
         self._registration = Registration(coordinator, self.key)
         self.reachability = Reachability(options, self._registration.wake, self._refused, self._is_linked)
         self._events: deque[Event] = deque()
@@ -134,7 +134,7 @@ class Node:
         self.following = Following(
             options,
             self.directory,
-            self._link_said,
+            self._link_reported,
             self._begin_anew,
             status=status,
             reload=reload,
@@ -199,12 +199,12 @@ class Node:
             with trio.move_on_after(LEASE_END_S), suppress(errors.CoordinatorError):
                 await self.coordinator.end_lease(lease)
 
-    def _agree_anew(self, held: JournalSummary, *, is_drained: bool = False) -> None:
+    def _agree_anew(self, summary: JournalSummary, *, is_drained: bool = False) -> None:
         """Make an agreement for this directory: at the start, and when the directory has a new node id."""
         options = self.options
         identity = NodeIdentity(
             options.name,
-            held.terms.node_id,
+            summary.terms.node_id,
             str(options.address),
             options.level,
             options.min_in_sync,
@@ -215,13 +215,13 @@ class Node:
         self.agreement = Agreement(
             identity,
             options.timers,
-            held.terms,
-            held.end,
-            held.journal_id,
+            summary.terms,
+            summary.end,
+            summary.journal_id,
             self._now_ns(),
             is_drained=is_drained,
         )
-        self.following.begin(held)
+        self.following.begin(summary)
 
     # -- the agreement ----------------------------------------------------------------------------------------------
 
@@ -258,8 +258,8 @@ class Node:
         why = f": {self.why}" if self._state in _KINDS else ""
         logger.info("%s: %s (was %s)%s", self.options.name, self._state.name, before.name, why)
         if self.leading is not None and self._state in BROKER_RUNS and {before, self._state} & _KINDS.keys():
-            told = _KINDS.get(self._state, EventKind.LED).value  # led: publishers are held no more
-            self.history.add(now_ms, told, self.options.name, self.leading.term, self.why)
+            change = _KINDS.get(self._state, EventKind.LED).value  # LED: publishers are no longer held
+            self.history.add(now_ms, change, self.options.name, self.leading.term, self.why)
         if self.leading is not None and (kind := _KINDS.get(self._state)) is not None:
             self.leading.note(kind, self.why)
         self._registration.wake()
@@ -277,7 +277,7 @@ class Node:
                 self.handle(Tick())
                 await trio.lowlevel.checkpoint()
 
-    def _link_said(self, event: Event) -> None:
+    def _link_reported(self, event: Event) -> None:
         if isinstance(event, LeaderHeard):
             self.agreed_lsn = event.agreed
         if isinstance(event, LinkOpened) and self.leading is not None:
@@ -291,12 +291,12 @@ class Node:
             self.directory.damage = None  # it keeps the lead
 
     def _name_of(self, node_id: bytes) -> str | None:
-        node = None if self.view is None else self.view.node_of(node_id)
+        node = None if self.view is None else self.view.node_with_id(node_id)
         return None if node is None else node.name
 
     def _is_linked(self, name: str) -> bool:
         """Whether this node, as leader or follower, has an open link with the node of this name."""
-        node = None if self.view is None else self.view.node(name)
+        node = None if self.view is None else self.view.node_named(name)
         links = None if self.leading is None else self.leading.links
         if name == self.following.followed:
             return True
@@ -304,13 +304,13 @@ class Node:
 
     def _refused(self, name: str) -> None:
         """Tell the agreement that no process listens for links at a node."""
-        node = None if self.view is None else self.view.node(name)
+        node = None if self.view is None else self.view.node_named(name)
         if self.leading is not None and node is not None:
             self.handle(FollowerRefused(node.node_id))
 
     # -- the coordinator --------------------------------------------------------------------------------------------
 
-    def _coordinator_said(self, event: Event) -> None:
+    def _coordinator_reported(self, event: Event) -> None:
         if isinstance(event, Read):
             self._tell_durable()
         if isinstance(event, Read | Answered) and event.view is not None:
@@ -361,8 +361,8 @@ class Node:
             journal_id: bytes | None = leading.links.journal.journal_id
             term, end = leading.term, journal.durable_lsn
         else:
-            held = self.directory.current()
-            journal_id, term, end = held.journal_id, held.terms.last_term, held.end
+            summary = self.directory.current()
+            journal_id, term, end = summary.journal_id, summary.terms.last_term, summary.end
         return NodeKey(
             options.name,
             self.node_id,
@@ -425,7 +425,7 @@ class Node:
             # Read before the key is deleted: if the node comes back, its new link has another reader, which stays.
             readers = await trio.to_thread.run_sync(readers_of, path, files, name)
             view = self.view
-            if view is not None and view.leader is not None and view.node(name) is not None:
+            if view is not None and view.leader is not None and view.node_named(name) is not None:
                 await self._requests.send(forget(view.leader, name))
             await trio.to_thread.run_sync(forget_readers, path, readers, files)
         except (OSError, JournalError) as error:
@@ -451,10 +451,10 @@ class Node:
         self.directory.is_put_back = True
         self._nursery.start_soon(self.following.rejoin_as_new)
 
-    async def _begin_anew(self, held: JournalSummary) -> None:
+    async def _begin_anew(self, summary: JournalSummary) -> None:
         """Start a new agreement for a directory that has a new node id."""
         await self._registration.end()
-        self._agree_anew(held, is_drained=self.agreement.context.is_drained)
+        self._agree_anew(summary, is_drained=self.agreement.context.is_drained)
         self.handle(Tick())
         if self.view is not None:
             self.handle(Read(self.view))
@@ -470,7 +470,7 @@ class Node:
             decision.level,
             self._process,
             self._listener,
-            self._link_said,
+            self._link_reported,
             self._status,
             self._wall_ms,
             self._now_ns,
@@ -545,7 +545,7 @@ class Node:
             await leading.serve()
         except* Unreadable as group:
             self.directory.damage = damage = leaf_of(group)
-            logger.critical("%s; this node leads no more", damage)
+            logger.critical("%s; this node no longer leads", damage)
             self.handle(DiskFailed())
 
     async def _tell_led(self, leading: Leading) -> None:
@@ -568,7 +568,7 @@ class Node:
 
     def _resign(self, decision: do.Resign) -> None:
         self.why, self.handover = decision.why, None
-        logger.warning("%s does not lead any more: %s", self.options.name, decision.why)
+        logger.warning("%s no longer leads: %s", self.options.name, decision.why)
         self._process.hold_clients()
         self._nursery.start_soon(self._close_broker, self.leading, decision.why)
 
@@ -581,10 +581,10 @@ class Node:
         if self._reopened is not None:  # this node stops
             self._reopened.set()
             return
-        held = await self.directory.open_until_done()
-        if await self.following.follow_again(held):
+        summary = await self.directory.open_until_done()
+        if await self.following.follow_again(summary):
             self.handle(DiskRecovered())  # a disk that hung works again: opening the directory has fsynced
-            self.handle(Reopened(held.terms, held.end))
+            self.handle(Reopened(summary.terms, summary.end))
 
     def _refuse(self, decision: do.Refuse) -> None:
         self.why = decision.why

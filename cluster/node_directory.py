@@ -26,15 +26,15 @@ class DirectoryRefused(Exception):
 class NodeDirectory:
     """Opens the directory. `copied`: the open copy; None: the journal is damaged, or a broker of this node has it.
 
-    held: the content of the journal when it was opened last; the owner sets it. damage: why this node needs a full
+    summary: the content of the journal when it was opened last; the owner sets it. damage: why this node needs a full
     copy. is_suspect: a write or an fsync may have failed, in this process or the one before, so that a later fsync
     would prove nothing. is_put_back: the journal lacks records that this node had acknowledged, so it gets a new node
     id when it is opened.
     """
 
-    __slots__ = ("_files", "_path", "copied", "damage", "held", "is_put_back", "is_suspect")
+    __slots__ = ("_files", "_path", "copied", "damage", "is_put_back", "is_suspect", "summary")
 
-    held: JournalSummary
+    summary: JournalSummary
 
     def __init__(self, path: str, files: Files) -> None:
         self.copied: CopiedJournal | None = None
@@ -47,12 +47,12 @@ class NodeDirectory:
     @property
     def node_id(self) -> bytes:
         """The node id of this directory, from its term table."""
-        return self.held.terms.node_id
+        return self.summary.terms.node_id
 
     def current(self) -> JournalSummary:
         """The content of the journal now."""
         copied = self.copied
-        return self.held if copied is None else JournalSummary(copied.journal_id, copied.terms, copied.end)
+        return self.summary if copied is None else JournalSummary(copied.journal_id, copied.terms, copied.end)
 
     def open(self) -> JournalSummary:
         """Open the directory as a copy. For a thread. Returns the content of the journal. Raises: DirectoryRefused."""
@@ -101,7 +101,7 @@ class NodeDirectory:
         """Give the copy to a broker of this node, which will close it. None: the journal is damaged."""
         copied, self.copied = self.copied, None
         if copied is not None:
-            self.held = JournalSummary(journal_id, copied.terms, copied.end)
+            self.summary = JournalSummary(journal_id, copied.terms, copied.end)
         return copied
 
     async def close(self) -> None:

@@ -40,7 +40,7 @@ class Registration:
 
     def take_view(self, view: View) -> None:
         """Register again if the key has vanished from etcd."""
-        if self._written is not None and view.node(self._written.name) is None:
+        if self._written is not None and view.node_named(self._written.name) is None:
             self._written = None  # its lease is over, or the leader deleted the key because this node seemed dead
             self._changed.set()
 

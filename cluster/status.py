@@ -90,7 +90,7 @@ class _Rows:
         """The row of a node. Its state is "absent" if etcd has no key of it."""
         node, view = self._node, self._view
         is_own = name == node.options.name
-        key = node.key() if is_own else None if view is None else view.node(name)
+        key = node.key() if is_own else None if view is None else view.node_named(name)
         if key is None:
             return {"name": name, "state": "absent", "link": str(node.options.nodes[name])}
         link = self._linked.get(key.node_id)

@@ -145,7 +145,7 @@ class Agreement:
         elif self.leadership is not None:
             self.leadership.resolve(view)
         else:
-            self.context.settle()  # a bootstrap: the next review reads in the view whether the cluster has begun
+            self.context.conclude_transaction()  # a bootstrap: the next review sees whether the cluster has begun
 
     def _answered(self, event: e.Answered) -> None:
         context, sent = self.context, self.context.sent
@@ -154,7 +154,7 @@ class Agreement:
         if sent.purpose is Purpose.CAMPAIGN:
             self._campaigned(event)
         elif event.is_done or event.view is not None:
-            context.settle()
+            context.conclude_transaction()
         elif self.leadership is not None:
             self.leadership.fail(sent)
         else:
@@ -186,7 +186,7 @@ class Agreement:
         if event.transaction.purpose is Purpose.CAMPAIGN:
             self.candidate.doubt()
         elif event.transaction.purpose is Purpose.PROGRESS:
-            context.settle()
+            context.conclude_transaction()
         elif (
             self.leadership is not None
             and self.leadership.handover is not None
@@ -289,7 +289,7 @@ class Agreement:
 
     def _follower_heard(self, event: e.FollowerHeard) -> None:
         if self.leadership is not None:
-            self.leadership.members.of(event.node_id).heard_ns = self.context.now_ns
+            self.leadership.members.member(event.node_id).heard_ns = self.context.now_ns
 
     def _acknowledged(self, event: e.Acknowledged) -> None:
         if self.leadership is not None:

@@ -12,7 +12,7 @@ def choose_beginner(view: View, names: frozenset[str]) -> NodeKey | str:
     with an empty directory begins only if no node has a journal. If several nodes have one, etcd lost its data, and an
     operator has to choose.
     """
-    missing = sorted(name for name in names if view.node(name) is None)
+    missing = sorted(name for name in names if view.node_named(name) is None)
     if missing:
         return f"the cluster has not begun: it needs all nodes, and waits for {', '.join(missing)}"
     with_journal = [one for one in view.nodes if one.journal is not None]

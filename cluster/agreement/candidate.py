@@ -46,7 +46,7 @@ class Candidate:
         if context.state is not State.IN_SYNC or view is None or context.sent is not None:
             return
         if self.follower.shortfall is not None:
-            return  # etcd is asked first whether this disk was restored from an older copy
+            return  # first etcd has to tell whether this disk was put back
         may_replace = self.follower.leader_is_gone and not self._is_clock_wrong and not context.has_other_configuration
         if view.leader is not None and not may_replace:
             return
@@ -121,13 +121,13 @@ class Candidate:
 
     def _lose(self) -> None:
         self.may_still_win = False
-        self.context.settle()
+        self.context.conclude_transaction()
         self.context.step(Step.LOSE)
 
     def win(self) -> None:
         """This node leads the term of its campaign."""
         self.may_still_win = False
-        self.context.settle()
+        self.context.conclude_transaction()
         self.context.step(Step.WIN)
 
     def times_ns(self) -> tuple[int, ...]:

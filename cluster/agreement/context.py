@@ -48,7 +48,7 @@ class NodeContext:
         self.sent, self.is_in_doubt = transaction, False
         self.decide(Transact(transaction))
 
-    def settle(self) -> None:
+    def conclude_transaction(self) -> None:
         """Forget the transaction that was sent: its outcome is known, or of no interest."""
         self.sent, self.is_in_doubt = None, False
 
@@ -72,7 +72,7 @@ class NodeContext:
     @property
     def has_other_configuration(self) -> bool:
         """Whether this node's configuration, as it was registered, differs from the last leader's."""
-        own = None if self.view is None else self.view.node_of(self.node.node_id)
+        own = None if self.view is None else self.view.node_with_id(self.node.node_id)
         return own is not None and fingerprints_differ(own.fingerprint, self.leader_fingerprint)
 
     @property
@@ -101,7 +101,7 @@ class NodeContext:
             self.highest_term, self.is_put_back = term, False
         if view.leader is not None:
             self.absent_since_ns = None
-            led = view.node_of(view.leader.node_id)
+            led = view.node_with_id(view.leader.node_id)
             self.leader_fingerprint = self.leader_fingerprint if led is None else led.fingerprint
         elif self.absent_since_ns is None:
             self.absent_since_ns = self.now_ns

@@ -36,7 +36,7 @@ class Follower:
         "shortfall",
         "noted",
         "refusals_ns",
-        "taken_since_ns",
+        "name_taken_since_ns",
     )
 
     def __init__(self, context: NodeContext) -> None:
@@ -45,7 +45,7 @@ class Follower:
         self.rejoins_as_new = False
         self.shortfall: Shortfall | None = None  # if etcd confirms that this node is in the set, its disk was put back
         self.is_registered = False
-        self.taken_since_ns: int | None = None  # since when another node has this one's name
+        self.name_taken_since_ns: int | None = None  # since when another node has this one's name
         self.refusals_ns: tuple[int, ...] = ()  # the times at which the leader's link refused a connection
         self.noted = ""  # the last text of `note`
 
@@ -60,7 +60,7 @@ class Follower:
             return
         if self.shortfall is not None:
             context.read_keys()
-        if context.state is State.STARTING and not (self._has_name(view) and self._fits(view)):
+        if context.state is State.STARTING and not (self._register_name(view) and self._fits(view)):
             return
         if context.state is State.STARTING:
             if view.insync is None:
@@ -108,20 +108,20 @@ class Follower:
         self.note(f"{lacks}: its disk was put back, so it joins as another node")
         context.decide(RejoinAsNew())
 
-    def _has_name(self, view: View) -> bool:
+    def _register_name(self, view: View) -> bool:
         """Register this node. False: another node has its name; that may be dead, so wait for the end of its lease."""
         context = self.context
-        taken = view.node(context.node.name)
+        taken = view.node_named(context.node.name)
         if taken is not None and taken.node_id != context.node.node_id:
-            if self.taken_since_ns is None:
-                self.taken_since_ns = context.now_ns
+            if self.name_taken_since_ns is None:
+                self.name_taken_since_ns = context.now_ns
             if context.now_ns >= self._refuse_ns():
                 self.refuse(f"the name {context.node.name} is taken by another node, at {taken.link}")
             else:
                 self.note(f"waits for the end of another node with the name {context.node.name}, at {taken.link}")
                 context.read_keys()
             return False
-        self.taken_since_ns = None
+        self.name_taken_since_ns = None
         if not self.is_registered:
             self.is_registered = True
             context.decide(Register())
@@ -129,7 +129,7 @@ class Follower:
 
     def _refuse_ns(self) -> int:
         """The time at which another node with this name counts as alive: a dead node's key is gone by then."""
-        return (self.taken_since_ns or 0) + 2 * self.context.timers.lease_ns
+        return (self.name_taken_since_ns or 0) + 2 * self.context.timers.lease_ns
 
     def _fits(self, view: View) -> bool:
         """Whether this directory may become a copy of the cluster's journal; if not, this node is refused."""
@@ -182,7 +182,7 @@ class Follower:
 
     def times_ns(self) -> tuple[int, ...]:
         """The times at which the node's state has to be looked at again."""
-        times: tuple[int, ...] = (self._refuse_ns(),) if self.taken_since_ns is not None else ()
+        times: tuple[int, ...] = (self._refuse_ns(),) if self.name_taken_since_ns is not None else ()
         if self.shortfall is not None:
             times = (*times, (self.context.asked_ns or 0) + self.context.timers.beacon_ns)
         return times

@@ -27,7 +27,7 @@ class Handover:
         """Whether this node and its successor have fsynced everything."""
         if self.end is None or members.context.end < self.end:
             return False
-        return self.to is None or (members.agreed >= self.end and members.of(self.to).acked_lsn >= self.end)
+        return self.to is None or (members.agreed >= self.end and members.member(self.to).acked_lsn >= self.end)
 
 
 def successor(members: Members, to: bytes | None) -> bytes | str:
@@ -44,13 +44,13 @@ def successor(members: Members, to: bytes | None) -> bytes | str:
     if not able:
         return "; ".join(sorted(filter(None, reasons.values()))) or "no other node is in sync"
     now_ns = members.context.now_ns
-    linked_ns = {one: min(now_ns - members.of(one).since_ns, SETTLED_NS) for one in able}
-    return max(able, key=lambda one: (linked_ns[one], members.of(one).acked_lsn, one))
+    linked_ns = {one: min(now_ns - members.member(one).since_ns, SETTLED_NS) for one in able}
+    return max(able, key=lambda one: (linked_ns[one], members.member(one).acked_lsn, one))
 
 
 def obstacle(members: Members, view: View | None, node_id: bytes) -> str | None:
     """Why a node cannot be handed the lead, in words; None: it can."""
-    key = None if view is None else view.node_of(node_id)
+    key = None if view is None else view.node_with_id(node_id)
     name = f"node {key.name}" if key is not None else "another node in sync"
     if node_id not in members.insync.nodes:
         return f"{name} is not in sync"

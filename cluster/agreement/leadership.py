@@ -84,7 +84,7 @@ class Leadership:
         self.members.take_set(insync)
         sent = self.context.sent
         if self.context.is_in_doubt and sent is not None and sent.purpose in _CHANGES:
-            self.context.settle()
+            self.context.conclude_transaction()
 
     def raise_level(self, level: int) -> None:
         """Raise the level of the journal, as soon as no other transaction is under way."""
@@ -96,7 +96,7 @@ class Leadership:
         if sent.purpose in _CHANGES and self.members.possible:
             self.context.is_in_doubt = True
         else:
-            self.context.settle()
+            self.context.conclude_transaction()
         self.context.read_keys()
 
     # -- decisions ----------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ class Leadership:
     def review(self) -> None:
         """Do whatever follows from what is known now."""
         context = self.context
-        why = self._lost()
+        why = self._why_lost()
         if context.state is State.RESIGNING:
             return
         if why is not None:
@@ -125,7 +125,7 @@ class Leadership:
             self._tell_progress()
             self._look_at_etcd()
 
-    def _lost(self) -> str | None:
+    def _why_lost(self) -> str | None:
         """Why this node no longer leads according to etcd; None: it does, as far as etcd knows."""
         view, context = self.context.view, self.context
         if view is None or view.leader == self.key:
@@ -149,7 +149,7 @@ class Leadership:
         if any(member.is_linked for node_id, member in members.by_id.items() if node_id not in awaited):
             return 0
         times = [self.progress_ns + timers.progress_ns]
-        for member in map(members.of, awaited):
+        for member in map(members.member, awaited):
             times += (member.heard_ns + timers.suspend_after_ns // 2, member.overdue_ns(timers))
         return min(times)
 
@@ -182,9 +182,9 @@ class Leadership:
         """Why this node serves all clients, or holds publishers, in words."""
         if self.context.state is State.HELD:
             return self.reason
-        absent = [one for one in self.members.insync_others if not self.members.of(one).is_linked]
+        absent = [one for one in self.members.insync_others if not self.members.member(one).is_linked]
         view = self.context.view
-        keys = [view.node_of(one) for one in absent] if view is not None else []
+        keys = [view.node_with_id(one) for one in absent] if view is not None else []
         names = sorted(key.name for key in keys if key is not None)
         names += [f"{len(absent) - len(names)} more"] if len(names) < len(absent) else []
         return f"waits for nodes that were in sync: {', '.join(names)}" if names else "enough nodes are in sync"
@@ -194,10 +194,10 @@ class Leadership:
 
         After this node stood still that may be any node: what is heard from one may have been sent long before.
         """
-        return self._is_half_awake or self.context.now_ns >= self._suspend_ns()
+        return self._is_unconfirmed or self.context.now_ns >= self._suspend_ns()
 
     @property
-    def _is_half_awake(self) -> bool:
+    def _is_unconfirmed(self) -> bool:
         """Whether etcd has not been read since this node woke."""
         return self.proven_ns < self.woke_ns
 
@@ -235,9 +235,11 @@ class Leadership:
         """Why two other nodes could serve in place of this one, in words; None: they cannot."""
         view, own = self.context.view, self.context.node.name
         for node_id in sorted(self.members.overdue & self.members.insync.nodes):
-            other = view.node_of(node_id) if view is not None else None
+            other = view.node_with_id(node_id) if view is not None else None
             if other is not None and view is not None and not other.is_drained and self._is_believed(other):
-                reached = sorted(name for name in other.reaches - {own, other.name} if view.node(name) is not None)
+                reached = sorted(
+                    name for name in other.reaches - {own, other.name} if view.node_named(name) is not None
+                )
                 if reached:
                     return f"{other.name} does not answer this node, and reaches {reached[0]}"
         return None
@@ -251,7 +253,7 @@ class Leadership:
         if self.context.node.name not in other.reaches:
             return True
         timers = self.context.timers
-        return self.context.now_ns >= self.members.of(other.node_id).overdue_ns(timers) + 2 * timers.lease_ns
+        return self.context.now_ns >= self.members.member(other.node_id).overdue_ns(timers) + 2 * timers.lease_ns
 
     # -- the set ------------------------------------------------------------------------------------------------------
 
@@ -287,7 +289,7 @@ class Leadership:
             staying = members.insync.nodes - members.overdue
             self._send_change(staying if len(staying) >= context.node.min_in_sync else members.insync.nodes)
         else:
-            context.settle()  # the set has changed since: this change was done, or never will be
+            context.conclude_transaction()  # the set has changed since: this change was done, or never will be
 
     def _tell_progress(self) -> None:
         context, agreed = self.context, self.members.agreed
@@ -306,7 +308,7 @@ class Leadership:
         """Read the keys while a node is silent, a change is in doubt, or this node has just woken."""
         silent_ns, timers = self.members.silent_since_ns, self.context.timers
         is_silent = silent_ns is not None and self.context.now_ns >= silent_ns + timers.suspend_after_ns // 2
-        if is_silent or self.context.is_in_doubt or self._is_half_awake:
+        if is_silent or self.context.is_in_doubt or self._is_unconfirmed:
             self.context.read_keys()
 
     # -- handing over -------------------------------------------------------------------------------------------------
@@ -355,7 +357,7 @@ class Leadership:
         """Resign: the key `leader` is deleted, or may be deleted later."""
         view, handover = self.context.view, self.handover
         if handover is not None:
-            key = view.node_of(handover.to) if view is not None and handover.to is not None else None
+            key = view.node_with_id(handover.to) if view is not None and handover.to is not None else None
             self.resign(f"handed over to {key.name}" if key is not None else "handed over")
 
     # -- the end ------------------------------------------------------------------------------------------------------
@@ -365,7 +367,7 @@ class Leadership:
         context = self.context
         context.is_drained |= self.handover is not None and self.handover.drains
         context.step(Step.RESIGN)
-        context.settle()
+        context.conclude_transaction()
         context.abstains_until_ns = context.now_ns + context.timers.lease_ns
         self.calm_until_ns = 0  # nothing is agreed after this
         context.decide(Resign(why), EndLease())
@@ -375,12 +377,12 @@ class Leadership:
         timers, context, members = self.context.timers, self.context, self.members
         if context.state not in BROKER_RUNS:
             return ()
-        times: list[float] = [members.of(one).overdue_ns(timers) for one in members.awaited]
+        times: list[float] = [members.member(one).overdue_ns(timers) for one in members.awaited]
         times.append(self._suspend_ns())
         silent_ns = members.silent_since_ns
         if silent_ns is not None:
             times.append(silent_ns + timers.suspend_after_ns // 2)
-        if silent_ns is not None or context.is_in_doubt or self._is_half_awake:
+        if silent_ns is not None or context.is_in_doubt or self._is_unconfirmed:
             times.append((context.asked_ns or 0) + timers.beacon_ns)
         if context.state is State.SUSPENDED:
             times.append(self.renewed_ns + 2 * timers.lease_ns)

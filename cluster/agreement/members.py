@@ -95,8 +95,8 @@ class Members:
 
     def __init__(self, context: NodeContext, insync: InSync) -> None:
         self.context, self.insync = context, insync
-        self.agreed = 0  # nothing is known to be agreed until all awaited nodes have joined,
-        self.inherited_lsn = context.end  # but everything that was agreed in earlier terms is below
+        self.agreed = 0  # until all awaited nodes have joined
+        self.inherited_lsn = context.end  # everything that was agreed in earlier terms is below
         self.possible: frozenset[bytes] = frozenset()
         self.entering: set[bytes] = set()
         self.by_id: dict[bytes, Member] = {}
@@ -104,7 +104,7 @@ class Members:
         self.registered = frozenset(one.node_id for one in view.nodes) if view is not None else frozenset()  # in etcd
         self.unregistered: frozenset[bytes] = frozenset()  # nodes whose key vanished: they stopped, or are dead
 
-    def of(self, node_id: bytes) -> Member:
+    def member(self, node_id: bytes) -> Member:
         """What is known about a follower."""
         found = self.by_id.get(node_id)
         if found is None:
@@ -116,14 +116,14 @@ class Members:
     def begin(self) -> None:
         """Start the time in which followers have to open their links: the broker runs."""
         for node_id in self.awaited:
-            self.of(node_id)
+            self.member(node_id)
         for member in self.by_id.values():
             if not member.is_linked:
                 member.since_ns = member.heard_ns = self.context.now_ns
 
     def open(self, node_id: bytes, end: int) -> None:
         """Note that a follower joined. `end`: LSN at which its journal ends."""
-        member = self.of(node_id)
+        member = self.member(node_id)
         member.open(self.context.now_ns, end, self.known_agreed)
         if node_id in self.insync.nodes and end < max(self.agreed, self.context.known_agreed):
             member.lost_lsn = self.known_agreed
@@ -131,7 +131,7 @@ class Members:
 
     def close(self, node_id: bytes, *, is_gone: bool) -> None:
         """Note that a follower's link is closed. `is_gone`: its process is known to have ended."""
-        member = self.of(node_id)
+        member = self.member(node_id)
         member.close(self.context.now_ns, self.context.timers)
         if not member.is_linked and (is_gone or node_id in self.unregistered):
             member.is_gone = True
@@ -139,7 +139,7 @@ class Members:
 
     def acknowledge(self, node_id: bytes, lsn: int) -> None:
         """Note that a follower has fsynced everything below `lsn`."""
-        member = self.of(node_id)
+        member = self.member(node_id)
         if member.is_linked:
             member.acknowledge(self.context.now_ns, lsn)
             member.owe(self.context.now_ns, self.context.end)
@@ -156,7 +156,7 @@ class Members:
             self.unregistered = (self.unregistered | (self.registered - registered)) - registered
             self.registered = registered
             for node_id in self.unregistered:
-                member = self.of(node_id)
+                member = self.member(node_id)
                 member.is_gone = not member.is_linked
 
     def take_set(self, insync: InSync) -> None:
@@ -188,30 +188,30 @@ class Members:
         With some of that they could lead, as the key `agreed` in etcd is late (rule R10).
         """
         now_ns, timers = self.context.now_ns, self.context.timers
-        late = {one for one in self.awaited if self.of(one).overdue_ns(timers) <= now_ns}
-        return frozenset(late | {one for one in self.insync_others if self.of(one).is_put_back})
+        late = {one for one in self.awaited if self.member(one).overdue_ns(timers) <= now_ns}
+        return frozenset(late | {one for one in self.insync_others if self.member(one).is_put_back})
 
     @property
     def linked_count(self) -> int:
         """The number of other nodes in sync that have a link."""
-        return sum(1 for one in self.insync_others if self.of(one).is_linked)
+        return sum(1 for one in self.insync_others if self.member(one).is_linked)
 
     @property
     def silent_since_ns(self) -> int | None:
         """When the node in sync that has been silent longest was last heard; None: all were heard just now."""
-        heard_ns = min((self.of(one).heard_ns for one in self.insync_others), default=None)
+        heard_ns = min((self.member(one).heard_ns for one in self.insync_others), default=None)
         return heard_ns if heard_ns is not None and heard_ns < self.context.now_ns else None
 
     def agree(self) -> None:
         """Raise the agreed LSN to what this node and all awaited ones have fsynced."""
-        lsn = min([self.context.end, *(self.of(one).acked_lsn for one in self.awaited)])
+        lsn = min([self.context.end, *(self.member(one).acked_lsn for one in self.awaited)])
         if lsn > self.agreed:
             self.agreed = lsn
             self.context.decide(Agree(lsn))
 
     def has_everything(self, node_id: bytes) -> bool:
         """Rule R4: a node enters the set when it has fsynced all that is agreed."""
-        return self.of(node_id).acked_lsn >= self.known_agreed
+        return self.member(node_id).acked_lsn >= self.known_agreed
 
     def let_enter(self) -> None:
         """Await followers that are close behind, so that they catch up with what is agreed."""

@@ -83,11 +83,11 @@ class View:
     preferred: bytes | None = None  # id of the node that should campaign first
     nodes: tuple[NodeKey, ...] = ()  # by name
 
-    def node(self, name: str) -> NodeKey | None:
+    def node_named(self, name: str) -> NodeKey | None:
         """The registration under a name."""
         return next((one for one in self.nodes if one.name == name), None)
 
-    def node_of(self, node_id: bytes) -> NodeKey | None:
+    def node_with_id(self, node_id: bytes) -> NodeKey | None:
         """The registration of a node."""
         return next((one for one in self.nodes if one.node_id == node_id), None)
 

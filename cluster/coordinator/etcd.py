@@ -50,14 +50,14 @@ class EtcdCoordinator:
         self._seconds = seconds
         self._limiter = trio.CapacityLimiter(16)  # more than needed: abandoned threads end by themselves
         self._gateway = self.new_gateway()
-        self._turn = trio.Lock()  # held by the task that uses `_gateway`
+        self._gateway_lock = trio.Lock()  # held by the task that uses `_gateway`
         self._leases: dict[Lease, str] = {}  # the leases that are renewed, and their ids
         self._leases_lock = threading.Lock()
         self.trouble = ""
 
     @property
     def last_answer_ns(self) -> int:
-        return self._gateway.answered_ns
+        return self._gateway.last_sent_ns
 
     def note_trouble(self, trouble: str, level: int = logging.WARNING) -> None:
         """Log why etcd is not reached, and later that it is again, once each. `trouble`: "": it is. For any thread."""
@@ -118,14 +118,14 @@ class EtcdCoordinator:
 
     async def _request(self, work: Callable[[Gateway], Result]) -> Result:
         """Send a request when the one before is answered, so that a read after a transaction sees its effect."""
-        async with self._turn:
+        async with self._gateway_lock:
             gateway = self._gateway
             try:
                 return await self._in_thread(lambda: work(gateway))
             except trio.Cancelled:
                 gateway.abort()
                 self._gateway = self.new_gateway()
-                self._gateway.answered_ns = gateway.answered_ns
+                self._gateway.last_sent_ns = gateway.last_sent_ns
                 raise
 
     def new_gateway(self) -> Gateway:
@@ -172,7 +172,7 @@ class EtcdCoordinator:
                 continue
             if is_done:
                 return True
-            there = self._view_of(pairs, keys_revision).node(node.name)
+            there = self._view_of(pairs, keys_revision).node_named(node.name)
             if there is not None and there.node_id != node.node_id:
                 return False
             revision = self.keys.node_revision(node.name, pairs)
@@ -305,7 +305,7 @@ class _Watch:
     def _read_and_report(self) -> int:
         view = self._coordinator.view_from(self._reading)
         with suppress(trio.RunFinishedError, trio.Cancelled):
-            trio.from_thread.run_sync(self._report, view, self._reading.answered_ns)
+            trio.from_thread.run_sync(self._report, view, self._reading.last_sent_ns)
         self._coordinator.note_trouble("")
         return view.revision
 

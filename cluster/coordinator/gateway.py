@@ -114,7 +114,7 @@ class Gateway:
 
     def __init__(self, access: EtcdAccess, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self.access = access
-        self.answered_ns = 0  # when the last request that was answered was sent
+        self.last_sent_ns = 0  # when the last request that was answered was sent
         self._clock = clock
         self._member = 0  # index of the endpoint that answered last
         self._connection: http.client.HTTPConnection | None = None
@@ -177,7 +177,7 @@ class Gateway:
         def ask_once() -> Json:
             asked_ns = self._clock()
             answer = self._answer(self._send(path, body, seconds))
-            self.answered_ns = asked_ns
+            self.last_sent_ns = asked_ns
             return answer
 
         return self._from_any_member(ask_once, is_change)

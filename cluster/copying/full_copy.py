@@ -35,7 +35,7 @@ def swap(path: str, files: Files = REAL) -> None:
     path = os.path.abspath(path)
     try:
         readers = reader_offsets(path, files)
-    except JournalError as error:  # which would stop every copy
+    except JournalError as error:  # raised, it would stop this copy and each later one
         logger.error("%s: what reads this node's journal begins anew", error)
         readers = {}
     for name, lsn in readers.items():

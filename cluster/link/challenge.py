@@ -50,8 +50,8 @@ class Credentials:
     def proof(self, role: bytes, listener_nonce: bytes, connector_nonce: bytes) -> bytes:
         """HMAC of the role and both nonces. Each part follows its length, so that no two lists have the same octets."""
         parts = (role, self.cluster.encode(), str(self.group).encode(), listener_nonce, connector_nonce)
-        said = b"".join(len(part).to_bytes(4) + part for part in parts)
-        return hmac.digest(self.secret, said, "sha256")
+        signed = b"".join(len(part).to_bytes(4) + part for part in parts)
+        return hmac.digest(self.secret, signed, "sha256")
 
 
 def _check_version(version: int) -> None:
@@ -73,19 +73,19 @@ class ListenerChallenge:
         """The first frame of the connection."""
         return Greet(VERSION, self._nonce)
 
-    def answer(self, said: Prove) -> Proof:
+    def answer(self, prove: Prove) -> Proof:
         """Check the connector's proof, and return this side's. Raises: ChallengeFault."""
-        _check_version(said.version)
+        _check_version(prove.version)
         credentials = self._credentials
         if not credentials.secret:
-            if said.nonce or said.proof:
+            if prove.nonce or prove.proof:
                 raise ChallengeFault("the other node has a secret, this one has none (cluster.secret-file)")
             return Proof(b"")
-        if len(said.nonce) != NONCE_SIZE:
+        if len(prove.nonce) != NONCE_SIZE:
             raise ChallengeFault("the other node has no secret, this one has (cluster.secret-file)")
-        if not hmac.compare_digest(said.proof, credentials.proof(_CONNECTOR, self._nonce, said.nonce)):
+        if not hmac.compare_digest(prove.proof, credentials.proof(_CONNECTOR, self._nonce, prove.nonce)):
             raise ChallengeFault("the other node has another secret, or belongs to another cluster")
-        return Proof(credentials.proof(_LISTENER, self._nonce, said.nonce))
+        return Proof(credentials.proof(_LISTENER, self._nonce, prove.nonce))
 
 
 class ConnectorChallenge:
@@ -96,22 +96,22 @@ class ConnectorChallenge:
         self._nonce = (os.urandom(NONCE_SIZE) if nonce is None else nonce) if credentials.secret else b""
         self._listener_nonce = b""
 
-    def answer(self, said: Greet) -> Prove:
+    def answer(self, greet: Greet) -> Prove:
         """Answer with this side's nonce and proof. Raises: ChallengeFault."""
-        _check_version(said.version)
+        _check_version(greet.version)
         credentials = self._credentials
         if not credentials.secret:
-            if said.nonce:
+            if greet.nonce:
                 raise ChallengeFault("the other node has a secret, this one has none (cluster.secret-file)")
             return Prove(VERSION, b"", b"")
-        if len(said.nonce) != NONCE_SIZE:
+        if len(greet.nonce) != NONCE_SIZE:
             raise ChallengeFault("the other node has no secret, this one has (cluster.secret-file)")
-        self._listener_nonce = said.nonce
-        return Prove(VERSION, self._nonce, credentials.proof(_CONNECTOR, said.nonce, self._nonce))
+        self._listener_nonce = greet.nonce
+        return Prove(VERSION, self._nonce, credentials.proof(_CONNECTOR, greet.nonce, self._nonce))
 
-    def check(self, said: Proof) -> None:
+    def check(self, proof: Proof) -> None:
         """Check the listener's proof. Raises: ChallengeFault."""
         credentials = self._credentials
         expected = credentials.proof(_LISTENER, self._listener_nonce, self._nonce) if credentials.secret else b""
-        if not hmac.compare_digest(said.proof, expected):
+        if not hmac.compare_digest(proof.proof, expected):
             raise ChallengeFault("the other node has not proven that it knows the secret")

@@ -91,9 +91,9 @@ def _tls_fields(tls: ClientTls, room: int) -> bytes:
     # Some kinds of alternative names are nested tuples, which name no user.
     names = {**certificate, "subjectAltName": [one for one in certificate.get("subjectAltName", ()) if _is_text(one)]}
     for parts in (_PARTS, _PARTS_OF_USERS):
-        said = json.dumps({part: names[part] for part in parts if part in names}, separators=(",", ":")).encode()
-        if _HEAD_OF_FIELD + len(said) <= room - len(fields):
-            return fields + _field(_FIELD_CERTIFICATE, said)
+        octets = json.dumps({part: names[part] for part in parts if part in names}, separators=(",", ":")).encode()
+        if _HEAD_OF_FIELD + len(octets) <= room - len(fields):
+            return fields + _field(_FIELD_CERTIFICATE, octets)
     logger.warning("a client's certificate has more names than can be passed on: it cannot log in by EXTERNAL here")
     return fields
 
@@ -124,15 +124,15 @@ def client_tls(header: bytes) -> ClientTls | None:
 def _certificate(octets: bytes) -> dict[str, Any]:
     """The certificate in its field; empty if that is malformed."""
     try:
-        said = json.loads(octets)
-        if not isinstance(said, dict):
+        parts = json.loads(octets)
+        if not isinstance(parts, dict):
             return {}
         found: dict[str, Any] = {}
         for part in ("subject", "issuer"):
-            found[part] = tuple(tuple(map(_pair, one)) for one in said.get(part, ()))
-        found["subjectAltName"] = tuple(map(_pair, said.get("subjectAltName", ())))
+            found[part] = tuple(tuple(map(_pair, one)) for one in parts.get(part, ()))
+        found["subjectAltName"] = tuple(map(_pair, parts.get("subjectAltName", ())))
         for part in ("notBefore", "notAfter"):
-            if isinstance(value := said.get(part), str):
+            if isinstance(value := parts.get(part), str):
                 found[part] = value
     except (ValueError, TypeError, RecursionError):
         return {}

@@ -60,9 +60,9 @@ class ClientPasser:
         stream = client if isinstance(client, trio.abc.Stream) else _stream_of(client)
         is_served, scope = False, trio.CancelScope()
         try:
-            said = Client(VERSION, credentials.cluster, credentials.group, self._name, service, header)
+            request = Client(VERSION, credentials.cluster, credentials.group, self._name, service, header)
             try:
-                await link.send(said)
+                await link.send(request)
                 await link.receive(Accept, timeout_s=options.introduction_s)
             except (LinkFault, FrameFault):
                 return Passed.REFUSED

@@ -30,12 +30,12 @@ class Position(NamedTuple):
 
 @dataclass(slots=True)
 class _Piece:
-    """Octets of one write. `taken`: the number of them that have been sent."""
+    """Octets of one write. `sent`: the number of them that have been sent."""
 
     base_lsn: int
     offset: int
     octets: bytes | bytearray | memoryview
-    taken: int = 0
+    sent: int = 0
 
 
 class Feed:
@@ -59,7 +59,7 @@ class Feed:
         tail = self.tail
         end = Position(base_lsn, offset + size)
         if end <= tail:
-            return  # it was written before this feed began
+            return  # written before this feed began
         follows = offset == tail.offset if base_lsn == tail.base_lsn else offset == 0
         self.tail = end
         if self.is_queued and follows and self.queued_octets + size <= self._limit:
@@ -89,7 +89,7 @@ class Feed:
         self.position = end
         self._queue_if_near()
 
-    def take(self) -> list[bytes | memoryview]:
+    def take_frames(self) -> list[bytes | memoryview]:
         """Remove the next frames from the queue, about `BATCH` octets. Returns their parts; empty: there are none."""
         if self.to_read is not None:
             return []
@@ -102,13 +102,13 @@ class Feed:
                 queue.popleft()
                 parts.append(encode(first))
                 continue
-            octets = memoryview(first.octets)[first.taken : first.taken + PIECE_MAX]
-            parts.append(octets_head(first.base_lsn, first.offset + first.taken, len(octets)))
+            octets = memoryview(first.octets)[first.sent : first.sent + PIECE_MAX]
+            parts.append(octets_head(first.base_lsn, first.offset + first.sent, len(octets)))
             parts.append(octets)
             size += len(octets)
-            first.taken += len(octets)
-            self.position = self._start = Position(first.base_lsn, first.offset + first.taken)
-            if first.taken == len(first.octets):
+            first.sent += len(octets)
+            self.position = self._start = Position(first.base_lsn, first.offset + first.sent)
+            if first.sent == len(first.octets):
                 queue.popleft()
                 self.queued_octets -= len(first.octets)
         return parts

@@ -99,7 +99,7 @@ class FeedSender:
             if not parts and self._beacon:
                 parts, self._beacon = [self._beacon], b""
             if not parts:
-                parts = self._feed.take()
+                parts = self._feed.take_frames()
             if not parts:
                 return Pending.NOTHING if self._feed.to_read is None else Pending.FILES
             try:

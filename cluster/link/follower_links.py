@@ -232,7 +232,7 @@ class FollowerLinks:
                 follower.suspects_damage = True
                 answer = No(f"the leader cannot read its journal: {error}")
             if self.is_closed:
-                answer = No("this node does not lead any more")
+                answer = No("this node no longer leads")
             elif len(self._followers) >= FOLLOWERS_MAX:
                 answer = No(f"{FOLLOWERS_MAX} followers are connected")
             if isinstance(answer, No):
@@ -267,7 +267,7 @@ class FollowerLinks:
         if not follower.is_beside:
             self._acknowledging += (follower,)
         with self._lock:
-            if self.position > follower.feed.tail:  # written while a thread worked on the answer: it is in the files
+            if self.position > follower.feed.tail:  # octets were written during `answer_hello`: the files have them
                 follower.sender.skip_to(self.position)
             if self.needs != follower.sent_needs:
                 follower.sender.put(Needs(self.needs))
@@ -346,10 +346,10 @@ class _FollowerLink:
         links, hello, journal, files = self._links, self._hello, self._links.journal, self._links.files
         if hello.term != journal.term:
             return No(f"this node leads in term {journal.term}, not {hello.term}")
-        theirs = JournalSummary(hello.journal_id, hello.terms, hello.end)
+        follower = JournalSummary(hello.journal_id, hello.terms, hello.end)
         oldest = segments_in(files, journal.path)[0]
         answer = join(
-            JournalSummary(journal.journal_id, journal.terms, end), oldest, theirs, wants_copy=hello.wants_copy
+            JournalSummary(journal.journal_id, journal.terms, end), oldest, follower, wants_copy=hello.wants_copy
         )
         if isinstance(answer, Refuse):
             return No(answer.why, is_final=True)

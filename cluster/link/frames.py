@@ -473,10 +473,10 @@ def _read_body(message: type[Any], body: memoryview) -> Any:
             return Ack(_read_number(term), _read_number(lsn))
         if message is Unlink:
             return Unlink(tuple(map(_read_number, Struct(f">{len(body) // 8}Q").unpack(body))))
-        said = json.loads(bytes(body), parse_constant=_no_number)
-        if not isinstance(said, dict):
+        values = json.loads(bytes(body), parse_constant=_no_number)
+        if not isinstance(values, dict):
             raise ValueError("no object")
-        return message(**{row.name: _read_field(row.name, row, said) for row in fields(message)})
+        return message(**{row.name: _read_field(row.name, row, values) for row in fields(message)})
     except (ValueError, RecursionError, StructError) as error:
         raise FrameFault(f"{message.__name__}: {error}") from None
 
@@ -485,12 +485,12 @@ def _no_number(text: str) -> None:
     raise ValueError(f"{text} is no JSON")
 
 
-def _read_field(name: str, row: Any, said: Mapping[str, object]) -> object:
-    if name not in said:
+def _read_field(name: str, row: Any, values: Mapping[str, object]) -> object:
+    if name not in values:
         if row.default is MISSING:
             raise FrameFault(f"the field {name} is missing")
         return row.default
     try:
-        return row.metadata["read"](said[name])
+        return row.metadata["read"](values[name])
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None

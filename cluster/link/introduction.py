@@ -27,10 +27,10 @@ async def accept(
     link = LinkStream(await _secured(stream, tls, None), peer)
     challenge = ListenerChallenge(credentials)
     await link.send(challenge.greet())
-    said = await link.receive(Prove, timeout_s=FOREVER)
-    assert isinstance(said, Prove)
+    prove = await link.receive(Prove, timeout_s=FOREVER)
+    assert isinstance(prove, Prove)
     try:
-        proof = challenge.answer(said)
+        proof = challenge.answer(prove)
     except ChallengeFault as fault:
         await link.send(No(str(fault)))
         raise

@@ -150,14 +150,14 @@ class LeaderLink:
         copied, silence_s = self._follower.copied, self._options.silence_s
         if copied is not None:
             await trio.to_thread.run_sync(copied.sync)
-            held = JournalSummary(copied.journal_id, copied.terms, copied.end)
+            summary = JournalSummary(copied.journal_id, copied.terms, copied.end)
         else:
             assert self._damaged is not None
-            held = self._damaged
+            summary = self._damaged
         await link.send(
             Hello(
                 VERSION, self._credentials.cluster, self._credentials.group, self._name, self._level, term,
-                held.journal_id, held.terms, held.end, self._wants_copy, self._site(),
+                summary.journal_id, summary.terms, summary.end, self._wants_copy, self._site(),
             )
         )  # fmt: skip
         cut: Cut | None = None

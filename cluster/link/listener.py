@@ -127,7 +127,7 @@ class LinkListener:
                 except LinkFault as fault:
                     raise Declined(str(fault), is_final=True) from fault
                 try:
-                    said = await link.receive(Hello, Client, timeout_s=FOREVER)
+                    request = await link.receive(Hello, Client, timeout_s=FOREVER)
                 except LinkFault as fault:
                     logger.debug("link of %s: %s", peer, fault)  # another node's probe
                     return
@@ -135,26 +135,28 @@ class LinkListener:
                 introducing.pop(scope, None)
         if scope.cancelled_caught:
             raise Declined("it did not introduce itself in time, or made room for others", is_final=True)
-        assert isinstance(said, (Hello, Client))
-        if (said.cluster, said.group) != (self._credentials.cluster, self._credentials.group):
+        assert isinstance(request, (Hello, Client))
+        if (request.cluster, request.group) != (self._credentials.cluster, self._credentials.group):
             mine = f"{self._credentials.cluster!r}, group {self._credentials.group}"
-            await _decline(link, f"this node belongs to cluster {mine}, not {said.cluster!r}, group {said.group}", True)
+            await _decline(
+                link, f"this node belongs to cluster {mine}, not {request.cluster!r}, group {request.group}", True
+            )
             return
         links = self.links
         if links is None or links.is_closed:
             await _decline(link, f"node {self._name} does not lead", False)
-        elif isinstance(said, Hello):
-            await links.follow(link, said)
+        elif isinstance(request, Hello):
+            await links.follow(link, request)
         elif not self._takes_clients():
             await _decline(link, f"node {self._name} does not serve clients yet", False)
         else:
-            await self._serve_client(link, said)
+            await self._serve_client(link, request)
 
-    async def _serve_client(self, link: LinkStream, said: Client) -> None:
+    async def _serve_client(self, link: LinkStream, request: Client) -> None:
         await link.send(Accept())
         rest = link.take_rest()
         sock, relaying = as_socket(link.stream)
-        self._on_client(sock, rest, said.header, said.service, said.name)
+        self._on_client(sock, rest, request.header, request.service, request.name)
         if relaying is not None:
             await relaying()
 

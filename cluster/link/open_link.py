@@ -136,14 +136,14 @@ class OpenLink:
             while not self._is_whole:
                 octets = 0
                 while data is not None and octets < SYNC_MAX:
-                    octets += self._take(data)
+                    octets += self._handle_data(data)
                     data = self._read()
                 self._fsync()
                 if data is None:
                     self._wait_for_octets()
                     data = self._read()
         except (LinkFault, FrameFault):
-            self._fsync()  # with whole blocks that came this node may lead
+            self._fsync()  # this node may need the blocks that have come in order to lead
             raise
 
     def _wait_for_octets(self) -> None:
@@ -165,7 +165,7 @@ class OpenLink:
             raise LinkFault(self._why or "the other node closed the connection")
         return data
 
-    def _take(self, data: bytes) -> int:
+    def _handle_data(self, data: bytes) -> int:
         """Handle the messages in `data`. Returns the number of octets appended. Raises: as `LeaderLink.run`."""
         copied = self.copied
         assert copied is not None
@@ -230,8 +230,8 @@ class OpenLink:
         with self._sending:
             lsn = self._fsynced
             if self._may_acknowledge and lsn > self._acknowledged and not self.is_beside:
-                is_taken = self._send(Ack(self._term, lsn))
-                self._acknowledged = lsn if is_taken else self._acknowledged  # else it goes with the next one
+                is_sent = self._send(Ack(self._term, lsn))
+                self._acknowledged = lsn if is_sent else self._acknowledged  # else it goes with the next one
 
     def _send(self, message: Message) -> bool:
         """Send a small message; the caller holds `_sending`. False: the socket accepts none now."""
@@ -296,7 +296,7 @@ class OpenLink:
         try:
             await trio.sleep_forever()
         finally:
-            self.end("this node follows it no more")
+            self.end("this node no longer follows it")
 
     def acknowledge(self, is_on: bool) -> None:
         """Allow acknowledgements, and acknowledge at once what is fsynced; or forbid them."""
@@ -346,7 +346,7 @@ class OpenLink:
         if isinstance(message, Beacon):
             follower.leader_status = message.status
             difference_ms = message.wall_ms - follower.wall_ms()
-            self._tell_durable()  # first, as a node in sync has acknowledged everything that is agreed
+            self._tell_durable()  # first: a node in sync has acknowledged everything that the beacon says is agreed
             follower.report(LeaderHeard(message.term, message.agreed, difference_ms * 1_000_000))
         elif isinstance(message, Order):
             self._carry_out(message.verb)

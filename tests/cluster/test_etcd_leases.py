@@ -91,7 +91,7 @@ def test_an_answer_proves_what_was_true_when_it_was_asked_for() -> None:
 
     gateway = Slow(EtcdAccess(("http://127.0.0.1:1",)), lambda: now[0])
     gateway.read("/v3/kv/range", {})
-    assert gateway.answered_ns == 3
+    assert gateway.last_sent_ns == 3
 
 
 def test_no_cluster_reads_the_keys_of_another() -> None:

@@ -112,7 +112,7 @@ def test_each_octet_comes_once_and_in_order(steps: list[tuple[str, int]], before
                 feed.put(Unlink((number,)))
                 unlinked.append(Unlink((number,)))
             elif step == "send":
-                follower.take_frames(b"".join(feed.take()))
+                follower.take_frames(b"".join(feed.take_frames()))
             elif (span := feed.to_read) is not None:
                 read(journal, feed, follower, number, span)
             assert feed.queued_octets <= limit
@@ -120,14 +120,14 @@ def test_each_octet_comes_once_and_in_order(steps: list[tuple[str, int]], before
             if (span := feed.to_read) is not None:
                 read(journal, feed, follower, 1000, span)
             else:
-                assert (frames := feed.take())
+                assert (frames := feed.take_frames())
                 follower.take_frames(b"".join(frames))
     finally:
         feed_module.NEAR = old
     assert follower.others == unlinked
     for base_lsn, octets in journal.segments.items():
         assert follower.segments.get(base_lsn, b"") == octets[start.offset if base_lsn == 1 else 0 :]
-    assert feed.take() == []
+    assert feed.take_frames() == []
 
 
 def read(journal: Journal, feed: Feed, follower: Follower, size: int, span: tuple[Position, Position]) -> None:
@@ -145,7 +145,7 @@ def test_a_follower_that_keeps_up_reads_no_file() -> None:
     assert feed.to_read is None
     follower = Follower(Position(1, 0))
     batches = 0
-    while frames := b"".join(feed.take()):
+    while frames := b"".join(feed.take_frames()):
         batches += 1
         assert len(frames) < BATCH + PIECE_MAX
         follower.take_frames(frames)
@@ -171,9 +171,11 @@ def test_memory_is_bounded_and_taken_again() -> None:
     assert feed.is_queued
     feed.written(*journal.write(b"kept"))
     assert feed.queued_octets == 4
-    assert feed.take() == []  # what is before it is in the file
+    assert feed.take_frames() == []  # what is before it is in the file
     feed.was_read(Position(1, LIMIT + 9))
-    assert [bytes(one.octets) for one in octets_of(b"".join(feed.take())) if isinstance(one, Octets)] == [b"kept"]
+    assert [bytes(one.octets) for one in octets_of(b"".join(feed.take_frames())) if isinstance(one, Octets)] == [
+        b"kept"
+    ]
 
 
 def test_what_was_written_before_the_feed_is_not_sent_again() -> None:
@@ -191,7 +193,7 @@ def test_octets_that_were_not_told_are_read_from_the_files() -> None:
     feed = Feed(Position(1, 0), Position(1, 0), 10_000)
     feed.written(1, 0, b"a" * 100)
     feed.written(1, 200, b"c" * 100)
-    assert feed.to_read == (Position(1, 0), Position(1, 300)) and feed.take() == []
+    assert feed.to_read == (Position(1, 0), Position(1, 300)) and feed.take_frames() == []
 
 
 def test_octets_that_are_told_twice_are_sent_once() -> None:
@@ -199,6 +201,6 @@ def test_octets_that_are_told_twice_are_sent_once() -> None:
     feed = Feed(Position(1, 100), Position(1, 100), 10_000)
     feed.written(1, 0, b"a" * 50)
     feed.written(1, 50, b"b" * 50)
-    assert feed.tail == Position(1, 100) and feed.to_read is None and feed.take() == []
+    assert feed.tail == Position(1, 100) and feed.to_read is None and feed.take_frames() == []
     feed.written(1, 100, b"c" * 10)
-    assert bytes(feed.take()[1]) == b"c" * 10
+    assert bytes(feed.take_frames()[1]) == b"c" * 10

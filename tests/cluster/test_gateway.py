@@ -139,10 +139,10 @@ def test_a_change_without_an_answer_is_in_doubt(answers: Answers) -> None:
         with pytest.raises(InDoubt, match=members[0].url):
             gateway.change("/v3/kv/txn", {})
         assert (members[0].requests, members[1].requests) == (["/version", "/v3/kv/txn"], [])
-        assert gateway.answered_ns == 0
+        assert gateway.last_sent_ns == 0
     with gateway_of(answers, well) as (gateway, members):
         assert gateway.read("/v3/kv/range", {})["header"]["revision"] == "7"
-        assert gateway.answered_ns > 0
+        assert gateway.last_sent_ns > 0
 
 
 def test_a_change_that_was_not_sent_goes_to_the_next_member() -> None:

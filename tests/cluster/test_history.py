@@ -52,14 +52,14 @@ def test_a_node_that_has_just_started_hears_of_earlier_leaders() -> None:
     for at_ms, term in [(10, 5), (20, 6), (60, 7)]:
         old.take_view(view(leader=leader(1, term, 4)), at_ms)
     new.take_view(view(leader=leader(1, 7, 4)), 61)
-    new.learn([*old.told(), ["x", 9, "b"], [1, 2], None, [70, 8, 3]])
+    new.learn([*old.recent_leaderships(), ["x", 9, "b"], [1, 2], None, [70, 8, 3]])
     new.learn({"led": 1})
     new.learn([[65, 7, "b"]])
-    assert new.told() == old.told() == [[10, 5, "b"], [20, 6, "b"], [60, 7, "b"]]
+    assert new.recent_leaderships() == old.recent_leaderships() == [[10, 5, "b"], [20, 6, "b"], [60, 7, "b"]]
     assert [change.at_ms for change in new.changes] == [10, 20, 60, 61]
     for term in range(8, 8 + 2 * TOLD_MAX):
         new.take_view(view(leader=leader(1, term, 4)), 100 + term)
-    assert len(new.told()) == TOLD_MAX and new.told()[-1][1] == 7 + 2 * TOLD_MAX
+    assert len(new.recent_leaderships()) == TOLD_MAX and new.recent_leaderships()[-1][1] == 7 + 2 * TOLD_MAX
 
 
 def test_the_oldest_changes_are_dropped() -> None:

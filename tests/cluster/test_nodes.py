@@ -152,16 +152,16 @@ def test_an_empty_directory_under_an_old_name(nodes: ClusterNodes) -> None:
     leader = nodes.leader()
     follower, third = others(leader)
     view = nodes.view()
-    before = view and view.node(follower)
+    before = view and view.node_named(follower)
     with Publisher(nodes, (leader,)) as publisher:
         publisher.await_confirms(20)
         nodes.kill(follower)
         nodes.data(follower).rename(nodes.directory / "lost")
-        until(lambda: (view := nodes.view()) and view.node(follower) is None, "its registration over")
+        until(lambda: (view := nodes.view()) and view.node_named(follower) is None, "its registration over")
         nodes.start(follower)
         nodes.await_in_sync()
         view = nodes.view()
-        after = view and view.node(follower)
+        after = view and view.node_named(follower)
         assert before and after and before.node_id != after.node_id
         publisher.await_confirms(20)
     nodes.kill(third)
@@ -180,7 +180,7 @@ def test_the_directory_of_another_broker(nodes: ClusterNodes, tmp_path: Path) ->
     nodes.data(follower).rename(nodes.directory / "own")
     make_other_broker(nodes.data(follower), tmp_path)
     before = {path.name: path.read_bytes() for path in nodes.data(follower).iterdir() if path.is_file()}
-    until(lambda: (view := nodes.view()) and view.node(follower) is None, "its registration over")
+    until(lambda: (view := nodes.view()) and view.node_named(follower) is None, "its registration over")
     nodes.start(follower)
     until(lambda: "belongs to another journal" in nodes.log(follower), "the refusal")
     after = {path.name: path.read_bytes() for path in nodes.data(follower).iterdir() if path.is_file()}

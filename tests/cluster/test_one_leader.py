@@ -60,7 +60,7 @@ class Bench:
 
     def take(self, messages: Sequence[Any]) -> None:
         """They come together."""
-        self.following._take(b"".join(map(encode, messages)))
+        self.following._handle_data(b"".join(map(encode, messages)))
 
     @property
     def heard(self) -> list[Any]:

@@ -324,7 +324,7 @@ def following_of(directory: NodeDirectory | None) -> Following:
     if directory is None:
         copied: Any = SimpleNamespace(end=9, unknown="")
         directory = NodeDirectory("data", REAL)
-        directory.copied, directory.held = copied, HELD
+        directory.copied, directory.summary = copied, HELD
     said: Any = dict
 
     async def begin_anew(held: JournalSummary) -> None:
@@ -430,7 +430,7 @@ def test_a_leader_whose_journal_failed_writes_again_what_may_be_lost(
 ) -> None:
     """It follows, or leads again, with that."""
     opened = Opened(monkeypatch)
-    opened.directory.held = HELD
+    opened.directory.summary = HELD
 
     async def close(why: str) -> None:
         pass
@@ -475,7 +475,7 @@ def test_a_damaged_journal_is_copied_anew_if_another_node_leads_instead(resigns:
             node.agreement.state = State.RESIGNING
 
     node.handle = handle
-    Node._link_said(node, event)
+    Node._link_reported(node, event)
     assert directory.damage is (event.damage if resigns else None)
 
 
@@ -537,7 +537,7 @@ def test_what_this_node_has_fsynced_is_known_before_the_keys_of_etcd() -> None:
     directory = SimpleNamespace(copied=SimpleNamespace(end=7))
     node: Any = SimpleNamespace(directory=directory, _see=lambda view: None, handle=told.append)
     node._tell_durable = lambda: Node._tell_durable(node)
-    Node._coordinator_said(node, Read(View(7), 5))
+    Node._coordinator_reported(node, Read(View(7), 5))
     assert told == [Durable(7), Read(View(7), 5)]
 
 
@@ -665,7 +665,7 @@ def test_a_node_that_takes_over_looks_at_once_which_processes_are_gone(monkeypat
                 options=SimpleNamespace(others={"b": None, "c": None}),
                 _process=SimpleNamespace(hold_clients=lambda: None),
                 _listener=None,
-                _link_said=None,
+                _link_reported=None,
                 _status=None,
                 _wall_ms=None,
                 _now_ns=None,

@@ -44,7 +44,7 @@ def _awaited_but_the_overdue(members: Members) -> frozenset[bytes]:
     me = members.context.node.node_id
     all_awaited = (members.insync.nodes | members.possible | members.entering) - {me}
     now_ns, timers = members.context.now_ns, members.context.timers
-    return frozenset(one for one in all_awaited if members.of(one).overdue_ns(timers) > now_ns)
+    return frozenset(one for one in all_awaited if members.member(one).overdue_ns(timers) > now_ns)
 
 
 def _awaited_as_etcd_said_last(members: Members) -> frozenset[bytes]:
@@ -53,7 +53,7 @@ def _awaited_as_etcd_said_last(members: Members) -> frozenset[bytes]:
 
 def _overdue(members: Members) -> frozenset[bytes]:
     now_ns, timers = members.context.now_ns, members.context.timers
-    return frozenset(one for one in members.insync_others if members.of(one).overdue_ns(timers) <= now_ns)
+    return frozenset(one for one in members.insync_others if members.member(one).overdue_ns(timers) <= now_ns)
 
 
 def _common_end_by_length(table: TermTable, other: TermTable, end: int, other_end: int) -> int:

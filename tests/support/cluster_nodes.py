@@ -197,7 +197,7 @@ class ClusterNodes:
 
         def look() -> str | None:
             view = self.view()
-            node = None if view is None else view.node(name)
+            node = None if view is None else view.node_named(name)
             return None if node is None else dict(node.addresses).get("http")
 
         return f"http://{until(look, f'the console of {name}')}"

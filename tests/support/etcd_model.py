@@ -205,7 +205,7 @@ class ModelCoordinator:
                 continue
             if answer["succeeded"]:
                 return True
-            there = self._view_of(answer).node(node.name)
+            there = self._view_of(answer).node_named(node.name)
             if there is not None and there.node_id != node.node_id:
                 return False
             revision = self._keys.node_revision(node.name, answer["responses"][-1]["response_range"]["kvs"])

@@ -122,7 +122,7 @@ class _Recovery:
         if view.agreed is not None:
             yield f"agreed: {view.agreed.lsn}, in term {view.agreed.term}"
         for name in self._names:
-            one = view.node(name)
+            one = view.node_named(name)
             if one is None:
                 yield f"node {name}: absent"
             elif one.journal is None:
@@ -136,7 +136,7 @@ class _Recovery:
             yield f"{most.name} has the most: the highest term, and in it the highest end"
 
     def _why_not(self, view: "View", node: str) -> str:
-        key = view.node(node)
+        key = view.node_named(node)
         if view.leader is not None:
             return f"{view.leader.name} leads: there is nothing to recover"
         if key is None:
@@ -146,7 +146,7 @@ class _Recovery:
         return ""
 
     def _is_confirmed(self, view: "View", node: str) -> bool:
-        missing = [name for name in self._names if view.node(name) is None]
+        missing = [name for name in self._names if view.node_named(name) is None]
         if missing:
             print(f"absent: {', '.join(missing)}. What they have and {node} has not is lost.")
         print(f"All other nodes will copy the journal of {node}; what they have beyond it is cut.")
@@ -156,7 +156,7 @@ class _Recovery:
     def _transaction(self, view: "View", node: str) -> "Transaction":
         from ..cluster.agreement.transactions import recover
 
-        key = view.node(node)
+        key = view.node_named(node)
         assert key is not None and key.journal is not None
         terms = [one.term for one in view.nodes] + ([view.agreed.term] if view.agreed else [])
         return recover(view, key.node_id, max(terms), key.journal)

@@ -166,7 +166,7 @@ class ClusterAdmin:
         return next((one for one in self._node.options.nodes if shown_node(one) == name), name)
 
     def _key_of(self, name: str) -> NodeKey:
-        key = None if self._node.view is None else self._node.view.node(self._name_of(name))
+        key = None if self._node.view is None else self._node.view.node_named(self._name_of(name))
         if key is None:
             raise CommandError(f"node {name} is not there; nodes are {', '.join(sorted(self._node.options.nodes))}")
         return key

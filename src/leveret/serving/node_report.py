@@ -127,7 +127,7 @@ class NodeReport:
         history = self._node().history
         for status in self._statuses().values():
             history.learn(status.get(_HISTORY))
-        return history.told()
+        return history.recent_leaderships()
 
     def _configuration(self) -> dict[str, object]:
         """The digests of this node's configuration. Logs the differences from the other nodes'."""
@@ -142,7 +142,7 @@ class NodeReport:
         node = self._node()
         found = {} if node.following.followed is None else {node.following.followed: node.following.leader_status}
         for node_id, link in self._linked().items():
-            key = None if node.view is None else node.view.node_of(node_id)
+            key = None if node.view is None else node.view.node_with_id(node_id)
             if key is not None:
                 found[key.name] = link.status
         return found
@@ -184,7 +184,7 @@ class NodeReport:
     def _follower_alarms(self) -> Iterable[tuple[str, str]]:
         """(node, resource) of each alarm of the linked followers."""
         for node_id, link in self._linked().items():
-            key = None if (view := self._node().view) is None else view.node_of(node_id)
+            key = None if (view := self._node().view) is None else view.node_with_id(node_id)
             if key is not None:
                 yield from ((shown_node(key.name), alarm) for alarm in _strings(link.status, "alarms"))
 

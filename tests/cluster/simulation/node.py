@@ -260,7 +260,7 @@ class Node:
         directory = self.real.directory
         if directory.copied is not None:
             return directory.copied.end
-        return directory.held.end if hasattr(directory, "held") else self._end
+        return directory.summary.end if hasattr(directory, "held") else self._end
 
     def handle(self, event: ev.Event) -> None:
         """Tell the product's node."""
@@ -273,7 +273,7 @@ class Node:
                 self._tell_of_link(event)
                 self.real.leading._tell(event)
         elif not isinstance(event, ev.Tick):
-            self.real._link_said(event)
+            self.real._link_reported(event)
         elif self.process is not None:  # it stood still: its tasks see how late it is before a client is read
             self.process.call(lambda: None)
 
