@@ -4,7 +4,7 @@
 
 `schemas` defines the tables. Importing this package needs no other libraries.
 
-Rooms, each of which imports only those before it: `reading` (the journal, as rows) < `lake` (and its ingest) < `jobs`.
+Folders, each of which imports only those before it: `reading` (the journal as rows) < `lake` (and its ingest) < `jobs`.
 Jobs also use `engines`, `amqp` (messages to and from any broker), `output` and `report`. `__main__` and `running` put
-the rooms together.
+the folders together.
 """

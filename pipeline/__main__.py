@@ -1,8 +1,8 @@
 """`python -m leveret.pipeline JOB ...`: the process that `leveret pipeline` starts.
 
-Progress is on stderr (a bar on a terminal, else lines of JSON), the result on stdout. Exit codes: 0 done; 1 failed,
-with a sentence on stderr, or nothing was found; 2 the audit found a fault; 3 a --fail-if holds; 130 interrupted.
-Spark's Java ends with this process.
+Progress is on stderr (a bar on a terminal, else lines of JSON), the result on stdout. Exit codes: 0: done; 1: failed,
+with a sentence on stderr, or nothing was found; 2: the audit found a fault; 3: a condition of --fail-if is true; 130:
+interrupted. Spark's Java process ends with this one.
 """
 
 import os
@@ -20,7 +20,7 @@ from .running import run
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run jobs; returns the exit code."""
+    """Run jobs. Returns the exit code."""
     try:
         options = parse(arguments)
     except Refused as refused:
@@ -39,12 +39,12 @@ def _interrupt(*_: Any) -> None:
 
 
 def _end_with_parent() -> None:
-    """End with `leveret`, the parent: it gives an empty pipe as stdin, which is closed when it is killed."""
+    """End when the parent, `leveret`, ends: that closes this process's stdin, a pipe to which nothing is written."""
     if os.environ.get("LEVERET_PIPELINE_CHILD") != "1":
         return
 
     def watch() -> None:
-        while os.read(0, 1):  # not sys.stdin: its lock would be held when the interpreter ends
+        while os.read(0, 1):  # not sys.stdin, whose lock this thread would still hold when the interpreter ends
             pass
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -53,7 +53,7 @@ def _end_with_parent() -> None:
 
 def _main_of_process() -> int:
     """Run as a process: replace closed streams, and escape characters that a stream's character set lacks."""
-    while (nowhere := os.open(os.devnull, os.O_RDWR)) <= 2:  # else the next opened file would be stdout
+    while (nowhere := os.open(os.devnull, os.O_RDWR)) <= 2:  # else a file that is opened later would become stdout
         pass
     os.close(nowhere)
     sys.stdout = sys.stdout or TextIOWrapper(FileIO(1, "w"), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The answer of a job, the same for all engines: tables in a stable order, and facts."""
+"""The answer of a job, with any engine: tables whose rows have a stable order, and facts."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ EXIT_OK, EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
 
 class Table(Protocol):
-    """Rows in the order of the job. An engine may compute them when they are read."""
+    """A table of rows in the order of the job. An engine may compute the rows only when they are read."""
 
     @property
     def columns(self) -> Columns:
@@ -22,12 +22,12 @@ class Table(Protocol):
         """The first rows, one by one; None: all of them. Times are in UTC."""
 
     def write_parquet(self, path: str) -> None:
-        """Write all rows to a file, or with Spark to a directory of files. It is replaced. Raises: OSError."""
+        """Write all rows to a file, with Spark to a directory of files, replacing what is there. Raises: OSError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """`tables`: by name; the first is printed; a report has none. `facts`: are printed, too. `code`: exit code."""
+    """The answer of a job. `tables`: by name; the first one is printed, and so are `facts`. `code`: the exit code."""
 
     job: str
     tables: Mapping[str, Table] = field(default_factory=dict)

@@ -1,22 +1,24 @@
-"""Short texts for exceptions of Spark, which are a hundred lines of Java and Python, and of other libraries."""
+"""Short texts of exceptions of Spark, which have a hundred lines of Java and Python, and of other libraries."""
 
 import json
 import re
 import socket
 
-#: Escape sequences of terminals; and line ends with the arrows that delta-rs puts before causes.
+#: Escape sequences of terminals.
+#: Ends of lines, with the arrows that delta-rs puts before causes.
 _TERMINAL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _ARROW = re.compile(r"\s*\n\s*(?:↳\s*)?")
-#: The begin of DuckDB's texts: `Binder Error: `, `Out of Memory Error: `.
+#: The beginning of DuckDB's texts: `Binder Error: `, `Out of Memory Error: `.
 _KIND = re.compile(r"(?:[A-Z][\w-]* )(?:[\w-]+ )*?Error: ")
-#: DuckDB's texts that are JSON: their message.
+#: The message in those texts of DuckDB that are JSON.
 _JSON_MESSAGE = re.compile(r'"exception_message":("(?:[^"\\]|\\.)*")')
-#: The begin of py4j's texts for exceptions of Java; and the name of a class of Java.
+#: The beginning of py4j's texts about exceptions of Java.
+#: The name of a Java class before its message.
 _CALL = "An error occurred while calling"
 _CLASS = re.compile(r"(?:[\w$]+\.)+[\w$]+: ")
 _STANDALONE = re.compile(r"spark://([^:/,]+):(\d+)")
 PROBE_SECONDS = 3
-#: Texts of Spark if its cluster does not answer, or is lost.
+#: Parts of Spark's texts when its cluster does not answer or is lost.
 _LOST = (
     "All masters are unresponsive",
     "stopped SparkContext",
@@ -29,7 +31,7 @@ _LOST = (
 
 
 def spark_error_text(error: Exception) -> str:
-    """The text of an exception of Leveret within Spark's, else that of Java, else the first line."""
+    """The text of Leveret's exception inside Spark's; without one that of Java's; else the first line."""
     lines = [line.strip() for line in str(error).strip().splitlines()]
     for words in lines:
         if words.startswith("leveret.") and ": " in words:
@@ -40,19 +42,19 @@ def spark_error_text(error: Exception) -> str:
 
 
 def one_line(text: str) -> str:
-    """A text as one line without colours: `Generic error: the cause: its cause`."""
+    """A text in one line, without escape sequences: `Generic error: the cause: its cause`."""
     return _ARROW.sub(": ", _TERMINAL.sub("", text).strip())
 
 
 def error_text(error: Exception) -> str:
-    """The text of an exception; for files with the path and the system's text."""
+    """The text of an exception; for one about a file, the path and the system's text."""
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     return one_line(str(error))
 
 
 def sql_error_text(error: Exception) -> str:
-    """The text of an exception of DuckDB, without its kind and without the query."""
+    """The text of DuckDB's exception, without its kind and the query."""
     text = str(error).strip().partition("\n")[0]
     if inner := _JSON_MESSAGE.search(text):
         return str(json.loads(inner[1]))
@@ -60,7 +62,7 @@ def sql_error_text(error: Exception) -> str:
 
 
 def lost_cluster_text(error: Exception, master: str) -> str | None:
-    """A sentence if the cluster is lost; None: this is another failure."""
+    """A sentence about the lost cluster; None: the error is another failure."""
     text = str(error)
     if not isinstance(error, ConnectionError) and not any(words in text for words in _LOST):
         return None
@@ -72,7 +74,7 @@ def lost_cluster_text(error: Exception, master: str) -> str | None:
 
 
 def _probe_text(master: str) -> str:
-    """A sentence on whether a standalone master listens now: Spark's text says only that the context has stopped."""
+    """A sentence about whether a standalone master listens now; Spark says only that the context has stopped."""
     named = _STANDALONE.match(master)
     if named is None:
         return ""

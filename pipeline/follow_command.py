@@ -1,8 +1,8 @@
-"""follow: ingests the journals of running brokers again and again, until it is interrupted.
+"""The command `follow`: ingests the journals of running brokers in rounds, until it is interrupted.
 
-A round is an ingest of each journal that has grown, so each row comes once, also after kills. Small files are compacted
-on the way, and old days are dropped once a day. A journal that cannot be read does not delay the others; it is tried
-again in a later round, less often after each failure. A directory or a list of journals is read anew in each round.
+A round ingests each journal that has grown; each row comes once, also after kills. Small files are compacted meanwhile,
+and old days are dropped once a day. A journal that cannot be read does not delay the others; it is tried again in later
+rounds, less often after each failure. A directory or a list of journals is read again in each round.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from .reading.arrow_files import locate
 if TYPE_CHECKING:
     from .lake.ingest_sources import IngestSource
 
-#: Errors that may be gone in the next round.
+#: Errors that may not recur in the next round.
 TEMPORARY = (JournalError, LakeBusy, OSError, ValueError)
 Mark = tuple[str, int, int]
 #: The longest time until an unreadable journal is tried again. Each failure doubles the time.
@@ -34,17 +34,17 @@ RETRY_MAX_S = 300
 
 
 class Follower:
-    """`options`: of the command. `wait`: called between two rounds; by default sleeps for --every."""
+    """Runs the rounds. `options`: of the command. `wait`: called between two rounds; by default sleeps for --every."""
 
     def __init__(
         self, engines: LazyEngines, options: argparse.Namespace, wait: Callable[[], object] | None = None
     ) -> None:
         self._engines, self._options = engines, options
         self._wait = wait or (lambda: time.sleep(options.every))
-        self._read: dict[str, list[Mark | None]] = {}  # by journal: its marks before it was read
-        self._searched: dict[Any, Any] = {}  # as for `fill_holes`
-        self._failures: Counter[str] = Counter()  # by journal: consecutive ones
-        self._due: dict[str, int] = {}  # by journal: the round of the next attempt
+        self._read: dict[str, list[Mark | None]] = {}  # journal -> the marks of its copies before it was last read
+        self._searched: dict[Any, Any] = {}  # see `fill_holes`
+        self._failures: Counter[str] = Counter()  # journal -> consecutive failures
+        self._due: dict[str, int] = {}  # journal -> the round of the next attempt
         self._said: dict[str, str] = {}  # subject -> the last sentence about it
         self._retained: object = None  # the day of the last retention
         self._rounds = 0
@@ -60,8 +60,10 @@ class Follower:
             return {"lake": self._options.lake, "rounds": self._rounds, "rows": dict(self._rows)}
 
     def round(self) -> None:
-        """Bring the lake up to date. Temporary errors are reported. Raises: other exceptions of Spark; any if its
-        cluster is lost."""
+        """Bring the lake up to date. Temporary errors are reported, unless Spark's cluster is lost.
+
+        Raises: other exceptions of Spark; all when its cluster is lost.
+        """
         self._rounds += 1
         try:
             choose_sources(self._options)
@@ -89,7 +91,7 @@ class Follower:
             self._tell("retention", "")
 
     def _delay_retry(self, journal: str) -> None:
-        """Plan the next attempt. Attempts become rare, because each may leave files on a full disk."""
+        """Delay the next attempt, longer after each failure: each may leave files on a full disk."""
         self._failures[journal] += 1
         longest = max(1, int(RETRY_MAX_S / self._options.every))
         self._due[journal] = self._rounds + min(2 ** (self._failures[journal] - 1), longest)
@@ -121,13 +123,13 @@ class Follower:
         self._retained = today
 
     def _fail(self, what: str, error: Exception, where: str = "") -> None:
-        """Report a failure. Raises: the error, if the cluster of Spark is lost: the session would stay lost."""
+        """Report a failure. Raises: the error, if Spark's cluster is lost: the session cannot recover."""
         if not runs_on_this_machine(self._options) and lost_cluster_text(error, self._options.master):
             raise error
         self._tell(what, f"{where}{error_text(error)}")
 
     def _tell(self, what: str, text: str) -> None:
-        """Report a sentence about a subject, but only once. "": nothing is wrong any longer."""
+        """Report a sentence about a subject, unless it was the last one about it. "": nothing is wrong any longer."""
         if text and self._said.get(what) != text:
             say("follow", text)
         self._said[what] = text

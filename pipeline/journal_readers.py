@@ -1,4 +1,4 @@
-"""readers and forget: the readers of journals, how far each is behind, and what the broker keeps for it."""
+"""The commands `readers` and `forget`: the readers of journals, how far each is behind, and what is kept for it."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
@@ -12,9 +12,9 @@ from .lake.lake import reader_prefix
 from .reading.positions import JournalPlan
 from .schemas import Columns, arrow, columns
 
-#: `journal`: its directory. `lsn`: the first record that the reader needs. `behind`: the durable records from there on.
-#: `segments`, `octets`: kept for it, the open segment included. `dropped`, `why`: if the broker has dropped the reader,
-#: the time, and what it had kept; else null.
+#: `journal`: the directory. `lsn`: the first record that the reader needs. `behind`: the number of durable records from
+#: there on. `segments`, `octets`: kept for the reader, the open segment included. `dropped`, `why`: when the broker
+#: dropped the reader, and what it had kept; null: it did not.
 READERS = columns(
     "journal string, reader string, lsn bigint, behind bigint, segments bigint, octets bigint",
     "dropped timestamp?, why string?",
@@ -22,8 +22,10 @@ READERS = columns(
 
 
 def drop(given: Sequence[str], names: Sequence[str]) -> None:
-    """Forget readers in all journals: nothing is kept for them. Raises: ValueError (no journal has such a reader),
-    JournalError, OSError."""
+    """Forget readers in all journals, so that nothing is kept for them.
+
+    Raises: ValueError (no journal has such a reader), JournalError, OSError.
+    """
     plans = [JournalPlan(place, strict=False) for _, place in journal_places(given)]
     known = [plan.readers() | plan.dropped_readers() for plan in plans]
     for name in names:
@@ -36,7 +38,7 @@ def drop(given: Sequence[str], names: Sequence[str]) -> None:
 
 
 def forget(given: Sequence[str], lake: str) -> dict[str, Any]:
-    """Forget the readers of a lake. Returns `forgotten`: their names, for several journals by directory; and `failed`.
+    """Forget the readers of a lake. Returns `forgotten`, their names (with several journals, by directory); `failed`.
 
     Raises: ValueError (no journal has a reader of the lake); JournalError, OSError (no journal can be read)."""
     forgotten: dict[str, list[str]] = {}
@@ -54,7 +56,10 @@ def forget(given: Sequence[str], lake: str) -> dict[str, Any]:
 
 
 def readers(given: Sequence[str]) -> Answer:
-    """The readers, the furthest behind first. Raises: JournalError, OSError (no journal can be read), ValueError."""
+    """The answer of `readers`, the furthest behind first.
+
+    Raises: JournalError, OSError (no journal can be read), ValueError.
+    """
     rows: list[dict[str, Any]] = []
     ends: dict[str, int] = {}
 
@@ -73,8 +78,10 @@ def readers(given: Sequence[str]) -> Answer:
 
 
 def _each(given: Sequence[str], work: Callable[[JournalPlan], None]) -> dict[str, list[str]]:
-    """Call `work` for each journal. Returns {"failed": a sentence for each journal that cannot be read}, or {}. Raises:
-    JournalError, OSError (no journal can be read)."""
+    """Call `work` for each journal. Returns {"failed": a sentence for each one that cannot be read}; {}: none failed.
+
+    Raises: JournalError, OSError (no journal can be read).
+    """
     failed: list[str] = []
     places = journal_places(given)
     for _, place in places:
@@ -104,7 +111,7 @@ def _of_journal(plan: JournalPlan) -> list[dict[str, Any]]:
 
 
 class PlainTable:
-    """Rows in memory as a `Table` (answers.py). Each row has all columns."""
+    """A `Table` (answers.py) of rows in memory, each with all columns."""
 
     def __init__(self, columns: Columns, rows: Sequence[Mapping[str, Any]]) -> None:
         self.columns = columns

@@ -1,4 +1,4 @@
-"""Properties and headers as JSON, and back: in the lake's `payloads`, and in the rows of the AMQP source and sink."""
+"""Converts properties and headers into JSON and back, for the lake's `payloads` and the AMQP source and sink."""
 
 import base64
 from typing import Any
@@ -36,5 +36,5 @@ def value_of(value: Any) -> Any:
 
 
 def utf8(word: str) -> str:
-    """A name of a client with escapes for characters that UTF-8 cannot encode."""
+    """A client's text, with escapes for characters that UTF-8 cannot encode."""
     return word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

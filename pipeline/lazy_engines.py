@@ -1,4 +1,4 @@
-"""The engines of a command, which are started when they are needed."""
+"""The engines of a command, started when they are needed."""
 
 import argparse
 import os
@@ -9,7 +9,7 @@ from .progress import Measure, say
 
 
 class LazyEngines:
-    """Spark and DuckDB. `session`: an open session of Spark, which is not closed; None: one is opened if needed."""
+    """Spark and DuckDB. `session`: an open session of Spark, which stays open; None: one is opened when needed."""
 
     def __init__(self, options: argparse.Namespace, session: Any = None) -> None:
         self._options = options
@@ -28,14 +28,14 @@ class LazyEngines:
                 master=options.master,
                 name=f"leveret {options.job}",
                 driver_memory=options.driver_memory,
-                log_level="error" if os.environ.get("LEVERET_TRACEBACK") else "off",  # reported here
+                log_level="error" if os.environ.get("LEVERET_TRACEBACK") else "off",  # errors are reported here anyway
                 more=dict(setting.split("=", 1) for setting in options.conf),
             )
             self._session = open_session(asked)
         return self._session
 
     def engine_for_lake(self) -> Any:
-        """The engine for the lake of the options. Raises: ValueError, OSError, and as `spark`."""
+        """The engine for the command's lake. Raises: ValueError, OSError, and as `spark`."""
         from .engines.spark import SparkEngine
         from .jobs.opening import LOCAL, choose_engine
 
@@ -52,7 +52,7 @@ class LazyEngines:
         return self._local
 
     def measure(self) -> Measure | None:
-        """What the bar of the progress shows: tasks of Spark, if it runs."""
+        """A function of the tasks of Spark, for the bar of the progress; None: Spark does not run."""
         return None if self._session is None else task_progress(self._session)
 
     def close(self) -> None:
@@ -63,7 +63,7 @@ class LazyEngines:
 
 
 def task_progress(spark: Any) -> Measure:
-    """(tasks done, all tasks) of the running stages of Spark."""
+    """A function that returns (finished tasks, all tasks) of the running stages of Spark."""
     tracker = spark.sparkContext.statusTracker()
 
     def measure() -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The command line of `leveret pipeline`: jobs, their options, and checks of both."""
+"""The command line of `leveret pipeline`: names and options of jobs, and checks of them."""
 
 import argparse
 from collections.abc import Callable, Sequence
@@ -47,17 +47,17 @@ WINDOW_MAX_S = 2**31 - 1
 DAY_MS = 86_400_000
 #: The longest pause between two rounds of `follow`.
 PAUSE_MAX_DAYS = 7
-#: The engines that run a job's SQL; see jobs/opening.py.
+#: The values of --engine; see jobs/opening.py.
 ENGINES = ("auto", "local", "spark")
-#: Jobs that cannot be in a list with others.
+#: Jobs that cannot be combined with others.
 ALONE = ("trace", "replay", "whatif", *OTHER_COMMANDS)
-#: Jobs that read contents of messages. An ingest before them stores contents.
+#: Jobs that read contents of messages, so that an ingest before them stores contents.
 WITH_CONTENTS = ("trace", "replay", "deadletters")
 JOURNALS_HELP = (
     "a journal, or a broker's data directory; a directory of these; @FILE, a list of them; or URI; may be repeated"
 )
 JOURNAL_HELP = f"{JOURNALS_HELP}. With a name it may be one more node of the lake"
-#: Options that name a place.
+#: Options whose values are paths or URIs.
 PLACES = ("journal", "lake", "out")
 USAGE = "leveret pipeline JOB[,JOB ...] (--journal DIR [--lake DIR] | --lake DIR) [options]"
 EPILOG = """
@@ -68,7 +68,7 @@ Exit codes: 0 done; 1 failed, or nothing was found; 2 the audit, or whatif --ver
 
 
 class Refused(Exception):
-    """argparse has ended: with an error, or (`code` 0) with help."""
+    """argparse has ended with an error, or with help (`code` 0)."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
@@ -76,7 +76,10 @@ class Refused(Exception):
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The options of a command. `jobs`: the names in their order, `job`: the same as one text. Raises: Refused."""
+    """Read the options of a command. They include `jobs`, the names in order, and `job`, the same as one text.
+
+    Raises: Refused.
+    """
     import sys
 
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -84,7 +87,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         names = _names_of_jobs(given)
         one = parser(names)
         found = one.parse_args(given[1:])
-        if getattr(found, "message", "") == []:  # argparse makes a second "--" an empty list
+        if getattr(found, "message", "") == []:  # argparse makes an empty list of a second "--"
             one.error("MESSAGE is missing: '--' is none")
         found.jobs, found.job = names, given[0]
         _check_places(found, given, one)
@@ -93,7 +96,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         if names[0] in JOBS:
             _check_job_options(found, one)
         return found
-    except SystemExit as end:  # argparse exits with 2, which here means that an audit found a fault
+    except SystemExit as end:  # argparse exits with 2, which is the audit's code for a fault here
         raise Refused(1 if end.code else 0) from None
 
 
@@ -114,7 +117,7 @@ def _names_of_jobs(given: Sequence[str]) -> list[str]:
 
 
 def _check_places(found: argparse.Namespace, given: Sequence[str], one: argparse.ArgumentParser) -> None:
-    """Check the options with paths, and replace file:// URIs by paths."""
+    """Check the options `PLACES`, and replace file:// URIs by paths."""
     for name in PLACES:
         where = getattr(found, name, None)
         is_list = isinstance(where, list)
@@ -128,7 +131,7 @@ def _check_places(found: argparse.Namespace, given: Sequence[str], one: argparse
 
 
 def _on_this_machine(where: str) -> str:
-    """The path, if it is a file:// URI without a host, as users of Spark write it."""
+    """The path of a file:// URI without a host, as users of Spark write it; any other text unchanged."""
     return unquote(where.removeprefix("file://")) if where.startswith("file:///") else where
 
 
@@ -144,7 +147,7 @@ def _overview() -> argparse.ArgumentParser:
 
 
 def parser(names: Sequence[str]) -> argparse.ArgumentParser:
-    """The options of these jobs."""
+    """The parser for the options of these jobs."""
     text = "; ".join((JOBS | OTHER_COMMANDS)[name] for name in names)
     one = NearestParser(prog=f"leveret pipeline {','.join(names)}", description=text, epilog=EPILOG)
     if names[0] in ("ingest", "follow"):
@@ -244,7 +247,7 @@ def _add_lineage_option(one: argparse.ArgumentParser) -> None:
 
 
 def _check_job_options(found: argparse.Namespace, one: argparse.ArgumentParser) -> None:
-    """Check combinations of options, and put those that select messages into `selection`."""
+    """Check combinations of options, and make `selection` of those that select messages."""
     if not found.lake and not found.journal:
         one.error("one of --lake and --journal is needed")
     if len(found.journal) > 1 and not found.lake:
@@ -298,7 +301,7 @@ def _add_replay_options(one: argparse.ArgumentParser) -> None:
 
 
 def add_spark_options(one: argparse.ArgumentParser) -> None:
-    """Add the options of jobs that may start Spark."""
+    """Add the options of Spark, for jobs that may start it."""
     group = one.add_argument_group("Spark")
     group.add_argument("--master", default="local[*]", metavar="URL", help="local[N], spark://HOST:PORT, yarn, ...")
     group.add_argument("--driver-memory", default="2g", metavar="SIZE", help="heap of Spark's Java on this machine")

@@ -1,4 +1,4 @@
-"""Progress of a job, on stderr: a bar on a terminal, else lines of JSON, one per step."""
+"""The progress of a job on stderr: a bar on a terminal, else a line of JSON for each step."""
 
 import json
 import sys
@@ -11,16 +11,18 @@ from typing import Any, TextIO
 WIDTH = 24
 #: Seconds between two drawings of the bar on a terminal.
 TICK_SECONDS = 0.2
-#: Steps of every ingest, which `follow` does not report.
+#: Steps that each ingest has, and that `follow` does not report.
 ROUTINE = ("begin", "part", "batch", "copy")
-#: Steps with sentences, whose lines stay on a terminal.
+#: Steps with sentences: on a terminal their lines stay.
 SENTENCES = ("missing", "holes", "copy", "retry")
 Measure = Callable[[], tuple[int, int]]
 
 
 class Progress:
-    """Reports the steps of one job. `stream`: by default stderr. `measure`: returns (done, total) for the bar.
-    `is_brief`: leave out the steps in `ROUTINE`."""
+    """Reports the steps of one job.
+
+    stream: by default stderr. measure: returns (done, total) for the bar. is_brief: leave out the steps in `ROUTINE`.
+    """
 
     def __init__(
         self, job: str, stream: TextIO | None = None, measure: Measure | None = None, *, is_brief: bool = False
@@ -53,7 +55,7 @@ class Progress:
         self._write(json.dumps(line) + "\n")
 
     def draw(self) -> None:
-        """Draw the bar, if there is a measure, the step and the time."""
+        """Draw the step and the time, and the bar if there is a measure."""
         done, total = self._measure() if self._measure else (0, 0)
         filled = WIDTH * done // total if total else 0
         bar = f"{'█' * filled}{'░' * (WIDTH - filled)} {done}/{total}  " if total else ""
@@ -75,7 +77,7 @@ class Progress:
             self._write(f"\r\x1b[K{shown[:200]}")
 
     def _write(self, text: str) -> None:
-        """Write to the stream. The job continues if the reader of the stream is gone, or the disk is full."""
+        """Write to the stream. The job continues if the stream's reader is gone, or a disk is full."""
         with suppress(OSError, ValueError):
             self._stream.write(text)
             self._stream.flush()

@@ -1,5 +1,7 @@
-"""Retries when Spark could not start a Python worker. Spark gives up after ten seconds, which a busy machine may need.
-The task has not begun then."""
+"""Retries work for which Spark could not start a Python worker.
+
+Spark gives up after ten seconds, which a busy machine may need. The task has not begun then.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -13,9 +15,9 @@ ATTEMPTS = 4
 
 
 def retry_slow_workers(work: Callable[[], T], progress: Progress, **facts: object) -> T:
-    """Call `work`, and return its result. It is called up to `ATTEMPTS` times while Python workers do not start.
+    """Call `work` up to `ATTEMPTS` times, until Python workers start. Returns its result.
 
-    Args:   work: can be repeated from its beginning. facts: fields of the progress that reports a retry.
+    Args:   work: can be repeated from its beginning. facts: fields of the progress for a retry.
     Raises: as `work`.
     """
     for attempt in range(1, ATTEMPTS):

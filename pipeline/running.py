@@ -19,12 +19,12 @@ from .schemas import TABLES, Columns
 if TYPE_CHECKING:
     from .output.conditions import Condition
 
-#: Exit codes, the worst first. Several jobs have the worst of their codes.
+#: Exit codes, the worst first: the code of several jobs is the worst of theirs.
 WORST_FIRST = (EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run a command. Returns: the exit code. Errors are a sentence on stderr."""
+    """Run a command. Returns the exit code. Errors are printed on stderr, each as a sentence."""
     if options.job == "forget":
         return _guarded(options.job, lambda: _forget_lake(options))
     if options.job == "readers":
@@ -70,7 +70,7 @@ def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
 
 
 def _choose_sources(options: argparse.Namespace) -> None:
-    """Choose the sources. A single journal is checked here; of several, the ingest checks each."""
+    """Choose the sources. Check a single journal here; several are checked by the ingest, one after the other."""
     from ..journal import JournalError
     from .lake.ingest import check_journal, lake_position
     from .lake.lake import absolute
@@ -89,7 +89,7 @@ def _choose_sources(options: argparse.Namespace) -> None:
 
 
 def run_with(engines: LazyEngines, options: argparse.Namespace, conditions_by_job: dict[str, "list[Condition]"]) -> int:
-    """Bring the lake up to date, run the jobs, return the exit code. `conditions_by_job`: of --fail-if."""
+    """Bring the lake up to date, and run the jobs. `conditions_by_job`: of --fail-if. Returns the exit code."""
     if options.job == "ingest":
         result = ingest_all(engines, options, options.payloads)
         print_text(json.dumps(result) + "\n")
@@ -196,7 +196,7 @@ def _forget_lake(options: argparse.Namespace) -> int:
 
 
 def _guarded(job: str, work: Callable[[], int], master: str = "") -> int:
-    """Run `work`. Returns its exit code, or prints a sentence for its exception. `master`: as `_master_of`."""
+    """Run `work`, and print a sentence if it raises. Returns the exit code. `master`: as `_master_of`."""
     try:
         return work()
     except ValueError as error:
@@ -218,6 +218,6 @@ def _guarded(job: str, work: Callable[[], int], master: str = "") -> int:
 
 
 def fail(job: str, text: str) -> int:
-    """Print why a job failed. Returns: the exit code of a failure."""
+    """Print why a job failed. Returns the exit code for that."""
     say(job, text)
     return EXIT_FAILED

@@ -1,8 +1,8 @@
-"""The columns of each table of the lake: the contract between `ingest` and every job.
+"""The columns of each table of the lake: the contract between `ingest` and the jobs.
 
-Times are microseconds since 1970 UTC, as Spark's `timestamp` (session time zone UTC). `?` means nullable. A text
-without a value is "" if the column is not nullable. All tables except `segments` and `checkpoints` are partitioned by
-`date`, the UTC day of `ts`, which is not a column of the source.
+Times are Spark's `timestamp`, microseconds since 1970, with the session's time zone UTC. `?` means nullable. A text
+without a value is "" if the column is not nullable. The tables `BY_DATE` are partitioned by `date`, the UTC day of
+`ts`, which is not a column of the source.
 Source: Spark page 3; rulings, "Events".
 """
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Column(NamedTuple):
-    """`type`: Spark's simple name (bigint, int, smallint, tinyint, string, binary, timestamp)."""
+    """A column. `type`: Spark's simple name (bigint, int, smallint, tinyint, string, binary, timestamp)."""
 
     name: str
     type: str
@@ -25,7 +25,7 @@ Columns = tuple[Column, ...]
 
 
 def columns(*texts: str) -> Columns:
-    """Parse `msg_id bigint, consumer string?`; the question mark means nullable."""
+    """Parse texts such as `msg_id bigint, consumer string?`. The question mark means nullable."""
     found = []
     for text in ", ".join(texts).split(", "):
         name, type_ = text.split(" ")
@@ -113,8 +113,8 @@ HOLES = columns(
     "before_ts timestamp?, after_ts timestamp?",
 )
 
-#: Columns that the lake adds to each table: name and journal's id of the node. Both are null in rows of an older
-#: release, which are of the first node.
+#: Columns that the lake adds to each table: the node's name and its journal's id. Both are null in rows that an older
+#: release wrote: these are of the first node.
 NODE = columns("node string?, journal string?")
 #: One row for each node of the lake. `ts`: when it was added.
 NODES = columns("node string, journal string, ts timestamp")
@@ -129,14 +129,14 @@ TABLES: dict[str, Columns] = {
 }
 #: Tables with rows for each message.
 BY_DATE = ("events", "payloads", "snapshots")
-#: Columns with a minimum and maximum for each file in the log of the lake, by which readers skip files.
+#: Columns whose minimum and maximum in each file are in the lake's log, so that readers can skip files.
 STATISTICS = (
     *("lsn", "ts", "msg_id", "vhost", "queue", "base_lsn", "begin_lsn", "end_lsn", "last_lsn", "node", "journal"),
 )
 
 
 def stored(table: str) -> Columns:
-    """The columns of a table of the lake, without `date`. A name that is not in `TABLES` means `NODES`."""
+    """The columns of a table in the lake, without `date`. A name that is not in `TABLES` means the table of nodes."""
     if table not in TABLES:
         return NODES
     own = TABLES[table]
@@ -144,7 +144,7 @@ def stored(table: str) -> Columns:
 
 
 def chosen(table: str, names: Sequence[str] | None = None) -> Columns:
-    """Columns of a table, all or those named, in the table's order. Raises: ValueError."""
+    """The columns of a table in its order: those with these names; None: all. Raises: ValueError."""
     if table not in TABLES:
         raise ValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
     all_of_it = TABLES[table]
@@ -160,12 +160,12 @@ def chosen(table: str, names: Sequence[str] | None = None) -> Columns:
 
 
 def ddl(wanted: Columns) -> str:
-    """The schema for Spark: `lsn bigint NOT NULL, ...`."""
+    """A schema for Spark: `lsn bigint NOT NULL, ...`."""
     return ", ".join(f"{column.name} {column.type}{'' if column.nullable else ' NOT NULL'}" for column in wanted)
 
 
 def arrow(wanted: Columns) -> "pyarrow.Schema":
-    """The schema for Arrow. Names, types and nullability are those of `ddl`, else Spark refuses the batches."""
+    """A schema for Arrow, with the names, types and nullability of `ddl`: otherwise Spark would refuse batches."""
     import pyarrow
 
     types = {

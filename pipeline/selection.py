@@ -1,7 +1,7 @@
-"""The part of a lake that a job reads and answers: --vhost, --queue, --since, --until, as SQL conditions.
+"""The options --vhost, --queue, --since and --until as SQL: which events a job reads, and which rows its answer has.
 
-The answer is as if the journal ended at `until`: nothing later is read. `since` selects rows of the answer. Older
-events are read if the job needs them (a message that is acknowledged today may have come yesterday).
+The answer is as if the journal ended at `until`: nothing later is read. `since` selects rows of the answer; older
+events are read if the job needs them, because a message that is acknowledged today may have come yesterday.
 """
 
 import re
@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .engines.protocol import Dialect
 
-#: Jobs that compute each row from events of one queue: events of other queues are not read.
+#: Jobs that compute each row from events of one queue, so that events of other queues need not be read.
 BY_QUEUE = ("audit", "latency", "depth", "redelivery", "loss", "fairness")
-#: Jobs that do not need all older events -> SQL for the events that they read. {since}: a time.
+#: Jobs that do not need all older events -> SQL of the events that they read. {since}: a timestamp.
 EVENTS_SINCE = {
     "latency": "ts >= {since}",
     "fairness": "ts >= {since}",
     "deadletters": "(ts >= {since} OR kind NOT IN ('dead_lettered', 'killed', 'expired'))",
 }
-#: Jobs that read nothing older than `since`: not fairness and deadletters, which look up older connections, deliveries.
+#: Jobs that read nothing older than `since`. fairness and deadletters are not among them: they look up older
+#: connections and deliveries.
 READS_SINCE = ("latency",)
-#: SQL for the rows of a job since {since}. Rows of the audit have an LSN, but no time.
+#: Job -> SQL of the rows since {since}. The audit is not here: its rows have an LSN, but no time.
 ROWS_SINCE = {
     "latency": "window_start >= {since}",
     "depth": "window_start >= {since}",
@@ -32,7 +33,7 @@ ROWS_SINCE = {
     "blocked": "(until IS NULL OR until >= {since})",
     "trace": "ts >= {since}",
 }
-#: The column of the queue, where it has another name.
+#: Job -> the column with the queue, where it is not called `queue`.
 QUEUE_COLUMN = {"blocked": "destination"}
 #: Jobs that need the journal from its beginning.
 WITHOUT_SINCE = ("whatif",)
@@ -54,7 +55,7 @@ class Selection:
         return self != Selection()
 
     def since_of(self, job: str, window_s: int) -> int | None:
-        """`since`; for jobs by window the beginning of its window, so that no window is cut."""
+        """`since`; for jobs by window the beginning of the window that contains it, so that no window is cut."""
         if self.since_us is None or job not in BY_WINDOW:
             return self.since_us
         return self.since_us // (window_s * 10**6) * window_s * 10**6
@@ -64,9 +65,9 @@ class Selection:
         return (self.since_of(job, window_s) if job in READS_SINCE else None), self.until_us
 
     def events_condition(self, job: str, window_s: int, sql: "Dialect") -> str | None:
-        """The condition on `events`; None: all are needed."""
+        """The condition on `events`; None: all events are needed."""
         parts = self._of_queue(sql, "queue") if job in BY_QUEUE else []
-        parts = [f"({part} OR {part.split(' ')[0]} = '')" for part in parts]  # "": the event concerns all of them
+        parts = [f"({part} OR {part.split(' ')[0]} = '')" for part in parts]  # "": the event concerns all queues
         if self.until_us is not None:
             parts.append(f"ts < {sql.timestamp(self.until_us)} AND date <= DATE '{_day(self.until_us)}'")
         since = self.since_of(job, window_s)
@@ -77,11 +78,11 @@ class Selection:
         return " AND ".join(parts) or None
 
     def snapshots_condition(self, sql: "Dialect") -> str | None:
-        """The condition on `snapshots`."""
+        """The condition on `snapshots`; None: all rows are needed."""
         return " AND ".join(self._of_queue(sql, "queue")) or None
 
     def rows_condition(self, job: str, window_s: int, sql: "Dialect") -> str | None:
-        """The condition on the job's rows."""
+        """The condition on the job's rows; None: all rows."""
         parts = self._of_queue(sql, QUEUE_COLUMN.get(job, "queue"))
         if job == "trace":  # an event `published` has no queue
             parts = [f"({part} OR queue = '')" for part in parts]
@@ -100,7 +101,7 @@ def _day(at_us: int) -> str:
 
 
 def moment_us(text: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> int:
-    """A time in microseconds since 1970: ISO 8601 (by default UTC), or a time span before now (`2h`, `30m`).
+    """Read a time, as microseconds since 1970: ISO 8601 (by default UTC), or a span of time before now (`2h`, `30m`).
 
     Raises: ValueError.
     """

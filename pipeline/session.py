@@ -1,7 +1,7 @@
-"""Spark sessions on a laptop, in tests, on a cluster. Spark is configured only here.
+"""Opens Spark sessions: on one machine, in tests, on a cluster. Spark is configured only here.
 
-Every node of a cluster needs the same minor version of Python, with pyspark, pyarrow and numpy. This package is sent to
-them. Source: Spark page 1, 2 and 5.
+Each machine of a cluster needs the same minor version of Python, with pyspark, pyarrow and numpy. This package is sent
+to them. Source: Spark page 1, 2 and 5.
 """
 
 import errno
@@ -34,9 +34,9 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.hadoop.fs.file.impl.disable.cache": "false",
 }
-#: For tests, which compute little: Java starts faster, and computes more slowly.
+#: For tests, which compute little: Java starts faster, but computes more slowly.
 TEST_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-#: Spark's own log goes to stderr.
+#: The configuration of Spark's own log: it goes to stderr.
 LOGGING = """
 rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
@@ -46,18 +46,20 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n
 """
-#: Loggers of Spark's Python, which log wrong queries.
+#: Loggers of Spark's Python part, which log the errors of queries.
 CONTEXT_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-#: On small machines Java chooses the serial collector, which takes a third longer on large data.
+#: On small machines Java would choose the serial collector, which takes a third longer on large data.
 JAVA_OPTIONS = "-XX:+UseParallelGC"
 LOOPBACK = "127.0.0.1"
-#: The rooms that executors need.
+#: The rooms of this package that executors need.
 SENT_ROOMS = ("engine", "expressions", "journal", "pipeline", "settings", "vendored")
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """`more`: settings of Spark, which override all others. `log_level`: of Spark's own log, error or off."""
+    """The options of a session. `log_level`: of Spark's own log, error or off. `more`: settings of Spark that override
+    all others.
+    """
 
     master: str = "local[*]"
     name: str = "leveret"
@@ -80,7 +82,7 @@ class SessionOptions:
 
 
 def _partitions(master: str) -> int:
-    """The number of partitions of a shuffle: two per core on this machine, on a cluster Spark's default."""
+    """The number of partitions of a shuffle: two per core on this machine; on a cluster Spark's default."""
     if not master.startswith("local"):
         return 200
     count = master.removeprefix("local").strip("[]").split(",")[0]
@@ -88,7 +90,7 @@ def _partitions(master: str) -> int:
 
 
 def set_java_environment(environment: MutableMapping[str, str], options: SessionOptions, scratch: Path) -> None:
-    """Set the environment for Java. Raises: NoJava."""
+    """Set the environment variables for Spark's Java and Python. Raises: NoJava."""
     environment["JAVA_HOME"] = find_java(environment, scratch)
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -131,7 +133,7 @@ def open_session(options: SessionOptions | None = None, *, scratch: Path | None 
 
 
 def disable_context_loggers() -> None:
-    """Turn off the log of Spark's Python: it logs errors of queries with Java's stack before it raises them."""
+    """Turn off the log of Spark's Python part: it logs errors of queries, with Java's stack, before it raises them."""
     from pyspark.logger import PySparkLogger
 
     for name in CONTEXT_LOGGERS:
@@ -139,8 +141,10 @@ def disable_context_loggers() -> None:
 
 
 def private_directory(above: Path) -> Path:
-    """Make a directory that only this user can read or write. Code is run from it, so a directory of another user is
-    refused. Raises: PermissionError."""
+    """Make a directory that only this user can read or write.
+
+    Code is run from it, so a directory of another user is refused. Raises: PermissionError.
+    """
     user = os.getuid()
     path = above / f"leveret-spark-{user}"
     path.mkdir(mode=0o700, exist_ok=True)
@@ -152,7 +156,7 @@ def private_directory(above: Path) -> Path:
 
 
 def pack(scratch: Path) -> Path:
-    """This package as a zip that executors can import from."""
+    """Pack this package into a zip from which executors can import."""
     (root,) = (Path(one) for one in import_module("..", __package__).__path__)
     path = scratch / "leveret.zip"
     partial = scratch / f"leveret.{os.getpid()}.zip"

@@ -1,1 +1,1 @@
-"""`amqp`, a data source for Spark and any broker: reads a stream queue by offset, publishes rows as messages."""
+"""`amqp`: a data source of Spark that reads a stream queue of any broker by offset, and publishes rows as messages."""

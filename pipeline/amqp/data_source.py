@@ -1,11 +1,11 @@
-"""`amqp`, a Python data source for Spark: reads a stream queue by offset, publishes rows as messages.
+"""`amqp`: a Python data source of Spark that reads a stream queue by offset, and publishes rows as messages.
 
     spark.readStream.format("amqp").option("url", ...).option("queue", "log").load()
     df.write.format("amqp").option("url", ...).option("routing_key", "q").mode("append").save()
 
-Of the source: `queue`; `prefetch` (500), `maxOffsetsPerTrigger` (100,000), `timeout` (30, seconds). Of the sink:
-`exchange`, `routing_key` (for rows without one), `window` (500), `rate` (0), `mandatory` (true). Their guarantees are
-described in the modules of source and sink.
+Options of the source: `queue`, `prefetch` (500), `maxOffsetsPerTrigger` (100,000), `timeout` (30 seconds). Options of
+the sink: `exchange` and `routing_key` (for rows without one), `window` (500), `rate` (0), `mandatory` (true). For the
+guarantees see source.py and sink.py.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ NAME = "amqp"
 
 
 class Amqp(DataSource):
-    """Registered by the session."""
+    """The data source, as Spark calls it. The session registers it."""
 
     @classmethod
     def name(cls) -> str:
@@ -32,15 +32,15 @@ class Amqp(DataSource):
         return AmqpStreamReader(self.options)
 
     def reader(self, schema: Any) -> Any:
-        """Refused: a queue has no end, so it cannot be read as a table. Raises: ValueError."""
+        """Refuse a batch read: a queue has no end, so it is no table. Raises: ValueError."""
         raise ValueError("amqp: a stream queue is read with readStream; with trigger(availableNow=True) it has an end")
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
-        """A batch. Raises: ValueError."""
+        """The writer of a batch. Raises: ValueError."""
         if overwrite:
             raise ValueError("amqp: messages can't be overwritten; use mode append")
         return AmqpWriter(SinkOptions.read(self.options, schema.names))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
-        """A streaming query. Raises: ValueError."""
+        """The writer of a streaming query. Raises: ValueError."""
         return AmqpStreamWriter(SinkOptions.read(self.options, schema.names))

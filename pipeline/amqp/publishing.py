@@ -18,8 +18,11 @@ WINDOW = 500
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """`exchange`, `routing_key`: for rows without one. `window`: messages unconfirmed at a time. `rate`: messages per
-    second, 0 without a limit. `mandatory`: an unroutable message is a failure."""
+    """Where and how rows are published.
+
+    exchange, routing_key: for rows without one. window: the most unconfirmed messages. rate: messages per second; 0: no
+    limit. mandatory: an unroutable message is a failure.
+    """
 
     url: str
     exchange: str = ""
@@ -30,11 +33,11 @@ class Publishing:
 
 
 class NotSent(Exception):
-    """A broker did not take a message, or does not answer. The text has the broker and the reason."""
+    """A broker refused a message, or does not answer. The text names the broker and the reason."""
 
 
 async def publish_all(options: Publishing, rows: Iterator[dict[str, Any]], prefix: str) -> int:
-    """Publish each row. Returns the number; all are confirmed. `prefix`: of message ids for rows without one.
+    """Publish each row. Returns their number; all are confirmed. `prefix`: of message ids for rows without one.
 
     Raises: ValueError, NotSent (nacked, returned, refused, closed).
     """

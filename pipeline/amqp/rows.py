@@ -1,6 +1,6 @@
-"""Messages as rows and rows as messages, for the AMQP source, the AMQP sink and replays of the lake's `payloads`.
+"""Converts messages into rows and back, for the AMQP source, the AMQP sink, and replays of the lake's `payloads`.
 
-Properties and headers are JSON by their AMQP names; `expiration` is milliseconds in text, `timestamp` seconds.
+Properties and headers are JSON objects with AMQP's names; `expiration` is a text of milliseconds, `timestamp` seconds.
 """
 
 import json
@@ -10,7 +10,7 @@ import aio_pika
 
 from ..json_values import json_of, value_of
 
-#: Properties of a published message; not user_id, which must be the publisher's own.
+#: Properties of a published message. user_id is not among them: it would have to be the publisher's own.
 PROPERTIES = (
     *("content_type", "content_encoding", "delivery_mode", "priority", "correlation_id", "reply_to"),
     *("expiration", "message_id", "timestamp", "type", "app_id"),
@@ -35,7 +35,7 @@ def message_of(row: dict[str, Any], message_id: str) -> aio_pika.Message:
 
 
 def row_of(message: aio_pika.abc.AbstractIncomingMessage, *, without: str) -> tuple[Any, ...]:
-    """The row of a message, as `COLUMNS`. `without`: a header to leave out, which the broker added."""
+    """The row of a message, with `COLUMNS`. `without`: a header that the broker added, to leave out."""
     headers = {name: value for name, value in message.headers.items() if name != without}
     values = {name: getattr(message, name) for name in (*PROPERTIES, "user_id")}
     properties = {name: value for name, value in values.items() if value not in (None, "")}

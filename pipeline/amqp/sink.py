@@ -1,9 +1,9 @@
-"""`df.write.format("amqp")` and `writeStream`: publishes rows as messages with confirms, to any broker.
+"""The sink, `df.write.format("amqp")` and `writeStream`: publishes rows as messages with confirms, to any broker.
 
 Guarantee: at least once. A task succeeds when all its messages are confirmed. Spark repeats a failed task from its
-beginning, so some messages may be sent twice. Receivers can drop repetitions by `message_id`. A row without one gets an
-id of the query, the micro-batch, the partition and the row's index; a repetition with the rows in the same order has
-the same ids.
+beginning, so some messages may be sent twice. Receivers can drop repetitions by `message_id`. A row without that gets
+one made of the query, the micro-batch, the partition and the row's index: a repetition whose rows have the same order
+has the same ids.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from .publishing import WINDOW, Publishing, publish_all
 from .rows import NAMES
 
 OPTIONS = ("url", "exchange", "routing_key", "window", "rate", "mandatory")
-#: Options of `writeStream` itself, which are in the same dict.
+#: Options of `writeStream` itself: Spark passes them in the same dict.
 SPARK_OPTIONS = ("checkpointlocation", "queryname", "path")
 #: Spark's local properties with the ids of a streaming query and its micro-batch.
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
@@ -31,7 +31,7 @@ class SinkOptions(Publishing):
 
     @classmethod
     def read(cls, options: Any, columns: list[str]) -> "SinkOptions":
-        """From the options of Spark. `columns`: of the rows. Raises: ValueError."""
+        """Read Spark's options. `columns`: of the rows. Raises: ValueError."""
         for name in options:
             if name.lower() not in (*OPTIONS, *SPARK_OPTIONS):
                 raise ValueError(f"amqp: the sink has no option {name!r}; it has {', '.join(OPTIONS)}")
@@ -50,13 +50,13 @@ class SinkOptions(Publishing):
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """The number of messages of a task, all confirmed."""
+    """The result of a task: the number of its messages, all confirmed."""
 
     count: int
 
 
 class AmqpWriter(DataSourceWriter):
-    """A batch."""
+    """Publishes a batch."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -69,7 +69,7 @@ class AmqpWriter(DataSourceWriter):
 
 
 class AmqpStreamWriter(DataSourceStreamWriter):
-    """A micro-batch."""
+    """Publishes the micro-batches of a streaming query."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -80,10 +80,10 @@ class AmqpStreamWriter(DataSourceStreamWriter):
         return Sent(asyncio.run(publish_all(self._options, _values(iterator), "-".join(map(str, names)))))
 
     def commit(self, messages: list[Any], batchId: int) -> None:
-        """Nothing to do: all messages are confirmed."""
+        """Do nothing: all messages are confirmed already."""
 
     def abort(self, messages: list[Any], batchId: int) -> None:
-        """Nothing can be done: sent messages cannot be taken back."""
+        """Do nothing: sent messages cannot be withdrawn."""
 
 
 def _values(rows: Iterator[Any]) -> Iterator[dict[str, Any]]:

@@ -1,10 +1,10 @@
-"""`spark.readStream.format("amqp")`: reads a stream queue of RabbitMQ or Leveret by offset, replayable.
+"""The source, `spark.readStream.format("amqp")`: reads a stream queue of RabbitMQ or Leveret by offset.
 
-Offsets are those of the stream, so a repeated micro-batch reads the same messages. With a checkpoint and a sink that
-does not duplicate them (files) each message comes once, also after a kill. Nothing is removed from the stream. The
-query fails instead of skipping messages: if retention has deleted an unread message, if a client of RabbitMQ's stream
-protocol has stored its offset (which takes an offset of the stream), and if the stream ends before the last offset read
-(because it was deleted and created again).
+Offsets are those of the stream, so a repeated micro-batch reads the same messages. With a checkpoint, and a sink such
+as files that does not duplicate, each message comes once, also after a kill. Nothing is removed from the stream. The
+query fails rather than skip a message: if retention has deleted an unread message; if a client of RabbitMQ's stream
+protocol stored its offset there, which uses up an offset of the stream; and if the stream ends before the last offset
+read, because it was deleted and created again.
 Source: behaviour page 3.7.
 """
 
@@ -42,8 +42,11 @@ class StreamFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """`prefetch`: unacknowledged messages. `per_trigger`: messages per micro-batch. `timeout`: seconds to wait for a
-    message."""
+    """The options of the source.
+
+    prefetch: the most unacknowledged messages. per_trigger: the most messages of a micro-batch. timeout: seconds to
+    wait for a message.
+    """
 
     url: str
     queue: str
@@ -53,7 +56,7 @@ class SourceOptions:
 
     @classmethod
     def read(cls, options: Any) -> "SourceOptions":
-        """From the options of Spark. Raises: ValueError."""
+        """Read Spark's options. Raises: ValueError."""
         for name in options:
             if name.lower() not in OPTIONS:
                 raise ValueError(f"amqp: the source has no option {name!r}; it has {', '.join(OPTIONS)}")
@@ -77,7 +80,7 @@ class OffsetRange(InputPartition):
 
 
 class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One task per micro-batch, to preserve the stream's order."""
+    """Reads a stream, with one task per micro-batch to preserve the stream's order."""
 
     def __init__(self, options: Any) -> None:
         self._options = SourceOptions.read(options)
@@ -102,12 +105,12 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._end(0)
 
     def _end(self, begin: int) -> int:
-        """The offset after the newest message. Raises: StreamFailed (it is before `begin`)."""
+        """The offset behind the newest message. Raises: StreamFailed (it is before `begin`)."""
         deadline = time.monotonic() + self._options.timeout
         while (last := asyncio.run(newest_offset(self._options))) is not None:
             if last + 1 >= begin:
                 return last + 1
-            if time.monotonic() > deadline:  # before that it may be a replica that lags
+            if time.monotonic() > deadline:  # before the deadline a replica may still lag
                 raise StreamFailed(
                     f"amqp: {self._options.queue}: its newest offset is {last}, but {begin - 1} was read:"
                     " this is another stream of the same name"
@@ -118,7 +121,7 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [OffsetRange(start["offset"], end["offset"])]
 
     def read(self, partition: InputPartition) -> Iterator[Row]:
-        """Rows of the schema. Raises: StreamFailed."""
+        """Rows with `SCHEMA`. Raises: StreamFailed."""
         if not isinstance(partition, OffsetRange) or partition.begin >= partition.end:
             return
         with asyncio.Runner() as runner:
@@ -140,7 +143,7 @@ async def oldest_offset(options: SourceOptions) -> int | None:
 async def newest_offset(options: SourceOptions) -> int | None:
     """Offset of the newest message, or of a recent one; None for an empty stream.
 
-    It consumes from the last chunk on while messages come, because RabbitMQ's count of messages is up to five seconds
+    This consumes from the last chunk on until no more messages come: RabbitMQ's count of messages may be five seconds
     old.
     """
     async with _channel(options, prefetch=options.prefetch) as (channel, inbox):
@@ -199,7 +202,7 @@ async def consume(options: SourceOptions, begin: int, end: int) -> AsyncGenerato
 
 @asynccontextmanager
 async def _channel(options: SourceOptions, prefetch: int) -> AsyncIterator[tuple[Any, "asyncio.Queue[Any]"]]:
-    """A channel, and a queue of what it receives: messages, and at its end the reason for it."""
+    """Open a channel. Yields it, and an inbox of its messages; the last item is the reason why the channel closed."""
     connection = await aio_pika.connect(options.url)
     async with connection:
         channel = await connection.channel()
@@ -215,7 +218,7 @@ async def _subscribe(channel: Any, options: SourceOptions, where: int | str, inb
 
 
 async def _receive(options: SourceOptions, inbox: "asyncio.Queue[Any]", what: str, seconds: float) -> Any:
-    """The next message. `what`: names it in errors. Raises: TimeoutError, StreamFailed."""
+    """The next message. `what`: its name in errors. Raises: TimeoutError, StreamFailed."""
     found = await asyncio.wait_for(inbox.get(), seconds)
     if isinstance(found, BaseException):
         raise StreamFailed(f"amqp: {options.queue}: the broker closed while {what} was waited for: {found}")

@@ -13,7 +13,7 @@ from ..error_texts import sql_error_text
 from ..schemas import Columns
 from .protocol import PERCENTILES, Dialect, QueueWork, Row, check_text, in_utc
 
-#: Functions of Spark. The list of no values is empty, as in Spark.
+#: Functions of Spark as macros of DuckDB. A list without values is empty, as in Spark, not null.
 MACROS = """
 CREATE MACRO unix_micros(t) AS epoch_us(t);
 CREATE MACRO unix_millis(t) AS epoch_ms(t);
@@ -28,9 +28,9 @@ CREATE MACRO slice(list, begin, n) AS list[begin:begin + n - 1];
 CREATE MACRO size(list) AS len(list);
 """
 TYPES = {"timestamp": "TIMESTAMPTZ", "string": "VARCHAR", "binary": "BLOB"}
-#: Characters of patterns in the names of files.
+#: Characters that DuckDB reads as a pattern in the name of a file.
 _PATTERN = re.compile(r"[*?\[]")
-#: Rows that are fetched at a time.
+#: Rows in one fetch.
 CHUNK = 2000
 
 
@@ -67,9 +67,11 @@ class LocalDialect:
 
 
 class LocalEngine:
-    """The `Engine` with DuckDB. `scratch`: a directory that only this user can read, for data that does not fit into
-    memory. `memory_mb`: by default half of the machine's memory. `threads`: by default the processors of this
-    process."""
+    """The `Engine` with DuckDB.
+
+    scratch: a directory that only this user can read, for data that does not fit into memory. memory_mb: by default
+    half of the machine's memory. threads: by default the number of this process's processors.
+    """
 
     name = "local"
 
@@ -122,7 +124,7 @@ class LocalEngine:
 
     def memory_table(self, name: str, table: Any) -> None:
         cursor = self._connection.cursor()
-        cursor.register("given_rows", table)  # for this cursor alone
+        cursor.register("given_rows", table)  # no other cursor sees it
         self._make(name, "TABLE", "AS SELECT * FROM given_rows", cursor)
 
     def parquet_files(self, name: str, paths: Sequence[str], columns: Columns) -> None:
@@ -140,7 +142,7 @@ class LocalEngine:
         self.view(name, f"SELECT {_select_list(found)} FROM {source}")
 
     def write(self, sql: str, path: str) -> None:
-        """The file gets its name when it is complete. See `Engine`."""
+        """As in `Engine`; the file gets its name when it is complete."""
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_dir() and not all(_is_spark_file(one) for one in target.iterdir()):
@@ -167,7 +169,7 @@ class LocalEngine:
         return begun
 
     def each_queue(self, name: str, sql: str, work: QueueWork, columns: Columns) -> None:
-        """The rows of one queue are in memory at a time. See `Engine`."""
+        """As in `Engine`, with the rows of one queue in memory at a time."""
         types = ", ".join(f"{column} {self.dialect.type(type_)}" for column, type_, _ in columns)
         self._make(name, "TABLE", f"({types})")
         inserting = self._connection.cursor()
@@ -183,7 +185,7 @@ class LocalEngine:
 
 
 def _is_spark_file(file: Path) -> bool:
-    """Whether Spark writes such a file into a directory of Parquet files: `part-...`, `_SUCCESS`, their checksums."""
+    """Whether a file looks like those of Spark in a directory of Parquet files: `part-...`, `_SUCCESS`, checksums."""
     return file.is_file() and file.name.lstrip(".").startswith(("part-", "_SUCCESS"))
 
 

@@ -1,7 +1,7 @@
-"""The interface of an engine, which runs SQL over named views. Jobs use the SQL that both engines understand.
+"""The interface of an engine, which runs SQL over named views. Jobs use only SQL that both engines understand.
 
-This is Spark's SQL without: DIV (write a - a % b), `inline` and lambdas, `concat` (write `||`), LEFT before ANTI JOIN
-and SEMI JOIN. max_by needs FILTER (WHERE the value is not null). These functions of Spark are macros in DuckDB:
+That is Spark's SQL without DIV (write a - a % b), `inline`, lambdas, `concat` (write `||`), and LEFT before ANTI JOIN
+or SEMI JOIN. max_by needs FILTER (WHERE the value is not null). These functions of Spark are macros in DuckDB:
 unix_micros, unix_millis, unix_seconds, timestamp_micros, timestamp_seconds, sequence, explode, collect_set, array_sort,
 slice, size. `Dialect` has the expressions that differ.
 
@@ -17,10 +17,10 @@ from ..schemas import Columns
 if TYPE_CHECKING:
     import pyarrow
 
-#: A row by column. Timestamps have the time zone UTC; arrays are lists.
+#: A row: column -> value. Timestamps have the time zone UTC; arrays are lists.
 Row = dict[str, Any]
-#: Name of a percentile -> per mille. Percentiles are exact, of the nearest rank: the least value that is not exceeded
-#: by so many per mille of the values.
+#: Name of a percentile -> per mille. Percentiles are exact, by nearest rank: the least value that at least this part of
+#: the values does not exceed.
 PERCENTILES = {"p50": 500, "p95": 950, "p99": 990, "p999": 999}
 
 
@@ -28,32 +28,32 @@ class Dialect(Protocol):
     """SQL expressions that differ between the engines."""
 
     def text(self, value: str) -> str:
-        """The literal of a text with any characters. Raises: ValueError (see `check_text`)."""
+        """A literal of any text. Raises: ValueError (see `check_text`)."""
 
     def timestamp(self, at_us: int) -> str:
-        """A timestamp. `at_us`: microseconds since 1970 UTC."""
+        """A literal of a timestamp. `at_us`: microseconds since 1970 UTC."""
 
     def type(self, name: str) -> str:
-        """A type. `name`: as in schemas.py, also `array<...>`."""
+        """The engine's name of a type. `name`: as in schemas.py, also `array<...>`."""
 
     def ordered_array(self, value: str, by: str, where: str) -> str:
-        """An aggregate: the array of the values, in the order of `by`."""
+        """An aggregate: the array of the values of rows with the condition `where`, in the order of `by`."""
 
     def percentile_state(self, value: str) -> str:
-        """An aggregate that `percentile` reads. Nulls do not count."""
+        """An aggregate of values, for `percentile`. Nulls do not count."""
 
     def percentile(self, state: str, name: str) -> str:
-        """A percentile, by its name in PERCENTILES; null without values."""
+        """The percentile with this name in PERCENTILES; null without values."""
 
     def json_field(self, json: str, name: str) -> str:
-        """The text of a field of a JSON object; null if it has none. `name`: with any characters."""
+        """The text of a field of a JSON object; null if the object lacks it. `name`: any text."""
 
     def first_death(self, headers_json: str) -> str:
-        """The queue of the first entry of the header x-death."""
+        """The queue in the first entry of the header x-death."""
 
 
 class Engine(Protocol):
-    """`name`: local or spark. All methods raise: ValueError (wrong SQL), OSError."""
+    """Runs SQL. `name`: local or spark. All methods raise: ValueError (wrong SQL), OSError."""
 
     name: str
     dialect: Dialect
@@ -62,31 +62,33 @@ class Engine(Protocol):
         """Make or replace a view. `cached`: its rows are computed once."""
 
     def stream(self, sql: str) -> Iterator[Row]:
-        """The rows of a query one by one, in its order."""
+        """The rows of a query, in its order."""
 
     def arrow(self, sql: str) -> "pyarrow.Table":
         """The rows of a query as an Arrow table."""
 
     def memory_table(self, name: str, table: "pyarrow.Table") -> None:
-        """Make a view of rows in memory."""
+        """Make a view of an Arrow table."""
 
     def parquet_files(self, name: str, paths: Sequence[str], columns: Columns) -> None:
-        """Make a view of Parquet files. Columns that a file lacks are null. Without files it is empty."""
+        """Make a view of Parquet files; without files it is empty. Columns that a file lacks are null."""
 
     def write(self, sql: str, path: str) -> None:
-        """Write the rows of a query as a Parquet file, with Spark as a directory of files. It is replaced."""
+        """Write the rows of a query to a Parquet file, with Spark to a directory of files, replacing what is there."""
 
     def append(self, sql: str, path: str) -> None:
         """Add the rows of a query to a directory of Parquet files."""
 
     def each_queue(self, name: str, sql: str, work: "QueueWork", columns: Columns) -> None:
-        """Make a view of the results of `work`, which is called for each queue. `sql` has the columns vhost and
-        queue."""
+        """Make a view of the rows that `work` returns; it is called once for each queue.
+
+        `sql`: the rows for `work`, among them the columns vhost and queue. `columns`: of the view.
+        """
 
     def close(self) -> None: ...
 
 
-#: Gets all rows of one queue, in any order; returns rows with the wanted columns.
+#: A function of all rows of one queue, in any order, that returns rows of the view.
 QueueWork = Callable[[list[Row]], list[Row]]
 
 
@@ -115,6 +117,6 @@ def quoted_list(texts: Sequence[str]) -> str:
 
 
 def check_text(text: str) -> None:
-    """Raises: ValueError (a character that an engine cannot have in a text)."""
+    """Raises: ValueError (a character that an engine cannot have in a literal)."""
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
         raise ValueError(f"{text!r}: neither NUL nor half of a pair of UTF-16 can be looked for")

@@ -9,7 +9,7 @@ from .protocol import PERCENTILES, Dialect, QueueWork, Row, check_text, in_utc
 
 
 def is_one_process(master: str) -> bool:
-    """Whether Spark runs in one JVM, that of this process. local-cluster[...], for tests, starts more."""
+    """Whether Spark runs in one JVM, that of this process. `local-cluster[...]`, which is for tests, starts others."""
     return master.startswith("local") and not master.startswith("local-cluster")
 
 
@@ -49,7 +49,7 @@ _ESCAPED = {"'": "\\'", "\\": "\\\\", "$": "\\u0024", "\n": "\\n", "\r": "\\r", 
 
 
 class SparkEngine:
-    """The `Engine` with Spark. `session`: the caller stops it; its temporary views belong to the engine."""
+    """The `Engine` with Spark. `session`: the caller stops it. Its temporary views belong to the engine."""
 
     name = "spark"
 
@@ -80,7 +80,7 @@ class SparkEngine:
         frame.createOrReplaceTempView(name)
 
     def stream(self, sql: str) -> Iterator[Row]:
-        """All rows come to this process at once. See `Engine`."""
+        """As in `Engine`, but all rows are in this process's memory."""
         for batch in self.arrow(sql).to_batches():
             for row in batch.to_pylist():
                 yield {name: in_utc(found) for name, found in row.items()}
@@ -107,7 +107,7 @@ class SparkEngine:
         self._run(sql).write.mode("append").parquet(path)
 
     def each_queue(self, name: str, sql: str, work: QueueWork, columns: Columns) -> None:
-        """The rows of a queue are in the memory of one task, to which `work` is sent. See `Engine`."""
+        """As in `Engine`, in Spark's tasks: the rows of a queue are in the memory of one task."""
 
         def one(table: Any) -> Any:
             import pyarrow

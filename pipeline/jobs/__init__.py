@@ -1,5 +1,4 @@
-"""Jobs on a lake: each takes the tables of a lake (tables.py) and returns SQL with the columns of its output
-(outputs.py).
+"""Jobs on a lake. Most of them return SQL over the lake's tables (tables.py), with the columns of outputs.py.
 
-`commands` runs them for the command line. Most jobs start from `lives`: one row per (message, queue).
+commands.py runs them for the command line. Many jobs start from `lives`: one row per (message, queue).
 """

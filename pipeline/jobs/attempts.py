@@ -1,23 +1,23 @@
-"""The outcome of each delivery of a message, from its recorded events. A simulation repeats these outcomes.
+"""The outcome of each delivery of a message, read from its events. A simulation (simulation.py) repeats the outcomes.
 
-A leased message without a settlement is held until its lease ends, or until a late acknowledgement.
+A consumer holds a leased message that it does not settle until the lease ends, or until it acknowledges late.
 """
 
 from collections.abc import Iterable
 from typing import NamedTuple
 
 ACK, REQUEUE, DISCARD, CLOSE, LOSE, HOLD, LATE = "ack", "requeue", "discard", "close", "lose", "hold", "late"
-#: The reason of a return -> the act of the consumer. Other reasons (a delay) are REQUEUE.
+#: Reason of a return -> act of the consumer. Other reasons, such as a delay, are REQUEUE.
 ACTS = {"closed": CLOSE, "unsubscribed": CLOSE, "lost": LOSE}
-#: The kinds of events that end a delivery, but not the message.
+#: Kinds of events that end a delivery, but not the message.
 RETURNS = ("requeued", "scheduled", "lease_ended")
 
 
 class Attempt(NamedTuple):
-    """One delivery and the act that ended it. `ms`: from the delivery to the act; 0 for HOLD, which has no act.
+    """One delivery and the consumer's act that ended it. `ms`: between the two; 0 for HOLD, which has no act.
 
     LATE: the consumer unsubscribed after `ms` and acknowledged after `late_ms`, before another delivery of the message.
-    `lsn`: of the record of the act. `number`: the broker's count of the delivery; 0: not known.
+    `lsn`: of the record of the act. `number`: of the delivery, as the broker counts; 0: not known.
     """
 
     ms: int = 0
@@ -28,7 +28,7 @@ class Attempt(NamedTuple):
 
 
 class MessageEvent(NamedTuple):
-    """An event of a message in a queue. `attempt`: for a delivery, the broker's count."""
+    """An event of a message in a queue. `attempt`: the number of the delivery, as the broker counts."""
 
     ms: int
     kind: str
@@ -40,16 +40,16 @@ class MessageEvent(NamedTuple):
 def attempts_of(events: Iterable[MessageEvent]) -> tuple[Attempt, ...]:
     """The deliveries of a message. `events`: of this message, in their order."""
     found: list[Attempt] = []
-    delivered_ms: int | None = None  # of the delivery that is out
+    delivered_ms: int | None = None  # when the delivery began that has not ended yet
     last_delivered_ms = number = 0
-    unsettled = Attempt(0, HOLD)  # the outcome of the delivery that is out if there is no other event
+    unsettled = Attempt(0, HOLD)  # the outcome of that delivery if no event ends it
     is_acked = False
     for ms, kind, reason, lsn, attempt in events:
         if kind == "delivered":
             if delivered_ms is not None:
                 found.append(unsettled)
             delivered_ms, last_delivered_ms, number, unsettled = ms, ms, attempt, Attempt(0, HOLD, number=attempt)
-            if is_acked:  # automatically, when it was sent
+            if is_acked:  # acknowledged automatically when it was sent
                 found.append(Attempt(lsn=lsn, number=number))
                 delivered_ms = None
         elif delivered_ms is None:
@@ -67,7 +67,7 @@ def attempts_of(events: Iterable[MessageEvent]) -> tuple[Attempt, ...]:
 
 
 def _act(kind: str, reason: str | None) -> str | None:
-    """The act of the consumer in an event; None: it did nothing, though its lease may have ended."""
+    """The act of the consumer in an event; None: the consumer did nothing, but its lease may have ended."""
     if kind == "acked":
         return ACK
     if kind in RETURNS:

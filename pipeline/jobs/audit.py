@@ -1,9 +1,9 @@
-"""Conservation: was anything lost or duplicated, or is anything out of order?
+"""The job `audit`: was anything lost or duplicated, or is anything out of order?
 
-Checks: each (message, queue) has one `enqueued` and then at most one terminal event. Messages enter a queue in the
-order of their ids. The open messages are those that the broker recorded in its durable queues at each checkpoint; a
-message that was enqueued or removed while the checkpoint was written may be missing in it. What lost records (the table
-`holes`) may explain is unknown, and no fault. Source: rulings, "Events"; 22.
+It checks that each (message, queue) has one `enqueued` and then at most one terminal event; that messages enter a queue
+in the order of their ids; and that the messages open at a checkpoint are those that the checkpoint has of the durable
+queues. A message that was enqueued or removed while the checkpoint was written may be missing in it. A fault that lost
+records (the table `holes`) may explain is reported as unknown. Source: rulings, "Events"; 22.
 
 A cluster has one journal for all of its leaders. A takeover allows two kinds of duplicates: a message whose confirm was
 lost is published again with the same message id, and a delivery of the lost leader is repeated without a return.
@@ -18,7 +18,7 @@ LOST, DUPLICATE, REORDERED, UNEXPECTED = "lost", "duplicate", "reordered", "unex
 #: An LSN and message id above all others.
 NEVER = 1 << 62
 JUDGED_VIEW = "judged"
-#: (fault, condition, LSN, detail). {known}: the first message id that must have an `enqueued`.
+#: (fault, condition, LSN, detail) as SQL over `judged`. {known}: the first message id that must have an `enqueued`.
 CHECKS = (
     (
         LOST,
@@ -57,7 +57,7 @@ CHECKS = (
         "'delivered or returned at LSN ' || between_max || ', after ' || kind || ' at ' || finished_lsn",
     ),
 )
-#: Faults in the events of one message. Only the few messages with a fault are joined with all checks.
+#: Faults in the events of single messages. Only the few messages with a fault are joined with all checks.
 FAULTS_OF_LIVES = """
 SELECT fault, msg_id, vhost, queue, lsn, detail
 FROM (
@@ -70,14 +70,14 @@ FROM (
 ) AS checked
 WHERE is_so
 """
-#: The columns of lives that the checks need, computed once. Times and sizes would double the time.
+#: The columns of lives that the checks need, computed once. The columns of times and sizes would take as long again.
 JUDGED = """
 SELECT msg_id, vhost, queue, enqueues, terminals, enqueued_lsn, again_lsn, finished_lsn, refinished_lsn,
     between_min, between_max, kind, is_durable
 FROM {lives}
 """
-#: Whether a message entered a queue after a younger one, or came twice. A cheap query that mostly saves `ENTERED_LATE`:
-#: it looks at each part of the journal alone, and then at the order of the parts.
+#: Whether a message entered a queue after a younger one, or twice. This query is cheap, and mostly saves
+#: `ENTERED_LATE`: it compares the messages within each part of the journal, and then the parts.
 IS_OUT_OF_ORDER = """
 SELECT part FROM (
     SELECT part, is_mixed, lowest, lag(highest) OVER (ORDER BY part) AS before
@@ -136,13 +136,13 @@ FROM (
 ) AS unexpected
 """
 SPANS = "SELECT DISTINCT begin_lsn, end_lsn FROM checkpoints"
-#: Only checkpoints without a hole.
+#: As `SPANS`, but only checkpoints without a hole.
 SPANS_WITHOUT_HOLES = """
 SELECT DISTINCT begin_lsn, end_lsn FROM checkpoints LEFT JOIN joined_holes ON last_lsn >= begin_lsn AND first_lsn <
 end_lsn WHERE first_lsn IS NULL
 """
-#: Each hole with the message ids that may have been published in it. Ids rise, so they lie between the last id before
-#: the hole and the first behind it.
+#: Each hole with the range of message ids that may have been published in it. Ids rise, so the range is between the
+#: last id before the hole and the first one behind it.
 PUBLISHED_IN = f"""
 SELECT first_lsn, last_lsn,
     coalesce(max(IF(lsn < first_lsn, msg_id, NULL)), 0) AS first_id,
@@ -152,8 +152,8 @@ FROM joined_holes CROSS JOIN (
 ) AS published
 GROUP BY first_lsn, last_lsn
 """
-#: Faults, each with the last hole that may explain it: the message was published in the hole, or was open before it and
-#: has no event behind it.
+#: Faults, each with the last hole that may explain it: the message was published in that hole, or was open before it
+#: and has no event behind it.
 EXPLAINED = f"""
 SELECT fault, msg_id, vhost, queue, lsn, detail, max(IF(may_be, first_lsn, NULL)) AS first_lsn,
     max(IF(may_be, last_lsn, NULL)) AS last_lsn
@@ -178,7 +178,7 @@ SELECT fault, msg_id, vhost, queue, lsn,
     detail || '; records ' || first_lsn || ' to ' || last_lsn || ', which are lost, may tell more' AS detail
 FROM explained WHERE first_lsn IS NOT NULL
 """
-#: The most holes that are judged one by one. If there are more, neighbours count as one hole.
+#: The most holes that are judged one by one. If there are more, the nearest ones are joined.
 HOLES_MAX = 64
 HELD = """
 SELECT /*+ BROADCAST(spans) */ msg_id, vhost, queue, lsn, begin_lsn
@@ -187,18 +187,18 @@ FROM snapshots JOIN spans ON lsn >= begin_lsn AND lsn < end_lsn
 
 
 def fates(tables: Tables) -> str:
-    """`MESSAGE_FATE`: the fate of every message."""
+    """SQL of `MESSAGE_FATE`: the fate of every message."""
     text = f"SELECT lives.*, {_fate(tables)} AS fate FROM {tables.lives_view()} AS lives{_join_seen(tables)}"
     return conform(tables.engine.dialect, text, MESSAGE_FATE)
 
 
 def judged_fates(tables: Tables) -> str:
-    """The column `fate` of every message; call `audit` first. Cheaper than `fates`."""
+    """SQL of the column `fate` of every message. Cheaper than `fates`, but call `audit` first."""
     return f"SELECT {_fate(tables)} AS fate FROM {JUDGED_VIEW} AS lives{_join_seen(tables)}"
 
 
 def audit(tables: Tables) -> str:
-    """`FAULTS`: one row per fault."""
+    """SQL of `FAULTS`: one row per fault."""
     tables.engine.view(JUDGED_VIEW, JUDGED.format(lives=tables.lives_view()), cached=True)
     if tables.holes():
         lost = ", ".join(f"({first}, {last})" for first, last in _joined_holes(tables))
@@ -220,12 +220,12 @@ def audit(tables: Tables) -> str:
 
 
 def unknown(tables: Tables) -> str:
-    """`FAULTS` that a hole may explain. Only for a lake with holes, after `audit`."""
+    """SQL of the `FAULTS` that a hole may explain. Only for a lake with holes, after `audit`."""
     return conform(tables.engine.dialect, UNKNOWN, FAULTS)
 
 
 def _joined_holes(tables: Tables) -> list[tuple[int, int]]:
-    """(first LSN, last LSN) of each hole; adjacent holes are joined, and the nearest while there are over HOLES_MAX."""
+    """(first LSN, last LSN) of each hole. Adjacent ones are joined; then the nearest ones until HOLES_MAX are left."""
     found: list[tuple[int, int]] = []
     for one in tables.holes():
         if found and one["first_lsn"] <= found[-1][1] + 1:
@@ -239,7 +239,7 @@ def _joined_holes(tables: Tables) -> list[tuple[int, int]]:
 
 
 def _join_seen(tables: Tables) -> str:
-    """A join for `_fate`: the messages in a checkpoint behind the last hole, as `seen`."""
+    """SQL of a join that `_fate` needs: `seen` are the messages in a checkpoint behind the last hole."""
     if not tables.holes():
         return ""
     last = _joined_holes(tables)[-1][0]
@@ -249,8 +249,11 @@ def _join_seen(tables: Tables) -> str:
 
 
 def _fate(tables: Tables) -> str:
-    """SQL for the fate of a life. Transient messages ended with the last start of a broker with scope "all". A message
-    that was open before a hole is unknown, unless an event or a checkpoint behind the hole has it."""
+    """SQL of the fate of a life.
+
+    Transient messages ended with the last start of a broker with scope "all". A message that was open before a hole is
+    unknown, unless an event or a checkpoint behind the hole has it.
+    """
     started = value(tables.engine, f"SELECT max(lsn) FROM events WHERE {STARTED}") or 0
     return (
         "CASE WHEN kind IS NOT NULL THEN kind"
@@ -267,7 +270,7 @@ def _is_unknown(tables: Tables) -> str:
 
 
 def _faults_of_lives(tables: Tables) -> str:
-    """The faults in the events of one message. Messages from before the lake may lack their `enqueued`."""
+    """SQL of faults in the events of single messages. Messages from before the lake may lack their `enqueued`."""
     known = 0
     if tables.first_lsn() > 1:
         first = value(tables.engine, "SELECT min(msg_id) FROM events WHERE kind = 'published'")
@@ -326,7 +329,7 @@ def leaders(tables: Tables) -> list[Row]:
 
 
 def allowed(tables: Tables) -> str:
-    """`ALLOWED`. Needs contents to find messages published again, and scope "all" to find deliveries."""
+    """SQL of `ALLOWED`. Messages published again are found only with contents, deliveries only with scope "all"."""
     dialect = tables.engine.dialect
     named = NAMED.format(message_id=dialect.json_field("properties_json", "message_id"))
     text = f"{DELIVERED.format(log_queues=tables.log_queues())} UNION ALL {PUBLISHED.format(named=named)}"

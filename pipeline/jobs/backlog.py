@@ -1,4 +1,4 @@
-"""depth and blocked: how many messages waited in queues, and which publishers waited for room."""
+"""The jobs `depth` and `blocked`: how many messages waited in queues, and which publishers waited for room."""
 
 from ..engines.protocol import quoted_list, rows, value
 from ..schemas import EVENTS
@@ -7,12 +7,13 @@ from .lives import BETWEEN, DURABLE, STARTED, TERMINALS, lives_of
 from .outputs import BLOCKED, DEPTH, WINDOW, conform
 from .tables import Tables
 
-#: Kinds of events that remove a message because another arrives. Both are one step.
+#: Kinds of events that remove a message because another one arrives. Arrival and removal are one step.
 PUSHED_OUT = ("evicted", "replaced", "dropped")
-#: The level is counted from the beginning of each window, so that windows are computed in parallel; in doubles, whose
-#: running sums take DuckDB half as long as those of integers. A record that removes many messages removes them one by
-#: one here, which adds no extreme. A message that pushes others out is recorded before them, and levels in between must
-#: not count: so of consecutive arrivals only the last level counts, and only if no message is pushed out next.
+#: Levels are counted from the beginning of each window, so that windows are computed in parallel. They are doubles,
+#: whose running sums take DuckDB half the time of integers. A record that removes many messages counts as one removal
+#: after the other, which adds no extreme. A message that pushes others out is recorded before these, and the level in
+#: between must not count: so of consecutive arrivals only the last level counts, and only if no message is pushed out
+#: next.
 DEPTH_QUERY = """
 WITH lived AS (
     SELECT msg_id, vhost, queue, size_bytes, enqueued_lsn, enqueued_ts, finished_lsn, finished_ts, is_durable,
@@ -73,7 +74,7 @@ SELECT vhost, queue,
     bytes_end
 FROM every
 """
-#: Ends of transient messages: the next start of a broker.
+#: Transient messages end with the next start of a broker.
 TRANSIENT_ENDS = """
     UNION ALL
     SELECT vhost, queue, -1 AS step, min(starts.lsn) AS lsn, min(unix_seconds(starts.ts)) AS second,
@@ -88,9 +89,9 @@ SELECT lsn FROM events WHERE {started} AND lsn > (SELECT min(lsn) FROM events WH
 
 
 def depth(tables: Tables, window_s: int = 60, until: int | None = None) -> str:
-    """`DEPTH`: one row per queue and window (aligned to seconds), from the first arrival to the last arrival or
-    removal. If messages are left, up to the window of `until` (seconds since 1970; by default the end of the lake).
+    """SQL of `DEPTH`: one row per queue and window, from the first arrival to the last arrival or removal.
 
+    If messages are left, the rows go up to the window of `until` (seconds since 1970; None: the end of the lake).
     Messages from before the lake count if `with_waiting` finds them.
     """
     lives, begin = (tables.lives_view(), None) if tables.first_lsn() <= 1 else with_waiting(tables, window_s)
@@ -110,12 +111,12 @@ def depth(tables: Tables, window_s: int = 60, until: int | None = None) -> str:
     return conform(tables.engine.dialect, text, DEPTH)
 
 
-#: Messages of before the lake that its events show. {known}: the first message id that was published in the lake.
+#: Messages from before the lake that its events show. {known}: the first message id that was published in the lake.
 TOUCHED_BEFORE = """
 SELECT msg_id, vhost, queue, {durable} AS durable FROM events
 WHERE msg_id > 0 AND msg_id < {known} AND queue <> '' AND kind IN ({kinds})
 """
-#: Messages of before the lake that are in its first checkpoint.
+#: Messages from before the lake that are in its first checkpoint.
 HELD_BEFORE = """
 SELECT msg_id, vhost, queue, 1 AS durable FROM snapshots WHERE lsn >= {begin} AND lsn < {end} AND msg_id < {known}
 """
@@ -134,15 +135,15 @@ NO_CHECKPOINT = "how much was waiting before is not known either: there is no ch
 
 
 def has_checkpoint(tables: Tables) -> bool:
-    """Whether the lake has a checkpoint, which has the messages in durable queues."""
+    """Whether the lake has a checkpoint, and so the messages that durable queues had then."""
     return bool(rows(tables.engine, "SELECT begin_lsn FROM checkpoints LIMIT 1"))
 
 
 def with_waiting(tables: Tables, window_s: int) -> tuple[str, int]:
-    """Make a view of lives that includes messages of before the lake, for a lake that begins later than the journal.
+    """Make a view of lives that includes messages from before the lake. For a lake that begins later than its journal.
 
-    They count as enqueued in the window before the first one. They are found by their later events, and in durable
-    queues by the first checkpoint. Other transient messages are not found. Their sizes are unknown.
+    They are found by their later events, and in durable queues by the first checkpoint; other transient messages are
+    not found. They count as enqueued in the window before the first one. Their sizes are unknown.
     Returns: the name of the view; the beginning of the first window, in seconds.
     """
     engine, first = tables.engine, tables.first_lsn()
@@ -187,7 +188,7 @@ SELECT *, ts AS since FROM waits WHERE kind = 'blocked'
 
 
 def blocked(tables: Tables) -> str:
-    """`BLOCKED`: the publishers that waited for room, where, and how long. Raises: NotRecorded (needs scope "all")."""
+    """SQL of `BLOCKED`: which publishers waited for room, where and how long. Raises: NotRecorded."""
     tables.require_deliveries("blocked")
     dialect = tables.engine.dialect
     fields = {name: dialect.json_field("reason", name) for name in ("connection", "destination", "limit", "waited_ms")}

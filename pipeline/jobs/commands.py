@@ -1,4 +1,4 @@
-"""The jobs on the command line: from arguments to answers."""
+"""Runs jobs for the command line: from options to answers."""
 
 import argparse
 import os
@@ -30,9 +30,9 @@ from .tables import EmptyLake, NotRecorded, Tables
 from .timing import fairness, latency
 from .trace import Trail, replays_in, trace, trace_messages
 
-#: Messages that a replay sends between two entries in its log. After a kill it may send this many again.
+#: Messages that a replay sends between two entries in its log. After a kill it may send up to this many again.
 REPLAY_BATCH = 1000
-#: Jobs that fold the lives of messages.
+#: Jobs that read `lives`.
 JOBS_WITH_LIVES = ("audit", "latency", "depth")
 #: The columns of the table that a job prints.
 COLUMNS: dict[str, Columns] = {
@@ -52,7 +52,7 @@ COLUMNS: dict[str, Columns] = {
 
 @dataclass(frozen=True, slots=True)
 class JobContext:
-    """What the functions of `JOBS` get."""
+    """The argument of the functions in `JOBS`: a job, and what it works on."""
 
     job: str
     tables: Tables
@@ -70,14 +70,14 @@ class JobContext:
 
 
 class OpenTables:
-    """The open tables of a command. Its next job uses them, and their cached views, if it reads the same."""
+    """Keeps the tables of a command open, with their cached views, for the next job that reads the same times."""
 
     def __init__(self) -> None:
         self._of: object = None
         self._tables: Tables | None = None
 
     def tables(self, engine: Engine, job: str, options: argparse.Namespace, node: Node | None = None) -> Tables:
-        """The tables with the times that a job reads. `node`: of a lake with several. Raises: as `open_tables`."""
+        """The tables with the times that a job reads. `node`: which one, of several. Raises: as `open_tables`."""
         read = options.selection.times_to_read(job, options.window)
         if self._tables is None or self._of != (engine, read, node):
             since, until = read
@@ -111,8 +111,11 @@ def _run_on_nodes(
     progress: Progress,
     opened: OpenTables,
 ) -> Answer:
-    """Run one job on each node, and join the answers. Nodes that cannot answer are reported. A trace goes on to nodes
-    that were not chosen. Raises: as `run`; NotRecorded, EmptyLake only if no node can answer."""
+    """Run one job on each node, and join the answers. Nodes that cannot answer are reported.
+
+    A trace also follows messages to nodes that were not chosen. Raises: as `run`; NotRecorded, EmptyLake only if no
+    node can answer.
+    """
     answers = NodeAnswers(engine, job, is_written=bool(options.out))
     unknown: list[set[tuple[str, str]]] = []
     unanswered: dict[str, ValueError] = {}
@@ -149,8 +152,10 @@ def _trail(
     opened: OpenTables,
     unanswered: dict[str, ValueError],
 ) -> dict[str, dict[int, int]]:
-    """Where a message went: node -> its messages, as `Trail.follow`. `unanswered`: gets the nodes that cannot answer.
-    Raises: NotRecorded, EmptyLake, ValueError."""
+    """Follow a message from node to node. Returns node -> messages, as `Trail.follow`.
+
+    unanswered: this adds the nodes that cannot answer. Raises: NotRecorded, EmptyLake, ValueError.
+    """
     open_log(options.lake, engine)
     every = nodes_of(options.lake)
     trail = Trail(every, lambda node: opened.tables(engine, "trace", options, node), replays_in(engine, LOG, every))
@@ -168,8 +173,10 @@ def _run_on(
     opened: OpenTables,
     unknown: set[tuple[str, str]] | None = None,
 ) -> Answer:
-    """Run one job on one node; None: the lake has one. `unknown`: a set for names of the selection that the node does
-    not know; without it they are an error."""
+    """Run one job on one node; None: the only one of the lake.
+
+    unknown: this adds the names of the selection that the node does not know; None: they are an error.
+    """
     whole = opened.tables(engine, job, options, node)
     of_node = {} if node is None else {"node": node.name}
     progress.say("begin", lake=options.lake, engine=engine.name, **of_node)
@@ -190,8 +197,10 @@ def _run_on(
 def selected_tables(
     whole: Tables, job: str, options: argparse.Namespace, unknown: set[tuple[str, str]] | None = None
 ) -> Tables:
-    """The tables with the part that the options select. `unknown`: as for `_run_on`. Raises: ValueError (an unknown
-    queue or virtual host)."""
+    """The part of the tables that the options select. `unknown`: as for `_run_on`.
+
+    Raises: ValueError (an unknown queue or virtual host).
+    """
     selection: Selection = options.selection
     if not selection:
         return whole
@@ -217,7 +226,7 @@ def selected_tables(
 
 
 def _selected_rows(sql: str, work: JobContext) -> str:
-    """The rows of an answer that the options select."""
+    """SQL of the rows of an answer that the options select."""
     selection, dialect = work.selection, work.engine.dialect
     condition = selection.rows_condition(work.job, work.options.window, dialect)
     if work.job == "audit" and selection.since_us is not None:
@@ -260,7 +269,7 @@ def _counts(engine: Engine, name: str, among: str) -> dict[str, int]:
 
 
 def _table(make: Callable[[Tables, argparse.Namespace], str]) -> Callable[[JobContext], Answer]:
-    """A job whose answer is one table. `make`: returns its SQL."""
+    """The function of a job whose answer is one table. `make`: returns the SQL of that table."""
 
     def run_it(work: JobContext) -> Answer:
         found = _selected_rows(make(work.tables, work.options), work)
@@ -296,9 +305,9 @@ def _replay(work: JobContext) -> Answer:
     path = open_log(options.lake, engine)
     count, sent = retry_slow_workers(partial(choose, work.tables, settings), work.progress), 0
     if options.go and count:
-        urls(vhosts_chosen(work.tables), options.url)  # may refuse before anything is sent
+        urls(vhosts_chosen(work.tables), options.url)  # raises, if it has to, before anything is sent
         everything = f"SELECT msg_id FROM {CHOSEN}"
-        engine.append(log_of(work.tables, everything, settings, 0), path)  # in case of a kill
+        engine.append(log_of(work.tables, everything, settings, 0), path)  # for a run after a kill
         for batch in batches(work.tables, REPLAY_BATCH):
             _send(batch, settings, options.url, f"{sent} of {count} messages were sent")
             some = ", ".join(str(row["msg_id"]) for row in batch)
@@ -311,7 +320,7 @@ def _replay(work: JobContext) -> Answer:
 
 
 def _send(batch: list[Row], settings: ReplayOptions, url: str, so_far: str) -> None:
-    """Send a batch. Raises: ValueError (the reason, and how to go on)."""
+    """Send a batch. Raises: ValueError (why that failed, and how to send the rest)."""
     try:
         send(batch, settings, url)
     except Exception as error:
@@ -346,7 +355,7 @@ def _page_path(options: argparse.Namespace) -> str:
 
 
 def _report(work: JobContext) -> Answer:
-    """A page with the answers of other jobs, each with the part of the lake that it reads."""
+    """Write a page with the answers of other jobs. Each reads its own part of the lake."""
     from .report import ReportRequest, write_report  # slow to import
 
     options = work.options

@@ -1,4 +1,4 @@
-"""The rows of a query in the order of its job, as a `Table` (answers.py)."""
+"""The rows of a job's query as a `Table` (answers.py)."""
 
 from collections.abc import Iterator
 
@@ -8,9 +8,9 @@ from .outputs import ORDERS
 
 
 class EngineTable:
-    """`name`: of the view; `cached`: it is computed once. `order`: SQL, by default the order of the job.
+    """A `Table` that is a view of an engine. The view stays until the engine answers the same job again.
 
-    The view stays until the engine answers the same job again.
+    name: of the view. cached: its rows are computed once. order: SQL; by default the order of the job.
     """
 
     def __init__(

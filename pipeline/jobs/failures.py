@@ -1,4 +1,4 @@
-"""redelivery, loss and deadletters: the messages that failed, were removed unread, or died."""
+"""The jobs `redelivery`, `loss` and `deadletters`: messages that failed, were removed unread, or died."""
 
 from ..engines.protocol import quoted_list, rows, value
 from .lives import KEPT, RETURNED, STARTED
@@ -7,11 +7,11 @@ from .tables import Tables
 
 #: Kinds of events that remove a message without an acknowledgement.
 CAUSES = ("evicted", "replaced", "expired", "dropped", "killed", "dead_lettered", "purged", "deleted", "cancelled")
-#: Kinds of events that remove messages on purpose: a ring, a last-value queue, or an operator does so.
+#: Those of them by which a ring, a last-value queue or an operator removes messages on purpose.
 ON_PURPOSE = ("evicted", "replaced", "purged", "deleted", "cancelled")
 IS_REMOVED = f"kind IN ({quoted_list(CAUSES)}) AND msg_id > 0 AND queue <> '' AND (CAST(flags AS int) & {KEPT}) = 0"
-#: A message that died in several queues may have fewer copies that arrived than deaths. The copies are assigned to
-#: deaths with a recorded target first, then to the last deaths.
+#: A message that died in several queues may have fewer arrived copies than deaths. Copies are assigned first to deaths
+#: with a recorded target, then to the latest deaths.
 LOSS_QUERY = """
 WITH removed AS (
     SELECT vhost, queue, msg_id,
@@ -82,7 +82,7 @@ FROM (
 
 
 def loss(tables: Tables, window_s: int = 60) -> str:
-    """`LOSS`: messages that were removed without an acknowledgement."""
+    """SQL of `LOSS`: messages that were removed without an acknowledgement."""
     dialect = tables.engine.dialect
     text = LOSS_QUERY.format(
         is_removed=IS_REMOVED,
@@ -99,14 +99,14 @@ def loss(tables: Tables, window_s: int = 60) -> str:
     return conform(dialect, text, LOSS)
 
 
-#: A message with this many attempts, or returns by failing consumers, counts as poison even if it did not die.
+#: A message with this many attempts, or this many returns by failing consumers, is poison even if it did not die.
 POISON_ATTEMPTS = 5
-#: Returns that are no failure of the message: its consumer left regularly.
+#: Returns for which the message is not to blame: its consumer left regularly.
 LEFT = "reason IN ('closed', 'unsubscribed', 'recovered')"
 DEAD = "kind IN ('dead_lettered', 'killed')"
-#: First deliveries are not read ({least} is 2): a message that was rejected or used up its attempts had at least one.
-#: If the broker was started more than once they are read, because messages that were out at a kill come again with
-#: attempt 1. This does not hold for streams and non-destructive queues: there each consumer gets a first delivery.
+#: First deliveries are not read ({least} is 2): a message that was rejected, or used up its attempts, had at least one.
+#: If the broker was started more than once they are read, because messages that were unacknowledged at a kill come
+#: again with attempt 1. In streams and non-destructive queues that means nothing: each consumer gets a first delivery.
 REDELIVERY_QUERY = """
 SELECT *, coalesce(attempts >= {poison_attempts} OR failures >= {poison_attempts} OR is_used_up, false) AS poison
 FROM (
@@ -135,7 +135,7 @@ AGAIN = """(deliveries > 1 AND NOT EXISTS (
 
 
 def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
-    """`REDELIVERY`: messages that were redelivered or died. Raises: NotRecorded (needs scope "all")."""
+    """SQL of `REDELIVERY`: messages that were redelivered or died. Raises: NotRecorded (needs scope "all")."""
     tables.require_deliveries("redelivery")
     dialect = tables.engine.dialect
     pauses = dialect.ordered_array("arg_ms", "lsn", "kind IN ('requeued', 'scheduled') AND arg_ms > 0")
@@ -153,7 +153,7 @@ def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
     return conform(dialect, text, REDELIVERY)
 
 
-#: `copies`: one row for each queue in which a copy arrived, or one row without a queue.
+#: `copies` has one row for each queue in which a copy arrived, or one row without a queue.
 DEADLETTERS_QUERY = """
 WITH dead AS (
     SELECT vhost, queue, msg_id, kind, reason, ts, lsn FROM events
@@ -199,9 +199,9 @@ FROM told GROUP BY vhost, queue, kind, reason, outcome, target, arrived_in
 
 
 def deadletters(tables: Tables) -> str:
-    """`DEADLETTERS`: deaths by queue, reason and outcome. Without recorded deliveries last_consumer is null.
+    """SQL of `DEADLETTERS`: deaths by queue, reason and outcome. Without recorded deliveries last_consumer is null.
 
-    Copies are known only with contents, and a copy that no queue took only with scope "all".
+    Copies are known only with contents, and copies that arrived in no queue only with scope "all".
     """
     is_whole = tables.scopes() == {"all"} and tables.has_contents()
     without = "IF(kind = 'dead_lettered', 'nowhere', 'gone')" if is_whole else "'not recorded'"

@@ -1,7 +1,7 @@
-"""One job on several nodes: the job runs on each node, and the answers are joined, with a first column `node`.
+"""One job on several nodes: it runs on each node, and the answers are joined, with a first column `node`.
 
-An LSN or message id identifies something only within one journal, so the SQL of a job reads the rows of one node.
-`trace.py` follows messages from broker to broker.
+LSNs and message ids are unique only within one journal, so the SQL of a job reads the rows of one node. trace.py
+follows messages from broker to broker.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,8 +19,7 @@ ONLY_WRITTEN = ("message_fate",)
 
 
 class NodeAnswers:
-    """Collects the answers of one job. They are copied, because the views of a node are replaced by those of the
-    next."""
+    """Joins the answers of one job. They are copied, because the views of the next node replace those of this one."""
 
     def __init__(self, engine: Engine, job: str, *, is_written: bool) -> None:
         self._engine, self._job = engine, job
@@ -33,7 +32,7 @@ class NodeAnswers:
         return bool(self._answers)
 
     def add(self, node: Node, answer: Answer) -> None:
-        """Add the answer of a node, and compute its tables now."""
+        """Add the answer of a node. Its tables are computed now."""
         for name, table in answer.tables.items():
             if not isinstance(table, EngineTable) or (name in ONLY_WRITTEN and not self._is_written):
                 continue
@@ -46,14 +45,14 @@ class NodeAnswers:
         self._answers[node.name] = answer
 
     def answer(self, more: Mapping[str, Any]) -> Answer:
-        """One answer of all nodes. `more`: additional facts."""
+        """The joined answer. `more`: additional facts."""
         tables = {name: self._table(name, views) for name, views in self._views.items()}
         facts = merge_facts({name: answer.facts for name, answer in self._answers.items()})
         codes = [answer.code for answer in self._answers.values()]
         return Answer(self._job, tables, {**facts, **more}, max(codes, default=EXIT_OK))
 
     def _table(self, name: str, views: Sequence[str]) -> EngineTable:
-        """The rows of all nodes in the order of the job, not node after node."""
+        """The joined table: the rows of all nodes in the order of the job."""
         one = self._tables[name]
         every = " UNION ALL ".join(f"SELECT * FROM {view}" for view in views)
         order = f"ts, node, {one.order}" if name == "trace" else f"{one.order}, node"
@@ -61,8 +60,7 @@ class NodeAnswers:
 
 
 def merge_facts(by_node: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """The facts of several nodes: sums of numbers, sentences with the name of the node, and `nodes`: the facts of
-    each."""
+    """Join the facts of nodes: add numbers, put the node's name before sentences. `nodes` has the facts of each."""
     names: list[str] = list(dict.fromkeys(name for facts in by_node.values() for name in facts))
     found: dict[str, Any] = {}
     for name in names:
@@ -84,12 +82,12 @@ def _merged(values: Mapping[str, Any]) -> Any:
 
 
 def node_page_path(path: str, node: str) -> str:
-    """The path of the page of one of several nodes. `path`: of the page of a lake with one node."""
+    """The path of one node's page. `path`: of the page if there were one node."""
     head, dot, tail = path.rpartition(".")
     return f"{head}-{node}{dot}{tail}" if dot else f"{path}-{node}"
 
 
 def unknown_everywhere(found: Sequence[set[tuple[str, str]]]) -> Iterator[tuple[str, str]]:
-    """(virtual host or queue, name) of the names that no node knows. `found`: the unknown names of each node."""
+    """The names that no node knows, as ("virtual host" or "queue", name). `found`: the unknown names of each node."""
     if found:
         yield from sorted(set.intersection(*found))

@@ -1,12 +1,12 @@
-"""Lives: one row per (message, queue) with the aggregates of its events. Audit, latency and depth share this shuffle.
+"""Lives: one row per (message, queue) with aggregates of its events. Audit, latency and depth share this aggregation.
 
-All aggregates are numbers of fixed width, so Spark updates them in place (hash aggregation). A kind of event is packed
-with its LSN into one long, `lsn * 64 + code`: the minimum is the earliest.
+All aggregates are numbers of fixed width, so Spark updates them in place (hash aggregation). The kind of an event and
+its LSN are packed into one long, `lsn * 64 + code`, whose minimum is that of the earliest event.
 """
 
 from ..engines.protocol import quoted_list
 
-#: The terminal kinds of events. Importing them from the engine would take longer than most jobs.
+#: Kinds of terminal events, copied from the engine, whose import would take longer than most jobs.
 TERMINALS = (
     *("acked", "expired", "dead_lettered", "killed", "evicted", "replaced", "dropped", "purged", "deleted"),
     "cancelled",
@@ -14,13 +14,14 @@ TERMINALS = (
 CODE_BITS = 6
 DURABLE, KEPT = 1, 2
 
-#: Ends of deliveries whose message stays: requeued, scheduled for a delay, or its lease ended. A lease that ends
-#: because another consumer acknowledged the message, or because it expired, is no return.
+#: SQL: a return, that is, the end of a delivery whose message stays: it is requeued, scheduled for a delay, or its
+#: lease ended. If the lease ended because another consumer acknowledged the message, or because that expired, it is no
+#: return.
 RETURNED = (
     "(kind = 'requeued' OR (kind = 'scheduled' AND reason <> 'published')"
     " OR (kind = 'lease_ended' AND coalesce(reason, '') NOT IN ('taken_over', 'lifetime')))"
 )
-#: The start of a broker with scope "all". Transient messages end there.
+#: SQL: the start of a broker with scope "all". Transient messages end there.
 STARTED = "kind = 'settings_changed' AND reason IS NOT NULL AND vhost = ''"
 BETWEEN = ("delivered", "requeued", "scheduled", "due", "lease_ended")
 LIVES = """
@@ -74,12 +75,12 @@ FROM (
 
 
 def lives_of(events: str) -> str:
-    """SQL of the lives in a view of events. Columns:
+    """SQL of the lives in a view of events. The columns:
 
-    msg_id, vhost, queue, size_bytes, is_durable; counts: enqueues, terminals, deliveries, requeues, attempts;
-    enqueued_lsn, enqueued_ts; finished_lsn, finished_ts, kind: of the first terminal event, or null;
-    first_delivered_ts, last_delivered_ts; between_min, between_max: LSNs of the first and last delivery, return or
-    schedule; again_lsn, refinished_lsn: LSNs of the last `enqueued` and the last terminal event.
+    msg_id, vhost, queue, size_bytes, is_durable. Counts: enqueues, terminals, deliveries, requeues, attempts. Of the
+    first `enqueued`: enqueued_lsn, enqueued_ts. Of the first terminal event, or null: finished_lsn, finished_ts, kind.
+    first_delivered_ts, last_delivered_ts. LSNs: between_min, between_max of the first and last delivery, return or
+    schedule; again_lsn of the last `enqueued`; refinished_lsn of the last terminal event.
     """
     return LIVES.format(
         events=events,

@@ -1,4 +1,4 @@
-"""Opens a lake: chooses the engine, and makes the views of its tables."""
+"""Opens a lake: chooses the engine, and makes views of the lake's tables."""
 
 import os
 from collections.abc import Callable
@@ -13,10 +13,10 @@ from .outputs import REPLAY_LOG
 from .replay import LOG
 from .tables import Tables
 
-#: The most rows of `events` for DuckDB if no engine is given. An audit of this many takes 4.5 GB of memory and a
-#: seventh of Spark's CPU (docs/pipeline.md).
+#: If no engine is given, DuckDB answers for up to this many rows of `events`. An audit of them takes 4.5 GB of memory
+#: and a seventh of the CPU that Spark takes (docs/pipeline.md).
 LOCAL_MAX = 50_000_000
-#: The additional column of tables with a directory for each date.
+#: Whether a table has a directory for each date -> the additional columns for that.
 DATE_COLUMN = {True: (Column("date", "date", True),), False: ()}
 AUTO, LOCAL, SPARK = "auto", "local", "spark"
 
@@ -24,8 +24,10 @@ AUTO, LOCAL, SPARK = "auto", "local", "spark"
 def choose_engine(
     lake: str, wanted: str = AUTO, *, master: str = "local[*]", tell: Callable[[str], object] | None = None
 ) -> str:
-    """LOCAL or SPARK. `tell`: called with a sentence if Spark would be better, but is not installed. Raises: ValueError
-    (the engine cannot read this lake), OSError."""
+    """LOCAL or SPARK. `tell`: called with a sentence if Spark would be better, but is not installed.
+
+    Raises: ValueError (the engine cannot read this lake), OSError.
+    """
     if "://" in lake:
         if wanted == LOCAL:
             raise ValueError(f"{lake}: --engine local reads the lakes of this machine; this one needs --engine spark")
@@ -47,8 +49,8 @@ def choose_engine(
     return LOCAL
 
 
-#: The rows that count after retention. {lsn}: the first record that retention has left. Older records do not count,
-#: because some of them are missing. The segment with that record begins there.
+#: SQL by table: the rows that count after retention. {lsn}: the first record that retention has left. Older records do
+#: not count, because some of them are missing. The segment with that record counts as beginning there.
 RETAINED = {
     "events": "lsn >= {lsn}",
     "payloads": "lsn >= {lsn}",
@@ -63,10 +65,11 @@ RETAINED = {
 def open_tables(
     lake: str, engine: Engine, since_us: int | None = None, until_us: int | None = None, node: Node | None = None
 ) -> Tables:
-    """The lake's tables as the views of an engine. Raises: ValueError (it is empty, or not whole), OSError.
+    """Make the views of a lake's tables.
 
-    Args:   since_us, until_us: only events with since_us <= ts < until_us (microseconds since 1970); other files are
-            not opened. node: which one, if the lake has several.
+    Args:   since_us, until_us: only events with since_us <= ts < until_us (microseconds since 1970); files without such
+            events are not opened. node: which one, if the lake has several.
+    Raises: ValueError (the lake is empty, or not whole), OSError.
     """
     journal = None if node is None else node.journal
     check_even(lake, journal)
@@ -91,7 +94,7 @@ def open_tables(
 
 
 def is_known(tables: Tables, column: str, name: str) -> bool:
-    """Whether an event of any time has this name in a column."""
+    """Whether any event of the lake, also outside the opened times, has this name in a column."""
     engine = tables.engine
     one = f"SELECT lsn FROM {{}} WHERE {column} = {engine.dialect.text(name)} LIMIT 1"
     if rows(engine, one.format("whole_events")):
@@ -111,7 +114,7 @@ def _view_of_files(
     journal: str | None = None,
     view: str = "",
 ) -> None:
-    """Make a view of the files of a table, by default `stored_` and its name."""
+    """Make a view of the files of a table. `view`: its name, by default `stored_` and the table's name."""
     view = view or f"stored_{table}"
     if isinstance(engine, SparkEngine):
         engine.frame(view, read_table(engine.session, lake, table, since_us, until_us, journal))

@@ -3,14 +3,14 @@
 from ..engines.protocol import Dialect
 from ..schemas import Columns, columns
 
-#: `fate`: the kind of the terminal event; `open`: in the queue; `ended`: transient, and the broker was started since;
-#: `unknown`: a hole may have its end.
+#: `fate`: the kind of the terminal event; or `open`: in the queue; `ended`: transient, and the broker was started
+#: since; `unknown`: its end may be in a hole.
 MESSAGE_FATE = columns(
     "msg_id bigint, vhost string, queue string, enqueued_ts timestamp?, first_delivered_ts timestamp?",
     "finished_ts timestamp?, fate string, attempts smallint, enqueues bigint, terminals bigint",
 )
-#: `fault`: lost, duplicate, reordered, unexpected. `detail` is a sentence with the LSNs. A lake with holes has the
-#: table `unknown`, too, with the same columns: faults that the records of an earlier hole may explain.
+#: `fault`: lost, duplicate, reordered, unexpected. `detail`: a sentence with the LSNs. A lake with holes has also a
+#: table `unknown` with the same columns: faults that the records of an earlier hole may explain.
 FAULTS = columns(
     "fault string, msg_id bigint, vhost string, queue string, lsn bigint, detail string",
 )
@@ -21,40 +21,41 @@ ALLOWED = columns(
     "duplicate string, msg_id bigint, first_id bigint, vhost string, queue string, lsn bigint, led_lsn bigint",
     "detail string",
 )
-#: Milliseconds, by the window of enqueueing. queue: enqueued to first delivery; service: last delivery to ack; e2e:
-#: enqueued to ack. `n`: delivered messages. service includes the wait in the client behind earlier prefetched messages.
+#: Milliseconds, by the window in which messages were enqueued. queue: from enqueued to first delivery; service: from
+#: last delivery to ack, with the wait in the client behind prefetched messages; e2e: from enqueued to ack. `n`:
+#: delivered messages.
 LATENCY = columns(
     "vhost string, queue string, window_start timestamp, window_s int, n bigint",
     *(f"{what}_ms_{point} double?" for what in ("queue", "service", "e2e") for point in ("p50", "p95", "p99", "p999")),
 )
-#: Messages in the queue, also unacknowledged and scheduled ones. `depth_min`, `depth_max`: at any time in the window.
-#: `bytes_end`: octets of bodies.
+#: Messages in the queue, unacknowledged and scheduled ones included. `depth_min`, `depth_max`: at any time in the
+#: window. `bytes_end`: octets of bodies.
 DEPTH = columns(
     "vhost string, queue string, window_start timestamp, window_s int, depth_end bigint, depth_min bigint",
     "depth_max bigint, in_per_s double, out_per_s double, bytes_end bigint",
 )
-#: One row per message that was redelivered or died. `attempts`: the broker's count, which begins anew after a kill.
+#: One row per message that was redelivered or died. `attempts`: as the broker counts, anew after a kill.
 #: `leases_ended`: leases that did not end with an acknowledgement; returns among them count in `requeues`, too.
-#: `poison`: the message used up its attempts, or --poison-attempts is reached by its attempts, or by its returns from
-#: failing consumers (rejected, lost, lease ended). A message that was rejected for good earlier is dead, not poison.
-#: `backoff_ms`: for each return with a delay, in order: milliseconds from its record until the message was due.
+#: `poison`: the message used up its attempts; or its attempts, or its returns by failing consumers (rejected, lost,
+#: lease ended), reach --poison-attempts. A message that was rejected for good before that is dead, not poison.
+#: `backoff_ms`: for each return with a delay, in order, the milliseconds from its record until the message was due.
 REDELIVERY = columns(
     "vhost string, queue string, msg_id bigint, attempts smallint, requeues bigint, leases_ended bigint",
     "dead boolean, poison boolean, backoff_ms array<bigint>, last_consumer string?, last_reason string?",
     "last_ts timestamp",
 )
 #: Messages removed without an acknowledgement. `cause`: the kind of the event. `n`: lost messages; `bytes`: their
-#: octets, null if not known. `moved`: a copy arrived in another queue, by a dead letter or a move; the rows of that
-#: queue go on with it. `refused`: never in the queue, and the publisher knows. `discarded`: removed on purpose, by a
-#: ring, a last-value queue, the retention of a stream or a non-destructive queue, or an operator (purged, deleted,
-#: cancelled). `age_ms`: since enqueueing, of all messages of the row.
+#: octets, null if not known. `moved`: a copy arrived in another queue, as a dead letter or by a move, and counts there.
+#: `refused`: never in the queue, and the publisher knows. `discarded`: removed on purpose: by a ring, a last-value
+#: queue, the retention of a stream or a non-destructive queue, or an operator (purged, deleted, cancelled). `age_ms`:
+#: since enqueueing, of all messages of the row.
 LOSS = columns(
     "vhost string, queue string, window_start timestamp, cause string, n bigint, bytes bigint?",
     "moved bigint, refused bigint, discarded bigint",
     "age_ms_p50 double?, age_ms_p99 double?, age_ms_max double?",
 )
-#: `share`: of the deliveries of the queue. `leases_ended`: leases of the consumer that did not end with its
-#: acknowledgement. `service_ms`: delivery to ack, with the wait in the client (see LATENCY).
+#: `share`: the consumer's part of the queue's deliveries. `leases_ended`: its leases that did not end with its
+#: acknowledgement. `service_ms`: from delivery to ack, with the wait in the client (see LATENCY).
 FAIRNESS = columns(
     "vhost string, queue string, consumer string, conn_id int, connection string?, deliveries bigint, share double",
     "acked bigint",
@@ -70,34 +71,34 @@ TRACE = columns(
     "lsn bigint, ts timestamp, msg_id bigint, cause_id bigint?, kind string, vhost string, address string",
     "queue string, consumer string?, attempt smallint, reason string?, arg_ms bigint?",
 )
-#: `outcome`: arrived (a copy was in the queues `arrived_in`), nowhere (no queue took it, or its exchange did not
-#: exist), gone (no copy was made), not recorded (copies are known only with `ingest --payloads`, and copies that no
-#: queue took only with scope "all"). `target`: the exchange of the copies, "" the default one, null without a copy.
+#: `outcome`: arrived (a copy was in the queues `arrived_in`), nowhere (the copy was routed to no queue, or its exchange
+#: did not exist), gone (no copy was made), not recorded (copies are known only with `ingest --payloads`, and copies in
+#: no queue only with scope "all"). `target`: the exchange of the copies; "": the default one; null: there is no copy.
 #: `samples`: up to five message ids.
 DEADLETTERS = columns(
     "vhost string, queue string, kind string, reason string?, outcome string, target string?",
     "arrived_in array<string>, n bigint, first_ts timestamp, last_ts timestamp, attempts_max smallint",
     "last_consumer string?, samples array<bigint>",
 )
-#: `sent`: 0 about to be sent, 1 confirmed by the broker. `node`: of the message; null in a lake with one node.
+#: `sent`: 0: about to be sent; 1: confirmed by the broker. `node`: of the message; null in a lake with one node.
 REPLAY_LOG = columns(
     "replay_id string, msg_id bigint, source_lsn bigint, address string, ts timestamp, sent int, node string?",
 )
-#: Counts that the engine gives for the same arrivals (`would_be`), beside those that the journal recorded (`was`).
-#: `untold`: the possible error of `would_be`, because the journal does not record the order within a millisecond. The
-#: order matters in rings, and in queues with limits, priorities or last values.
+#: Counts that the engine gives for the same arrivals (`would_be`), beside the recorded ones (`was`). `untold`: the
+#: possible error of `would_be`: the journal does not record the order within a millisecond, which matters in rings and
+#: in queues with limits, priorities or last values.
 WHATIF = columns(
     "vhost string, queue string, what string, was bigint, would_be bigint, untold bigint",
 )
 
 
 def conform(dialect: Dialect, sql: str, wanted: Columns) -> str:
-    """SQL with the columns of a schema, in its order and with its types."""
+    """SQL whose columns have the order and types of a schema."""
     listed = ", ".join(f"CAST(`{name}` AS {dialect.type(type_)}) AS `{name}`" for name, type_, _ in wanted)
     return f"SELECT {listed} FROM ({sql}) AS answer"
 
 
-#: SQL: the begin of the window of a time in seconds.
+#: SQL: the beginning of the window of a time in seconds.
 WINDOW = "({second} - {second} % {window_s})"
 #: SQL: milliseconds between two timestamps, with fractions.
 MS_BETWEEN = "((unix_micros({end}) - unix_micros({begin})) / 1000)"

@@ -1,8 +1,8 @@
-"""replay: publishes messages again that SQL chooses. A dry run by default, with a guard against loops.
+"""The job `replay`: publishes messages again that SQL chooses. By default a dry run; it has a guard against loops.
 
-At least once, and resumable: messages that a run with the same id has sent, by the lake's `replay_log`, are not sent
-again. The log is written every thousand messages, so after a kill the last thousand may be sent twice. For a
-dead-lettered copy the original message is sent, to its exchange and routing key.
+Messages are sent at least once. A replay can be resumed: messages that the lake's `replay_log` has under the same id
+are not sent again. The log is written every thousand messages, so after a kill the last thousand may be sent twice. For
+a dead-lettered copy the original message is sent, to its own exchange and routing key.
 """
 
 import json
@@ -18,7 +18,7 @@ from .tables import Tables
 
 ID_HEADER, COUNT_HEADER = "x-replay-id", "x-replay-count"
 GENERATIONS_MAX = 16
-#: Headers of earlier deaths, which are removed: a broker would continue their counts.
+#: Headers of earlier deaths. They are removed, or else a broker would continue their counts.
 DEATH_HEADERS = ("x-death", "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason", "x-delivery-count")
 #: Views: the log of earlier replays, and the messages to send.
 LOG, CHOSEN = "replay_log", "chosen"
@@ -63,7 +63,12 @@ WHERE coalesce({replay_id} <> {id}, true) AND coalesce(TRY_CAST({count} AS int),
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """`where`: SQL over the columns of `events` and of `payloads` (content_*). `replays_max`: the loop guard."""
+    """The options of a replay.
+
+    where: a condition in SQL, with the columns of `events` and the content's exchange, routing_key, headers_json,
+    properties_json and body. rate: messages per second. replays_max: a message that was replayed this often is not
+    sent, which ends loops.
+    """
 
     replay_id: str
     where: str
@@ -72,8 +77,7 @@ class ReplayOptions:
 
 
 def choose(tables: Tables, options: ReplayOptions) -> int:
-    """Make the view CHOSEN of the messages to send: msg_id, source_lsn, vhost, and the columns of the AMQP sink. The
-    view LOG exists. Returns the number of messages.
+    """Make the view CHOSEN of the messages to send. Returns their number. The view LOG has to exist.
 
     Raises: NotRecorded, ValueError (`where` is no SQL).
     """
@@ -105,7 +109,7 @@ def choose(tables: Tables, options: ReplayOptions) -> int:
 
 
 def batches(tables: Tables, size: int) -> Iterator[list[Row]]:
-    """The chosen messages in order, in lists of `size`. One list is in memory."""
+    """The chosen messages in order, in lists of `size`. One list is in memory at a time."""
     places = iter(rows(tables.engine, f"SELECT msg_id FROM {CHOSEN} ORDER BY {ORDER}"))
     while some := [str(row["msg_id"]) for row in islice(places, size)]:
         wanted = f"SELECT * FROM {CHOSEN} WHERE msg_id IN ({', '.join(some)}) ORDER BY {ORDER}"
@@ -113,11 +117,11 @@ def batches(tables: Tables, size: int) -> Iterator[list[Row]]:
 
 
 def marked_headers(headers_json: str, replay_id: str) -> str:
-    """The headers of the message to send, with the marks of the replay."""
+    """The headers of the message to send: with those of this replay, without those of deaths."""
     headers = {name: value for name, value in json.loads(headers_json or "{}").items() if name not in DEATH_HEADERS}
     try:
         count = int(headers.get(COUNT_HEADER, 0))
-    except (TypeError, ValueError):  # a header of a client: it counts as none, as in CHOOSE
+    except (TypeError, ValueError):  # not a replay's header but a client's: counts as absent, as in CHOOSE
         count = 0
     headers[COUNT_HEADER] = count + 1
     headers[ID_HEADER] = replay_id
@@ -147,8 +151,10 @@ def urls(vhosts: Iterable[str], url: str) -> dict[str, str]:
 
 
 def send(batch: list[Row], options: ReplayOptions, url: str) -> int:
-    """Send messages in their order within each virtual host. Returns the number; all are confirmed. Raises: ValueError,
-    NotSent."""
+    """Send messages, in their order within each virtual host. Returns their number; all are confirmed.
+
+    Raises: ValueError, NotSent.
+    """
     import asyncio
 
     from ..amqp.publishing import Publishing, publish_all
@@ -162,7 +168,7 @@ def send(batch: list[Row], options: ReplayOptions, url: str) -> int:
 
 
 def _marked(row: Row, replay_id: str) -> Row:
-    """The values to send instead. A message without an id gets the same id each time that it is sent."""
+    """The values that a replay changes. A message without an id gets the same id each time that it is sent."""
     return {
         "headers_json": marked_headers(row["headers_json"], replay_id),
         "message_id": f"{replay_id}-{row['msg_id']}",
@@ -170,7 +176,7 @@ def _marked(row: Row, replay_id: str) -> Row:
 
 
 def log_of(tables: Tables, messages: str, options: ReplayOptions, sent: int) -> str:
-    """Rows of `REPLAY_LOG`. `messages`: SQL, ids or a query of ids. `sent`: 0 or 1, as in the table."""
+    """SQL of rows of `REPLAY_LOG`. `messages`: ids, or a query of ids, in SQL. `sent`: 0 or 1, as in the table."""
     dialect = tables.engine.dialect
     id_, node = dialect.text(options.replay_id), dialect.text(tables.node) if tables.node else "NULL"
     text = (

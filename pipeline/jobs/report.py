@@ -1,7 +1,7 @@
-"""report: one HTML page with the answers of the other jobs.
+"""The job `report`: one HTML page with the answers of the other jobs.
 
-The size is bounded: WINDOWS_MAX windows of QUEUES_MAX queues, and the first rows of each table. For a longer time the
-windows are wider, and the page says so.
+Its size is limited: it shows WINDOWS_MAX windows of QUEUES_MAX queues, and the first rows of each table. If the time is
+longer, the windows are wider, and the page says so.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from .engine_table import EngineTable
 from .tables import Tables
 
 QUEUES_MAX, WINDOWS_MAX, ROWS_MAX = 8, 500, 20
-#: The wanted number of windows if no width is given, and the possible widths in seconds, up to a day.
+#: If no width is given, the narrowest of these widths (seconds) is chosen with about this many windows.
 WINDOWS_AIMED = 240
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 #: Name of a total -> SQL for the events that it counts.
@@ -38,8 +38,10 @@ OF_DELIVERIES = ("delivered", "redelivered")
 
 @dataclass(frozen=True, slots=True)
 class ReportRequest:
-    """The part of a lake that a report is about. `answer`: runs a job with windows of a width in seconds; it raises
-    ValueError if the journal did not record enough."""
+    """The part of a lake that a report shows.
+
+    answer: runs a job with windows of a width in seconds; raises ValueError if the journal did not record enough.
+    """
 
     name: str
     selection: Selection
@@ -52,19 +54,19 @@ class ReportRequest:
 
     @property
     def since_condition(self) -> str:
-        """SQL: the condition of --since, after other conditions."""
+        """SQL: the condition of --since, to be appended to another one."""
         since = self.selection.since_us
         return "" if since is None else f" AND ts >= {self.engine.dialect.timestamp(since)}"
 
 
 def write_report(asked: ReportRequest, path: str, window_s: int | None, progress: Progress) -> None:
-    """Compute and write the page. `window_s`: None: a width that fits the time. Raises: ValueError, OSError."""
+    """Compute and write the page. `window_s`: None: choose a width by the time. Raises: ValueError, OSError."""
     write_text(path, render(collect(asked, window_s, progress)))
 
 
 @dataclass(frozen=True, slots=True)
 class _DrawnQueues:
-    """The queues with most messages, which are drawn. `count`: of all queues. `condition`: SQL for the drawn ones."""
+    """The queues with most messages, which are drawn. `count`: of all queues. `condition`: SQL of the drawn ones."""
 
     keys: tuple[tuple[str, str], ...]
     count: int
@@ -72,8 +74,10 @@ class _DrawnQueues:
 
 
 def collect(asked: ReportRequest, window_s: int | None, progress: Progress) -> Report:
-    """Compute the figures. Those of the views of events come first, because each answer replaces these. Raises:
-    ValueError."""
+    """Compute the figures. Raises: ValueError.
+
+    Figures of the present views of events come first, because the answer of a job replaces these views.
+    """
     begin, end = _span(asked)
     width = fitted_width(window_s or window_width(begin, end), begin, end)
     drawn = _drawn(asked)
@@ -114,7 +118,7 @@ def collect(asked: ReportRequest, window_s: int | None, progress: Progress) -> R
 
 
 def window_width(begin: int, end: int) -> int:
-    """The narrowest width of STEPS_S with about WINDOWS_AIMED windows."""
+    """The narrowest width in STEPS_S with at most about WINDOWS_AIMED windows."""
     return next((step for step in STEPS_S if (end - begin) // step <= WINDOWS_AIMED), STEPS_S[-1])
 
 
@@ -123,7 +127,7 @@ def fitted_width(window_s: int, begin: int, end: int) -> int:
     count = end // window_s - begin // window_s + 1
     factor = -(-count // WINDOWS_MAX)
     while end // (window_s * factor) - begin // (window_s * factor) + 1 > WINDOWS_MAX:
-        factor += 1  # because windows are aligned there may be one more
+        factor += 1  # there may be one more, because windows are aligned
     return window_s * factor
 
 
@@ -158,7 +162,7 @@ def _totals(asked: ReportRequest) -> tuple[dict[str, int], bool]:
 
 
 def _attempts(asked: ReportRequest) -> list[Row]:
-    """vhost, queue, attempts, n: the number of messages with this number of deliveries."""
+    """Rows with vhost, queue, attempts and n, the number of messages that had this number of deliveries."""
     each = (
         "SELECT vhost, queue, msg_id, max(attempt) AS attempts FROM events"
         f" WHERE kind = 'delivered' AND msg_id > 0{asked.since_condition} GROUP BY vhost, queue, msg_id"
@@ -172,7 +176,7 @@ def _attempts(asked: ReportRequest) -> list[Row]:
 def _query(
     part: Callable[[ReportRequest, EngineTable, _DrawnQueues], dict[str, Part]], *names: str
 ) -> Callable[..., dict[str, Part]]:
-    """A query for the parts `names` of the report. If the job cannot answer, each part says why."""
+    """A function that computes the parts `names` of the report. If the job cannot answer, each part says why."""
 
     def query(asked: ReportRequest, job: str, window_s: int, drawn: _DrawnQueues) -> dict[str, Part]:
         try:

@@ -1,9 +1,9 @@
-"""Simulates a queue with other settings: the recorded arrivals and consumers, with the real engine in virtual time.
+"""Simulates a queue with other settings: recorded arrivals and consumers, in the real engine on virtual time.
 
-The model of consumers: each recorded delivery is credit for one message, and unused credit stays until a message
-arrives. A delivery takes as long, and ends in the same way, as it did in the recording (attempts.py). So absent
-consumers are absent again, and none is faster than it was. A start of the broker returns all deliveries that are out;
-the journal does not record these returns, so they are not counted here.
+The model of consumers: each recorded delivery is credit for one message, which stays until a message arrives. A
+delivery takes as long, and ends in the same way, as in the recording (attempts.py). So a consumer that was absent is
+absent again, and none is faster than it was. A start of the broker returns all unacknowledged messages; the journal
+does not record these returns, so they are not counted here.
 """
 
 import heapq
@@ -30,11 +30,12 @@ from ...settings import Configuration, load_configuration
 from .attempts import ACK, CLOSE, HOLD, LATE, LOSE, REQUEUE, Attempt
 
 MS = 1_000_000
-#: Counters of the engine that are compared.
+#: Counters of the engine that are compared with the recording.
 COMPARED = ("enqueued", "acknowledged", "requeued", "expired", "killed", "replaced", "dropped")
-#: Reasons of events that are no return: another client took the message, it expired, or it was published delayed.
+#: Reasons of events that are no return: another client acknowledged the message, it expired, or it was published with a
+#: delay.
 NO_RETURN = ("taken_over", "lifetime", "published")
-#: Arguments that select by content or topic. They are left out, because the recorded arrivals were selected by them.
+#: Arguments that select messages by content or topic. They are left out: the recorded arrivals were already selected.
 SELECTING_ARGUMENTS = (
     "x-queue-filter",
     "x-priority-expr",
@@ -43,16 +44,19 @@ SELECTING_ARGUMENTS = (
     "x-default-publish-target",
 )
 ONCE = (Attempt(),)
-#: Acts of steps of the broker.
+#: Acts of the broker in `_Step`.
 STOP, START = "stop", "start"
-#: A simulated lease may end so much later than the recorded one, because times are rounded.
+#: Milliseconds by which a simulated lease may end later than the recorded one, because times are rounded.
 SLACK_MS = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A message: its time (milliseconds) and properties. `attempts`: the outcomes of its deliveries; further deliveries
-    are acknowledged. `lsn`: of its record. A message that is not durable ends with the broker."""
+    """The arrival of a message: time (milliseconds) and properties. `lsn`: of its record.
+
+    attempts: the outcomes of its deliveries; further deliveries are acknowledged. is_durable: it outlives a start of
+    the broker.
+    """
 
     ms: int
     size_bytes: int = 0
@@ -64,7 +68,7 @@ class Arrival:
 
 
 class Instant(NamedTuple):
-    """The time (milliseconds) and LSN of a recorded delivery, which is credit."""
+    """The time (milliseconds) and LSN of a recorded delivery, which is credit for one message."""
 
     ms: int
     lsn: int = 0
@@ -79,9 +83,9 @@ class Start(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """An arrival; or the end of a delivery, if there is a `session`; or a stop or start of the broker; else credit.
+    """An arrival, the end of a delivery (it has a `session`), a stop or start of the broker (`act`), or else credit.
 
-    Steps of the same millisecond are sorted by `lsn`, the order of the recording.
+    Steps in the same millisecond are sorted by `lsn`, the order of the recording.
     """
 
     ms: int
@@ -112,7 +116,9 @@ def simulate(
     starts: Iterable[Start] = (),
     until_ms: int = 0,
 ) -> dict[str, int]:
-    """Simulate a queue. Returns `COMPARED`, `open`: messages in the queue at the end, and `untold`: the possible error.
+    """Simulate a queue.
+
+    Returns: the counts of `COMPARED`; `open`: messages in the queue at the end; `untold`: the possible error.
 
     Args:   settings: see `read_settings`. declared: the arguments of the declaration; an entry of the queue in the
             settings replaces them. starts: of the broker. until_ms: the end of the recording.
@@ -128,7 +134,7 @@ def simulate(
 
 
 class _Simulation:
-    """One queue in a broker on virtual time, and the steps that are due."""
+    """One queue in a broker on virtual time, and the steps that are still to be done."""
 
     def __init__(
         self, queue_name: str, vhost_name: str, arguments: Mapping[str, object], configuration: Configuration
@@ -147,7 +153,7 @@ class _Simulation:
         self.queue = vhost.queues.named(queue_name)
         self.route = vhost.router.route("", queue_name, guest)
         self.publisher = self.client.open_session()
-        # A session has one delivery at a time, so that it can be closed with this delivery alone.
+        # A session has one delivery at a time, so that closing it ends only this delivery.
         self.free: list[Session] = []
         self.busy: set[Session] = set()
         self.arrivals: dict[int, Arrival] = {}  # by message id
@@ -156,16 +162,16 @@ class _Simulation:
         self.is_stopped = False
         self.is_starting = False
         self.returned = 0
-        self.ended = 0  # transient messages, with the broker
+        self.ended = 0  # transient messages that a start of the broker ended
         self.released: set[int] = set()  # LATE messages: their leases have ended in the recording, not in the engine
         self.broker.context.listeners.append(self._listen)
         self.begin_ms = 0
-        self.untold = 0  # steps in the same millisecond as another, in a queue where the turn matters
+        self.untold = 0  # steps in the same millisecond as another one, in a queue where their order matters
         self.steps: list[_Step] = []  # a heap
         self.order = 0
 
     def plan(self, arrivals: Iterable[Arrival], credits: Iterable[Instant], starts: Iterable[Start]) -> None:
-        """Add all steps. Arrivals come first: without a recorded order they precede credit."""
+        """Add all steps. Arrivals are added before credit, which they precede where the recording has no order."""
         for ms, lsn, stopped_ms in starts:
             if stopped_ms is not None:
                 self._expect(min(stopped_ms + SLACK_MS, ms), lsn, act=STOP)
@@ -194,8 +200,10 @@ class _Simulation:
         heapq.heappush(self.steps, _Step(ms, lsn, self.order, arrival, tag, session, act))
 
     def run(self, until_ms: int) -> None:
-        """Do all steps, and let the time pass until `until_ms` (0: until no step is left). Acts that are due later are
-        done at that time, because the simulation delivers up to a millisecond later than the recording."""
+        """Do all steps, and let the time pass until `until_ms` (0: until no step is left).
+
+        Acts that are due later are done then, since the simulation delivers up to a millisecond later than recorded.
+        """
         self.begin_ms = now_ms = self.steps[0].ms if self.steps else 0
         while self.steps or now_ms < until_ms:
             next_ms = self.steps[0].ms if self.steps else until_ms
@@ -220,8 +228,10 @@ class _Simulation:
                 self._deliver(step.ms)
 
     def _pass_time(self, until_ms: int) -> int:
-        """Let the time pass until the next deadline of the broker, but at most until `until_ms`; deliver what is ready
-        then. A stopped broker has no deadlines. Returns: the time in milliseconds."""
+        """Let the time pass until the broker's next deadline, but at most until `until_ms`, and deliver then.
+
+        A stopped broker has no deadlines. Returns the time in milliseconds.
+        """
         now_ns, end_ns = self.clock.monotonic_ns(), (until_ms - self.begin_ms) * MS
         due_ns = None if self.is_stopped else self.broker.next_deadline_ns()
         if due_ns is None or due_ns > end_ns:
@@ -243,7 +253,7 @@ class _Simulation:
         return found
 
     def _listen(self, event: Event) -> None:
-        """Count the returns that `lives.RETURNED` counts in a recording."""
+        """Count returns, as `lives.RETURNED` does in the recording."""
         kinds = (EventKind.REQUEUED, EventKind.SCHEDULED, EventKind.LEASE_ENDED)
         if event.kind in kinds and not self.is_starting and (event.detail or {}).get("why") not in NO_RETURN:
             self.returned += len(set(event.messages) - self.released)
@@ -256,10 +266,10 @@ class _Simulation:
         self.publisher.publish(self.route, Envelope("", self.queue.name, facts), [content], mandatory=False)
 
     def _start(self) -> None:
-        """Start the broker anew: all clients are gone, and attempts are counted as in the recording."""
+        """Simulate a start of the broker: it has no clients, and counts attempts as in the recording."""
         self.is_stopped, self.is_starting = False, True
         for message in self.queue.unacked_messages():
-            message.deliveries = 0  # so that it does not die of this return
+            message.deliveries = 0  # so that this return does not reach the delivery limit
         for session in self.busy:
             session.close(failed=False)
         self.busy.clear()
@@ -280,7 +290,7 @@ class _Simulation:
             gone = queue.perishable.take_at(positions)
             queue.events.purged(gone.messages, gone.unread)
             self.ended += len(positions)
-            queue.expire_now()  # the new first message may be too old
+            queue.expire_now()  # the new first message may be overdue
         for message in list(queue.scheduled):
             if not self.arrivals[message.id].is_durable:
                 queue.scheduled.take(message.id)
@@ -288,8 +298,7 @@ class _Simulation:
                 self.ended += 1
 
     def _forget_leases(self) -> None:
-        """Clear the book of leases, which does not survive a start. Because attempts count anew, an old note of a lease
-        would end a new one."""
+        """Clear the book of leases, as a start does. Attempts begin anew, so an old note would end a new lease."""
         leases = getattr(self.queue.intake, "leases", None)
         if leases is None:
             return
@@ -298,7 +307,7 @@ class _Simulation:
             leases.book.change_period(period_ms * MS, self.clock.monotonic_ns())
 
     def _settle(self, session: Session, tag: int, act: str) -> None:
-        if session not in self.busy:  # a start of the broker has ended it
+        if session not in self.busy:  # a start of the broker has closed it
             return
         self.busy.remove(session)
         if act in (CLOSE, LOSE):

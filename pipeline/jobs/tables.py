@@ -1,8 +1,8 @@
-"""The tables that jobs read, as views of an engine; and checks of what the journal recorded.
+"""The tables that jobs read, as views of an engine, and checks of what the journal recorded.
 
-Views: `events`, `payloads`, `snapshots`, `checkpoints`, `segments`, `holes` (schemas.py): the selected rows; with the
-prefix `whole_`: all rows. `lives` (lives.py). For jobs that need deliveries: `recorded`, the events of segments with
-scope "all", and their `recorded_lives`.
+The views `events`, `payloads`, `snapshots`, `checkpoints`, `segments` and `holes` (schemas.py) have the selected rows;
+with the prefix `whole_` they have all rows. `lives`: see lives.py. For jobs that need deliveries there are `recorded`,
+the events of segments with scope "all", and `recorded_lives`, the lives of these events.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from ..lake.lake import Retained, holes_text, missing_text
 from ..schemas import TABLES
 from .lives import KEPT, lives_of
 
-#: Queues with an acknowledgement that removed nothing (flag kept), or that were declared as such.
+#: Queues that keep acknowledged messages: some acknowledgement has the flag kept, or the declaration says so.
 LOG_QUEUES = """
 SELECT vhost, queue FROM whole_events
 WHERE queue <> '' AND (
@@ -26,7 +26,7 @@ GROUP BY vhost, queue
 
 
 class NotRecorded(ValueError):
-    """The journal does not record what a job needs. Reported as an error, because zero would be wrong."""
+    """The journal does not record what a job needs. It is an error, because an answer of zero would be wrong."""
 
 
 class EmptyLake(ValueError):
@@ -34,10 +34,10 @@ class EmptyLake(ValueError):
 
 
 class Tables:
-    """The tables of a lake as views of an engine, which replace those of the last `Tables`.
+    """The tables of a lake as views of an engine, which replace the views of the `Tables` before.
 
-    `conditions`: SQL by table, which selects rows. `retained`: what retention has left. `has_holes`: the table `holes`
-    has files. `node`, `journal`: of the node, if the lake has several. Raises: EmptyLake.
+    conditions: table -> SQL that selects rows. retained: what retention has left. has_holes: the table `holes` has
+    files. node, journal: which one, if the lake has several nodes. Raises: EmptyLake.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Tables:
             raise EmptyLake(f"{lake} holds no events; `leveret pipeline ingest --journal DIR --lake {lake}` fills it")
 
     def part(self, conditions: Mapping[str, str]) -> "Tables":
-        """A selection of all rows, not of the present selection. The last one is reused if it is the same."""
+        """Tables with other conditions, in place of these. The part of the last call is reused for equal conditions."""
         if self._part is None or self._part[0] != conditions:
             chosen = Tables(
                 self.engine,
@@ -83,16 +83,15 @@ class Tables:
         return self._part[1]
 
     def scopes(self) -> set[str]:
-        """The scopes of the segments: durable, all, or both."""
+        """The scopes of the segments: "durable", "all", or both."""
         return {row["scope"] for row in rows(self.engine, "SELECT DISTINCT scope FROM segments")}
 
     def first_lsn(self) -> int:
-        """The first LSN of the lake. It is above 1 if segments were deleted before the first ingest, or days were
-        dropped."""
+        """The first LSN of the lake: above 1 if segments were deleted before the first ingest, or days were dropped."""
         return int(value(self.engine, "SELECT min(base_lsn) FROM segments") or 1)
 
     def missing_text(self) -> str | None:
-        """A sentence about the records before the first LSN; None: there are none."""
+        """A sentence about the records before the first LSN, which are missing; None: none are."""
         return missing_text(self.first_lsn(), self.retained)
 
     def holes(self) -> list[Row]:

@@ -1,4 +1,4 @@
-"""latency and fairness: how long messages waited and were processed, and by which consumers. Both need scope "all"."""
+"""The jobs `latency` and `fairness`: times of waiting and processing by queue and consumer. They need scope "all"."""
 
 from ..engines.protocol import PERCENTILES, rows
 from .outputs import FAIRNESS, LATENCY, MS_BETWEEN, WINDOW, conform
@@ -19,8 +19,8 @@ FROM (
     GROUP BY vhost, queue, {slot}
 ) AS folded
 """
-#: Percentiles are computed from counts by duration: one consumer may have had all messages, which do not fit into the
-#: memory of one task.
+#: Percentiles are computed from counts by duration: if one consumer had all messages, their durations would not fit
+#: into the memory of one task.
 FAIRNESS_QUERY = """
 WITH handed AS (
     SELECT msg_id, vhost, queue, coalesce(consumer, '') AS consumer, conn_id,
@@ -75,7 +75,7 @@ LEASES = """, ended AS (
 
 
 def latency(tables: Tables, window_s: int = 60) -> str:
-    """`LATENCY`: waits and services by queue and window. Raises: NotRecorded."""
+    """SQL of `LATENCY`: times of waiting and processing by queue and window. Raises: NotRecorded."""
     tables.require_deliveries("latency")
     dialect = tables.engine.dialect
     points = (
@@ -95,10 +95,10 @@ def latency(tables: Tables, window_s: int = 60) -> str:
 
 
 def fairness(tables: Tables) -> str:
-    """`FAIRNESS`: deliveries by consumer. Raises: NotRecorded."""
+    """SQL of `FAIRNESS`: deliveries by consumer. Raises: NotRecorded."""
     tables.require_deliveries("fairness")
     some = rows(tables.engine, "SELECT lsn FROM recorded WHERE kind = 'lease_ended' LIMIT 1")
-    text = FAIRNESS_QUERY.format(  # without leases the deliveries are not read once more
+    text = FAIRNESS_QUERY.format(  # `LEASES` reads the deliveries once more: only if there are leases
         served=MS_BETWEEN.format(begin="delivered_ts", end="acked_ts"),
         leases=LEASES if some else "",
         leases_ended="coalesce(n_leases, 0)" if some else "0",

@@ -1,8 +1,8 @@
-"""trace: the events of one message and its copies, on one broker and from broker to broker.
+"""The job `trace`: the events of one message and its copies, on one broker and from broker to broker.
 
-A shovel, a federation link or a bridge publishes the messages of one broker on another. If it keeps the message id,
-that id connects the two. A replay gives an id to each message that has none; the lake's log of replays lists them.
-Message ids of programs are in a lake only with contents.
+A shovel, a federation link or a bridge publishes messages of one broker on another one. If it keeps the property
+message-id, that connects the two messages. A replay gives one to each message that has none; the lake's log of replays
+lists these. The property message-id is in a lake only with contents.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,17 +12,17 @@ from ..lake.nodes import Node
 from .outputs import TRACE, conform
 from .tables import EmptyLake, NotRecorded, Tables
 
-#: The most generations of copies that are followed: dead letters may loop.
+#: The most generations of copies that are followed, since dead letters may loop.
 GENERATIONS_MAX = 100
 #: The most messages with one id or header that are traced.
 FOUND_MAX = 1000
 
 
 def find_messages(tables: Tables, message: str) -> list[int]:
-    """Messages that a text names: by the broker's id (digits), correlation or message id, or header (NAME=VALUE).
+    """The messages that a text names: by the broker's id (digits), correlation-id, message-id, or header (NAME=VALUE).
 
-    All of these are tried, because ids of programs may be digits or contain "=". Without contents in the lake only the
-    broker's id is tried. Raises: NotRecorded (the text is not such an id), ValueError (unusable text).
+    All of these are tried, because a property may be digits or contain "=". In a lake without contents only the
+    broker's id is. Raises: NotRecorded (the text is no such id, and there are no contents), ValueError (unusable text).
     """
     engine, dialect = tables.engine, tables.engine.dialect
     found: set[int] = set()
@@ -42,7 +42,7 @@ def find_messages(tables: Tables, message: str) -> list[int]:
 
 
 def with_copies(tables: Tables, ids: list[int]) -> dict[int, int]:
-    """Messages with all their originals and copies: id -> id of the original (0: none)."""
+    """Add all originals and copies to messages. Returns: id -> id of the original (0: none)."""
     known = dict.fromkeys(ids, 0)
     new = list(ids)
     for _ in range(GENERATIONS_MAX):
@@ -64,12 +64,12 @@ def with_copies(tables: Tables, ids: list[int]) -> dict[int, int]:
 
 
 def trace(tables: Tables, message: str) -> str:
-    """`TRACE` of the messages that a text names; may be empty. Raises: NotRecorded, ValueError."""
+    """SQL of `TRACE` for the messages that a text names; it may have no rows. Raises: NotRecorded, ValueError."""
     return trace_messages(tables, with_copies(tables, find_messages(tables, message)))
 
 
 def trace_messages(tables: Tables, causes: Mapping[int, int]) -> str:
-    """`TRACE` of messages. `causes`: as `with_copies` returns them."""
+    """SQL of `TRACE` for messages. `causes`: as `with_copies` returns them."""
     cases = " ".join(f"WHEN {id_} THEN {cause}" for id_, cause in causes.items() if cause)
     cause = f"CASE msg_id {cases} END" if cases else "NULL"
     among = f"msg_id IN ({', '.join(map(str, causes))})" if causes else "false"
@@ -77,17 +77,20 @@ def trace_messages(tables: Tables, causes: Mapping[int, int]) -> str:
     return conform(tables.engine.dialect, f"SELECT {listed} FROM events WHERE {among}", TRACE)
 
 
-#: The most brokers in a row. A ring of brokers ends earlier, when no id is new.
+#: The most brokers in a row. In a ring of brokers the search ends when no id is new.
 HOPS_MAX = 100
-#: The message ids by which other nodes may know messages.
+#: SQL: the property message-id, by which other nodes may know a message.
 MESSAGE_IDS = "SELECT msg_id, {message_id} AS message_id FROM payloads WHERE msg_id IN ({ids})"
 WITH_MESSAGE_IDS = "SELECT DISTINCT msg_id FROM payloads WHERE {message_id} IN ({names}) ORDER BY msg_id LIMIT {most}"
 Causes = dict[int, int]
 
 
 class Trail:
-    """Follows messages from node to node. `open_node`: opens the tables of a node, which replace those of another.
-    `log`: replays (node, id of the replay, message). `unanswered`: nodes that could not be searched, and why."""
+    """Follows messages from node to node.
+
+    open_node: opens the tables of a node, which replace those of another one. log: replays, as (node, id of the replay,
+    message). unanswered: nodes that could not be searched, and why.
+    """
 
     def __init__(
         self, nodes: Sequence[Node], open_node: Callable[[Node], Tables], log: Iterable[tuple[str, str, int]]
@@ -103,9 +106,9 @@ class Trail:
             self._replayed.setdefault(node, {})[name] = msg_id
 
     def follow(self, message: str, begin: Sequence[Node]) -> dict[str, Causes]:
-        """Node -> its messages of this trail, as `with_copies` returns them.
+        """Search for a message and follow it. Returns: node -> its messages, as `with_copies` returns them.
 
-        Args:   message: as for `trace`. begin: the nodes that are searched first.
+        Args:   message: as for `trace`. begin: the nodes that are searched for it.
         Raises: NotRecorded, EmptyLake (no node could be searched), ValueError.
         """
         found: dict[str, Causes] = {}
@@ -133,7 +136,7 @@ class Trail:
         return found
 
     def _messages_with_ids(self, tables: Tables, node: Node, names: Sequence[str]) -> list[int]:
-        """The messages of a node that have one of these message ids, or were replayed with one."""
+        """The messages of a node that have one of these values of message-id, or were replayed with one."""
         dialect = tables.engine.dialect
         texts = ", ".join(map(dialect.text, names))
         text = WITH_MESSAGE_IDS.format(
@@ -145,7 +148,7 @@ class Trail:
         ]
 
     def _add(self, tables: Tables, node: Node, ids: Sequence[int], found: dict[str, Causes]) -> set[str]:
-        """Add messages of a node to `found`, with their originals and copies. Returns their message ids."""
+        """Add messages of a node to `found`, with originals and copies. Returns their values of message-id."""
         own = found.setdefault(node.name, {})
         new = [one for one in ids if one not in own]
         if not new:
@@ -158,7 +161,7 @@ class Trail:
 
 
 def replays_in(engine: Engine, log: str, nodes: Sequence[Node]) -> list[tuple[str, str, int]]:
-    """The replays for a `Trail`. Rows without a node are of the first node: the lake had one then."""
+    """The replays for a `Trail`. Rows without a node are those of the first node: the lake had only that one then."""
     only = nodes[0].name
     return [
         (row["node"] or only, row["replay_id"], row["msg_id"])

@@ -1,7 +1,7 @@
-"""whatif: simulates each queue with other settings (simulation.py), and compares the counts with the recorded ones.
+"""The job `whatif`: simulates each queue with other settings, and compares the counts with the recorded ones.
 
-One task simulates one queue, which must fit into its memory (about 1000 octets per message). Needs scope "all", because
-deliveries show when consumers were there.
+One task simulates one queue (simulation.py), which must fit into its memory: about 1000 octets per message. The job
+needs scope "all", because only deliveries show when consumers were there.
 """
 
 import json
@@ -17,9 +17,9 @@ from .tables import Tables
 #: SQL: the simulated count differs from the recorded one.
 DIFFERENT = "abs(was - would_be) > untold"
 EVENT_KINDS = ("delivered", "acked", "killed", "dead_lettered", "expired", *RETURNS)
-#: Arrivals, each with its events as texts "milliseconds LSN attempt kind reason"; and deliveries, each of which is
-#: credit for one message (simulation.py). If the first delivery has the millisecond of the arrival, a consumer was
-#: waiting: its credit is put before the arrival.
+#: Arrivals, each with its events as texts "milliseconds LSN attempt kind reason"; and deliveries, which are credit
+#: (simulation.py). If a message arrived and was first delivered in the same millisecond, a consumer was waiting: that
+#: credit is put before the arrival.
 STEPS = """
 SELECT vhost, queue, unix_millis(enqueued_ts) AS ms, false AS is_credit, enqueued_lsn AS lsn, size_bytes,
     CAST(priority AS int) AS priority, arg_ms, requeues, history, kind AS fate, is_durable
@@ -59,8 +59,10 @@ def left_out(tables: Tables) -> str:
 
 
 def whatif(tables: Tables, settings: str) -> str:
-    """`WHATIF`, without the queues that are `left_out`. `settings`: TOML. Raises: NotRecorded, ValueError (faulty
-    settings)."""
+    """SQL of `WHATIF`, without the queues of `left_out`. `settings`: TOML.
+
+    Raises: NotRecorded, ValueError (faulty settings).
+    """
     read_settings(settings)  # reports faults before any work
     tables.require_deliveries("whatif")
     engine = tables.engine
@@ -86,8 +88,10 @@ def whatif(tables: Tables, settings: str) -> str:
 
 
 def _starts(engine: Engine) -> list[Start]:
-    """The starts of the broker, each with the time at which it had stopped: that of the last event before the start. No
-    lease ended between the two, because the broker would have recorded it."""
+    """The starts of the broker, each with the time of the last event before it, which counts as the time of the stop.
+
+    No lease ended between the two: the broker would have recorded that.
+    """
     starts = rows(engine, f"SELECT unix_millis(ts) AS ms, lsn FROM whole_events WHERE {STARTED} ORDER BY lsn")
     if not starts:
         return []
@@ -100,7 +104,7 @@ def _starts(engine: Engine) -> list[Start]:
 def one_queue(
     queue_rows: list[Row], settings: str, declared: Declared, starts: Sequence[Start], until_ms: int
 ) -> list[Row]:
-    """The rows of `WHATIF` of one queue. Runs in the executors of Spark."""
+    """Simulate one queue. Returns its rows of `WHATIF`. Runs in the executors of Spark."""
     queue_rows = sorted(queue_rows, key=lambda row: (row["ms"], row["lsn"]))
     arrived = [row for row in queue_rows if not row["is_credit"]]
     vhost, queue = queue_rows[0]["vhost"], queue_rows[0]["queue"]

@@ -1,1 +1,1 @@
-"""The lake of Delta tables, and the ingest that adds new records of the journal to it."""
+"""The lake of Delta tables, and the ingest that adds new records of a journal to it."""

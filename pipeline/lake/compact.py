@@ -1,7 +1,7 @@
 """Compaction: replaces many small files of a lake by few large ones, and deletes the replaced files a day later.
 
-Each ingest adds a file for each day of its rows, and each file costs readers time to open. The order of the rows stays.
-Replaced files stay for a while, because a job that was planned earlier may still read them.
+Each ingest adds a file for each day of its rows, and opening files costs readers time. The rows keep their order.
+Replaced files are kept for a while, because a job that was planned earlier may still read them.
 """
 
 from collections import defaultdict
@@ -14,12 +14,12 @@ from .delta_tables import GROUP_ROWS, Part, absolute, files_in, open_table, repl
 from .lake import lake_lock
 from .parts import merge_parts
 
-#: Octets of a file after compaction. A file with less than a quarter of them is small.
+#: The most octets of a file after compaction. A file with less than a quarter of that is small.
 FILE_OCTETS = 128 * 1024 * 1024
-#: An ingest compacts a table if one of its days has more small files than this. Here files with more than `SMALL_ROWS`
-#: rows, as whole segments have, do not count as small.
+#: An ingest compacts a table if a day of it has more small files than this. For that, files with more than `SMALL_ROWS`
+#: rows do not count: whole segments give such files.
 SMALL_MAX, SMALL_ROWS = 100, GROUP_ROWS // 2
-#: Hours for which replaced files stay by default, for jobs that still read them.
+#: Hours for which replaced files are kept by default, for jobs that still read them.
 KEEP_HOURS = 24
 File = dict[str, Any]
 
@@ -45,9 +45,9 @@ def compact(lake: str, progress: Progress, keep_hours: int = KEEP_HOURS) -> dict
 
 
 def compact_table(delta: Any, lake: str, table: str, rows_max: float = inf) -> Any:
-    """Replace the small files of each day of each node by large ones with the same rows, in one commit.
+    """Replace the small files of each day and node by large ones with the same rows, in one commit.
 
-    Args:   rows_max: files with more rows stay.
+    Args:   rows_max: files with more rows are not replaced.
     Returns: the table after the commit. Raises: ValueError, OSError.
     """
     old: list[File] = []
@@ -65,7 +65,7 @@ def has_many_small(delta: Any) -> bool:
 
 
 def _small_files(delta: Any, rows_max: float) -> dict[tuple[str | None, str], list[File]]:
-    """The small files of each (day, mark of the node), in the order of their first records."""
+    """The small files by (day, mark of the node), each list in the order of first records."""
     found: dict[tuple[str | None, str], list[File]] = defaultdict(list)
     for one in files_in(delta):
         if one["size_bytes"] < FILE_OCTETS // 4 and one["num_records"] <= rows_max:
@@ -75,7 +75,7 @@ def _small_files(delta: Any, rows_max: float) -> dict[tuple[str | None, str], li
 
 
 def _groups(files: list[File]) -> list[list[File]]:
-    """Groups of neighbours, each of which becomes one file. A file without a partner is left out."""
+    """Groups of files in a row, each to be merged into one file. A file that would be alone is left out."""
     bins: list[list[File]] = [[]]
     octets = 0
     for one in files:

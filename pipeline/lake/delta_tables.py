@@ -1,9 +1,9 @@
-"""The lake's tables as Delta tables: which files count, the positions in journals, and commits of both at once.
+"""The lake's tables as Delta tables. A commit adds files and moves the position in a journal at once.
 
 Paths of files are relative to the table, so a lake can be moved, copied, or mounted elsewhere. Positions are Delta's
-transaction numbers. The first node, whose journal's id is in the table's description, uses plain names; each other node
-uses names with its journal's id. A file has rows of one node, and its name contains the start of that journal's id.
-Source: the Delta protocol, "Transaction Identifiers"; docs/decisions/0016.
+transaction numbers, under names that contain the journal's id; only those of the first node, whose journal's id is in
+the table's description, do not. A file has rows of one node. Its name contains the beginning of the journal's id, the
+mark. Source: the Delta protocol, "Transaction Identifiers"; docs/decisions/0016.
 """
 
 import os
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from ..reading.positions import Position
 
 LOG = "_delta_log"
-#: The directory that a lake of Spark's own logs has (spark_log.py).
+#: A directory in lakes of older releases, which have Spark's own logs (spark_log.py).
 CHECKPOINTS = "_checkpoints"
-#: Rows of a row group, which readers skip as a whole.
+#: Rows of a row group. Readers skip whole row groups.
 GROUP_ROWS = 524_288
 _COMMIT = re.compile(r"\d{20}\.(json|checkpoint.*\.parquet)")
 _OF = "of the journal "
-#: Parts of a local path with which delta-rs looks somewhere else or fails, also behind a link or in a URI.
+#: Parts of a local path that make delta-rs fail or read another path, also behind a link or in a URI.
 _UNREADABLE = re.compile(r"%[0-9a-fA-F]{2}|[\[\]\\^|\x00-\x1f\x7f\ud800-\udfff]")
-#: The transaction numbers that are the position of a node.
+#: The transaction numbers of the position of a node.
 _SEGMENT, _OFFSET, _LSN = "segment", "offset", "lsn"
-#: Two transaction numbers of `events` alone: what retention has left (`Retained`).
+#: Two more transaction numbers, of `events` only: what retention has left (`Retained`).
 _KEPT_LSN, _KEPT_DAY = "kept.lsn", "kept.day"
-#: One transaction number for each piece of a hole that was filled.
+#: The prefix of transaction numbers that tell which pieces of holes were filled.
 _FILLED = "filled."
-#: Digits of a journal's id that the names of its files contain: the mark.
+#: Digits of a journal's id in the mark.
 MARK_DIGITS = 12
 _MARK = re.compile(r"part-(?:merged-)?n([0-9a-f]{12})-")
 _FIRST_DAY = date(1970, 1, 1)
-#: `checkpointInterval`: commits between two checkpoints of the log. Replaced files stay a day for running readers.
+#: `checkpointInterval`: commits between two checkpoints of the log. Replaced files stay for a day, for running readers.
 PROPERTIES = {
     "delta.checkpointInterval": "20",
     "delta.logRetentionDuration": "interval 1 days",
@@ -49,7 +49,7 @@ PROPERTIES = {
 
 
 class Part(NamedTuple):
-    """A file with rows of a table. `path`: within the table. `day`: of its partition. `statistics`: Delta's JSON."""
+    """A file with rows of a table. `path`: relative to the table. `day`: the partition. `statistics`: Delta's JSON."""
 
     table: str
     path: str
@@ -60,15 +60,17 @@ class Part(NamedTuple):
 
 
 class Retained(NamedTuple):
-    """What retention has left of a lake: all records from `lsn` on, and perhaps some older ones. `day`: the first day
-    that was to stay."""
+    """What retention has left of a lake: all records from `lsn` on, and perhaps some older ones.
+
+    day: the first day that was not to be dropped.
+    """
 
     lsn: int
     day: date
 
 
 def absolute(lake: str) -> str:
-    """A name of the lake that does not depend on the working directory."""
+    """The path or URI of a lake, independent of the working directory."""
     return lake if "://" in lake else os.path.abspath(lake)
 
 
@@ -78,14 +80,14 @@ def table_path(lake: str, table: str) -> str:
 
 
 def check_path(lake: str) -> None:
-    """Raises: ValueError (the path has characters that delta-rs cannot read)."""
+    """Raises: ValueError (delta-rs cannot use a part of the path)."""
     unreadable = _UNREADABLE.search(absolute(lake))
     if unreadable and "://" not in lake and os.name != "nt":
         raise ValueError(f"{absolute(lake)}: the path of a lake cannot have {unreadable[0]!r} in it")
 
 
 def open_table(lake: str, table: str) -> Any:
-    """A `DeltaTable`; None if nothing was ever committed to it.
+    """Open a table as a `DeltaTable`; None: nothing was ever committed to it.
 
     Raises: ValueError (its log is damaged, or see `check_path`), OSError.
     """
@@ -102,7 +104,7 @@ def open_table(lake: str, table: str) -> Any:
     except TableNotFoundError:
         return None
     except DeltaError as error:
-        why = one_line(str(error).partition("\n")[0])  # the other lines are places in the source of delta-rs
+        why = one_line(str(error).partition("\n")[0])  # the other lines name files of delta-rs
         raise ValueError(f"{path}/{LOG}: {why}; copy the lake with all of its files") from error
 
 
@@ -112,7 +114,7 @@ def _has_log(log: Path) -> bool:
 
 def first_journal(delta: Any) -> str:
     """The id of the journal of a table's first node. Raises: JournalError (no ingest wrote the table)."""
-    from ...journal.format.errors import JournalError  # most callers only list files
+    from ...journal.format.errors import JournalError  # slow to import; most callers only list files
 
     found = journal_in_description(delta)
     if found is None:
@@ -121,7 +123,7 @@ def first_journal(delta: Any) -> str:
 
 
 def journal_in_description(delta: Any) -> str | None:
-    """As `first_journal`; None if no ingest wrote the table, or it has no position."""
+    """As `first_journal`; None: no ingest wrote the table, or it has no position."""
     about = str(delta.metadata().description or "")
     return about.removeprefix(_OF) if about.startswith(_OF) else None
 
@@ -137,8 +139,10 @@ def _name(first: str | None, journal: str | None, name: str) -> str:
 
 
 def position_of(delta: Any, journal: str) -> "Position | None":
-    """The position up to which a table has a journal; None: it has nothing of it. Raises: JournalError (no ingest
-    wrote the table)."""
+    """The position up to which a table has a journal; None: it has nothing of that.
+
+    Raises: JournalError (no ingest wrote the table).
+    """
     from ..reading.positions import Position
 
     first_journal(delta)
@@ -153,19 +157,22 @@ def lsn_of(delta: Any, journal: str | None = None) -> int | None:
 
 
 def retained_of(delta: Any, journal: str | None = None) -> Retained | None:
-    """What retention has left of a node. `delta`: the table `events`. None: everything."""
+    """What retention has left of a node's records; None: all. `delta`: the table `events`."""
     lsn, days = (_number(delta, journal, name) for name in (_KEPT_LSN, _KEPT_DAY))
     return None if lsn is None or days is None else Retained(lsn, _FIRST_DAY + timedelta(days=days))
 
 
 def mark_of(journal: str) -> str:
-    """The part of a journal's id that the names of its files contain."""
+    """The mark of a journal: the part of its id that names of files contain."""
     return journal[:MARK_DIGITS]
 
 
 def files_in(delta: Any) -> list[dict[str, Any]]:
-    """The log's entry of each file that counts: path (within the table), size_bytes, num_records, partition.date,
-    min.ts, max.ts, ...; and the `mark` of its journal. In the order of their first records."""
+    """The log's entries of the table's present files, in the order of first records.
+
+    Keys: path (relative to the table), size_bytes, num_records, partition.date, min.ts, max.ts, ...; and `mark`, that
+    of the journal.
+    """
     actions = delta.get_add_actions(flatten=True)  # without pyarrow, whose import takes longer than this
     names = actions.column_names
     columns = (actions.column(name).to_pylist() for name in names)
@@ -185,8 +192,10 @@ def files_of(
     until_us: int | None = None,
     journal: str | None = None,
 ) -> dict[str, int]:
-    """The files that count and may have rows with since_us <= ts < until_us: absolute path or URI -> octets.
-    `journal`: only files of this node."""
+    """The present files that may have rows with since_us <= ts < until_us: absolute path or URI -> octets.
+
+    journal: only files of this node.
+    """
     root = table_path(lake, table)
     return {
         f"{root}/{one['path']}": one["size_bytes"]
@@ -202,9 +211,10 @@ def _micros(value: Any, unknown: int) -> int:
 
 
 def create(lake: str, table: str, position: "Position | None", parts: Sequence[Part] = (), first: str = "") -> Any:
-    """Make a table with these parts and this position, if any. Returns it, as `open_table`.
+    """Make a table with these parts and this position. Returns it, as `open_table`.
 
-    Args:   first: the id of the journal of the lake's first node, if the position is of another node.
+    Args:   position: None: the table has none. first: the id of the first node's journal, if the position is not of
+            that node.
     Raises: ValueError (the table exists, or another process makes it), OSError.
     """
     from deltalake import Schema
@@ -232,7 +242,7 @@ def create(lake: str, table: str, position: "Position | None", parts: Sequence[P
 
 
 def commit(delta: Any, lake: str, table: str, parts: Sequence[Part], end: "Position") -> Any:
-    """Add parts and move the position, or neither. Durable on return if the lake is on this machine.
+    """Add parts and move the position, in one commit. On return it is durable, if the lake is on this machine.
 
     Args:   delta: the result of `open_table`. Returns: the table after the commit.
     Raises: ValueError (another process has moved the position), OSError.
@@ -260,7 +270,7 @@ def extend(
 ) -> Any:
     """Add parts without moving the position. Returns, Raises: as `replace`.
 
-    Args:   filled: if the parts fill pieces of holes (filling.py), the first LSN of each piece.
+    Args:   filled: the first LSN of each piece of a hole (filling.py) that the parts fill.
     """
     return _commit_actions(
         delta, lake, table, _adds(parts), _node_properties(delta, journal, {f"{_FILLED}{lsn}": 1 for lsn in filled})
@@ -268,7 +278,7 @@ def extend(
 
 
 def has_filled(delta: Any, journal: str, lsn: int) -> bool:
-    """Whether the piece of a hole that begins with this record was added to a table."""
+    """Whether a table has the piece of a hole that begins with this record."""
     return _number(delta, journal, f"{_FILLED}{lsn}") is not None
 
 
@@ -281,9 +291,9 @@ def replace(
     *,
     is_change: bool = False,
 ) -> Any:
-    """Replace files by parts. Durable on return if the lake is on this machine.
+    """Replace files by parts, in one commit. On return it is durable, if the lake is on this machine.
 
-    Args:   delta: the result of `open_table`. old: entries of `files_in`. is_change: the parts have other rows.
+    Args:   delta: the result of `open_table`. old: entries of `files_in`. is_change: the rows are not the same.
     Returns: the table after the commit.
     Raises: ValueError, OSError.
     """
@@ -299,9 +309,9 @@ def drop(
     kept: Retained | None = None,
     journal: str | None = None,
 ) -> Any:
-    """Remove files of a node and their rows, and note in the same commit what is left. Returns, Raises: as `replace`.
+    """Remove files of a node, and note in the same commit what is left. Returns, Raises: as `replace`.
 
-    Args:   kept, journal: only for `events`, whose note counts for all tables.
+    Args:   kept, journal: what to note. Only `events` has this note, which counts for all tables.
     """
     numbers = {} if kept is None else {_KEPT_LSN: kept.lsn, _KEPT_DAY: (kept.day - _FIRST_DAY).days}
     return _commit_actions(
@@ -390,7 +400,7 @@ def schema_of(table: str, *, with_date: bool = True) -> Any:
 
 
 def add_new_columns(lake: str, table: str, delta: Any) -> list[str]:
-    """Add the columns that an older release did not have. Returns their names. Raises: ValueError."""
+    """Add the columns that a table of an older release lacks. Returns their names. Raises: ValueError."""
     from deltalake import Schema
 
     known = {field.name for field in delta.schema().fields}
@@ -403,7 +413,7 @@ def add_new_columns(lake: str, table: str, delta: Any) -> list[str]:
 
 
 def vacuum(delta: Any, lake: str, table: str, keep_hours: int) -> int:
-    """Delete files that no commit names and that are older than `keep_hours`. Returns how many.
+    """Delete files that are older than `keep_hours` and not named by the log. Returns their number.
 
     Raises: ValueError, OSError."""
     with _plain_errors(table_path(lake, table)):
@@ -412,7 +422,7 @@ def vacuum(delta: Any, lake: str, table: str, keep_hours: int) -> int:
 
 
 def make_durable(path: str) -> None:
-    """Sync the newest commit of a local table, and the names of its files, to disk. Raises: OSError."""
+    """Fsync the newest commit of a local table, and the directories of the table and its log. Raises: OSError."""
     if "://" in path:
         return
     log = Path(path, LOG)

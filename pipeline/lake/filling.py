@@ -1,12 +1,12 @@
-"""Filling: records that one copy of a journal has lost come from another copy: another node of a cluster, or a backup.
+"""Fills holes: records that one copy of a journal has lost are read from another copy, of another node or a backup.
 
-First the row of a hole in `holes` is split: one row for each piece that some copy has whole, and one for each piece
-that no copy has. Then all tables get the pieces. Then the rows of the filled pieces are deleted; until then jobs see
-the hole. Each table notes the pieces in the commit that adds them, so a fill that was killed goes on with the others.
+First the hole's row in `holes` is split: a row for each piece that some copy has completely, and for each piece that no
+copy has. Then the pieces are added to all tables. Then the rows of these pieces are deleted; until then jobs see the
+hole. Each table notes the pieces in the commit that adds them, so after a kill only the others are added.
 
-A table that is filled later than the others (`payloads`) may meet other damage, because its copy is another one, or the
-others were filled since. It leaves out what its copy has of a known hole, because that comes with the rest of the hole
-(`outside_holes`). For other damage it takes what the copies have (`read_late`).
+A late table is one that is read after the others (`payloads`). It may meet other damage than they did, because another
+copy is read, or because they were filled since. It leaves out what its copy has of a known hole, since that comes with
+the rest of the hole (`outside_holes`). For other damage it reads what the copies have (`read_late`).
 """
 
 import os
@@ -36,14 +36,14 @@ class _Piece(NamedTuple):
 
 
 class LateRead(NamedTuple):
-    """`parts`: records of other copies for the damage that a table met. `rows`: new holes, which no copy can fill."""
+    """What other copies have where a late table met damage. `parts`: their records. `rows`: holes that stay."""
 
     parts: list[Part]
     rows: list[Row]
 
 
 def outside_holes(lake: str, plan: JournalPlan, slices: Sequence[Slice]) -> list[Slice]:
-    """The slices without what this copy has of a known hole, for a table that is filled after `holes`.
+    """The slices without what this copy has of known holes. For a late table.
 
     Raises: JournalError, ValueError, OSError."""
     found = list(slices)
@@ -55,7 +55,7 @@ def outside_holes(lake: str, plan: JournalPlan, slices: Sequence[Slice]) -> list
 
 
 def _subtract(part: Slice, piece: Slice) -> list[Slice]:
-    """A slice without the blocks of `piece`: none, one or two slices. `lost_from` stays with the first."""
+    """The rest of a slice without the blocks of `piece`: no, one or two slices. The first one keeps `lost_from`."""
     if part.segment != piece.segment or piece.end <= part.start or part.end <= piece.start:
         return [part]
     before = part._replace(end=max(piece.start, part.start), end_lsn=max(piece.start_lsn, part.start_lsn))
@@ -72,10 +72,10 @@ def read_late(
     write: Write,
     lose: CopyFailed,
 ) -> LateRead:
-    """Look in the other copies for records that late tables found damaged; commit the holes that are new.
+    """Read from the other copies the records that late tables found damaged. Commits holes that are new.
 
-    Args:   plans, write, lose: as for `fill_holes`. tables: the late tables. met: uncommitted parts of `holes` with the
-            damage.
+    Args:   plans, write, lose: as for `fill_holes`. tables: the late tables. met: the damage, as uncommitted parts of
+            `holes`.
     Raises: JournalError, ValueError, OSError.
     """
     journal = plans[0].journal_id
@@ -104,7 +104,7 @@ def read_late(
 
 
 def _note_complete(lake: str, journal: str, rows: Sequence[Row], tables: Sequence[str]) -> None:
-    """Note in all other tables that they do not lack the records of these holes."""
+    """Note in the tables that are not late that they have the records of these holes."""
     for table in TABLES:
         delta = None if table == "holes" or table in tables else open_table(lake, table)
         place = None if delta is None else position_of(delta, journal)
@@ -114,7 +114,7 @@ def _note_complete(lake: str, journal: str, rows: Sequence[Row], tables: Sequenc
 
 
 def _outside(span: tuple[int, int], rows: Sequence[Row]) -> list[tuple[int, int]]:
-    """The parts of a span of LSNs that are in none of these holes."""
+    """The parts of a span of LSNs outside these holes, as (first, end)."""
     rest = [span]
     for row in rows:
         first, end = row["first_lsn"], row["last_lsn"] + 1
@@ -133,10 +133,10 @@ def fill_holes(
 ) -> dict[str, int]:
     """Fill the holes of a journal with the records that any copy has.
 
-    Args:   plans: of the copies, not strict. reached_lsn: up to which all tables have read the journal. write: writes
-            the parts of slices of a copy. lose: called for a copy that cannot be read; the other copies are used.
-            searched: a cache for repeated calls: the segments that were searched for a hole without result. The hole
-            is searched for again when they change.
+    Args:   plans: of the copies, not strict. reached_lsn: the LSN up to which all tables have the journal. write:
+            writes the parts of slices of a copy. lose: called for a copy that cannot be read; the other copies are
+            used. searched: a cache for repeated calls: by hole, the segments that were searched without result. When
+            these change, they are searched again.
     Returns: rows by table; empty if there was nothing to fill. Raises: JournalError, ValueError, OSError.
     """
     journal = plans[0].journal_id
@@ -155,7 +155,7 @@ def fill_holes(
             searched[journal, first, end] = where
         is_whole = len(found) == 1 and not lacking
         if not found or (has_filled(events, journal, first) and not is_whole):
-            rows.append(row)  # partly filled: the other tables lack more than was found, and wait for it
+            rows.append(row)  # partly filled before: the other tables need the whole piece, which was not found
             continue
         spans = [(one.part.start_lsn, one.part.end_lsn) for one in found]
         rows += [row] if is_whole else [_part_of_row(row, *span) for span in sorted([*spans, *lacking])]
@@ -179,7 +179,10 @@ def _rows_of(lake: str, files: Sequence[Any]) -> list[Row]:
 
 
 def _segments(plans: Sequence[JournalPlan], first: int, end: int) -> list[tuple[Any, ...]] | None:
-    """The segments that may have the records of a hole, with size and time, and the end of each copy; None: unknown."""
+    """The segments of all copies that may have a hole's records, with size and time, and the copies' ends.
+
+    None: they are not known.
+    """
     found: list[tuple[Any, ...]] = []
     try:
         for plan in plans:
@@ -198,7 +201,7 @@ def _segments(plans: Sequence[JournalPlan], first: int, end: int) -> list[tuple[
 def _find_pieces(
     plans: Sequence[JournalPlan], first: int, end: int, lose: CopyFailed
 ) -> tuple[list[_Piece], list[tuple[int, int]]]:
-    """The pieces of a hole, each from the first copy that has it; and the spans (first LSN, end LSN) that none has."""
+    """The pieces of a hole, each from the first copy that has it; and the spans (first, end LSN) that no copy has."""
     found: list[_Piece] = []
     lacking = [(first, end)]
     for plan in plans:
@@ -219,22 +222,24 @@ def _find_pieces(
 
 
 def _part_of_row(row: Row, first: int, end: int) -> Row:
-    """The row of a part of a hole. Its octets are not known."""
+    """The row of a part of a hole, whose octets are not known."""
     return {**row, "first_lsn": first, "last_lsn": end - 1, "octets": None}
 
 
 def _replace_rows(
     lake: str, holes: Any, old: Sequence[Any], rows: Sequence[Row], journal: str
 ) -> tuple[Any, list[Any]]:
-    """Replace the rows of a journal. Returns the table after that, and the files of the journal."""
+    """Replace the rows of a journal in `holes`. Returns the table after that, and the journal's files in it."""
     new = [part_from_rows(lake, "holes", rows, mark_of(journal))] if rows else []
     holes = replace(holes, lake, "holes", old, new, is_change=True)
     return holes, _files_of(holes, journal)
 
 
 def _add_pieces(lake: str, journal: str, pieces: dict[int, _Piece], write: Write, lose: CopyFailed) -> dict[str, int]:
-    """Add to each table the pieces that it lacks, in one commit. Pieces of a copy that cannot be read are removed from
-    `pieces`. Returns rows by table."""
+    """Add to each table the pieces that it lacks, in one commit. Returns rows by table.
+
+    Pieces of a copy that cannot be read are removed from `pieces`.
+    """
     deltas = {table: open_table(lake, table) for table in TABLES if table != "holes"}
     lacking = {
         table: [lsn for lsn in pieces if not has_filled(delta, journal, lsn)]

@@ -1,8 +1,8 @@
-"""Ingest: adds the new records of a journal to the lake, exactly once. Everything else reads the lake.
+"""The ingest: adds the new records of a journal to the lake, exactly once. Everything else reads the lake.
 
-The journal is read once, a slice (a segment, or the new part of it) at a time, by processes of this machine or Spark's
-tasks; each writes the parts of all tables. A micro-batch ends with one commit for each table, which adds its parts and
-moves its position together. Parts of an ingest that is killed before count for nothing. All tables end at the same
+Processes of this machine, or Spark's tasks, read the journal, each a slice at a time: a segment, or the new part of it.
+Each writes the parts of all tables. A micro-batch ends with one commit for each table, which adds its parts and moves
+its position together. Parts that were not committed before a kill count for nothing. All tables end at the same
 position. They are committed in the order of `COMMIT_ORDER`: `holes` first, so that lost records are known, then
 `events`, so that the events of each snapshot are there. Damage becomes rows of `holes`; with `strict` it is an error.
 Source: Spark page 3.
@@ -37,18 +37,21 @@ from .delta_tables import (
 from .lake import COMMIT_ORDER, check_written_here, holes_text, lake_lock, missing_text, reader_name
 from .nodes import Node, add_node, check_name, nodes_of
 
-#: Octets of journal per micro-batch. Small ones cost commits, large ones are repeated after a kill. A cluster reads
-#: more at once.
+#: Octets of journal per micro-batch. Small micro-batches cost commits; large ones cost more after a kill. A cluster
+#: reads more at a time.
 MAX_BYTES, MAX_BYTES_OF_SPARK = 1024**3, 64 * 1024**3
 
 
 @dataclass(slots=True, frozen=True)
 class IngestOptions:
-    """`journal`, `lake`: paths or URIs. `payloads`: also store contents. `max_bytes`: octets of journal per
-    micro-batch. `processes`: the most that read at a time on this machine. `strict`: damage is an error.
-    `past_deleted`: records that the journal has deleted unread are not an error. `node`: the name of the journal's node
-    in the lake; "": its present name, or that of its directory. `copies`: paths or URIs of the same journal on other
-    nodes of a cluster; they fill holes, and keep their records until they are read. `searched`: as for `fill_holes`."""
+    """The options of an ingest.
+
+    journal, lake: paths or URIs. payloads: also store contents. max_bytes: octets of journal per micro-batch.
+    processes: the most that read at a time on this machine. strict: damage is an error. past_deleted: records that the
+    journal has deleted unread are no error. node: the name of the journal's node in the lake; "": its present name, or
+    that of its directory. copies: paths or URIs of the same journal on other nodes of a cluster; they fill holes, and
+    keep their records until these were read. searched: see `fill_holes`.
+    """
 
     journal: str
     lake: str
@@ -87,15 +90,14 @@ def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, 
 
 
 def default_node_name(directory: str) -> str:
-    """The default name of a node: that of the directory of its data."""
+    """The default name of a node: that of its data directory. `directory`: of the journal."""
     path = directory.rstrip("/")
     above, _, name = path.rpartition("/")
     return (above.rpartition("/")[2] if name == "journal" else name) or "node"
 
 
 def ensure_node(lake: str, plan: JournalPlan, name: str) -> Node:
-    """The node of a journal; it is added to the lake if need be. Call `check_journal` first. Raises: ValueError,
-    OSError."""
+    """The node of a journal, added if the lake lacks it. Call `check_journal` first. Raises: ValueError, OSError."""
     nodes = nodes_of(lake)
     for node in nodes:
         if node.journal == plan.journal_id and node.name:
@@ -109,8 +111,7 @@ def ensure_node(lake: str, plan: JournalPlan, name: str) -> Node:
 
 
 def _check_node(lake: str, plan: JournalPlan, name: str) -> bool:
-    """Whether the journal is of a node of the lake. Raises: JournalError (the name is taken, or the node has
-    another)."""
+    """Whether the lake has the journal's node. Raises: JournalError (the name is another node's, or not this one's)."""
     nodes = nodes_of(lake)
     if name:
         check_name(name)
@@ -127,7 +128,7 @@ def _check_node(lake: str, plan: JournalPlan, name: str) -> bool:
 
 
 def check_journal(lake: str, plan: JournalPlan, name: str = "") -> None:
-    """Check that the journal can be added to the lake. `name`: of the node; with a name a new journal is accepted.
+    """Check that a journal can be added to the lake. `name`: of the node; a new journal is accepted only with a name.
 
     Raises: JournalError (not the lake's journal, or it ends before the lake does), ValueError (files that no ingest of
             this lake wrote; the lake is in the journal's directory), OSError.
@@ -157,8 +158,10 @@ def check_journal(lake: str, plan: JournalPlan, name: str = "") -> None:
 
 
 def lake_position(lake: str, journal: str) -> Position | None:
-    """The position up to which all tables have a journal; None: the lake has nothing of it. Raises: JournalError,
-    ValueError, OSError."""
+    """The position up to which all tables have a journal; None: the lake has nothing of that.
+
+    Raises: JournalError, ValueError, OSError.
+    """
     places: list[Position] = []
     for table in TABLES:
         delta = open_table(lake, table)
@@ -177,7 +180,7 @@ def _planned_by_spark(lake: str, table: str) -> Position | None:
 
 
 class _Ingest:
-    """One ingest. The lake is locked."""
+    """Carries out one ingest, while the lake is locked."""
 
     def __init__(
         self, plan: JournalPlan, lake: str, options: IngestOptions, progress: Progress, spark: Any, node: Node
@@ -197,7 +200,7 @@ class _Ingest:
                 self._report_failed_copy(place, error)
         self._max_bytes = options.max_bytes or (MAX_BYTES if spark is None else MAX_BYTES_OF_SPARK)
         self._deltas: dict[str, Any] = {}
-        self._places: dict[str, Position] = {}  # of each table; delta-rs would take longer
+        self._places: dict[str, Position] = {}  # table -> position; asking delta-rs would take longer
         self._rows: dict[str, int] = {}
 
     def run(self, tables: Sequence[str]) -> dict[str, Any]:
@@ -210,8 +213,8 @@ class _Ingest:
         known = plan.readers()
         for place in places.values():
             if place is not None:
-                plan.check_available(place)  # before registering, which would be too late
-        for table, place in places.items():  # all before the first read, so that no needed segment is deleted
+                plan.check_available(place)  # before `_register`: what was deleted by then is gone
+        for table, place in places.items():  # before the first read, so that no needed segment is deleted meanwhile
             if place is None or reader_name(lake, table) not in known:
                 self._register(table, 0 if place is None else place.lsn)
         first, target = plan.first(), plan.end()
@@ -237,7 +240,7 @@ class _Ingest:
         return {**result, "missing": lost} if lost else result
 
     def _prepared(self, table: str, delta: Any, journal: str, first: Position | None) -> Any:
-        """A table with all columns and a position, which is made if need be.
+        """The table with all columns and a position; it is made if there is none.
 
         Args:   journal: id of the first node's journal. first: the position to set; None: the table has one.
         """
@@ -248,7 +251,7 @@ class _Ingest:
         return delta if first is None else commit(delta, self._lake, table, [], first)
 
     def _register(self, table: str, lsn: int) -> None:
-        """Let the journal and its copies keep the records from `lsn` on."""
+        """Make the journal and its copies keep the records from `lsn` on, for a table."""
         self._plan.files.register(self._plan.directory, reader_name(self._lake, table), lsn)
         for plan in list(self._copies):
             try:
@@ -257,7 +260,7 @@ class _Ingest:
                 self._drop_copy(plan, error)
 
     def _drop_copy(self, plan: JournalPlan, error: Exception) -> None:
-        """Do not use a copy any further that cannot be read."""
+        """Stop using a copy that cannot be read."""
         self._copies = [one for one in self._copies if one is not plan]
         self._report_failed_copy(plan.where, error)
 
@@ -267,7 +270,10 @@ class _Ingest:
             self._progress.say("copy", what=f"{place} fills no holes: {error_text(error)}")
 
     def _batches(self, target: Position) -> Iterator[tuple[Position, Position, tuple[str, ...]]]:
-        """(start, end, tables that are at the start) until all tables are at the target. Those behind come first."""
+        """Micro-batches (start, end, the tables at that start), until all tables are at the target.
+
+        Tables that are behind come first.
+        """
         place = attrgetter("place")
         while True:
             at = self._places
@@ -279,7 +285,7 @@ class _Ingest:
             yield start, end, tuple(table for table in at if at[table] == start)
 
     def _fill(self, start: Position, end: Position, tables: tuple[str, ...]) -> None:
-        """One micro-batch. If it fails, its parts are deleted: the disk may be full."""
+        """Do one micro-batch. If it fails, its parts are deleted, since the disk may be full."""
         parts: list[Part] = []
         try:
             self._read_and_commit(parts, start, end, tables)
@@ -333,7 +339,7 @@ class _Ingest:
                 self._progress.say("holes", what=holes_text(found))
 
     def _fill_holes(self) -> None:
-        """Fill holes from any copy, also from the one that was read: it may have been restored from a backup."""
+        """Fill holes from any copy, also the one that was read: that may have been replaced by a backup since."""
         if not files_in(self._deltas["holes"]):
             return
         from .filling import fill_holes
@@ -349,7 +355,7 @@ class _Ingest:
             self._progress.say("filled", **filled)
 
     def _all_copies(self) -> list[JournalPlan]:
-        """The plans of all copies, the one that is read included. They skip damage."""
+        """Plans of all copies, with the one that is read first. They skip damage."""
         return [JournalPlan(self._options.journal, strict=False), *self._copies]
 
     def _write_parts(

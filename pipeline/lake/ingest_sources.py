@@ -1,8 +1,8 @@
-"""The sources of an ingest: the journals that `--journal` names, of several brokers and of the nodes of clusters.
+"""The sources of an ingest: the journals that `--journal` names, of several brokers and of nodes of clusters.
 
-`--journal` takes a directory, NAME=DIR, a directory of data directories, or @FILE, a list of these; it may be repeated.
-The nodes of a cluster have copies of one journal, which are one source. Each node deletes old records by its own
-readers. Among the copies that have the record that the lake needs next, the one with the most records is read.
+The value of `--journal` is a directory, NAME=DIR, a directory of data directories, or @FILE, a list of these; there may
+be several. The nodes of a cluster have copies of one journal, which are one source. Each node keeps old records only
+for its own readers. Of the copies that have the record that the lake needs next, the longest one is read.
 """
 
 import os
@@ -20,8 +20,9 @@ from .nodes import check_name, nodes_of
 
 
 class Choice(NamedTuple):
-    """`place`: path or URI of the copy to read; `others`: of the other copies. `is_furthest`: none of them ends
-    later."""
+    """The copy to read. `place`: its path or URI. `others`: those of the other copies, none of which ends later if
+    `is_furthest`.
+    """
 
     place: str
     others: list[str]
@@ -34,14 +35,17 @@ class _Copy(NamedTuple):
     end: Position
 
     def goes_beyond(self, reached: Position | None) -> bool:
-        """Whether it has records that the lake lacks."""
+        """Whether the copy has records that the lake lacks. `reached`: the position of the lake."""
         return self.end.place > (self.first if reached is None else reached).place
 
 
 @dataclass(slots=True)
 class IngestSource:
-    """The journal of a broker or a cluster. `name`: "" if none was given. `directory`: of the first copy. `copies`:
-    paths or URIs of all copies."""
+    """The journal of a broker or a cluster.
+
+    name: of its node in the lake; "": none was given. directory: of the first copy. copies: paths or URIs of all
+    copies.
+    """
 
     name: str
     journal_id: str
@@ -79,7 +83,7 @@ class IngestSource:
 def sources_named(given: Sequence[str], *, skips_clashes: bool = False) -> tuple[list[IngestSource], list[str]]:
     """The sources that the values of `--journal` name, and a sentence for each journal that cannot be read.
 
-    Args:   skips_clashes: journals that clash become sentences, too, instead of an error.
+    Args:   skips_clashes: two journals that cannot both be in the lake become a sentence instead of an error.
     Raises: JournalError, OSError (no journal can be read), ValueError (a journal is named twice; two journals have one
             id or one name).
     """
@@ -133,9 +137,9 @@ def sources_named(given: Sequence[str], *, skips_clashes: bool = False) -> tuple
 def with_names(
     sources: Sequence[IngestSource], lake: str, *, are_several: bool, problems: list[str] | None = None
 ) -> Sequence[IngestSource]:
-    """Give each source a name if there are several: its name in the lake, else that of its directory.
+    """Give each source a name, if there are several: its name in the lake, else that of its directory.
 
-    Args:   problems: sources with equal names are left out, with a sentence in this list, instead of an error.
+    Args:   problems: two sources with one name are left out, and this list gets a sentence; None: that is an error.
     Raises: ValueError (two have the same name), OSError.
     """
     known = {node.journal: node.name for node in nodes_of(lake)}
@@ -179,7 +183,7 @@ def journal_places(given: Iterable[str], depth: int = 0) -> list[tuple[str, str]
 
 
 def _journals_in(where: str) -> list[str]:
-    """The path itself if it is a journal or a data directory, else the journals in that directory."""
+    """The path itself if it is a journal or a data directory; else the data directories in it."""
     if "://" in where or not os.path.isdir(where) or os.path.exists(os.path.join(find_journal(where), FORMAT)):
         return [where]
     inner = sorted(one.path for one in os.scandir(where) if one.is_dir())

@@ -1,11 +1,11 @@
-"""The lake: a directory (or URI) of Delta tables, with the position in the journal that each has reached.
+"""The lake: a directory (or URI) of Delta tables, each with the position that it has reached in the journal.
 
     LAKE/events/date=2026-11-21/part-*.parquet      and payloads, snapshots (by date), checkpoints, segments, holes
-    LAKE/events/_delta_log                          which of them count, and the position
-    LAKE/nodes                                      the nodes whose journals it has (nodes.py)
+    LAKE/events/_delta_log                          which files are committed, and the position
+    LAKE/nodes                                      the nodes whose journals the lake has (nodes.py)
 
-Jobs read with `read_table` or `committed_files`. A table that was never filled is empty, not an error. Files of an
-ingest that was killed do not count. A lake can be moved or copied. Commits are made in `delta_tables.py`.
+Jobs read with `read_table` or `committed_files`. A table that was never filled is empty, which is no error. Files that
+an ingest did not commit before it was killed do not count. A lake can be moved or copied. Commits: delta_tables.py.
 """
 
 import errno
@@ -34,7 +34,7 @@ class LakeBusy(Exception):
 
 
 def reader_name(lake: str, table: str) -> str:
-    """The name under which the ingest of a table registers with the journal as a reader."""
+    """The name of the journal's reader for the ingest of a table."""
     return f"{reader_prefix(lake)}{table}"
 
 
@@ -58,9 +58,9 @@ def has_begun(lake: str, table: str) -> bool:
 def committed_files(
     lake: str, table: str, since_us: int | None = None, until_us: int | None = None, journal: str | None = None
 ) -> list[str]:
-    """The absolute paths (or URIs) of a table's Parquet files that count, without Java. Empty: nothing was committed.
+    """The absolute paths (or URIs) of a table's committed Parquet files, without Java. Empty: there are none.
 
-    The column `date` is in their paths: `LAKE/events/date=2026-11-21/part-...parquet`.
+    The paths have the column `date`: `LAKE/events/date=2026-11-21/part-...parquet`.
     Args:   since_us, until_us: only files that can have rows with since_us <= ts < until_us (microseconds since 1970).
             journal: the journal's id of one node; None: all nodes.
     Raises: ValueError (no such table, or its log is missing or damaged), JournalError, OSError.
@@ -84,11 +84,11 @@ def committed_files(
 
 
 def check_even(lake: str, journal: str | None = None) -> None:
-    """Check that no table is missing or older than the others. `journal`: of one node, if there are several.
+    """Check that no table is missing or behind the others. `journal`: of one node, if there are several.
 
-    Raises: ValueError (a table is behind one that an ingest commits later), OSError. Without this check an answer could
-    be wrong silently: without the table of snapshots all messages of a checkpoint would count as lost. Tables are
-    opened in the reverse order of commits, so a running ingest does not disturb.
+    Otherwise an answer could be wrong silently: without the table of snapshots all messages of a checkpoint would count
+    as lost. Tables are opened in the reverse order of commits, so that an ingest may run meanwhile.
+    Raises: ValueError (a table is behind one that an ingest commits later), OSError.
     """
     if "://" in lake or Path(lake, CHECKPOINTS).is_dir():
         return
@@ -129,7 +129,7 @@ def _files_of_spark(lake: str, table: str) -> list[str]:
 
 
 def check_written_here(lake: str, table: str) -> None:
-    """Raises: ValueError (a table on this machine has files, but no log that says which of them count), OSError."""
+    """Raises: ValueError (a table on this machine has files, but no log that says which are committed), OSError."""
     root = Path(table_path(lake, table))
     if "://" in lake or open_table(lake, table) is not None or Path(lake, CHECKPOINTS, table).is_dir():
         return
@@ -145,12 +145,12 @@ def read_table(
     until_us: int | None = None,
     journal: str | None = None,
 ) -> Any:
-    """A table as a DataFrame, with `date` where it is partitioned by that. Arguments, Raises: as `committed_files`."""
+    """A table as a DataFrame, with `date` if it is partitioned by that. Arguments, Raises: as `committed_files`."""
     files = committed_files(lake, table, since_us, until_us, journal)
     columns = ddl(stored(table)).replace(" NOT NULL", "") + (", date date" if table in BY_DATE else "")
     if not files:
         return spark.createDataFrame([], columns)
-    # By name: Spark does not know which files of the directory count.
+    # Each file by its name: Spark does not know which files of the directory are committed.
     read = spark.read.schema(columns).option("basePath", table_path(lake, table))
     return read.option("__globPaths__", "false").parquet(*files)  # names may look like patterns
 
@@ -158,14 +158,15 @@ def read_table(
 def retained_in(lake: str, journal: str | None = None) -> Retained | None:
     """What retention has left of a lake, or of one node; None: everything. Raises: as `committed_files`.
 
-    Ask after opening the tables: the note is committed before rows of the other tables are dropped, so it covers all
-    that they lack."""
+    Call it after opening the tables. The note is committed before rows of other tables are dropped, so it then covers
+    everything that they lack.
+    """
     events = open_table(lake, "events")
     return None if events is None else retained_of(events, journal)
 
 
 def missing_text(first_lsn: int, kept: Retained | None = None) -> str | None:
-    """A sentence about the records that are missing before `first_lsn`; None if it is the first of the journal."""
+    """A sentence about the missing records before `first_lsn`; None: that is the journal's first."""
     if kept is not None:
         return (
             f"records 1 to {first_lsn - 1}, all of before {kept.day}, were dropped by `leveret pipeline retain`, and"
@@ -180,7 +181,7 @@ def missing_text(first_lsn: int, kept: Retained | None = None) -> str | None:
 
 
 def holes_text(holes: Sequence[Mapping[str, Any]]) -> str:
-    """A sentence about rows of the table `holes`, which are in order."""
+    """A sentence about rows of the table `holes`. The rows are in the order of LSNs."""
     count = sum(one["last_lsn"] - one["first_lsn"] + 1 for one in holes)
     named = "; ".join(_named(one) for one in holes[:NAMED_MAX])
     more = f"; and {len(holes) - NAMED_MAX} more" if len(holes) > NAMED_MAX else ""
@@ -203,7 +204,7 @@ def _text(at: datetime) -> str:
 
 @contextmanager
 def lake_lock(lake: str) -> Iterator[None]:
-    """Let one process at a time change a lake. Remote lakes have no lock: of two ingests the commit of one fails.
+    """Lock a lake, so that one process at a time changes it. Remote lakes have no lock: there the second commit fails.
 
     Raises: LakeBusy, ValueError (the lake cannot be written), OSError."""
     if "://" in lake or os.name == "nt":

@@ -1,9 +1,9 @@
 """The nodes of a lake: the brokers, or clusters of brokers, whose journals it has.
 
-    LAKE/nodes      one row for each node, in one file, so that the log of the table has all values
+    LAKE/nodes      a table with one file for each node, of one row, so that the table's log has all values
 
-A node has a name and the id of its journal; each row of the lake has both. A cluster is one node here, because its
-nodes have copies of one journal. A lake of an older release has one node without a name until its next ingest.
+A node has a name and a journal's id; each row of the lake has both. A cluster is one node here, because its brokers
+have copies of one journal. A lake of an older release has one node, without a name until the next ingest.
 """
 
 from collections.abc import Iterable
@@ -13,20 +13,22 @@ from typing import NamedTuple
 from .delta_tables import create, extend, files_in, journal_in_description, open_table
 
 TABLE = "nodes"
-#: The log of a table has no longer texts.
+#: The most octets of a name. The log of a table has no longer texts.
 NAME_MAX = 200
 
 
 class Node(NamedTuple):
-    """`journal`: the id of its journal; None in a lake of Spark's own logs, which has one node."""
+    """A node of a lake. `journal`: the journal's id; None: the lake has Spark's own logs, and one node."""
 
     name: str
     journal: str | None
 
 
 def nodes_of(lake: str) -> list[Node]:
-    """The nodes of a lake in the order of their names. At least one; an only one may have no name. Raises: ValueError
-    (a damaged log), OSError."""
+    """The nodes of a lake in the order of their names, at least one. A single one may have no name.
+
+    Raises: ValueError (a damaged log), OSError.
+    """
     delta = open_table(lake, TABLE)
     if delta is not None:
         return sorted(Node(one["min.node"], one["min.journal"]) for one in files_in(delta))

@@ -2,8 +2,8 @@
 
     LAKE/events/date=2026-11-21/part-n3f0c0ffee123-00000000000000000001-....parquet
 
-A part counts only when a commit names it. So any process on any machine may write it, also twice: this process,
-several processes of this machine, or the tasks of a Spark session.
+A part counts only when a commit names it. So any process may write it, and even twice: this process, several processes
+of this machine, or the tasks of a Spark session.
 """
 
 import json
@@ -36,15 +36,15 @@ from ..reading.table_decoder import TableDecoder
 from ..schemas import BY_DATE, STATISTICS, TABLES, arrow, stored
 from .delta_tables import GROUP_ROWS, Part, files_in, mark_of, open_table, schema_of
 
-#: A row group is written when it has GROUP_ROWS rows or these octets in memory.
+#: A row group is written when it has GROUP_ROWS rows, or this many octets in memory.
 GROUP_OCTETS = 64 * 1024 * 1024
-#: Rows that compaction copies at a time.
+#: Rows in one step of compaction.
 BATCH_ROWS = 65_536
-#: The most files that one slice has open, one for each day: a clock that jumps may make many days.
+#: The most open files of one slice. Each day has one, and a clock that jumps may make many days.
 OPEN_MAX = 16
-#: Columns that mostly rise by one. As differences they take little space; with dictionaries, four fifths of a file.
+#: Columns that mostly rise by one. Stored as differences they are small; with dictionaries they take 4/5 of a file.
 RISING = ("lsn", "msg_id", "cause_id")
-#: Longer texts get no statistics.
+#: Columns with longer texts get no statistics.
 WORD_MAX = 256
 DAY_US = 86_400_000_000
 EPOCH = date(1970, 1, 1)
@@ -60,11 +60,11 @@ def write_parts(
     strict: bool = True,
     node: tuple[str, str] = ("", ""),
 ) -> list[Part]:
-    """Write the rows of a slice, as new parts of each of the tables.
+    """Write the rows of a slice as new parts of tables.
 
-    Args:   journal: path or URI, which tells the file system. directory: the journal's path in it. node: name and
-            journal's id; may be left out for the first node.
-    Raises: JournalError, OSError. Files that were written before are deleted.
+    Args:   journal: path or URI, for its file system. directory: the journal's path in that file system. node: name and
+            journal's id; the first node needs none.
+    Raises: JournalError, OSError. Then files that were already written are deleted.
     """
     source, _ = locate(journal)
     target, root = locate(lake)
@@ -86,7 +86,7 @@ def write_parts(
 
 
 class _TableWriter:
-    """The parts of one table: a file for each day."""
+    """Writes the parts of one table: a file for each day."""
 
     def __init__(self, files: ArrowFiles, root: str, table: str, part: Slice, node: tuple[str, str]) -> None:
         self._files = files
@@ -122,7 +122,7 @@ class _TableWriter:
         return found
 
     def close(self) -> list[Part]:
-        """Finish the files. Returns the parts, durable if they are on this machine. Raises: OSError."""
+        """Finish the files. Returns the parts; they are durable if they are on this machine. Raises: OSError."""
         self._made += [one.close() for one in self._open.values()]
         return self._made
 
@@ -132,14 +132,14 @@ class _TableWriter:
             one.abandon()
 
     def delete(self) -> None:
-        """Delete all files of the part after an error: no commit names them. `vacuum` deletes what is left."""
+        """Delete all files after an error, which no commit names. `vacuum` deletes what cannot be deleted now."""
         for path in [*(one.path for one in self._made), *(one.path for one in self._open.values())]:
             with suppress(OSError):
                 self._files.system.delete_file(f"{self._root}/{path}")
 
 
 class _PartWriter:
-    """Writes one file. Memory: one row group."""
+    """Writes one file, with one row group in memory."""
 
     def __init__(self, files: ArrowFiles, root: str, table: str, path: str, day: str | None, schema: Any) -> None:
         self._files = files
@@ -189,8 +189,7 @@ class _PartWriter:
 
 
 def delete_uncommitted(lake: str, parts: Sequence[Part]) -> None:
-    """Delete parts that no commit names, in a lake on this machine. If the log cannot be read they stay, for
-    `vacuum`."""
+    """Delete parts that no commit names, in a lake on this machine. If its log cannot be read, `vacuum` will do it."""
     for table in {one.table for one in parts} if "://" not in lake else ():
         with suppress(OSError, ValueError):
             delta = open_table(lake, table)
@@ -210,10 +209,10 @@ def _with_path(path: str) -> Iterator[None]:
 
 
 def merge_parts(lake: str, table: str, day: str | None, mark: str, paths: Sequence[str]) -> Part:
-    """Write one new part with the rows of several files, in this order. Memory: a row group of each file. Raises:
-    OSError.
+    """Write one new part with the rows of several files, in this order. A row group at a time is in memory.
 
-    Args:   day, mark: the same for all files. paths: within the table.
+    Args:   day, mark: the same for all files. paths: relative to the table.
+    Raises: OSError.
     """
     files, root = locate(lake)
     schema = schema_of(table, with_date=False)
@@ -227,7 +226,7 @@ def merge_parts(lake: str, table: str, day: str | None, mark: str, paths: Sequen
 
 
 def part_from_rows(lake: str, table: str, rows: Sequence[Any], mark: str = "") -> Part:
-    """Write one new part with rows in memory. `mark`: of their node. Raises: OSError."""
+    """Write one new part with these rows. `mark`: of their node. Raises: OSError."""
     files, root = locate(lake)
     schema = schema_of(table, with_date=False)
     name = f"part-{f'n{mark}-' if mark else ''}{uuid4().hex}.parquet"
@@ -241,7 +240,7 @@ def part_from_rows(lake: str, table: str, rows: Sequence[Any], mark: str = "") -
 
 
 def _conformed(batch: Any, schema: Any) -> Any:
-    """A batch with exactly the columns of a schema; columns that an older release did not have are null."""
+    """A batch with exactly the columns of a schema. Columns that an older release did not write are null."""
     names = set(batch.schema.names)
     columns = [
         batch.column(field.name).cast(field.type) if field.name in names else pa.nulls(batch.num_rows, field.type)
@@ -258,7 +257,7 @@ def _by_day(batch: Any) -> Iterator[tuple[str, Any]]:
 
 
 def statistics(about: Any) -> str:
-    """Delta's statistics of a file as JSON, by which readers skip files: rows, and the ranges of STATISTICS.
+    """Delta's statistics of a file as JSON: rows, and the ranges of the columns STATISTICS. Readers skip files by them.
 
     Args: about: the file's Parquet metadata.
     """
@@ -281,7 +280,7 @@ def statistics(about: Any) -> str:
 
 
 def _text(value: Any, *, up: bool = False) -> Any:
-    """A value in the form of Delta's statistics: times in milliseconds, rounded up if `up`."""
+    """A value as Delta's statistics have it: times in milliseconds, rounded up if `up`, else down."""
     if not isinstance(value, datetime):
         return value
     if up and value.microsecond % 1000:
@@ -289,7 +288,7 @@ def _text(value: Any, *, up: bool = False) -> Any:
     return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03d}Z"
 
 
-#: Octets of journal for which several processes are started.
+#: The least octets of journal for which several processes are started.
 PARALLEL_OCTETS = 32 * 1024 * 1024
 Made = tuple[Slice, list[Part]]
 
@@ -312,7 +311,7 @@ class WriteTask:
 
 
 def by_processes(work: WriteTask, slices: Sequence[Slice], processes: int) -> Iterator[Made]:
-    """Write slices in several processes, or in this one if there is little to do. Yields each slice when it is done."""
+    """Write slices in several processes, or in this one if there is little to do. Yields each when it is done."""
     count = min(processes, len(slices))
     if count < 2 or sum(part.end - part.start for part in slices) < PARALLEL_OCTETS:
         for part in slices:
@@ -344,7 +343,7 @@ def _end_with_parent() -> None:
 
 
 def by_spark(work: WriteTask, slices: Sequence[Slice], spark: Any) -> Iterator[Made]:
-    """Write each slice in a task of Spark. A task that is repeated leaves parts that no commit names."""
+    """Write each slice in a task of Spark. Tasks that Spark repeats leave parts that no commit names."""
     tasks = spark.sparkContext.parallelize([tuple(part) for part in slices], len(slices))
     found = tasks.map(lambda part: [tuple(one) for one in work.write(Slice(*part))]).collect()
     for part, made in zip(slices, found, strict=True):

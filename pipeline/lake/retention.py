@@ -1,10 +1,10 @@
-"""Retention: drops the days of a lake that are too old, and stores the first record that each node keeps (`Retained`).
+"""Retention: drops the days of a lake that are too old, and notes the first record that each node keeps (`Retained`).
 
-The commit that drops files of `events` also stores that record. Then the older files of the other tables are dropped;
-if retention is killed in between, the next one drops them. Jobs ignore the older rows of all tables.
+The commit that drops files of `events` also writes that note. Then the older files of the other tables are dropped; if
+retention is killed before that, the next one drops them. Jobs ignore older rows in all tables.
 
 A clock may jump, so the rows of a day may be anywhere in the journal. Therefore a file is dropped only if all its
-records are older than each record of the days that stay. Days in the future count only if there are no others.
+records are before each record of the days that stay. Days in the future count only if there are no others.
 """
 
 import os
@@ -20,7 +20,7 @@ from .lake import lake_lock
 from .nodes import nodes_of
 
 File = Mapping[str, Any]
-#: Tables in the order in which they are changed, with the column whose statistics tell how old a file is.
+#: Tables in the order in which they are changed -> the column whose statistics tell how old a file is.
 LSN_COLUMNS = {
     "events": "lsn",
     "payloads": "lsn",
@@ -37,17 +37,17 @@ def today() -> date:
 
 
 def days_ago(days: int, now: date) -> date:
-    """The first day that stays, so that nothing younger than `days` is dropped."""
+    """The first day to keep, so that nothing younger than `days` is dropped."""
     return now - timedelta(days=min(days, (now - date.min).days))
 
 
 def retain(
     lake: str, before: date, progress: Progress, keep_hours: int = KEEP_HOURS, *, is_dry: bool = False
 ) -> dict[str, Any]:
-    """Drop the days before `before`; delete files that are no longer in a table and older than `keep_hours`.
+    """Drop the days before `before`. Delete files that were replaced or dropped more than `keep_hours` ago.
 
-    Args:   is_dry: change nothing, and return what would be dropped.
-    Returns: dropped files and rows, by table; the first record that stays.
+    Args:   is_dry: change nothing, but return what would be dropped.
+    Returns: dropped files and rows by table; the first record that stays.
     Raises: LakeBusy, ValueError (`before` is in the future; the lake cannot be changed), OSError.
     """
     lake = absolute(lake)
@@ -67,7 +67,7 @@ def retain(
 
 
 def retain_after_ingest(lake: str, days: int, progress: Progress) -> dict[str, int]:
-    """Drop old days at the end of an ingest. Returns dropped rows, by table; a later call deletes their files.
+    """Drop old days at the end of an ingest. Returns dropped rows by table. A later call deletes their files.
 
     Raises: LakeBusy, ValueError, OSError.
     """
@@ -82,7 +82,7 @@ def retain_after_ingest(lake: str, days: int, progress: Progress) -> dict[str, i
 
 
 def _drop_days(lake: str, before: date, progress: Progress, *, is_dry: bool = False) -> dict[str, Any]:
-    """Drop the days before `before`, node by node, in each table, `events` first. Returns the report of `retain`."""
+    """Drop the days before `before`, node by node, of `events` first. Returns the result of `retain`."""
     files: dict[str, int] = {}
     rows: dict[str, int] = {}
     days: list[Any] = []
@@ -120,7 +120,7 @@ def _drop_days(lake: str, before: date, progress: Progress, *, is_dry: bool = Fa
 
 
 def _files_to_drop(files: Sequence[File], before: date, kept: Retained | None) -> tuple[list[File], Retained | None]:
-    """The files of `events` to drop, and the note to store with that."""
+    """The files of `events` to drop, and the note to write with that commit."""
     young = [one for one in files if one["partition.date"] >= before]
     not_future = [one for one in young if one["partition.date"] <= today()] or young
     first = min((_least(one, "lsn") for one in not_future), default=inf)
@@ -132,7 +132,7 @@ def _files_to_drop(files: Sequence[File], before: date, kept: Retained | None) -
 
 
 def _files_before(files: Sequence[File], column: str, lsn: int) -> list[File]:
-    """The files whose rows are all older than a record. The row of the segment that contains the record stays."""
+    """The files whose rows are all before a record. The row of the segment that contains the record stays."""
     if column == "base_lsn":
         begun = [_most(one, column) if _most(one, column) <= lsn else _least(one, column) for one in files]
         lsn = int(max((at for at in begun if at <= lsn), default=0))

@@ -1,9 +1,10 @@
-"""Lakes of older releases: reads the logs of Spark's own file sink, and turns such a lake into Delta tables.
+"""Lakes of older releases: reads the logs of Spark's own file sink, and makes Delta tables of such a lake.
 
     LAKE/TABLE/_spark_metadata/N         the files of micro-batch N, as absolute paths of that time
-    LAKE/_checkpoints/TABLE/offsets/N    the position after it; commits/N: it is complete
+    LAKE/_checkpoints/TABLE/offsets/N    the position after micro-batch N
+    LAKE/_checkpoints/TABLE/commits/N    micro-batch N is complete
 
-As soon as the Delta log of a table has a version, it alone counts.
+As soon as a table has a Delta log, Spark's own logs of the table do not count.
 """
 
 import json
@@ -24,9 +25,9 @@ PARTITION = "date="
 
 
 def committed(lake: str, table: str) -> list[str]:
-    """The table's files that count, as paths within it: `date=2026-11-21/part-...parquet`.
+    """The table's committed files, as paths relative to it: `date=2026-11-21/part-...parquet`.
 
-    Raises: ValueError (the log is missing or lacks its end), OSError.
+    Raises: ValueError (the log, or its end, is missing), OSError.
     """
     files, root = locate(lake)
     _last_batch(files, root, table)
@@ -48,8 +49,10 @@ def planned_position(lake: str, table: str) -> Position | None:
 
 
 def committed_position(lake: str, table: str) -> Position | None:
-    """The position of the last complete micro-batch; None before the first. Raises: ValueError, JournalError,
-    OSError."""
+    """The position of the last complete micro-batch; None: there is none.
+
+    Raises: ValueError, JournalError, OSError.
+    """
     files, root = locate(lake)
     last = _last_batch(files, root, table)
     offsets = f"{root}/{CHECKPOINTS}/{table}/offsets"
@@ -61,7 +64,7 @@ def committed_position(lake: str, table: str) -> Position | None:
 
 
 def _last_batch(files: ArrowFiles, root: str, table: str) -> int:
-    """The last micro-batch whose files are listed; -1 before the first. Raises: ValueError (one is missing)."""
+    """The last micro-batch whose files are listed; -1: there is none. Raises: ValueError (a later one is complete)."""
     log = f"{root}/{table}/{SINK_LOG}"
     last = max(_batches(files, log).values(), default=-1)
     done = max(_batches(files, f"{root}/{CHECKPOINTS}/{table}/commits").values(), default=-1)
@@ -77,7 +80,7 @@ def _position(files: ArrowFiles, offsets: str, batch: int) -> Position:
 
 
 def _batches(files: ArrowFiles, log: str) -> dict[str, int]:
-    """The files of a log, `7` or `9.compact`, with their batches; without temporary files and checksums."""
+    """The files of a log, such as `7` or `9.compact` -> micro-batch; without temporary files and checksums."""
     numbers = {name: name.removesuffix(".compact") for name in files.names(log)}
     return {name: int(number) for name, number in numbers.items() if number.isdecimal()}
 
@@ -87,22 +90,22 @@ def _text(files: ArrowFiles, path: str) -> str:
 
 
 def _within(uri: str) -> str:
-    """A file's path within its table, which may have directories by date."""
+    """A file's path relative to its table, which may have directories by date."""
     *_, directory, name = unquote(urlparse(uri).path).split("/")
     return f"{directory}/{name}" if directory.startswith(PARTITION) else name
 
 
 def migrate(lake: str, progress: Progress) -> dict[str, int]:
-    """Make Delta tables with the same files and positions. After a kill at any step it can be repeated.
+    """Make Delta tables with the same files and positions. It can be repeated after a kill at any step.
 
-    The caller has locked the lake. Returns the number of files of each migrated table.
+    The caller has locked the lake. Returns the number of files by migrated table.
     Raises: ValueError, JournalError, OSError; the table is unchanged then.
     """
     files, root = locate(lake)
     found: dict[str, int] = {}
     for table in TABLES:
         if open_table(lake, table) is not None:
-            continue  # migrated before: its old log may be deleted in part
+            continue  # migrated before: some of its old log may be deleted already
         position = committed_position(lake, table)
         if position is not None:
             parts = [_part(files, root, table, path) for path in committed(lake, table)]

@@ -1,1 +1,1 @@
-"""Writes the answers of jobs: formats, files, conditions for schedulers, events of lineage."""
+"""Writes the answers of jobs: formats, files, conditions for schedulers, lineage."""

@@ -1,8 +1,8 @@
 """`--fail-if`: a condition on a job's rows, in the language of selectors (docs/expressions.md).
 
-`[JOB:]CONDITION`. Names are the columns of the job's table, and `rows`, the number of its rows. The condition is met if
-it is true for one row. Without rows it is evaluated once, with `rows` = 0 and every column NULL. Times are seconds
-since 1970; arrays are their first element.
+The syntax is `[JOB:]CONDITION`. Names are the columns of the job's table, and `rows`, the number of its rows. The
+condition is met if it is true for one row. For a table without rows it is evaluated once, with `rows` = 0 and every
+column NULL. Times are seconds since 1970; of an array, the condition sees the first element.
 """
 
 import re
@@ -17,7 +17,7 @@ _OF_A_JOB = re.compile(r"\s*([a-z]+)\s*:(.*)", re.DOTALL)
 
 
 class _NotedNames(Mapping[str, Value]):
-    """A mapping that notes in `asked` which names are read."""
+    """A mapping that collects the names that are looked up, in `asked`."""
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         self._values = values
@@ -74,14 +74,14 @@ class Condition:
             raise ValueError(f"--fail-if {text}: there is no column {name}; there are {', '.join((ROWS, *columns))}")
 
     def is_met(self, rows: Iterable[Mapping[str, Any]], count: int) -> bool:
-        """Whether the condition is true for one of the rows. `count`: of the rows."""
+        """Whether the condition is true for one of the rows. `count`: their number."""
         if count == 0:
             return self._expression.matches(_Row({ROWS: 0}))
         return any(self._expression.matches(_Row({**_plain(row), ROWS: count})) for row in rows)
 
 
 def conditions(texts: Iterable[str], jobs: Mapping[str, Collection[str]]) -> dict[str, list[Condition]]:
-    """The conditions by job. `texts`: values of --fail-if. `jobs`: the columns of their tables. Raises: ValueError."""
+    """The conditions by job. `texts`: values of --fail-if. `jobs`: job -> columns of its table. Raises: ValueError."""
     found: dict[str, list[Condition]] = {}
     for text in texts:
         match = _OF_A_JOB.fullmatch(text)

@@ -14,7 +14,7 @@ from ..schemas import Columns
 FORMATS = ("table", "json", "csv", "parquet")
 SUFFIXES = {".txt": "table", ".json": "json", ".csv": "csv", ".parquet": "parquet"}
 SUFFIX_OF = {format_: suffix for suffix, format_ in SUFFIXES.items()}
-#: Suffixes of pages.
+#: Suffixes of the files of reports.
 PAGES = (".html", ".htm")
 #: The default number of rows in a table for people.
 ROWS = 20
@@ -23,7 +23,7 @@ NUMBERS = ("bigint", "int", "smallint", "tinyint", "double")
 
 
 def as_json(answer: Answer, rows: int | None, more: Mapping[str, Any] | None = None) -> str:
-    """One line of JSON: job, facts, number of rows, and at most `rows` rows."""
+    """An answer as one line of JSON: job, facts, number of rows, and at most `rows` rows. `more`: other fields."""
     result: dict[str, Any] = {"job": answer.job, **answer.facts}
     if answer.main is not None:
         result |= {"rows": answer.main.count(), "table": records(answer.main, rows)}
@@ -31,12 +31,12 @@ def as_json(answer: Answer, rows: int | None, more: Mapping[str, Any] | None = N
 
 
 def records(table: Table, rows: int | None) -> list[dict[str, Any]]:
-    """The first rows, with values that JSON has."""
+    """The first rows, with values as JSON has them."""
     return [{name: _json(value) for name, value in row.items()} for row in table.head(rows)]
 
 
 def as_csv(table: Table, rows: int | None) -> str:
-    """A table as CSV with a header; times in ISO 8601, arrays as JSON, null as an empty field."""
+    """A table as CSV with a header: times in ISO 8601, arrays as JSON, null as an empty field."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     names = [column.name for column in table.columns]
@@ -47,7 +47,7 @@ def as_csv(table: Table, rows: int | None) -> str:
 
 
 def as_text(answer: Answer, rows: int | None) -> str:
-    """Text for people: a line with the facts, the first rows in aligned columns, the number of all rows."""
+    """An answer as text for people: facts, the first rows in aligned columns, and the number of rows."""
     parts = [", ".join(f"{name}: {_fact(value)}" for name, value in answer.facts.items())]
     if answer.main is not None:
         count, limit = answer.main.count(), ROWS if rows is None else rows
@@ -58,7 +58,7 @@ def as_text(answer: Answer, rows: int | None) -> str:
 
 
 def aligned(columns: Columns, rows: list[dict[str, Any]]) -> str:
-    """A table with aligned columns, numbers to the right. Control characters are escaped."""
+    """A table with aligned columns, numbers to the right, and escaped control characters."""
     if not rows:
         return "no rows"
     cells = [[column.name for column in columns]]
@@ -78,7 +78,7 @@ def write(answer: Answer, out: str, format_: str | None, rows: int | None) -> li
     """Write the tables of an answer. Returns the paths.
 
     Args:   out: a file with the suffix of a format, for the first table; else a directory, with a file for each table.
-            format_: None: by the suffix, else Parquet.
+            format_: None: by the suffix; without one, Parquet.
     Raises: ValueError, OSError.
     """
     suffix = Path(out).suffix.lower()
@@ -104,7 +104,7 @@ def write(answer: Answer, out: str, format_: str | None, rows: int | None) -> li
 
 
 def write_text(path: str, text: str) -> None:
-    """Write a file atomically: until it is complete its readers get the old one. Raises: OSError."""
+    """Write a file atomically: readers get the old one until the new one is complete. Raises: OSError."""
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.part")

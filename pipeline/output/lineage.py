@@ -1,6 +1,7 @@
-"""OpenLineage events, for services that collect the inputs and outputs of jobs.
+"""Lineage: events in the format of OpenLineage, for services that collect the inputs and outputs of jobs.
 
-A job that has ended is one event, COMPLETE or FAIL, with its input (the journal or the lake), its outputs and columns.
+A job has one event at its end, COMPLETE or FAIL, with its input (the journal or the lake), its outputs and their
+columns.
 Source: OpenLineage 2.0.2, RunEvent; its naming of datasets.
 """
 
@@ -59,14 +60,14 @@ def event(
 def emit(found: Mapping[str, Any], target: str) -> None:
     """Send an event to an http(s) URL, or append it as a line to a file.
 
-    Raises: OSError (also an answer of the server with an error).
+    Raises: OSError (also if the server answers with an error).
     """
     line = json.dumps(found)
     if not target.startswith(("http://", "https://")):
         with open(target, "a", encoding="utf-8") as file:
             file.write(line + "\n")
         return
-    import urllib.request  # 20 ms, and seldom wanted
+    import urllib.request  # takes 20 ms, and is seldom needed
 
     request = urllib.request.Request(target, line.encode(), {"Content-Type": "application/json"}, method="POST")
     with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS):
@@ -74,7 +75,7 @@ def emit(found: Mapping[str, Any], target: str) -> None:
 
 
 def _dataset(path: str) -> dict[str, Any]:
-    """Namespace and name of a dataset: `file` and the absolute path, or for a URI scheme and host, and the path."""
+    """A dataset's namespace and name. Of a path: `file`, the absolute path. Of a URI: scheme and host, the path."""
     if "://" not in path:
         return {"namespace": "file", "name": os.path.abspath(path)}
     parts = urlsplit(path)

@@ -1,4 +1,4 @@
-"""Writes an answer as the options say: files, stdout, conditions, lineage."""
+"""Writes an answer as the options say, to files and stdout; checks conditions; sends lineage."""
 
 import argparse
 import os
@@ -12,12 +12,11 @@ from .formats import as_csv, as_json, as_text, write
 from .lineage import emit, event
 
 if TYPE_CHECKING:
-    from .conditions import Condition  # imports the language of expressions, which few commands need
+    from .conditions import Condition  # imports the room `expressions`, which few commands need
 
 
 def write_answer(answer: Answer, options: argparse.Namespace, more: Mapping[str, Any]) -> list[str]:
-    """Write the files of --out, and print. `more`: additional facts. Returns: the paths. Raises: ValueError,
-    OSError."""
+    """Write the files of --out, and print. `more`: additional facts. Returns the paths. Raises: ValueError, OSError."""
     form = options.format or ("table" if sys.stdout.isatty() else "json")
     shown = Answer(answer.job, answer.tables, {**answer.facts, **more}, answer.code)
     paths: list[str] = []
@@ -35,12 +34,12 @@ def write_answer(answer: Answer, options: argparse.Namespace, more: Mapping[str,
 
 
 def print_text(text: str) -> None:
-    """Print on stdout. It is no failure if the reader has closed it, as `head` does. Raises: OSError."""
+    """Print on stdout. A reader that has closed it, as `head` does, is no failure. Raises: OSError."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)  # Python writes its buffer when it ends
+        nowhere = os.open(os.devnull, os.O_WRONLY)  # for the rest of Python's buffer, written when it ends
         os.dup2(nowhere, sys.stdout.fileno())
         os.close(nowhere)
 
@@ -58,7 +57,7 @@ def _is_met(condition: "Condition", answer: Answer) -> bool:
 def send_lineage(
     options: argparse.Namespace, job: str, outputs: Mapping[str, tuple[Columns, int]], error: str | None = None
 ) -> str | None:
-    """Send the event of a job to the target of --lineage. Returns: why that failed; the job does not fail."""
+    """Send the event of a job to the target of --lineage. Returns why that failed, which does not fail the job."""
     if not options.lineage:
         return None
     if job == "ingest":
@@ -73,7 +72,7 @@ def send_lineage(
 
 
 def outputs_of(answer: Answer, paths: Sequence[str]) -> dict[str, tuple[Columns, int]]:
-    """The files of an answer: path -> columns, number of rows. Pages of a report have no columns."""
+    """The files of an answer: path -> columns, number of rows. The pages of a report have no columns."""
     if "file" in answer.facts:
         pages = answer.facts.get("nodes", {"": answer.facts}).values()
         return {str(one["file"]): ((), 0) for one in pages}

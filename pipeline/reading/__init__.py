@@ -1,1 +1,1 @@
-"""The journal column by column: `leveret_journal`, a data source for Spark; programs without Spark can use it, too."""
+"""The journal column by column: `leveret_journal`, a data source of Spark, and its parts for programs without Spark."""

@@ -1,6 +1,6 @@
-"""Files of a journal or a lake through pyarrow's file systems, so that executors on other hosts can use them.
+"""Files of a journal or a lake on pyarrow's file systems, so that executors on other hosts can use them.
 
-Plain paths, and URIs with `file:`, `hdfs:`, `s3:`, `gs:`, `abfs:`.
+They have paths, or URIs with `file:`, `hdfs:`, `s3:`, `gs:` or `abfs:`.
 """
 
 import json
@@ -14,7 +14,7 @@ from ...journal.disk.readers import READER_NAME, READERS, register_reader
 
 
 class ArrowFiles:
-    """File operations as the journal's readers call them: handles are numbers."""
+    """File operations on one file system, as the journal's readers call them. Handles are numbers."""
 
     def __init__(self, system: Any) -> None:
         self._system = system
@@ -46,18 +46,18 @@ class ArrowFiles:
         return self._system
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and its parents, if need be. Raises: OSError."""
+        """Make a directory and its parents, unless they exist. Raises: OSError."""
         self._system.create_dir(path, recursive=True)
 
     def make_durable(self, path: str) -> int:
-        """Sync a closed file and its name to disk, if it is on this machine. Returns its octets."""
+        """Fsync a closed file and its directory, if they are on this machine. Returns the file's size in octets."""
         if self.is_local:
             sync(path)
             sync(os.path.dirname(path))
         return int(self._system.get_file_info(path).size)
 
     def remove_tree(self, path: str) -> None:
-        """Delete a directory and all in it, if it exists. Raises: OSError."""
+        """Delete a directory and everything in it, if it exists. Raises: OSError."""
         if self._system.get_file_info(path).type == fs.FileType.Directory:
             self._system.delete_dir(path)
 
@@ -66,7 +66,7 @@ class ArrowFiles:
         return isinstance(self._system, fs.LocalFileSystem)
 
     def register(self, directory: str, name: str, lsn: int) -> None:
-        """`register_reader` for any file system. Raises: ValueError (invalid name), OSError."""
+        """As `register_reader`, on any file system. Raises: ValueError (invalid name), OSError."""
         if self.is_local:
             register_reader(directory, name, lsn)
             return
@@ -80,7 +80,7 @@ class ArrowFiles:
 
 
 def sync(path: str) -> None:
-    """Sync the content of a file, or the names in a directory, to disk. Raises: OSError."""
+    """Fsync a file or a directory. Raises: OSError."""
     if os.name == "nt" and os.path.isdir(path):
         return
     handle = os.open(path, os.O_RDONLY)

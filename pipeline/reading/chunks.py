@@ -1,7 +1,7 @@
-"""Slices of segments as columns: records of many blocks in one numpy array, with their LSNs and names.
+"""Reads slices of segments as columns: the records of many blocks in one numpy array, with LSNs and names.
 
-Only blocks with a valid CRC count. For a strict reader a slice that cannot be read to its end is an error; for others
-its lost records are holes. So an audit never mistakes damage for losses of the broker.
+Only blocks with a valid CRC are read. For a strict reader it is an error if a slice cannot be read to its end; for
+others the lost records are holes. So an audit never mistakes damage for losses of the broker.
 """
 
 import os
@@ -24,7 +24,7 @@ from .arrow_files import ArrowFiles
 from .holes import BAD_BLOCK, CUT_END, LOST_BEFORE_REPAIR, Hole, SoundBlocks, time_of
 from .positions import JournalGone, Slice
 
-#: The layout of a record, as in the journal's record.py.
+#: The layout of a record, as in journal/format/record.py.
 RECORD = np.dtype(
     [
         ("ts_us", "<i8"),
@@ -47,7 +47,7 @@ RECORD = np.dtype(
     ]
 )
 assert RECORD.itemsize == RECORD_SIZE
-#: A chunk is complete when it has this many records, or octets of heap.
+#: A chunk is complete when it has this many records, or this many octets of heap.
 ROWS, HEAP_OCTETS = 65_536, 16 * 1024 * 1024
 #: The header of a chunk that has only holes.
 NO_HEADER = Header(0, MAGIC, 0, 0, 0, 0, 0)
@@ -55,9 +55,9 @@ NO_HEADER = Header(0, MAGIC, 0, 0, 0, 0, 0)
 
 @dataclass(slots=True)
 class Chunk:
-    """Consecutive records. `records`, `lsns`: one entry for each record. Gap blocks, which have no LSNs, are left out.
+    """Consecutive records, without gap blocks. `records`, `lsns`: one entry for each record.
 
-    `holes`: the holes before and between the records; in the last chunk also those behind them.
+    holes: those before and between the records; in the last chunk of a slice also those behind them.
     """
 
     segment: int
@@ -83,7 +83,7 @@ class Chunk:
         return bytes(block.data[start : start + length])
 
     def heap_integers(self, indices: Any, offset: int) -> Any:
-        """For each record the 8-octet integer at `offset` of its heap entry. `indices` rise. Raises: Damaged."""
+        """The 8-octet integers at `offset` of the heap entries of records. `indices` rise. Raises: Damaged."""
         found: Any = np.zeros(len(indices), np.int64)
         records = self.records[indices]
         owners = np.searchsorted(self.starts, indices, "right") - 1
@@ -98,9 +98,9 @@ class Chunk:
 
 
 def read_chunks(files: ArrowFiles, directory: str, part: Slice, *, strict: bool = True) -> Iterator[Chunk]:
-    """Read a slice, chunk by chunk. Memory: one chunk, and a window of the file.
+    """Read a slice, chunk by chunk. One chunk and a window of the file are in memory.
 
-    Raises: Damaged (a block with a valid CRC and wrong content; if strict, any bad block), JournalGone, OSError.
+    Raises: Damaged (the content of a block with a valid CRC is wrong; if strict, any bad block), JournalGone, OSError.
     """
     path = path_of(directory, part.segment)
     try:
@@ -132,7 +132,7 @@ def read_chunks(files: ArrowFiles, directory: str, part: Slice, *, strict: bool 
 
 
 def _strict_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, names: Names) -> Iterator[Block | Hole]:
-    """The blocks of a slice, its holes in their places: the one before it, and those that gap blocks mark.
+    """The blocks of a slice, with the hole before it, and those that gap blocks mark, in their places.
 
     Raises: Damaged (a block cannot be read).
     """
@@ -148,13 +148,13 @@ def _strict_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, 
 
 
 def _sound_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, names: Names) -> Iterator[Block | Hole]:
-    """The undamaged blocks of a slice, its holes in their places."""
+    """The undamaged blocks of a slice, with its holes in their places."""
     yield from _hole_before(part)
     scan = SoundBlocks(files, handle, part.start_lsn, offset=part.start, size=part.end)
     before_us: int | None = None
     lsn, position = part.start_lsn, part.start
     for block in scan:
-        if block.end_lsn > part.end_lsn:  # a block of another segment, left from before
+        if block.end_lsn > part.end_lsn:  # an old block, of an earlier use of the file
             break
         lost = scan.take_lost()
         if lost:
@@ -174,7 +174,7 @@ def _sound_blocks(files: ArrowFiles, handle: int, directory: str, part: Slice, n
 
 
 def _hole_before(part: Slice) -> Iterator[Hole]:
-    """The hole before a slice. A strict reader has one, too, if it goes past deleted segments."""
+    """The hole before a slice, if any. A strict reader has one if it goes past deleted segments."""
     if part.lost_from:
         yield Hole(part.lost_from, part.segment - 1, part.segment, 0, None, part.lost_why)
 
@@ -194,8 +194,9 @@ def _last_us(block: Block, otherwise: int | None) -> int | None:
 
 
 def _collect_names(files: ArrowFiles, directory: str, segment: int, names: Names) -> None:
-    """Collect names that a lost block may have defined, from this segment and from the next one, which defines all
-    names in use. No id ever has two names."""
+    """Add names that a lost block may have defined: from this segment, and from the next one, which defines all names
+    in use. No id ever has two names.
+    """
     bases = segments_in(files, directory)
     for base in (segment, *[one for one in bases if one > segment][:1]):
         handle = files.open(path_of(directory, base))
@@ -207,7 +208,7 @@ def _collect_names(files: ArrowFiles, directory: str, segment: int, names: Names
 
 
 def _bad_block_error(scan: SegmentScan, directory: str, segment: int, end_lsn: int) -> Damaged:
-    """The error of a bad block, in the words of `leveret journal verify`. `end_lsn`: of the slice."""
+    """The error for a bad block, in the words of `leveret journal verify`. `end_lsn`: of the slice."""
     later = scan.next_block()
     last = (end_lsn if later is None else later.header.base_lsn) - 1
     return Damaged(
@@ -219,7 +220,7 @@ def _bad_block_error(scan: SegmentScan, directory: str, segment: int, end_lsn: i
 
 
 def _make_chunk(segment: int, blocks: list[Block], names: Names, holes: list[Hole]) -> Chunk:
-    """Make a chunk of blocks, and add the names that they define to `names`."""
+    """Make a chunk of blocks. Adds the names that they define to `names`."""
     kept: list[Block] = []
     starts: list[int] = []
     count = 0
@@ -250,13 +251,13 @@ def _add_names(segment: int, block: Block, names: Names) -> None:
         raise Damaged(segment_name(segment), block.offset, str(error)) from error
 
 
-#: Path -> (offset, LSN, the names defined before) of segments that streams read piece by piece.
+#: Path of a segment that a streaming query reads piece by piece -> (offset, LSN, the names defined before).
 _names_read: dict[str, tuple[int, int, Names]] = {}
 NAMES_READ_MAX = 8
 
 
 def _names_before(files: ArrowFiles, handle: int, path: str, part: Slice, *, strict: bool) -> Names:
-    """The names that a segment defines before a slice. Names of later blocks do no harm: no id ever has two names."""
+    """The names that a segment defines before a slice, and perhaps later ones: no id ever has two names."""
     offset, lsn, names = _names_read.get(path, (0, part.segment, Names()))
     if part.start > offset:
         scan = (SegmentScan if strict else SoundBlocks)(files, handle, lsn, offset=offset, size=part.start)

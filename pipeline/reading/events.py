@@ -1,7 +1,7 @@
-"""Chunks of records as rows of the `events` table: Arrow batches, column by column.
+"""Decodes chunks of records into rows of the table `events`: Arrow batches, column by column.
 
-A record for many messages (flag range) becomes one row for each message. Names are looked up once for each id of a
-chunk, not for each row. Source: Spark page 2 and 3.
+A record for many messages (flag range) becomes a row for each message. Names are looked up once for each id in a chunk,
+not for each row. Source: Spark page 2 and 3.
 """
 
 import json
@@ -42,7 +42,7 @@ INT32_MAX, INT16_MAX = (1 << 31) - 1, (1 << 15) - 1
 
 
 def _kind_mask(codes: Sequence[int]) -> Any:
-    """An array by record kind: True for these codes."""
+    """An array that is True at these codes of record kinds."""
     table: Any = np.zeros(256, bool)
     table[list(codes)] = True
     return table
@@ -72,7 +72,7 @@ REASON_WORDS = pa.array([None, *REASONS[1:], *[None] * (256 - len(REASONS))], pa
 
 
 class EventDecoder:
-    """Makes batches with the requested columns and the rows that a predicate allows."""
+    """Makes batches of the rows that a predicate allows, with the requested columns."""
 
     def __init__(self, columns: Columns, predicate: Predicate) -> None:
         self._schema = arrow(columns)
@@ -99,7 +99,7 @@ class EventDecoder:
         yield from self._expanded(chunk, indices, counts[indices])
 
     def _expanded(self, chunk: Chunk, indices: Any, counts: Any) -> Iterator[Any]:
-        """One row for each message. Records are divided into halves while they have too many rows."""
+        """Batches with one row for each message. While there are too many rows, the records are divided in halves."""
         if counts.sum() > 2 * ROWS and len(indices) > 1:
             middle = len(indices) // 2
             for part in (slice(None, middle), slice(middle, None)):
@@ -130,7 +130,7 @@ class EventDecoder:
 
 
 class _Rows:
-    """Rows of a chunk: `index`: the record of each row; `ids`: its message."""
+    """Rows of a chunk. `index`: the record of each row; `ids`: the message of each row."""
 
     def __init__(self, chunk: Chunk, index: Any, ids: Any) -> None:
         self.chunk = chunk
@@ -141,11 +141,11 @@ class _Rows:
         self.vhost_name = chunk.names.vhost_text
 
     def only(self, chosen: Any) -> "_Rows":
-        """Some of the rows. `chosen`: their indices."""
+        """A selection of these rows. `chosen`: their indices."""
         return _Rows(self.chunk, self.index[chosen], self.ids[chosen])
 
     def field(self, name: str) -> Any:
-        """A field of the records, contiguous."""
+        """A field of the records, as a contiguous array."""
         return np.ascontiguousarray(self.records[name])
 
     @property
@@ -158,7 +158,9 @@ class _Rows:
 
     @property
     def owner_ids(self) -> Any:
-        """A name id whose virtual host is that of the row: its queue, else its exchange, its connection, or itself."""
+        """For each row the id of a name that tells its virtual host: its queue, else its exchange, else `arg` or the
+        connection.
+        """
         records = self.records
         by_arg = NAMES_BY_ARG[records["kind"]]
         owner = np.where(by_arg, np.clip(records["arg"], 0, INT32_MAX), records["conn_id"]).astype(np.int32)
@@ -167,7 +169,7 @@ class _Rows:
 
 
 def _ids(chunk: Chunk, indices: Any, counts: Any) -> Any:
-    """The message ids of records, `counts` for each: consecutive ids, unless the heap of the record has runs."""
+    """The message ids of records, `counts` ids for each: consecutive ones, unless the record's heap lists runs."""
     records = chunk.records[indices]
     ends = np.cumsum(counts)
     ids = np.repeat(records["msg_id"] - (ends - counts), counts) + np.arange(ends[-1])
@@ -196,14 +198,14 @@ def _by_id(ids: Any, answer: Callable[[int], bool]) -> Any:
 
 
 def _names(ids: Any, name: Callable[[int], str], none: str | None) -> Any:
-    """A text for each id; for id 0 `none`."""
+    """The name of each id; for id 0, `none`."""
     encoded = pa.array(ids).dictionary_encode()
     words = [name(id_) if id_ else none for id_ in encoded.dictionary.to_pylist()]
     return pa.array([None if word is None else utf8(word) for word in words], pa.string()).take(encoded.indices)
 
 
 def _reason(rows: _Rows) -> Any:
-    """Reasons by their codes. Some kinds have a text instead, and declared queues their arguments."""
+    """Reasons by their codes. Some kinds have a text instead, and declared queues have their arguments."""
     records = rows.records
     words = REASON_WORDS.take(pa.array(rows.field("reason")))
     is_queue = (records["kind"] == DECLARED) & (records["queue_id"] != 0)
@@ -230,14 +232,14 @@ def _arguments(heap: bytes) -> str | None:
 
 
 def _arg_ms(rows: _Rows) -> Any:
-    """Milliseconds from the record's time to its other time; null if it has none, or that is never."""
+    """Milliseconds from the record's time to its `arg`; null if its kind has no time there, or that is never."""
     args = rows.field("arg")
     is_null = ~(HAS_TIME[rows.records["kind"]] & (args > 0))
     return pa.array(args - rows.records["ts_us"] // 1000, mask=is_null)
 
 
 def _cause_id(rows: _Rows) -> Any:
-    """The causes of copies that the broker published, from the heap entries of their records; else null."""
+    """The messages of which the broker published copies, from the heap entries of records; null for all other rows."""
     causes: Any = np.zeros(len(rows.index), np.int64)
     published = np.flatnonzero(rows.records["kind"] == PUBLISHED)
     causes[published] = rows.chunk.heap_integers(rows.index[published], CAUSE_ID_OFFSET)

@@ -1,7 +1,8 @@
-"""Holes: records of a journal that cannot be read, between others that can.
+"""Holes: records of a journal that cannot be read, between records that can.
 
-Causes: a damaged block, a missing segment, a segment without its end, or records that an earlier repair lost. A reader
-that is not strict skips them, and notes each as a `Hole`, which becomes a row of the table `holes`.
+The causes are a damaged block, a missing segment, a segment without its end, or records that were lost before an
+earlier repair. A reader that is not strict skips holes, and reports each as a `Hole`, which becomes a row of the table
+`holes`.
 """
 
 from collections.abc import Iterator
@@ -21,10 +22,10 @@ DELETED = "deleted before they were read"
 
 
 class Hole(NamedTuple):
-    """Lost records, from `first_lsn` to `last_lsn`. `octets`: size of the unreadable part of the file;
-    None: the file has no such part.
+    """Lost records, from `first_lsn` to `last_lsn`.
 
-    `before_us`, `after_us`: times of the records around the hole; None: not known.
+    octets: size of the unreadable part of the file; None: the file has no such part. before_us, after_us: times of the
+    records around the hole; None: not known.
     """
 
     first_lsn: int
@@ -39,7 +40,9 @@ class Hole(NamedTuple):
 
 
 class LostOctets(NamedTuple):
-    """A stretch of a segment in which no block can be read. `lsn`: the first lost record; `next_lsn`: the next one."""
+    """A part of a segment in which no block can be read. `lsn`: of the first lost record; `next_lsn`: of the first
+    record behind it.
+    """
 
     lsn: int
     next_lsn: int
@@ -53,10 +56,10 @@ def time_of(block: Block, index: int) -> int:
 
 
 class SoundBlocks:
-    """Iterates over the undamaged blocks of a segment, or of a part of it. `lost`: what was skipped on the way.
+    """Iterates over the undamaged blocks of a segment, or of a part of it.
 
-    `lsn`, `position`: behind the present block. `durable_lsn`: the highest that a block had. `sealed`: a footer was
-    read.
+    lost: what was skipped. lsn, position: behind the present block. durable_lsn: the highest that a block had. sealed:
+    a footer was read.
     """
 
     def __init__(
@@ -82,7 +85,7 @@ class SoundBlocks:
             later = self._scan.next_block()
             if later is None:
                 return
-            if tried != self.position:  # the broker may have been writing this block: read it once more
+            if tried != self.position:  # the broker may have been writing this block: read it again, once
                 tried = self.position
                 continue
             if later.header.base_lsn > self.lsn:
@@ -93,6 +96,6 @@ class SoundBlocks:
             )
 
     def take_lost(self) -> list[LostOctets]:
-        """Return what was skipped since the last call."""
+        """Remove and return what was skipped since the last call."""
         found, self.lost = self.lost, []
         return found

@@ -1,9 +1,9 @@
 """Positions of a reader in a journal, and the slices between two positions: one for each segment.
 
-A position is a block boundary: (segment, octets into it), with the LSN there. It stays valid when the broker is killed
-and restarted, because the broker never overwrites durable records. Only the part of the open segment that is surely
-durable is read. A node of a cluster may cut the end of its journal, so of its journal only the records are read that
-all nodes have (docs/journal-format.md, "What a reader may trust").
+A position is a block boundary: a segment and an offset in its file, with the LSN there. It stays valid when the broker
+is killed and restarted, because the broker never overwrites durable records. Of the open segment only the part that is
+surely durable is read. A node of a cluster may cut the end of its journal, so only records that all nodes have are read
+from it (docs/journal-format.md, "What a reader may trust").
 """
 
 import json
@@ -27,7 +27,7 @@ SLICE_MAX = 128 * 1024 * 1024
 
 
 class Position(NamedTuple):
-    """A place between two blocks. `journal`: the journal's id in hex. `lsn`: of the next record."""
+    """A boundary between two blocks. `journal`: the journal's id in hex. `lsn`: of the next record."""
 
     journal: str
     segment: int
@@ -36,11 +36,11 @@ class Position(NamedTuple):
 
     @property
     def place(self) -> tuple[int, int]:
-        """(segment, offset), by which positions of one journal are in order."""
+        """(segment, offset), by which positions in one journal are compared."""
         return self.segment, self.offset
 
     def as_dict(self) -> dict[str, Any]:
-        """The position in the form of Spark's checkpoints."""
+        """The position as Spark's checkpoints have it."""
         return {"journal": self.journal, "segment": self.segment, "position": self.offset, "lsn": self.lsn}
 
     @classmethod
@@ -53,10 +53,9 @@ class Position(NamedTuple):
 
 
 class Slice(NamedTuple):
-    """Blocks of one segment. `is_sealed`: the slice ends with the segment's footer.
+    """Consecutive blocks of one segment. `is_sealed`: the slice ends with the segment's footer.
 
-    `lost_from`: the records from this LSN to the first of the segment are lost, because of `lost_why`; 0: none are
-    lost.
+    lost_from: the records from this LSN up to the segment's first one are lost; 0: none are. lost_why: the reason.
     """
 
     segment: int
@@ -74,10 +73,10 @@ class JournalGone(JournalError):
 
 
 class JournalPlan:
-    """The readable part of a journal. Locks nothing. Caches footers and the durable end of the open segment.
+    """Finds the readable part of a journal. It locks nothing, and caches footers and the open segment's durable end.
 
-    `strict`: damage is an error, else a hole (holes.py). `past_deleted`: records that were deleted before they were
-    read are a hole, too, else an error.
+    strict: damage is an error; otherwise it is a hole (holes.py). past_deleted: records that were deleted before they
+    were read are a hole; otherwise an error.
     """
 
     def __init__(self, where: str, *, strict: bool = True, past_deleted: bool = False) -> None:
@@ -94,17 +93,17 @@ class JournalPlan:
             0,
             0,
         )  # of the last segment: base, durable octets, LSN
-        self._agreed_lsn = 0  # in a cluster: the highest agreed LSN that a block has
+        self._agreed_lsn = 0  # in a cluster: the highest agreed LSN in a block
 
     # -- positions ------------------------------------------------------------------------------------------------
 
     def first(self) -> Position:
-        """The position of the first record that is not deleted."""
+        """The position of the oldest record that is not deleted."""
         bases = segments_in(self.files, self.directory)
         return self._at(bases[0], 0, bases[0]) if bases else self._at(0, 0, 0)
 
     def end(self) -> Position:
-        """The position after the last durable block. Raises: Damaged, OSError."""
+        """The position behind the last durable block. Raises: Damaged, OSError."""
         bases = segments_in(self.files, self.directory)
         if not bases:
             return self._at(0, 0, 0)
@@ -116,8 +115,10 @@ class JournalPlan:
         return self._at(bases[-1], *self._durable_end(bases[-1]))
 
     def check(self, place: Position, who: str = "this reader") -> None:
-        """Check that a position is of this journal. `who`: has it, for the text of the error. Raises: JournalError (it
-        is of another journal, or behind the end of this one), OSError."""
+        """Check that a position is one of this journal. `who`: its owner, for the text of the error.
+
+        Raises: JournalError (it is of another journal, or behind the end of this one), OSError.
+        """
         if place.journal != self.journal_id:
             raise JournalError(
                 f"{self.directory}: this is journal {self.journal_id}, not {place.journal}, which {who} has read"
@@ -129,14 +130,14 @@ class JournalPlan:
             )
 
     def check_available(self, place: Position) -> None:
-        """Check that the next record is not deleted. Raises: JournalGone, Damaged, OSError."""
+        """Check that the record at a position is not deleted. Raises: JournalGone, Damaged, OSError."""
         next(self._parts(place, self.end()), None)
 
     def slices(
         self, start: Position, end: Position, wanted: Callable[[SegmentSummary], bool] | None = None
     ) -> list[Slice]:
-        """The slices from `start` to `end`, one for each segment. `wanted`: skips sealed segments for which it is
-        False.
+        """The slices from `start` to `end`, one for each segment. `wanted`: sealed segments for which it returns False
+        are skipped.
 
         Raises: JournalGone, Damaged, OSError.
         """
@@ -149,8 +150,10 @@ class JournalPlan:
         ]
 
     def whole_blocks(self, first_lsn: int, end_lsn: int) -> list[Slice]:
-        """The undamaged blocks with all records in first_lsn <= LSN < end_lsn, as slices. Damage between them is
-        skipped. O(segments with such records). Raises: Damaged, OSError."""
+        """The undamaged blocks whose records all have first_lsn <= LSN < end_lsn, as slices. Damage is skipped.
+
+        O(segments with such records). Raises: Damaged, OSError.
+        """
         end_lsn = min(end_lsn, self.end().lsn)
         bases = segments_in(self.files, self.directory)
         found: list[Slice] = []
@@ -171,8 +174,7 @@ class JournalPlan:
         return [part for part in found if part.end_lsn > part.start_lsn]
 
     def advance(self, start: Position, end: Position, octets: int, records: int | None = None) -> Position:
-        """The last position up to `end` that is at most `octets` and `records` after `start`, but at least one
-        block."""
+        """The last position up to `end` that is at most `octets` and `records` behind `start`; at least one block."""
         room, last_lsn = octets, end.lsn if records is None else start.lsn + records
         at = start
         for part in self._parts(start, end):
@@ -190,7 +192,7 @@ class JournalPlan:
         return at if at != start else end
 
     def split(self, parts: Sequence[Slice], count: int) -> list[Slice]:
-        """Split slices into at least `count`, if there are as many blocks, and none much larger than SLICE_MAX."""
+        """Split slices into at least `count`, if there are as many blocks, none of them much larger than SLICE_MAX."""
         octets = max(1, min(SLICE_MAX, sum(part.end - part.start for part in parts) // count))
         found: list[Slice] = []
         for part in parts:
@@ -204,8 +206,10 @@ class JournalPlan:
         return found
 
     def position_at(self, moment_us: int) -> Position:
-        """The position before the first block with a record of this time or later; without one the end. Raises:
-        Damaged, OSError."""
+        """The position before the first block with a record of this time or later; the end if there is none.
+
+        Raises: Damaged, OSError.
+        """
         end = self.end()
         for part in self._parts(self.first(), end):
             footer = self._footers.get(part.segment)
@@ -219,13 +223,14 @@ class JournalPlan:
         return end
 
     def position_before(self, lsn: int) -> Position:
-        """The position behind the last block with only records below `lsn`: there a reader that registered `lsn` goes
-        on.
-        Raises: Damaged, OSError."""
+        """The position at which a reader that registered `lsn` continues: behind the last block with only lower LSNs.
+
+        Raises: Damaged, OSError.
+        """
         bases = segments_in(self.files, self.directory)
         at = bisect_right(bases, lsn) - 1
         if at < 0:
-            return self._at(lsn, 0, lsn)  # the segment is deleted: reading from there is an error
+            return self._at(lsn, 0, lsn)  # the segment is deleted: reading from this position will be an error
         start = self._at(bases[at], 0, bases[at])
         part = next(self._parts(start, self.end()), None)
         cut = None if part is None else self._cut(part, part.end, lsn)
@@ -238,7 +243,7 @@ class JournalPlan:
         return self._at(part.segment, part.end, part.end_lsn)
 
     def readers(self) -> dict[str, int]:
-        """Registered readers -> the LSN from which each needs records. Raises: JournalError."""
+        """Registered readers -> the first LSN that each needs. Raises: JournalError."""
         return reader_offsets(self.directory, self.files)
 
     def dropped_readers(self) -> dict[str, DroppedReader]:
@@ -255,7 +260,7 @@ class JournalPlan:
             return
         bases = segments_in(self.files, self.directory)
         if start.segment == 0 and start.lsn == 0 and bases:
-            start = self._at(bases[0], 0, bases[0])  # the position is of the empty journal
+            start = self._at(bases[0], 0, bases[0])  # the journal was empty when the position was taken
         chosen = [base for base in bases if start.segment <= base <= end.segment]
         lost_from, lost_why = 0, DELETED
         # The segment of `start` may be deleted if only its footer, which is one record, was unread.
@@ -280,7 +285,7 @@ class JournalPlan:
                 return
             sealed = self.footer(base, is_last=False)
             if sealed is None:
-                behind = (self._size(base), following - 1)  # the last record was its footer
+                behind = (self._size(base), following - 1)  # the last record of the segment was its footer
             else:
                 behind = (sealed.size, sealed.end_lsn)
             if first[0] < behind[0]:
@@ -306,8 +311,10 @@ class JournalPlan:
             return self.files.size(handle)
 
     def footer(self, base: int, *, is_last: bool) -> SegmentSummary | None:
-        """The footer of a segment; None if the segment is open, or its footer is lost (not strict). Raises: Damaged,
-        OSError."""
+        """The footer of a segment; None: the segment is open, or (if not strict) the footer is lost.
+
+        Raises: Damaged, OSError.
+        """
         found = self._footers.get(base)
         if found is None:
             with self._open(base) as handle:
@@ -324,9 +331,9 @@ class JournalPlan:
         return found
 
     def _agreed_end(self, bases: list[int]) -> Position:
-        """The position after the last record that all nodes of the cluster have. It may be in a sealed segment.
+        """The position behind the last record that all nodes of the cluster have. It may be in a sealed segment.
 
-        Nothing behind it is cached: the node may cut that, also ticks with the same LSN, and write something else.
+        Nothing behind it is cached: the node may cut that, ticks with the same LSN too, and write something else.
         """
         newest: list[tuple[int, int]] = []
         base = 0
@@ -334,7 +341,7 @@ class JournalPlan:
             newest, agreed_lsn = self._blocks_behind(base)
             if agreed_lsn:
                 self._agreed_lsn = max(self._agreed_lsn, agreed_lsn)
-                break  # else the segment has no block yet
+                break  # otherwise the segment has no block yet
         at = bisect_left(bases, self._agreed_lsn) - 1
         if at < 0:
             return self._at(bases[0], 0, bases[0])
@@ -350,8 +357,7 @@ class JournalPlan:
         return self._at(last, offset, lsn)
 
     def _blocks_behind(self, base: int) -> tuple[list[tuple[int, int]], int]:
-        """(octets, LSN) after each block of a segment behind its trusted part; and the agreed LSN that the blocks
-        have."""
+        """The blocks of a segment behind its trusted part, as (end offset, end LSN); and their highest agreed LSN."""
         offset, lsn = self._trusted[1:] if self._trusted[0] == base else (0, base)
         with self._open(base) as handle:
             scan = self._scan(handle, lsn, offset)
@@ -359,8 +365,9 @@ class JournalPlan:
             return blocks, max(scan.durable_lsn, self._agreed_lsn if offset else 0)
 
     def _durable_end(self, base: int) -> tuple[int, int]:
-        """(octets, LSN) after the last durable block of the open segment. Reads only what was added since the last
-        call."""
+        """End offset and end LSN of the last durable block of the open segment. Reads only what is new since the last
+        call.
+        """
         offset, lsn = self._trusted[1:] if self._trusted[0] == base else (0, base)
         bad_before = -1
         while True:
@@ -371,7 +378,7 @@ class JournalPlan:
                     if isinstance(scan, SegmentScan):
                         scan.check_tail(segment_name(base), is_last=True)
                 except Damaged:
-                    # The broker may have completed the block meanwhile: read it once more.
+                    # The broker may have completed the block meanwhile: read it again, once.
                     if scan.position == bad_before:
                         raise
                     bad_before = scan.position
@@ -399,8 +406,7 @@ class JournalPlan:
     # -- cutting ------------------------------------------------------------------------------------------------------
 
     def _cut(self, part: Slice, offset: int, lsn: int) -> tuple[int, int] | None:
-        """(octets, LSN) of the last block boundary of a slice up to `offset` and `lsn`; None: its first block goes
-        beyond."""
+        """Offset and LSN of the last block boundary in a slice up to `offset` and `lsn`; None: there is none."""
         begin = part
         footer = self._footers.get(part.segment)
         if footer is not None:
@@ -415,7 +421,7 @@ class JournalPlan:
         return found
 
     def _next_cut(self, part: Slice) -> tuple[int, int]:
-        """(octets, LSN) of the first block boundary after the start of a slice."""
+        """Offset and LSN of the first block boundary behind the start of a slice."""
         return next(self._boundaries(part), (part.end, part.end_lsn))
 
     def _boundaries(self, part: Slice) -> Iterator[tuple[int, int]]:

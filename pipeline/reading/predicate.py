@@ -1,7 +1,7 @@
-"""Filters that Spark pushes down to the source, as bounds and sets of values for each column.
+"""Filters that Spark pushes down to the source: bounds and sets of values for each column.
 
-Only filters that can be applied exactly are accepted; Spark applies the others. `ts` is compared in microseconds, names
-as text.
+Only filters that can be applied exactly are accepted; Spark applies the others. `ts` is compared as microseconds, names
+are compared as texts.
 """
 
 from collections.abc import Iterable
@@ -16,11 +16,11 @@ from ...journal.format.record import CHECKPOINT, CODE_OF, HEAD, KIND_NAMES, PUBL
 
 NUMBERS = ("lsn", "ts", "msg_id", "conn_id")
 WORDS = ("kind", "queue", "vhost", "address")
-#: Margin for a clock that was set back within a block: the times in a segment's footer do not show that.
+#: Margin for a clock that was set back within a block, which the times in a segment's footer do not show.
 CLOCK_SLACK_US = 60_000_000
 CODES = {name: code for code, name in KIND_NAMES.items()}
 EVENT_CODES = frozenset(CODE_OF.values())
-#: The kinds of records for the rows of the other tables.
+#: The kinds of records from which rows of the other tables are made.
 TABLE_CODES = {
     "payloads": frozenset({PUBLISHED}),
     "snapshots": frozenset({SNAPSHOT}),
@@ -32,7 +32,7 @@ LOW, HIGH = -(1 << 63), (1 << 63) - 1
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The allowed values of a column: from `low` to `high`, in `only` if it is a set, and not in `never`."""
+    """The allowed values of a column: from `low` to `high`, in `only` (None: any), and not in `never`."""
 
     low: int = LOW
     high: int = HIGH
@@ -55,12 +55,12 @@ class Allowed:
 
 @dataclass(slots=True)
 class Predicate:
-    """The AND of the accepted filters. Empty: everything."""
+    """The accepted filters, joined by AND. Empty: everything is allowed."""
 
     columns: dict[str, Allowed] = field(default_factory=dict)
 
     def accept(self, operator: str, column: str, value: Any) -> bool:
-        """Add the filter `column operator value`; operators: = in > >= < <= != `not in`. False: it is not accepted."""
+        """Add the filter `column operator value`. Operators: = in > >= < <= != `not in`. False: it is not accepted."""
         if operator in ("in", "not in"):
             values = frozenset(_comparable(column, one) for one in value)
         else:
@@ -92,7 +92,7 @@ class Predicate:
         return self.columns.get(column)
 
     def kinds(self, codes: Iterable[int] = EVENT_CODES) -> frozenset[int]:
-        """The allowed kinds among these record kinds."""
+        """Those of these record kinds that are allowed."""
         allowed = self.of("kind")
         return frozenset(code for code in codes if allowed is None or allowed.allows(KIND_NAMES[code]))
 
@@ -114,7 +114,7 @@ class Predicate:
 
 
 def _comparable(column: str, value: Any) -> Any:
-    """A filter's value as it is compared: a text, or a number; None if it does not fit the column."""
+    """A filter's value in the form in which it is compared, a text or a number; None: it does not fit the column."""
     if column in WORDS:
         return value if isinstance(value, str) else None
     if isinstance(value, datetime):

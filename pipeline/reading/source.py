@@ -1,27 +1,27 @@
-"""`leveret_journal`, a Python data source for Spark: a table of a journal, as a batch or as a stream.
+"""`leveret_journal`: a Python data source of Spark that reads a table of a journal, as a batch or as a stream.
 
     spark.dataSource.register(JournalSource)
     spark.read.format("leveret_journal").load("leveret-data").where("kind = 'acked'")
     spark.readStream.format("leveret_journal").option("reader", "audit").load("leveret-data")
 
-Options, with defaults in brackets; those that Spark's Kafka source has, too, have its names:
+The options, with defaults in brackets. Options that Spark's Kafka source has, too, have its names:
 
     table (events)               the table of the journal
-    columns (all)                a,b,c: Spark 4.3 does not tell a Python source which columns it needs
-    reader                       a name; segments stay until this reader has read them (streams only)
-    startingOffsets (earliest)   earliest, latest, or a position in JSON; of batches also endingOffsets (latest)
-    startingTimestamp            milliseconds since 1970; of batches also endingTimestamp
+    columns (all)                a,b,c; Spark 4.3 does not tell a Python source which columns it needs
+    reader                       a name, for streams: the journal keeps segments until this reader has read them
+    startingOffsets (earliest)   earliest, latest, or a position as JSON; for batches also endingOffsets (latest)
+    startingTimestamp            milliseconds since 1970; for batches also endingTimestamp
     maxBytesPerTrigger (256 MiB) octets of journal per micro-batch
     maxOffsetsPerTrigger         records per micro-batch
     minPartitions (1)            the fewest partitions
     failOnDataLoss (true)        true: damage fails the query; false: it becomes rows of the table `holes`
-    pushdown (false)             apply filters here, to whole segments by their footers
+    pushdown (false)             apply filters in the source, which skips whole segments by their footers
 
-Pushdown needs spark.sql.python.filterPushdown.enabled, and a separate `load()` for each query: Spark 4.3.0 stores the
-pushed filters with the result of `load()`, so a second query of it would lack rows.
+Pushdown needs spark.sql.python.filterPushdown.enabled, and a separate `load()` for each query: Spark 4.3.0 keeps pushed
+filters with the result of `load()`, so a second query of that result would lack rows.
 
-A partition is a segment, a part of a large one, or the new part of one. Offsets of a stream are positions. In a query
-with a checkpoint each row comes exactly once, also if the query or the broker is killed. Source: Spark page 2.
+A partition is a segment or a part of one. Offsets of a stream are positions. In a query with a checkpoint each row
+comes exactly once, also if the query or the broker is killed. Source: Spark page 2.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -58,14 +58,14 @@ NEGATED = {"=": "!=", "in": "not in"}
 
 
 class JournalSource(DataSource):
-    """The data source; its options are listed above."""
+    """The data source, as Spark calls it."""
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
     def schema(self) -> str:
-        """The columns of the query, unless `.schema(...)` names others."""
+        """The default schema, for queries without `.schema(...)`."""
         return ddl(reader_of(self.options).columns)
 
     def reader(self, schema: Any) -> DataSourceReader:
@@ -77,7 +77,7 @@ class JournalSource(DataSource):
 
 
 class SegmentPartition(InputPartition):
-    """The part of one task."""
+    """The slice that one task reads."""
 
     def __init__(self, directory: str, part: Slice) -> None:
         super().__init__(part.segment)
@@ -86,16 +86,20 @@ class SegmentPartition(InputPartition):
 
 
 class PlainReader(DataSourceReader):
-    """Reads everything that is durable when the query is planned. It has no `pushFilters`, which Spark refuses unless
-    pushdown is enabled."""
+    """Reads everything that is durable when a batch is planned.
+
+    It has no `pushFilters`: Spark refuses a reader that has it, unless pushdown is enabled.
+    """
 
     def __init__(self, options: Mapping[str, str], schema: Iterable[Any] = ()) -> None:
         self.table: TableReader = reader_of(options, schema)
         self.start, self.end = bounds_of(options)
 
     def partitions(self) -> list[InputPartition]:
-        """At least one for each segment that may contain a row. Raises: ValueError (the batch begins behind its
-        end)."""
+        """At least one partition for each segment that may contain a row.
+
+        Raises: ValueError (the batch begins behind its end).
+        """
         plan = self.table.plan()
         start, end = bound_position(plan, self.start), bound_position(plan, self.end)
         if start.lsn > end.lsn:
@@ -107,10 +111,10 @@ class PlainReader(DataSourceReader):
 
 
 class PushingReader(PlainReader):
-    """Applies filters before it makes rows."""
+    """As `PlainReader`, but applies filters before it makes rows."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        """Take the filters that can be applied exactly. Yields the others, for Spark."""
+        """Accept the filters that can be applied exactly. Yields the others, for Spark."""
         for one in filters:
             if not self._takes(one):
                 yield one
@@ -132,7 +136,7 @@ class PushingReader(PlainReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Micro-batches. With option `reader` it registers with the journal before it returns its first offset."""
+    """Reads micro-batches. With the option `reader` it registers with the journal before it returns an offset."""
 
     def __init__(self, options: Mapping[str, str], schema: Iterable[Any] = ()) -> None:
         self.table: TableReader = reader_of(options, schema)
@@ -144,7 +148,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.max_bytes = number_of(options, "maxBytesPerTrigger", MAX_BYTES)
         has_most = "maxOffsetsPerTrigger" in options
         self.max_records = number_of(options, "maxOffsetsPerTrigger", 1) if has_most else None
-        self._reached_lsn: int | None = None  # end of the newest micro-batch
+        self._reached_lsn: int | None = None  # the end of the newest micro-batch
         self._plan: JournalPlan | None = None
         self._target: Position | None = None
         self._registered_lsn: int | None = None  # by this object
@@ -153,19 +157,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def plan(self) -> JournalPlan:
-        """Made on first use, by the driver. Executors need none."""
+        """The plan, made on first use. Only the driver needs one."""
         if self._plan is None:
             self._plan = self.table.plan()
         return self._plan
 
     def initialOffset(self) -> dict[str, Any]:
-        """The start of a query. Spark asks at each start until a micro-batch is committed."""
+        """The first offset of a query. Spark asks for it at each start until a micro-batch is committed."""
         if self.start == EARLIEST:
-            self._register(0)  # before reading, so that nothing is deleted
+            self._register(0)  # before reading, so that nothing is deleted meanwhile
             return self.plan.first().as_dict()
         start = bound_position(self.plan, self.start)
         if self.name is not None and not isinstance(self.start, Position):
-            # Spark may have planned the first micro-batch from an earlier end of the journal: that is registered.
+            # Spark may have planned the first micro-batch at an earlier start, whose offset is registered.
             registered = self.plan.readers().get(self.name, start.lsn)
             if registered < start.lsn:
                 start = self.plan.position_before(registered)
@@ -179,8 +183,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the micro-batch that begins at `start`."""
         begin = Position.from_dict(start)
         if begin.lsn != self._registered_lsn:
-            self.plan.check(begin)  # before registering: in another journal that would release records
-            self.plan.check_available(begin)  # before registering, which would be too late
+            # Both before registering: in another journal that would release records, and deleted ones stay deleted.
+            self.plan.check(begin)
+            self.plan.check_available(begin)
             self._register(begin.lsn)
         end = self._target or self.plan.end()
         if end.place <= begin.place:
@@ -191,7 +196,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.as_dict()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """For the progress of the query: the end of the journal, and how many records the query is behind it."""
+        """The end of the journal, and the number of records that the query is behind it, for the query's progress."""
         end = self.plan.end()
         behind = None if self._reached_lsn is None else end.lsn - self._reached_lsn
         return {**end.as_dict(), "offsetsBehindLatest": behind}
@@ -200,7 +205,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self.plan.end()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Release the segments before `end`: their rows are in the sink."""
+        """Let the journal delete segments before `end`, since their rows are in the sink."""
         self._register(Position.from_dict(end).lsn)
 
     def _register(self, lsn: int) -> None:
@@ -211,7 +216,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """At least one for each segment. Raises: JournalError (the micro-batch begins behind its end)."""
+        """At least one partition for each segment. Raises: JournalError (the micro-batch begins behind its end)."""
         first, last = Position.from_dict(start), Position.from_dict(end)
         if first.lsn > last.lsn and self.table.strict:
             raise JournalError(
@@ -230,7 +235,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class NoPartition(InputPartition):
-    """Nothing to read. Spark would make a partition without a value of an empty list."""
+    """A partition without rows. For an empty list, Spark would make a partition that `read` could not know."""
 
     def __init__(self) -> None:
         super().__init__(None)

@@ -1,4 +1,4 @@
-"""Chunks of records as rows of the tables other than `events`."""
+"""Decodes chunks of records into rows of the tables other than `events`."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ BATCH_ROWS = 16_384
 
 
 class TableDecoder:
-    """Makes batches of a table with the requested columns."""
+    """Makes batches of rows of one table, with the requested columns."""
 
     def __init__(self, table: str, columns: Columns) -> None:
         self._schema = arrow(columns)
@@ -36,7 +36,7 @@ class TableDecoder:
         }[table]
 
     def batches(self, chunk: Chunk) -> Iterator[Any]:
-        """Raises: Damaged."""
+        """The rows of a chunk. Raises: Damaged."""
         indices = np.flatnonzero(np.isin(chunk.records["kind"], self._codes))
         try:
             for columns in self._rows(chunk, indices):
@@ -62,7 +62,7 @@ def _snapshots(chunk: Chunk, indices: Any) -> Iterator[dict[str, Any]]:
 
 
 def snapshot_ids(heap: bytes) -> Any:
-    """The messages of a snapshot part, in the order of its runs. Raises: BadRecord."""
+    """The message ids in a snapshot's part, in the order of its runs. Raises: BadRecord."""
     if len(heap) < PART_HEAD.size or heap[0] != VERSION:
         raise BadRecord("a snapshot part that is cut short, or of another version")
     _, _, _, count, run_count, _ = PART_HEAD.unpack_from(heap)

@@ -1,4 +1,4 @@
-"""Reads one table of a journal: chosen columns, rows and range, slice by slice. Works with Spark and without."""
+"""Reads one table of a journal slice by slice, with Spark or without: chosen columns and rows of a range."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,21 +10,23 @@ from .arrow_files import locate
 from .positions import JournalPlan, Position, Slice
 from .predicate import EVENT_CODES, TABLE_CODES, Predicate
 
-#: In lower case: names of options may have any case.
+#: The options in lower case: their names may have any case.
 OPTIONS = (
     *("path", "journal", "table", "columns", "pushdown", "reader", "failondataloss", "minpartitions"),
     *("startingoffsets", "startingtimestamp", "endingoffsets", "endingtimestamp"),
     *("maxbytespertrigger", "maxoffsetspertrigger"),
 )
 EARLIEST, LATEST = "earliest", "latest"
-#: The begin or end of a range: a position, microseconds since 1970, EARLIEST or LATEST.
+#: The beginning or end of a range: a position, microseconds since 1970, EARLIEST or LATEST.
 Bound = Position | int | str
 
 
 @dataclass(slots=True)
 class TableReader:
-    """`where`: path or URI of the journal or of its data directory. `strict`: damage is an error, else it is skipped.
-    `least`: the fewest slices to make, if there are as many blocks."""
+    """Reads one table. `where`: path or URI of the journal or of its data directory.
+
+    strict: damage is an error; otherwise it is skipped. least: the fewest slices to make, if there are as many blocks.
+    """
 
     where: str
     table: str = "events"
@@ -49,7 +51,7 @@ class TableReader:
 
     def batches(self, directory: str, part: Slice) -> Iterator[Any]:
         """The rows of a slice as Arrow batches. Raises: JournalGone, Damaged, OSError."""
-        # Imported here because these load pandas, which the Python that only plans a query does not need.
+        # These load pandas, which a process that only plans a query does not need.
         from .chunks import read_chunks
         from .events import EventDecoder
         from .table_decoder import TableDecoder
@@ -63,16 +65,16 @@ class TableReader:
             yield from decoder.batches(chunk)
 
     def all_batches(self) -> Iterator[Any]:
-        """All rows that are durable now, without Spark."""
+        """All rows that are durable now, as Arrow batches. Needs no Spark."""
         plan = self.plan()
         for part in self.slices(plan, plan.first(), plan.end()):
             yield from self.batches(plan.directory, part)
 
 
 def reader_of(options: Mapping[str, str], schema: Iterable[Any] = ()) -> TableReader:
-    """The reader for options of the data source, whose names may have any case.
+    """The reader for options of the data source. Their names may have any case.
 
-    Args:   schema: of `.schema(...)`: fields with `name`, `dataType`, `nullable`. Empty: the columns of the options.
+    Args:   schema: of `.schema(...)`, fields with `name`, `dataType`, `nullable`. Empty: the option `columns` counts.
     Raises: ValueError.
     """
     given = {name.lower(): value for name, value in options.items()}
@@ -112,7 +114,7 @@ def _columns_of(table: str, schema: Iterable[Any]) -> Columns:
 
 
 def bound_of(options: Mapping[str, str], side: str, otherwise: str) -> Bound:
-    """The begin (`side` starting) or end (ending) of a range, by the options {side}Timestamp, else {side}Offsets.
+    """The beginning or end of a range, from the option {side}Timestamp, else {side}Offsets. `side`: starting, ending.
 
     Raises: ValueError, JournalError."""
     moment = options.get(f"{side}Timestamp")
@@ -131,7 +133,7 @@ def bound_of(options: Mapping[str, str], side: str, otherwise: str) -> Bound:
 
 
 def bounds_of(options: Mapping[str, str]) -> tuple[Bound, Bound]:
-    """The begin and end of a batch. Raises: ValueError (also if no row can be between them), JournalError."""
+    """The beginning and end of a batch. Raises: ValueError (also if no row can be between them), JournalError."""
     start, end = bound_of(options, "starting", EARLIEST), bound_of(options, "ending", LATEST)
     if start == LATEST:
         raise ValueError("option startingOffsets: a batch that begins with latest has no rows")

@@ -12,13 +12,12 @@ _OCTETS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"
 
 
 def plain(value: Any) -> str:
-    """A text of a client, escaped and without control characters; <bdi> keeps its writing direction from other
-    texts."""
+    """A client's text, escaped and without control characters. <bdi> isolates its writing direction."""
     return "" if value is None else f"<bdi>{escape(printable(str(value)))}</bdi>"
 
 
 def number(value: float) -> str:
-    """A number with three significant digits, or more if it has more before the point."""
+    """A number with three significant digits, or all digits before the point if these are more."""
     return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
 
 
@@ -28,7 +27,7 @@ def count(value: int | None) -> str:
 
 
 def duration(ms: float | None) -> str:
-    """Milliseconds as text, in the largest unit that they reach."""
+    """Milliseconds as text, in the largest unit that is not above the value."""
     if ms is None:
         return ""
     for size, unit in _UNITS:
@@ -38,7 +37,7 @@ def duration(ms: float | None) -> str:
 
 
 def octets(value: int | None) -> str:
-    """Octets as text, in the largest unit that they reach: B, KiB, MiB, ..."""
+    """Octets as text, in the largest unit that is not above the value: B, KiB, MiB, ..."""
     if value is None:
         return ""
     for size, unit in _OCTETS:
@@ -53,19 +52,21 @@ def instant(second: int) -> str:
 
 
 def bar(share: float) -> str:
-    """A share (0 to 1) as a bar and in per cent."""
+    """A share, from 0 to 1, as a bar and in per cent."""
     return f'<meter min="0" max="1" value="{share:.4f}"></meter> {100 * share:.1f} %'
 
 
 def chart(title: str, figures: str, unit: str, *, peaks: bool = False, bars: bool = False) -> str:
-    """The element of a chart, which page.js draws. `figures`: path to its lines; `unit`: count, rate or ms."""
+    """The element in which page.js draws a chart. `figures`: the path to its lines in `model.charts`. `unit`: count,
+    rate or ms. `peaks`, `bars`: how they are drawn.
+    """
     caption = f"<figcaption>{escape(title)}</figcaption>" if title else ""
     more = f"{' data-peaks' if peaks else ''}{' data-bars' if bars else ''}"
     return f'<figure>{caption}<div class="chart" data-figures="{figures}" data-unit="{unit}"{more}></div></figure>\n'
 
 
 def choice(name: str, choices: Iterable[tuple[str, str]], chosen: str, title: str) -> str:
-    """Radio buttons that switch the lines of the charts whose `figures` begin with `name`."""
+    """Radio buttons that choose the lines of the charts whose `figures` begin with `name`."""
     buttons = "".join(
         f'<label><input type="radio" name="{name}" value="{value}"{" checked" * (value == chosen)}> {label}</label>'
         for value, label in choices
@@ -74,7 +75,7 @@ def choice(name: str, choices: Iterable[tuple[str, str]], chosen: str, title: st
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
-    """A table; cells are HTML. `right`: indexes of the columns with numbers."""
+    """A table. `rows`: cells in HTML. `right`: indexes of the columns with numbers."""
     right = set(right)
     sides = ['<{0} class="n">' if at in right else "<{0}>" for at in range(len(head))]
     lines = "".join(

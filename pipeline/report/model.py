@@ -1,17 +1,18 @@
-"""The report in plain values: the rows of its sections, and the series of its charts as uPlot draws them."""
+"""A report as plain values: the rows of its sections, and the lines of its charts as uPlot draws them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-#: A row of a job's table (jobs/outputs.py), by column.
+#: A row of a job's table (jobs/outputs.py): column -> value.
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The rows of a section. `why_not`: why it has none (for instance: not recorded). `count`: of all rows, if some are
-    left out."""
+    """The rows of a section. `why_not`: why it has none, such as "not recorded". `count`: of all rows, if some are left
+    out.
+    """
 
     rows: Sequence[Row] = ()
     why_not: str | None = None
@@ -20,16 +21,18 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`begin`, `end`: seconds since 1970 of the first and last event. `window_s`: of all series, aligned to seconds.
-    `queues`: the drawn ones as (virtual host, queue), most messages first; `queue_count`: of all queues. Parts:
+    """The figures of a report. The names of tables (FAULTS, ...) are those of jobs/outputs.py.
 
-    - `faults`: FAULTS of the audit; `fates`: number of messages by fate
-    - `depth`, `latency`: DEPTH and LATENCY of the drawn queues
-    - `attempts`: vhost, queue, attempts, n: number of messages with this number of deliveries
-    - `poison`: REDELIVERY, poison first
-    - `losses`: LOSS of the drawn queues; `loss_totals`: vhost, queue, cause, n, bytes, moved, refused, discarded,
-      age_ms_max of all queues
-    - `deadletters`, `fairness`, `blocked`: of the jobs with these names
+    begin, end: seconds since 1970 of the first and last event. window_s: the width of windows. queues: the drawn ones
+    as (virtual host, queue), most messages first. queue_count: of all queues. fates: number of messages by fate. Parts:
+
+    - faults: FAULTS of the audit
+    - depth, latency: DEPTH and LATENCY of the drawn queues
+    - attempts: vhost, queue, attempts, n; n is the number of messages with this number of deliveries
+    - poison: REDELIVERY, poison first
+    - losses: LOSS of the drawn queues
+    - loss_totals: vhost, queue, cause, n, bytes, moved, refused, discarded, age_ms_max; of all queues
+    - deadletters, fairness, blocked: the tables of the jobs with these names
     """
 
     source: str
@@ -53,14 +56,14 @@ class Report:
     blocked: Part = Part()
 
 
-#: Significant digits of drawn numbers. A page may have some hundred thousand numbers.
+#: Significant digits of drawn numbers, few because a page may have some hundred thousand of them.
 DIGITS = 6
 MEASURES = ("queue", "service", "e2e")
 PERCENTILES = ("p50", "p95", "p99", "p999")
 
 
 def charts(report: Report) -> dict[str, Any]:
-    """The figures of all charts, for JSON: `times`, and for each chart its lines in the order of the queues."""
+    """The figures of all charts, for JSON: `times`, and each chart's lines, one for each queue in their order."""
     times = windows(report)
     place = {at: index for index, at in enumerate(times)}
     found: dict[str, Any] = {"times": times, "window_s": report.window_s}
@@ -85,7 +88,7 @@ def charts(report: Report) -> dict[str, Any]:
 
 
 def windows(report: Report) -> list[int]:
-    """The begin of each window, in seconds since 1970."""
+    """The beginning of each window, in seconds since 1970."""
     first = report.begin - report.begin % report.window_s
     return list(range(first, report.end + 1, report.window_s))
 
@@ -93,7 +96,7 @@ def windows(report: Report) -> list[int]:
 def _lines(
     report: Report, rows: Iterable[Row], column: str, place: dict[int, int], without: float | None
 ) -> list[list[float | None]]:
-    """A line for each queue. `without`: the value in windows without a row. Rows of one window are added."""
+    """A line for each queue. The rows of one window are added up. `without`: the value in windows without a row."""
     lines: dict[tuple[str, str], list[float | None]] = {key: [without] * len(place) for key in report.queues}
     for row in rows:
         line, at, value = lines.get((row["vhost"], row["queue"])), place.get(second(row)), row[column]
@@ -105,7 +108,7 @@ def _lines(
 def _with_zeros_at_end(
     lines: list[list[float | None]], rows: Sequence[Row], report: Report, place: dict[int, int]
 ) -> list[list[float | None]]:
-    """The lines with 0 after the last row of a queue, which is empty then."""
+    """The lines with 0 after the last row of a queue: from then on the queue is empty."""
     last: dict[tuple[str, str], int] = {}
     for row in rows:
         key, at = (row["vhost"], row["queue"]), place.get(second(row), -1)
@@ -117,7 +120,7 @@ def _with_zeros_at_end(
 
 
 def second(row: Row) -> int:
-    """The begin of a row's window, in seconds since 1970."""
+    """The beginning of a row's window, in seconds since 1970."""
     return int(row["window_start"].timestamp())
 
 

@@ -1,7 +1,7 @@
-"""A `Report` as one HTML file. It contains the figures as JSON and the programs that draw them, and fetches nothing.
+"""Renders a `Report` as one HTML file, which has the figures as JSON and the scripts to draw them. It fetches nothing.
 
-Names are texts of clients. They are escaped in the HTML, the JSON has no "<", and the policy of the page allows only
-its two programs, by their digests. Without JavaScript, and on paper, the tables show the same as the charts.
+Names are texts of clients: they are escaped in HTML, the JSON has no "<", and the page's content security policy allows
+only its two scripts, by their digests. Without JavaScript, and on paper, tables show the same as the charts.
 """
 
 import base64
@@ -39,7 +39,7 @@ NOTHING = {
 
 
 def render(report: Report) -> str:
-    """The page."""
+    """The page as HTML."""
     style, uplot, program = (
         text(UPLOT_STYLE) + (HERE / "page.css").read_text(encoding="utf-8"),
         text(UPLOT_PROGRAM),
@@ -68,7 +68,7 @@ def _digest(program: str) -> str:
 
 
 class _Page:
-    """The parts of one report."""
+    """Renders the parts of one report."""
 
     def __init__(self, report: Report) -> None:
         self._report = report
@@ -78,11 +78,11 @@ class _Page:
         self._several = len(hosts) > 1
 
     def label(self, vhost: str, queue: str) -> str:
-        """A queue's name, with its virtual host if there are several."""
+        """A queue's name, with the virtual host if there are several of these."""
         return f"{queue} in {vhost}" if self._several else queue
 
     def queue(self, row: Row) -> str:
-        """A queue in a table, with its colour; grey if the queue is not drawn."""
+        """A queue's name with its colour, for a table; grey if the queue is not drawn."""
         at = self._place.get((row["vhost"], row["queue"]))
         colour = "other" if at is None else f"c{at % COLOURS}"
         return f'<span class="swatch {colour}"></span>{plain(self.label(row["vhost"], row["queue"]))}'
@@ -131,7 +131,7 @@ class _Page:
         return f'<section id="{name}"><h2>{escape(title)}</h2>\n{content}</section>'
 
     def _or_why(self, part: Part, name: str) -> str | None:
-        """The text instead of a part without rows."""
+        """The text in place of a part without rows; None: the part has rows."""
         if part.why_not:
             return f'<p class="empty">{escape(printable(part.why_not))}.</p>'
         return None if part.rows else f'<p class="empty">{NOTHING[name]}</p>'
@@ -221,7 +221,7 @@ class _Page:
         )
 
     def _attempts(self) -> str:
-        """A table of queues by number of deliveries. Darker cells have more messages."""
+        """A table of queues and numbers of deliveries. Darker cells have more messages."""
         counts: dict[tuple[str, str], list[int]] = {}
         for row in self._report.attempts.rows:
             line = counts.setdefault((row["vhost"], row["queue"]), [0] * (ATTEMPTS_SHOWN + 1))

@@ -758,7 +758,7 @@ def test_links_to_a_leader_and_from_followers_count(*, leads: bool, name: str) -
     keys = {one: SimpleNamespace(node_id=one.encode()) for one in "bc"}
     links = SimpleNamespace(is_linked=lambda node_id: node_id == b"b")
     node: Any = SimpleNamespace(
-        view=SimpleNamespace(node=keys.get),
+        view=SimpleNamespace(node_named=keys.get),
         leading=SimpleNamespace(links=links) if leads else None,
         following=SimpleNamespace(followed=None if leads else "c"),
     )
