@@ -45,7 +45,7 @@ class Follower:
         self._searched: dict[Any, Any] = {}  # see `fill_holes`
         self._failures: Counter[str] = Counter()  # journal -> consecutive failures
         self._due: dict[str, int] = {}  # journal -> the round of the next attempt
-        self._said: dict[str, str] = {}  # subject -> the last sentence about it
+        self._last_texts: dict[str, str] = {}  # subject -> the last sentence about it
         self._retained: object = None  # the day of the last retention
         self._rounds = 0
         self._rows: Counter[str] = Counter()
@@ -130,9 +130,9 @@ class Follower:
 
     def _tell(self, what: str, text: str) -> None:
         """Report a sentence about a subject, unless it was the last one about it. "": nothing is wrong any longer."""
-        if text and self._said.get(what) != text:
+        if text and self._last_texts.get(what) != text:
             say("follow", text)
-        self._said[what] = text
+        self._last_texts[what] = text
 
 
 def _mark(place: str) -> Mark | None:

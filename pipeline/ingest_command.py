@@ -128,7 +128,7 @@ def _ingest_copy(
     processes = int(named[1]) if named else os.cpu_count() or 1
     spark = None if runs_on_this_machine(options) else engines.spark()
     with progress_of(options, engines.measure()) as progress:
-        asked = IngestOptions(
+        ingest_options = IngestOptions(
             copy.place,
             options.lake,
             payloads=payloads,
@@ -140,7 +140,7 @@ def _ingest_copy(
             copies=tuple(copy.others),
             searched=searched,
         )
-        return ingest(spark, asked, progress)
+        return ingest(spark, ingest_options, progress)
 
 
 @contextmanager

@@ -24,14 +24,14 @@ class LazyEngines:
             except ImportError as error:
                 raise ValueError(f"{error}; this needs pip install 'leveret[spark]'") from error
             options = self._options
-            asked = SessionOptions(
+            session_options = SessionOptions(
                 master=options.master,
                 name=f"leveret {options.job}",
                 driver_memory=options.driver_memory,
                 log_level="error" if os.environ.get("LEVERET_TRACEBACK") else "off",  # errors are reported here anyway
                 more=dict(setting.split("=", 1) for setting in options.conf),
             )
-            self._session = open_session(asked)
+            self._session = open_session(session_options)
         return self._session
 
     def engine_for_lake(self) -> Any:

@@ -17,28 +17,28 @@ N = TypeVar("N", int, float)
 
 #: Jobs on a lake -> their help.
 JOBS = {
-    "audit": "was anything lost, duplicated, reordered? exit code 2 if so",
+    "audit": "whether anything was lost, duplicated or reordered: then the exit code is 2",
     "latency": "how long messages waited and were processed",
-    "depth": "how much was waiting, over time",
+    "depth": "how many messages were waiting, over time",
     "redelivery": "which messages keep failing",
-    "loss": "what was removed unread, and whether it was lost with that",
+    "loss": "which messages were removed unread, and which of them are lost",
     "fairness": "how many messages each consumer got",
-    "blocked": "which publishers waited for room, where, and how long",
-    "trace": "one message's whole story",
-    "deadletters": "why messages died, and where they went",
-    "whatif": "what another configuration would have done with the same arrivals",
+    "blocked": "which publishers waited for room, where and how long",
+    "trace": "all events of one message",
+    "deadletters": "why messages died, and where their copies arrived",
+    "whatif": "what another configuration would have done with the same messages",
     "replay": "publish chosen messages again; a dry run without --go",
     "report": "one HTML page with plots",
 }
 #: Other commands -> their help.
 OTHER_COMMANDS = {
     "ingest": "bring a lake of Delta tables up to date with the journal",
-    "follow": "ingest what living brokers record, again and again, until it is told to end",
-    "compact": "make few large files of a lake's many small ones",
-    "retain": "drop the days of a lake that are too old; ingest --retain 90d does so, too",
-    "migrate": "bring a lake of the release before to this one's tables; ingest does so, too",
-    "readers": "who reads a journal, how far behind, and what is kept for each; needs no lake",
-    "forget": "release a lake that is no longer wanted: the journal keeps nothing more for it",
+    "follow": "ingest the journals of running brokers again and again, until interrupted",
+    "compact": "replace a lake's many small files by few large ones",
+    "retain": "drop the days of a lake that are too old, as ingest --retain 90d does",
+    "migrate": "convert a lake of the release before, as ingest does",
+    "readers": "list the readers of a journal: how far behind, and what is kept for each; needs no lake",
+    "forget": "stop keeping records for a lake that is no longer needed",
 }
 #: The default width of windows, in seconds.
 WINDOW_S = 60
@@ -56,13 +56,13 @@ WITH_CONTENTS = ("trace", "replay", "deadletters")
 JOURNALS_HELP = (
     "a journal, or a broker's data directory; a directory of these; @FILE, a list of them; or URI; may be repeated"
 )
-JOURNAL_HELP = f"{JOURNALS_HELP}. With a name it may be one more node of the lake"
+JOURNAL_HELP = f"{JOURNALS_HELP}. With a name, it may become another node of the lake"
 #: Options whose values are paths or URIs.
 PLACES = ("journal", "lake", "out")
 USAGE = "leveret pipeline JOB[,JOB ...] (--journal DIR [--lake DIR] | --lake DIR) [options]"
 EPILOG = """
-Exit codes: 0 done; 1 failed, or nothing was found; 2 the audit, or whatif --verify, found a fault; 3 a --fail-if holds;
-130 interrupted.
+Exit codes: 0: done; 1: failed, or nothing was found; 2: the audit, or whatif --verify, found a fault; 3: a condition of
+--fail-if is true; 130: interrupted.
 `leveret pipeline JOB --help` lists the options of a job.
 """
 
@@ -88,7 +88,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         one = parser(names)
         found = one.parse_args(given[1:])
         if getattr(found, "message", "") == []:  # argparse makes an empty list of a second "--"
-            one.error("MESSAGE is missing: '--' is none")
+            one.error("MESSAGE is missing: '--' is no message")
         found.jobs, found.job = names, given[0]
         _check_places(found, given, one)
         if getattr(found, "format", None) == "parquet" and not found.out:
@@ -110,9 +110,9 @@ def _names_of_jobs(given: Sequence[str]) -> list[str]:
         if name not in known:
             _overview().error(f"there is no job {name!r}{nearest(name, known)}; there are {', '.join(known)}")
         if len(names) > 1 and name in ALONE:
-            _overview().error(f"{name} is started alone")
+            _overview().error(f"{name} cannot be combined with other jobs")
     if len(set(names)) < len(names):
-        _overview().error(f"{given[0]}: each job once")
+        _overview().error(f"{given[0]}: a job is named twice")
     return names
 
 
@@ -122,7 +122,7 @@ def _check_places(found: argparse.Namespace, given: Sequence[str], one: argparse
         where = getattr(found, name, None)
         is_list = isinstance(where, list)
         if not is_list and sum(word == f"--{name}" or word.startswith(f"--{name}=") for word in given) > 1:
-            one.error(f"--{name} is given twice; one is read")
+            one.error(f"--{name} is given twice")
         places = where if isinstance(where, list) else [where]
         if "" in places:  # from an unset variable of a script
             one.error(f"--{name} is empty")
@@ -154,12 +154,12 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
         one.add_argument("--journal", required=True, action="append", metavar="[NAME=]DIR", help=JOURNAL_HELP)
         one.add_argument("--lake", "--out", required=True, metavar="DIR", help="directory of the tables; or URI")
         _add_ingest_options(one)
-        text = "then drop the days of the lake that are older, such as 90d"
+        text = "then drop the days of the lake that are older than this, such as 90d"
         one.add_argument("--retain", type=_days, metavar="DAYS", help=text)
         if names[0] == "ingest":
             _add_lineage_option(one)
         else:
-            text = f"between two rounds, such as 1m (10s); from 1s to {PAUSE_MAX_DAYS}d"
+            text = f"the time between two rounds, such as 1m (10s); from 1s to {PAUSE_MAX_DAYS}d"
             one.add_argument("--every", type=_pause, default=10.0, metavar="TIME", help=text)
         add_spark_options(one)
     elif names[0] in ("compact", "retain", "migrate"):
@@ -167,17 +167,17 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
         if names[0] == "retain":
             _add_retain_options(one)
         if names[0] != "migrate":
-            text = "keep files that count no more as long, for jobs that still read them (24)"
+            text = "hours for which replaced and dropped files are kept, for jobs that still read them (24)"
             one.add_argument("--keep-hours", type=_count, default=24, metavar="N", help=text)
         one.set_defaults(journal=None, conf=[])
     elif names[0] == "readers":
         one.add_argument("--journal", required=True, action="append", metavar="DIR", help=JOURNALS_HELP)
-        text = "keep nothing more for this reader; may be repeated"
+        text = "stop keeping records for this reader; may be repeated"
         one.add_argument("--drop", action="append", default=[], metavar="READER", help=text)
         _add_result_options(one)
     elif names[0] == "forget":
         one.add_argument("--journal", required=True, action="append", metavar="DIR", help=JOURNALS_HELP)
-        one.add_argument("--lake", required=True, metavar="DIR", help="the lake, which need not exist any more; or URI")
+        one.add_argument("--lake", required=True, metavar="DIR", help="the lake, which may be deleted already; or URI")
         one.set_defaults(conf=[])
     else:
         _add_job_options(one, names)
@@ -188,10 +188,10 @@ def _add_job_options(one: argparse.ArgumentParser, names: Sequence[str]) -> None
     one.add_argument(
         "--lake", metavar="DIR", help="a lake that ingest filled; or URI. With --journal: where it is made"
     )
-    text = "bring the lake up to date first with this journal, or these: as for ingest"
+    text = "first bring the lake up to date with this journal; as for ingest"
     one.add_argument("--journal", action="append", default=[], metavar="[NAME=]DIR", help=text)
     _add_ingest_options(one)
-    choice = one.add_argument_group("what to look at")
+    choice = one.add_argument_group("selection")
     choice.add_argument(
         "--vhost", action="append", default=[], metavar="NAME", help="only this virtual host; may be repeated"
     )
@@ -202,7 +202,7 @@ def _add_job_options(one: argparse.ArgumentParser, names: Sequence[str]) -> None
     choice.add_argument("--since", type=_moment, metavar="TIME", help="2026-11-21T09:30 (UTC), or 2h: two hours ago")
     choice.add_argument("--until", type=_moment, metavar="TIME", help="as if the journal ended then")
     choice.add_argument(
-        "--window", type=_window, metavar="SECONDS", help=f"of tables by time ({WINDOW_S}; a report's fit its time)"
+        "--window", type=_window, metavar="SECONDS", help=f"the width of windows ({WINDOW_S}; a report chooses it)"
     )
     _add_result_options(one)
     _add_lineage_option(one)
@@ -210,18 +210,18 @@ def _add_job_options(one: argparse.ArgumentParser, names: Sequence[str]) -> None
         "--engine", choices=ENGINES, default="auto", help="local: DuckDB, in this process; auto: by the lake's size"
     )
     if "trace" in names:
-        one.add_argument("message", metavar="MESSAGE", help="an id, a correlation or message id, or HEADER=VALUE")
+        one.add_argument("message", metavar="MESSAGE", help="broker's id, correlation-id, message-id, or HEADER=VALUE")
     if "redelivery" in names:
         one.add_argument(
             "--poison-attempts",
             type=_positive,
             default=5,
             metavar="N",
-            help="attempts, or returns, of a poison message (5)",
+            help="a message is poison from this many attempts or returns on (5)",
         )
     if "whatif" in names:
         one.add_argument("--settings", metavar="FILE", help="TOML, as for serve --config")
-        text = "these settings (none: the defaults) were in force: show only what differs, with exit code 2"
+        text = "check that these settings, or the defaults, give what was recorded: show differences, with exit code 2"
         one.add_argument("--verify", action="store_true", help=text)
     if "replay" in names:
         _add_replay_options(one)
@@ -229,14 +229,20 @@ def _add_job_options(one: argparse.ArgumentParser, names: Sequence[str]) -> None
 
 
 def _add_result_options(one: argparse.ArgumentParser) -> None:
-    result = one.add_argument_group("what becomes of the result")
+    result = one.add_argument_group("output")
     result.add_argument(
-        "--format", choices=FORMATS, help="table on a terminal, else json; of --out by its name, else parquet"
+        "--format",
+        choices=FORMATS,
+        help="by default table on a terminal, else json; for --out by its name, else parquet",
     )
-    result.add_argument("--out", metavar="PATH", help="a file, or a directory for all tables; of a report: the page")
-    result.add_argument("--rows", type=_count, metavar="N", help=f"at most so many rows ({ROWS} in tables, else all)")
+    result.add_argument("--out", metavar="PATH", help="a file, or a directory for all tables; for a report, its page")
+    result.add_argument("--rows", type=_count, metavar="N", help=f"the most rows ({ROWS} in tables, else all)")
     result.add_argument(
-        "--fail-if", action="append", default=[], metavar="CONDITION", help="exit code 3 if a row is so: 'n > 0'"
+        "--fail-if",
+        action="append",
+        default=[],
+        metavar="CONDITION",
+        help="exit code 3 if it is true for a row: 'n > 0'",
     )
 
 
@@ -258,13 +264,13 @@ def _check_job_options(found: argparse.Namespace, one: argparse.ArgumentParser) 
         one.error("--since is not before --until")
     for name in found.jobs:
         if found.since is not None and name in WITHOUT_SINCE:
-            one.error(f"{name} begins where the journal does: it has no --since")
+            one.error(f"{name} reads the journal from its beginning: it has no --since")
     if found.job == "whatif" and not found.settings and not found.verify:
         one.error("the following arguments are required: --settings")
     if len(found.jobs) > 1 and found.out and found.out.endswith((*SUFFIXES, *PAGES)):
         one.error(f"--out {found.out}: several jobs need a directory")
     if found.fail_if and found.jobs == ["report"]:
-        one.error("report has no table that --fail-if could look at; name a job, as in `report,loss`")
+        one.error("report has no table for --fail-if; name another job, as in `report,loss`")
     if found.format == "csv" and len(found.jobs) > 1 and not found.out:
         one.error("several jobs as csv need --out DIR")
     found.is_window_given = found.window is not None
@@ -275,26 +281,26 @@ def _check_job_options(found: argparse.Namespace, one: argparse.ArgumentParser) 
 def _add_ingest_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--payloads", action="store_true", help="also store the contents of messages")
     one.add_argument("--max-bytes", type=_positive, default=None, metavar="N", help="octets of journal per micro-batch")
-    one.add_argument("--strict", action="store_true", help="stop at damage in the journal, which else becomes a hole")
-    text = "go on behind records that the journal has deleted unread: they become a hole"
+    one.add_argument("--strict", action="store_true", help="fail at damage in the journal instead of making it a hole")
+    text = "skip records that the journal deleted before they were read: they become a hole"
     one.add_argument("--past-deleted", action="store_true", help=text)
 
 
 def _add_retain_options(one: argparse.ArgumentParser) -> None:
     which = one.add_mutually_exclusive_group(required=True)
-    which.add_argument("--days", type=_positive, metavar="N", help="drop the days of which all is older than N days")
+    which.add_argument("--days", type=_positive, metavar="N", help="drop everything that is more than N days old")
     which.add_argument("--before", type=_day, metavar="DATE", help="drop the days before this one (2026-11-21; UTC)")
-    one.add_argument("--dry-run", action="store_true", help="only say what would go")
+    one.add_argument("--dry-run", action="store_true", help="only show what would be dropped")
 
 
 def _add_replay_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--where", required=True, metavar="SQL", help="SQL over the columns of events and payloads")
-    one.add_argument("--go", action="store_true", help="send; without it only show what would be sent")
+    one.add_argument("--go", action="store_true", help="send; otherwise only show what would be sent")
     one.add_argument("--url", metavar="URL", help="the broker: amqp://USER:PASSWORD@HOST:PORT/VHOST")
     one.add_argument(
         "--rate", type=_rate, default=100.0, metavar="N", help="messages per second (100); 0: as fast as possible"
     )
-    one.add_argument("--id", metavar="ID", help="continue the replay with this id: what it has sent is not sent again")
+    one.add_argument("--id", metavar="ID", help="continue the replay with this id: send only what it has not sent")
     one.add_argument(
         "--replays-max", type=_positive, default=3, metavar="N", help="skip messages that were replayed this often (3)"
     )

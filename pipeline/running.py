@@ -114,15 +114,15 @@ def run_with(engines: LazyEngines, options: argparse.Namespace, conditions_by_jo
             progress = Progress(job, measure=engines.measure())
             try:
                 answer = run_job(engine, job, options, progress, opened)
-                held = conditions_met(answer, conditions_by_job.get(job, ()))
+                met = conditions_met(answer, conditions_by_job.get(job, ()))
             except Exception as error:
                 _report_lineage(options, job, {}, spark_error_text(error))
                 raise
             finally:
                 progress.close()
-            paths = write_answer(answer, options, {"fail_if": held} if held else {})
+            paths = write_answer(answer, options, {"fail_if": met} if met else {})
             _report_lineage(options, job, outputs_of(answer, paths))
-            return answer.code or (EXIT_HOLDS if held else EXIT_OK)
+            return answer.code or (EXIT_HOLDS if met else EXIT_OK)
 
         codes.append(_guarded(job, run_one, _master_of(options)))
     return next(code for code in WORST_FIRST if code in codes)
@@ -159,9 +159,9 @@ def _list_readers(options: argparse.Namespace) -> int:
     answer = readers(options.journal)
     for text in answer.facts.get("failed", ()):
         say(options.job, text)
-    held = conditions_met(answer, wanted.get("readers", ()))
-    write_answer(answer, options, {"fail_if": held} if held else {})
-    return answer.code or (EXIT_HOLDS if held else EXIT_OK)
+    met = conditions_met(answer, wanted.get("readers", ()))
+    write_answer(answer, options, {"fail_if": met} if met else {})
+    return answer.code or (EXIT_HOLDS if met else EXIT_OK)
 
 
 def _maintain(options: argparse.Namespace) -> int:

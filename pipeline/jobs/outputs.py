@@ -84,11 +84,11 @@ DEADLETTERS = columns(
 REPLAY_LOG = columns(
     "replay_id string, msg_id bigint, source_lsn bigint, address string, ts timestamp, sent int, node string?",
 )
-#: Counts that the engine gives for the same arrivals (`would_be`), beside the recorded ones (`was`). `untold`: the
+#: Counts that the engine gives for the same arrivals (`would_be`), beside the recorded ones (`was`). `margin`: the
 #: possible error of `would_be`: the journal does not record the order within a millisecond, which matters in rings and
 #: in queues with limits, priorities or last values.
 WHATIF = columns(
-    "vhost string, queue string, what string, was bigint, would_be bigint, untold bigint",
+    "vhost string, queue string, what string, was bigint, would_be bigint, margin bigint",
 )
 
 

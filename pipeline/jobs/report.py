@@ -59,9 +59,9 @@ class ReportRequest:
         return "" if since is None else f" AND ts >= {self.engine.dialect.timestamp(since)}"
 
 
-def write_report(asked: ReportRequest, path: str, window_s: int | None, progress: Progress) -> None:
+def write_report(request: ReportRequest, path: str, window_s: int | None, progress: Progress) -> None:
     """Compute and write the page. `window_s`: None: choose a width by the time. Raises: ValueError, OSError."""
-    write_text(path, render(collect(asked, window_s, progress)))
+    write_text(path, render(collect(request, window_s, progress)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,36 +73,36 @@ class _DrawnQueues:
     condition: str
 
 
-def collect(asked: ReportRequest, window_s: int | None, progress: Progress) -> Report:
+def collect(request: ReportRequest, window_s: int | None, progress: Progress) -> Report:
     """Compute the figures. Raises: ValueError.
 
     Figures of the present views of events come first, because the answer of a job replaces these views.
     """
-    begin, end = _span(asked)
+    begin, end = _span(request)
     width = fitted_width(window_s or window_width(begin, end), begin, end)
-    drawn = _drawn(asked)
-    totals, is_whole = _totals(asked)
-    attempts = _attempts(asked)
-    notes = [f"not whole: {missing}"] if (missing := asked.tables.missing_text()) else []
-    if lost := asked.tables.holes_text():
+    drawn = _drawn(request)
+    totals, is_whole = _totals(request)
+    attempts = _attempts(request)
+    notes = [f"not whole: {missing}"] if (missing := request.tables.missing_text()) else []
+    if lost := request.tables.holes_text():
         notes.append(f"not whole: {lost}")
     if window_s and width != window_s:
         notes.append(f"windows of {window_s} s would be too many to draw: they are of {width} s")
     progress.say("totals")
-    audit = asked.answer("audit", width)
+    audit = request.answer("audit", width)
     assert audit.main is not None
     faults = Part(list(audit.main.head(ROWS_MAX)), count=audit.main.count())
     progress.say("audit")
     found: dict[str, Part] = {}
     for job, query in _QUERIES.items():
-        found |= query(asked, job, width, drawn)
+        found |= query(request, job, width, drawn)
         progress.say(job)
     fates = dict(audit.facts["fates"])
     totals["left in queues"] = fates.get("open", 0)
-    if asked.selection.queues:
+    if request.selection.queues:
         del totals["published"]  # an event `published` has no queue
     return Report(
-        source=asked.name,
+        source=request.name,
         begin=begin,
         end=end,
         window_s=width,
@@ -131,44 +131,44 @@ def fitted_width(window_s: int, begin: int, end: int) -> int:
     return window_s * factor
 
 
-def _span(asked: ReportRequest) -> tuple[int, int]:
+def _span(request: ReportRequest) -> tuple[int, int]:
     (row,) = rows(
-        asked.engine,
+        request.engine,
         "SELECT unix_seconds(min(ts)) AS first_s, unix_seconds(max(ts)) AS last_s"
-        f" FROM events WHERE lsn > 0{asked.since_condition}",
+        f" FROM events WHERE lsn > 0{request.since_condition}",
     )
     return int(row["first_s"] or 0), int(row["last_s"] or 0)
 
 
-def _drawn(asked: ReportRequest) -> _DrawnQueues:
-    enqueued = f"kind = 'enqueued'{asked.since_condition}"
+def _drawn(request: ReportRequest) -> _DrawnQueues:
+    enqueued = f"kind = 'enqueued'{request.since_condition}"
     counted = f"SELECT vhost, queue, count(*) AS n FROM events WHERE {enqueued} GROUP BY vhost, queue"
-    most = rows(asked.engine, f"{counted} ORDER BY n DESC, vhost, queue LIMIT {QUEUES_MAX}")
-    (every,) = rows(asked.engine, f"SELECT count(*) AS n FROM ({counted}) AS counted")
+    most = rows(request.engine, f"{counted} ORDER BY n DESC, vhost, queue LIMIT {QUEUES_MAX}")
+    (every,) = rows(request.engine, f"SELECT count(*) AS n FROM ({counted}) AS counted")
     keys = tuple((row["vhost"], row["queue"]) for row in most)
     each = [
-        f"(vhost = {asked.engine.dialect.text(vhost)} AND queue = {asked.engine.dialect.text(queue)})"
+        f"(vhost = {request.engine.dialect.text(vhost)} AND queue = {request.engine.dialect.text(queue)})"
         for vhost, queue in keys
     ]
     return _DrawnQueues(keys, int(every["n"]), " OR ".join(each) or "1 = 0")
 
 
-def _totals(asked: ReportRequest) -> tuple[dict[str, int], bool]:
+def _totals(request: ReportRequest) -> tuple[dict[str, int], bool]:
     """The totals by name; and whether deliveries were recorded."""
     counts = ", ".join(f"count_if({condition}) AS n{at}" for at, condition in enumerate(TOTALS.values()))
-    (row,) = rows(asked.engine, f"SELECT {counts} FROM events WHERE msg_id > 0{asked.since_condition}")
+    (row,) = rows(request.engine, f"SELECT {counts} FROM events WHERE msg_id > 0{request.since_condition}")
     found = {name: int(row[f"n{at}"] or 0) for at, name in enumerate(TOTALS)}
     return found, found["delivered"] > 0
 
 
-def _attempts(asked: ReportRequest) -> list[Row]:
+def _attempts(request: ReportRequest) -> list[Row]:
     """Rows with vhost, queue, attempts and n, the number of messages that had this number of deliveries."""
     each = (
         "SELECT vhost, queue, msg_id, max(attempt) AS attempts FROM events"
-        f" WHERE kind = 'delivered' AND msg_id > 0{asked.since_condition} GROUP BY vhost, queue, msg_id"
+        f" WHERE kind = 'delivered' AND msg_id > 0{request.since_condition} GROUP BY vhost, queue, msg_id"
     )
     return rows(
-        asked.engine,
+        request.engine,
         f"SELECT vhost, queue, attempts, count(*) AS n FROM ({each}) AS each GROUP BY vhost, queue, attempts",
     )
 
@@ -178,35 +178,35 @@ def _query(
 ) -> Callable[..., dict[str, Part]]:
     """A function that computes the parts `names` of the report. If the job cannot answer, each part says why."""
 
-    def query(asked: ReportRequest, job: str, window_s: int, drawn: _DrawnQueues) -> dict[str, Part]:
+    def query(request: ReportRequest, job: str, window_s: int, drawn: _DrawnQueues) -> dict[str, Part]:
         try:
-            table = asked.answer(job, window_s).main
+            table = request.answer(job, window_s).main
         except ValueError as error:
             return {name: Part(why_not=str(error)) for name in names}
         assert isinstance(table, EngineTable)
-        return part(asked, table, drawn)
+        return part(request, table, drawn)
 
     return query
 
 
 def _series(name: str) -> Callable[[ReportRequest, EngineTable, _DrawnQueues], dict[str, Part]]:
-    def part(asked: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Part]:
-        return {name: Part(rows(asked.engine, f"SELECT * FROM {table.name} WHERE {drawn.condition}"))}
+    def part(request: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Part]:
+        return {name: Part(rows(request.engine, f"SELECT * FROM {table.name} WHERE {drawn.condition}"))}
 
     return part
 
 
 def _first(name: str) -> Callable[[ReportRequest, EngineTable, _DrawnQueues], dict[str, Part]]:
-    def part(asked: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Part]:
+    def part(request: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Part]:
         return {name: Part(list(table.head(ROWS_MAX)), count=table.count())}
 
     return part
 
 
-def _losses(asked: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Part]:
+def _losses(request: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Part]:
     view = table.name
     series = rows(
-        asked.engine,
+        request.engine,
         f"SELECT vhost, queue, window_start, sum(n) AS n FROM {view} WHERE {drawn.condition}"
         " GROUP BY vhost, queue, window_start",
     )
@@ -214,14 +214,14 @@ def _losses(asked: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> di
         "SELECT vhost, queue, cause, sum(n) AS n, sum(bytes) AS bytes, sum(moved) AS moved, sum(refused) AS refused,"
         f" sum(discarded) AS discarded, max(age_ms_max) AS age_ms_max FROM {view} GROUP BY vhost, queue, cause"
     )
-    most = rows(asked.engine, f"{totals} ORDER BY n DESC, vhost, queue, cause LIMIT {ROWS_MAX}")
-    (every,) = rows(asked.engine, f"SELECT count(*) AS n FROM ({totals}) AS totals")
+    most = rows(request.engine, f"{totals} ORDER BY n DESC, vhost, queue, cause LIMIT {ROWS_MAX}")
+    (every,) = rows(request.engine, f"SELECT count(*) AS n FROM ({totals}) AS totals")
     return {"losses": Part(series), "loss_totals": Part(most, count=int(every["n"]))}
 
 
-def _fairness(asked: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Part]:
+def _fairness(request: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Part]:
     order = "vhost, queue, deliveries DESC, consumer, conn_id"
-    most = rows(asked.engine, f"SELECT * FROM {table.name} ORDER BY {order} LIMIT {2 * ROWS_MAX}")
+    most = rows(request.engine, f"SELECT * FROM {table.name} ORDER BY {order} LIMIT {2 * ROWS_MAX}")
     return {"fairness": Part(most, count=table.count())}
 
 

@@ -118,7 +118,7 @@ def simulate(
 ) -> dict[str, int]:
     """Simulate a queue.
 
-    Returns: the counts of `COMPARED`; `open`: messages in the queue at the end; `untold`: the possible error.
+    Returns: the counts of `COMPARED`; `open`: messages in the queue at the end; `margin`: the possible error.
 
     Args:   settings: see `read_settings`. declared: the arguments of the declaration; an entry of the queue in the
             settings replaces them. starts: of the broker. until_ms: the end of the recording.
@@ -166,7 +166,7 @@ class _Simulation:
         self.released: set[int] = set()  # LATE messages: their leases have ended in the recording, not in the engine
         self.broker.context.listeners.append(self._listen)
         self.begin_ms = 0
-        self.untold = 0  # steps in the same millisecond as another one, in a queue where their order matters
+        self.margin = 0  # steps in the same millisecond as another one, in a queue where their order matters
         self.steps: list[_Step] = []  # a heap
         self.order = 0
 
@@ -184,7 +184,7 @@ class _Simulation:
         bounds = (rules.levels, rules.ring_size, rules.last_value_key, rules.max_length, rules.max_length_bytes)
         if any(bound is not None for bound in bounds):
             together = Counter(step.ms for step in self.steps)
-            self.untold = sum(count for count in together.values() if count > 1)
+            self.margin = sum(count for count in together.values() if count > 1)
 
     def _expect(
         self,
@@ -246,7 +246,7 @@ class _Simulation:
     def counters(self) -> dict[str, int]:
         counters = self.broker.statistics().counters
         found = {name: counters[name] for name in COMPARED}
-        found["untold"] = self.untold
+        found["margin"] = self.margin
         found["requeued"] = self.returned
         queue = self.queue
         found["open"] = queue.ready_count + queue.unacked + len(queue.scheduled) + self.ended

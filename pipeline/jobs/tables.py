@@ -96,8 +96,8 @@ class Tables:
 
     def holes(self) -> list[Row]:
         if self._holes is None:
-            asked = "SELECT * FROM holes ORDER BY first_lsn, last_lsn"
-            self._holes = rows(self.engine, asked) if self._has_holes else []
+            query = "SELECT * FROM holes ORDER BY first_lsn, last_lsn"
+            self._holes = rows(self.engine, query) if self._has_holes else []
         return self._holes
 
     def holes_text(self) -> str | None:

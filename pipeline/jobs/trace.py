@@ -155,8 +155,8 @@ class Trail:
             return set()
         own |= with_copies(tables, new)
         message_id = tables.engine.dialect.json_field("properties_json", "message_id")
-        asked = MESSAGE_IDS.format(message_id=message_id, ids=", ".join(map(str, own)))
-        names = {row["message_id"] for row in rows(tables.engine, asked) if row["message_id"]}
+        query = MESSAGE_IDS.format(message_id=message_id, ids=", ".join(map(str, own)))
+        names = {row["message_id"] for row in rows(tables.engine, query) if row["message_id"]}
         return names | {name for msg_id, name in self._replays.get(node.name, ()) if msg_id in own}
 
 

@@ -15,7 +15,7 @@ from .simulation import Arrival, Instant, Start, read_settings, simulate
 from .tables import Tables
 
 #: SQL: the simulated count differs from the recorded one.
-DIFFERENT = "abs(was - would_be) > untold"
+DIFFERENT = "abs(was - would_be) > margin"
 EVENT_KINDS = ("delivered", "acked", "killed", "dead_lettered", "expired", *RETURNS)
 #: Arrivals, each with its events as texts "milliseconds LSN attempt kind reason"; and deliveries, which are credit
 #: (simulation.py). If a message arrived and was first delivered in the same millisecond, a consumer was waiting: that
@@ -135,7 +135,7 @@ def one_queue(
     return [
         {
             **{"vhost": vhost, "queue": queue, "what": what, "was": count, "would_be": would[what]},
-            "untold": 0 if what == "enqueued" else would["untold"],
+            "margin": 0 if what == "enqueued" else would["margin"],
         }
         for what, count in recorded.items()
     ]

@@ -344,8 +344,8 @@ class _Ingest:
             return
         from .filling import fill_holes
 
-        reached_ = lake_position(self._lake, self._plan.journal_id)
-        reached_lsn = 0 if reached_ is None else reached_.lsn
+        reached = lake_position(self._lake, self._plan.journal_id)
+        reached_lsn = 0 if reached is None else reached.lsn
         copies, searched = self._all_copies(), self._options.searched
         filled = fill_holes(self._lake, copies, reached_lsn, self._write_parts, self._drop_copy, searched)
         for table, rows in filled.items():

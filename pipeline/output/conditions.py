@@ -17,18 +17,18 @@ _OF_A_JOB = re.compile(r"\s*([a-z]+)\s*:(.*)", re.DOTALL)
 
 
 class _NotedNames(Mapping[str, Value]):
-    """A mapping that collects the names that are looked up, in `asked`."""
+    """A mapping that collects the names that are looked up, in `names`."""
 
     def __init__(self, values: Mapping[str, Value]) -> None:
         self._values = values
-        self.asked: set[str] = set()
+        self.names: set[str] = set()
 
     def __getitem__(self, name: str) -> Value:
-        self.asked.add(name)
+        self.names.add(name)
         return self._values[name]
 
     def __contains__(self, name: object) -> bool:
-        self.asked.add(str(name))
+        self.names.add(str(name))
         return name in self._values
 
     def __iter__(self) -> Iterator[str]:
@@ -68,9 +68,9 @@ class Condition:
             raise ValueError(f"--fail-if {text}: {error}") from None
         self.text = text
         self._columns = tuple(columns)
-        names = _NotedNames({})
-        self._expression.truth(_Row(names))
-        for name in sorted(names.asked - {ROWS, *columns}):
+        noted = _NotedNames({})
+        self._expression.truth(_Row(noted))
+        for name in sorted(noted.names - {ROWS, *columns}):
             raise ValueError(f"--fail-if {text}: there is no column {name}; there are {', '.join((ROWS, *columns))}")
 
     def is_met(self, rows: Iterable[Mapping[str, Any]], count: int) -> bool:

@@ -88,11 +88,7 @@ class JournalPlan:
         self.journal_id = format_.journal_id.hex()
         self._is_cluster = format_.is_cluster
         self._footers: dict[int, SegmentSummary] = {}
-        self._trusted: tuple[int, int, int] = (
-            0,
-            0,
-            0,
-        )  # of the last segment: base, durable octets, LSN
+        self._trusted = 0, 0, 0  # of the last segment: base LSN, end offset and end LSN of what may be read
         self._agreed_lsn = 0  # in a cluster: the highest agreed LSN in a block
 
     # -- positions ------------------------------------------------------------------------------------------------
@@ -114,19 +110,19 @@ class JournalPlan:
             return self._at(bases[-1], footer.size, footer.end_lsn)
         return self._at(bases[-1], *self._durable_end(bases[-1]))
 
-    def check(self, place: Position, who: str = "this reader") -> None:
-        """Check that a position is one of this journal. `who`: its owner, for the text of the error.
+    def check(self, place: Position, owner: str = "this reader") -> None:
+        """Check that a position is one of this journal. `owner`: of the position, for the text of the error.
 
         Raises: JournalError (it is of another journal, or behind the end of this one), OSError.
         """
         if place.journal != self.journal_id:
             raise JournalError(
-                f"{self.directory}: this is journal {self.journal_id}, not {place.journal}, which {who} has read"
+                f"{self.directory}: this is journal {self.journal_id}, not {place.journal}, which {owner} has read"
             )
         bases = segments_in(self.files, self.directory)
         if place.segment > (bases[-1] if bases else 0):
             raise JournalError(
-                f"{self.directory}: the journal ends before record {place.lsn}, up to which {who} has read"
+                f"{self.directory}: the journal ends before record {place.lsn}, up to which {owner} has read"
             )
 
     def check_available(self, place: Position) -> None:
@@ -303,7 +299,7 @@ class JournalPlan:
         return JournalGone(
             f"{self.directory}: record {start.lsn} and those behind it are no longer there ({there}); a reader that is"
             f" registered keeps them{''.join(dropped[:1])}; `ingest --past-deleted`, or `failOnDataLoss=false` of a"
-            " query, goes on behind them"
+            " query, skips them"
         )
 
     def _size(self, base: int) -> int:

@@ -156,6 +156,6 @@ def test_what_happened_happens_again(seed: int, tmp_path: Path) -> None:
         engine.close()
     assert {row["queue"] for row in found} == QUEUES.keys() - KEEPING
     assert sum(row["was"] for row in found) > STEPS
-    assert [row for row in found if abs(row["was"] - row["would_be"]) > row["untold"]] == []
-    untold = {row["queue"] for row in found if row["untold"]}
-    assert "ranked" in untold and untold <= BOUNDED
+    assert [row for row in found if abs(row["was"] - row["would_be"]) > row["margin"]] == []
+    inexact = {row["queue"] for row in found if row["margin"]}
+    assert "ranked" in inexact and inexact <= BOUNDED
