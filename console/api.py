@@ -1,4 +1,4 @@
-"""The API: `Api.open` checks a request before its body is read, and makes a `Call`, whose steps answer it.
+"""The API: `Api.open` checks a request before its body is read, and makes a `Call`, whose steps answer the request.
 
 The order of the checks: path, method, origin, Accept, login, tag, virtual host, content type, body.
 Source: management page 1.9, 20.
@@ -32,7 +32,7 @@ logger = logging.getLogger("leveret.console")
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _PAGE = "/api/index.html"
 EVENT_STREAM = "text/event-stream"
-#: The header x-requested-with of a page that its user has not touched for a while.
+#: The value of the header x-requested-with from a page that its user has not touched for a while.
 UNATTENDED = "leveret-unattended"
 #: Maximum octets of a body at a path without a login.
 OPEN_BODY_MAX = 16 * 1024
@@ -50,7 +50,7 @@ MOVED = {
 
 @dataclass(slots=True, frozen=True)
 class Call:
-    """A request that passed the checks. Either `action` answers it, or `answer` is known."""
+    """A request that passed the checks. Either `action` will answer it, or it has an `answer` already."""
 
     api: "Api"
     request: Request
@@ -67,7 +67,7 @@ class Call:
 
     @property
     def work(self) -> Work:
-        """The kind of work, which has a limit on concurrent requests."""
+        """The kind of work, by which concurrent requests are limited."""
         return Work.PROBE if self.action is not None and self.action.is_probe else Work.REQUEST
 
     @property
@@ -76,7 +76,7 @@ class Call:
         return self.action is not None and self.action.reads
 
     def steps(self, body: bytes) -> Steps:
-        """The steps to an `Answer`, which may be that of an error."""
+        """The steps to an `Answer`, also to one that tells an error."""
         if self.answer is not None or self.action is None:
             return self.answer
         request = replace(self.request, body=body)
@@ -108,7 +108,7 @@ def refusal_of(refused: CommandRefused) -> Refusal:
 
 
 class Api:
-    """The API of one console."""
+    """The API of a console: it checks requests, and has helpers for resources."""
 
     def __init__(
         self,
@@ -137,7 +137,7 @@ class Api:
     def options(self) -> ConsoleOptions:
         return self._options()
 
-    # -- before the body --------------------------------------------------------------------------------------------
+    # -- checks before the body is read -------------------------------------------------------------------------------
 
     def open(self, request: Request) -> Call:
         """Check a request whose body is not read yet. Raises: Refusal."""
@@ -168,7 +168,7 @@ class Api:
         return Call(self, request, action)
 
     def _user_of(self, request: Request) -> User:
-        """The user whom the header `authorization` or a session names. Raises: Refusal."""
+        """The user from the header `authorization`, or else from a session. Raises: Refusal."""
         header = request.headers.get("authorization")
         if header is None:
             user = self.sessions.find(*session_headers(request), is_use=is_attended(request))
@@ -189,7 +189,8 @@ class Api:
         return answer
 
     def check_host(self, host: str, options: ConsoleOptions) -> None:
-        """Refuse unknown names in the Host header: DNS rebinding makes names of attackers resolve to this machine.
+        """Refuse unknown names in the header `host`, since DNS rebinding can make any name resolve to this machine.
+
         Raises: Refusal.
         """
         name = host.strip().lower()
@@ -209,23 +210,24 @@ class Api:
         if media == "" or (action.content_types and media not in action.content_types):
             raise Refusal(415)
 
-    # -- for the resources ------------------------------------------------------------------------------------------
+    # -- helpers for resources ----------------------------------------------------------------------------------------
 
     def ask(self, command: str, **arguments: Any) -> Any:
-        """Run a read-only command; arguments that are None are left out. Raises: CommandRefused."""
+        """Run a read-only command. Arguments that are None are left out. Raises: CommandRefused."""
         return self.options.control.ask(command, _given(arguments))
 
     def run(self, command: str, **arguments: Any) -> Steps:
-        """The steps of a command; arguments that are None are left out. Raises: CommandRefused."""
+        """The steps of a command. Arguments that are None are left out. Raises: CommandRefused."""
         return self.options.control.steps(command, _given(arguments))
 
     def sampled_since(self, one: Any, ranges: Mapping[str, Range]) -> dict[str, Any]:
-        """The field with the time of the oldest sample of an object, if the request asks for samples."""
+        """A field with the time of an object's oldest sample; {}: the request asks for no samples."""
         return {"leveret": {"sampled_since_ms": self.sampler.since_ms(one)}} if ranges else {}
 
     def find_node(self, name: str) -> str | None:
-        """The node with a name that a tool uses; None: there is none. A broker alone answers to all names `rabbit@...`,
-        because tools invent the part after the @.
+        """The node that a tool means by a name; None: there is none.
+
+        A broker without a cluster accepts all names `rabbit@...`, because tools invent the part after the @.
         """
         options = self.options
         cluster = options.cluster()
@@ -268,16 +270,16 @@ class Api:
         return queue
 
     def queues_to_list(self, request: Request) -> list[Queue]:
-        """The queues in the virtual hosts of a list. `?queue=`: only those with this text in their names, ignoring
-        case.
+        """The queues that a list shows: those of `vhosts_to_list`. `?queue=`: only names that contain this text,
+        ignoring case.
         """
         part = request.query.get("queue", "").lower()
         queues = (queue for vhost in self.vhosts_to_list(request) for queue in vhost.queues.values())
         return [queue for queue in queues if part in queue.name.lower()]
 
     def vhosts_to_list(self, request: Request) -> list[VirtualHost]:
-        """The virtual hosts whose objects a list shows: that in the path or in the header `x-vhost`, which the page
-        sends, or all that the user may see.
+        """The virtual hosts whose objects a list shows: the one in the path or in the page's header `x-vhost`; without
+        these, all that the user may see.
         """
         if "V" in request.names:
             return [self.vhost(request)]
@@ -290,12 +292,14 @@ class Api:
 
 
 def session_headers(request: Request) -> tuple[str | None, str]:
-    """The headers `cookie` and `host` of a request, by which `Sessions` find its session."""
+    """The headers `cookie` and `host` of a request, for `Sessions.find`."""
     return request.headers.get("cookie"), request.headers.get("host", "")
 
 
 def is_attended(request: Request) -> bool:
-    """Whether a user is at the page that sends a request. Sessions idle while a page is only left open, or streams."""
+    """Whether a user is at the page that sends a request. A page that is only left open, or streams, is no use of the
+    session.
+    """
     return request.headers.get("x-requested-with") != UNATTENDED and not wants_stream(request)
 
 

@@ -1,4 +1,4 @@
-"""Bodies of requests. They are JSON, whatever their content type is; refusals have RabbitMQ's texts.
+"""Reads bodies of requests. They are JSON, whatever their content type is. Refusals have RabbitMQ's texts.
 
 Source: management page 1.3, 10, 20.
 """
@@ -14,15 +14,15 @@ from .http_messages import Request, bad_request
 DEPTH_MAX, DIGITS_MAX = 100, 30
 #: Maximum octets of a name.
 OCTETS_MAX = 255
-#: Longer lists are broken into lines, as by Erlang's printer.
+#: Maximum characters of a list in one line; longer ones are broken into lines, as Erlang prints them.
 _LINE = 80
 _ENCODED_TWICE = "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
 
 
 def parsed(body: bytes, fault: str = "not_json", *, is_strict: bool = False) -> Any:
-    """The value of a JSON text. Raises: Refusal with `fault` as the reason.
+    """The value of a JSON text. `is_strict`: refuse objects with duplicate keys.
 
-    `is_strict`: refuse objects with duplicate keys.
+    Raises: Refusal with `fault` as the reason.
     """
     try:
         text = body.decode()
@@ -33,7 +33,7 @@ def parsed(body: bytes, fault: str = "not_json", *, is_strict: bool = False) -> 
             object_pairs_hook=without_duplicates if is_strict else None,
         )
         if "\\u" in text:
-            json.dumps(value, ensure_ascii=False).encode()  # refuses lone surrogates, which are not text
+            json.dumps(value, ensure_ascii=False).encode()  # raises for lone surrogates, which are no text
     except (ValueError, RecursionError):
         raise bad_request(fault) from None
     if body.count(b"[") + body.count(b"{") > DEPTH_MAX and is_deep(value, DEPTH_MAX):
@@ -42,19 +42,19 @@ def parsed(body: bytes, fault: str = "not_json", *, is_strict: bool = False) -> 
 
 
 def checked_integer(text: str) -> int:
-    """An integer of limited length. Raises: ValueError if it is longer: the cost of parsing is quadratic."""
+    """An integer of at most DIGITS_MAX digits: parsing costs quadratic time. Raises: ValueError."""
     if len(text) > DIGITS_MAX:
         raise ValueError
     return int(text)
 
 
 def checked_constant(text: str) -> object:
-    """Raises: ValueError."""
-    raise ValueError(text)  # NaN and Infinity, which Python's parser accepts but JSON does not have
+    """Refuse NaN and Infinity, which Python's parser accepts, but JSON does not have. Raises: ValueError."""
+    raise ValueError(text)
 
 
 def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object. Raises: ValueError if it has duplicate keys."""
+    """The object with these pairs. Raises: ValueError: a key is duplicate."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError
@@ -78,7 +78,7 @@ def is_deep(value: object, levels: int) -> bool:
 
 def json_object(request: Request) -> dict[str, Any]:
     """The object in a body. An empty body, null and `undefined` are an empty object. Raises: Refusal."""
-    body = request.body.removeprefix(BOM_UTF8)  # editors write it
+    body = request.body.removeprefix(BOM_UTF8)  # which some editors write
     if body in (b"", b"null", b"undefined"):
         return {}
     value = parsed(body)
@@ -90,7 +90,7 @@ def json_object(request: Request) -> dict[str, Any]:
 
 
 def require(given: Mapping[str, Any], *keys: str) -> list[Any]:
-    """The values of these keys. Raises: Refusal that names all missing keys."""
+    """The values of these keys. Raises: Refusal, which names all missing keys."""
     missing = [f"{{key_missing,{key}}}" for key in keys if key not in given]
     if missing:
         line = f"[{','.join(missing)}]"
@@ -117,14 +117,14 @@ def integer(value: object) -> int:
 
 
 def text(value: object, name: str) -> str:
-    """A text. Raises: Refusal."""
+    """Check that a value is a text. `name`: of the value, for the refusal. Raises: Refusal."""
     if not isinstance(value, str):
         raise bad_request(["not_string", name])
     return value
 
 
 def check_size(what: str, name: str) -> None:
-    """Raises: Refusal, if a name is too long for AMQP."""
+    """Check that a name is not too long for AMQP. `what`: the kind of object. Raises: Refusal."""
     size = len(name.encode())
     if size > OCTETS_MAX:
         raise bad_request(f"{what} should be less than 255 bytes, actually was {size}\n")
@@ -143,7 +143,7 @@ def arguments(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def any_in(value: object, is_meant: Callable[[object], bool]) -> bool:
-    """Whether the predicate is true of a value, or of a value inside it."""
+    """Whether the predicate is true for a value, or for a value inside it."""
     if is_meant(value):
         return True
     inner: Iterable[object] = ()
@@ -155,7 +155,7 @@ def any_in(value: object, is_meant: Callable[[object], bool]) -> bool:
 
 
 def content_type(request: Request) -> str | None:
-    """The media type in lower case; None: no header; empty: malformed."""
+    """The media type in lower case; None: there is no header; "": it is malformed."""
     header = request.headers.get("content-type")
     if header is None:
         return None

@@ -1,4 +1,4 @@
-"""Facts about the cluster, as the answering node knows them. The composition root makes them.
+"""Facts about the cluster, as the answering node knows them. `src/leveret/serving` collects them.
 
 Nodes have the names that tools see: `rabbit@NAME`.
 """
@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 
 from .node_facts import HostFacts, Listening
 
-#: The reason of checks that fail because no node serves clients.
+#: Why checks fail when no node serves clients.
 NOT_LED = "no node of this cluster leads"
 
 
 @dataclass(slots=True, frozen=True)
 class NodeFacts:
-    """One node.
+    """Facts about one node.
 
     `host`: the last report about its process; None: the node is down or unknown.
     `is_older`: its release cannot read what the leader may write.
     `alarms`: resources, as health checks name them.
-    `lag`: records that are not on its disk yet; `lag_s`: for how long.
+    `lag`: the number of records that it does not have on disk yet. `lag_s`: for how long it has lacked them.
     `lag_octets`: octets that are not sent to it yet; None: they are in several segments.
-    `sent`: octets over its link.
+    `sent`: octets sent to it over its link.
     """
 
     name: str
@@ -45,14 +45,15 @@ class NodeFacts:
 
 @dataclass(slots=True, frozen=True)
 class ClusterFacts:
-    """The cluster. `own`: the answering node. `leader`: None: no known node serves clients. `name`: of [cluster].
+    """Facts about the cluster. `own`: the answering node. `leader`: None: no known node serves clients. `name`: of
+    [cluster].
 
     The other fields are about the answering node:
     `is_refused`: an operator has to decide before the node can join.
     `etcd`: why the node does not reach etcd; empty: it does.
-    `state`: one of `states`. `end`: the LSN after its journal. `agreed`: the agreed LSN.
-    `takeovers`: how often it began to lead. `held_s`: seconds for which it held publishers.
-    `received`: octets of the journal that came over its link.
+    `state`: one of `states`. `end`: the LSN behind its journal. `agreed`: the agreed LSN.
+    `takeovers`: the number of times that it began to lead. `held_s`: seconds for which it held publishers.
+    `received`: octets of the journal that it received over its link.
     """
 
     own: str
@@ -89,14 +90,14 @@ class ClusterFacts:
         return name in self.holders and len(self.holders) <= self.min_in_sync
 
     def has_no_successor(self, name: str) -> bool:
-        """Whether this node leads and no other one can: those in sync are drained or of an older release."""
+        """Whether a node leads and no other one can, as those in sync are drained or of an older release."""
         others = (self.by_name[one] for one in self.holders if one != name)
         return name == self.leader and all(one.is_drained or one.is_older for one in others)
 
 
 @dataclass(slots=True, frozen=True)
 class Replicas:
-    """The nodes that have each durable queue: all nodes of the cluster. `online`: those that run."""
+    """The nodes that have the replicas of durable queues: all nodes of the cluster. `online`: those that run."""
 
     leader: str
     members: Sequence[str]

@@ -1,7 +1,7 @@
-"""Routes made from commands: the arguments of a command define how its request is read.
+"""Makes routes of commands: the arguments of a command define how a request is read.
 
-Where RabbitMQ's API differs from a command, an `Adapter` beside the other routes of the resource says how. At
-RabbitMQ's paths a value of the wrong type is refused in RabbitMQ's words, at ours (leveret/...) in the command's.
+Where RabbitMQ's API differs from a command, an `Adapter` in the file of the resource makes up for it. A value of the
+wrong type is refused in RabbitMQ's words at RabbitMQ's paths, and in the command's words at ours (leveret/...).
 """
 
 import json
@@ -23,10 +23,10 @@ _WITHOUT_BODIES = frozenset({201, 204})
 
 @dataclass(slots=True, frozen=True)
 class Adapter:
-    """Differences of RabbitMQ's API from a command.
+    """Adapts a command to RabbitMQ's API.
 
-    `arguments`: makes the command's arguments from the body or query, and may refuse it. `view`: makes the body of the
-    answer from the result.
+    `arguments`: makes the command's arguments of the body or query, and may refuse these. `view`: makes the body of the
+    answer of the command's result.
     """
 
     arguments: Callable[[Api, Request, Mapping[str, Any]], Mapping[str, Any]]
@@ -39,7 +39,7 @@ _UNCHANGED = Adapter(lambda api, request, given: given)
 def with_commands(
     routes: Iterable[Route], commands: Iterable[CommandRoute], adapters: Mapping[str, Adapter]
 ) -> list[Route]:
-    """The routes, with those of commands inserted. `adapters`: by the words of the command."""
+    """The routes, with those of commands inserted. `adapters`: words of a command -> adapter."""
     found = {route.pattern: route for route in routes}
     for one in commands:
         http = one.http
@@ -70,7 +70,7 @@ def _handler(command: CommandRoute, adapter: Adapter) -> Handler:
 def _path_arguments(api: Api, request: Request, command: CommandRoute) -> dict[str, Any]:
     """The arguments in the path. Raises: Refusal, for an object that does not exist and is not created."""
     names = request.names
-    # PUT to a path that ends in a placeholder creates the object of that name: it need not exist yet.
+    # PUT to a path that ends in a variable creates the object of that name, so it need not exist yet.
     creates = request.method == "PUT" and command.http.path.rpartition("/")[2].isupper()
     if "V" in names:
         vhost = api.vhost_to_change(request) if creates else api.vhost(request)
@@ -94,7 +94,7 @@ def _given_arguments(command: CommandRoute, request: Request, given: Mapping[str
         if key not in given or name in _FROM_PATH_OR_LOGIN:
             continue
         if (value is None and is_ours) or (value == "" and not is_body):
-            continue  # null at our paths, and an empty value in a query: not given
+            continue  # null at our paths, and an empty value in a query, count as not given
         if kind == "JSON" and name == "arguments":
             value = arguments(dict(given))
         elif kind == "JSON" and is_body and (value is None or isinstance(value, str)):

@@ -1,4 +1,4 @@
-"""One connection of the console: reads requests and sends answers, within time limits. h11 parses HTTP/1.1.
+"""A connection to the console: reads requests and sends answers, within time limits. h11 parses HTTP/1.1.
 
 Loaded with the first connection. Source: management page 20.
 """
@@ -38,15 +38,15 @@ logger = logging.getLogger("leveret.console")
 
 READ_SIZE = 64 * 1024
 HEAD_MAX = 16 * 1024
-#: Seconds for a request's head, including the time between two requests; for a body, and for an answer.
+#: Maximum seconds for a request's head, with the time between two requests; for a body; and for sending an answer.
 HEAD_S, BODY_S, ANSWER_S = 5.0, 30.0, 30.0
-#: Grace period for a body in seconds, then the minimum upload rate in octets per second.
+#: Seconds of a body without a limit on its rate, and then the minimum octets per second.
 GRACE_S, RATE_MIN = 10.0, 1024
 #: Maximum concurrent streams, and the seconds between two pieces of a stream.
 STREAMS_MAX, PIECE_S = 20, 0.5
-#: Seconds and octets for which input is read and dropped after the answer, before the connection is closed.
+#: Maximum seconds and octets of input that is read and dropped after the answer, before the connection is closed.
 DRAIN_S, DRAIN_MAX = 1.0, 1024 * 1024
-#: Seconds between two interim responses to a client that has closed its sending side and waits for a long answer.
+#: Seconds between two interim responses to a client that has closed its sending side, see `_watch_peer`.
 PROBE_S = 0.25
 #: Minimum octets of an answer that is compressed.
 COMPRESSED_MIN = 1024
@@ -55,12 +55,12 @@ COMPRESSED_AT_ONCE, SENT_AT_ONCE = 64 * 1024, 256 * 1024
 
 
 class Connection:
-    """An accepted connection, which serves one request after the other."""
+    """Serves the requests of an accepted connection, one after the other."""
 
     def __init__(
         self, state: ConsoleState, stream: trio.abc.Stream, peer: Peer, slot: Slot, *, is_metrics: bool
     ) -> None:
-        """`is_metrics`: to the metrics port."""
+        """`is_metrics`: the connection came to the metrics port."""
         self._state = state
         self._open = state.open_metrics if is_metrics else state.open
         self._stream = stream
@@ -87,7 +87,7 @@ class Connection:
                 await self._send_in_time(Answer(error.error_status_hint), head=False, is_gzip=False)
 
     async def _drain(self) -> None:
-        """Read and drop what the peer still sends, so that the close does not make it lose the answer."""
+        """Read and drop what the peer still sends: closing before that could make the peer lose the answer."""
         if isinstance(self._stream, trio.abc.HalfCloseableStream):  # TLS streams are not
             await self._stream.send_eof()
         with trio.move_on_after(DRAIN_S):
@@ -96,7 +96,7 @@ class Connection:
                 unread -= len(data)
 
     async def _next(self) -> object:
-        """The next event of HTTP. It is parsed in turn with the work of other connections."""
+        """The next event of HTTP. Parsing takes turns with the work of other connections."""
         while True:
             async with self._state.turn:
                 event = self._http.next_event()
@@ -105,7 +105,7 @@ class Connection:
             self._http.receive_data(bytes(await self._stream.receive_some(READ_SIZE)))
 
     async def _answer(self, event: h11.Request) -> bool:
-        """Send an answer. Returns whether the peer took it in time."""
+        """Answer a request. Returns whether all of the answer was sent in time."""
         is_gzip = False
         request: Request | None = None
         try:
@@ -122,7 +122,7 @@ class Connection:
         return await self._send_in_time(answer, head=is_head, is_gzip=is_gzip)
 
     async def _stream_answer(self, answer: Answer, stream: Stream) -> bool:
-        """Send a stream piece by piece until either side ends it. Returns whether the peer took all in time."""
+        """Send a stream piece by piece until either side ends it. Returns whether all pieces were sent in time."""
         http, state = self._http, self._state
         headers = [*HEADERS, *answer.headers, ("server", "Leveret"), ("date", http_date(time.time()))]
         raw = http.send(h11.Response(status_code=answer.status, headers=clean(headers))) or b""
@@ -181,7 +181,7 @@ class Connection:
                 await state.wait_for_leadership()
             answer = await self._take_steps(call, body)
             if call.work is Work.REQUEST:
-                await state.wait_for_leadership()  # else its changes may be lost
+                await state.wait_for_leadership()  # do not tell of changes that another leader may not have
             return answer
         except Refusal as refusal:
             return refusal.answer()
@@ -191,7 +191,7 @@ class Connection:
 
     async def _take_steps(self, call: "Call | MetricsCall", body: bytes) -> Answer:
         state = self._state
-        if not call.reads:  # a change is never cancelled half done
+        if not call.reads:  # a change must not be cancelled between two steps
             return await in_turns(call.steps(body), state.turn, state.runtime.end_turn)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._watch_peer)
@@ -202,9 +202,9 @@ class Connection:
     async def _watch_peer(self) -> None:
         """End the connection if the peer has gone. Requests that it sends meanwhile are answered later.
 
-        The end of the peer's input does not tell whether it has closed the connection or only its sending side, and
-        still waits for the answer. So interim responses 100 are sent, which clients ignore: a closed connection is
-        reset by them. Source: RFC 9110, 15.2.1.
+        At the end of its input, the peer may have closed the connection; or only its sending side, and waits for the
+        answer. So interim responses 100 are sent, which clients ignore, and which reset a closed connection.
+        Source: RFC 9110, 15.2.1.
         """
         http, unread = self._http, HEAD_MAX
         try:
@@ -213,7 +213,7 @@ class Connection:
                 unread -= len(data)
                 if unread <= 0:
                     return
-            if http.their_http_version == b"1.0":  # which has no interim responses
+            if http.their_http_version == b"1.0":  # HTTP/1.0 has no interim responses
                 return
             while True:
                 await trio.sleep(PROBE_S)

@@ -6,12 +6,12 @@ from operator import attrgetter
 from ..engine import Broker, Client, PastSessions, Queue, Session, VirtualHost
 from .steps import map_in_steps
 
-#: Queues counted in one step: less than a millisecond.
+#: Queues counted in one step, which takes less than a millisecond.
 QUEUES_A_STEP = 500
 
 #: The numbers of ready and of unacknowledged messages.
 Lengths = tuple[int, int]
-#: The steps to counters.
+#: Steps that return counters.
 Values = Generator[None, None, tuple[int, ...]]
 
 PUBLISHES = ("publish", "confirm", "return_unroutable", "drop_unroutable")
@@ -38,13 +38,13 @@ BROKER_NAMES = (*PUBLISHES, *DELIVERIES, *LENGTHS, *CHURN, *DISK)
 
 
 def queue_values(queue: Queue) -> tuple[int, ...]:
-    """The counters in the order of `QUEUE_NAMES`."""
+    """The counters of a queue, in the order of `QUEUE_NAMES`."""
     counts = queue.counters
     ready, unacked = queue.ready_count, queue.unacked
     get_no_ack, get = counts.got_no_ack, counts.got - counts.got_no_ack
     no_ack = counts.no_ack - get_no_ack
     return (
-        counts.enqueued - counts.own,  # without those that the broker published, such as dead letters
+        counts.enqueued - counts.own,  # without what the broker itself published, such as dead letters
         max(0, counts.acknowledged - counts.no_ack),
         counts.delivered - counts.got - no_ack,
         counts.delivered,
@@ -60,7 +60,7 @@ def queue_values(queue: Queue) -> tuple[int, ...]:
 
 
 def session_values(session: Session | PastSessions) -> tuple[int, ...]:
-    """The counters in the order of `SESSION_NAMES`."""
+    """The counters of a channel, or of all closed channels, in the order of `SESSION_NAMES`."""
     get_no_ack, get = session.got_no_ack, session.got - session.got_no_ack
     no_ack = session.no_ack - get_no_ack
     return (
@@ -87,7 +87,7 @@ _ready, _unacked = attrgetter("ready_count"), attrgetter("events.unacked")
 
 
 def lengths_of(queues: Iterable[Queue]) -> Generator[None, None, Lengths]:
-    """The numbers of messages in some queues, counted in steps."""
+    """Count the messages in these queues, in steps."""
     found = list(queues)
     ready = unacked = 0
     for start in range(0, len(found), QUEUES_A_STEP):
@@ -99,7 +99,7 @@ def lengths_of(queues: Iterable[Queue]) -> Generator[None, None, Lengths]:
 
 
 def vhost_values(vhost: VirtualHost, clients: Sequence[Client], lengths: Lengths) -> Values:
-    """The counters in the order of `VHOST_NAMES`, in steps. `clients`: all of the broker."""
+    """The counters of a virtual host, in the order of `VHOST_NAMES`, in steps. `clients`: all of the broker."""
     mine = [client for client in clients if client.vhost is vhost]
     sessions = yield from map_in_steps(session_values, [session for client in mine for session in client.sessions])
     ready, unacked = lengths
@@ -114,7 +114,7 @@ def vhost_values(vhost: VirtualHost, clients: Sequence[Client], lengths: Lengths
 
 
 def broker_values(broker: Broker, lengths: Lengths) -> Values:
-    """The counters in the order of `BROKER_NAMES`, in steps. O(sessions)."""
+    """The counters of the broker, in the order of `BROKER_NAMES`, in steps. O(sessions)."""
     open_now = [session for client in broker.connections for session in client.sessions]
     sessions = yield from map_in_steps(session_values, open_now)
     ready, unacked = lengths
@@ -129,7 +129,7 @@ def broker_values(broker: Broker, lengths: Lengths) -> Values:
 
 
 def churn_values(broker: Broker) -> tuple[int, ...]:
-    """The counters in the order of `CHURN`."""
+    """The counters of opened and closed objects, in the order of `CHURN`."""
     activity = broker.context.activity
     return (
         activity.channels_closed,

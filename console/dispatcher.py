@@ -1,9 +1,9 @@
 """Routes of the API, and the dispatcher that finds the route of a path.
 
 In a pattern like `queues/V/Q/get`, words in capitals are variables. Literal words have precedence over variables. A
-path is split first and its segments are decoded then, so that names may contain %2F. One trailing slash is allowed. An
-empty segment is the default exchange where an exchange is expected, as rabbitmqadmin 2 sends it, and an error
-elsewhere. Source: management page 1.1, 1.2.
+path is split before its segments are decoded, so that names may contain %2F. One trailing slash is allowed. An empty
+segment is the default exchange where an exchange is expected, as rabbitmqadmin 2 sends it; elsewhere it is an error.
+Source: management page 1.1, 1.2.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -19,18 +19,18 @@ METHODS = ("HEAD", "GET", "PUT", "POST", "DELETE", "OPTIONS")
 #: The name of the default exchange in paths.
 DEFAULT_EXCHANGE = "amq.default"
 _EXCHANGES = frozenset({"X", "SOURCE", "TARGET"})
-#: Word in the path of a command -> names of arguments, of which the command has one.
+#: Variable in the path of a command -> names of arguments; the one that the command has gets the value.
 _PATH_ARGUMENTS = {"V": ("vhost", "name"), "Q": ("queue",), "X": ("exchange",), "U": ("user", "name"), "N": ("node",)}
 
 
 class Level(Enum):
-    """The users who may use a route (management page 1.5)."""
+    """Which users may use a route (management page 1.5)."""
 
     OPEN = auto()  # everybody, without a login
     ANY = auto()  # users with any of the four tags
-    VHOST = auto()  # users with permissions in the virtual host in the path, and administrators
-    MONITORING = auto()  # users with this tag or administrator
-    POLICYMAKER = auto()  # users with this tag or administrator; like VHOST if there is a virtual host in the path
+    VHOST = auto()  # users with permissions in the path's virtual host, and administrators
+    MONITORING = auto()  # users with the tag monitoring or administrator
+    POLICYMAKER = auto()  # users with the tag policymaker or administrator; with a virtual host in the path, VHOST, too
     ADMINISTRATOR = auto()
 
 
@@ -40,11 +40,11 @@ Handler = Callable[[Any, Request], Any]
 
 @dataclass(slots=True, frozen=True)
 class Action:
-    """What a method of a route does.
+    """Serves one method of a route.
 
-    `content_types`: those that are accepted, if not all; others get 415.
+    `content_types`: those that are accepted, others get 415; empty: all are.
     `may_stream`: it answers with a stream of events if the client accepts one.
-    `is_probe`: a health check. `reads`: it changes nothing, so it is cancelled when its client has gone.
+    `is_probe`: it is a health check. `reads`: it changes nothing, so it is cancelled when its client has gone.
     """
 
     level: Level
@@ -57,7 +57,7 @@ class Action:
 
 @dataclass(slots=True, frozen=True)
 class Route:
-    """A pattern of paths, and its actions by method. `has_head`: HEAD is answered as GET."""
+    """The actions of a pattern of paths, by method. `has_head`: HEAD is answered like GET."""
 
     pattern: str
     actions: Mapping[str, Action]
@@ -78,9 +78,9 @@ class Route:
 
 @dataclass(slots=True, frozen=True)
 class Http:
-    """The route of a command. Words in capitals of the path, and the body or query, are its arguments.
+    """The route of a command. Its arguments are the variables of the path, and the body or query.
 
-    `status`: of the answer, which contains the result if it is 200; or a function from the result to the status.
+    `status`: of the answer, or a function from the result to it. The answer contains the result if it is 200.
     """
 
     method: str
@@ -89,7 +89,7 @@ class Http:
     status: int | Callable[[Any], int] = 200
 
     def path_arguments(self, arguments: Collection[str]) -> dict[str, str]:
-        """The words in capitals of the path, with the argument of the command that each is."""
+        """The variables of the path -> the command's arguments."""
         found = {}
         for word in filter(str.isupper, self.path.split("/")):
             name = next((name for name in _PATH_ARGUMENTS.get(word, (word.lower(),)) if name in arguments), None)
@@ -98,7 +98,7 @@ class Http:
         return found
 
     def path_of(self, arguments: Collection[str]) -> str:
-        """The path with the names of arguments, as keys of a body, in braces."""
+        """The path, with arguments in braces under the names that they have as keys of a body."""
         places = self.path_arguments(arguments)
         words = (f"{{{places[word].replace('-', '_')}}}" if word in places else word for word in self.path.split("/"))
         return "/".join(words)
@@ -106,9 +106,7 @@ class Http:
 
 @dataclass(slots=True, frozen=True)
 class CommandRoute:
-    """A command with a route. `arguments`: name -> the word of its kind, as in usage lines. `reads`: it changes
-    nothing.
-    """
+    """A command with a route. `arguments`: name -> kind, as in usage lines. `reads`: it changes nothing."""
 
     words: str
     http: Http
@@ -118,7 +116,7 @@ class CommandRoute:
 
 @dataclass(slots=True)
 class Dispatcher:
-    """The routes by their number of segments, those with the most literal words first."""
+    """Finds routes. They are kept by their number of segments, those with the earliest literal words first."""
 
     _routes: dict[int, list[tuple[tuple[str, ...], Route]]] = field(default_factory=dict)
 
@@ -145,10 +143,10 @@ class Dispatcher:
 
 
 def _name_of(text: str) -> str:
-    """The name in a segment, without the NUL that a client may add before a name like `.` and `..`.
+    """The name in a segment, without the NUL that a client has to add before the names `.` and `..`.
 
-    Browsers resolve the segments `.` and `..`, percent-encoded or not. A name of NULs and one or two dots is therefore
-    sent with one NUL more.
+    Browsers would resolve the segments `.` and `..`, percent-encoded or not. A name of NULs and one or two dots is
+    therefore sent with an additional NUL.
     """
     return text[1:] if text.startswith("\0") and text.strip("\0") in (".", "..") else text
 

@@ -1,4 +1,4 @@
-"""Encoding of values as JSON, in steps if they are large."""
+"""Encodes values as JSON, in steps if they are large."""
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -19,7 +19,7 @@ _encoder: "json.JSONEncoder | None" = None
 
 
 def encoded(value: Any) -> bytes:
-    """Compact JSON in UTF-8."""
+    """A value as compact JSON in UTF-8."""
     global _encoder
     if _encoder is None:
         import json  # loaded with the first answer
@@ -29,9 +29,9 @@ def encoded(value: Any) -> bytes:
 
 
 def encoded_in_steps(value: Any, *, is_own: bool = False) -> ListSteps[bytes]:
-    """The JSON in parts: long lists, and lists that are fields of an object, entry by entry.
+    """A value as JSON in parts. A long list, or one that is a field of an object, is encoded entry by entry.
 
-    `is_own`: no one else uses the lists, so they are emptied to free their entries.
+    `is_own`: nothing else uses the lists, so they may be emptied to free their entries.
     """
     if _is_long(value):
         return (yield from list_in_steps(value if is_own else list(value)))
@@ -53,9 +53,9 @@ def _is_long(value: Any) -> bool:
 
 
 def list_in_steps(items: list[T], make: Callable[[T], bytes] = encoded) -> ListSteps[bytes]:
-    """A JSON list in parts, each entry encoded by `make`.
+    """A list as JSON in parts. `make`: encodes an entry.
 
-    `items` is emptied, because freeing a long list at once would take too long.
+    `items` is emptied meanwhile, because freeing a long list at once would take too long.
     """
     rows = yield from map_in_steps(make, _popped(items))
     parts = yield from map_in_steps(

@@ -1,4 +1,4 @@
-"""Health checks of a node: functions of facts about it. They need no broker, so every node of a cluster can answer.
+"""Health checks of a node, as functions of facts about it. They need no broker, so each node of a cluster can answer.
 
 Source: management page 3, 9.
 """
@@ -14,7 +14,7 @@ from .node_facts import Certificate, HostFacts, Listening
 
 _DAY_MS = 86_400_000
 _UNITS = {"days": 1, "weeks": 7, "months": 30, "years": 365}
-#: Other names of protocols -> those of listeners.
+#: Other names of protocols -> the names that listeners have.
 _ALIASES = {
     "amqp091": "amqp",
     "amqp0-9-1": "amqp",
@@ -31,9 +31,9 @@ _NOT_SERVING = "this rabbit node is not currently available to serve"
 
 @dataclass(slots=True, frozen=True)
 class Subject:
-    """The node that a check is about. `alarms`: (node, resource) of all nodes. `cluster`: None: a broker alone.
+    """The node that a check is about. `alarms`: (node, resource), of all nodes. `cluster`: None: a broker without one.
 
-    `queues`: (virtual host, name, type) of the durable queues; none on a node that does not lead.
+    `queues`: (virtual host, name, type) of the durable queues; empty on a node that does not lead.
     """
 
     node: str
@@ -47,7 +47,7 @@ class Subject:
 
     @property
     def is_led(self) -> bool:
-        """Whether a leader serves clients, or this is a broker alone."""
+        """Whether a leader serves clients, or there is no cluster."""
         return self.cluster is None or self.cluster.leader is not None
 
     @property
@@ -62,7 +62,7 @@ class Subject:
 
 #: The variable parts of the path.
 Names = Mapping[str, str]
-#: A check. Returns the body of an answer with status 200, or a whole answer. Raises: Refusal.
+#: A check. Returns an answer, or the body of one with status 200. Raises: Refusal.
 Check = Callable[[Subject, Names], Any]
 
 
@@ -83,7 +83,7 @@ def _alarms_of_node(subject: Subject) -> list[tuple[str, str]]:
 
 
 def _no_alarms(alarms: Iterable[tuple[str, str]], reason: str) -> Any:
-    """OK, or a failure with the alarms."""
+    """OK without alarms, else a failure that lists them."""
     found = [{"node": node, "resource": resource} for node, resource in alarms]
     return _failed(reason, alarms=found) if found else OK
 
@@ -127,7 +127,7 @@ def _port(subject: Subject, names: Names) -> Any:
 
 
 def _protocol(subject: Subject, names: Names) -> Any:
-    """Whether there are listeners for the protocols in the path: one, or several with commas, as since 4.2."""
+    """Whether there are listeners for the protocol in the path, or for several with commas, as since RabbitMQ 4.2."""
     protocols = sorted({one.protocol for one in subject.listeners()})
     given = names["PROTOCOL"].split(",")
     wanted = [_ALIASES.get(name.lower(), name.lower()) for name in given]
@@ -142,7 +142,7 @@ def _protocol(subject: Subject, names: Names) -> Any:
 
 
 def _virtual_hosts(subject: Subject, names: Names) -> Any:
-    """All virtual hosts run if the broker does."""
+    """Whether all virtual hosts run: they do if the broker does."""
     return OK if subject.is_led else _failed("Some virtual hosts are down", **{"virtual-hosts": [], "detail": NOT_LED})
 
 
@@ -151,7 +151,7 @@ def _metadata(subject: Subject, names: Names) -> Any:
 
 
 def _elected(subject: Subject, names: Names) -> Any:
-    """Whether quorum queues have a leader, which is that of the cluster."""
+    """Whether quorum queues have a leader: they have the cluster's."""
     if subject.is_led:
         return OK
     queues = [one for one in _queues(subject, "quorum") if names.get("V") in (None, one["virtual_host"])]
@@ -176,7 +176,7 @@ def _mirror_critical(subject: Subject, names: Names) -> Any:
 
 
 def _critical(subject: Subject, reason: str, kind: str) -> Any:
-    """Fails if publishers would be held without this node, or no other one could lead."""
+    """Fail if publishers would be held without this node, or if no other node could lead."""
     cluster = subject.cluster
     if cluster is None or len(cluster.nodes) == 1:
         return {"status": "ok", "reason": "single node cluster"}
@@ -206,7 +206,7 @@ def _below_limit(subject: Subject, names: Names) -> Any:
 
 
 def _ready(subject: Subject, names: Names) -> Any:
-    """For load balancers: whether clients that connect now are served."""
+    """Whether clients that connect now are served. For load balancers."""
     if subject.cluster is None:
         return _alarms(subject, names)
     if not subject.is_in_service:
@@ -256,7 +256,7 @@ CHECKS: dict[str, Check] = {
 
 
 def answer_of(check: Check, subject: Subject, names: Names) -> Answer:
-    """The answer of a check, whatever it returns or raises."""
+    """Run a check. Returns its answer, also if it raises Refusal."""
     try:
         found = check(subject, names)
     except Refusal as refusal:

@@ -1,4 +1,4 @@
-"""HTTP messages: requests, answers, and errors with their answers. Source: management page 1.4, 1.5."""
+"""HTTP messages: requests, answers, and refusals. Source: management page 1.4, 1.5."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,9 +39,9 @@ class Work(Enum):
 
 @dataclass(slots=True, frozen=True)
 class Peer:
-    """The client. `address`: without a port. `is_secure`: it uses TLS, to us or to a trusted proxy.
+    """The client. `address`: without a port. `is_secure`: it uses TLS, to this node or to a trusted proxy.
 
-    `node`: the node of the cluster that the client is connected to; empty: this one.
+    `node`: the node of the cluster to which the client is connected; empty: this one.
     """
 
     address: str
@@ -51,13 +51,13 @@ class Peer:
 
     @property
     def origin(self) -> str:
-        """The origin under which the client is counted: this machine, an IPv4 address, or an IPv6 /64."""
+        """The origin by which connections and logins are counted: this machine, an IPv4 address, or an IPv6 /64."""
         return address_origin(self.address, is_loopback=self.is_loopback)
 
 
 @dataclass(slots=True, frozen=True)
 class Request:
-    """`path`: percent-encoded, as sent. `headers`: by lower-case names, the last of several.
+    """A request. `path`: percent-encoded, as sent. `headers`: by lower-case names; of several, the last one.
 
     `user`: set when the login is checked. `names`: the variable parts of the path, decoded.
     """
@@ -79,9 +79,9 @@ class Request:
 
 @dataclass(slots=True, frozen=True)
 class Answer:
-    """An answer. `value`: the body, to be encoded as JSON; ignored if there is a `body`.
+    """An answer. `value`: to be encoded as JSON, unless there is a `body`.
 
-    `body`: in parts if it is long; they are never joined. `stream`: sent instead of a body.
+    `body`: a long one is in parts, which are never joined. `stream`: is sent instead of a body.
     """
 
     status: int
@@ -92,18 +92,19 @@ class Answer:
 
 
 class Stream(Protocol):
-    """A body that is sent piece by piece while its connection is open. `has_piece`: the next piece is ready."""
+    """A body that is sent piece by piece while the connection is open. `has_piece`: the next piece is ready."""
 
     has_piece: bool
 
     def piece(self) -> bytes | None:
-        """The octets that are new since the last piece, possibly none; None: the stream ends."""
+        """The next octets, b"" if there are none yet; None: the stream ends."""
 
 
 class Refusal(Exception):
-    """The request is answered with an error.
+    """Answers a request with an error.
 
-    `error`, `reason`: RabbitMQ's. Without `error` the answer has no body. `detail`: ours, such as a missing permission.
+    `error`, `reason`: RabbitMQ's texts. Without `error` the answer has no body. `detail`: our text, such as which
+    permission is missing.
     """
 
     def __init__(
@@ -131,27 +132,27 @@ class Refusal(Exception):
 
 
 def bad_request(reason: Any) -> Refusal:
-    """400 with RabbitMQ's error."""
+    """A refusal with status 400 and RabbitMQ's error for that."""
     return Refusal(400, "bad_request", reason)
 
 
 def not_found() -> Refusal:
-    """404 with RabbitMQ's text for unknown paths and objects."""
+    """A refusal with status 404 and RabbitMQ's text for unknown paths and objects."""
     return Refusal(404, "Object Not Found", "Not Found")
 
 
 def not_authorised(reason: str, detail: str = "") -> Refusal:
-    """401 for a user who lacks the permission: RabbitMQ has no 403 here (management page 1.5)."""
+    """A refusal with status 401 for a user without the permission: RabbitMQ has no 403 here (management page 1.5)."""
     return Refusal(401, "not_authorised", reason, detail=detail)
 
 
 def access_refused(detail: str) -> Refusal:
-    """What RabbitMQ answers when AMQP would refuse the user; `detail` says what was wanted."""
+    """RabbitMQ's refusal where AMQP would refuse the user. `detail`: the refused access, in words."""
     return not_authorised("Access refused.", detail)
 
 
 def query_of(text: str) -> dict[str, str]:
-    """The parameters after the question mark; of duplicates the first. Raises: Refusal."""
+    """The parameters of a query; of duplicates, the first one. `text`: after the question mark. Raises: Refusal."""
     found: dict[str, str] = {}
     try:
         for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=100):

@@ -1,4 +1,4 @@
-"""Lists of objects: columns, order and pages as a request asks for them. Source: management page 1.6.
+"""Makes lists of objects, with the columns, order and pages that a request asks for. Source: management page 1.6.
 
 Rows are made only for the objects that are shown, unless the order needs all of them.
 """
@@ -17,12 +17,12 @@ SortKey = Callable[[T], Any]
 
 PAGE_SIZE, PAGE_SIZE_MAX = 100, 500
 NAME_MAX = 1024
-#: Maximum rows up to the end of a page that are selected; for later pages all rows are sorted.
+#: Rows up to this one are selected without sorting the others; for later pages all rows are sorted.
 SELECTED_MAX = 2_000
 
 
 class Columns:
-    """The fields that a request asks for: `columns=name,backing_queue_status.len`."""
+    """Selects the fields that a request asks for: `columns=name,backing_queue_status.len`."""
 
     def __init__(self, request: Request) -> None:
         text = request.query.get("columns")
@@ -53,9 +53,9 @@ def _copy(source: Any, path: list[str], kept: dict[str, Any]) -> None:
 
 @dataclass(slots=True, frozen=True)
 class Pagination:
-    """The page of a list that a request asks for, with `size` rows. The first page is 1.
+    """The page of a list that a request asks for, with `size` rows. The first page has the number 1.
 
-    `matches`: whether a name passes the filter of the page; None: there is no filter.
+    `matches`: whether a name passes the page's filter; None: there is no filter.
     """
 
     page: int
@@ -64,7 +64,7 @@ class Pagination:
 
     @classmethod
     def of(cls, request: Request) -> "Pagination | None":
-        """None: the request asks for the whole list. Raises: Refusal."""
+        """The page that a request asks for; None: the whole list. Raises: Refusal."""
         query = request.query
         if "page" not in query:
             return None
@@ -82,13 +82,13 @@ class Pagination:
 
     @property
     def end(self) -> int:
-        """The number of rows up to the end of the page."""
+        """The number of rows up to the end of this page."""
         return self.page * self.size
 
     def cut(self, rows: list[T], filtered: int, total: int) -> tuple[dict[str, int], list[T]]:
-        """The fields of the page beside its items, and the rows on it. Raises: Refusal.
+        """The page's fields beside its items, and the rows on it. Raises: Refusal.
 
-        `rows`: at least those up to the end of the page. `filtered`: the number that the filter lets pass.
+        `rows`: at least those up to the end of the page. `filtered`: how many rows pass the filter. `total`: of all.
         """
         pages = -(-filtered // self.size)
         if self.page > max(pages, 1):
@@ -117,7 +117,7 @@ def _number(text: str | None) -> Any:
 
 
 def _filter(name: str, *, is_regex: bool) -> Callable[[str], bool]:
-    """A filter by part of a name, or by a regular expression; both ignore case. Raises: Refusal."""
+    """A filter by a part of a name, or by a regular expression. Both ignore case. Raises: Refusal."""
     if len(name) > NAME_MAX:
         raise bad_request("Pagination parameters are invalid")
     if not is_regex:
@@ -133,7 +133,7 @@ def _filter(name: str, *, is_regex: bool) -> Callable[[str], bool]:
 
 
 def sort_key(path: str) -> Callable[[Mapping[str, Any]], tuple[int, Any]]:
-    """The sort key of a row by a field: numbers, then texts, then the rest. A missing value or null counts as 0."""
+    """The sort key for a field: numbers, then texts, then other values. A missing value or null counts as 0."""
     words = path.split(".")
 
     def key(row: Any) -> tuple[int, Any]:
@@ -151,9 +151,10 @@ def sort_key(path: str) -> Callable[[Mapping[str, Any]], tuple[int, Any]]:
 def _sort_in_steps(
     request: Request, items: list[T], order: SortKey[T] | None, key_of_field: Callable[[str], SortKey[T]], wanted: int
 ) -> ListSteps[T]:
-    """The first `wanted` items, or all, in the order that the request asks for. Raises: Refusal.
+    """At least the first `wanted` items, in the order that the request asks for. Raises: Refusal.
 
-    `order`: the key if it names no field, and of rows that are equal in it. `key_of_field`: the key for a field.
+    `order`: the key if the request names no field, and for rows that are equal in that field. `key_of_field`: makes the
+    key for a field.
     """
     field, is_reversed = request.query.get("sort"), request.flag("sort_reverse")
     keys = [] if order is None or field == "" else [order]
@@ -176,12 +177,12 @@ def listed(
     has_pages: bool = False,
     quick: Mapping[str, SortKey[T]] | None = None,
 ) -> Steps:
-    """The steps to a list, or to a page of one: an `Answer`. Raises: Refusal.
+    """The steps to an `Answer` with a list, or with a page of one. Raises: Refusal.
 
     `objects`: a list is emptied; any other iterable must not change meanwhile. `row`: makes the row of an object.
-    `name`: the text, or texts, that the filter of a page is for. `order`: the sort key if the request names no field.
-    `quick`: sort keys of fields that are known without a row. Each row becomes JSON at once and is not kept: the rows
-    of all queues would take 100 MB.
+    `name`: the text, or texts, to which the filter of a page is applied. `order`: the sort key if the request names no
+    field. `quick`: field -> sort key, for fields that are known without making a row. Each row becomes JSON at once and
+    is not kept: the rows of all queues would take 100 MB.
     """
     columns = Columns(request)
     page = Pagination.of(request) if has_pages else None

@@ -1,7 +1,7 @@
 """Logins by name and password. Source: management page 1.5, 20.
 
-A password is checked at each request. That takes microseconds, because its hash has one round, as in RabbitMQ; so a
-new password takes effect at once.
+A password is checked at each request, so a new one takes effect at once. A check takes microseconds, because the hash
+has one round, as in RabbitMQ.
 """
 
 import base64
@@ -28,12 +28,12 @@ def credentials(header: str) -> tuple[str, str] | None:
 
 
 def login_failed(*, challenges: bool = True) -> Refusal:
-    """The answer to a wrong password and to an unknown user, which must be the same."""
+    """The answer to a wrong password, and to an unknown user, which must not differ."""
     return Refusal(401, "not_authorized", "Login failed", (CHALLENGE,) if challenges else ())
 
 
 class Logins:
-    """Checks logins."""
+    """Checks names, passwords and tags."""
 
     def __init__(self, broker: Callable[[], Broker]) -> None:
         self._broker = broker
@@ -41,7 +41,7 @@ class Logins:
     def log_in(self, header: str | None, peer: Peer, *, challenges: bool = True) -> User:
         """The user of an `authorization` header. Raises: Refusal.
 
-        `challenges`: make browsers ask for a password. Requests of the page itself must not, since it has a form.
+        `challenges`: make browsers ask for a password. That is wrong for requests of the page, which has a form.
         """
         if header is None:
             raise Refusal(401, headers=(CHALLENGE,) if challenges else ())
@@ -52,9 +52,9 @@ class Logins:
         return self.check_admitted(user, peer)
 
     def check(self, name: str, password: str, peer: Peer) -> User | None:
-        """The user with this password; None: it is wrong. Raises: Refusal, while logins are throttled.
+        """The user of this name and password; None: one of them is wrong. Raises: Refusal, while logins are throttled.
 
-        The address is not checked here, see `check_admitted`.
+        Whether the user may log in from the peer's address is not checked here, see `check_admitted`.
         """
         try:
             return self._broker().users.log_in(name, password, mechanism=HTTP, is_loopback=True, origin=peer.origin)

@@ -1,4 +1,4 @@
-"""Parsing of long JSON in steps: a step parses some entries of a list in the outermost object.
+"""Parses long JSON in steps: a step parses some entries of a list in the outermost object.
 
 It accepts the same texts as `bodies.parsed`. Source: management page 1.3, 20.
 """
@@ -13,16 +13,16 @@ from . import steps
 from .bodies import DEPTH_MAX, checked_constant, checked_integer, is_deep, parsed, without_duplicates
 from .http_messages import bad_request
 
-#: Octets parsed in one step: about 2 ms.
+#: Maximum octets that are parsed in one step, which takes about 2 ms.
 AT_ONCE_MAX = 128 * 1024
 _SPACE = re.compile(r"[ \t\n\r]*")
 
-#: The steps to a value and the position after it.
+#: Steps that return a value and the position behind it.
 _Read = Generator[None, None, tuple[Any, int]]
 
 
 def parsed_in_steps(body: bytes, fault: str = "not_json", *, is_strict: bool = False) -> Generator[None, None, Any]:
-    """The steps to the value of `bodies.parsed`. Raises: Refusal."""
+    """As `bodies.parsed`, in steps. Raises: Refusal."""
     if len(body) <= AT_ONCE_MAX:
         return parsed(body, fault, is_strict=is_strict)
     try:
@@ -38,7 +38,7 @@ def parsed_in_steps(body: bytes, fault: str = "not_json", *, is_strict: bool = F
 
 
 class _Reader:
-    """A parser, whose methods raise ValueError or RecursionError for invalid JSON."""
+    """Parses a text. The methods raise ValueError or RecursionError for invalid JSON."""
 
     def __init__(self, text: str, *, is_strict: bool) -> None:
         self._text = text
@@ -50,7 +50,7 @@ class _Reader:
         self._until = perf_counter() + steps.STEP_S
 
     def space(self, at: int) -> int:
-        """The position after white space."""
+        """The position behind white space."""
         found = _SPACE.match(self._text, at)
         assert found is not None
         return found.end()
@@ -68,7 +68,7 @@ class _Reader:
     def _at_once(self, at: int, depth: int) -> tuple[Any, int]:
         value, end = self._decode(self._text, at)
         if self._has_escapes:
-            json.dumps(value, ensure_ascii=False).encode()  # refuses lone surrogates, which are not text
+            json.dumps(value, ensure_ascii=False).encode()  # raises for lone surrogates, which are no text
         if isinstance(value, dict | list) and is_deep(value, DEPTH_MAX - depth):
             raise ValueError
         return value, end

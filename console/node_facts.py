@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, frozen=True)
 class Listening:
-    """One listener of the broker. `protocol` in RabbitMQ's words: amqp, amqp/ssl, http, https, ..."""
+    """A listener of the broker. `protocol`: in RabbitMQ's words: amqp, amqp/ssl, http, https, ..."""
 
     protocol: str
     ip_address: str
@@ -15,7 +15,7 @@ class Listening:
 
 @dataclass(slots=True, frozen=True)
 class Certificate:
-    """The certificate of a TLS listener. `authority`: the file with the authorities for clients' certificates.
+    """The certificate of a TLS listener. `authority`: the file with the authorities of clients' certificates.
 
     `expires_ms`, `authority_expires_ms`: wall times, one for each certificate in the file.
     """
@@ -29,7 +29,7 @@ class Certificate:
 
 @dataclass(slots=True, frozen=True)
 class HostFacts:
-    """Facts about the process from the operating system and the event loop; octets for memory and disk."""
+    """Facts about the process, from the operating system and the event loop. Memory and disk are in octets."""
 
     process_id: int
     descriptors: int

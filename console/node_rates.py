@@ -1,4 +1,4 @@
-"""Rates of a node's figures, measured between two requests; without requests nothing is measured.
+"""Rates of a node's figures between two requests. Without requests nothing is measured.
 
 Source: management page 4, 5.1.
 """
@@ -10,12 +10,12 @@ from typing import Any
 RATED = (
     "context_switches", "disk_free", "fd_used", "gc_bytes_reclaimed", "gc_num", "mem_used", "proc_used", "sockets_used",
 )  # fmt: skip
-#: Minimum time between two measurements. Requests in between see the rates of the last one.
+#: Minimum milliseconds between two measurements. Requests in between get the last rates.
 INTERVAL_MS = 1_000
 
 
 class NodeRates:
-    """The figures of the last measurement, and the rates since the one before."""
+    """Keeps the figures of the last measurement, and the rates between the last two."""
 
     def __init__(self) -> None:
         self._measured_ms: int | None = None
@@ -23,7 +23,7 @@ class NodeRates:
         self._rates = dict.fromkeys(RATED, 0.0)
 
     def of(self, view: Mapping[str, Any], now_ms: int) -> dict[str, dict[str, float]]:
-        """The rates per second, by names with `_details`; 0.0 until the second measurement."""
+        """The rates per second as fields `NAME_details`; 0.0 until the second measurement. `view`: of the node."""
         if self._measured_ms is None or now_ms - self._measured_ms >= INTERVAL_MS:
             values = {name: int(view[name]) for name in RATED}
             if self._measured_ms is not None:

@@ -1,4 +1,4 @@
-"""Pages of lists of messages and leases, by offset: `?after=OFFSET&count=N`. Source: management page 16."""
+"""Pages of a list by offset: `?after=OFFSET&count=N`, for messages and leases. Source: management page 16."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from .bodies import integer
 from .http_messages import Request, bad_request
 
-#: Maximum queues in a list of several virtual hosts, and maximum messages or leases of each queue in it.
+#: Maximum queues in a list over virtual hosts, and maximum messages or leases of each of them.
 QUEUES_MAX, MESSAGES_MAX = 200, 100
 #: Maximum rows of a page.
 PAGE_MAX = 500
@@ -14,7 +14,7 @@ PAGE_MAX = 500
 
 @dataclass(slots=True, frozen=True)
 class OffsetPage:
-    """The rows from the offset `after`, at most `count`."""
+    """A page that a request asks for: at most `count` rows, from the offset `after` on."""
 
     after: int
     count: int
@@ -28,6 +28,6 @@ class OffsetPage:
         return cls(after, count)
 
     def view(self, rows: list[Any], *, total: int) -> dict[str, Any]:
-        """The page as JSON, with the offset of the next one; null: this is the last one."""
+        """The page as JSON. Its `next` is the offset of the next page; null: this is the last one."""
         end = self.after + len(rows)
         return {"items": rows, "next": end if len(rows) == self.count and end < total else None, "total": total}

@@ -1,4 +1,4 @@
-"""What the composition root passes to the console: its configuration, facts about the process, and commands."""
+"""What `src/leveret/serving` passes to the console: configuration, facts about the process, and commands."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ Network = IPv4Network | IPv6Network
 
 
 class CommandRefused(Exception):
-    """A command was refused. `code`: the AMQP reply code if the engine refused it, else 0. `reason`: the text."""
+    """A command was refused. `code`: the AMQP reply code if the engine refused it, else 0. `reason`: why, in words."""
 
     def __init__(self, reason: str, code: int = 0) -> None:
         super().__init__(reason)
@@ -27,29 +27,29 @@ class CommandRefused(Exception):
 
 
 class Control(Protocol):
-    """The commands of the running broker. The console changes the broker only by commands."""
+    """Runs commands on the broker. The console changes the broker only by commands."""
 
     def ask(self, command: str, arguments: Mapping[str, Any]) -> Any:
         """Run a read-only command. Raises: CommandRefused."""
 
     def steps(self, command: str, arguments: Mapping[str, Any]) -> Steps:
-        """Run a command, in steps; the last one comes when its effects are on disk. Raises: CommandRefused."""
+        """Run a command in steps. They end when its effects are on disk. Raises: CommandRefused."""
 
     def by(self, caller: str, steps: Steps) -> Steps:
-        """The same steps, with the user who runs their commands, for the history of changes."""
+        """The same steps. Their commands are recorded in the history of changes as those of `caller`."""
 
     def routes(self) -> "list[CommandRoute]":
-        """The commands that HTTP can reach."""
+        """The commands that have a route."""
 
 
 @dataclass(slots=True, frozen=True)
 class ConsoleOptions:
     """The configuration of the console, and facts about the node.
 
-    `version`: RabbitMQ's, as clients see it; `product_version`: Leveret's.
-    `hosts`: names that are accepted in Host, beside addresses and localhost.
-    `origins`: of other pages that may use the API. `proxies`: trusted ones, which name the client.
-    `tls`: for the next connection of a TLS listener. `cluster`: returns None for a broker alone.
+    `version`: RabbitMQ's, as clients see it. `product_version`: Leveret's.
+    `hosts`: names that are accepted in the header `host`, beside addresses and localhost.
+    `origins`: of other pages that may use the API. `proxies`: networks of proxies that are trusted to name the client.
+    `tls`: the context for the next connection of a TLS listener. `cluster`: returns None without a cluster.
     """
 
     control: Control

@@ -1,4 +1,4 @@
-"""Requests of web pages from other origins, which may change something only if their origin is listed.
+"""Requests of web pages from other origins. They may change something only if their origin is listed.
 
 Source: management page 20 (CSRF, CORS).
 """
@@ -6,14 +6,14 @@ Source: management page 20 (CSRF, CORS).
 from .http_messages import Request
 from .options import ConsoleOptions
 
-#: In the list of origins: all pages may read what needs no login of the browser, and none may change anything.
+#: In the list of origins: any page may read what needs no login of the browser; it allows no page to change anything.
 ANY = "*"
-#: Headers that a script of another origin may send, and the seconds for which a browser caches this permission.
+#: Headers that scripts of other origins may send. Seconds for which a browser caches this permission.
 _HEADERS, _MAX_AGE = "accept, authorization, content-type, x-requested-with, x-reason, x-vhost", "1800"
 
 
 def may_change(request: Request, options: ConsoleOptions) -> bool:
-    """Whether the origin of a request may change something. Pages of other origins must not use the browser's login."""
+    """Whether the origin of a request may change something. Unlisted pages must not do so with the browser's login."""
     origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
     if origin is not None:
         host = request.headers.get("host", "")
@@ -23,9 +23,7 @@ def may_change(request: Request, options: ConsoleOptions) -> bool:
 
 
 def cors_headers(request: Request, allow: str | None, options: ConsoleOptions) -> tuple[tuple[str, str], ...]:
-    """The headers that let a page of another origin read the answer. `allow`: the methods of the path, for a preflight
-    request.
-    """
+    """The headers that let a page of another origin read the answer. `allow`: methods of the path, for a preflight."""
     origin = request.headers.get("origin")
     if origin is None or not options.origins:
         return ()

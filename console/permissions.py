@@ -1,4 +1,4 @@
-"""Permissions of a user at the API: tags, visible virtual hosts, and the levels of routes.
+"""What a user may do at the API: by tags, by permissions in virtual hosts, and by the levels of routes.
 
 Source: management page 1.5.
 """
@@ -38,18 +38,18 @@ def may_see(user: User, vhost: str) -> bool:
 
 
 def may_list(user: User, vhost: str) -> bool:
-    """Whether the user gets this virtual host in lists of virtual hosts, and in totals over all of them."""
+    """Whether lists of virtual hosts, and totals over them, include this one for the user."""
     return is_monitor(user) or has_vhost(user, vhost)
 
 
 def missing_tag(user: User, tag: str) -> str:
-    """The detail of a refusal: which tag the user lacks."""
+    """The detail of a refusal, in words: which tag the user lacks."""
     wanted = tag if tag == "administrator" else f"{tag} or administrator"
     return f"this needs the tag {wanted}; user '{user.name}' has {', '.join(user.tags) or 'no tag'}"
 
 
 def missing_vhost(user: User, vhost: str) -> str:
-    """The detail of a refusal: the user has no permission entry in the virtual host."""
+    """The detail of a refusal, in words: the user has no permission entry in the virtual host."""
     return f"user '{user.name}' has no permissions in vhost '{vhost}'"
 
 

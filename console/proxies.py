@@ -1,4 +1,4 @@
-"""The client behind a proxy. Only listed proxies are trusted to name it. Source: management page 20, 21."""
+"""Finds the client behind a proxy. Only listed proxies are trusted to name it. Source: management page 20, 21."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,8 +19,8 @@ def is_trusted(address: str, proxies: Sequence[Network]) -> bool:
 def client_behind(peer: Peer, forwarded: str, scheme: str, proxies: Sequence[Network]) -> Peer:
     """The client of a request that came from `peer`.
 
-    `forwarded`: X-Forwarded-For, to which each proxy appends its peer: the client is the last entry that is no listed
-    proxy. `scheme`: X-Forwarded-Proto. An entry that is no address may be anywhere, so it does not count as loopback.
+    `forwarded`: X-Forwarded-For, to which each proxy appends its peer, so the client is the last entry that is no
+    listed proxy. An entry that is no address does not count as loopback. `scheme`: X-Forwarded-Proto.
     """
     if not is_trusted(peer.address, proxies):
         return peer
@@ -37,7 +37,7 @@ def client_behind(peer: Peer, forwarded: str, scheme: str, proxies: Sequence[Net
 
 
 def _read(text: str) -> Address | None:
-    """An address as proxies write it, possibly with a port or in brackets."""
+    """Read an address as proxies write it, perhaps with a port or in brackets; None: it is none."""
     if text.startswith("["):
         text = text[1:].partition("]")[0]
     elif text.count(":") == 1:

@@ -1,24 +1,24 @@
-"""Ranges of samples in a request: the age of the oldest sample, and the step. Source: management page 5.3."""
+"""Ranges of samples that a request asks for. Source: management page 5.3."""
 
 from dataclasses import dataclass
 
 from .http_messages import Refusal, Request
 
-#: The kinds of ranges, by the prefix of their parameters.
+#: The kinds of ranges, which are prefixes of parameters.
 KINDS = ("lengths", "msg_rates", "data_rates", "node_stats")
 POINTS_MAX = 500
 
 
 @dataclass(slots=True, frozen=True)
 class Range:
-    """Age of the oldest sample, and step, in seconds."""
+    """A range of samples. `age`: of the oldest one. `step`: between two of them. Both in seconds."""
 
     age: int
     step: int
 
 
 def ranges_of(request: Request, error: str = "bad_request") -> dict[str, Range]:
-    """Ranges by kind; a pair with a missing or invalid number is ignored. Raises: Refusal with this error."""
+    """The ranges by kind. One with a missing or malformed number is ignored. Raises: Refusal with this error."""
     found = {}
     for kind in KINDS:
         age, step = (_seconds(request.query.get(f"{kind}_{word}")) for word in ("age", "incr"))

@@ -6,12 +6,12 @@ from .http_messages import Answer, Request
 from .options import ConsoleOptions
 from .origins import cors_headers
 
-#: For a year, browsers use only TLS for this host.
+#: Makes browsers use only TLS for this host, for a year.
 HSTS = ("strict-transport-security", "max-age=31536000")
 
 
 def headers_for(request: Request, answer: Answer, options: ConsoleOptions) -> tuple[tuple[str, str], ...]:
-    """The headers for CORS and HSTS."""
+    """The headers for CORS and HSTS that an answer needs."""
     found = cors_headers(request, dict(answer.headers).get("allow"), options)
     return (*found, HSTS) if request.peer.is_secure else found
 
@@ -21,12 +21,12 @@ _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 
 
 def http_date(seconds: float) -> str:
-    """A date in HTTP's format. `strftime` would use the words of the locale."""
+    """A date in HTTP's format, in seconds since 1970. `strftime` would use the locale's words."""
     at = time.gmtime(seconds)
     day = f"{_DAYS[at.tm_wday]}, {at.tm_mday:02} {_MONTHS[at.tm_mon - 1]} {at.tm_year}"
     return f"{day} {at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02} GMT"
 
 
 def clean(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The headers without control characters, which names of objects may contain."""
+    """The headers with control characters replaced, since names of objects may contain these."""
     return [(name, "".join(c if " " <= c <= "~" else "?" for c in value)) for name, value in headers]

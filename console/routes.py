@@ -1,4 +1,4 @@
-"""All routes of the API: those of the resources, and those of commands."""
+"""All routes of the API: those of resources and those of commands."""
 
 from collections.abc import Iterable
 from importlib import import_module
@@ -38,12 +38,12 @@ _RESOURCES: list[Any] = [
     *(import_module(f"{__package__}.resources.{name}") for name in PLUGINS),
 ]  # fmt: skip
 ROUTES: list[Route] = [route for resource in _RESOURCES for route in resource.ROUTES]
-#: Command -> its differences from RabbitMQ's API.
+#: Words of a command -> the adapter for RabbitMQ's API.
 ADAPTERS: dict[str, Adapter] = {}
 for _resource in _RESOURCES:
     ADAPTERS |= getattr(_resource, "ADAPTERS", {})
 
 
 def routes_with(commands: Iterable[CommandRoute]) -> list[Route]:
-    """All routes, with those of commands."""
+    """All routes, those of these commands included."""
     return with_commands(ROUTES, commands, ADAPTERS)

@@ -1,7 +1,7 @@
-"""The sampler: samples the counters of all objects once a second, and makes rates and ranges from the samples.
+"""The sampler: it samples the counters of all objects once a second, and makes rates and ranges of the samples.
 
-Counts themselves are never taken from samples. An object is sampled from its first activity on.
-Source: management page 5, 14.
+Samples are only for rates and ranges: counts are always read from the objects. An object is sampled from its first
+activity on. Source: management page 5, 14.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -36,28 +36,28 @@ from .series import DAY, HOUR, MINUTE, NO_RANGE, TEN_MINUTES, Resolutions, Serie
 from .steps import Steps
 
 PERIOD_S = 1.0
-#: Objects sampled in one step, about a millisecond.
+#: Objects sampled in one step, which takes about a millisecond.
 SAMPLED_A_STEP = 250
-#: A queue has ranges if fewer objects than this were sampled before it; other queues have only rates.
+#: A queue has ranges if fewer objects than this come before it in a sample. Other queues have only rates.
 WITH_RANGES_MAX = 2_000
-#: Maximum connections, channels, and exchanges of a virtual host with ranges of ten minutes; others have a minute.
+#: Maximum connections, channels, and exchanges of a virtual host that have ranges of ten minutes. Others have a minute.
 TEN_MINUTES_MAX = 300
-#: Minimum milliseconds between two samples of the node, and the names of its figures.
+#: Minimum milliseconds between two samples of the node. The names of its figures.
 NODE_PERIOD_MS = 5_000
 NODE_NAMES = ("mem_used", "fd_used", "sockets_used", "disk_free")
-#: The capacity of consumers is a moving average over about this many samples.
+#: A queue's consumer capacity is a moving average over about this many samples.
 CAPACITY_SAMPLES = 5
-#: Maximum consumers of a queue that are asked for their credit in a sample.
+#: Maximum consumers of a queue whose credit a sample reads.
 CONSUMERS_ASKED = 50
-#: While nothing happens, one of this many samples is taken.
+#: While nothing happens, one sample in this many periods is taken.
 QUIET_PERIODS = 5
-#: Fields of `BrokerContext.activity` that change with any activity.
+#: Fields of `BrokerContext.activity` that change when something happens.
 _ACTIVITY = ("connections_closed", "channels_opened", "channels_closed", "queues_declared", "queues_deleted", "own")
 _MESSAGES = QUEUE_NAMES.index("messages")
 NO_RANGES: Mapping[str, Range] = {}
 MS = 1_000_000
 
-#: Name of a figure -> the kind of range that asks for its samples.
+#: Name of a figure -> the kind of range for its samples.
 _RANGE_KINDS = {
     **dict.fromkeys((*PUBLISHES, *DELIVERIES, *DISK, "publish_in", "publish_out"), "msg_rates"),
     **dict.fromkeys(LENGTHS, "lengths"),
@@ -65,7 +65,7 @@ _RANGE_KINDS = {
     **dict.fromkeys(CHURN, "msg_rates"),
     **dict.fromkeys(NODE_NAMES, "node_stats"),
 }
-#: Figures that may fall.
+#: Figures that may decrease.
 _GAUGES = frozenset({*LENGTHS, *NODE_NAMES})
 
 #: Averages in RabbitMQ's `backing_queue_status` -> the figures whose rates we show there.
@@ -78,15 +78,15 @@ _AVERAGES = {
 
 
 def _capacity_now(queue: Queue) -> float:
-    """1 if messages would be delivered at once now, else 0."""
+    """1 if a message would be delivered at once now, else 0."""
     return float(not queue.has_ready or any(one.credit() > 0 for one in queue.served_consumers[:CONSUMERS_ASKED]))
 
 
 class Sampler:
-    """The samples of one broker's objects. They are dropped when another broker replaces it."""
+    """Takes samples of a broker's objects, and shows them. It drops them when another broker replaces that one."""
 
     def __init__(self, broker: Callable[[], Broker], node: Callable[[], tuple[HostFacts, int]] | None = None) -> None:
-        """`node`: facts about its process, and the number of its listeners."""
+        """`node`: returns facts about the node's process, and the number of its listeners."""
         self._broker = broker
         self._node = node
         self.forget()
@@ -100,7 +100,7 @@ class Sampler:
         self._quiet_samples = 0
         self._series: dict[Any, Series] = {}
         self._capacities: dict[Queue, float] = {}
-        # Of the sample that is being taken. They have no deleted objects.
+        # Those of the sample under way, which becomes the newest one. They have no deleted objects.
         self._next_series: dict[Any, Series] = {}
         self._next_capacities: dict[Queue, float] = {}
 
@@ -110,7 +110,7 @@ class Sampler:
     # -- samples ------------------------------------------------------------------------------------------------------
 
     def sample_all(self) -> Iterator[None]:
-        """Sample all objects, in steps; less often while nothing happens."""
+        """Sample all objects in steps. Does nothing in most periods while nothing happens."""
         broker = self._broker()
         if broker is not self._sampled_broker:
             self.forget()
@@ -137,7 +137,7 @@ class Sampler:
         self._sample_node(len(clients))
 
     def _sample_queues(self, queues: list[Queue]) -> Generator[None, None, Lengths]:
-        """Sample the queues of a virtual host. Returns the numbers of their messages."""
+        """Sample the queues of a virtual host. Returns the numbers of their messages, in sum."""
         ready = unacked = 0
         for start in range(0, len(queues), SAMPLED_A_STEP):
             some = queues[start : start + SAMPLED_A_STEP]
@@ -168,9 +168,9 @@ class Sampler:
             yield
 
     def _is_quiet(self, broker: Broker) -> bool:
-        """Whether nothing was published, delivered, acknowledged or declared since the last two samples.
+        """Whether to skip this sample: nothing was published, delivered, acknowledged or declared in the last two.
 
-        Events without clients (expiry, purges) are sampled up to `QUIET_PERIODS` seconds late.
+        So what happens without clients, such as expiry, is sampled up to `QUIET_PERIODS` seconds late.
         """
         activity = (
             broker.context.next_id,
@@ -200,7 +200,7 @@ class Sampler:
         self._next_series[one] = self._recorded(self._series.get(one), values, resolutions)
 
     def _recorded(self, series: Series | None, values: Sequence[int], resolutions: Resolutions) -> Series:
-        """The series with a sample of now. It begins with this sample if it is None."""
+        """The series with a sample of now. `series`: None: begin one with this sample."""
         if series is None:
             return Series(self._now_ms(), values, resolutions)
         series.record(self._now_ms(), values)
@@ -209,7 +209,7 @@ class Sampler:
     # -- rates and ranges ---------------------------------------------------------------------------------------------
 
     def queue(self, queue: Queue, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:
-        """Rates of a queue, its `message_stats` and `idle_since`, if they are known."""
+        """Fields of a queue: its rates, and `message_stats` and `idle_since` if they are known."""
         values, series = queue_values(queue), self._series.get(queue)
         shown = self._with_rates(QUEUE_NAMES, values, series, ranges)
         stats = _stats(shown, [("publish",), DELIVERIES], values, QUEUE_NAMES)
@@ -228,7 +228,7 @@ class Sampler:
         return found
 
     def _idle_since(self, changed_ms: int) -> dict[str, str]:
-        """`idle_since` of an object that last changed at this monotonic time; empty if that was just now."""
+        """The field `idle_since` of an object that last changed at this monotonic time; {}: it is not idle yet."""
         idle_ms = self._now_ms() - changed_ms
         if idle_ms < PERIOD_S * 1000:
             return {}
@@ -236,9 +236,9 @@ class Sampler:
         return {"idle_since": datetime.fromtimestamp(since_s, UTC).isoformat(timespec="milliseconds")}
 
     def since_ms(self, one: Any = None) -> int | None:
-        """The wall time of the oldest sample of an object, or of the broker; None: there is none.
+        """The wall time (ms) of an object's oldest sample; None: there is none. `one`: None: the broker.
 
-        Ranges show 0 for earlier times, as RabbitMQ's tools expect, though the values are unknown.
+        Ranges show 0 for earlier times, as RabbitMQ's tools expect, although the values are unknown.
         """
         return self._oldest_ms(self._broker_series if one is None else self._series.get(one))
 
@@ -246,7 +246,7 @@ class Sampler:
         return None if series is None else self._broker().context.clock.wall_ms() - self._now_ms() + series.since_ms
 
     def of_node(self, view: Mapping[str, Any], ranges: Mapping[str, Range]) -> dict[str, Any]:
-        """The samples of this node's figures, if the request has a range for them, and the time of the oldest one."""
+        """Fields with the samples of this node's figures, and the oldest one's time; {}: no range asks for them."""
         if "node_stats" not in ranges:
             return {}
         series = self._node_series
@@ -255,14 +255,14 @@ class Sampler:
         return {**details, "leveret": {"sampled_since_ms": self._oldest_ms(series)}}
 
     def rate(self, queue: Queue, name: str) -> float:
-        """The rate of one of `QUEUE_NAMES`."""
+        """The rate of a queue's counter per second. `name`: one of `QUEUE_NAMES`."""
         series = self._series.get(queue)
         return 0.0 if series is None else series.rate(QUEUE_NAMES.index(name))
 
     def growth(self, queue: Queue) -> int | None:
-        """The messages by which a queue is longer than a minute ago, if it grew in both halves of the minute, else 0.
+        """By how many messages a queue grew in the last minute, if it grew in both halves of that; else 0.
 
-        None: it is sampled for less than a minute, or has no ranges.
+        None: it has been sampled for less than a minute, or has no ranges.
         """
         series, now_ms = self._series.get(queue), self._now_ms()
         if series is None:
@@ -274,27 +274,27 @@ class Sampler:
         return now - before if before < middle < now else 0
 
     def _capacity(self, queue: Queue) -> float:
-        """The share of the last samples in which messages would have been delivered at once; 0 without consumers."""
+        """The part of the last samples in which a message would have been delivered at once; 0 without consumers."""
         if not queue.consumers:
             return 0.0
         known = self._capacities.get(queue)
         return round(_capacity_now(queue) if known is None else known, 3)
 
     def exchange(self, exchange: Exchange, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:
-        """`message_stats` of an exchange that was published to."""
+        """Fields of an exchange: `message_stats`; {}: nothing was published to it."""
         if not exchange.published_in:
             return {}
         values = (exchange.published_in, exchange.published_out)
         return {"message_stats": self._with_rates(EXCHANGE_NAMES, values, self._series.get(exchange), ranges)}
 
     def client(self, client: Client, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:
-        """Rates of a connection."""
+        """Fields of a connection: its rates."""
         series = self._series.get(client)
         values = (client.connection_info.octets_in, client.connection_info.octets_out)
         return {**self._with_rates(CLIENT_NAMES, values, series, ranges), "reductions_details": {"rate": 0.0}}
 
     def session(self, session: Session, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:
-        """`message_stats` of a channel, and `idle_since`."""
+        """Fields of a channel: `message_stats` and `idle_since`, if they are known."""
         series, values = self._series.get(session), session_values(session)
         shown = self._with_rates(SESSION_NAMES, values, series, ranges)
         stats = _stats(shown, [PUBLISHES, DELIVERIES], values, SESSION_NAMES)
@@ -304,7 +304,7 @@ class Sampler:
         return {**found, "reductions_details": {"rate": 0.0}}
 
     def vhost(self, vhost: VirtualHost, ranges: Mapping[str, Range] = NO_RANGES) -> Steps:
-        """The steps to rates and `message_stats` of a virtual host."""
+        """The steps to fields of a virtual host: its rates and `message_stats`."""
         lengths = yield from lengths_of(vhost.queues.values())
         values = yield from vhost_values(vhost, list(self._broker().connections), lengths)
         shown = self._with_rates(VHOST_NAMES, values, self._series.get(vhost), ranges)
@@ -313,13 +313,13 @@ class Sampler:
         return {**found, "message_stats": stats} if stats else found
 
     def totals(self, ranges: Mapping[str, Range] = NO_RANGES) -> Steps:
-        """The steps to `message_stats`, `queue_totals` and `churn_rates` of the broker."""
+        """The steps to fields of the broker: `message_stats`, `queue_totals`, `churn_rates`."""
         broker = self._broker()
         lengths = yield from lengths_of(broker.virtual_hosts.queues())
         return self._totals_of((yield from broker_values(broker, lengths)), ranges)
 
     def totals_at_last_sample(self) -> dict[str, Any]:
-        """The totals without steps, up to a second old."""
+        """As `totals`, but from the last sample, and so without steps."""
         series = self._broker_series
         return self._totals_of((0,) * len(BROKER_NAMES) if series is None else series.latest, NO_RANGES)
 
@@ -333,7 +333,7 @@ class Sampler:
         }
 
     def churn(self) -> dict[str, Any]:
-        """`churn_rates` alone, for the node."""
+        """As the field `churn_rates` of `totals`, for the node."""
         values = dict.fromkeys(BROKER_NAMES, 0) | dict(zip(CHURN, churn_values(self._broker())))
         shown = self._with_rates(BROKER_NAMES, list(values.values()), self._broker_series, NO_RANGES)
         return _with_details(shown, CHURN)
@@ -341,7 +341,7 @@ class Sampler:
     def _with_rates(
         self, names: Sequence[str], values: Sequence[int], series: Series | None, ranges: Mapping[str, Range]
     ) -> dict[str, Any]:
-        """The values by name, and beside each its rate, with samples if a range asks for them."""
+        """Each value under its name, and its rate under `NAME_details`, with samples if a range asks for them."""
         found: dict[str, Any] = {}
         for index, (name, value) in enumerate(zip(names, values)):
             found[name] = value
@@ -355,7 +355,9 @@ class Sampler:
     def _samples(
         self, index: int, value: int, series: Series | None, wanted: Range, *, is_gauge: bool
     ) -> dict[str, Any]:
-        """The samples of a range, newest first. The last time is a multiple of the step: for gauges the next one."""
+        """The samples of a range, newest first. Their times are multiples of the step; a gauge's newest is in the
+        future, with the present value.
+        """
         clock = self._broker().context.clock
         wall_ms, step_ms = clock.wall_ms(), wanted.step * 1000
         end_ms = wall_ms // step_ms * step_ms + (step_ms if is_gauge and wall_ms % step_ms else 0)
@@ -373,12 +375,12 @@ class Sampler:
 
 
 def _resolutions(number: int) -> Resolutions:
-    """The resolutions of a connection, channel or exchange by its index in the list."""
+    """The resolutions of a connection, channel or exchange, by its index in the list."""
     return TEN_MINUTES if number < TEN_MINUTES_MAX else MINUTE
 
 
 def _with_details(shown: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """The values of these names with their rates."""
+    """The fields of these names, and those with their rates."""
     return {key: shown[key] for name in names for key in (name, f"{name}_details")}
 
 
@@ -388,7 +390,7 @@ def _stats(
     values: Sequence[int],
     names: Sequence[str],
 ) -> dict[str, Any]:
-    """The `message_stats`: a family of counters is left out while all of them are 0 (management page 5.2)."""
+    """The field `message_stats`. A family is left out while all its counters are 0 (management page 5.2)."""
     by_name = dict(zip(names, values))
     found: dict[str, Any] = {}
     for family in families:

@@ -1,4 +1,4 @@
-"""The samples of an object's counters: the last two, for rates, and older ones at several resolutions, for ranges.
+"""The samples of an object's counters: the last two for rates, and older ones, at several resolutions, for ranges.
 
 A sample is stored only when a value has changed, so that an idle object costs nothing. Source: management page 5.
 """
@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: The resolutions at which samples are kept: (seconds between two samples, number of samples).
+#: The resolutions at which samples are kept, as (seconds between two samples, number of samples).
 Resolutions = Sequence[tuple[int, int]]
 DAY: Resolutions = ((1, 300), (5, 720), (60, 1440))
 HOUR = DAY[:2]
@@ -19,7 +19,7 @@ NO_RANGE: Resolutions = ()
 
 @dataclass(slots=True)
 class _Resolution:
-    """Samples with at least this many seconds between them, oldest first."""
+    """Samples that are at least `step_ms` apart, oldest first, at least the last `count_max`."""
 
     step_ms: int
     count_max: int
@@ -31,12 +31,12 @@ class _Resolution:
             return
         self.times.append(at_ms)
         self.samples.append(sample)
-        if len(self.times) >= self.count_max * 2:  # half of them at once: O(1) a sample
+        if len(self.times) >= self.count_max * 2:  # delete half of them at once: O(1) for each sample
             del self.times[: -self.count_max], self.samples[: -self.count_max]
 
 
 class Series:
-    """The samples of one object. `latest`: the newest values, of the time `recorded_ms`.
+    """The samples of one object. `latest`: the newest values. `recorded_ms`: their time.
 
     `changed_ms`: the time of the last change.
     """
@@ -57,7 +57,7 @@ class Series:
         self._period_ms, self.recorded_ms = at_ms - before_ms, at_ms
         if self.latest != self._before:
             if self.changed_ms < before_ms:
-                self._note(before_ms, self._before)  # the values were the same until then
+                self._note(before_ms, self._before)  # until then the values were the same
             self.changed_ms = at_ms
             self._note(at_ms)
 
@@ -67,7 +67,7 @@ class Series:
             one.add(at_ms, sample)
 
     def rate(self, index: int) -> float:
-        """Per second, between the last two samples; 0 until there are two."""
+        """The rate of a value per second, between the last two samples; 0 until there are two."""
         if self._period_ms <= 0:
             return 0.0
         return round((self.latest[index] - self._before[index]) * 1000 / self._period_ms, 3)
@@ -78,7 +78,7 @@ class Series:
         return min((one.times[0] for one in self._resolutions), default=self.recorded_ms)
 
     def at(self, index: int, at_ms: int) -> int | None:
-        """The value at a time; None: before the first stored sample."""
+        """The value at a time; None: the time is before the first stored sample."""
         for one in self._resolutions:
             place = bisect_right(one.times, at_ms)
             if place:

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("leveret.console")
 
-#: Maximum connections of one address, unless it is this machine or a listed proxy, and of the metrics ports together.
+#: Maximum connections of one address, unless it is this machine or a listed proxy. Maximum connections to metrics
+#: ports.
 ADDRESS_MAX, METRICS_MAX = 20, 50
 _ACCEPT_PAUSE_S = 0.1
 #: Maximum seconds for the TLS handshake, and for closing TLS.
@@ -33,11 +34,11 @@ HANDSHAKE_S, CLOSING_S = 5.0, 1.0
 
 
 class Arrival(Protocol):
-    """A connection to the console that was accepted by another listener or node."""
+    """A connection to the console that another listener or node has accepted."""
 
     @property
     def socket(self) -> socket.socket:
-        """The socket, from which nothing has been read."""
+        """The socket, from which nothing has been read yet."""
 
     @property
     def address(self) -> object:
@@ -60,7 +61,7 @@ Arrivals = trio.MemoryReceiveChannel[Arrival]
 
 
 class Server:
-    """The listeners and connections of the console."""
+    """Accepts and serves the connections of the console, and runs the sampler."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class Server:
         self._slots: dict[bool, Slots] = {}
 
     async def state(self) -> "ConsoleState":
-        """The state that connections share, loaded with the first one, in a thread, since it takes 50 ms."""
+        """The state that connections share. The first call loads it, in a thread since that takes 50 ms."""
         if self._state is None:
             make = await trio.to_thread.run_sync(_load, self.options)
             if self._state is None:  # no other task has loaded it meanwhile
@@ -88,7 +89,7 @@ class Server:
         return self._state
 
     def sampler(self) -> "Sampler":
-        """The sampler, made when there is something to sample, or with the first connection."""
+        """The sampler, made on first use: when there is something to sample, or for the first connection."""
         if self._sampler is None:
             from .sampler import Sampler
 
@@ -100,7 +101,7 @@ class Server:
         return options.host_facts(), len(options.listeners())
 
     async def accept_from(self, listener: socket.socket, *, is_metrics: bool, is_tls: bool = False) -> None:
-        """Accept connections until cancelled; those beyond a limit are closed at once. `is_metrics`: a metrics port."""
+        """Accept connections until cancelled. `is_metrics`: the listener is a metrics port."""
         while True:
             await trio.lowlevel.wait_readable(listener)
             try:
@@ -159,9 +160,7 @@ class Server:
         self._nursery.start_soon(serve, stream, peer, slot, scope)
 
     def _slots_of(self, *, is_metrics: bool) -> "Slots":
-        """The slots of a kind of port. Metrics ports have their own, so that probes succeed while the console is
-        busy.
-        """
+        """The slots of a kind of port. Metrics ports have their own: probes succeed while the console is busy."""
         if is_metrics not in self._slots:
             from .slots import Slots
 
@@ -186,7 +185,7 @@ class Server:
                     stream = await self._secured(stream)
                 await Connection(await self.state(), stream, peer, slot, is_metrics=is_metrics).serve()
         except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
-            logger.debug("%s: %s", peer.address, error.__cause__ or error)  # the peer is gone, or does not speak TLS
+            logger.debug("%s: %s", peer.address, error.__cause__ or error)  # the peer has gone, or does not speak TLS
         except Exception:
             logger.exception("%s: internal error", peer.address)
         finally:
@@ -199,7 +198,7 @@ class Server:
                     await stream.aclose()
 
     async def _secured(self, stream: trio.abc.Stream) -> trio.abc.Stream:
-        """The stream wrapped in TLS, with the current certificate. Raises: OSError, trio.BrokenResourceError."""
+        """The stream with TLS, with the current certificate. Raises: OSError, trio.BrokenResourceError."""
         context = self.options().tls
         assert context is not None  # a configuration without a certificate is refused
         secured = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
@@ -211,7 +210,7 @@ class Server:
         return secured
 
     async def sample(self) -> None:
-        """Take samples once a second, until cancelled. The first one is taken when there is a connection or a queue."""
+        """Take samples once a second, until cancelled, from when there is a connection or a queue."""
         while self._sampler is None and not self._has_anything_to_sample():
             await trio.sleep(UNUSED_S)
         sampler = self.sampler()
@@ -242,7 +241,7 @@ DELAY_PERIOD_S = 0.25
 
 
 async def watch_delays(delays: Buckets) -> None:
-    """Measure how late sleeps end, which is at most the length of the turn that ran then."""
+    """Measure how late sleeps end: no later than the turn that runs then."""
     while True:
         due_s = trio.current_time() + DELAY_PERIOD_S
         await trio.sleep_until(due_s)
@@ -250,7 +249,7 @@ async def watch_delays(delays: Buckets) -> None:
 
 
 def peer_of(address: object, *, is_tls: bool = False, node: str = "") -> "Peer":
-    """The client at an address, as from `socket.accept`. A Unix socket counts as loopback."""
+    """The client at an address from `socket.accept`. A Unix socket counts as loopback."""
     from .http_messages import Peer
 
     if not isinstance(address, tuple):
@@ -271,13 +270,13 @@ async def serve(
     stopping: trio.Event,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve the API on bound and listening sockets until `stopping` is set.
+    """Serve the console on bound and listening sockets until `stopping` is set.
 
-    `metrics_listeners`: for metrics and health, without a login. `tls_listeners`: those among both that use TLS.
-    `arrivals`: connections that were accepted elsewhere. `facts`: makes the facts for metrics from the delays of the
-    event loop.
+    `metrics_listeners`: metrics ports, which need no login. `tls_listeners`: those of all listeners that use TLS.
+    `arrivals`: connections that were accepted elsewhere. `facts`: makes the facts for metrics of the event loop's
+    delays.
 
-    The entry point `console` in the group `leveret.frontends`; see docs/frontends.md.
+    This is the entry point `console` in the group `leveret.frontends`, see docs/frontends.md.
     """
     async with trio.open_nursery() as nursery:
         server = Server(runtime, options, nursery, facts)

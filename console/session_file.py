@@ -1,6 +1,6 @@
-"""The file of the page's sessions: the key that signs their tokens, and the sessions that were revoked by a logout.
+"""The file of the page's sessions: the key that signs tokens, and the sessions that a logout has revoked.
 
-It stands beside the journal. Without a journal both are in memory, and a restart ends all sessions.
+It is in the journal's directory. Without a journal key and sessions are in memory, and a restart ends all sessions.
 Source: management page 20.
 """
 
@@ -15,18 +15,18 @@ logger = logging.getLogger("leveret.console")
 
 FILE = "sessions"
 _KEY_OCTETS = 32
-#: Maximum revoked sessions that are remembered one by one for each user.
+#: Maximum revoked sessions of a user that are remembered one by one.
 REVOKED_MAX = 100
-#: The user of sessions that were revoked by a release that did not record users.
+#: Stands for the user of sessions that a release revoked which did not record users.
 _UNKNOWN_USER = ""
 
 
 @dataclass(slots=True)
 class _Revoked:
-    """The revoked sessions of one user, by the wall times (ms) at which they would have expired.
+    """The revoked sessions of one user. Times are wall times (ms) at which sessions would have expired.
 
-    `sessions`: id -> its expiry. `expiring_until_ms`: every session of the user that expires by then is revoked. It
-    replaces the entries beyond `REVOKED_MAX`: no logout is forgotten, but older sessions of the user end, too.
+    `sessions`: id -> time. `expiring_until_ms`: each session of the user that expires by then is revoked. That replaces
+    entries beyond `REVOKED_MAX`: so no logout is forgotten, but older sessions of the user end, too.
     """
 
     sessions: dict[str, int] = field(default_factory=dict)
@@ -39,13 +39,13 @@ class _Revoked:
             self.expiring_until_ms = max(self.expiring_until_ms, self.sessions.pop(earliest))
 
     def forget_expired(self, now_ms: int) -> bool:
-        """Forget the sessions that have expired. Returns whether any others are left."""
+        """Forget the sessions that have expired. Returns whether anything is still revoked."""
         self.sessions = {id_: expires_ms for id_, expires_ms in self.sessions.items() if expires_ms > now_ms}
         return bool(self.sessions) or self.expiring_until_ms > now_ms
 
 
 class SessionFile:
-    """`key`: signs tokens."""
+    """Keeps the file. `key`: signs tokens."""
 
     def __init__(self, directory: str | None) -> None:
         self._path = None if directory is None else os.path.join(directory, FILE)
@@ -54,7 +54,7 @@ class SessionFile:
         self._is_written = found is not None
 
     def _read(self) -> tuple[bytes, dict[str, _Revoked]] | None:
-        """The key and the revoked sessions by user; None: there is no file, or it cannot be used."""
+        """The key, and the revoked sessions by user; None: there is no file, or it cannot be used."""
         if self._path is None:
             return None
         try:
@@ -71,24 +71,24 @@ class SessionFile:
             return None
 
     def is_revoked(self, user: str, id_: str, expires_ms: int) -> bool:
-        """Whether a session of this user was ended by a logout. `expires_ms`: when it would expire."""
+        """Whether a logout has ended a session of this user. `expires_ms`: when the session would expire."""
         of_user = self._revoked.get(user)
         if of_user is not None and (id_ in of_user.sessions or expires_ms <= of_user.expiring_until_ms):
             return True
         return _UNKNOWN_USER in self._revoked and id_ in self._revoked[_UNKNOWN_USER].sessions
 
     def revoke(self, user: str, id_: str, expires_ms: int, now_ms: int) -> None:
-        """Remember that a session was ended by a logout."""
+        """Note that a logout has ended a session. `expires_ms`: when the session would expire."""
         self._revoked = {name: one for name, one in self._revoked.items() if one.forget_expired(now_ms)}
         self._revoked.setdefault(user, _Revoked()).add(id_, expires_ms)
         self._is_written = False
         self.write()
 
     def write(self) -> None:
-        """Write the file unless it is up to date, readable by its owner alone. If that fails, a restart ends all
-        sessions.
+        """Write the file, unless it is up to date. Only its owner can read it.
 
-        There is no fsync, because the event loop would wait for it: a power failure may undo a logout.
+        If that fails, a restart ends all sessions. The event loop would wait for an fsync, so there is none: a power
+        failure may undo a logout.
         """
         if self._path is None or self._is_written:
             return
@@ -105,7 +105,7 @@ class SessionFile:
 
 
 def _revoked_in(given: dict[str, object]) -> dict[str, _Revoked]:
-    """The revoked sessions by user. Older releases wrote id -> expiry, for all users together."""
+    """The revoked sessions by user, from the file. Older releases wrote id -> expiry, for all users together."""
     found: dict[str, _Revoked] = {}
     for name, value in given.items():
         if isinstance(value, dict):

@@ -1,8 +1,8 @@
 """Sessions of the page's users: a signed token in a cookie, which outlives a restart of the broker.
 
-A token has the name of its user, the start of the session, and the time at which it was issued. The signature also
-covers the hash of the user's password, so that a new password, or a new user of that name, ends the session. A logout
-revokes it.
+A token has the user's name, the start of the session, and the time at which it was issued. The signature also covers
+the hash of the user's password, so that a new password, or a new user of that name, ends the session. A logout revokes
+the session.
 Source: management page 20.
 """
 
@@ -19,9 +19,9 @@ from .session_file import SessionFile
 COOKIE = "leveret-session"
 HOUR_NS = 3_600_000_000_000
 LIFETIME_NS, IDLE_NS = 8 * HOUR_NS, HOUR_NS
-#: Maximum sessions whose last use is remembered. Others count as last used when their token was issued.
+#: Maximum sessions whose last use is remembered. The last use of others is when their token was issued.
 SESSIONS_MAX = 1_000
-#: Age from which a token is replaced. A token may have been issued this far in the future, since clocks are set back.
+#: Age from which a token is replaced. How far in the future a token may have been issued, since clocks are set back.
 RENEWED_MS, SKEW_MS = 600_000, 60_000
 _OCTETS = 16
 
@@ -37,7 +37,7 @@ class _Token:
 
     @property
     def expires_ms(self) -> int:
-        """The end of the session, however much it is used."""
+        """The end of the session, even if it is used until then."""
         return self.began_ms + LIFETIME_NS // MS
 
     def text(self) -> str:
@@ -46,14 +46,14 @@ class _Token:
 
 @dataclass(slots=True)
 class _Session:
-    """A session that was used. Times are monotonic."""
+    """A session in memory. Times are monotonic."""
 
     began_ns: int
     used_ns: int
 
 
 class Sessions:
-    """The sessions of one console. `header` and `host` are the headers `cookie` and `host` of a request."""
+    """Opens, finds and closes the sessions of a console. `header`, `host`: the headers `cookie` and `host`."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Sessions:
         broker: Callable[[], Broker],
         directory: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """`directory`: of the journal."""
+        """`directory`: returns that of the journal; None: there is no journal."""
         self._now_ns = now_ns
         self._broker = broker
         self._directory = directory
@@ -72,8 +72,9 @@ class Sessions:
         return SessionFile(self._directory())
 
     def open(self, user: User, path: str, *, host: str = "", is_secure: bool = False) -> str:
-        """Open a session. Returns the cookie with its token. `path`: the cookie's scope. `is_secure`: browsers send it
-        over TLS only.
+        """Open a session. Returns the cookie with its token.
+
+        `path`: the cookie's scope. `is_secure`: browsers send it only over TLS.
         """
         now_ms = self._wall_ms()
         token = _Token(user.name, now_ms, now_ms, secrets.token_urlsafe(_OCTETS))
@@ -82,7 +83,7 @@ class Sessions:
         return self._cookie(token, user, path, host, is_secure=is_secure)
 
     def find(self, header: str | None, host: str = "", *, is_use: bool = True) -> User | None:
-        """The user of a request's session; None: it has no valid one. `is_use`: it begins to idle again."""
+        """The user of a request's session; None: there is no valid one. `is_use`: its idle time begins anew."""
         found = self._valid(header, host)
         if found is None:
             return None
@@ -93,7 +94,7 @@ class Sessions:
         return user
 
     def renewed(self, header: str | None, path: str, host: str = "", *, is_secure: bool = False) -> str | None:
-        """A cookie with a new token for the session; None: the token is new enough, or not valid."""
+        """A cookie with a new token for the session; None: the present one is new enough, or not valid."""
         found = self._valid(header, host)
         if found is None or self._wall_ms() - found[0].issued_ms < RENEWED_MS:
             return None
@@ -101,7 +102,7 @@ class Sessions:
         return self._cookie(replace(token, issued_ms=self._wall_ms()), user, path, host, is_secure=is_secure)
 
     def close(self, header: str | None, path: str, host: str = "") -> str:
-        """Revoke a session. Returns the cookie that deletes the browser's."""
+        """Revoke a session. Returns a cookie that deletes the one in the browser."""
         found = self._valid(header, host)
         if found is not None:
             token = found[0]
@@ -118,7 +119,7 @@ class Sessions:
             return None
         now_ns, now_ms = self._now_ns(), self._wall_ms()
         session = self._known.get(token.id)
-        if session is None and token.issued_ms <= now_ms + SKEW_MS:  # it began before a restart, or is not remembered
+        if session is None and token.issued_ms <= now_ms + SKEW_MS:  # it is older than a restart, or not remembered
             began_ns, issued_ns = (now_ns - (now_ms - at_ms) * MS for at_ms in (token.began_ms, token.issued_ms))
             session = _Session(began_ns, issued_ns)
         if session is None or now_ns - session.began_ns > LIFETIME_NS or now_ns - session.used_ns > IDLE_NS:
@@ -145,15 +146,17 @@ class Sessions:
 
 
 def cookie_name(host: str) -> str:
-    """The name of the cookie for a `host` header. It contains the port, because browsers send a cookie to all ports of
-    a host: two consoles on one host must not overwrite each other's sessions.
+    """The name of the cookie for a header `host`.
+
+    It contains the port, because browsers have the same cookies for all ports of a host: two consoles on one host must
+    not overwrite each other's.
     """
     port = host.rpartition(":")[2]
     return f"{COOKIE}-{port}" if port.isascii() and port.isdigit() else COOKIE
 
 
 def _value_of(header: str | None, host: str) -> str:
-    """The value of the cookie; empty: there is none."""
+    """The value of the session's cookie; "": there is none."""
     wanted = cookie_name(host)
     for part in (header or "").split(";"):
         name, equals, value = part.strip().partition("=")
@@ -163,7 +166,7 @@ def _value_of(header: str | None, host: str) -> str:
 
 
 def _parsed(text: str) -> tuple[_Token | None, str]:
-    """The token and its signature, which is not checked; None: the text is not a token."""
+    """The token in a text, and its signature, which is not checked here; None: the text has none."""
     try:
         user, began, issued, id_, signature = text.split(".")
         if not (text.isascii() and began.isdigit() and issued.isdigit() and len(began + issued) < 40):

@@ -1,8 +1,8 @@
-"""Limits on the connections of one kind of listener: in all, and of one address.
+"""Limits the connections of one kind of listener: of all addresses together, and of one.
 
-When no slot is free, a new connection takes the slot of the one that has been idle for longest: of the same address if
-that has its share, else of the address with the most idle connections. Connections that are served or stream keep their
-slots. Source: management page 20.
+When no slot is free, a new connection takes one from a connection that is idle: from the same address if that has its
+share, else from the address with the most idle connections; of these, from the connection that has been idle longest.
+Connections that are served, or stream, keep their slots. Source: management page 20.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 
 class NoSlot(Exception):
-    """No slot is free, and no connection is idle; the message is for the log."""
+    """No slot is free, and no connection is idle. The text is for the log."""
 
 
 class Slot:
-    """The slot of one connection. `end`: closes the connection when another one takes the slot."""
+    """The slot of one connection. `end`: called to close the connection when another one takes the slot."""
 
     __slots__ = ("_slots", "end", "origin")
 
@@ -33,22 +33,22 @@ class Slot:
             self._slots.move(self, is_idle=True)
 
     def leave(self) -> None:
-        """The connection has ended. Idempotent."""
+        """Give the slot up, when the connection has ended. Idempotent."""
         self._slots.forget(self)
 
 
 class Slots:
-    """All slots. `share`: maximum of one address."""
+    """The slots of one kind of listener. `share`: maximum slots of one address."""
 
     def __init__(self, share: int) -> None:
         self._share = share
-        self._idle: dict[Slot, None] = {}  # the longest idle first
+        self._idle: dict[Slot, None] = {}  # the longest idle one first
         self._busy: dict[Slot, None] = {}
 
     def enter(self, origin: str, end: Callable[[], None], *, slots: int, is_shared: bool) -> Slot:
-        """A slot for a new connection, possibly taken from an idle one. `slots`: how many there are. `is_shared`: many
-        clients use this address, which may have more than its share: this machine, or a listed proxy.
+        """A slot for a new connection, perhaps taken from an idle one. `slots`: the number of all slots.
 
+        `is_shared`: many clients use this address (this machine, or a listed proxy), so its share is not limited.
         Raises: NoSlot.
         """
         taken = [*self._idle, *self._busy]
@@ -72,13 +72,13 @@ class Slots:
         oldest.end()
 
     def move(self, slot: Slot, *, is_idle: bool) -> None:
-        """The connection becomes idle, or busy. Ignored if it has lost its slot."""
+        """Note that a connection becomes idle, or busy. Ignored if it has lost its slot."""
         here, there = (self._busy, self._idle) if is_idle else (self._idle, self._busy)
         if slot in here:
             del here[slot]
             there[slot] = None
 
     def forget(self, slot: Slot) -> None:
-        """Remove a connection that has ended. Idempotent."""
+        """Remove the slot of a connection that has ended. Idempotent."""
         self._idle.pop(slot, None)
         self._busy.pop(slot, None)

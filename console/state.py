@@ -1,6 +1,6 @@
 """The state that all connections of a console share: the API, the metrics, and the limits on concurrent work.
 
-Loaded with the first connection. Source: management page 12.3, 20.
+This module is loaded with the first connection. Source: management page 12.3, 20.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -27,20 +27,20 @@ REQUESTS_MAX, PROBES_MAX, METRICS_MAX = 10, 10, 4
 
 
 class Runtime(Protocol):
-    """The services that the composition root gives to a frontend."""
+    """What `src/leveret/serving` offers to a frontend."""
 
     broker: Broker
     has_resigned: bool
 
     def end_turn(self) -> None:
-        """Dispatch and flush after a turn; unfinished work continues soon after."""
+        """Dispatch and flush at the end of a turn. Unfinished work continues soon after."""
 
     async def wait_while_suspended(self) -> None:
-        """Return when clients may be read and sent to."""
+        """Wait until clients may be read from and sent to."""
 
 
 class ConsoleState:
-    """The shared state of all connections of a console: the API, and the counts of concurrent work."""
+    """The shared state of a console's connections: the API, the metrics, and counts of concurrent work."""
 
     def __init__(
         self,
@@ -57,28 +57,28 @@ class ConsoleState:
         self._at_work = dict.fromkeys(Work, 0)
         self.streams = 0
         self._unfinished = 0  # octets of the bodies that are being read
-        self.turn = trio.Lock()  # held for each step: connections take turns with each other and with other tasks
+        self.turn = trio.Lock()  # held during a step, so that connections take turns
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
     @property
     def metrics(self) -> "Metrics":
-        """The metrics endpoint, made on first use. Raises: Refusal, if metrics are off."""
+        """The metrics, made on first use. Raises: Refusal, if they are off."""
         if self._facts is None:
             raise not_found()
         if self._metrics is None:
-            from .metrics.requests import Metrics  # loaded if the broker is scraped
+            from .metrics.requests import Metrics  # loaded at the first scrape
 
             self._metrics = Metrics(lambda: self.runtime.broker, self.options, self._facts, self._require_monitor)
         return self._metrics
 
     def _require_monitor(self, request: Request) -> None:
-        """Raises: Refusal."""
+        """Check that the user of a request is a monitor. Raises: Refusal."""
         if not is_monitor(self.api.logins.log_in(request.headers.get("authorization"), request.peer)):
             raise not_authorised("Not monitor user")
 
     def open(self, request: Request) -> "Call | MetricsCall":
-        """Check a request to the console's port, which also has the metrics, with a login. Raises: Refusal."""
+        """Check a request to the console's port, where metrics need a login. Raises: Refusal."""
         if not request.path.startswith(("/metrics", "/health/")):
             return self.api.open(request)
         call = self.open_metrics(request)
@@ -95,7 +95,7 @@ class ConsoleState:
 
     @contextmanager
     def at_work(self, work: Work) -> Iterator[None]:
-        """Count a complete request while it is answered. Raises: Refusal, if too many of its kind are answered now."""
+        """Count a request while it is answered. Raises: Refusal, if too many of its kind are being answered."""
         if self._at_work[work] >= {Work.REQUEST: REQUESTS_MAX, Work.METRICS: METRICS_MAX, Work.PROBE: PROBES_MAX}[work]:
             raise Refusal(503, "busy", "too many requests at once", (("retry-after", "1"),))
         self._at_work[work] += 1
@@ -105,15 +105,16 @@ class ConsoleState:
             self._at_work[work] -= 1
 
     def add_unfinished(self, octets: int) -> None:
-        """Count octets of a body that is being read; negative: the body is complete. Raises: Refusal, if all bodies
-        together are too large.
+        """Count octets of a body that is being read; negative ones when it is complete.
+
+        Raises: Refusal, if all unfinished bodies together are too large.
         """
         self._unfinished += octets
         if octets > 0 and self._unfinished > REQUESTS_MAX * self.options().body_max:
             raise Refusal(503, "busy", "too many long bodies at once", (("retry-after", "5"),))
 
     async def wait_for_leadership(self) -> None:
-        """Wait while the broker is suspended. Raises: Refusal, if the node has resigned, because another may lead."""
+        """Wait while the broker is suspended. Raises: Refusal, if the node has resigned: another one may lead."""
         await self.runtime.wait_while_suspended()
         if self.runtime.has_resigned:
             raise Refusal(503, "not_leading", "this node does not lead any more", (("retry-after", "1"),))
@@ -129,10 +130,10 @@ class ConsoleState:
 
 
 async def in_turns(steps: Generator[None, None, Answer], turn: trio.Lock, end_turn: Callable[[], None]) -> Answer:
-    """Take the steps to an answer in turns with other answers, and end the broker's turn after each step.
+    """Take the steps to an answer, in turns with those to other answers. End the broker's turn after each step.
 
-    So other tasks of the broker wait for one step at most, whatever the number of requests. Cancellation takes effect
-    between two steps. Raises: as the steps do.
+    So other tasks wait for at most one step, whatever the number of requests. Cancellation takes effect between two
+    steps. Raises: as the steps do.
     """
     with closing(steps):
         while True:

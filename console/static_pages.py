@@ -1,6 +1,6 @@
 """The files of the console's page, and two short pages about the API and the command line.
 
-All paths are in a table that is made on first use; a path of a request is never joined to a folder.
+All paths are in a table that is made on first use: the path of a request never becomes that of a file.
 Source: management page 1.1, 18, 20.
 """
 
@@ -13,7 +13,7 @@ from ..vendored import UPLOT
 from .dispatcher import Route
 from .http_messages import Answer
 
-#: The files of the page.
+#: The directory with the files of the page.
 FOLDER = Path(__file__).with_name("page")
 _TEXT = "text/plain; charset=utf-8"
 _HTML = "text/html; charset=utf-8"

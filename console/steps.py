@@ -1,8 +1,7 @@
-"""Work on many objects in short steps: generators that yield to let the broker serve its clients.
+"""Works on many objects in short steps: generators that yield so that the broker can serve its clients.
 
 A step ends after `STEP_S`, not after a number of objects, because a row takes 5 us in one list and a millisecond in
-another. Give these functions a copy of a list that the engine changes: objects may be declared or deleted between
-two steps.
+another. Objects may be declared or deleted between two steps, so pass a copy of a list that the engine changes.
 Source: management page 12.3, 20.
 """
 
@@ -16,17 +15,17 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Seconds after which a step ends. A last step of more than the second number of seconds yields, too.
+#: Seconds after which a step ends. Least seconds of a last step that yields, too.
 STEP_S, LAST_STEP_S = 0.003, 0.001
-#: Objects sorted at once, and maximum objects of two sorted runs that are merged at once: one or two milliseconds if
-#: keys are tuples of texts. Longer runs are merged object by object, which costs four times as much.
+#: Objects that are sorted at once. Maximum objects of sorted parts that are merged at once. Both take one or two
+#: milliseconds if keys are tuples of texts. Longer parts are merged object by object, which costs four times as much.
 SORTED_AT_ONCE, MERGED_AT_ONCE = 1_000, 8_000
-#: Objects compared at once with the first ones of a page. A comparison may need an object's row.
+#: Objects that are compared at once with the first ones of a page. A comparison may need an object's row.
 COMPARED_AT_ONCE = 100
-#: Objects freed in one step.
+#: Objects that are freed in one step.
 FREED_AT_ONCE = 5_000
 
-#: Work in short steps, after each of which the turn is ended. Returns the result.
+#: Work in short steps. The caller ends the turn after each. Returns the result.
 Steps = Generator[None, None, Any]
 #: Steps that return a list.
 ListSteps = Generator[None, None, list[T]]
@@ -59,7 +58,7 @@ def sort_in_steps(key: Callable[[T], Any], items: Sequence[T]) -> ListSteps[T]:
     runs = yield from map_in_steps(
         lambda start: sorted(range(start, min(start + SORTED_AT_ONCE, len(items))), key=key_of), starts
     )
-    # Two sorted runs are merged by `sorted`, which takes linear time for them.
+    # `sorted` merges two sorted parts in linear time.
     while len(runs) > 1 and len(runs[0]) < MERGED_AT_ONCE:
         pairs = [runs[at : at + 2] for at in range(0, len(runs), 2)]
         runs = yield from map_in_steps(lambda pair: sorted(chain(*pair), key=key_of), pairs)
@@ -77,12 +76,11 @@ def first_in_steps(
     tie: Callable[[T], Any] = lambda one: 0,
     is_reversed: bool = False,
 ) -> ListSteps[T]:
-    """The first `count` items of the list that `sort_in_steps` would return, or of its reverse. `tie`: the key of items
-    with equal keys.
+    """The first `count` items of the list that `sort_in_steps` would return, or of its reverse.
 
-    All items are compared and few are sorted: a page of 100,000 queues takes a tenth of the time. The reverse is found
-    from the end of the items, because objects are often declared in the order of their names: from the beginning each
-    would come before all that were seen.
+    `tie`: a second key, for items whose keys are equal. All items are compared, but few are sorted: a page of 100,000
+    queues takes a tenth of the time. The reverse is found from the end of the items: objects are often declared in the
+    order of their names, so that from the beginning each item would come before all earlier ones.
     """
     best: list[tuple[Any, Any, int]] = []
     foremost, is_before = (max, operator.gt) if is_reversed else (min, operator.lt)
@@ -95,7 +93,7 @@ def first_in_steps(
         if len(best) < count:
             best = sorted([*best, *found], reverse=is_reversed)[:count]
         else:
-            # The foremost of many keys is found in a tenth of the time in which Python compares them one by one.
+            # min or max of many keys takes a tenth of the time in which Python compares them one by one.
             last, first = best[-1], foremost(keys)
             is_better = is_before(first, last[0]) if first != last[0] else is_before(foremost(map(tie, some)), last[1])
             if is_better:

@@ -1,1 +1,1 @@
-"""Metrics for Prometheus: RabbitMQ's families under their names, and our own. Source: management page 12."""
+"""Metrics for Prometheus: RabbitMQ's families under RabbitMQ's names, and our own. Source: management page 12."""

@@ -1,4 +1,4 @@
-"""`/metrics`: sums over all objects, RabbitMQ's families first, then ours. Source: management page 12.1."""
+"""The page `/metrics`: sums over all objects, first RabbitMQ's families, then ours. Source: management page 12.1."""
 
 from collections.abc import Generator, Iterator
 
@@ -14,7 +14,7 @@ from .sums import ALL_TYPES, ChannelSums, QueueSums, channel_sums, queue_sums
 
 PREFIX = "rabbitmq_"
 AMQP, STREAM = '{protocol="amqp091"}', '{protocol="stream"}'
-#: Dead-letter strategy -> whether its dead messages are dead-lettered.
+#: Dead-letter strategy -> whether messages that die under it are dead-lettered.
 STRATEGIES = {"disabled": False, "at_most_once": True}
 
 
@@ -43,12 +43,12 @@ def aggregated_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts
 
 
 def table(prefix: str, group: tuple[Family, ...], values: Iterator[float] | tuple[float, ...]) -> str:
-    """A group of families without labels, one value each."""
+    """A group of families that have one value each, and no labels."""
     return "".join(rendered(prefix, family, [Sample(value)]) for family, value in zip(group, values, strict=True))
 
 
 def identity(options: ConsoleOptions, broker: Broker, endpoint: str, prefix: str) -> str:
-    """The families with the versions and the name of the node, with which dashboards join all others."""
+    """The families with the versions and the name of the node. Dashboards join them with all others."""
     name, cluster = options.control.ask("cluster-name", {})["name"], options.cluster()
     versions = versions_of(options.version, options.product_version, options.python_version)
     return identity_of(
@@ -57,7 +57,7 @@ def identity(options: ConsoleOptions, broker: Broker, endpoint: str, prefix: str
 
 
 def versions_of(version: str, product_version: str, python_version: str) -> dict[str, str]:
-    """The labels of the versions: of RabbitMQ as clients see it, our own, Python's."""
+    """The labels for versions: RabbitMQ's as clients see it, our own, Python's."""
     return {
         "rabbitmq_version": version,
         "prometheus_plugin_version": product_version,
@@ -69,7 +69,7 @@ def versions_of(version: str, product_version: str, python_version: str) -> dict
 
 
 def identity_of(node: str, cluster: str, permanent: str, versions: dict[str, str], endpoint: str, prefix: str) -> str:
-    """The families of `identity`. `cluster`: its name, which may change. `permanent`: a name that does not."""
+    """The families of `identity`. `cluster`: the cluster's name, which may change. `permanent`: one that does not."""
     build, who = f.IDENTITY
     labels = {
         "rabbitmq_node": node,
@@ -156,7 +156,7 @@ def _queues(sums: QueueSums) -> str:
         "queue_consumers": sums.consumers,
     }
     parts = [table(PREFIX, f.QUEUE_COARSE, (sums.ready, sums.unacked, all_))]
-    for family in f.QUEUE_METRICS:  # families without a sum have no sample
+    for family in f.QUEUE_METRICS:  # a family that has no sum gets no sample
         samples = [Sample(values[family.name])] if family.name in values else []
         parts.append(rendered(PREFIX, family, samples))
     parts.append(table(PREFIX, f.QUEUE_COUNTERS, (0, 0)))
@@ -164,19 +164,19 @@ def _queues(sums: QueueSums) -> str:
 
 
 def memory_of(queues: int, messages: int) -> int:
-    """Octets of queues and their messages without the bodies."""
+    """Octets of memory for this many queues and messages, without bodies."""
     from ..views.queues import EMPTY_QUEUE_OCTETS, MESSAGE_OCTETS
 
     return queues * EMPTY_QUEUE_OCTETS + messages * MESSAGE_OCTETS
 
 
 def into_queues(sums: QueueSums) -> int:
-    """Messages that clients published, counted in each queue that got them."""
+    """The number of messages that clients published, counted in each queue that they entered."""
     return sums.count("enqueued") - sums.count("own")
 
 
 def published(broker: Broker) -> int:
-    """Messages published by clients; `Counters.published` includes those of the broker itself."""
+    """The number of messages that clients published. `Counters.published` includes those of the broker itself."""
     return broker.context.counters.published - broker.context.activity.own
 
 
@@ -214,13 +214,13 @@ def _channels(broker: Broker, queues: QueueSums, sums: ChannelSums) -> str:
 
 
 def _consumed(queues: QueueSums) -> int:
-    """Deliveries to consumers that acknowledge."""
+    """The number of deliveries to consumers that acknowledge."""
     count = queues.count
     return count("delivered") - count("got") - count("no_ack") + count("got_no_ack")
 
 
 def global_page(broker: Broker, queues: QueueSums, channels: ChannelSums) -> str:
-    """Counts by protocol and type of queue, which are the same on all pages."""
+    """The families by protocol and by type of queue, which are the same on all pages."""
     activity = broker.context.activity
     by_protocol = (
         published(broker),
@@ -259,7 +259,7 @@ def _by_type(counts: dict[str, int]) -> tuple[int, ...]:
 
 
 def _sizes(broker: Broker) -> str:
-    """The histogram of body sizes. They are counted from the first scrape on."""
+    """The histogram of the sizes of bodies. They are counted from the first scrape on."""
     sizes = broker.count_sizes()
     samples = histogram(BODY_SIZE_BUCKETS, sizes.counts, sizes.octets, 'protocol="amqp091"')
     return rendered(PREFIX, f.MESSAGE_SIZE, samples)

@@ -1,4 +1,4 @@
-"""Families about the cluster, which each node has. Those about followers have samples on the leader only."""
+"""Families about the cluster, on each node. Families about followers have samples on the leader only."""
 
 from ..cluster import ClusterFacts, NodeFacts
 from .exposition import COUNTER, GAUGE, Family, Sample, labelled, rendered

@@ -16,7 +16,7 @@ class Family(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """A value of a family. `labels`: as text with braces. `suffix`: of the name, for histograms."""
+    """A value of a family. `labels`: as text, with braces. `suffix`: is appended to the name, for histograms."""
 
     value: float
     labels: str = ""
@@ -24,9 +24,9 @@ class Sample(NamedTuple):
 
 
 def escaped(text: str) -> str:
-    """The value of a label, with quotes, backslashes and line ends escaped.
+    """The value of a label with quotes, backslashes and line ends escaped.
 
-    NUL becomes a backslash and 0, because Prometheus would stop reading at it.
+    NUL becomes a backslash and 0, because Prometheus would stop reading at a NUL.
     """
     if text.isalnum():
         return text
@@ -35,14 +35,14 @@ def escaped(text: str) -> str:
 
 
 def labelled(values: Mapping[str, str]) -> str:
-    """Labels with their braces; empty without labels."""
+    """Labels as text, with braces; "": there are none."""
     if not values:
         return ""
     return "{" + ",".join(f'{name}="{escaped(value)}"' for name, value in values.items()) + "}"
 
 
 def number(value: float) -> str:
-    """A number as text; not a number: NaN."""
+    """A number as text. One that is not a number becomes NaN."""
     if value != value:
         return "NaN"
     return repr(value) if isinstance(value, float) else str(int(value))
@@ -55,19 +55,19 @@ def head(prefix: str, family: Family) -> str:
 
 
 def rendered(prefix: str, family: Family, samples: list[Sample]) -> str:
-    """A family with its samples."""
+    """A family with its samples, as text."""
     name = prefix + family.name
     lines = [f"{name}{one.suffix}{one.labels} {number(one.value)}\n" for one in samples]
     return head(prefix, family) + "".join(lines)
 
 
 def encoded(text: str) -> bytes:
-    """The octets to send. A lone surrogate becomes a question mark."""
+    """A text in UTF-8. A lone surrogate becomes a question mark."""
     return text.encode("utf-8", "replace")
 
 
 def _bound(value: float) -> str:
-    """A bound in the form that dashboards expect: 100.0, 1e+06."""
+    """A bound as text, in the form that dashboards expect: 100.0, 1e+06."""
     return str(float(value)) if value < 1_000_000 else f"{value:g}"
 
 

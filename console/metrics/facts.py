@@ -1,4 +1,4 @@
-"""Facts for metrics that the broker does not know: process, journal, delays of the event loop."""
+"""Facts for metrics that the broker does not have: process, journal, delays of the event loop."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from .buckets import Buckets
 
 @dataclass(slots=True, frozen=True)
 class ProcessFigures:
-    """Figures of the process. Memory and disk in octets; a limit of 0: there is none."""
+    """Figures of the process. Memory and disk are in octets. A limit of 0: there is no limit."""
 
     descriptors: int
     descriptors_max: int
@@ -21,7 +21,7 @@ class ProcessFigures:
     tasks: int
 
     def node_values(self, sockets: int, uptime_s: float) -> tuple[float, ...]:
-        """The values of `families.NODE`."""
+        """The values for `families.NODE`, in that order."""
         return (
             self.descriptors,
             sockets,
@@ -40,8 +40,8 @@ class ProcessFigures:
 class JournalFigures:
     """Figures of the journal. `state`: running, full or failed.
 
-    `sync_bounds`, `sync_counts`: a histogram of the seconds that syncs took, as in `Buckets`.
-    `reader_kept`: name of a reader of the pipeline -> octets that are kept for it alone, as of the last checkpoint.
+    `sync_bounds`, `sync_counts`: a histogram of the seconds that fsyncs took, as in `Buckets`.
+    `reader_kept`: name of a journal's reader -> octets that are kept only for it, at the last checkpoint.
     """
 
     state: str
@@ -61,9 +61,9 @@ class JournalFigures:
 
 @dataclass(slots=True, frozen=True)
 class MetricsFacts:
-    """The facts. `journal` returns None without a journal.
+    """The facts for metrics. `journal` returns None if the broker has no journal.
 
-    `is_open`: whether clients on other hosts see the names of objects without a login.
+    `is_open`: whether clients on other hosts may see the names of objects without a login.
     """
 
     process: Callable[[], ProcessFigures]

@@ -1,4 +1,4 @@
-"""The families of RabbitMQ, in groups, with help texts of ours (management page 12.1)."""
+"""RabbitMQ's families, in groups, with our help texts (management page 12.1)."""
 
 from .exposition import COUNTER, GAUGE, HISTOGRAM, UNTYPED, Family
 
@@ -76,7 +76,7 @@ LOGINS = _families(
     auth_attempts_succeeded="Logins that succeeded",
     auth_attempts_failed="Logins that failed",
 )
-#: Families of queues; sums at /metrics.
+#: Families of queues. At /metrics they are sums.
 QUEUE_COARSE = _families(
     GAUGE,
     queue_messages_ready="Messages that wait for a consumer",

@@ -1,4 +1,4 @@
-"""Families that only Leveret has, and those of every process."""
+"""Families that only Leveret has, and those of any process."""
 
 from collections import Counter
 from operator import attrgetter
@@ -24,7 +24,7 @@ def leveret_page(
     process: ProcessFigures,
     journal: JournalFigures | None,
 ) -> str:
-    """The families with the prefix leveret_, and those of the process."""
+    """The families with the prefix `leveret_`, and those of the process."""
     # fmt: off
     parts = [
         build_info(options.product_version),

@@ -1,6 +1,6 @@
-"""`/metrics/per-object` and `/metrics/detailed`: samples for each queue, channel and connection, made in steps.
+"""The pages `/metrics/per-object` and `/metrics/detailed`: samples for each queue, channel and connection.
 
-Source: management page 12.2, 12.3.
+They are made in steps. Source: management page 12.2, 12.3.
 """
 
 from collections.abc import Callable, Generator, Iterable, Sequence
@@ -17,13 +17,13 @@ from .facts import MetricsFacts
 from .sums import channel_sums, octets_of, queue_sums
 
 DETAILED, CLUSTER = "rabbitmq_detailed_", "rabbitmq_cluster_"
-#: Objects whose lines are made in one step, and maximum messages of a queue whose bodies are measured.
+#: Objects whose lines are made in one step. Maximum messages of a queue whose bodies are measured.
 OBJECTS_A_STEP, MESSAGES_A_QUEUE = 50, 10
 NAN = float("nan")
-#: The first of `CHANNEL_COUNTERS` are about publishing: this many.
+#: This many of `CHANNEL_COUNTERS`, the first ones, are about publishing.
 PUBLISHING = 4
 
-#: The steps to a page, in parts that are never joined.
+#: Steps that return a page, in parts that are never joined.
 Text = Generator[None, None, list[str]]
 Row = Callable[[Any], tuple[float, ...]]
 
@@ -33,7 +33,7 @@ _BINDINGS = Family("exchange_bindings", GAUGE, "Bindings from the exchange")
 
 
 def per_object_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts) -> Text:
-    """The steps to the parts of the page."""
+    """The steps to the parts of the page `/metrics/per-object`."""
     queues = list(broker.virtual_hosts.queues())
     parts = [
         identity(options, broker, "per-object", PREFIX),
@@ -60,8 +60,9 @@ def detailed_page(
     families: Iterable[str],
     vhosts: Sequence[str],
 ) -> Text:
-    """The steps to a page of the requested families. Unknown ones are ignored. `vhosts`: whose queues and exchanges are
-    shown; none: of all.
+    """The steps to the parts of the page `/metrics/detailed` with the requested families.
+
+    Unknown families are ignored. `vhosts`: names of those whose queues and exchanges are shown; empty: all.
     """
     wanted = set(families)
     chosen = [vhost for vhost in broker.virtual_hosts.values() if not vhosts or vhost.name in vhosts]
@@ -90,7 +91,7 @@ def _lines(
     labels: Callable[[Any], str],
     row: Row,
 ) -> Text:
-    """Families, each with a line for every object. All values of an object are read at the same time."""
+    """Families with a line for each object. All values of an object are read at the same time."""
     names = [prefix + family.name for family in families]
     columns: list[list[str]] = [[head(prefix, family)] for family in families]
     for start in range(0, len(objects), OBJECTS_A_STEP):
@@ -113,7 +114,7 @@ def _totals(broker: Broker, queues: list[Queue]) -> tuple[float, ...]:
 
 
 def _with_metrics(broker: Broker, queues: list[Queue]) -> Generator[None, None, list[Queue]]:
-    """The queues but those with `enable-metrics = false` in their address settings."""
+    """The queues without those whose address-settings have `enable-metrics = false`."""
     if not broker.context.settings.hides_metrics:
         return queues
     found: list[Queue] = []
@@ -138,7 +139,7 @@ def _coarse_queue(queue: Queue) -> tuple[float, ...]:
 
 
 def _fine_queue(queue: Queue) -> tuple[float, ...]:
-    """The values in the order of `QUEUE_METRICS` and `QUEUE_COUNTERS`."""
+    """The values of a queue, in the order of `QUEUE_METRICS` and `QUEUE_COUNTERS`."""
     ready, unacked, consumers = queue.ready_count, queue.unacked, len(queue.consumers)
     if not ready and not unacked:
         free = int(consumers > 0)
@@ -205,7 +206,7 @@ def _channel(session: Session) -> tuple[float, ...]:
 
 
 def _counts_of_channel(session: Session) -> tuple[float, ...]:
-    """The counters in the order of `CHANNEL_COUNTERS`."""
+    """The counters of a channel, in the order of `CHANNEL_COUNTERS`."""
     got, got_no_ack, no_ack = session.got, session.got_no_ack, session.no_ack
     return (
         session.published,
@@ -246,7 +247,7 @@ def _whole_client(client: Client) -> tuple[float, ...]:
 
 
 class _Shown(NamedTuple):
-    """The objects of a page: channels and connections of all virtual hosts, queues with metrics."""
+    """The objects that a page may show. `vhosts`: the chosen ones. `queues`: those of them that have metrics."""
 
     broker: Broker
     vhosts: list[VirtualHost]
@@ -257,7 +258,7 @@ class _Shown(NamedTuple):
 
 
 class _Group(NamedTuple):
-    """Families that are requested together. `row`: their values for an object."""
+    """Families that are requested together. `row`: makes their values for an object."""
 
     objects: Callable[[_Shown], Sequence[Any]]
     labels: Callable[[Any], str]
@@ -275,13 +276,13 @@ def _exchange_labels(one: tuple[VirtualHost, Exchange]) -> str:
     return f'{{vhost="{escaped(vhost.name)}",exchange="{escaped(exchange.name)}",type="{exchange.type}"}}'
 
 
-#: How a kind of objects is found, and its labels.
+#: For each kind of objects: how they are found, and how their labels are made.
 _QUEUES = (lambda shown: shown.queues), _queue_labels
 _CHANNELS = (lambda shown: _sessions(shown.broker)), _channel_labels
 _CONNECTIONS = (lambda shown: list(shown.broker.connections)), _client_labels
 _VHOSTS = (lambda shown: shown.vhosts), _vhost_labels
 _EXCHANGES = _Shown.exchanges, _exchange_labels
-#: `family` in the query -> the group.
+#: The value of `family` in the query -> the group.
 _GROUPS = {
     "queue_coarse_metrics": _Group(*_QUEUES, f.QUEUE_COARSE, _coarse_queue),
     "queue_metrics": _Group(*_QUEUES, (*f.QUEUE_METRICS, *f.QUEUE_COUNTERS), _fine_queue),

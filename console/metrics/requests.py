@@ -1,4 +1,4 @@
-"""The metrics port: three pages for Prometheus, and liveness and readiness for orchestrators.
+"""Requests to the metrics port: three pages for Prometheus, and liveness and readiness for orchestrators.
 
 Source: management page 12, 20.
 """
@@ -26,7 +26,9 @@ Page = Generator[None, None, list[str]]
 
 @dataclass(slots=True, frozen=True)
 class MetricsCall:
-    """An accepted request. Either `page` makes the answer, or `answer` is known. It has the interface of `api.Call`."""
+    """A request that passed the checks, with the interface of `api.Call`. Either `page` makes the answer, or it has an
+    `answer` already.
+    """
 
     request: Request
     page: Callable[[], Page] | None = None
@@ -36,7 +38,7 @@ class MetricsCall:
 
     @property
     def work(self) -> Work:
-        """The kind of work, which has a limit on concurrent requests."""
+        """The kind of work, by which concurrent requests are limited."""
         return Work.PROBE if self.page is None else Work.METRICS
 
     @property
@@ -58,7 +60,7 @@ class MetricsCall:
 
 
 class Metrics:
-    """The metrics and health of one broker.
+    """Answers requests for the metrics and the health of a broker.
 
     `require_monitor`: raises Refusal unless the user of a request may see the names of objects.
     """
@@ -101,7 +103,7 @@ class Metrics:
         return per_object_page(self._broker(), self._options(), self._facts)
 
     def _detailed(self, request: Request) -> Page:
-        """The page of the families and virtual hosts in the query: `?family=...&family=...&vhost=...`."""
+        """The page with the families and virtual hosts in the query: `?family=...&family=...&vhost=...`."""
         try:
             words = parse_qsl(request.raw_query, keep_blank_values=True, max_num_fields=PARAMETERS_MAX)
         except ValueError:
@@ -115,7 +117,7 @@ class Metrics:
         return Answer(200, {"status": "ok"})
 
     def _ready(self) -> Answer:
-        """Readiness: whether clients can work. Limits that are reached do not count, because clients wait for them."""
+        """Readiness: whether clients can work. A limit that is reached does not count: clients can wait for room."""
         durability = self._broker().context.storage.durability
         if durability is not None and durability.has_failed:
             reason = "the journal takes nothing"

@@ -1,7 +1,7 @@
 """Sums over all queues, channels and connections, in steps.
 
-Queues are summed by `map`, `sum` and `attrgetter`: for 10,000 queues a loop in Python would take as long as the whole
-page may take. Source: management page 12.1.
+Queues are summed by `map`, `sum` and `attrgetter`: over 10,000 queues a loop in Python would take as long as the page
+may take altogether. Source: management page 12.1.
 """
 
 from collections.abc import Generator, Iterable, Sequence
@@ -10,11 +10,11 @@ from operator import attrgetter
 
 from ...engine import Broker, Message, Queue, Session
 
-#: Queues, and channels, summed in one step: about a millisecond.
+#: Queues, and channels, summed in one step, which takes about a millisecond.
 QUEUES_A_STEP, CHANNELS_A_STEP = 500, 500
-#: Maximum queues, and messages of all of them, whose bodies are measured. The octets of others are estimated.
+#: Maximum queues, and maximum messages in all of them together, whose bodies are measured. Others are estimated.
 SAMPLED_QUEUES, SAMPLED_MESSAGES = 200, 1_000
-#: RabbitMQ's names of queue types; all other types are classic there.
+#: Types of queues -> RabbitMQ's names. All other types are shown as classic.
 TYPES = {"quorum": "rabbit_quorum_queue", "stream": "rabbit_stream_queue"}
 CLASSIC = "rabbit_classic_queue"
 LEASED = "amps"  # the type of queues whose store does not hold all ready messages
@@ -25,7 +25,7 @@ COUNTS = (
     "killed", "lease_ended", "no_ack", "own", "redelivered", "replaced", "requeued",
 )  # fmt: skip
 _counts_of = attrgetter(*COUNTS)
-#: Attributes only, because a property costs a call for every queue.
+#: Getters of attributes: a property would cost a call for each queue.
 _events, _store, _type = map(attrgetter, ("events", "store", "type"))
 _consumers, _scheduled = map(attrgetter, ("consumer_list.consumers", "scheduled"))
 _counters, _deaths, _unacked = map(attrgetter, ("counters", "counters.deaths", "unacked"))  # of all events
@@ -47,7 +47,7 @@ class Octets:
 
 @dataclass(slots=True)
 class QueueSums:
-    """Sums over queues. `counts`: RabbitMQ's queue type -> counter -> sum. `deaths`: type -> as `Counters.deaths`."""
+    """Sums over queues. `counts`: RabbitMQ's type -> counter -> sum. `deaths`: RabbitMQ's type -> `Counters.deaths`."""
 
     queues: int = 0
     ready: int = 0
@@ -65,7 +65,7 @@ class QueueSums:
         return sum(counts[name] for counts in self.counts.values())
 
     def died(self) -> Deaths:
-        """Deaths over all types."""
+        """The sums of deaths over all types."""
         found: Deaths = {}
         for deaths in self.deaths.values():
             _add_deaths(found, deaths)
@@ -86,12 +86,12 @@ def _add_deaths(known: Deaths, more: Deaths) -> None:
 
 
 def queue_sums(broker: Broker) -> Generator[None, None, QueueSums]:
-    """Sums over all queues. Counters include deleted queues."""
+    """Sum over all queues. The counters include deleted queues."""
     sums = QueueSums()
     for kind in ALL_TYPES:
         sums.counts[kind] = dict.fromkeys(COUNTS, 0)
         sums.deaths[kind] = {}
-    # The broker's counters include those of all deleted queues. Less those of other types, they count as classic.
+    # The broker's counters are those of all deleted queues. What is not of another type counts as classic.
     past = dict(zip(COUNTS, _counts_of(broker.context.counters)))
     past_deaths = dict(broker.context.counters.deaths or {})
     for type_, counters in broker.context.activity.gone.items():
@@ -112,7 +112,7 @@ def queue_sums(broker: Broker) -> Generator[None, None, QueueSums]:
 
 
 def _add_some(sums: QueueSums, queues: Sequence[Queue], busy: list[Queue]) -> None:
-    """Add some queues to the sums, and those with messages to `busy`."""
+    """Add some queues to the sums, and those of them that have messages to `busy`."""
     types = list(map(_type, queues))
     all_events = list(map(_events, queues))
     unacked = list(map(_unacked, all_events))
@@ -139,7 +139,7 @@ def _add_some(sums: QueueSums, queues: Sequence[Queue], busy: list[Queue]) -> No
 
 
 def _octets(busy: list[Queue], ready: int, unacked: int) -> Generator[None, None, Octets]:
-    """Octets of the bodies in busy queues, estimated from some of these queues. `ready`, `unacked`: of all."""
+    """Estimate the octets of bodies in busy queues from some of them. `ready`, `unacked`: messages in all of them."""
     if not busy:
         return Octets()
     step = -(-len(busy) // SAMPLED_QUEUES)
@@ -172,7 +172,7 @@ def _octets(busy: list[Queue], ready: int, unacked: int) -> Generator[None, None
 
 
 def octets_of(queue: Queue, counted_max: int) -> Octets:
-    """Octets of one queue, estimated from its first ready messages, or else from unacknowledged ones."""
+    """Estimate the octets of bodies in a queue from its first ready messages, or else from unacknowledged ones."""
     ready, unacked = queue.ready_count, queue.unacked
     messages: list[Message] = queue.first_messages(counted_max) if ready else []
     if not messages and unacked:
@@ -193,7 +193,7 @@ def octets_of(queue: Queue, counted_max: int) -> Octets:
 
 @dataclass(slots=True)
 class ChannelSums:
-    """Sums over open channels and connections. Counters include closed ones."""
+    """Sums over open channels and connections. The counters include closed ones."""
 
     connections: int = 0
     channels: int = 0
@@ -216,7 +216,7 @@ class ChannelSums:
 
 
 def channel_sums(broker: Broker) -> Generator[None, None, ChannelSums]:
-    """Sums over all connections. One that closes meanwhile still counts, so that no counter falls."""
+    """Sum over all connections. A connection that closes meanwhile still counts, so that no counter falls."""
     past = broker.context.activity
     sums = ChannelSums(confirmable=past.confirmable, confirmed=past.confirmed)
     clients = list(broker.connections)

@@ -1,1 +1,1 @@
-"""The resources of the API: a file for each family of paths, with its routes. Source: management page 2."""
+"""The resources of the API: each file has a family of paths, and its routes. Source: management page 2."""

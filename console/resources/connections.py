@@ -17,13 +17,13 @@ from ..views.connections import channel_details, channel_view, connection_view, 
 from ..views.consumers import consumer_view
 from ..views.overview import clients_of
 
-#: Octets of a reason: a reply text has at most 255, which include the text that the broker puts before it.
+#: Maximum octets of a reason: a reply text has at most 255, with the text that the broker puts before the reason.
 REASON_MAX = 255 - 64
 _NOT_AUTHORISED = "User not authorised to access object"
 
 
 def _clients(api: Api, request: Request) -> list[Client]:
-    """The connections that the user may see, of all virtual hosts or of the one in the path or in `x-vhost`."""
+    """The connections that the user may see, of the virtual host in the path or in `x-vhost`, else of all."""
     vhost = api.vhost(request).name if "V" in request.names else request.headers.get("x-vhost", "")
     return [client for client in clients_of(api.broker, request.user) if vhost in ("", client.vhost.name)]
 
@@ -67,7 +67,7 @@ def _show(api: Api, request: Request) -> Any:
 
 
 def _reason(request: Request) -> str:
-    """The reason that the request gives for a close, cut to what fits in connection.close."""
+    """The reason that the request gives for closing, cut so that it fits into connection.close."""
     text = request.headers.get("x-reason", "Closed via management plugin")
     clean = "".join(character if character.isprintable() else "?" for character in text)
     return clean.encode()[:REASON_MAX].decode(errors="ignore")
@@ -84,7 +84,7 @@ def _channels_of(api: Api, request: Request) -> Steps:
 
 
 def _sessions_of(api: Api, request: Request) -> list[Any]:
-    """Sessions of AMQP 1.0. No connection has any."""
+    """The connection's sessions of AMQP 1.0: it has none."""
     _client(api, request)
     return []
 

@@ -16,9 +16,9 @@ from .vhosts import give_all_permissions
 
 JSON, MULTIPART = "application/json", "multipart/form-data"
 _NOT_JSON = "failed_to_parse_json"
-#: Maximum faults of an import that an answer names.
+#: Maximum faults of an import that the answer lists.
 FAULTS_MAX = 50
-#: Maximum parts of a form, and maximum octets of the head of each.
+#: Maximum parts of a form, and maximum octets of the head of a part.
 PARTS_MAX, PART_HEAD_MAX = 3, 16 * 1024
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@+= ")
 
@@ -80,7 +80,7 @@ def _import(api: Api, request: Request) -> Steps:
 
 
 def _preview(api: Api, request: Request) -> Steps:
-    """The changes that an import would make."""
+    """Show the changes that an import would make."""
     vhost = api.vhost_to_change(request).name if "V" in request.names else None
     document = yield from _document(request)
     return (yield from api.run("preview definitions", definitions=document, vhost=vhost))
@@ -91,7 +91,7 @@ def _document(request: Request) -> Steps:
     body = request.body
     if content_type(request) == MULTIPART:
         body = _file_of(request)
-    body = body.removeprefix(BOM_UTF8)  # which editors write
+    body = body.removeprefix(BOM_UTF8)  # which some editors write
     value = yield from parsed_in_steps(body, _NOT_JSON, is_strict=True)
     if not isinstance(value, dict):
         raise bad_request(_NOT_JSON)
@@ -100,7 +100,7 @@ def _document(request: Request) -> Steps:
 
 def _file_of(request: Request) -> bytes:
     """The field `file` of a form. Raises: Refusal."""
-    # Imported here, because these modules are rarely needed and take 1 MiB of memory.
+    # These modules take 1 MiB of memory, and are rarely needed.
     from email.message import EmailMessage
     from email.parser import BytesParser
     from email.policy import HTTP

@@ -1,4 +1,4 @@
-"""Drafts of settings and policies: their effect on the queues of the broker. Source: management page 16."""
+"""Drafts: the effect that settings and policies would have on the broker's queues. Source: management page 16."""
 
 from ..api import Api
 from ..bodies import boolean, json_object, text
@@ -8,7 +8,7 @@ from ..steps import Steps
 
 
 def _draft(api: Api, request: Request) -> Steps:
-    """The effect of a draft. Its settings are TOML or XML in `text`, or several such `files`."""
+    """Show the effect of a draft. Its settings are TOML or XML, in `text` or in several `files`."""
     given = json_object(request)
     files = [["draft", text(given["text"], "text")]] if "text" in given else given.get("files")
     return (

@@ -1,7 +1,7 @@
 """The broker's events, as a list and as a stream of server-sent events. Source: management page 16.
 
-A stream reads the events that the broker keeps, from its position on. The stream of a client that reads too slowly
-ends with an event `cut`.
+A stream reads the events that the broker keeps, from a position on. If the client reads too slowly, its stream ends
+with an event `cut`.
 """
 
 from typing import Any
@@ -25,7 +25,7 @@ _NUMBERS = ("since", "count", "message")
 
 
 def last_event_of(request: Request) -> int | None:
-    """The header `last-event-id`, with which browsers continue a stream; None: there is none."""
+    """The number in the header `last-event-id`, with which browsers continue a stream; None: there is none."""
     last = request.headers.get("last-event-id", "")
     return int(last) if last.isascii() and last.isdigit() and len(last) < 19 else None
 
@@ -60,7 +60,7 @@ class EventStream:
             self._given["since"] = api.ask("events", **given, count=0)["next"]
 
     def piece(self) -> bytes | None:
-        """New events, and totals once a second."""
+        """The new events, and the totals once a second."""
         if self._is_cut:
             return None
         if not is_still_monitor(self._api, self._request):
@@ -80,7 +80,7 @@ class EventStream:
         self.has_piece = len(found["items"]) == PIECE_MAX
         if not found["dropped"]:
             return b"".join(parts)
-        if self._pieces == 1:  # the client asked for events that are not kept any longer
+        if self._pieces == 1:  # the client asked for events that are no longer kept
             return b"".join([server_sent_event("gap", {"dropped": found["dropped"]}), *parts])
         return self._cut(f"read too slowly: {found['dropped']} events were not kept")
 
@@ -108,7 +108,7 @@ def is_still_monitor(api: Api, request: Request) -> bool:
 
 
 def server_sent_event(name: str, value: Any, number: int | None = None) -> bytes:
-    """One event of a stream. JSON has no line ends, so it is one line of data."""
+    """An event of a stream. JSON has no line ends, so one line of data is enough."""
     id_ = b"" if number is None else b"id: %d\n" % number
     return b"event: %s\n%sdata: %s\n\n" % (name.encode(), id_, encoded(value))
 

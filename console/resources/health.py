@@ -9,7 +9,7 @@ from ..http_messages import Request
 from ..node_facts import HostFacts
 from ..views.nodes import alarms_of
 
-#: Checks for load balancers, which have no login.
+#: Checks for load balancers: they need no login.
 _OPEN = frozenset(
     {"is-in-service", "below-node-connection-limit", "ready-to-serve-clients", "reached-target-cluster-size"}
 )
@@ -17,7 +17,7 @@ _NO_HOST = HostFacts(0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def _subject(api: Api, node: str) -> Subject:
-    """The facts about the answering node, or those that are known here about another one."""
+    """The subject of a check: the answering node, or what it knows about another one."""
     options, broker = api.options, api.broker
     cluster = options.cluster()
     others = () if cluster is None else tuple(one for one in cluster.nodes if one.name != options.node)

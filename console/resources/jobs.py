@@ -1,4 +1,4 @@
-"""Jobs, which change many messages: bodies of `move`, `replay` and `discard`, lists, and `cancel`.
+"""Jobs, which change many messages: the bodies of `move`, `replay` and `discard`; listing and cancelling jobs.
 
 Source: management page 16.
 """
@@ -14,13 +14,14 @@ from ..http_messages import Request, bad_request, not_authorised
 from ..permissions import is_administrator, is_monitor, missing_tag
 from ..steps import Steps
 
-#: Keys in the bodies of all jobs. `count` is another name of `limit`.
+#: Keys in the bodies of all jobs. `count` means the same as `limit`.
 _KEYS = ("filter", "header", "routing_key", "text", "cause", "origin", "positions", "limit", "count", "rate", "dry")
 
 
 def _arguments(given: Mapping[str, Any], *own: str) -> dict[str, Any]:
-    """The arguments of a job's command. `own`: keys of this command alone. Raises: Refusal, for unknown keys, too: a
-    filter that is ignored would select too many messages.
+    """The arguments of a job's command. `own`: keys that only this command has.
+
+    Raises: Refusal, also for unknown keys: ignoring a filter would select too many messages.
     """
     unknown = next((name for name in given if name not in (*_KEYS, *own)), None)
     if unknown is not None:
@@ -39,7 +40,7 @@ def _arguments_of_move(api: Api, request: Request, given: Mapping[str, Any]) -> 
 
 def _arguments_of_replay(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
     found = _arguments(given, "to", "strip")
-    if not isinstance(found.get("to"), dict) or not found["to"]:  # to where each message died
+    if not isinstance(found.get("to"), dict) or not found["to"]:  # each message goes back to where it died
         return found
     return {**found, **_destination(found.pop("to"))}
 
@@ -56,12 +57,12 @@ def _arguments_of_discard(api: Api, request: Request, given: Mapping[str, Any]) 
 
 
 def _job_id(api: Api, request: Request, result: dict[str, Any]) -> dict[str, Any]:
-    """The id of the job that began, or the result of a dry run."""
+    """The id of the job that has begun, or the result of a dry run."""
     return {"job": result["id"]} if "id" in result else result
 
 
 def _list(api: Api, request: Request) -> list[dict[str, Any]]:
-    """The jobs, newest first; other users' jobs only for users who may see all."""
+    """The jobs, newest first. Only monitors see the jobs of other users."""
     return [row for row in reversed(api.ask("jobs list")) if _may_see(request, row)]
 
 

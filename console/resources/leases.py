@@ -1,4 +1,4 @@
-"""Resources of leased queues: their leases, and discarding messages.
+"""Leased queues: listing leases, and discarding messages.
 
 Source: management page 16; queues page A.
 """
@@ -15,7 +15,7 @@ from ..steps import Steps
 
 
 def _list(api: Api, request: Request) -> Steps:
-    """The first leases of each leased queue."""
+    """List the first leases of each leased queue."""
     queues = [queue for queue in api.queues_to_list(request) if is_leased(queue)]
     items: list[dict[str, Any]] = []
     for queue in queues[:QUEUES_MAX]:

@@ -1,7 +1,7 @@
 """The last lines of the broker's log, as a list and as a stream of server-sent events. Source: management page 15, 16.
 
-A stream reads the lines that the broker keeps, from its position on. A client that reads too slowly gets the number
-of the lines that it missed.
+A stream reads the lines that the broker keeps, from a position on. A client that reads too slowly is told how many
+lines it has missed.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ def _log(api: Api, request: Request) -> Any:
 
 
 class LogStream:
-    """A `Stream` for one client: from the oldest kept line, or after the line `since`."""
+    """A `Stream` of lines for one client. `since`: the number of the line before the first one; 0: all kept lines."""
 
     def __init__(self, api: Api, request: Request, level: str, since: int) -> None:
         self._api = api
@@ -40,7 +40,7 @@ class LogStream:
             return server_sent_event("cut", {"reason": LOGIN_ENDED})
         kept = self._api.ask("log")
         newest = kept[-1]["number"] if kept else 0
-        if self._since > newest:  # a number of an earlier broker
+        if self._since > newest:  # the number comes from before a restart
             self._since = 0
         if self._since == newest:
             return b""

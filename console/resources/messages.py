@@ -1,4 +1,4 @@
-"""Messages: get, browse, trace the route of one, and the check that one passes through the broker.
+"""Messages: get, browse, trace a route, and the aliveness test.
 
 Source: management page 6, 9, 16.
 """
@@ -17,9 +17,9 @@ from ..views.nodes import is_replication_alarm
 
 ACKMODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
 NOT_IMPLEMENTED, NOT_FOUND, ACCESS_REFUSED = 540, 404, 403
-#: Texts that select messages.
+#: Keys of texts that select messages.
 _SELECTORS = ("filter", "routing_key", "text", "cause", "origin")
-#: The queue of the check, which is not deleted after it.
+#: The queue of the aliveness test, which stays.
 TEST_QUEUE = "aliveness-test"
 
 
@@ -28,7 +28,7 @@ def _get(api: Api, request: Request) -> Steps:
     ackmode, count, encoding = require(given, "ackmode", "count", "encoding")
     truncate = integer(given["truncate"]) if "truncate" in given else None
     wanted = integer(count)
-    if wanted < 0:  # all that are ready now
+    if wanted < 0:  # it means all messages that are ready now
         queue = vhost.queues.get(request.names["Q"])
         wanted = 0 if queue is None else queue.ready_count
     if ackmode not in ACKMODES:
@@ -58,13 +58,13 @@ def _refusal(refused: CommandRefused) -> Exception:
         return refused
     if refused.code == NOT_FOUND:
         return Refusal(404, "not_found", refused.reason)
-    # RabbitMQ's text for this code does not begin with the name of the code.
+    # In RabbitMQ the text of this code does not begin with its name.
     reason = refused.reason.partition(" - ")[2] if refused.code == NOT_IMPLEMENTED else refused.reason
     return bad_request(f"{refused.code} {reason}")
 
 
 def _is_alive(api: Api, request: Request) -> Steps:
-    """Declare a queue, publish a message to it, and get the message."""
+    """The aliveness test: declare a queue, publish a message to it, and get that."""
     vhost = api.vhost(request).name
     if is_replication_alarm(api.broker):  # the commands would wait for other nodes
         return Answer(503, {"status": "failed", "reason": "publishers are held: too few nodes are in sync"})
@@ -87,7 +87,7 @@ def _arguments_of_browse(api: Api, request: Request, given: Mapping[str, Any]) -
 
 
 def _arguments_of_route(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The body of `publish` with `exchange`; all keys are optional. Raises: Refusal."""
+    """The arguments of `route`. The body is `publish`'s, with `exchange`; each key is optional. Raises: Refusal."""
     texts = {name: text(given[name], name) for name in ("exchange", "routing_key", "payload") if name in given}
     properties = given.get("properties", {})
     if not isinstance(properties, dict):
@@ -99,7 +99,7 @@ def _arguments_of_route(api: Api, request: Request, given: Mapping[str, Any]) ->
 
 
 def selection(given: Mapping[str, Any], *more: str) -> dict[str, Any]:
-    """The arguments that select messages, in a body. `more`: further texts. Raises: Refusal."""
+    """The arguments in a body that select messages. `more`: keys of further texts. Raises: Refusal."""
     found = {name: text(given[name], name) for name in (*_SELECTORS, *more) if given.get(name) not in (None, "")}
     header = given.get("header")
     if header is not None and not isinstance(header, dict):
@@ -108,7 +108,7 @@ def selection(given: Mapping[str, Any], *more: str) -> dict[str, Any]:
 
 
 def whole_numbers(given: Mapping[str, Any], *names: str) -> dict[str, int]:
-    """The numbers of these names in a body. Raises: Refusal, for negative ones, too."""
+    """The numbers under these keys of a body. Raises: Refusal, also for negative ones."""
     numbers = {name: integer(given[name]) for name in names if name in given}
     if any(number < 0 for number in numbers.values()):
         raise bad_request(f"{', '.join(names)}: expected numbers from 0 on")

@@ -15,9 +15,9 @@ from ..steps import Steps
 from ..views.nodes import binary_view, down_view, memory_view, node_view, own_facts
 
 NS_A_MS = 1_000_000
-#: Memory and logins of a node that is down, as RabbitMQ says it.
+#: RabbitMQ's value for memory and logins of a node that is down.
 NOT_AVAILABLE = "not_available"
-#: Feature flags of RabbitMQ 3.10, all on: we have these features.
+#: The feature flags of RabbitMQ 3.10. All are enabled: Leveret has these features.
 FEATURES = (
     "classic_mirrored_queue_version", "drop_unroutable_metric", "empty_basic_get_metric", "implicit_default_bindings",
     "maintenance_mode_status", "quorum_queue", "stream_queue", "user_limits", "virtual_host_metadata",
@@ -25,7 +25,7 @@ FEATURES = (
 
 
 def _view(api: Api, request: Request, facts: NodeFacts) -> dict[str, Any]:
-    """A node, with figures of the sampler if it is the one that answers."""
+    """A node, with rates; those of the answering node are from the sampler, too."""
     if facts.host is None:
         return down_view(facts)
     is_own, churn = facts.name == api.options.node, api.sampler.churn()
@@ -58,7 +58,7 @@ def _node(api: Api, request: Request) -> NodeFacts:
 
 
 def _bodies(api: Api, node: str) -> int:
-    """Octets of the bodies that a node has in memory. Only the answering node, the leader, has the broker's."""
+    """Octets of bodies in a node's memory: 0 for all but the answering node, which has the broker."""
     return api.broker.context.storage.memory.total if node == api.options.node else 0
 
 
@@ -76,7 +76,7 @@ def _memory(api: Api, request: Request) -> Any:
 
 
 def _relative(api: Api, request: Request) -> Any:
-    """The parts of the memory in per cent."""
+    """Show the parts of the memory in per cent."""
     node = _node(api, request)
     if node.host is None:
         return {"memory": NOT_AVAILABLE}
@@ -88,7 +88,7 @@ def _relative(api: Api, request: Request) -> Any:
 
 
 def _tables(api: Api, request: Request) -> Any:
-    """Erlang's tables. There are none."""
+    """Show the memory of Erlang's tables, of which there are none."""
     api.node(request)
     return {"ets_tables_memory": "no_tables"}
 
@@ -109,7 +109,7 @@ def _enable(api: Api, request: Request) -> Answer:
 
 
 def _attempts(api: Api, request: Request) -> Any:
-    """Numbers of logins at a node. The answering node, the leader of a cluster, checks all of them."""
+    """Show the numbers of logins at a node: 0 for all but the answering node, which checks all logins."""
     node = _node(api, request)
     if node.host is None:
         return NOT_AVAILABLE
@@ -137,7 +137,7 @@ def _forget_attempts(api: Api, request: Request) -> Answer:
 
 
 def _by_source(api: Api, request: Request) -> list[Any]:
-    """Logins by address, which are not counted."""
+    """List logins by address: they are not counted."""
     api.node(request)
     return []
 
@@ -152,7 +152,7 @@ _MONITORING, _ADMINISTRATOR = Level.MONITORING, Level.ADMINISTRATOR
 
 
 def _turns(api: Api, request: Request) -> dict[str, Any]:
-    """The histogram of the event loop's delays, four measurements a second. `counts`: of each bucket alone."""
+    """Show the histogram of the event loop's delays, measured four times a second. `counts`: not cumulative."""
     if api.facts is None:
         raise not_found()
     delays = api.facts.delays

@@ -1,4 +1,4 @@
-"""Overview, the current user, the cluster's name, and constants that tools expect. Source: management page 2, 3."""
+"""The overview, the current user, the cluster's name, and constants that tools expect. Source: management page 2, 3."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,9 +13,9 @@ from ..ranges import ranges_of
 from ..steps import Steps
 from ..views.overview import overview_view, totals_of
 
-#: What RabbitMQ answers for /api/extensions: the script of its management page.
+#: RabbitMQ's answer at /api/extensions: the script of its management page.
 _EXTENSIONS = [{"javascript": "dispatcher.js"}]
-#: Lists `stream/...` of clients with the stream protocol, which are empty here.
+#: The lists `stream/...` of clients with the stream protocol. They are empty here.
 _STREAM_CLIENTS = ("connections", "publishers", "consumers")
 
 
@@ -74,7 +74,7 @@ def _nothing_of_queue(api: Api, request: Request) -> list[Any]:
 
 
 def _rebalance(api: Api, request: Request) -> Answer:
-    """Balance leaders. The leader of a cluster leads all queues, so nothing is done."""
+    """Balance the leaders of queues. Nothing is done: the leader of a cluster leads all queues."""
     return Answer(204)
 
 

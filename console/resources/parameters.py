@@ -1,4 +1,4 @@
-"""Parameters of plug-ins and global parameters. Limits and policies of virtual hosts can be used as parameters, too.
+"""Parameters of plug-ins, and global parameters. Limits and policies of virtual hosts are parameters, too.
 
 Source: management page 8.2, 8.3.
 """
@@ -45,7 +45,7 @@ def _limits_and_operator_policies(api: Api) -> list[dict[str, Any]]:
 
 
 def _policies(api: Api) -> list[dict[str, Any]]:
-    """Policies as parameters. Lists have them only if the request names their component."""
+    """Policies as parameters. A list has them only if the request names their component."""
     return [_as_parameter(policy, _POLICY) for policy in api.broker.context.policies if not policy.is_operator]
 
 
@@ -92,7 +92,7 @@ def _set_parameter(api: Api, request: Request) -> Steps:
 
 
 def _faults(component: str, name: str, value: object) -> str:
-    """RabbitMQ's text for an invalid value of limits or of an operator policy; empty if it is valid."""
+    """RabbitMQ's text for an invalid value of limits or of an operator policy; "": it is valid."""
     if isinstance(value, list):
         faults = [f"Unrecognised terms {erlang(value)} in {name}"]
     elif not isinstance(value, dict):
@@ -121,13 +121,13 @@ def _clear_parameter(api: Api, request: Request) -> Steps:
 
 
 def _check_administrator(request: Request) -> None:
-    """Check that the user could set limits and operator policies at their own paths. Raises: Refusal."""
+    """Check that the user may set limits and operator policies, as at their own paths. Raises: Refusal."""
     if not is_administrator(request.user):
         raise not_authorised("User not authorised to access object", missing_tag(request.user, "administrator"))
 
 
 def _encoded_text(value: Any) -> Any:
-    """The value for a command, which parses text as JSON and takes null as not given: both are encoded once more."""
+    """A value for a command. Text and null are encoded as JSON: commands parse text, and take null for not given."""
     return json.dumps(value) if value is None or isinstance(value, str) else value
 
 

@@ -17,7 +17,7 @@ from ..steps import Steps
 
 
 class _Policies:
-    """The handlers for policies, or for operator policies. `command`: the first word of their commands."""
+    """The handlers for policies or for operator policies. `command`: the first word of their commands."""
 
     def __init__(self, command: str, *, is_operator: bool) -> None:
         self._command = command
@@ -46,14 +46,14 @@ class _Policies:
         return self.put_value(api, request, json_object(request))
 
     def put_value(self, api: Api, request: Request, given: dict[str, Any]) -> Steps:
-        """Set a policy from the object in the body."""
+        """Set the policy in the path. `given`: its value, an object."""
         vhost, name = api.vhost_to_change(request).name, request.names["NAME"]
         pattern, definition = require(given, "pattern", "definition")
         if not isinstance(definition, dict):
             raise bad_request("definition: expected an object")
         is_there = api.broker.context.policies.find(vhost, name, is_operator=self._is_operator) is not None
         apply_to, priority = given.get("apply-to", "all"), given.get("priority", 0)
-        if None in (pattern, apply_to, priority):  # a command would take null as not given
+        if None in (pattern, apply_to, priority):  # a command would take null for not given
             faults = faults_of_policy(pattern, definition, apply_to, priority, is_operator=self._is_operator)
             raise self._refusal("Validation failed\n\n" + "\n".join(faults))
         try:
@@ -64,7 +64,7 @@ class _Policies:
                 pattern=pattern,
                 definition=definition,
                 apply_to=apply_to,
-                # A command parses text as JSON, so a text is encoded once more.
+                # A command parses text as JSON, so a text has to be encoded.
                 priority=json.dumps(priority) if isinstance(priority, str) else priority,
             )
         except CommandRefused as refused:
@@ -72,7 +72,7 @@ class _Policies:
         return Answer(204 if is_there else 201)
 
     def _refusal(self, reason: str) -> Refusal:
-        """RabbitMQ escapes the reasons of policies, and not those of operator policies."""
+        """A refusal for this reason. RabbitMQ escapes the reasons for policies, but not for operator policies."""
         reason = reason if reason.endswith("\n") else f"{reason}\n"
         return bad_request(reason if self._is_operator else html.escape(reason, quote=False))
 

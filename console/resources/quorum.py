@@ -1,4 +1,4 @@
-"""Replicas of quorum queues. Every durable queue has one on each node of the cluster. Source: management page 3."""
+"""Replicas of quorum queues. Each durable queue has one on each node of the cluster. Source: management page 3."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def _status(api: Api, request: Request) -> list[dict[str, Any]]:
 
 
 def _cluster(api: Api) -> ClusterFacts:
-    """The cluster. Raises: Refusal, if this is a broker alone."""
+    """The cluster. Raises: Refusal, if there is none."""
     cluster = api.options.cluster()
     if cluster is None:
         raise bad_request(_ONE_NODE)
@@ -43,7 +43,7 @@ def _cluster(api: Api) -> ClusterFacts:
 
 
 def _node_in_body(api: Api, request: Request) -> tuple[ClusterFacts, str]:
-    """The node in the body. Raises: Refusal."""
+    """The cluster, and the name of the node in the body. Raises: Refusal."""
     given = json_object(request)
     _check_is_quorum(api, request)
     cluster = _cluster(api)
@@ -54,13 +54,13 @@ def _node_in_body(api: Api, request: Request) -> tuple[ClusterFacts, str]:
 
 
 def _add(api: Api, request: Request) -> Answer:
-    """Add a replica. Every node has one already."""
+    """Add a replica to a node. Nothing is done: it has one already."""
     _node_in_body(api, request)
     return Answer(204)
 
 
 def _grow(api: Api, request: Request) -> Answer:
-    """Add replicas of queues on a node, which has them already if it runs."""
+    """Add replicas of all queues to a node. Nothing is done: it has them already, if it runs."""
     json_object(request)
     cluster, node = _node_in_path(api, request)
     if not cluster.by_name[node].is_running:
@@ -69,7 +69,7 @@ def _grow(api: Api, request: Request) -> Answer:
 
 
 def _node_in_path(api: Api, request: Request) -> tuple[ClusterFacts, str]:
-    """The node in the path. Raises: Refusal."""
+    """The cluster, and the name of the node in the path. Raises: Refusal."""
     node = api.node(request)
     return _cluster(api), node
 
@@ -80,13 +80,13 @@ def _delete(api: Api, request: Request) -> Answer:
 
 
 def _shrink(api: Api, request: Request) -> Answer:
-    """Remove all replicas from a node."""
+    """Remove the replicas of all queues from a node."""
     json_object(request)
     return _check_removable(*_node_in_path(api, request))
 
 
 def _check_removable(cluster: ClusterFacts, node: str) -> Answer:
-    """202 if the node can be switched off, because only that removes its replicas. Raises: Refusal."""
+    """Answer 202 if the node may be switched off: only that removes its replicas. Raises: Refusal."""
     facts = cluster.by_name[node]
     if cluster.needs(node):
         reason = f"{len(cluster.holders)} nodes are in sync, and confirms need {cluster.min_in_sync}"

@@ -14,7 +14,7 @@ _CHANGES = ("fire", "cancel", "reschedule")
 
 
 def _list(api: Api, request: Request) -> Steps:
-    """The first messages of the queues with the most, soonest first; with `?routing_key=` only those with this key."""
+    """List the first messages of the queues that have most, soonest first. `?routing_key=`: only with that key."""
     key = request.query.get("routing_key") or None
     queues = [queue for queue in api.queues_to_list(request) if len(queue.scheduled)]
     queues.sort(key=lambda queue: (-len(queue.scheduled), queue.vhost_name, queue.name))
@@ -37,7 +37,7 @@ def _list_of_queue(api: Api, request: Request) -> Steps:
 
 
 def _change(api: Api, request: Request) -> Steps:
-    """Change the message in the path, or those in the body."""
+    """Change the message in the path, or the messages in the body."""
     queue, given = api.queue(request), json_object(request)
     (action,) = require(given, "action")
     if action not in _CHANGES:

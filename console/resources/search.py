@@ -1,4 +1,4 @@
-"""Searches for the names of objects, and for messages. Source: management page 16."""
+"""Searching for names of objects, and for messages. Source: management page 16."""
 
 from collections.abc import Iterable
 from itertools import islice
@@ -12,12 +12,12 @@ from ..permissions import is_administrator, is_monitor, may_see
 from ..steps import Steps
 from .messages import selection, whole_numbers
 
-#: Maximum names of each kind in the result.
+#: Maximum names of each kind of object in the result.
 NAMES_MAX = 50
 
 
 def _search_names(api: Api, request: Request) -> dict[str, Any]:
-    """Names that contain the text `?q=`, ignoring case."""
+    """Find names that contain the text `?q=`, ignoring case."""
     part, user = request.query.get("q", "").lower(), request.user
     if not part:
         raise bad_request("q: expected text")

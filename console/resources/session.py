@@ -1,4 +1,4 @@
-"""Login, logout and the session of the page, and the permissions of its user, which the page shows.
+"""The page's login, logout and session, and its user's permissions, which the page shows.
 
 Source: management page 15, 20.
 """
@@ -20,7 +20,7 @@ ACTIONS = ("configure", "write", "read")
 
 
 def _log_in(api: Api, request: Request) -> Answer:
-    """Log in by a form. Without its content type it is a failed login, as in RabbitMQ."""
+    """Log in by a form. Another content type is a failed login, as in RabbitMQ."""
     form: dict[str, str] = {}
     challenges = "x-requested-with" not in request.headers  # the page itself must not open the browser's dialogue
     if content_type(request) == "application/x-www-form-urlencoded":
@@ -44,14 +44,14 @@ def _log_out(api: Api, request: Request) -> Answer:
 
 
 def cookie_path(api: Api) -> str:
-    """The scope of cookies."""
+    """The path that is the scope of cookies."""
     return f"{api.options.path_prefix}/api"
 
 
 def _session(api: Api, request: Request) -> Any:
-    """The user of the session, and plug-ins with a page; {} without a session, when the page shows a login.
+    """Show the session's user, and plug-ins that have a page; {}: there is no session, so the page shows a login.
 
-    The page asks again and again; the cookie is renewed while a user is at the page.
+    The page asks for this regularly. The cookie is renewed while a user is at the page.
     """
     (cookie, host), is_use = session_headers(request), is_attended(request)
     user = api.sessions.find(cookie, host, is_use=is_use)
@@ -64,12 +64,12 @@ def _session(api: Api, request: Request) -> Any:
 
 
 def _hidden(api: Api, request: Request) -> dict[str, int]:
-    """The number of virtual hosts that the user may not see."""
+    """Show how many virtual hosts the user may not see."""
     return {"hidden_vhosts": sum(not may_see(request.user, name) for name in api.broker.virtual_hosts)}
 
 
 def _may(api: Api, request: Request) -> dict[str, Any]:
-    """The permissions of the user for a name of a queue or exchange in the query, and the patterns that give them.
+    """Show what the user may do with a queue or exchange of the name in the query, and the patterns that allow it.
 
     `patterns`: null if the user has no permissions in the virtual host.
     """
@@ -83,7 +83,7 @@ def _may(api: Api, request: Request) -> dict[str, Any]:
 
 
 def _patterns(user: User, vhost: str) -> dict[str, str] | None:
-    """The patterns of the user's permissions in a virtual host. Users without any restriction have `.*`."""
+    """The patterns of the user's permissions in a virtual host; `.*` for a user without restrictions; None: none."""
     if user.permissions is None:
         return dict.fromkeys(ACTIONS, ".*")
     permissions = user.permissions.get(vhost)

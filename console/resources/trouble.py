@@ -11,11 +11,11 @@ from ..dispatcher import Action, Level, Route
 from ..http_messages import Request
 from ..steps import Steps
 
-#: Messages a minute from which a queue counts as growing; maximum growing queues in an answer; queues of one step.
+#: Least growth, in messages a minute, of a growing queue. Maximum growing queues in an answer. Queues in one step.
 GROWTH_MIN, GROWING_MAX, QUEUES_A_STEP = 60, 20, 500
 #: Maximum consumers in the list of unacknowledged deliveries.
 CONSUMERS_MAX = 200
-#: In place of an unknown time, so that its consumer is the last one.
+#: Replaces an unknown time, so that its consumer is sorted last.
 _LAST = 1 << 62
 
 
@@ -25,8 +25,10 @@ def _blocked(api: Api, request: Request) -> Steps:
 
 
 def _growing(api: Api, request: Request) -> Steps:
-    """The queues that grew over the last minute, the fastest first, without those that keep messages by design:
-    streams, ring queues and dead-letter queues. `unknown`: queues that are not sampled for a minute yet.
+    """List the queues that grew over the last minute, the fastest first.
+
+    Streams, ring queues and dead-letter queues are left out: they keep messages by design. `unknown`: the number of
+    queues that have not been sampled for a minute yet.
     """
     of_dead_letters: set[Queue] = set()
     rows: list[dict[str, Any]] = []
@@ -51,7 +53,7 @@ def _growing(api: Api, request: Request) -> Steps:
 
 
 def _dead_letters(api: Api, request: Request) -> Steps:
-    """The dead-letter queues with messages, the longest first."""
+    """List the dead-letter queues that have messages, the longest first."""
     items: list[dict[str, Any]] = []
     count = 0
     for vhost in api.vhosts_to_list(request):
@@ -63,7 +65,7 @@ def _dead_letters(api: Api, request: Request) -> Steps:
 
 
 def _unacknowledged(api: Api, request: Request) -> dict[str, Any]:
-    """Consumers with unacknowledged deliveries, the one with the oldest delivery first."""
+    """List the consumers with unacknowledged deliveries, that with the oldest delivery first."""
     vhost, now_ms = request.headers.get("x-vhost"), api.broker.context.clock.wall_ms()
     rows = [row for row in api.ask("consumers") if row["unacked"] and vhost in (None, "", row["vhost"])]
     rows.sort(key=lambda row: (row["oldest_unacked_since_ms"] or _LAST, row["vhost"], row["queue"], row["tag"]))

@@ -56,7 +56,7 @@ def _arguments_of_replace(api: Api, request: Request, given: Mapping[str, Any]) 
 
 
 def _password(given: Mapping[str, Any]) -> dict[str, str]:
-    """The arguments of a command for the password. Without one the user cannot log in by password. Raises: Refusal."""
+    """The arguments for the password; {}: the user cannot log in by password. Raises: Refusal."""
     password, hashed = given.get("password", ""), given.get("password_hash", "")
     if "password" in given and "password_hash" in given:
         raise bad_request("both_password_and_password_hash_are_provided")
@@ -95,7 +95,7 @@ def _bulk_delete(api: Api, request: Request) -> Steps:
 
 
 def _users_of(api: Api, request: Request) -> list[User]:
-    """The user in the path, or all."""
+    """The user in the path, or all users by name."""
     return [_user(api, request)] if "U" in request.names else sorted(api.broker.users, key=_by_name)
 
 
@@ -108,7 +108,7 @@ def _list_topics(api: Api, request: Request) -> Steps:
 
 
 def _listed_rows(api: Api, request: Request, rows_of: Callable[[User], Iterable[dict[str, Any]]]) -> Steps:
-    """The rows of the users and virtual hosts that the path names, or of all."""
+    """List rows of the user and the virtual host in the path; without them, of all."""
     vhost = api.vhost(request).name if "V" in request.names else None
     by_user = yield from map_in_steps(rows_of, _users_of(api, request))
     rows = [row for rows in by_user for row in rows if vhost in (None, row["vhost"])]
@@ -116,7 +116,7 @@ def _listed_rows(api: Api, request: Request, rows_of: Callable[[User], Iterable[
 
 
 def _permission(api: Api, request: Request) -> dict[str, Any]:
-    """The permissions of the user and virtual host in the path. Raises: Refusal, without any."""
+    """The permissions of the path's user in the path's virtual host. Raises: Refusal, if there are none."""
     api.vhost(request)
     row = _find_permission(api, request)
     if row is None:
@@ -149,14 +149,14 @@ def _check_permission_exists(api: Api, request: Request, given: Mapping[str, Any
 
 
 def _check_vhost_and_user(api: Api, request: Request) -> None:
-    """Raises: Refusal, if one of those in the path does not exist."""
+    """Check that the virtual host and the user in the path exist. Raises: Refusal."""
     is_there = request.names["V"] in api.broker.virtual_hosts
     if not is_there or api.broker.users.find(request.names["U"]) is None:
         raise bad_request("vhost_or_user_not_found")
 
 
 def _check_patterns(values: dict[str, Any], names: tuple[str, ...]) -> None:
-    """Raises: Refusal, for an invalid regular expression."""
+    """Check that the values under these names are regular expressions. Raises: Refusal."""
     from ...expressions.patterns.patterns import permission_pattern
 
     for name in names:
@@ -170,7 +170,7 @@ def _check_patterns(values: dict[str, Any], names: tuple[str, ...]) -> None:
 
 
 def _topics_of(api: Api, request: Request) -> list[dict[str, Any]]:
-    """The topic permissions of a user in a virtual host, or those for one exchange. Raises: Refusal, without any."""
+    """The path's topic permissions: of a user in a virtual host, perhaps for one exchange. Raises: Refusal, if none."""
     vhost, exchange = api.vhost(request).name, request.names.get("X")
     rows = [row for row in topic_rows(_user(api, request)) if row["vhost"] == vhost]
     rows = [row for row in rows if exchange in (None, row["exchange"])]

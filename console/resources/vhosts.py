@@ -19,7 +19,7 @@ LIMITS = ("max-connections", "max-queues")
 
 
 def _row(api: Api, vhost: VirtualHost, ranges: Mapping[str, Range] | None) -> Steps:
-    """A virtual host. `ranges`: None: without statistics, which need sums over all its queues."""
+    """A virtual host. `ranges`: None: leave out statistics, which need sums over all its queues."""
     about = api.ask("vhosts about", name=vhost.name)
     cluster = api.options.cluster()
     nodes = [api.options.node] if cluster is None else cluster.running
@@ -50,7 +50,7 @@ def _show(api: Api, request: Request) -> Steps:
 
 
 def _put(api: Api, request: Request) -> Steps:
-    """Create a virtual host, in which its creator gets all permissions as in RabbitMQ, or change one."""
+    """Create or change a virtual host. The creator gets all permissions in it, as in RabbitMQ."""
     given, name = json_object(request), request.names["V"]
     tracing = boolean(given["tracing"]) if "tracing" in given else None
     description, tags = given.get("description", ""), given.get("tags", "")
@@ -83,7 +83,7 @@ def give_all_permissions(api: Api, request: Request, vhost: str) -> Steps:
 
 
 def _start(api: Api, request: Request) -> Answer:
-    """Start a virtual host. All of them run, so only the names are checked."""
+    """Start a virtual host on a node. All of them run, so this only checks the names."""
     api.vhost(request)
     name, cluster = request.names["N"], api.options.cluster()
     node = api.find_node(name)
@@ -112,7 +112,7 @@ def _set_limit(api: Api, request: Request) -> Steps:
 
 
 def faults_of_limits(name: str, limits: Mapping[str, Any]) -> str:
-    """RabbitMQ's text for invalid limits, which are the value of the parameter `name`; empty if they are valid."""
+    """RabbitMQ's text for invalid limits; "": they are valid. `name`: of the parameter whose value they are."""
     unknown = {one: value for one, value in limits.items() if one not in LIMITS}
     faults = [f"Unrecognised terms {erlang_list(unknown)} in {name}"] if unknown else []
     faults += [
@@ -124,7 +124,7 @@ def faults_of_limits(name: str, limits: Mapping[str, Any]) -> str:
 
 
 def change_limits(api: Api, vhost: str, limits: Mapping[str, Any]) -> Steps:
-    """Set valid limits of a virtual host; -1: no limit. Raises: Refusal."""
+    """Set limits of a virtual host. They must be valid; -1: no limit. Raises: Refusal."""
     yield from api.run("vhosts limits", name=vhost, **{name.replace("-", "_"): limits[name] for name in limits})
 
 

@@ -1,1 +1,1 @@
-"""Views of the API: pure functions from the state of the engine to RabbitMQ's JSON. Source: management page 4."""
+"""Views: pure functions from the engine's state to RabbitMQ's JSON. Source: management page 4."""

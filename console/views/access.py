@@ -7,7 +7,7 @@ from ...engine import Broker, User, VirtualHost
 
 
 def user_view(user: User) -> dict[str, Any]:
-    """A user, with the hash of the password: for administrators."""
+    """A user, with the hash of the password, for administrators."""
     return {
         "name": user.name,
         "password_hash": user.password.text(),
@@ -18,19 +18,19 @@ def user_view(user: User) -> dict[str, Any]:
 
 
 def user_limits(user: User) -> dict[str, int]:
-    """The limits of a user that are set."""
+    """The limits that are set for a user."""
     limits = {"max-connections": user.max_connections, "max-channels": user.max_channels}
     return {name: value for name, value in limits.items() if value is not None}
 
 
 def vhost_limits(vhost: VirtualHost) -> dict[str, int]:
-    """The limits of a virtual host that are set."""
+    """The limits that are set for a virtual host."""
     limits = {"max-connections": vhost.context.limits.max_connections, "max-queues": vhost.context.limits.max_queues}
     return {name: value for name, value in limits.items() if value is not None}
 
 
 def permission_rows(user: User, broker: Broker) -> Iterator[dict[str, Any]]:
-    """Permissions, one row for each virtual host."""
+    """The permissions of a user, one row for each virtual host."""
     for vhost, grant in user.grants(broker.virtual_hosts).items():
         yield {
             "user": user.name,
@@ -42,13 +42,13 @@ def permission_rows(user: User, broker: Broker) -> Iterator[dict[str, Any]]:
 
 
 def topic_rows(user: User) -> Iterator[dict[str, Any]]:
-    """Topic permissions, one row for each exchange."""
+    """The topic permissions of a user, one row for each virtual host and exchange."""
     for vhost, exchange, topic in user.topics():
         yield {"user": user.name, "vhost": vhost, "exchange": exchange, "write": topic.write, "read": topic.read}
 
 
 def vhost_view(vhost: VirtualHost, nodes: Iterable[str], about: dict[str, Any]) -> dict[str, Any]:
-    """A virtual host, without rates. `nodes`: those that run. `about`: its description and tags."""
+    """A virtual host, without rates. `nodes`: the running ones. `about`: its description and tags."""
     default = vhost.context.limits.default_queue_type
     metadata: dict[str, Any] = dict(about)
     if default is not None:

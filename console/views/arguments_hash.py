@@ -1,8 +1,8 @@
 """The hash of a binding's arguments in its properties key: `erlang:phash2` of the table as an Erlang term.
 
-Scripts and Terraform store properties keys of RabbitMQ, so the same table must have the same hash here. A table is a
-list of `{Key, Type, Value}`, an array a list of `{Type, Value}`. `phash2` is Bob Jenkins' hash of 1996 over words of
-32 bits. `hashed` in all functions: the hash of what comes before.
+Scripts and Terraform store RabbitMQ's properties keys, so a table must have the same hash here. As a term, a table is a
+list of `{Key, Type, Value}`, and an array is a list of `{Type, Value}`. `phash2` is Bob Jenkins' hash of 1996 over
+words of 32 bits. In all functions, `hashed` is the hash of what comes before.
 """
 
 import struct
@@ -22,7 +22,7 @@ _SMALL_BITS = 27
 
 
 def hash_of_arguments(arguments: FieldTable) -> int:
-    """The hash, of 32 bits. RabbitMQ sorts the keys of a binding's arguments, but not those of tables in them."""
+    """The hash of 32 bits. RabbitMQ sorts the keys of a binding's arguments, but not those of nested tables."""
     return _table(dict(sorted(arguments.items(), key=lambda item: _key(item[0]))), 0)
 
 
@@ -62,7 +62,7 @@ def _end_of_list(hashed: int) -> int:
 
 
 def _atom(name: str, hashed: int) -> int:
-    """Mix in an atom by its hash in Erlang's table of atoms, which is P. J. Weinberger's."""
+    """Mix in an atom, by its hash in Erlang's table of atoms, which is P. J. Weinberger's hash."""
     own = 0
     for octet in name.encode():
         own = (own << 4) + octet
@@ -100,7 +100,7 @@ def _words(first: int, second: int, hashed: int, kind: int) -> int:
 
 
 def _mixed(a: int, b: int, c: int) -> tuple[int, int, int]:
-    """Jenkins' mix of three words, of which `c` is the new hash."""
+    """Jenkins' mix of three words. The third one is the new hash."""
     for right, left, last in ((13, 8, 13), (12, 16, 5), (3, 10, 15)):
         a = (a - b - c & _BITS) ^ c >> right
         b = (b - c - a & _BITS) ^ a << left & _BITS

@@ -1,4 +1,4 @@
-"""Views of bindings, and their properties keys, which are their names in paths. Source: management page 1.8, 4."""
+"""Views of bindings, and their properties keys, by which paths name them. Source: management page 1.8, 4."""
 
 import base64
 from typing import Any
@@ -9,7 +9,7 @@ from .arguments_hash import hash_of_arguments
 
 
 def properties_key(binding: Binding) -> str:
-    """The name of a binding among those between the same objects. It stays the same over restarts."""
+    """The name of a binding among those between the same two objects. A restart does not change it."""
     key = quote_plus(binding.routing_key, safe="").replace("~", "%7E")
     if not binding.arguments:
         return key or "~"

@@ -4,13 +4,13 @@ from ...engine import Client, Session
 
 
 def given_name(client: Client) -> dict[str, str]:
-    """The field for the name that the client gave its connection; {}: it gave none."""
+    """The field with the name that the client gave to its connection; {}: it gave none."""
     name = client.given_name
     return {} if name is None else {"user_provided_name": name}
 
 
 def peer_of(client: Client) -> tuple[str, int]:
-    """Host and port of a client, from its name; port 0 without one (a Unix socket)."""
+    """Host and port of a client, from its name. A Unix socket has port 0."""
     return _address(client.name.partition(" -> ")[0])
 
 
@@ -30,5 +30,5 @@ def _address(text: str) -> tuple[str, int]:
 
 
 def channel_name(session: Session) -> str:
-    """The name of a channel, as RabbitMQ forms it."""
+    """The name of a channel, as RabbitMQ makes it."""
     return f"{session.client.name} ({session.number})"

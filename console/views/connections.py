@@ -31,7 +31,7 @@ def state_of(client: Client, broker: Broker) -> str:
 
 
 def connection_view(client: Client, broker: Broker, node: str, *, is_alone: bool = False) -> dict[str, Any]:
-    """A connection, without rates. `is_alone`: it is not in a list."""
+    """A connection, without rates. `is_alone`: the view is not one of a list."""
     host, port = host_of(client)
     peer_host, peer_port = peer_of(client)
     connection_info = client.connection_info
@@ -122,6 +122,6 @@ def channel_view(session: Session, broker: Broker, node: str) -> dict[str, Any]:
 
 
 def channel_details(session: Session, node: str) -> Steps:
-    """The steps to the fields that a channel has when it is not in a list."""
+    """The steps to the fields that a channel has only outside lists."""
     views = yield from map_in_steps(lambda consumer: consumer_view(consumer, node), list(session.consumers.values()))
     return {"consumer_details": views, "deliveries": [], "publishes": []}

@@ -7,7 +7,7 @@ from .clients import channel_name, given_name, node_of, peer_of
 
 
 def active_consumer(queue: Queue) -> Consumer | None:
-    """The consumer that gets messages, for a queue with `x-single-active-consumer`; None: there is none."""
+    """The consumer that gets the messages of a queue with `x-single-active-consumer`; None: there is none."""
     return next(iter(queue.served_consumers or queue.consumers), None)
 
 

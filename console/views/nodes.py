@@ -12,7 +12,7 @@ from ..node_facts import HostFacts
 from ..options import ConsoleOptions
 from .overview import contexts_view, exchange_types_view
 
-#: Maximum Erlang processes, by which tools divide.
+#: The maximum of Erlang's processes. Tools divide by it.
 PROCESSES_MAX = 1_048_576
 #: The parts of the memory in RabbitMQ. All but two are 0.
 _MEMORY = (
@@ -37,7 +37,7 @@ _MECHANISMS = {
 
 
 def is_memory_alarm(broker: Broker) -> bool:
-    """Whether the memory alarm is on, or an operator blocks publishers."""
+    """Whether publishers are blocked for memory, or by an operator."""
     return broker.flow.alarm_reason is not None or any(
         node.is_full and node.limit_name == "memory" for node in broker.flow.nodes()
     )

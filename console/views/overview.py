@@ -16,7 +16,7 @@ _DESCRIPTIONS = {
     "topic": "AMQP topic exchange, as per the AMQP specification",
     "headers": "AMQP headers exchange, as per the AMQP specification",
 }
-#: Seconds for which samples are kept, by kind of object. RabbitMQ's page offers these ranges.
+#: By kind of object, the seconds for which samples are kept. RabbitMQ's page offers them as ranges.
 RETENTION = {"global": [600, 3600, 28800, 86400], "basic": [600, 3600], "detailed": [600]}
 
 
@@ -51,7 +51,7 @@ def _listeners(options: ConsoleOptions) -> list[tuple[str, Sequence[Listening]]]
 
 
 def contexts_view(node: NodeFacts, options: ConsoleOptions) -> list[dict[str, Any]]:
-    """The listeners of a node for HTTP."""
+    """The HTTP listeners of a node."""
     return _contexts(node.name, node.listeners, options)
 
 
@@ -74,7 +74,7 @@ def _context(node: str, one: Listening, options: ConsoleOptions) -> dict[str, An
 
 
 def _tls_view(one: Listening, options: ConsoleOptions) -> Any:
-    """The files of the first certificate of a TLS listener of the answering node; without one [], as in RabbitMQ."""
+    """The files of the first certificate, for a TLS listener of the answering node; []: none, as in RabbitMQ."""
     certificates = options.certificates() if one.is_tls else ()
     if not certificates:
         return []
@@ -84,15 +84,15 @@ def _tls_view(one: Listening, options: ConsoleOptions) -> Any:
 
 
 def clients_of(broker: Broker, user: User) -> list[Client]:
-    """The connections that a user may see: all, or the user's own."""
+    """The connections that a user may see: all for a monitor, else the user's own."""
     if is_monitor(user):
         return list(broker.connections)
     return [client for client in broker.connections if client.user.name == user.name]
 
 
 def totals_of(broker: Broker, user: User, *, has_consumers: bool) -> Steps:
-    """The steps to the numbers of objects that a user may see, by kind. `has_consumers`: consumers are counted, too;
-    else their number is 0.
+    """The steps to the numbers of objects that a user may see, by kind. `has_consumers`: count consumers, too;
+    otherwise their number is 0.
     """
     clients = clients_of(broker, user)
     vhosts = [vhost for vhost in broker.virtual_hosts.values() if may_list(user, vhost.name)]
@@ -111,7 +111,7 @@ def overview_view(
 ) -> dict[str, Any]:
     """The overview, without rates. Only monitors see the node, the listeners and the number of consumers.
 
-    `totals`: from `totals_of`. `node`: to which the client is connected.
+    `totals`: from `totals_of`. `node`: the one to which the client is connected.
     """
     view: dict[str, Any] = {
         "management_version": options.version,

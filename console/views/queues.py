@@ -12,11 +12,11 @@ from ..steps import Steps, map_in_steps
 from .clients import peer_of
 from .consumers import active_consumer, consumer_view
 
-#: Maximum messages of a queue whose octets are counted. Those of more messages are estimated.
+#: Maximum ready, and maximum unacknowledged, messages of a queue whose octets are counted. More are estimated.
 COUNTED_MAX = 2_000
-#: Octets of a queue without messages (a measured mean).
+#: Octets of memory for a queue without messages, a measured mean.
 EMPTY_QUEUE_OCTETS = 3_000
-#: Octets of a message beside its content.
+#: Octets of memory for a message without its content.
 MESSAGE_OCTETS = 150
 
 NO_GARBAGE_COLLECTION = {
@@ -146,13 +146,13 @@ def queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
 
 
 def queue_details(queue: Queue, node: str) -> Steps:
-    """The steps to the fields that a queue has when it is not in a list."""
+    """The steps to the fields that a queue has only outside lists."""
     consumers = yield from map_in_steps(lambda consumer: consumer_view(consumer, node), list(queue.consumers))
     return {"consumer_details": consumers, "deliveries": [], "incoming": []}
 
 
 def octets_of(queue: Queue) -> Octets:
-    """Octets of the bodies in a queue, counted or estimated from its first messages."""
+    """Count the octets of bodies in a queue, or estimate them from its first messages."""
     ready, ready_persistent, ready_count = _counted(queue, queue.first_messages(COUNTED_MAX))
     out, out_persistent, out_count = _counted(queue, islice(queue.unacked_messages(), COUNTED_MAX))
     total, unacked = queue.ready_count, queue.unacked
@@ -192,7 +192,7 @@ def _counts(queue: Queue) -> dict[str, int]:
 
 
 def head_timestamp(queue: Queue) -> int | None:
-    """The property `timestamp` of the first message, ready or unacknowledged; None: there is none."""
+    """The property `timestamp` of the oldest message, ready or unacknowledged; None: it has none."""
     from ...engine import ContentError, decode_properties
 
     first = min((*queue.first_messages(1), *queue.unacked_messages()), key=lambda one: one.id, default=None)
