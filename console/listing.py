@@ -28,12 +28,12 @@ class Columns:
         text = request.query.get("columns")
         self._paths = None if text is None else [path.split(".") for path in text.split(",") if path]
 
-    def of(self, value: Any) -> Any:
+    def selected(self, value: Any) -> Any:
         """The requested fields of an object, or of each object in a list."""
         if self._paths is None:
             return value
         if isinstance(value, list):
-            return [self.of(one) for one in value]
+            return [self.selected(one) for one in value]
         kept: dict[str, Any] = {}
         for path in self._paths:
             _copy(value, path, kept)
@@ -63,7 +63,7 @@ class Pagination:
     matches: Callable[[str], bool] | None
 
     @classmethod
-    def of(cls, request: Request) -> "Pagination | None":
+    def from_request(cls, request: Request) -> "Pagination | None":
         """The page that a request asks for; None: the whole list. Raises: Refusal."""
         query = request.query
         if "page" not in query:
@@ -185,7 +185,7 @@ def listed(
     is not kept: the rows of all queues would take 100 MB.
     """
     columns = Columns(request)
-    page = Pagination.of(request) if has_pages else None
+    page = Pagination.from_request(request) if has_pages else None
     if request.query.get("sort_reverse", "false") not in ("true", "false", ""):
         raise bad_request(["not_boolean", request.query["sort_reverse"]])
 
@@ -204,7 +204,7 @@ def listed(
     frame = None
     if page is not None:
         frame, items = page.cut(items, filtered, total)
-    parts = yield from list_in_steps(items, lambda one: encoded(columns.of(row(one))))
+    parts = yield from list_in_steps(items, lambda one: encoded(columns.selected(row(one))))
     if frame is not None:
         parts = [encoded(frame)[:-1] + b',"items":', *parts, b"}"]
     return Answer(200, headers=(JSON_TYPE,), body=parts)

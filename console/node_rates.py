@@ -22,8 +22,8 @@ class NodeRates:
         self._values: dict[str, int] = {}
         self._rates = dict.fromkeys(RATED, 0.0)
 
-    def of(self, view: Mapping[str, Any], now_ms: int) -> dict[str, dict[str, float]]:
-        """The rates per second as fields `NAME_details`; 0.0 until the second measurement. `view`: of the node."""
+    def update(self, view: Mapping[str, Any], now_ms: int) -> dict[str, dict[str, float]]:
+        """The rates per second as fields `NAME_details`; 0.0 until the second measurement. `view`: the node's."""
         if self._measured_ms is None or now_ms - self._measured_ms >= INTERVAL_MS:
             values = {name: int(view[name]) for name in RATED}
             if self._measured_ms is not None:

@@ -20,7 +20,7 @@ class OffsetPage:
     count: int
 
     @classmethod
-    def of(cls, request: Request) -> "OffsetPage":
+    def from_request(cls, request: Request) -> "OffsetPage":
         """The page that a request asks for. Raises: Refusal."""
         after, count = integer(request.query.get("after", 0)), integer(request.query.get("count", MESSAGES_MAX))
         if after < 0 or not 1 <= count <= PAGE_MAX:

@@ -117,7 +117,7 @@ class ConsoleState:
         """Wait while the broker is suspended. Raises: Refusal, if the node has resigned: another one may lead."""
         await self.runtime.wait_while_suspended()
         if self.runtime.has_resigned:
-            raise Refusal(503, "not_leading", "this node does not lead any more", (("retry-after", "1"),))
+            raise Refusal(503, "not_leading", "this node no longer leads", (("retry-after", "1"),))
 
     @contextmanager
     def streaming(self) -> Iterator[None]:

@@ -410,7 +410,7 @@ REPLY: dict[type[Exception], Row] = {
     peer.RequeueFalseNotImplemented: Row(540, CONNECTION, "requeue=false"),
     peer.FlowNotImplemented: Row(540, CONNECTION, "active=false"),
     peer.BrokerStopping: Row(320, CONNECTION, "broker forced connection closure with reason 'shutdown'", False),
-    peer.NotLeading: Row(320, CONNECTION, "this node does not lead any more", False),
+    peer.NotLeading: Row(320, CONNECTION, "this node no longer leads", False),
     peer.NotLoggedIn: Row(504, CONNECTION, "{why}", False),
     peer.InternalError: Row(541, CONNECTION, None, False),
 }

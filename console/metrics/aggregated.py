@@ -70,7 +70,7 @@ def versions_of(version: str, product_version: str, python_version: str) -> dict
 
 def identity_of(node: str, cluster: str, permanent: str, versions: dict[str, str], endpoint: str, prefix: str) -> str:
     """The families of `identity`. `cluster`: the cluster's name, which may change. `permanent`: one that does not."""
-    build, who = f.IDENTITY
+    build, identity = f.IDENTITY
     labels = {
         "rabbitmq_node": node,
         "rabbitmq_cluster": cluster,
@@ -78,7 +78,7 @@ def identity_of(node: str, cluster: str, permanent: str, versions: dict[str, str
         "rabbitmq_endpoint": endpoint,
     }
     samples = [Sample(1, labelled(labels))]
-    return rendered(prefix, build, [Sample(1, labelled(versions))]) + rendered(prefix, who, samples)
+    return rendered(prefix, build, [Sample(1, labelled(versions))]) + rendered(prefix, identity, samples)
 
 
 def churn_page(broker: Broker, prefix: str) -> str:

@@ -120,7 +120,7 @@ class Metrics:
         """Readiness: whether clients can work. A limit that is reached does not count: clients can wait for room."""
         durability = self._broker().context.storage.durability
         if durability is not None and durability.has_failed:
-            reason = "the journal takes nothing"
+            reason = "the journal has failed"
             return Answer(503, {"status": "failed", "reason": reason})
         cluster = self._options().cluster()
         if cluster is not None and cluster.leader is None:  # this node led until it was suspended

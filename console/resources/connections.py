@@ -63,7 +63,9 @@ def _show(api: Api, request: Request) -> Any:
     client = _client(api, request)
     view = connection_view(client, api.broker, api.options.node, is_alone=True)
     ranges = ranges_of(request)
-    return Columns(request).of({**view, **api.sampler.client(client, ranges), **api.sampled_since(client, ranges)})
+    return Columns(request).selected(
+        {**view, **api.sampler.client(client, ranges), **api.sampled_since(client, ranges)}
+    )
 
 
 def _reason(request: Request) -> str:
@@ -121,7 +123,7 @@ def _show_channel(api: Api, request: Request) -> Steps:
     ranges = ranges_of(request)
     rates = api.sampler.session(session, ranges)
     view = {**channel_view(session, api.broker, node), **rates, **api.sampled_since(session, ranges)}
-    return Columns(request).of({**view, **(yield from channel_details(session, node))})
+    return Columns(request).selected({**view, **(yield from channel_details(session, node))})
 
 
 def _list_of_user(api: Api, request: Request) -> Steps:

@@ -49,7 +49,7 @@ def _download(request: Request, value: dict[str, Any]) -> Steps:
     if name is not None:
         clean = "".join(c if c in _NAME_CHARACTERS else "_" for c in name)[:200]
         headers = (JSON_TYPE, ("content-disposition", f'attachment; filename="{clean}"'))
-    parts = yield from encoded_in_steps(Columns(request).of(value), is_own=True)
+    parts = yield from encoded_in_steps(Columns(request).selected(value), is_own=True)
     return Answer(200, headers=headers, body=parts)
 
 

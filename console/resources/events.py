@@ -17,7 +17,7 @@ from ..permissions import is_monitor
 #: Maximum events in one piece of a stream.
 PIECE_MAX = 500
 #: The reason of `cut` when the user has logged out or lost the tag.
-LOGIN_ENDED = "the login is not valid any more"
+LOGIN_ENDED = "the login is no longer valid"
 #: Milliseconds between two totals.
 TOTALS_MS = 1000
 _TEXTS = ("vhost", "queue", "kind")

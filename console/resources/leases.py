@@ -27,7 +27,7 @@ def _list(api: Api, request: Request) -> Steps:
 
 
 def _list_of_queue(api: Api, request: Request) -> dict[str, Any]:
-    queue, page = api.readable_queue(request), OffsetPage.of(request)
+    queue, page = api.readable_queue(request), OffsetPage.from_request(request)
     rows = api.ask("leases", queue=queue.name, vhost=queue.vhost_name, after=page.after, count=page.count)
     return page.view(rows, total=queue.unacked)
 

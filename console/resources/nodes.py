@@ -33,7 +33,7 @@ def _view(api: Api, request: Request, facts: NodeFacts) -> dict[str, Any]:
         churn = {name: {"rate": 0.0} if name.endswith("_details") else 0 for name in churn}
     clock = api.broker.context.clock
     view = {**node_view(facts, facts.host, api.options, clock.wall_ms()), **churn}
-    view |= api.node_rates.setdefault(facts.name, NodeRates()).of(view, clock.monotonic_ns() // NS_A_MS)
+    view |= api.node_rates.setdefault(facts.name, NodeRates()).update(view, clock.monotonic_ns() // NS_A_MS)
     if is_own:
         view |= api.sampler.of_node(view, ranges_of(request))
     if request.flag("memory"):
@@ -67,7 +67,7 @@ def _list(api: Api, request: Request) -> Steps:
 
 
 def _show(api: Api, request: Request) -> Any:
-    return Columns(request).of(_view(api, request, _node(api, request)))
+    return Columns(request).selected(_view(api, request, _node(api, request)))
 
 
 def _memory(api: Api, request: Request) -> Any:

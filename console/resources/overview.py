@@ -30,7 +30,7 @@ def _overview(api: Api, request: Request) -> Steps:
         view = {**view, **(yield from api.sampler.totals(ranges))}
         if ranges:
             view["leveret"] = {"sampled_since_ms": api.sampler.since_ms()}
-    return Columns(request).of(view)
+    return Columns(request).selected(view)
 
 
 def _whoami(api: Api, request: Request) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def _parameter(api: Api, request: Request) -> dict[str, Any]:
 
 
 def _show_parameter(api: Api, request: Request) -> Any:
-    return Columns(request).of(_parameter(api, request))
+    return Columns(request).selected(_parameter(api, request))
 
 
 def _set_parameter(api: Api, request: Request) -> Steps:
@@ -144,7 +144,7 @@ def _global_parameter(api: Api, request: Request) -> dict[str, Any]:
 
 
 def _show_global(api: Api, request: Request) -> Any:
-    return Columns(request).of(_global_parameter(api, request))
+    return Columns(request).selected(_global_parameter(api, request))
 
 
 def _check_value_given(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:

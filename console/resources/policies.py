@@ -40,7 +40,7 @@ class _Policies:
         return found
 
     def show(self, api: Api, request: Request) -> Any:
-        return Columns(request).of(self._find(api, request).value())
+        return Columns(request).selected(self._find(api, request).value())
 
     def put(self, api: Api, request: Request) -> Steps:
         return self.put_value(api, request, json_object(request))

@@ -8,7 +8,7 @@ from ..cluster import ClusterFacts
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request, bad_request, not_found
 
-_ONE_NODE = "there is one node: a queue has one replica, no more and no less"
+_ONE_NODE = "there is only one node: each queue has exactly one replica"
 
 
 def _check_is_quorum(api: Api, request: Request) -> None:

@@ -29,7 +29,7 @@ def _list(api: Api, request: Request) -> Steps:
 
 
 def _list_of_queue(api: Api, request: Request) -> Steps:
-    queue, page = api.readable_queue(request), OffsetPage.of(request)
+    queue, page = api.readable_queue(request), OffsetPage.from_request(request)
     rows = yield from api.run(
         "scheduled list", queue=queue.name, vhost=queue.vhost_name, after=page.after, count=page.count
     )

@@ -43,7 +43,7 @@ def _without_permissions(api: Api, request: Request) -> Steps:
 
 
 def _show(api: Api, request: Request) -> Any:
-    return Columns(request).of(user_view(_user(api, request)))
+    return Columns(request).selected(user_view(_user(api, request)))
 
 
 def _arguments_of_replace(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -125,7 +125,7 @@ def _permission(api: Api, request: Request) -> dict[str, Any]:
 
 
 def _show_permission(api: Api, request: Request) -> Any:
-    return Columns(request).of(_permission(api, request))
+    return Columns(request).selected(_permission(api, request))
 
 
 def _find_permission(api: Api, request: Request) -> dict[str, Any] | None:
@@ -180,7 +180,7 @@ def _topics_of(api: Api, request: Request) -> list[dict[str, Any]]:
 
 
 def _show_topics(api: Api, request: Request) -> Any:
-    return Columns(request).of(_topics_of(api, request))
+    return Columns(request).selected(_topics_of(api, request))
 
 
 def _set_topic(api: Api, request: Request) -> Steps:

@@ -46,7 +46,7 @@ def _list(api: Api, request: Request) -> Steps:
 
 
 def _show(api: Api, request: Request) -> Steps:
-    return Columns(request).of((yield from _row(api, api.vhost(request), ranges_of(request))))
+    return Columns(request).selected((yield from _row(api, api.vhost(request), ranges_of(request))))
 
 
 def _put(api: Api, request: Request) -> Steps:

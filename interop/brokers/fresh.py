@@ -30,7 +30,7 @@ CLUSTER_DISK_SIZE = "640m"
 #: A leader that is stopped hands over, so clients can connect again at once.
 HANDED_OVER = {
     "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'": (
-        "CONNECTION_FORCED - this node does not lead any more"
+        "CONNECTION_FORCED - this node no longer leads"
     )
 }
 BALLAST_PIECE = bytes(1 << 20)

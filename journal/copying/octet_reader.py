@@ -21,7 +21,7 @@ def position_of(path: str, lsn: int, files: ReadableFiles = REAL) -> tuple[int, 
     bases = segments_in(files, path)
     at = bisect_right(bases, lsn) - 1
     if at < 0:
-        raise NotInJournal(f"record {lsn} is not in the journal any more")
+        raise NotInJournal(f"record {lsn} is no longer in the journal")
     base_lsn = bases[at]
     if base_lsn == lsn:
         return lsn, 0
@@ -107,7 +107,7 @@ class OctetReader:
         try:
             return self._files.open(path_of(self._path, base_lsn))
         except FileNotFoundError as error:
-            raise NotInJournal(f"segment {base_lsn} is not in the journal any more") from error
+            raise NotInJournal(f"segment {base_lsn} is no longer in the journal") from error
 
     def _after(self, base_lsn: int) -> int:
         """Base LSN of the next segment, by this one's footer, so that a missing segment is noticed."""

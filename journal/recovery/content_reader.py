@@ -232,7 +232,7 @@ class ContentReader:
             bases = self._bases = segments_in(self._files, self._directory)
         at = bisect_right(bases, lsn) - 1
         if at < 0:
-            raise NotInJournal(f"record {lsn} is not in the journal any more")
+            raise NotInJournal(f"record {lsn} is no longer in the journal")
         return bases[at]
 
     def _opened(self, segment: int) -> tuple[int, SegmentSummary]:
@@ -269,7 +269,7 @@ class ContentReader:
                 self.close()  # frees the descriptors of files that are kept open for later reads
                 return self._files.open(path)
         except FileNotFoundError as error:
-            raise NotInJournal(f"segment {segment} is not in the journal any more") from error
+            raise NotInJournal(f"segment {segment} is no longer in the journal") from error
 
 
 def _check_kinds(block: Block, index: int, records: bytes) -> None:

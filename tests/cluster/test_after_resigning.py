@@ -61,7 +61,7 @@ def test_nothing_is_left_of_a_leadership(tmp_path: Path) -> None:
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
             while True:
                 connections[0].process_data_events(30)
-        assert (closed.value.reply_code, "does not lead any more" in closed.value.reply_text) == (320, True)
+        assert (closed.value.reply_code, "no longer leads" in closed.value.reply_text) == (320, True)
 
     async def lives() -> None:
         await served(process, lambda _: None, cluster=won(data, 1))  # imports, and threads that are kept

@@ -48,7 +48,7 @@ class Cluster:
 
 def test_a_handover_is_done_when_another_node_says_that_it_leads() -> None:
     """The old leader closes the connection; for a while no node leads, or the new one does not serve yet."""
-    lost = ControlFailed("CONNECTION_FORCED - this node does not lead any more")
+    lost = ControlFailed("CONNECTION_FORCED - this node no longer leads")
     cluster = Cluster(
         {"from": "a", "to": "b"}, status("a"), lost, WAITING, status("b", "c"), status("b"), state=status(None, "a")
     )

@@ -45,7 +45,7 @@ def test_who_may_not_look_any_more_is_told(api: ApiClient) -> None:
     with streaming(api, user="looker") as events:
         until(events, "totals")
         assert api.ask("DELETE", "users/looker").status == 204
-        assert until(events, "cut") == {"reason": "the login is not valid any more"}
+        assert until(events, "cut") == {"reason": "the login is no longer valid"}
         assert list(events) == []
 
 

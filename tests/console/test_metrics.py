@@ -424,7 +424,7 @@ def test_health(tmp_path: Path) -> None:
         broker.ask(lambda: setattr(broker.edge.broker.context.storage, "durability", _Failed()))
         status, _, text = ask(broker, "/health/ready")
         broker.ask(lambda: setattr(broker.edge.broker.context.storage, "durability", None))
-        assert (status, text) == (503, '{"status":"failed","reason":"the journal takes nothing"}')
+        assert (status, text) == (503, '{"status":"failed","reason":"the journal has failed"}')
         assert ask(broker, "/health/live")[0] == 200
 
 

@@ -290,7 +290,7 @@ def test_a_stream_ends_with_its_session(api: ApiClient) -> None:
     with streaming(api, user=None, cookie=cookie) as events:
         until(events, "totals")
         as_page(api, "POST", "leveret/logout", cookie)
-        assert until(events, "cut") == {"reason": "the login is not valid any more"}
+        assert until(events, "cut") == {"reason": "the login is no longer valid"}
 
 
 def make_api(clock: ManualClock) -> Api:

@@ -12,7 +12,7 @@ FIGURES = dict.fromkeys(RATED, 100)
 
 
 def _rates(rates: NodeRates, now_ms: int, **figures: int) -> dict[str, float]:
-    return {name: one["rate"] for name, one in rates.of(FIGURES | figures, now_ms).items() if one["rate"]}
+    return {name: one["rate"] for name, one in rates.update(FIGURES | figures, now_ms).items() if one["rate"]}
 
 
 def test_no_rate_at_first() -> None:
@@ -23,7 +23,7 @@ def test_no_rate_at_first() -> None:
 def test_a_rate_is_the_change_in_a_second() -> None:
     """Up and down, over the time since the request before."""
     rates = NodeRates()
-    rates.of(FIGURES, 0)
+    rates.update(FIGURES, 0)
     assert _rates(rates, 2 * INTERVAL_MS, mem_used=150, disk_free=0) == {
         "mem_used_details": 25.0,
         "disk_free_details": -50.0,
@@ -33,7 +33,7 @@ def test_a_rate_is_the_change_in_a_second() -> None:
 def test_requests_that_follow_each_other_fast_see_the_same() -> None:
     """So that two tools do not spoil each other's rates."""
     rates = NodeRates()
-    rates.of(FIGURES, 0)
+    rates.update(FIGURES, 0)
     found = _rates(rates, INTERVAL_MS, fd_used=110)
     assert found == {"fd_used_details": 10.0}
     assert _rates(rates, INTERVAL_MS + 1, fd_used=999) == found

@@ -79,7 +79,7 @@ def test_as_a_stream(tmp_path: Path) -> None:
                 found = until(all_lines, "line")
                 assert found["number"] <= line["number"]
             api.ask("DELETE", "users/watcher")
-            assert until(graver, "cut") == {"reason": "the login is not valid any more"}
+            assert until(graver, "cut") == {"reason": "the login is no longer valid"}
             assert list(graver) == []
         with streaming(api, place="log", **{"last-event-id": str(line["number"] - 1)}) as again:
             assert until(again, "line") == line

@@ -18,7 +18,7 @@ from leveret.engine import Broker, Event
 from leveret.serving.composition import default_users
 from leveret.serving.runtime import Runtime, SystemClock
 
-GOODBYE = "CONNECTION_FORCED - this node does not lead any more"
+GOODBYE = "CONNECTION_FORCED - this node no longer leads"
 
 
 @pytest.fixture
