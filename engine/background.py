@@ -15,7 +15,7 @@ FREE_SLICE = 20_000
 
 
 class Task(Protocol):
-    """The work of another part: flow control, reloading, disconnects."""
+    """A part whose work is done in slices: flow control, reloading, disconnects."""
 
     @property
     def pending(self) -> bool:
@@ -57,7 +57,7 @@ class Background:
         return queue in self._trimmed
 
     def run(self, steps: Iterator[None]) -> None:
-        """Run steps of some milliseconds. At the end of each turn one iterator, in turn, does a step."""
+        """Run steps of some milliseconds each. Iterators alternate: at the end of each turn one of them does a step."""
         self._tasks.append(steps)
         self.pending = True
 
@@ -86,7 +86,7 @@ class Background:
             self._freed.popleft()
 
     def _trim(self) -> None:
-        """Trim a slice of one queue; not after dead letters, so that the journal can commit in between."""
+        """Trim a slice of one queue. Skips a turn that had dead letters, so that the journal can commit in between."""
         if self._context.dead_letters.were_waiting:
             return
         queue = next(iter(self._trimmed))

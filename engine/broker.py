@@ -37,7 +37,7 @@ from .virtual_hosts import VirtualHosts
 ROUNDS_MAX = 4
 #: Units of effort at the end of a turn, before the turns of other connections (5 to 10 ms).
 TURN_END_EFFORT = 4_000
-#: The same at the end of a short turn (`end_turn`).
+#: Units of effort at the end of a short turn (`end_turn`).
 SHORT_TURN_END_EFFORT = 500
 
 UNSENT_MAX_DEFAULT = 1024 * 1024

@@ -1,7 +1,7 @@
 """Purges and deletions of large queues, which are first made small by slices at the ends of turns.
 
-During that a queue is frozen, and gets, purges and deletions wait (`Queue.is_busy`). Slices are needed only with
-listeners, such as a journal, which records each message and all slices as one unit (`Broker.is_unfinished`). The work
+Meanwhile the queue is frozen, and gets, purges and deletions wait (`Queue.is_busy`). Slices are needed only with
+listeners, such as a journal, which records each message, and all slices as one unit (`Broker.is_unfinished`). The work
 is completed even if its client disconnects.
 """
 
@@ -18,8 +18,10 @@ WAIT_MAX = 1_000
 
 
 class BulkDelete:
-    """Made by `begin_purge` and `begin_delete`. When it `is_small`, the caller purges or deletes the queue as usual and
-    then calls `finish`. `count`: messages removed so far.
+    """The purge or deletion of one large queue. Made by `begin_purge` and `begin_delete`.
+
+    As soon as the queue `is_small`, the caller purges or deletes it as usual and then calls `finish`. `count`: messages
+    removed so far.
     """
 
     __slots__ = ("_broker", "_client", "_end", "_queue", "_unbind", "count", "is_small")

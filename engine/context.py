@@ -110,9 +110,9 @@ class BrokerContext:
 
     @contextmanager
     def separate_turn(self, turn: Turn | None = None) -> Iterator[None]:
-        """Do work in another turn, because it is not for the client of the present one, which counts its effort.
+        """Do work in another turn, because it is not for the client of the present one.
 
-        `turn`: None: one that is never long.
+        The present turn counts its effort, too. `turn`: the other turn; None: one that is never long.
         """
         outer = self.turn
         self.turn = turn = turn or Turn(outer.effort)
@@ -123,7 +123,7 @@ class BrokerContext:
             self.turn = outer
 
     def sync_lsn(self) -> int:
-        """The LSN after the records so far, for an answer that has to wait for them. `Turn.records` has risen."""
+        """The LSN after the records so far, for an answer that has to wait for them. `Turn.records` must have risen."""
         assert self.storage.durability is not None
         return self.storage.durability.sync_lsn()
 
@@ -164,7 +164,7 @@ class HostContext:
         return self.queues.get(name) or self.reply_queues.get(name)
 
     def site_of(self, full_name: str) -> str | None:
-        """A site that sees a queue, for an operator, because operators have no site; None: all see it, or none."""
+        """A site that sees the queue, for an operator, who has no site; None: all sites see it, or none does."""
         return None if self.scopes is None else self.scopes.site_of(full_name)
 
     def queue_behind(self, routing_key: str) -> "Queue | None":

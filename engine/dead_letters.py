@@ -1,9 +1,8 @@
 """Publishes dead letters in slices at the ends of turns, and counts those that no queue took.
 
-A published dead letter may cause more deaths. In a chain of full queues, each of which drops one message, deaths would
-go on to the end of the chain before the journal can commit. So dead letters cause no deaths while there are many
-(`is_congested`). `rules/queue_rules.py` has the target of a queue's dead letters; `messages/deaths.py` makes their
-headers and finds cycles.
+A published dead letter may cause more deaths. In a chain of full queues, each would drop a message before the journal
+can commit. So dead letters cause no deaths while there are many (`is_congested`). `rules/queue_rules.py` has the target
+of a queue's dead letters; `messages/deaths.py` makes their headers and finds cycles.
 Source: behaviour page 2.11, 3.4; address-settings page 5.5, 6.7.
 """
 

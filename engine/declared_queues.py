@@ -119,7 +119,7 @@ class DeclaredQueues(dict[str, Queue]):
             why = self._refusal(called, client) or "this is the full name of a queue of other sites"
             raise errors.QueueNotHosted(name=called, vhost=host.name, why=why)
         if name.startswith("amq.") and not server_named and (current is None or client is not None):
-            raise errors.ReservedName(kind="queue", name=name)  # declare it passively
+            raise errors.ReservedName(kind="queue", name=name)  # clients may declare an existing one passively
         require(client, CONFIGURE, QUEUE, called)
         if current is not None:
             if kind is not None and client is None:  # before the check, so that a difference is the site's

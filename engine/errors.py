@@ -29,7 +29,8 @@ class QueueNotFound(NotFound):
 
 
 class QueueNotHosted(NotFound):
-    """The site of the client declares the queue otherwise than the sites that host it. Fields: name, vhost, why."""
+    """The client's site declares the queue with other arguments than the sites that host it. Fields: name, vhost, why.
+    """
 
 
 class ExchangeNotFound(NotFound):

@@ -182,7 +182,7 @@ class Moving:
                 queue.merge([back[id_] for id_ in sorted(back, reverse=True)])
 
     def _full(self, target: MoveTarget, message: Message) -> str:
-        """The thing that a message waits for, in words; empty: nothing. A move must not drop other messages."""
+        """What a message has to wait for, as text; empty: nothing. A move must not drop other messages."""
         broker = self._client.broker
         for queue in target.queues:
             if not queue.has_room(message):

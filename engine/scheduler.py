@@ -61,7 +61,7 @@ class Scheduler:
                     queue.dispatch()
 
     def dispatch(self) -> None:
-        """Dispatch all marked queues in order. Queues that are marked during that follow in the next round."""
+        """Dispatch all marked queues in order. Queues that are marked meanwhile follow in the next round."""
         marked = self.marked
         if len(marked) == 1:
             queue, _ = marked.popitem()

@@ -29,7 +29,8 @@ class SiteWatcher(Protocol):
 
 class View(Protocol):
     """The sites that see one queue. `name`: the queue's name at these sites. `is_of_one_site`: no other site sees it.
-    `scope`: that site, or the group of several; empty: all sites. `declaring`: those that declared it, present or not.
+    `scope`: that site, or the group of several; empty: all sites. `declaring`: the sites that declared it, present or
+    absent.
     """
 
     declaring: set[str]
@@ -45,10 +46,12 @@ class View(Protocol):
 
 
 class Sites:
-    """`own`: the broker's site, also of clients whose frontend names none. `now`: the site for which messages are
+    """The sites that one broker knows.
+
+    `own`: the broker's site, also that of clients whose frontend reports none. `now`: the site for which messages are
     routed, published or got at present; empty: an operator's get. `groups`: the group of each present site, perhaps
     empty. `transfer_after_ns`: how long messages of a site wait for a consumer there before other sites get them.
-    `_known`: the last known group of each site, also of an absent one.
+    `_known`: the last known group of each site, present or absent.
     """
 
     __slots__ = ("_clock", "_deadlines", "_known", "_leaving", "groups", "now", "own", "transfer_after_ns", "watchers")

@@ -25,7 +25,9 @@ def share_of(budget: int, interrupted: int) -> int:
 
 
 class Turn:
-    """`effort`: a count of work, in messages times queues (one is about 1.2 us). It never falls: a turn continues the
+    """The limit of one turn, and its results so far.
+
+    `effort`: a count of work, in messages times queues (one is about 1.2 us). It never falls: a turn continues the
     count of the one before. `effort_max`: the effort at which the turn is long, and leaves the rest to the next one.
 
     `records`: number of records of the journal. A caller compares it before and after a call, to learn whether the call

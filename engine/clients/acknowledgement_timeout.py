@@ -1,7 +1,7 @@
 """The timeout of unacknowledged deliveries. It closes their session, so that the messages go to other consumers.
 
-Deliveries have no time, to save its cost. A periodic check of all sessions notes the next delivery tag of each, so that
-a lower tag is known to be older than the note. A timeout takes effect up to one interval late (RabbitMQ checks once a
+Deliveries have no time, because that would cost work for each. A periodic check notes the next delivery tag of each
+session: all lower tags are older than the note. A timeout takes effect up to one interval late (RabbitMQ checks once a
 minute). Source: behaviour page 2.16.
 """
 
@@ -36,7 +36,7 @@ class Notes:
         self.up_to: list[int] = []  # the next tag at that time: lower tags had been delivered
 
     def add(self, now_ns: int, next_tag: int, oldest_tag: int) -> None:
-        """Add a note. Drops notes that are about settled deliveries alone."""
+        """Add a note. Drops the notes whose deliveries are all settled."""
         settled = bisect_right(self.up_to, oldest_tag)
         del self.times_ns[:settled], self.up_to[:settled]
         if not self.up_to or self.up_to[-1] < next_tag:
@@ -67,7 +67,7 @@ class AcknowledgementWatch:
         self._shortest_ms: int | None = None  # shortest timeout set by a consumer or a queue
 
     def watch(self, holder: Holder) -> None:
-        """Check the sessions until no holder is left that has to acknowledge deliveries."""
+        """Begin the checks, because this holder has to acknowledge deliveries."""
         self._acking_consumers += isinstance(holder, Consumer)
         own_ms = timeout_ms(holder, None)
         if own_ms is not None and (self._shortest_ms is None or own_ms < self._shortest_ms):

@@ -56,7 +56,7 @@ class Client:
         self.connection_info = ConnectionInfo()
         self.since_ms = self.broker.clock.wall_ms()
         self.is_blocked = False  # its frontend accepts no publishes now
-        self.parked: Parked | None = None  # publishes parked by its frontend; None: never any
+        self.parked: Parked | None = None  # publishes parked by its frontend; None: there were none yet
         self.liveness: Callable[[], bool] | None = None
         self.on_expelled: Callable[[EngineError], None] | None = None
         self.on_send_after: Callable[[int, int], None] | None = None
@@ -163,7 +163,7 @@ class Client:
             for session in self.sessions:
                 if session.subscriptions.mark_queues() and first is None:
                     first = session
-            if first is not None:  # sessions take turns: the first one goes to the end
+            if first is not None:  # so that the next time another session is served first
                 del self.sessions[first]
                 self.sessions[first] = None
 

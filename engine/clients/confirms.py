@@ -25,7 +25,7 @@ class Confirms:
         return self.confirmed - self.refused_count
 
     def add(self, count: int, refused: Sequence[int], sync_lsn: int = 0) -> None:
-        """Count publishes. `refused`: offsets among them of those that were refused.
+        """Count publishes. `refused`: offsets of the refused ones among them.
 
         `sync_lsn`: the LSN that must be safe before these and later publishes are confirmed; 0: none.
         """

@@ -62,7 +62,7 @@ def contents_within(contents: Sequence[bytes], octets_max: int, messages_max: in
 
 
 def full_limit_for_commit(transaction: Transaction, client: "Client") -> FullLimit | None:
-    """The limit that a commit, which is published as a whole, would exceed; None: none (queues page E.4, row 13)."""
+    """The limit that a commit, which is published as a whole, would exceed; None: it has room (queues E.4, row 13)."""
     host, flow = client.host, client.broker.flow
     alarm = flow.raised
     reached: list[Queue] = []

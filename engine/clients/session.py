@@ -1,7 +1,7 @@
 """A session: one sequence of delivery tags, with prefetch, confirms and a transaction.
 
-A channel of AMQP 0-9-1 is one session of the engine. All settling goes through `Unacked.take` (tags -> messages) and
-`settling.py` (messages -> queues), in runs.
+A channel of AMQP 0-9-1 is one session of the engine. `Unacked` has the messages of delivery tags; `settling.py` settles
+them in their queues, in runs.
 Source: behaviour page 2.7, 2.12 to 2.15.
 """
 
@@ -84,8 +84,8 @@ class Session(SessionCounts):
     ) -> list[Returned]:
         """Publish a run. Returns the messages to return to the publisher: none unless `mandatory`.
 
-        In a transaction only the queues are chosen before the commit. A marked message may be refused by an error;
-        publish marked messages one by one to learn which.
+        In a transaction only the queues are chosen before the commit. A marked message may raise an error; publish
+        marked messages one by one to learn which did.
         Raises: ReplyConsumerMissing, InvalidCopies, TopicRefused (a key of CC or BCC; that of the route was checked),
             TransactionTooLarge.
         """
@@ -499,7 +499,8 @@ class Session(SessionCounts):
     def commit(self) -> Commit:
         """Apply the transaction. A large one is applied in slices at the ends of turns, until `Commit.is_done`.
 
-        The client is flushed when it is done. Until then the session must get no other call. Raises: NotTransactional.
+        The client is flushed when the commit is done. Until then no other method of the session may be called.
+        Raises: NotTransactional.
         """
         transaction = self.transaction
         if transaction is None:

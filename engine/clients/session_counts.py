@@ -4,7 +4,8 @@ from operator import attrgetter
 
 
 class SessionCounts:
-    """Messages: `published`; unroutable ones `returned` to the publisher or `dropped`.
+    """Counts the messages of one or more sessions: `published`; unroutable ones `returned` to the publisher or
+    `dropped`.
 
     Deliveries: `acked`; `redelivered`; without acknowledgement (`no_ack`); by basic.get (`got`, `got_no_ack`).
     `get_empty`: basic.get calls that found no message.

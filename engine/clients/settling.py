@@ -15,7 +15,7 @@ from ..queues.queue import Queue
 if TYPE_CHECKING:
     from .session import Session
 
-#: Why a delivery is returned: by basic.nack. For basic.reject: `REJECTED`.
+#: The reason of a return by basic.nack. That of basic.reject is `REJECTED`.
 NACKED = "nacked"
 #: Deliveries requeued in one slice (1 to 5 ms).
 REQUEUE_SLICE = 500
@@ -47,7 +47,7 @@ def return_deliveries(messages: list[Message], *, requeue: bool, why: str, broke
 
 
 def requeue_by_consumer(messages: list[Message], *, why: str, counted: bool, broker: BrokerContext) -> None:
-    """Requeue deliveries consumer by consumer. Dispatches after each, so that messages reach the same consumers as in
+    """Requeue deliveries consumer by consumer, with a dispatch in between: so they reach the same consumers as in
     RabbitMQ.
     """
     runs = by_consumer(messages)
@@ -72,8 +72,8 @@ def requeue_run(messages: list[Message], *, why: str, counted: bool, with_redeli
 def requeue_in_slices(session: "Session", *, why: str, counted: bool, with_redelivery_delay: bool) -> Iterator[None]:
     """Requeue the deliveries of a closed session, a slice in each step.
 
-    The newest go first, because a store inserts a message by passing the older ones. Until all are back the queues are
-    frozen, so that the order is that of one requeue, and the session stays in `Queue.sessions` of its queues.
+    The newest are first, because a store inserts a message by passing the older ones. The queues are frozen until the
+    last slice, so that the order is that of one requeue. Until then the session stays in `Queue.sessions`.
     """
     unacked = session.unacked
     queues = list(session.subscriptions.queues)

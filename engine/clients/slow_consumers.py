@@ -66,7 +66,7 @@ class Check:
     def __init__(self, period_ms: int) -> None:
         self.period_ms = period_ms
         self.due_ns = 0
-        self.queues: dict[Queue, int] = {}  # messages that each had received at the last check
+        self.queues: dict[Queue, int] = {}  # messages that each had received until the last check
         self._samples: dict[Consumer, Sample] = {}
 
     def find(self, queue: Queue, now_ns: int) -> Iterator[tuple[Consumer, str, str]]:
@@ -113,7 +113,7 @@ class Check:
 
 
 class AbortCheck(Check):
-    """ActiveMQ's strategies: a consumer takes or acknowledges nothing for too long."""
+    """ActiveMQ's strategies: a consumer gets or acknowledges nothing for too long."""
 
     __slots__ = ()
 

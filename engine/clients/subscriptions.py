@@ -1,4 +1,4 @@
-"""The consumers of a session, and the queues of which it may have unacknowledged deliveries.
+"""The consumers of a session, and the queues from which the session may have unacknowledged deliveries.
 
 Source: behaviour page 2.7, 2.12, 3.10.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Subscriptions:
-    """The consumers of one session. `by_tag`: in the order of their turns (`mark_queues`)."""
+    """The consumers of one session. `by_tag`: in the order in which `mark_queues` serves them."""
 
     __slots__ = ("_client", "by_tag", "queues", "replies")
 
@@ -133,10 +133,10 @@ class Subscriptions:
         queue.note_session_with_unacked(holder.session)
 
     def mark_queues(self) -> bool:
-        """Mark the queues of the session's consumers that have ready messages. Returns whether one has.
+        """Mark the queues with ready messages among those of the session's consumers. Returns whether there are any.
 
-        Consumers take turns, because they share limits of the session and the client: the first consumer with credit
-        goes to the end of `by_tag`.
+        Consumers share limits of the session and the client. Therefore the first consumer with credit goes to the end
+        of `by_tag`.
         """
         has_any = False
         first = None
@@ -182,7 +182,7 @@ class Subscriptions:
             self._client.broker.acknowledgements.consumer_left()
 
     def leave_queues(self, session: "Session") -> None:
-        """Tell the queues that the session has no unacknowledged deliveries of theirs."""
+        """Tell the queues that all their deliveries to the session are settled."""
         for queue in self.queues:
             queue.left_by(session)
         self.queues.clear()

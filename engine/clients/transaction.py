@@ -94,7 +94,10 @@ class Commit:
         return transaction.cost + len(transaction.acked) + sum(len(entry[0]) for entry in transaction.rejected)
 
     def outcome(self) -> list[Returned]:
-        """Mandatory messages that no queue took. Raises: PartialCommit: a queue refused some; the rest is applied."""
+        """Mandatory messages that no queue took.
+
+        Raises: PartialCommit: a queue refused some publishes; the rest is applied.
+        """
         if self._error is not None:
             raise self._error
         return self._returned

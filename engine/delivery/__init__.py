@@ -1,1 +1,1 @@
-"""The choice of the consumer of the next message: credit, turns, filters, message groups."""
+"""The choice of the consumer for the next message: credit, order of service, filters, message groups."""

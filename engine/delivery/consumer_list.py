@@ -1,4 +1,4 @@
-"""The consumers of a queue, in the order of their turns: round robin over those that have credit.
+"""The consumers of a queue, in the order in which they are served: round robin over those that have credit.
 
 Source: behaviour page 2.12, 4; address-settings page 3.4 (exclusive queues, max-consumers,
 consumers-before-dispatch).
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 #: Maximum messages that each of several consumers gets at once, so that shares stay even while sockets fill.
 SHARE_MAX = 64
-#: Messages delivered between two checks whether the turn is long.
+#: Messages delivered between two checks of the turn's effort.
 RUN_MAX = 2000
 #: Credit checks per unit of effort; up to `UNCOUNTED_CHECKS` consumers they are not counted.
 CHECKS_PER_EFFORT, UNCOUNTED_CHECKS = 8, 64
@@ -30,7 +30,7 @@ PASSED_PER_EFFORT = 256
 class ConsumerList:
     """A circular list of the consumers of one queue, with the next one to serve.
 
-    `consumers`: in the order of their turns; the next to serve may be anywhere. Other modules must not change it.
+    `consumers`: in the order of service; the next to serve may be anywhere in it. Other modules must not change it.
     `waits`: dispatch waits for more consumers (consumers-before-dispatch). `groups`: the owners of message groups; None
     before the first message of a group.
     """
@@ -72,7 +72,7 @@ class ConsumerList:
             raise ConsumersMaxReached(name=queue, vhost=vhost, limit=rules.max_consumers)
 
     def join(self, consumer: Consumer) -> None:
-        """Add a consumer, whose turn is the last."""
+        """Add a consumer, which is served after all others."""
         consumers = self.consumers
         if consumers and consumer.priority != consumers[0].priority:
             self._has_priorities = True
@@ -80,7 +80,7 @@ class ConsumerList:
             consumers.append(consumer)  # in order of arrival: the first is the active one
             self._is_to_yield |= self._rules.active_consumer_yields and consumer.priority > consumers[0].priority
         else:
-            consumers.insert(self._next, consumer)  # the last turn is just before the next one
+            consumers.insert(self._next, consumer)  # the last place is just before the next consumer
             self._next = (self._next + 1) % len(consumers)
 
     def regroup(self) -> None:
@@ -131,7 +131,7 @@ class ConsumerList:
             consumers.remove(following)
             consumers.insert(0, following)
 
-    # -- turns --------------------------------------------------------------------------------------------
+    # -- the next to serve --------------------------------------------------------------------------------------------
 
     @property
     def served(self) -> Sequence[Consumer]:
@@ -160,7 +160,7 @@ class ConsumerList:
         return len(consumers) == 1 and not self.waits and not consumers[0].session.prefetch_total
 
     def eligible(self, wanted: int) -> list[Consumer]:
-        """Up to `wanted` consumers with credit, in the order of their turns. The turn passes to the one after them.
+        """Up to `wanted` consumers with credit, in the order of service. The one after them becomes the next.
 
         With priorities: of the consumers with credit, only those of the highest priority.
         """
@@ -242,7 +242,7 @@ class ConsumerList:
                 break
             if width == 1:
                 if eligible[0].session.prefetch_total:
-                    rest = rest[:1]  # it shares its limit with consumers whose turns come first
+                    rest = rest[:1]  # it shares its limit with consumers that are served first
                 taken += hand_to(eligible[0], first_id + taken, envelope, rest)
                 continue
             share = share_of(eligible, len(rest), partial(_octets, rest))
@@ -261,7 +261,7 @@ class ConsumerList:
         credit, session = consumer.credit(), consumer.session
         if session.prefetch_total:
             if len(self.consumers) > 1:
-                return 1  # it shares its limit with consumers whose turns come first
+                return 1  # it shares its limit with consumers that are served first
             if self._broker.scheduler.waiting_count():
                 credit = min(credit, session.prefetch_portion())  # it also shares with consumers of other queues
         return min(credit, available, RUN_MAX)
@@ -272,7 +272,7 @@ class ConsumerList:
 
 
 def share_of(eligible: Sequence[Consumer], available: int, octets_of: Callable[[int], int]) -> int:
-    """The number of whole rounds that can be dealt at once with the same result as message by message.
+    """The number of messages that each of these consumers can get at once, with the same result as one by one.
 
     `octets_of(count)`: the octets of the next `count` messages. No client gets more than its room.
     """

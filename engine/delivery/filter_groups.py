@@ -77,7 +77,7 @@ class FilterGroup:
 
 
 class FilterTest:
-    """Tests a message with filters. Its parts are read once for all filters."""
+    """Tests one message with filters. The parts of the message are read once for all filters."""
 
     __slots__ = ("_broker", "_subject", "message")
 

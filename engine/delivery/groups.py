@@ -86,7 +86,7 @@ class Groups:
     def take(self, message: GroupedMessage, eligible: Callable[[int], list[Consumer]]) -> tuple[Consumer | None, bool]:
         """Choose the consumer for a message; None: nobody can take it now. Also whether the group was without an owner.
 
-        Without an owner, the group gets the next eligible consumer; the last message of a group ends that.
+        A group without an owner gets the next eligible consumer, until the last message of the group.
         `eligible(n)`: at most n consumers with credit, the next one first.
         """
         consumer = self._consumers.get(message.group)

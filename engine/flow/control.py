@@ -155,7 +155,7 @@ class FlowControl(UsageTree):
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def wait(self, full: FullLimit, client: "Client", waiter: Waiter) -> None:
-        """Call `waiter.resume` when there is room and it is the client's turn (`RoundRobin`)."""
+        """Call `waiter.resume` when there is room and the client is next (`RoundRobin`)."""
         node = full.node
         now_ns = self._context.clock.monotonic_ns()
         self._waits[waiter] = (node, client)

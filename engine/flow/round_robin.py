@@ -1,7 +1,7 @@
 """The clients that wait for room in one usage node, each with its waiters in order of arrival.
 
-Deficit round robin: in its turn a client gets a quantum of octets and messages. If its next message is larger, it saves
-its quanta until they suffice. If the room is used up before its quantum, it continues first when there is room again.
+Deficit round robin: a client that is served gets a quantum of octets and messages. If its next message is larger, it
+saves its quanta until they suffice. If the room is used up before its quantum, it is first when there is room again.
 Source: queues page E.5 ("Fairness").
 """
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..clients.client import Client
     from .usage import Usage
 
-#: Maximum octets and messages that a client may publish in one turn.
+#: Octets that a client gets each time it is served, and maximum messages that it may publish then.
 QUANTUM_OCTETS, QUANTUM_MESSAGES = 64 * 1024, 64
 
 
@@ -43,7 +43,7 @@ class WaitingClient:
 
 
 class RoundRobin:
-    """The waiting clients, in the order of their turns. Truthy while there are any."""
+    """The waiting clients, in order of service. Truthy while there are any."""
 
     __slots__ = ("_waiting",)
 
@@ -54,12 +54,12 @@ class RoundRobin:
         return len(self._waiting)
 
     def __iter__(self) -> "Iterator[tuple[Client, WaitingClient]]":
-        """The clients in the order of their turns."""
+        """The clients in order of service."""
         return iter(self._waiting.items())
 
     @property
     def next(self) -> "tuple[Client, Waiter]":
-        """The client whose turn is next, with its first waiter."""
+        """The client to serve next, with its first waiter."""
         client, waiting = next(iter(self._waiting.items()))
         return client, waiting.waiters[0]
 
@@ -84,7 +84,7 @@ class RoundRobin:
         return True
 
     def serve_next(self, node: "Usage") -> "tuple[Client, int] | None":
-        """Give the next client its turn. If its wait ends, returns the client and the start of its wait."""
+        """Let the next client publish its quantum. If its wait ends, returns the client and the start of its wait."""
         client, waiting = next(iter(self._waiting.items()))
         if not waiting.is_cut:
             waiting.deficit += QUANTUM_OCTETS

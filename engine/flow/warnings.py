@@ -13,9 +13,7 @@ from .usage import Usage
 
 
 class BlockedWarning(NamedTuple):
-    """`destination`, `limit_name`: the full limit. `used`, `limit`: in octets or messages. `clients`: number of waiting
-    clients.
-    """
+    """A full limit for which clients wait. `used`, `limit`: in octets or messages. `clients`: their number."""
 
     destination: str
     limit_name: str
@@ -36,7 +34,7 @@ class BlockedWarnings:
         self.on_due: Callable[[BlockedWarning], None] | None = None
 
     def blocked(self, node: Usage) -> None:
-        """Warn that clients wait for room in a node, unless that was said in the last interval."""
+        """Warn that clients wait for room in a node, unless there was such a warning in the last interval."""
         if self.on_due is not None and node not in self._recent:
             self._warn(node)
 

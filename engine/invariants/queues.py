@@ -1,4 +1,4 @@
-"""Counts of a queue against its parts, and each message in one place."""
+"""Checks the counts of a queue against its parts, and that each message is in one place."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """A remembered route leads to the queues to which the bindings lead now.
 
-The queues are found here from the bindings alone, one by one: without the exchanges' indexes and without what makes
-routes stale.
+The queues are found here from the bindings alone, one by one: without the exchanges' indexes, and without the code that
+makes routes stale.
 """
 
 from collections.abc import Iterator
@@ -85,7 +85,7 @@ def _behind(host: HostContext, start: Exchange, key: str) -> list[Queue] | None:
 
 
 def _ends_of(exchange: Exchange, key: str) -> list[Destination]:
-    """Where an exchange leads; types of others than RabbitMQ's core are asked themselves."""
+    """The destinations of an exchange for a key. Exchange types outside RabbitMQ's core find them themselves."""
     kind = getattr(exchange, "routes_as", type(exchange)).type
     if kind not in ("direct", "fanout", "topic"):
         return list(exchange.match(Routed((key,))))
@@ -102,7 +102,7 @@ def _words(text: str) -> list[str]:
 
 def _fits(pattern: list[str], words: list[str]) -> bool:
     """`*` is one word, `#` any number of them. O(both)."""
-    ends = {0}  # of the begins of `words` that the words of the pattern so far may match
+    ends = {0}  # the numbers of words, from the first, that the pattern so far may match
     for word in pattern:
         if word == "#":
             ends = set(range(min(ends), len(words) + 1))

@@ -1,4 +1,4 @@
-"""The unacknowledged deliveries of sessions, by tag, against the counts of sessions and consumers."""
+"""Checks the unacknowledged deliveries of sessions, by tag, against the counts of sessions and consumers."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,4 @@
-"""The counts of a store against its messages, and their order."""
+"""Checks the counts of a store against its messages, and the order of the messages."""
 
 from collections.abc import Iterator
 
@@ -44,7 +44,7 @@ def store_of(queue: Queue) -> Iterator[str]:
 
 
 def counts_of(store: Store) -> Iterator[str]:
-    """Faults of a store that need no queue to be seen: of its counts, and of its tail."""
+    """Faults of a store alone: of its counts, and of its tail."""
     if isinstance(store, TailedStore):
         if isinstance(store.ready, LeveledReady):
             yield from _leveled(store.ready)

@@ -11,7 +11,9 @@ BACKLOG, TOP_N, BROWSE, RENEWAL = "x-max-backlog", "x-top-n", "x-browse", "x-lea
 
 @dataclass(slots=True, frozen=True)
 class ConsumerRequest:
-    """`backlog`: maximum of leases; 0: only barriers; None: by its prefetch. `top_n`: messages to show; None: all.
+    """What the arguments of one consumer ask for.
+
+    `backlog`: maximum of leases; 0: only barriers; None: by its prefetch. `top_n`: messages to show; None: all.
 
     `browses`: it gets copies of messages, without leases. `renews`: its leases are renewed while its connection is
     alive.

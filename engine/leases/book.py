@@ -14,7 +14,9 @@ TOGETHER_NS = 1_000_000
 
 
 class LeaseBook:
-    """`leases`: leased messages. `slots`: messages that are gone (at most once) but still take room in the backlog.
+    """The running leases of one queue.
+
+    `leases`: leased messages. `slots`: messages that are gone (at most once) but still take room in the backlog.
 
     `cancels`: message id -> how often the message was given back, if it was.
     """

@@ -1,7 +1,7 @@
 """The dispatch of a queue whose messages have owners: each site gets its own messages first, then those of others.
 
-Fairness and backlog count for each site. A message goes to another site when it has waited long enough, a consumer
-there has room, and none at its owner has; or when its owner was given up. Source: cluster page 12.
+Each site has its own fairness and backlog. A message is transferred to another site if it has waited long enough, a
+consumer there has room, and no consumer at its owner has room; or if its owner was given up. Source: cluster page 12.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,9 +21,9 @@ from .owner_groups import OwnedFilter, OwnerGroups, key_of
 from .owners import Owners
 from .state import Leases
 
-#: Consumers with room: the group of messages that they want -> the consumers.
+#: Group -> the consumers with room that want its messages.
 Free = dict[FilterGroup, list[Consumer]]
-#: Consumers of a site with room: key of their filter -> the consumers, in the order of their subscriptions.
+#: Key of a filter -> the consumers of one site with room and this filter, in the order of their subscriptions.
 FreeAtSite = dict[object, list[Consumer]]
 
 
@@ -48,7 +48,7 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
         if late and steps and _search(leases, selection, late, until):
             steps -= 1
             continue
-        # A list, so that each site gets some.
+        # A list, because `any` would end a generator at the first site.
         handled = [_hand_out(leases, some, site, extends=False) for site, some in own.items()]
         if any(handled):
             continue
@@ -109,7 +109,7 @@ def _transfers(
 ) -> list[tuple[str, list[Consumer], list[Message]]]:
     """Divide the messages at the head that may go to other sites among those sites, in equal parts.
 
-    A site takes part if it owns no message, at the head or after it. `by_number`: the messages by owner.
+    A site gets a part if it owns no ready message. `by_number`: the messages at the head, by owner.
     """
     rest = [
         message
@@ -250,7 +250,7 @@ def _first_matured(leases: Leases, group: FilterGroup) -> int | None:
 
 
 def _transfer(leases: Leases, owners: Owners, foreign: dict[str, Free]) -> bool:
-    """Hand out messages of other owners at one site, the next in turn. Returns: whether there was one."""
+    """Hand out messages of other owners at one site: the first after the last target. Returns whether any went out."""
     if not foreign:
         return False
     sites = sorted(foreign, key=owners.number_of_site)
@@ -263,7 +263,7 @@ def _transfer(leases: Leases, owners: Owners, foreign: dict[str, Free]) -> bool:
 
 
 def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
-    """Lease the oldest messages found for these groups at a site. Returns: whether there was one.
+    """Lease the oldest messages found for these groups at a site. Returns whether any went out.
 
     `extends`: messages behind the active ones become active.
     """
@@ -273,7 +273,7 @@ def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
     position = min((group.found[at].position for group, at in firsts.items()), default=None)
     if position is None or (gate is not None and position >= gate) or not _activate(leases, position, extends):
         return False
-    # Counted only here: a dispatch that hands nothing out must be able to search on.
+    # Counted only here: a dispatch that hands nothing out must be able to continue its search.
     queue.context.broker.turn.effort += len(free)
     takers = [group for group, at in firsts.items() if group.found[at].position == position]
     consumers = sorted((one for group in takers for one in free[group]), key=queue.consumer_list.consumers.index)

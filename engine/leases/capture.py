@@ -97,8 +97,8 @@ class TopicCapture:
     def is_in_log(self, queue: Queue, exchange: str, routing_key: str, queues: Sequence[str], id_: int) -> bool:
         """Whether a message belongs to a queue's log: the queue captured it, or selects its logged topic.
 
-        A topic that is not listed is logged as far as a still existing leased queue captured it. `queues`: the names of
-        those that the message reached; the log's name is empty.
+        A message of a topic that is not listed is logged if a leased queue that still exists captured it. `queues`: the
+        names of the queues that the message reached; the log's name is empty.
         """
         captured = [name for name in queues if not name or self._since.get(name, id_ + 1) <= id_]
         if not captured or queue.name in captured:
@@ -116,7 +116,7 @@ class TopicCapture:
     def logged_since(self, queue: Queue) -> int | None:
         """The lowest id of a logged message that a queue may want though it did not capture it; None: none.
 
-        A listed topic may have been logged always, another one since the first queue that selected it.
+        A listed topic may always have been logged, any other topic only since the first queue that selected it.
         """
         if not self._is_of_all(queue):
             return None

@@ -22,10 +22,11 @@ DEAL_MAX = 64
 
 
 class LeaseConsumers(ConsumerList):
-    """`consumers`: in the order in which they subscribed. `unleased`: consumers that get no leases: they browse,
-    replay, get only barriers, or their site is absent. `overdue`: consumers whose last lease ended by time; among equal
-    shares they come last, so that others get their messages. `renewing`: consumers whose leases are renewed while their
-    connections are alive.
+    """The consumers of one leased queue, in the order in which they subscribed.
+
+    `unleased`: consumers that get no leases: they browse, replay, get only barriers, or their site is absent.
+    `overdue`: consumers whose last lease ended by time; among equal shares they come last, so that others get their
+    messages. `renewing`: consumers whose leases are renewed while their connections are alive.
     """
 
     __slots__ = ("_asked_for_none", "_fairness", "_last_at", "unleased", "overdue", "renewing")
@@ -44,7 +45,7 @@ class LeaseConsumers(ConsumerList):
         self._fairness = rules_in(rules).settings.fairness
 
     def join(self, consumer: Consumer) -> None:
-        """Add a consumer at the end. The turn of the others does not change."""
+        """Add a consumer at the end. The next to serve stays the same."""
         self.consumers.append(consumer)
 
     def joined(self, consumer: Consumer, *, is_unleased: bool, is_there: bool, renews: bool) -> None:
@@ -133,7 +134,7 @@ class LeaseConsumers(ConsumerList):
         return self._dealt(free, count)
 
     def deal_at(self, site: str, consumers: Sequence[Consumer], count: int) -> list[Consumer]:
-        """Like `deal`, among these consumers of a site. All have room. Each site counts its turns."""
+        """Like `deal`, among these consumers of a site. All have room. Each site has its own next consumer to serve."""
         places = {one: at for at, one in enumerate(self.consumers)}
         last, before = self._last_at.get(site), self._next
         self._next = 0 if last is None else places[last] + 1
@@ -189,7 +190,7 @@ class LeaseConsumers(ConsumerList):
 
 
 def _by_share(free: list[tuple[Consumer, int]], count: int) -> list[Consumer]:
-    """Give each message to the smallest share; shares are compared as exact fractions. O(count x log consumers).
+    """Give each message to the consumer with the smallest share, an exact fraction. O(count x log consumers).
 
     Without a limit (0) a share is 0; among such shares the use counts.
     """

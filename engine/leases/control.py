@@ -1,4 +1,4 @@
-"""Acknowledgement of messages without holding them, by bookmark or by filter, and the exchange `amps.control` for it.
+"""Acknowledgement, by bookmark or filter, of messages that the client does not hold; the exchange `amps.control`.
 
 A message to the exchange is a request: routing key `sow_delete`; headers `queue`, one of `bookmark` and `filter`,
 `options`. The sender needs the permission to configure the queue. With strict leasing, `x-client`, the name of the
@@ -44,8 +44,8 @@ ID_MAX = 2**62
 
 @dataclass(slots=True)
 class Discarded:
-    """The numbers of a request. `matches`: messages found; `deleted`: those of them that are gone; `deferred`: messages
-    that will be acknowledged when they come.
+    """The result of one request, in messages. `matches`: found; `deleted`: found and removed; `deferred`: to be
+    acknowledged when they come.
     """
 
     matches: int = 0

@@ -17,7 +17,9 @@ _ENTRY = Struct("<qq")
 
 
 class DeferredAcks:
-    """Deferred acknowledgements: until when by message id (wall ms; 0: until the message is active, or due)."""
+    """The deferred acknowledgements of one queue. Each is kept until a time (wall ms; 0: until its message is active,
+    or due).
+    """
 
     __slots__ = ("_inactive", "_until_ms")
 

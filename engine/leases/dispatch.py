@@ -163,7 +163,7 @@ def _free(leases: Leases, selection: Selection) -> Free:
 
 
 def _hand_out_found(leases: Leases, free: Free) -> bool:
-    """Lease the oldest message found for any of these groups. Returns: whether there was one."""
+    """Lease the oldest message found for any of these groups. Returns whether there was a message."""
     queue, store, gate = leases.queue, leases.queue.takeable, leases.gate_position()
     position = min((group.found[0].position for group in free if group.found), default=None)
     if position is None or (gate is not None and position >= gate):
@@ -174,7 +174,7 @@ def _hand_out_found(leases: Leases, free: Free) -> bool:
             deferring.settle_entered(leases)
         if position > leases.active.end:
             return False
-    # Counted only here: a dispatch that hands nothing out must be able to search on.
+    # Counted only here: a dispatch that hands nothing out must be able to continue its search.
     queue.context.broker.turn.effort += len(free)
     takers = [group for group in free if group.found and group.found[0].position == position]
     for group in takers:
@@ -234,7 +234,8 @@ def _release_barrier(leases: Leases) -> bool:
 
 
 def _subscribers(leases: Leases) -> list[Consumer]:
-    """The consumers that get barriers: they neither browse nor replay, and their site is there and hosts the queue."""
+    """The consumers that get barriers: they neither browse nor replay, and their site is present and hosts the queue.
+    """
     subscribed = (one for one in leases.consumer_list.consumers if leases.is_served(leases.site_at(one)))
     return [one for one in subscribed if one not in leases.browsing and one not in leases.replaying]
 
@@ -283,7 +284,7 @@ def _show_to_browsers(leases: Leases) -> None:
 
 def pop(leases: Leases) -> Message | None:
     """The message for a basic.get; None: nothing is ready, the backlog is full, a barrier comes first, or the client's
-    site is not there.
+    site is absent.
 
     A barrier waits for the messages before it, and then goes to the consumers. A get gets it only if there are none.
     """
@@ -359,7 +360,7 @@ class LeasedDispatch(LeasesPart, Dispatch):
         no_ack: bool,
         exclusive: bool,
     ) -> None:
-        """Replace filter, backlog and priority; the consumer's leases go on. Raises: InvalidArgument."""
+        """Replace filter, backlog and priority; the consumer's leases continue. Raises: InvalidArgument."""
         leases = self.leases
         request = request_of(arguments, name=queue.name, vhost=queue.vhost_name)
         looks = request.browses or consumer in leases.browsing or consumer in leases.replaying

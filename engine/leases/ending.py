@@ -69,7 +69,7 @@ def broken(leases: Leases, ended: Sequence[Message]) -> list[Message]:
 
 
 def _another(message: Message) -> Message:
-    """Another object of a message, without a holder."""
+    """A new object for the same message, without a holder."""
     if isinstance(message, RankedMessage):
         return ranked(message, message.position)
     other = Message(message.id, message.content, message.envelope, None, message.deliveries)
@@ -233,7 +233,7 @@ def end_due(leases: Leases) -> None:
 
 
 def _not_renewed(leases: Leases, ended: Sequence[Message], now_ns: int) -> list[Message]:
-    """Renew those of the leases whose consumers asked for it and whose connections are alive.
+    """Renew the leases whose consumers asked for it and whose connections are alive.
 
     Returns: the other leases and slots, which end.
     """
@@ -376,5 +376,5 @@ class LeasedSettlement(LeasesPart):
 
 
 def _running(messages: Sequence[Message]) -> list[Message]:
-    """Those of these leases that have not ended."""
+    """The leases among these that have not ended."""
     return [message for message in messages if not holder_of(message).is_past]

@@ -1,8 +1,8 @@
 """The sites that host a leased queue, and the scope of its name. Source: cluster page 12.
 
-A queue with `x-replication` is of one site (`local`), of the sites that declare it with one domain (`group`), or of
-all sites (`distributed`). A site whose operator declares it otherwise than the others does not host it. Other leased
-queues, and all queues of a broker without sites, are of all sites alike.
+The sites that host a queue with `x-replication` are one (`local`), those that declare it with one domain (`group`), or
+all (`distributed`). A site that declares the queue with other arguments than the rest does not host it. All sites host
+other leased queues.
 """
 
 from ...settings.leases.leased_settings import DISTRIBUTED, GROUP, LOCAL, SCOPE, LeasedFault
@@ -20,9 +20,7 @@ AGREED = ("x-underlying-topic", "x-queue-filter", "x-semantics", OWNER)
 
 
 class Hosts:
-    """The sites that host one queue (a `View`). `declaring`: those that declared it; `refused`: sites that declare it
-    otherwise, each with the reason.
-    """
+    """The sites that host one queue (a `View`). `refused`: site that declares it with other arguments -> the reason."""
 
     __slots__ = ("_replication", "_sites", "declaring", "is_of_one_site", "name", "refused", "scope")
 
@@ -50,9 +48,9 @@ class Hosts:
 
 
 def scoped(context: HostContext, name: str, arguments: FieldTable, site: str) -> tuple[str, FieldTable]:
-    """The full name and the arguments of a declaration at a site; empty: by an operator, whose name is a full one.
+    """The full name and the arguments of a declaration. Invalid arguments are refused later.
 
-    Invalid arguments are refused later.
+    `site`: where the queue is declared; empty: by an operator, who gives the full name.
     """
     given, found = arguments.get(SCOPE), arguments.get(REPLICATION)
     replication = "" if found is None or found.tag != "S" else found.text
@@ -73,10 +71,10 @@ def scoped(context: HostContext, name: str, arguments: FieldTable, site: str) ->
         return name, arguments
     if not (name.endswith(f"@{scope}") and name in context.queues):  # else it is a full name
         name = f"{name}@{scope}"
-    arguments = {**arguments, SCOPE: Field("S", scope.encode()) if given is None else given}  # which is checked
+    arguments = {**arguments, SCOPE: Field("S", scope.encode()) if given is None else given}  # `given` is checked later
     current = context.queues.get(name)
     if replication == GROUP and current is not None and (is_named or domain is None):
-        # It is this domain, whether by name or as the group of a site.
+        # The domain is the same, whether it was given by name or is the group of a site.
         arguments.pop(DOMAIN, None)
         if (known := current.arguments.get(DOMAIN)) is not None:
             arguments[DOMAIN] = known
@@ -84,7 +82,7 @@ def scoped(context: HostContext, name: str, arguments: FieldTable, site: str) ->
 
 
 def hosts_of(queue: Queue, name: str, replication: str) -> Hosts | None:
-    """The hosts of a new queue, called so at its sites; None: the broker has no sites, or the queue is of all alike."""
+    """The hosts of a new queue; None: all sites host it. `name`: as its clients call it."""
     sites = queue.context.broker.sites
     if not sites.own or REPLICATION not in queue.arguments:
         return None
@@ -93,7 +91,7 @@ def hosts_of(queue: Queue, name: str, replication: str) -> Hosts | None:
 
 
 def host(hosts: Hosts, queue: Queue, site: str, arguments: FieldTable) -> bool:
-    """Add a site that declares the queue. Returns whether it is new. Raises: InvalidArgument (E-MISMATCH)."""
+    """Add a site that declares the queue. Returns whether the site is new. Raises: InvalidArgument (E-MISMATCH)."""
     differing = [key for key in AGREED if _text(queue.arguments, key) != _text(arguments, key)]
     if differing and hosts.declaring - {site}:
         key = differing[0]

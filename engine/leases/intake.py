@@ -150,7 +150,7 @@ def _admit_each(
     *,
     owner: int = 0,
 ) -> list[int]:
-    """Store or schedule messages one by one. Returns: offsets of those whose publisher is told of their refusal."""
+    """Store or schedule messages one by one. Returns the offsets of refused ones whose publisher is told."""
     refused: list[int] = []
     queue, store = leases.queue, leases.queue.takeable
     has_own_lifetime = envelope.expiration_ms is not None and leases.rules.settings.expiration_model != BY_QUEUE

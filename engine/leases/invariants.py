@@ -1,4 +1,4 @@
-"""The book of leases of a queue against the tags that sessions have of it (`engine/invariants/`)."""
+"""Checks the leases of a queue against the delivery tags of sessions (`engine/invariants/`)."""
 
 from collections.abc import Iterator
 
@@ -40,7 +40,8 @@ def faults(leases: Leases, unacked: list[Message], *, is_small: bool) -> Iterato
 
 
 def _owners_of(leases: Leases) -> Iterator[str]:
-    """Faults of owners: what was transferred is in the queue, and what is noted as ready is."""
+    """Faults of owners: each transferred message must be in the queue, and each that is noted as ready must be ready.
+    """
     owners = leases.owners
     if owners is None or not (owners.moved or owners.moved_ready):
         return

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..clients.client import Client
 
 
-#: Argument of a declaration: from where on a new queue is built.
+#: Argument of a declaration: the recovery point of a new queue.
 POINT = "x-recovery-point"
 
 
@@ -127,7 +127,7 @@ def _describe(queue: Queue) -> Iterator[tuple[str, object, str]]:
 
 
 def _describe_sites(leases: Leases, hosts: Hosts) -> Iterator[tuple[str, object, str]]:
-    """Which nodes host the queue, and whose its messages are."""
+    """The nodes that host the queue, and the owners of its messages."""
     settings, groups = leases.rules.settings, leases.queue.context.broker.sites.groups
     rule = f"replication {settings.replication}" + (f", scope {shown(hosts.scope)}" if hosts.scope else "")
     yield "hosted-by", ", ".join(filter(hosts.has, groups)) or "no node that is there", rule
@@ -157,7 +157,7 @@ def _started(queue: Queue, rebuilds: bool) -> None:
 
 
 def _view(queue: Queue) -> Hosts | None:
-    """The sites that see the queue; also of one that all see, whose messages have owners."""
+    """The sites that see the queue; None: it has no x-replication, so all sites see it."""
     return leases_of(queue).hosts
 
 
@@ -170,7 +170,7 @@ def _site_of(queue: Queue, message: Message) -> str:
 
 
 def _host(queue: Queue, site: str, arguments: FieldTable) -> None:
-    """A site declares the queue. Raises: InvalidArgument (E-MISMATCH)."""
+    """Note that a site declares the queue. Raises: InvalidArgument (E-MISMATCH)."""
     leases = state_of(queue)
     if leases is None or leases.hosts is None:
         return
@@ -184,7 +184,7 @@ def _host(queue: Queue, site: str, arguments: FieldTable) -> None:
 
 
 def _unhost(queue: Queue, site: str) -> bool:
-    """A site declares the queue no longer. Returns whether no other does."""
+    """Note that a site withdrew its declaration. Returns whether no other site declares the queue."""
     hosts = leases_of(queue).hosts
     if hosts is None:
         return True
@@ -197,7 +197,7 @@ def _unhost(queue: Queue, site: str) -> bool:
 
 
 def _view_changed(queue: Queue, hosts: Hosts) -> None:
-    """Other sites see the queue: routes change, and consumers of theirs may have messages."""
+    """Adapt to a change of the sites that see the queue: routes change, and their consumers may get messages."""
     queue.context.router.note_view(queue, hosts)
     queue.mark()
 

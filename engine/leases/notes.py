@@ -20,7 +20,7 @@ RUNS_OCTETS = 8
 
 
 def notes_of(queue: Queue, is_whole: bool) -> FieldTable:
-    """The notes of a queue. `is_whole`: for a checkpoint, with all that earlier records have told."""
+    """The notes of a queue. `is_whole`: for a checkpoint, with all that earlier records contain."""
     leases, notes = leases_of(queue), {}
     if leases.recovered_point:
         notes[RECOVERY] = Field("S", leases.recovered_point.encode())
@@ -40,7 +40,7 @@ def notes_of(queue: Queue, is_whole: bool) -> FieldTable:
 
 
 def _shorten_runs(leases: Leases, owners: Owners) -> None:
-    """Forget the owners of messages that are gone. O(messages), if most of what is known is about those."""
+    """Forget the owners of messages that are gone. O(messages), but only if most known owners are of such messages."""
     owners.runs.trim(leases.lowest_id())
     queue = leases.queue
     if len(owners.runs) > RUNS_OCTETS * (len(queue.store) + len(queue.scheduled) + len(leases.book) + BLOCK):
@@ -51,7 +51,7 @@ def _shorten_runs(leases: Leases, owners: Owners) -> None:
 def restore_notes(
     leases: Leases, notes: FieldTable, last_id: int, owners: tuple[Iterable[tuple[int, int]], Mapping[int, int]]
 ) -> None:
-    """Put the notes of a queue back. `last_id`, `owners`: told by later records."""
+    """Restore the notes of a queue. `last_id`, `owners`: from later records."""
     point, deferred = notes.get(RECOVERY), notes.get(DEFERRED)
     leases.last_id = max(integer_of(notes, LAST_ID) or 0, last_id)
     if point is not None:

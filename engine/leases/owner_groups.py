@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class OwnedFilter:
-    """Takes the messages of one owner that a filter takes (None: all). It stands where others have an expression."""
+    """Selects the messages of one owner that a filter takes (None: all). Used as the expression of a `FilterGroup`."""
 
     number: int
     filter: "Expression | None"
@@ -55,7 +55,7 @@ class OwnerGroups(FilterGroups):
 
     @property
     def has_filters(self) -> bool:
-        """Whether there is a consumer: each owner is a filter."""
+        """Whether there is a consumer: its owner counts as a filter."""
         return bool(self._consumers)
 
     def of(self, consumer: Consumer) -> FilterGroup:

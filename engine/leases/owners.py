@@ -1,4 +1,4 @@
-"""The site that owns each message of a leased queue. Its consumers get the message first.
+"""The site that owns each message of a leased queue. Consumers at that site get the message first.
 
 A message is owned by the site of its publisher, or by the queue's initial owner, until it is transferred. The owner is
 a preference: if it is lost, messages are delivered in another order, but all are. Source: cluster page 12.
@@ -18,9 +18,9 @@ from ..sites import Sites
 ALONE, TOGETHER = 64, 50
 #: Maximum owners of a queue. The messages of further ones belong to the broker's own site.
 OWNERS_MAX = 30
-#: A change is an octet: the number in 5 bits; above it 2 bits of the distance to the change before, less 1. With the
-#: high bit, these and the next octet are the distance less 5. If all 10 bits are set, what is above `_FAR` follows, 7
-#: bits an octet, the lowest first, each but the last with its high bit set.
+#: Encoding of a change. One octet: 5 bits for the number, then 2 bits for the distance to the change before, less 1. If
+#: the high bit is set, these 2 bits and the next octet are the distance, less 5. If all these 10 bits are set, the
+#: distance beyond `_FAR` follows: 7 bits an octet, the lowest first; each octet but the last has its high bit set.
 _NUMBER_BITS, _NUMBER, _LONG, _NEAR, _FAR = 5, 31, 128, 4, 1028
 #: Octets of changes in a block, which is searched from its begin.
 BLOCK = 128
@@ -36,8 +36,8 @@ _END = 1 << 62
 class OwnerRuns:
     """Numbers of owners by message id.
 
-    A change takes one octet, from a distance of 5 on two, from one of 1,028 on three or four. A fifth more goes to
-    blocks and room to grow.
+    A change takes one octet; from a distance of 5 on it takes two, from 1,028 on three or four. Blocks and room to grow
+    take a fifth more.
 
     `newest`: for each number the highest id that it may have.
     """
@@ -60,7 +60,7 @@ class OwnerRuns:
         return len(self._octets)
 
     def append(self, first_id: int, last_id: int, number: int) -> None:
-        """Add the owner of messages behind all others."""
+        """Set the owner of messages whose ids are above all others."""
         if number != self._number:
             octets, starts = self._octets, self._starts
             if not starts or len(octets) - starts[-1] >= BLOCK:
@@ -159,13 +159,13 @@ class OwnerRuns:
         return self.next_of(0, after)
 
     def reach(self, id_: int) -> int:
-        """Add a message among others. Returns: the number that it has by its place."""
+        """Add a message with an id among known ones. Returns the number of its owner; 0: not known."""
         number = self.number_of(id_)
         self.newest[number] = max(self.newest.get(number, -1), id_)
         return number
 
     def of(self, ids: Iterable[int]) -> "OwnerRuns":
-        """The owners of these messages alone, whose ids rise."""
+        """A copy with the owners of these messages only. `ids`: rising."""
         runs = OwnerRuns()
         for id_ in ids:
             runs.append(id_, id_, self.number_of(id_))
@@ -310,7 +310,7 @@ class Owners:
         return range(1 if self.own_number() else 0, len(self.names))
 
     def set_names(self, names: Sequence[str]) -> None:
-        """Take names in the order of their numbers, from 1 on."""
+        """Set the names, in the order of their numbers, from 1 on."""
         for name in names:
             self.number_of_site(name)
         self.is_changed = False
@@ -325,7 +325,10 @@ class Owners:
     def restore(
         self, octets: tuple[bytes, bytes], runs: Iterable[tuple[int, int]], transferred: Mapping[int, int], last_id: int
     ) -> None:
-        """Take what a checkpoint had of owners, then what records said after it, up to the message `last_id`."""
+        """Restore the owners up to the message `last_id`. `octets`: from a checkpoint: changes, transferred messages.
+
+        `runs`, `transferred`: from later records.
+        """
         self.runs.restore(octets[0])
         if any(number >= len(self.names) for number in self.runs.newest):
             self.runs = OwnerRuns()
@@ -340,7 +343,7 @@ class Owners:
         self.waits.matured_id = last_id
 
     def _named(self, number: int) -> int:
-        """The number that a record has; 0 if it has no name."""
+        """The number itself; 0 if it has no name."""
         return number if number < len(self.names) else 0
 
     def add_new(self, first_id: int, count: int, now_ns: int) -> int:
@@ -429,7 +432,7 @@ class Owners:
                 self.moved.pop(id_, None)
 
     def may_have(self, number: int, after: int) -> int | None:
-        """The lowest id above `after` that a site may own; None: it owns none there."""
+        """The lowest id above `after` of a message that a site may own; None: there is none."""
         back = self.moved_ready.get(number, ())
         at = bisect_right(back, after)
         moved = back[at] if at < len(back) else None

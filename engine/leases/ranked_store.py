@@ -71,7 +71,7 @@ def is_barrier(barrier: Expression | None, message: Message) -> bool:
 
 
 class Block:
-    """Messages in order of positions. `levels`: for each `position // LEVEL_STEP`, rising."""
+    """Messages in order of positions. `levels`: `position // LEVEL_STEP` of each message, rising."""
 
     __slots__ = ("levels", "messages")
 

@@ -53,9 +53,9 @@ def begin(leases: Leases, since_id: int | None, next_id: int, *, was_there: bool
 
     A bookmark that the log does not have counts as the present: nothing is rebuilt, and what the queue had is dropped.
 
-    `since_id`: the log has no earlier message for it; None: the log has none at all. `next_id`: messages from this id
-    on are captured as they are published. `was_there`: the rebuild goes on after a restart, with the messages that the
-    queue had.
+    `since_id`: the log has no earlier message for the queue; None: it has no message for the queue at all. `next_id`:
+    messages from this id on are captured as they are published. `was_there`: the queue existed before a restart, and
+    may have messages.
     """
     queue, point = leases.queue, leases.rules.settings.recovery_point
     log = queue.context.broker.storage.log

@@ -49,7 +49,7 @@ class Boundary(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """Messages per second, octets per second, or a multiple of the speed of publishing; the others are 0."""
+    """Messages per second, octets per second, or a multiple of the speed of publishing. Two of the three are 0."""
 
     messages: float = 0
     octets: float = 0
@@ -58,7 +58,10 @@ class Rate(NamedTuple):
 
 @dataclass(slots=True, frozen=True)
 class ReplayRules:
-    """`first`: None: only new messages. `last`: None: no end. `gap_ms`: maximum pause between messages."""
+    """The part of the log that a consumer reads, and the speed.
+
+    `first`: None: only new messages. `last`: None: no end. `gap_ms`: maximum pause between messages.
+    """
 
     first: Boundary | None
     last: Boundary | None = None

@@ -53,7 +53,9 @@ class ReplayHolder(PastHolder):
 
 
 class Replay:
-    """One reader. `position`: of its next read in the log; `waiting`: messages that were read but not delivered yet."""
+    """The progress of one reader. `position`: of its next read in the log. `waiting`: messages that were read but not
+    delivered yet.
+    """
 
     __slots__ = ("_due_ns", "_last_ms", "_last_octets", "deadline", "has_begun", "holder", "log", "position",
                  "prefetch", "rules", "seen_id", "target", "waiting")  # fmt: skip
@@ -162,7 +164,7 @@ def read_on(leases: Leases, replay: Replay) -> None:
 
 
 def show_replays(leases: Leases) -> None:
-    """Deliver to each replay the messages that it has room for, in turns. O(messages looked at)."""
+    """Deliver to each replay the messages that it has room for. O(messages examined)."""
     queue = leases.queue
     turn = queue.context.broker.turn
     for consumer, replay in list(leases.replaying.items()):
@@ -224,7 +226,7 @@ def _deliver(leases: Leases, consumer: Consumer, replay: Replay) -> bool:
 
 
 def take_turn(leases: Leases, consumer: Consumer) -> None:
-    """Move a replay behind the others: it has its turn now."""
+    """Move a replay behind the others, because it is served now."""
     leases.replaying[consumer] = leases.replaying.pop(consumer)
 
 

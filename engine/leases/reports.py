@@ -79,7 +79,7 @@ def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
 
 
 def _awaited(leases: Leases, site: str, *, is_stranded: bool) -> str:
-    """The thing for which the ready messages of a site wait, in words."""
+    """The reason why the ready messages of a site wait, as a text after "waits for"."""
     if leases.owners is None:  # messages cannot be transferred to other sites
         return f"node {site}, which is not there" if is_stranded else f"a consumer at {site} with room"
     hosts, free = leases.hosts, free_by_site(leases)

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True)
 class LeasedRules:
-    """`filter`: selects the messages to capture. `priority`, `barrier`: evaluated once, when a message arrives."""
+    """The settings of a leased queue, and its expressions.
+
+    `filter`: selects the messages to capture. `priority`, `barrier`: evaluated once, when a message arrives.
+    """
 
     settings: LeasedSettings
     filter: "Expression | None"

@@ -37,9 +37,11 @@ NOTHING = 0
 
 
 class Leases:
-    """The leases of `queue`, by `rules`. `book`: its leases. `consumer_list`: its consumers. `browsing`, `replaying`:
-    consumers that browse it, and that replay its topics. `active`: the messages that may be leased; None: all.
-    `deferred`: acknowledgements of messages that are not active yet. `rebuild`: its progress, while it is rebuilt.
+    """The state of one leased queue.
+
+    `book`: its leases. `browsing`, `replaying`: the consumers that browse it, or replay its topics. `active`: the
+    messages that may be leased; None: all. `deferred`: acknowledgements of messages that have not come or are not
+    active yet. `rebuild`: its progress, while the queue is rebuilt.
 
     `last_id`: the highest id of a message so far. `recovered_point`: the recovery point that the queue was built from;
     empty: none yet. `past`: session -> holder of its leases that have ended. `deadline`: of the next end of a lease or
@@ -146,11 +148,11 @@ class Leases:
         return consumer.client.site or self.queue.context.broker.sites.own
 
     def is_there(self, consumer: Consumer) -> bool:
-        """Whether the site of a consumer is there."""
+        """Whether the site of a consumer is present."""
         return self.site_at(consumer) in self.queue.context.broker.sites.groups
 
     def is_served(self, site: str) -> bool:
-        """Whether a site is there and hosts the queue."""
+        """Whether a site is present and hosts the queue."""
         hosts = self.hosts
         return site in self.queue.context.broker.sites.groups and (hosts is None or hosts.has(site))
 

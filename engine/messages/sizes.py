@@ -13,7 +13,9 @@ BODY_SIZE_BUCKETS = (100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000, 50_000_
 
 
 class Sizes:
-    """`counts`: number of bodies in each bucket, the last for bodies above all bounds. `octets`: of all bodies.
+    """Counts published bodies by size.
+
+    `counts`: number of bodies in each bucket, the last for bodies above all bounds. `octets`: of all bodies.
 
     Header and framing of all messages of a run are assumed to be as long as those of the first, which is exact except
     in mixed runs. Costs 0.3 us for one message, 0.05 us per message in long runs of equal size.

@@ -31,6 +31,7 @@ class DryRun:
     `steps`.
 
     `creates`: a queue named by the routing key would be created first. `is_service`: the broker serves the exchange.
+    `rescued_by`: the dead-letter address that gets the message if it is unroutable; empty: none.
     """
 
     def __init__(self, host: HostContext, envelope: Envelope, content: bytes, user: User) -> None:
@@ -72,7 +73,7 @@ class DryRun:
 
 @dataclass(slots=True, frozen=True)
 class DryArrival:
-    """The effect of an address. `envelope`: that of the message in its queues. `delay_ms`: None: none.
+    """The effect of an address. `envelope`: that of the message in its queues. `delay_ms`: None: no delay.
 
     `is_duplicate`: the message would be dropped. `diverts`: those that would forward it.
     """

@@ -213,7 +213,7 @@ class Router:
         return found + list(self._sharing.get(address, ()))
 
     def split_by_address(self, address: str, filtered_out: Container[Queue]) -> tuple[list[Queue], Queue | None]:
-        """The multicast queues of an address whose names differ from it, and the anycast queue whose turn it is.
+        """The multicast queues of an address whose names differ from it, and its next anycast queue.
 
         None: there is none, or a queue has the address as its name.
         """

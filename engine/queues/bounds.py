@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 #: The value of a header, and the message's timestamp property; None: the message has no such header.
 Value = tuple[object, int] | None
 
-#: Messages that a smaller limit drops in one slice, and those of a slow subscriber (about 5 ms each).
+#: Messages dropped in one slice: by a limit on the length, and by that of a slow subscriber (about 5 ms each).
 TRIM_SLICE, EVICT_SLICE = 1000, 5000
 #: Sizes of messages that a forecast adds in one step (about 2 ms).
 SIZES_SLICE = 5000
@@ -278,7 +278,7 @@ class LengthBound(Bound):
         return count
 
     def refuse_late(self, queue: "Queue", messages: list[Message]) -> None:
-        """Drop or dead-letter due messages that have no room. Their publishers have got their confirms before."""
+        """Drop or dead-letter due messages that have no room. Their publishers already got confirms."""
         if queue.rules.overflow == REJECT_PUBLISH_DLX:
             queue.dead_letter_or_drop(messages, MAXLEN)
         else:

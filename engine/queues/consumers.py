@@ -73,7 +73,7 @@ def cancel(queue: "Queue", cancelled: Sequence[Consumer]) -> None:
 
 
 def pause(queue: "Queue", paused: bool) -> None:
-    """Stop or resume deliveries, as an operator; a restart ends the pause.
+    """Stop or resume deliveries for an operator. A restart ends the pause.
 
     Unacknowledged messages stay with their consumers, and basic.get works. Source: management page 16.
     """

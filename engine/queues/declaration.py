@@ -42,7 +42,9 @@ class RulesChange(NamedTuple):
 
 
 class Declaration:
-    """`type`: x-queue-type. `policy`: the policy in force; `layer`: its settings and arguments for this queue.
+    """What determines the rules of one queue.
+
+    `type`: x-queue-type. `policy`: the policy in force; `layer`: its settings and arguments for this queue.
 
     `effective`: the declared arguments with those of the policy. `own_settings`: the arguments that are settings.
     `topics`: the settings of topics that apply to the queue, by topic. `rules`: what follows from all of these.
@@ -86,7 +88,7 @@ class Declaration:
         return self._resolve_again(context)
 
     def redeclared(self, arguments: FieldTable, own: Layer) -> None:
-        """Replace the arguments after the configuration that declared the queue changed. `policy_changed` follows."""
+        """Replace the arguments after a reload of the configuration. The caller calls `policy_changed` next."""
         self.arguments = arguments
         self.own_settings = own
 

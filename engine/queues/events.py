@@ -1,4 +1,4 @@
-"""Counts the events of a queue and emits them to listeners: one method an event.
+"""Counts the events of a queue and emits them to listeners: one method for each event.
 
 Without listeners an event costs one addition a run.
 Source: rulings, "Events".
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 
 class QueueEvents:
-    """`unacked`: the number of unacknowledged deliveries. Only `MeteredQueueEvents` counts octets.
+    """The counters and listeners of one queue, without a meter: only `MeteredQueueEvents` counts octets.
+
+    `unacked`: the number of unacknowledged deliveries.
 
     `redelivered_below`: all deliveries of messages with lower ids are redeliveries, because the node that led before
     may have delivered these messages without a record. 0: there are none.
@@ -263,7 +265,7 @@ class QueueEvents:
     def died(self, messages: Sequence[Message], reason: str, target: str | None, *, came_in: bool = True) -> None:
         """Messages died. `reason`: rejected, expired, maxlen or delivery_limit.
 
-        `target`: the exchange that gets the dead letters; None: none does. `came_in`: they were in the queue before.
+        `target`: the exchange that gets the dead letters; None: none. `came_in`: they were in the queue before.
         """
         count, counters = len(messages), self.counters
         if came_in:
@@ -313,7 +315,7 @@ class QueueEvents:
     ) -> None:
         """Messages were purged, or (`reason`) moved or discarded. `unread`: those whose content is only in the journal.
 
-        `to`: where they went.
+        `to`: the target of moved messages.
         """
         self.counters.purged += len(messages) + len(unread)
         if len(messages):

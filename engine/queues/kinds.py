@@ -92,7 +92,7 @@ STREAM = Kind(
     follows_settings=False,
     ignores_exclusive=True,
 )
-#: The queue of each consumer of direct replies. It lives as long as its consumer, and no list of queues has it. Replies
+#: The queue of each consumer of direct replies. It lives as long as its consumer and is in no list of queues. Replies
 #: go through a queue so that they have the order, flow control and counters of other messages.
 REPLY = replace(CLASSIC, name="reply", bounds=lambda queue: (), is_limited=False, goes_with_consumers=True)
 

@@ -1,7 +1,7 @@
 """The log as a destination: messages of logged topics go there in addition to their queues.
 
-The journal stores a message once for all its destinations. Because of this one it also stores messages of logged topics
-that no queue stores. Without a journal the sink keeps them in memory. No list of queues has the sink.
+The journal stores a message once for all its destinations. With this destination it also stores messages of logged
+topics that no queue stores. Without a journal the sink keeps them in memory. The sink is in no list of queues.
 Source: queues page C.1; docs/decisions/0012-log.md.
 """
 
@@ -17,7 +17,7 @@ SINK = replace(REPLY, name="log", goes_with_consumers=False)
 
 
 class LogSink(Queue):
-    """The log destination of one virtual host. Its name is empty, unlike any queue's; listeners skip it by that."""
+    """The log destination of one virtual host. Listeners skip it by its name, which is empty, unlike any queue's."""
 
     __slots__ = ()
 

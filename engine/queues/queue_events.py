@@ -128,7 +128,7 @@ class LeaseEndedEvent(Event):
 
 @dataclass(slots=True, eq=False, repr=False)
 class TransferredEvent(Event):
-    """Ready messages belong to another site now, whose consumer gets them next. `number`: the other site's."""
+    """Ready messages belong to another site now, whose consumer gets them next. `number`: that of the target."""
 
     kind: EventKind = field(default=EventKind.TRANSFERRED, init=False)
     of: Sequence[Message]

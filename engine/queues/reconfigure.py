@@ -188,7 +188,7 @@ def takes_plainly(queue: "Queue") -> bool:
 
 
 def replace_meter(queue: "Queue") -> bool:
-    """Replace the meter if the rules need another one, or none. Returns whether it changed; then `recount` follows."""
+    """Replace the meter if the rules need another one, or none. If this returns true, the caller calls `recount`."""
     flow, before = queue.context.broker.flow, queue.events.meter
     metering: MeterSettings | None = None
     if queue.kind.is_limited:
@@ -216,7 +216,7 @@ def replace_meter(queue: "Queue") -> bool:
 
 
 def cap_memory(queue: "Queue") -> None:
-    """Apply the meter's memory limits to the store. Message groups have none, because they cannot be paged out."""
+    """Apply the meter's memory limits to the store. With message groups there are none: groups cannot be paged out."""
     meter, cap = queue.events.meter, None
     if queue.pageable is None:
         return
@@ -226,7 +226,7 @@ def cap_memory(queue: "Queue") -> None:
 
 
 def recount(queue: "Queue") -> None:
-    """Count the queue's contents in its meter, which is new, or of which the contents were restored."""
+    """Count the queue's contents in its meter, because the meter is new, or the contents were restored."""
     if queue.events.meter is None:
         return
     parts = queue.store.paged_parts()

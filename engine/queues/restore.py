@@ -71,7 +71,7 @@ class RecoveredMessages(Protocol):
         """Ids, locations of contents, octets of bodies, expiries in wall ms (None: nothing expires)."""
 
     def runs(self) -> Iterator[tuple[int, int, int, int]]:
-        """(position in the columns, first id, location of its content, length) of runs, in order.
+        """(index in the columns, first id, location of its content, length) of runs, in order.
 
         Ids and locations rise by one within a run.
         """

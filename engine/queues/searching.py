@@ -30,7 +30,7 @@ WINDOW = 1000
 
 
 class Search:
-    """The search of one queue. `is_waiting`: it cannot go on before `load`."""
+    """The search of one queue. `is_waiting`: it cannot continue before `load`."""
 
     __slots__ = ("_broker", "_groups", "_reader", "_returned_is_paged_out", "is_waiting")
 
@@ -136,7 +136,7 @@ class Search:
             store.load_at(reader.position, WINDOW)
 
     def continue_later(self, queue: "Queue", until: int) -> None:
-        """End a dispatch. Calls for a load that it waits for, or for another dispatch if `until` is reached."""
+        """Ask for the load that the search waits for, or for another dispatch if the effort reached `until`."""
         if self.is_waiting:
             self._broker.scheduler.load_later(queue)
         elif self._broker.turn.effort >= until:

@@ -37,7 +37,10 @@ DEAD_LETTERED_MAX = 100
 
 
 class Selection:
-    """`groups`: the consumers by filter, with a group for those without; `search`: their progress in the queue."""
+    """Chooses the messages of one queue for its consumers.
+
+    `groups`: the consumers by filter, with a group for those without. `search`: the progress of groups in the queue.
+    """
 
     __slots__ = ("_arriving", "_broker", "_last_served", "_served", "groups", "search")
 
@@ -193,7 +196,7 @@ class Selection:
     def _hand_out(self, queue: "Queue", free: "Free") -> tuple[Consumer | None, bool]:
         """Hand out some of the found messages, the oldest first.
 
-        Returns the consumer at which a shared prefetch limit ended it, and whether more can be handed out.
+        Returns the consumer at which a shared prefetch limit ended the round, and whether more can be handed out.
         """
         plan = self._plan(queue, free)
         if not plan.positions:
@@ -213,7 +216,7 @@ class Selection:
         for consumer, messages in plan.runs:
             consumer.session.deliver_ready(consumer, messages)
         for consumer in {*plan.last_served}.difference(one for one, _ in plan.runs):
-            self._last_served[consumer] = plan.last_served[consumer]  # its message was gone: it keeps its turn
+            self._last_served[consumer] = plan.last_served[consumer]  # its message was gone: it keeps its place
         return plan.last, True
 
     def _plan(self, queue: "Queue", free: "Free") -> "Plan":
@@ -261,7 +264,7 @@ class Selection:
         """Hand out found messages of a queue with message groups: each to the consumer of its group.
 
         Passes messages whose consumers are busy or do not take them. O(found).
-        Returns the consumer at which a shared prefetch limit ended it.
+        Returns the consumer at which a shared prefetch limit ended the round.
         """
         message_groups = queue.consumer_list.groups
         if message_groups is None or not message_groups.may_dispatch(queue.unacked):
@@ -326,14 +329,16 @@ Free = dict[FilterGroup, list[tuple[int, int, Consumer]]]
 
 
 def _first(free: Free) -> Consumer | None:
-    """The consumer whose turn it is; None: no consumer is free."""
+    """The consumer to serve next; None: no consumer is free."""
     return min((ranks[0] for ranks in free.values()), default=(0, 0, None))[2]
 
 
 class Plan:
-    """`positions`: position of a message -> its consumer. `last`: the consumer at which a shared prefetch limit ended
-    the plan. `runs`: messages by consumer, in order for each session. `last_served`: the numbers of the consumers' last
-    deliveries before the plan.
+    """The assignment of found messages to consumers in one round.
+
+    `positions`: position of a message -> its consumer. `last`: the consumer at which a shared prefetch limit ended the
+    round. `runs`: messages by consumer, in order for each session. `last_served`: the numbers of the consumers' last
+    deliveries before the round.
     """
 
     __slots__ = ("_by_session", "_credit", "_room", "last", "last_served", "positions", "runs")

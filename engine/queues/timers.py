@@ -8,7 +8,7 @@ Action = Callable[[], object]
 
 
 class Timers:
-    """At most one deadline of each kind is set."""
+    """The deadlines of one queue, at most one of each kind."""
 
     __slots__ = ("_deadlines", "_due", "_expiry", "_paging", "_start", "_unused")
 

@@ -48,7 +48,7 @@ EXCHANGE_ARGUMENTS = frozenset({"alternate-exchange", "x-delayed-type", "hash-he
 
 @frozen
 class Reason:
-    """Why a value is refused. `kind`: how the reply's text has `word` and `value`.
+    """Why a value is refused. `kind`: how the reply's text is made of `word` and `value`.
 
     type: an integer is expected, and `word` is the type found. unacceptable: `word` is a type that is not accepted.
     text: `word` is a sentence. tuple: (`word`, `value`). atom: `word` alone.

@@ -9,7 +9,10 @@ from ...settings.frozen import frozen
 
 @frozen
 class ExpiryPolicy:
-    """None: not set. `no_expiry` has precedence over `delay_ms`, and `delay_ms` over `min_ms` and `max_ms`."""
+    """Changes the time to live of messages. None: not set.
+
+    `no_expiry` has precedence over `delay_ms`, and `delay_ms` over `min_ms` and `max_ms`.
+    """
 
     no_expiry: bool = False
     delay_ms: int | None = None

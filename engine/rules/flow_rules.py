@@ -12,7 +12,9 @@ STORE, VM, FILE = "store", "vm", "file"
 
 @frozen
 class FlowRules:
-    """`memory_limit`: octets; 0: none. `blocks`: a full address blocks publishers (producer flow control).
+    """The flow control of one address.
+
+    `memory_limit`: octets; 0: none. `blocks`: a full address blocks publishers (producer flow control).
 
     `fails`: it refuses publishes at once; `fails_after_ms`: after this wait; 0: never. `minimum_size`: octets that a
     smaller message counts. `warning_interval_ms`: time between warnings of blocked publishers; 0: no warnings.

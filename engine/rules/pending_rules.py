@@ -11,7 +11,9 @@ OLDEST, LOWEST_PRIORITY, UNIQUE_PROPERTY = "oldest", "lowest-priority", "unique-
 
 @frozen
 class PendingRules:
-    """`limit`: maximum of ready messages; None: `prefetch_rate` times the prefetch limits of the consumers.
+    """The limit of the messages in one subscriber's queue.
+
+    `limit`: maximum of ready messages; None: `prefetch_rate` times the prefetch limits of the consumers.
 
     `eviction`: the strategy that chooses messages to drop. `key`: the header that `UNIQUE_PROPERTY` compares.
     """

@@ -12,7 +12,9 @@ PAGE, DROP, FAIL, BLOCK = "PAGE", "DROP", "FAIL", "BLOCK"
 
 @frozen
 class SizeRules:
-    """`messages_max`, `octets_max`: the limits of the address; when one is reached, `policy` applies.
+    """The size limits of one address.
+
+    `messages_max`, `octets_max`: limits of all its messages; when one is reached, `policy` applies.
 
     `refused_above`: octets above which an address with policy BLOCK refuses messages. `paged_messages_max`,
     `paged_octets_max`: limits of paged-out messages with policy PAGE; when one is reached, `page_policy` applies.

@@ -14,7 +14,7 @@ FIRST, LAST, NEXT, AT_OFFSET, AT_TIME, AGO = "first", "last", "next", "offset", 
 
 
 class Start(NamedTuple):
-    """`value`: the offset (AT_OFFSET), wall time in ms (AT_TIME) or age in ms (AGO)."""
+    """Where a consumer starts. `value`: the offset (AT_OFFSET), wall time in ms (AT_TIME) or age in ms (AGO)."""
 
     kind: str
     value: int = 0

@@ -1,7 +1,7 @@
 """The store of a last-value queue: of the messages with one key only the newest stays, in the position of the first.
 
 The newest is the one that was published last, even if it came into the queue earlier. As in Artemis, it takes the
-position of the old one within its level of priority: a key whose value changes often is not delivered later for it. The
+position of the old one within its level of priority, so that frequent changes do not delay the delivery of a key. The
 message object, its envelope and the key are always in memory. Contents beyond the queue's share are only in the
 journal, and read back on access. Source: address-settings page 3.4, 5.8; queues page F.
 """

@@ -20,7 +20,7 @@ OVERHEAD = 200
 FLOOR = 64 * 1024
 #: A store with at most this many octets gets a grant even beyond the limit, because paging it out would gain little.
 SMALL = 16 * 1024
-#: Octets that the largest store pages out at once, at most half of its charge and a slice of messages.
+#: Minimum octets that the largest store pages out at once, but at most half of its charge and a slice of messages.
 TAKE_MIN = 1024 * 1024
 _NOTHING = (0, 0, 0)
 
@@ -39,7 +39,7 @@ def held_octets(messages: Messages) -> int:
 
 
 class MemoryBudget:
-    """The budget of a broker with a pager. The argument `memory` of methods is its limit in octets, now."""
+    """The budget of a broker with a pager. `memory`, an argument of methods, is its present limit in octets."""
 
     __slots__ = ("_charges", "_charge_max", "_largest", "_requests", "total")
 

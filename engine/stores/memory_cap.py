@@ -33,7 +33,7 @@ class MemoryBound(Protocol):
 
 
 class MemoryCap:
-    """The bounds of one queue, at least one."""
+    """The limits on the memory of one queue, at least one."""
 
     __slots__ = ("_bounds",)
 

@@ -19,7 +19,9 @@ UNKNOWN = object()
 
 
 class PagedMessage(Message):
-    """`key`: its key in a last-value queue; None: it has none. `is_original`: the journal has the same content.
+    """A message whose content may be only in the journal.
+
+    `key`: its key in a last-value queue; None: it has none. `is_original`: the journal has the same content.
 
     `home`: the list that reads its content. `is_listed`: it is in this list. `octets`: those of its content.
     """

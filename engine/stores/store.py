@@ -181,7 +181,7 @@ class PerishableStore(Store, Protocol):
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
         """Requeue delivered messages (ids falling) in order of ids. O(messages + those before them).
 
-        Returns the messages that were dropped for a newer value, and the number of messages before the others.
+        Returns the messages that were dropped for a newer value, and the number of messages that were passed.
         """
 
     def put_last(self, message: Message) -> Message | PagedEntry | None:

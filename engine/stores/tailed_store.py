@@ -533,8 +533,8 @@ class TailedStore:
     def load_straight(self, count: int, octets: int, hand_over: HandOver, from_id: int = 0) -> None:
         """Read messages and offer them to `hand_over` as if new. Raises: Unreadable.
 
-        `count`, `octets`: maximum, at most that of a slice; at least one message is read. `from_id`: those with lower
-        ids become ready instead, and so do those from the first one that `hand_over` does not take.
+        `count`, `octets`: maximum, at most that of a slice; at least one message is read. `from_id`: messages with
+        lower ids become ready instead, as do all from the first that `hand_over` does not take.
         """
         tail = self.tail
         if tail is None:

@@ -28,10 +28,10 @@ class TempStore(Protocol):
         """Store contents consecutively. None: the limit is reached, or the disk is full."""
 
     def unspool(self, location: Location, size: int) -> bytes:
-        """Read `size` octets from a position in the spool. Raises: Unreadable."""
+        """Read `size` octets from a location. Raises: Unreadable."""
 
     def release(self, location: Location, size: int) -> None:
-        """Free octets that are no longer needed. Each is released once, in any parts."""
+        """Free octets that are no longer needed: parts of any size, but each octet only once."""
 
     def close(self) -> None:
         """Free everything. No method may be called afterwards."""

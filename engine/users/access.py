@@ -24,8 +24,9 @@ DEFAULT_EXCHANGE = "amq.default"
 
 @frozen
 class User:
-    """`permissions`: by virtual host; no access to hosts that are missing; None: full access to all hosts.
+    """A user and its rights.
 
+    `permissions`: by virtual host; no access to hosts that are missing; None: full access to all hosts.
     `max_connections`, `max_channels`: over all connections of the user; None: no limit.
     `tags`: in the order in which they were set, because clients read them back.
     `topics_before_permissions`: topic permissions by virtual host and exchange, for hosts where the user has no
