@@ -134,13 +134,13 @@ class Broker:
             return True
         return bool(commits.waiting) and commits.pending
 
-    def _hand_out(self, spread: int) -> None:
-        """Dispatch and flush in rounds, until no work is left or the effort has risen by `spread`."""
+    def _hand_out(self, effort: int) -> None:
+        """Dispatch and flush in rounds, until no work is left or the effort has risen by `effort`."""
         marked, touched, letters = self.scheduler.marked, self.context.touched, self.dead_letters
         dead = letters.waiting
         turn = self.context.turn
-        until = turn.effort_max = turn.effort + spread
-        dead_until = turn.effort + min(spread, DEAD_LETTERS_EFFORT)
+        until = turn.effort_max = turn.effort + effort
+        dead_until = turn.effort + min(effort, DEAD_LETTERS_EFFORT)
         try:
             if dead or letters.late or letters.were_waiting:
                 letters.begin()

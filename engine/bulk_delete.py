@@ -71,7 +71,7 @@ class BulkDelete:
         if self._unbind is not None and len(queue.incoming) > BINDINGS_SLICE:
             self._unbind(queue, BINDINGS_SLICE)
             return
-        gone = queue.perishable.evict_head(MESSAGES_SLICE, with_content=False).messages
+        gone = queue.evictable.evict_head(MESSAGES_SLICE, with_content=False).messages
         self.count += len(gone)
         if self._unbind is None:
             queue.events.purged(gone)

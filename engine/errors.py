@@ -29,8 +29,7 @@ class QueueNotFound(NotFound):
 
 
 class QueueNotHosted(NotFound):
-    """The client's site declares the queue with other arguments than the sites that host it. Fields: name, vhost, why.
-    """
+    """The client's site declares the queue with other arguments than its hosts. Fields: name, vhost, why."""
 
 
 class ExchangeNotFound(NotFound):

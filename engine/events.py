@@ -101,19 +101,19 @@ class Counters:
     own: int = 0  # enqueued messages that the broker published, such as dead letters
     deaths: dict[tuple[str, bool], int] | None = None
 
-    def died(self, reason: str, count: int, *, goes_on: bool) -> None:
-        """Count dead messages. `goes_on`: they are dead-lettered."""
+    def died(self, reason: str, count: int, *, is_dead_lettered: bool) -> None:
+        """Count dead messages. `is_dead_lettered`: they are dead-lettered."""
         deaths = self.deaths
         if deaths is None:
             deaths = self.deaths = {}
-        deaths[reason, goes_on] = deaths.get((reason, goes_on), 0) + count
+        deaths[reason, is_dead_lettered] = deaths.get((reason, is_dead_lettered), 0) + count
 
     def add(self, other: "Counters") -> None:
-        for name, count in zip(_COUNTS, _ALL_OF(other)):
+        for name, count in zip(_COUNTS, _counts_of(other)):
             if count:  # most counters of a queue are 0
                 setattr(self, name, getattr(self, name) + count)
-        for (reason, goes_on), count in (other.deaths or {}).items():
-            self.died(reason, count, goes_on=goes_on)
+        for (reason, is_dead_lettered), count in (other.deaths or {}).items():
+            self.died(reason, count, is_dead_lettered=is_dead_lettered)
 
     def as_dict(self) -> dict[str, int]:
         """The counters of events by name."""
@@ -123,7 +123,7 @@ class Counters:
 _COUNTS = [one.name for one in fields(Counters) if one.name != "deaths"]
 _NOT_OF_EVENTS = ("no_ack", "got", "got_no_ack", "redelivered", "get_empty", "delayed", "own")
 _EVENTS = [name for name in _COUNTS if name not in _NOT_OF_EVENTS]
-_ALL_OF = attrgetter(*_COUNTS)
+_counts_of = attrgetter(*_COUNTS)
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -157,7 +157,7 @@ class Moving:
         return None, reason
 
     def _take(self, positions: Sequence[int]) -> list[Message]:
-        return self.queue.perishable.take_at(positions).messages if positions else []
+        return self.queue.evictable.take_at(positions).messages if positions else []
 
     def _move(self, chosen: Sequence[tuple[int, Message]]) -> None:
         queue = self.queue

@@ -19,13 +19,13 @@ class Scheduler:
     `round`: number of rounds of dispatch since the broker started; `round_width`: number of queues in the present one.
     """
 
-    __slots__ = ("_ahead", "_context", "_is_on", "awaiting", "hungry", "marked", "round", "round_width")
+    __slots__ = ("_ahead", "_context", "_is_dispatching", "awaiting", "hungry", "marked", "round", "round_width")
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self.marked: dict[Marked, None] = {}
         self._ahead: list[Marked] = []  # queues left in this round, the next one last
-        self._is_on = False
+        self._is_dispatching = False
         self.hungry: dict[Queue, None] = {}
         self.awaiting: dict[Queue, None] = {}
         self.round = 0
@@ -42,7 +42,7 @@ class Scheduler:
 
     def waiting_count(self) -> int:
         """The number of queues that wait during `dispatch`; at other times 0."""
-        return len(self.marked) if self._is_on else 0
+        return len(self.marked) if self._is_dispatching else 0
 
     def dispatch_now(self, queue: "Queue") -> None:
         """Dispatch a queue before a get, purge or deletion, because waiting consumers have precedence; before that,
@@ -69,7 +69,7 @@ class Scheduler:
                 queue.dispatch()
             return
         ahead, turn = self._ahead, self._context.turn
-        self._is_on = True
+        self._is_dispatching = True
         try:
             while marked:
                 if not ahead:
@@ -84,7 +84,7 @@ class Scheduler:
                         if turn.effort >= turn.effort_max:
                             break
         finally:
-            self._is_on = False
+            self._is_dispatching = False
 
     # -- later --------------------------------------------------------------------------------------------------------
 

@@ -28,11 +28,11 @@ class PastSessions(SessionCounts):
         self.confirmed = self.delivered = 0
 
     def add(self, counts: SessionCounts, *, delivered: int, confirmed: int) -> None:
-        for name, count in zip(SessionCounts.__slots__, _ALL_OF(counts)):
+        for name, count in zip(SessionCounts.__slots__, _counts_of(counts)):
             if count:
                 setattr(self, name, getattr(self, name) + count)
         self.delivered += delivered
         self.confirmed += confirmed
 
 
-_ALL_OF = attrgetter(*SessionCounts.__slots__)
+_counts_of = attrgetter(*SessionCounts.__slots__)

@@ -135,7 +135,7 @@ class AbortCheck(Check):
             if (rules.after_ms is not None and waited_ms >= rules.after_ms) or (
                 rules.checks is not None and sample.slow_checks >= rules.checks
             ):
-                return f"takes nothing for {waited_ms} ms though {queue.ready_count} messages wait", action
+                return f"got nothing for {waited_ms} ms although {queue.ready_count} messages are ready", action
         else:
             sample.newest, sample.got_ns, sample.slow_checks = newest, now_ns, 0
         settled = settled_by(consumer.session)
@@ -144,7 +144,10 @@ class AbortCheck(Check):
         elif rules.ack_after_ms is not None and not consumer.no_ack:
             waited_ms = (now_ns - sample.settled_ns) // MS
             if waited_ms >= rules.ack_after_ms:
-                return f"acknowledges nothing for {waited_ms} ms, {consumer.unacked} messages are out", action
+                return (
+                    f"acknowledged nothing for {waited_ms} ms, {consumer.unacked} messages are unacknowledged",
+                    action,
+                )
         return None
 
 
@@ -172,7 +175,7 @@ class RateCheck(Check):
         if consumer.filter is not None and consumer.credit() > 0:
             return None  # the queue has no message that its filter takes
         rate = f"{count} messages in {elapsed_ns // MS} ms"
-        return f"acknowledges {rate}, less than {rules.count} in {rules.seconds} s", (
+        return f"acknowledged {rate}, less than {rules.count} in {rules.seconds} s", (
             CLOSED if rules.kills else REPORTED
         )
 

@@ -83,7 +83,9 @@ class Groups:
         """The owner of a group; None: it has none."""
         return self._consumers.get(group)
 
-    def take(self, message: GroupedMessage, eligible: Callable[[int], list[Consumer]]) -> tuple[Consumer | None, bool]:
+    def choose_consumer(
+        self, message: GroupedMessage, eligible: Callable[[int], list[Consumer]]
+    ) -> tuple[Consumer | None, bool]:
         """Choose the consumer for a message; None: nobody can take it now. Also whether the group was without an owner.
 
         A group without an owner gets the next eligible consumer, until the last message of the group.

@@ -125,7 +125,7 @@ class FlowControl(UsageTree):
         of its queues or to none, so the strictest queue decides. A new publish never passes parked ones.
         """
         if self._changed:
-            self._settle()
+            self._update_nodes()
         nodes: dict[Usage, int] = {}  # -> how many of the queues charge it
         full: FullLimit | None = None
         for queue in queues:
@@ -196,7 +196,7 @@ class FlowControl(UsageTree):
     def work(self) -> None:
         """Let clients publish a quantum each, in turn, while there is room. Called at the end of a turn."""
         turn = self._context.turn
-        self._settle()
+        self._update_nodes()
         while self._to_recheck:
             self._recheck_waiters(self._to_recheck.popitem()[0])
         until = turn.effort + RELEASE_EFFORT
@@ -207,7 +207,7 @@ class FlowControl(UsageTree):
                 continue
             self._serve(node)
             turn.effort += QUANTUM_COST
-        self._settle()
+        self._update_nodes()
         self.pending = bool(self._drained)
 
     def _serve(self, node: Usage) -> None:

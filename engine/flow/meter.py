@@ -23,14 +23,14 @@ class Charge:
 class NodeBound:
     """A `MemoryBound`: the limit of one node. `room` counts the queue's messages also before the node is updated."""
 
-    __slots__ = ("_charge", "_limit", "_meter", "each", "in_messages")
+    __slots__ = ("_charge", "_limit", "_meter", "message_octets_min", "in_messages")
 
-    def __init__(self, meter: "Meter", charge: Charge, limit: Callable[[], int], each: int) -> None:
+    def __init__(self, meter: "Meter", charge: Charge, limit: Callable[[], int], message_octets_min: int) -> None:
         self._meter = meter
         self._charge = charge
         self._limit = limit
         self.in_messages = charge.node.in_messages
-        self.each = each
+        self.message_octets_min = message_octets_min
 
     @property
     def limit(self) -> int:
@@ -73,7 +73,7 @@ class Meter:
     _charges: list[Charge] = field(default_factory=list, init=False)
 
     def add_charge(self, node: Usage, measure: "Callable[[Meter], int]") -> Charge:
-        node.users += 1
+        node.meter_count += 1
         charge = Charge(node, measure)
         self._charges.append(charge)
         self.counts_stored = self.counts_stored or measure is stored_octets
@@ -81,8 +81,8 @@ class Meter:
 
     def add_memory_bound(self, charge: Charge, limit: Callable[[], int]) -> None:
         """Limit the use of a charge's node by messages in memory. Messages beyond the limit are paged out."""
-        each = self.minimum_size if charge.measure is memory else 0
-        self.memory_bounds += (NodeBound(self, charge, limit, each),)
+        message_octets_min = self.minimum_size if charge.measure is memory else 0
+        self.memory_bounds += (NodeBound(self, charge, limit, message_octets_min),)
 
     def feeds(self, node: Usage) -> bool:
         """Whether the queue is charged to this node."""
@@ -109,7 +109,7 @@ class Meter:
         """The octets of all messages."""
         return self.in_memory_octets + self.paged_octets
 
-    def settle(self) -> None:
+    def update_nodes(self) -> None:
         """Update the nodes with all changes."""
         for charge in self._charges:
             amount = charge.measure(self)
@@ -125,7 +125,7 @@ class Meter:
         if self.on_change is not None:
             self.on_change(self)
         elif self._charges:
-            self.settle()
+            self.update_nodes()
 
     def left(self, count: int, octets: int, stored: int) -> None:
         """Subtract messages that were in memory."""
@@ -133,7 +133,7 @@ class Meter:
         self.in_memory_octets -= octets
         self.stored -= stored
         if self._charges:
-            self.settle()
+            self.update_nodes()
 
     def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
         """Count messages as paged out. `octets`: their size in memory; `octets_paged`: their size outside."""
@@ -145,7 +145,7 @@ class Meter:
             self.stored -= octets
             self.paged_stored += octets_paged
         if self._charges:
-            self.settle()
+            self.update_nodes()
 
     def left_paged(self, count: int, octets: int, stored: int) -> None:
         """Subtract messages that were paged out."""
@@ -153,25 +153,25 @@ class Meter:
         self.paged_octets -= octets
         self.paged_stored -= stored
         if self._charges:
-            self.settle()
+            self.update_nodes()
 
     def left_all_paged(self) -> None:
         """Subtract all messages that were paged out."""
         self.left_paged(self.paged, self.paged_octets, self.paged_stored)
 
     def reset(self) -> None:
-        """Set all counts to 0; `settle` follows."""
+        """Set all counts to 0; the caller calls `update_nodes` next."""
         self.in_memory = self.in_memory_octets = self.stored = 0
         self.paged = self.paged_octets = self.paged_stored = 0
 
     def end(self) -> Iterable[Usage]:
         """End all charges: the queue is deleted or has another meter. Returns nodes without another charge."""
         self.reset()
-        self.settle()
+        self.update_nodes()
         unused = []
         for charge in self._charges:
-            charge.node.users -= 1
-            if not charge.node.users:
+            charge.node.meter_count -= 1
+            if not charge.node.meter_count:
                 unused.append(charge.node)
         self._charges = []
         self.memory_bounds = ()

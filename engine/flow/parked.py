@@ -32,7 +32,7 @@ class ParkedTotal:
         self.octets = self.spooled = 0
         self.limit = 0
 
-    def share(self, memory: int) -> None:
+    def set_limit(self, memory: int) -> None:
         """Derive the limit from the broker's memory limit in octets; 0: none."""
         self.limit = max(1, memory * WHOLE_PERCENT // 100) if memory else 0
 

@@ -63,18 +63,18 @@ class UsageTree:
         self.pending = self._context.background.pending = True
 
     def _note_changed(self, meter: Meter) -> None:
-        """Note a meter with new messages, which may yet be paged out. `_settle` updates the nodes."""
+        """Note a meter with new messages, which may yet be paged out. `_update_nodes` updates the nodes."""
         self._changed[meter] = None
         self.pending = self._context.background.pending = True
 
-    def _settle(self) -> None:
+    def _update_nodes(self) -> None:
         while self._changed:
-            self._changed.popitem()[0].settle()
+            self._changed.popitem()[0].update_nodes()
 
     def configure(self, system: SystemUsage | None, flow: Flow, whole: WholeLimits = NO_WHOLE_LIMITS) -> None:
         """Set the broker's limits and the low marks. If `generation` rises, queues need new meters."""
         self._flow, self.system = flow, system
-        self.parked.share(0 if system is None else system.memory)
+        self.parked.set_limit(0 if system is None else system.memory)
         limits = {} if system is None else {"memory": system.memory, "store": system.store, "temp": system.temp}
         if whole.octets_max is not None:
             limits[WHOLE_OCTETS] = max(1, whole.octets_max)
@@ -116,7 +116,7 @@ class UsageTree:
     @property
     def is_at_whole_limit(self) -> bool:
         """Whether a limit on all addresses is reached. Then each address applies its policy; there is no low mark."""
-        self._settle()
+        self._update_nodes()
         return any(root.used >= root.limit for root in self._whole)
 
     def meter_settings_of(
@@ -247,7 +247,7 @@ class UsageTree:
 
     def nodes(self) -> list[Usage]:
         """All nodes, those of the broker first."""
-        self._settle()
+        self._update_nodes()
         return [*self._roots.values(), *self._nodes.values()]
 
 

@@ -39,7 +39,7 @@ class Usage:
     is_full: bool = field(default=False, init=False)
     refuses: bool = field(default=False, init=False)  # publishes are refused instead of blocked
     round_robin: RoundRobin = field(default_factory=RoundRobin, init=False)  # the waiting clients
-    users: int = field(default=0, init=False)  # meters that feed it
+    meter_count: int = field(default=0, init=False)  # meters that charge it
     warning_interval_ms: int = field(default=DEFAULT_INTERVAL_MS, init=False)  # about waiting clients; 0: none
 
     #: False: an alarm, which is switched.

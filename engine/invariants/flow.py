@@ -70,7 +70,7 @@ def usage_of(broker: BrokerContext) -> Iterator[str]:
                 known = f"{charge.amount} is known"
                 yield f"queue '{queue.name}' uses {charge.measure(meter)} of {charge.node.reason}: {known}"
     for node in [*flow._roots.values(), *flow._nodes.values()]:
-        if node is not flow._roots.get("temp") and (node.used, node.users) != (used[node], users[node]):
-            yield f"{node.reason}: {node.used} is used by {node.users}, of meters {used[node]} by {users[node]}"
+        if node is not flow._roots.get("temp") and (node.used, node.meter_count) != (used[node], users[node]):
+            yield f"{node.reason}: {node.used} is used by {node.meter_count}, of meters {used[node]} by {users[node]}"
         if node.is_full and node.used <= node.low or not node.is_full and 0 < node.limit <= node.used:
             yield f"{node.reason}: {node.used} of {node.limit} is used, full: {node.is_full}"

@@ -36,9 +36,9 @@ def store_of(queue: Queue) -> Iterator[str]:
         yield "messages expire, and `expiring` is False"
     meter = queue.events.meter
     if store.tail_io.is_metered is not (meter is not None):
-        yield f"it has {'no' if meter is None else 'a'} meter, to which messages that are paged out are reported"
+        yield f"reports paged-out messages to a meter: {store.tail_io.is_metered}, has a meter: {meter is not None}"
     if store.share.may_page is not (meter is None or not meter.forbids_paging):
-        yield f"may page: {store.share.may_page}, by its meter it is otherwise"
+        yield f"may page: {store.share.may_page}, its meter says the opposite"
     if tail is None and store.levels._window:
         yield f"{len(store.levels._window)} messages that were read for scans are in memory, none is paged out"
 

@@ -28,15 +28,15 @@ class ConsumerRequest:
 def request_of(arguments: FieldTable, *, name: str, vhost: str) -> ConsumerRequest:
     """Read the arguments, except those of replays. Raises: InvalidArgument."""
     where = {"name": name, "vhost": vhost}
-    _switch(arguments, REPLACE, where)
-    browses = _switch(arguments, BROWSE, where)
+    _boolean(arguments, REPLACE, where)
+    browses = _boolean(arguments, BROWSE, where)
     top_n = _natural(arguments, TOP_N, where)
     if top_n is not None and not browses:
         raise InvalidArgument(key=TOP_N, **where, reason=Reason("text", f"expected {BROWSE} beside it"))
-    return ConsumerRequest(_natural(arguments, BACKLOG, where), top_n, browses, _switch(arguments, RENEWAL, where))
+    return ConsumerRequest(_natural(arguments, BACKLOG, where), top_n, browses, _boolean(arguments, RENEWAL, where))
 
 
-def _switch(arguments: FieldTable, key: str, where: dict[str, str]) -> bool:
+def _boolean(arguments: FieldTable, key: str, where: dict[str, str]) -> bool:
     field = arguments.get(key)
     if field is None:
         return False

@@ -12,7 +12,7 @@ from ..delivery.consumer import Consumer
 from ..delivery.consumer_list import RUN_MAX
 from ..delivery.filter_groups import FilterGroup
 from ..messages.message import UNLIMITED, Message, id_of
-from ..queues.searching import CATCH_UP_STEPS, behind
+from ..queues.searching import CATCH_UP_STEPS, groups_behind
 from ..queues.selection import FOUND_MAX, SEARCH_EFFORT, Selection
 from ..stores.store import Scanned
 from . import deferring
@@ -36,7 +36,7 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
     until = min(turn.effort_max, turn.effort + SEARCH_EFFORT)
     owners.waits.mature(queue.context.broker.clock.monotonic_ns())
     steps = CATCH_UP_STEPS
-    some_wait = False  # for their transfer
+    has_waiting = False  # messages that wait for a transfer
     if not leases.rules.is_ranked and leases.active is None and list(groups.filters) == [None]:
         _serve_head(leases, owners, until)
     while turn.effort < until and len(store):
@@ -44,8 +44,8 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
         if not free or not search.examine_returned(store, until):
             break
         own = {site: _own_groups(groups, owners, site, here) for site, here in free.items()}
-        late = [group for some in own.values() for group in behind(some)]
-        if late and steps and _search(leases, selection, late, until):
+        lagging = [group for some in own.values() for group in groups_behind(some)]
+        if lagging and steps and _search(leases, selection, lagging, until):
             steps -= 1
             continue
         # A list, because `any` would end a generator at the first site.
@@ -56,7 +56,7 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
             continue
         if search.is_waiting or turn.effort >= until:  # the search for their own messages may not be complete
             break
-        foreign, some_wait = _foreign(leases, groups, owners, free)
+        foreign, has_waiting = _foreign_groups(leases, groups, owners, free)
         if _transfer(leases, owners, foreign):
             continue
         others = list(dict.fromkeys(group for some in foreign.values() for group in some))
@@ -64,7 +64,7 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
         if not _search(leases, selection, others, until):
             break
     search.continue_later(queue, until)
-    if some_wait:
+    if has_waiting:
         leases.await_transfer(owners.waits.next_ns())
 
 
@@ -73,7 +73,7 @@ def _serve_head(leases: Leases, owners: Owners, until: int) -> None:
 
     Messages that their own sites cannot take stay, and so do messages that are not in memory.
     """
-    store, turn = leases.queue.takeable, leases.queue.context.broker.turn
+    store, turn = leases.queue.consumable, leases.queue.context.broker.turn
     while turn.effort < until and store.ready:
         free = free_by_site(leases)
         window = list(islice(store, RUN_MAX)) if free else []
@@ -115,7 +115,7 @@ def _transfers(
         message
         for number, some in by_number.items()
         if owners.name_of(number) not in free
-        for message in (some if _is_at_once(leases, owners, number) else _waited(owners, some))
+        for message in (some if _skips_wait(leases, owners, number) else _waited(owners, some))
     ]
     if not rest:
         return []
@@ -123,8 +123,8 @@ def _transfers(
     behind_id = max(some[-1].id for some in by_number.values())
     numbers = {owners.number_of_site(site): site for site in free}
     numbers = {one: numbers[one] for one in sorted(numbers) if one not in by_number}
-    takers = [one for one in numbers if owners.may_have(one, behind_id) is None]
-    takers = [one for one in takers if one > owners.turn] + [one for one in takers if one <= owners.turn]
+    takers = [one for one in numbers if owners.next_id_of(one, behind_id) is None]
+    takers = [one for one in takers if one > owners.last_target] + [one for one in takers if one <= owners.last_target]
     deals: list[tuple[str, list[Consumer], list[Message]]] = []
     for at, number in enumerate(takers):
         site, share = numbers[number], -(-len(rest) // (len(takers) - at))
@@ -133,7 +133,7 @@ def _transfers(
         if dealt:
             deals.append((site, dealt, rest[: len(dealt)]))
             del rest[: len(dealt)]
-            owners.turn = number
+            owners.last_target = number
     return deals
 
 
@@ -143,7 +143,7 @@ def _has_one_owner(leases: Leases, owners: Owners, messages: Sequence[Message]) 
     if store is None or owners.moved or not messages:
         return False
     ids = [messages[0].id, messages[-1].id] if store.levels.is_sorted else [message.id for message in messages]
-    return owners.runs.is_one(min(ids), max(ids))
+    return owners.runs.have_one_owner(min(ids), max(ids))
 
 
 def _waited(owners: Owners, messages: Sequence[Message]) -> list[Message]:
@@ -151,7 +151,7 @@ def _waited(owners: Owners, messages: Sequence[Message]) -> list[Message]:
     return [message for message in messages if owners.waits.has_waited(message.id)]
 
 
-def _is_at_once(leases: Leases, owners: Owners, number: int) -> bool:
+def _skips_wait(leases: Leases, owners: Owners, number: int) -> bool:
     """Whether messages of an owner need not wait: it has no consumer, was given up, or does not host the queue."""
     site, hosts = owners.name_of(number), leases.hosts
     if owners.is_stranded(number) or (hosts is not None and not hosts.has(site)):
@@ -204,7 +204,7 @@ def _search(leases: Leases, selection: Selection, wanted: Sequence[FilterGroup],
         for group in wanted:
             owned = group.expression
             if not group.is_at_end and isinstance(owned, OwnedFilter):
-                following = owners.may_have(owned.number, group.position)
+                following = owners.next_id_of(owned.number, group.position)
                 if following is None:
                     group.is_at_end = True
                 else:
@@ -212,7 +212,7 @@ def _search(leases: Leases, selection: Selection, wanted: Sequence[FilterGroup],
     return selection.search.advance(store, wanted, FOUND_MAX, until)
 
 
-def _foreign(
+def _foreign_groups(
     leases: Leases, groups: OwnerGroups, owners: Owners, free: dict[str, FreeAtSite]
 ) -> tuple[dict[str, Free], bool]:
     """For each free site: the groups of other owners with a message that may be transferred now.
@@ -220,10 +220,10 @@ def _foreign(
     Also whether there are messages that have not waited long enough.
     """
     foreign: dict[str, Free] = {}
-    some_wait = False
+    has_waiting = False
     for number in owners.numbers():
         owner = owners.name_of(number)
-        is_at_once = _is_at_once(leases, owners, number)
+        skips_wait = _skips_wait(leases, owners, number)
         for site, here in free.items():
             if site == owner:
                 continue
@@ -231,11 +231,11 @@ def _foreign(
                 group = groups.group(number, key)
                 if not group.found:
                     continue
-                if is_at_once or _first_matured(leases, group) is not None:
+                if skips_wait or _first_matured(leases, group) is not None:
                     foreign.setdefault(site, {})[group] = consumers
                 else:
-                    some_wait = True
-    return foreign, some_wait
+                    has_waiting = True
+    return foreign, has_waiting
 
 
 def _first_matured(leases: Leases, group: FilterGroup) -> int | None:
@@ -254,10 +254,10 @@ def _transfer(leases: Leases, owners: Owners, foreign: dict[str, Free]) -> bool:
     if not foreign:
         return False
     sites = sorted(foreign, key=owners.number_of_site)
-    sites = [site for site in sites if owners.number_of_site(site) > owners.turn] + sites
+    sites = [site for site in sites if owners.number_of_site(site) > owners.last_target] + sites
     for site in dict.fromkeys(sites):
         if _hand_out(leases, foreign[site], site, extends=True):
-            owners.turn = owners.number_of_site(site)
+            owners.last_target = owners.number_of_site(site)
             return True
     return False
 
@@ -287,7 +287,7 @@ def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
     for group in takers:
         at = firsts[group]
         del group.found[at : at + len(dealt)]
-    messages = _still_theirs(leases, owners, queue.takeable.take_at(positions).messages, takers)
+    messages = _still_owned(leases, owners, queue.consumable.take_at(positions).messages, takers)
     _grant_dealt(leases, owners, site, dealt, messages)
     return bool(dealt)
 
@@ -296,7 +296,7 @@ def _first(leases: Leases, group: FilterGroup, extends: bool) -> int:
     """The index of a group's first message that may go; in a transfer (`extends`), messages before it may wait."""
     owned = group.expression
     assert leases.owners is not None and isinstance(owned, OwnedFilter)
-    if not (extends and _is_mixed(leases, leases.owners)) or _is_at_once(leases, leases.owners, owned.number):
+    if not (extends and _is_mixed(leases, leases.owners)) or _skips_wait(leases, leases.owners, owned.number):
         return 0
     return _first_matured(leases, group) or 0
 
@@ -324,12 +324,12 @@ def _matured(leases: Leases, group: FilterGroup, limits: list[int]) -> int:
     """The number of a group's messages that may be transferred now; at least the first."""
     owners, owned = leases.owners, group.expression
     assert owners is not None and isinstance(owned, OwnedFilter)
-    is_at_once = _is_at_once(leases, owners, owned.number)
+    skips_wait = _skips_wait(leases, owners, owned.number)
     count = 0
     for match in group.found[:RUN_MAX]:
         if limits and match.position >= min(limits):
             break
-        if not (is_at_once or owners.waits.has_waited(leases.id_at(match.position))):
+        if not (skips_wait or owners.waits.has_waited(leases.id_at(match.position))):
             break
         count += 1
     return max(count, 1)
@@ -347,15 +347,15 @@ def _activate(leases: Leases, position: int, extends: bool) -> bool:
     return position <= leases.active.end
 
 
-def _still_theirs(
+def _still_owned(
     leases: Leases, owners: Owners, messages: list[Message], takers: Sequence[FilterGroup]
 ) -> list[Message]:
     """Drop expired messages, and put back those that another site has got since they were found."""
     numbers = {owned.number for group in takers if isinstance(owned := cast(object, group.expression), OwnedFilter)}
-    strangers = [message for message in messages if owners.owner_of(message.id) not in numbers]
-    if strangers:
-        leases.queue.merge(strangers[::-1])
-        messages = [message for message in messages if message not in strangers]
+    moved = [message for message in messages if owners.owner_of(message.id) not in numbers]
+    if moved:
+        leases.queue.merge(moved[::-1])
+        messages = [message for message in messages if message not in moved]
     return drop_expired(leases, messages)
 
 
@@ -398,14 +398,14 @@ def _first_to_take(leases: Leases, owners: Owners, number: int, gate: int | None
 
     Behind the first `RUN_MAX` messages, it looks only at owners whose messages need not wait.
     """
-    at_once = [one for one in owners.numbers() if one != number and _is_at_once(leases, owners, one)]
+    at_once = [one for one in owners.numbers() if one != number and _skips_wait(leases, owners, one)]
     for at, (position, message) in enumerate(_scanned(leases, 0).found):
         if gate is not None and position >= gate and (at or position > gate):  # a barrier may go if it is the first
             return None
         owner = owners.owner_of(message.id)
         if owner == number or owner in at_once or owners.waits.has_waited(message.id):
             return position
-    found = [_first_own(leases, owners, one) for one in at_once if owners.may_have(one, 0) is not None]
+    found = [_first_own(leases, owners, one) for one in at_once if owners.next_id_of(one, 0) is not None]
     first = min((one for one in found if one is not None), default=None)
     return None if gate is not None and first is not None and first >= gate else first
 
@@ -421,7 +421,7 @@ def _first_own(leases: Leases, owners: Owners, number: int) -> int | None:
     after = 0
     while True:
         if not leases.rules.is_ranked:  # positions are ids
-            following = owners.may_have(number, after)
+            following = owners.next_id_of(number, after)
             if following is None:
                 return None
             after = max(after, following - 1)
@@ -446,7 +446,7 @@ def _scanned(leases: Leases, after: int) -> Scanned:
 def _popped(leases: Leases, owners: Owners, position: int, number: int | None) -> Message | None:
     """Take a message out, and transfer it to this owner; None: it keeps its owner."""
     queue = leases.queue
-    messages = drop_expired(leases, queue.takeable.take_at([position]).messages)
+    messages = drop_expired(leases, queue.consumable.take_at([position]).messages)
     if not messages:
         return None
     owner = owners.owner_of(messages[0].id)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class TopicCapture:
     """The leased queues of one virtual host, by the topics that they select."""
 
-    __slots__ = ("_captures", "_context", "_literal", "_patterns", "_since", "_told", "_told_of", "_under")
+    __slots__ = ("_captures", "_context", "_literal", "_patterns", "_since", "_reported", "_reported_list", "_under")
 
     def __init__(self, context: HostContext) -> None:
         self._context = context
@@ -27,8 +27,8 @@ class TopicCapture:
         self._patterns: dict[Queue, tuple[Callable[[str], bool], LeasedRules]] = {}
         self._under: dict[str, set[str]] = {}  # name before a slash -> topics
         self._since: dict[str, int] = {}  # queue name -> lowest id of a message that it may have captured
-        self._told: set[Queue] = set()  # a topic that they select was reported as not logged
-        self._told_of: LoggedTopics | None = None  # the list of logged topics at that time
+        self._reported: set[Queue] = set()  # a topic that they select was reported as not logged
+        self._reported_list: LoggedTopics | None = None  # the list of logged topics at that time
 
     def add(self, queue: Queue, next_id: int) -> None:
         self._place(queue)
@@ -57,7 +57,7 @@ class TopicCapture:
                 del self._literal[topic]
                 for head in heads_of(topic):
                     self._under[head].discard(topic)
-        self._told.discard(queue)
+        self._reported.discard(queue)
 
     def remove(self, queue: Queue) -> None:
         self._displace(queue)
@@ -74,12 +74,12 @@ class TopicCapture:
         return self._selecting([topic for topic in topics if is_logged[topic]])
 
     def _report(self, topics: Sequence[str], logged: "LoggedTopics") -> None:
-        if self._told_of is not logged:
-            self._told_of = logged
-            self._told.clear()
+        if self._reported_list is not logged:
+            self._reported_list = logged
+            self._reported.clear()
         for topic in topics:
-            for queue in self._selecting((topic,)).keys() - self._told:
-                self._told.add(queue)
+            for queue in self._selecting((topic,)).keys() - self._reported:
+                self._reported.add(queue)
                 self._context.broker.on_unlogged(queue, topic)
 
     def _selecting(self, topics: Sequence[str]) -> "dict[Queue, Expression | None]":

@@ -48,15 +48,15 @@ class LeaseConsumers(ConsumerList):
         """Add a consumer at the end. The next to serve stays the same."""
         self.consumers.append(consumer)
 
-    def joined(self, consumer: Consumer, *, is_unleased: bool, is_there: bool, renews: bool) -> None:
+    def joined(self, consumer: Consumer, *, is_unleased: bool, is_present: bool, renews: bool) -> None:
         """Note the arguments of a consumer that joined, or replaced them. `is_unleased`: it asks for no leases.
 
-        `is_there`: its site is present.
+        `is_present`: its site is present.
         """
         self._has_priorities = any(one.priority != consumer.priority for one in self.consumers)
         for members, is_member in (
             (self._asked_for_none, is_unleased),
-            (self.unleased, is_unleased or not is_there),
+            (self.unleased, is_unleased or not is_present),
             (self.renewing, renews),
         ):
             if is_member:
@@ -64,9 +64,9 @@ class LeaseConsumers(ConsumerList):
             else:
                 members.discard(consumer)
 
-    def sites_changed(self, is_there: Callable[[Consumer], bool]) -> None:
+    def sites_changed(self, is_present: Callable[[Consumer], bool]) -> None:
         """Give no leases to consumers of sites that are absent now."""
-        self.unleased = self._asked_for_none | {one for one in self.consumers if not is_there(one)}
+        self.unleased = self._asked_for_none | {one for one in self.consumers if not is_present(one)}
 
     def leave(self, leaving: Sequence[Consumer]) -> bool:
         for members in (self._asked_for_none, self.unleased, self.overdue, self.renewing):

@@ -222,7 +222,7 @@ def _discard_ready(leases: Leases, positions: Sequence[int], option: str, done: 
     """Discard ready messages at these positions. Returns the ids of those that were there."""
     if not positions:
         return set()
-    messages = leases.queue.takeable.take_at(positions).messages
+    messages = leases.queue.consumable.take_at(positions).messages
     done.matches += len(messages)
     done.deleted += len(messages)
     _remove(leases, messages, option)

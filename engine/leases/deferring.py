@@ -146,7 +146,7 @@ def _settle_at(leases: Leases, deferred: DeferredAcks, positions: Sequence[int],
     deferred.forget(ids)
     if not deferred:
         leases.deferred = None
-    leases.count_acked(queue.takeable.take_at(positions).messages)
+    leases.count_acked(queue.consumable.take_at(positions).messages)
     queue.events.notes_changed()
 
 

@@ -19,7 +19,7 @@ from ..queues import consumers
 from ..queues.classic import balance_memory
 from ..queues.parts import Dispatch
 from ..queues.queue import Queue
-from ..queues.searching import CATCH_UP_STEPS, behind
+from ..queues.searching import CATCH_UP_STEPS, groups_behind
 from ..queues.selection import FOUND_MAX, SEARCH_EFFORT, Selection
 from ..rules.arguments import REPLACE, Reason
 from . import deferring, rebuilding
@@ -30,7 +30,7 @@ from .granting import begin, drop_expired, grant, presented, runs_of
 from .headers import browse_entries, lease_entries
 from .owner_groups import OwnerGroups
 from .replay_rules import REPLAY_ARGUMENTS
-from .replaying import read_on, replay_for, show_replays, take_turn
+from .replaying import move_to_end, read_more, replay_for, show_replays
 from .state import NOTHING, Browse, Leases, LeasesPart, bookmark_of, unleased_copy
 
 if TYPE_CHECKING:
@@ -106,12 +106,12 @@ def _dispatch_selected(leases: Leases, selection: Selection) -> None:
     hand_out(leases, selection)
     while leases.rules.barrier is not None and _barrier_is_first(leases) and _release_barrier(leases):
         hand_out(leases, selection)
-    queue.settle_quota()
+    queue.enforce_quota()
 
 
 def _hand_out(leases: Leases, count: int) -> bool:
     """Hand out up to `count` messages in one deal. Returns whether a consumer was free."""
-    store = leases.queue.takeable
+    store = leases.queue.consumable
     dealt = leases.consumer_list.deal(count)
     if not dealt:
         return False
@@ -141,8 +141,8 @@ def _dispatch_found(leases: Leases, selection: Selection) -> None:
         free = _free(leases, selection)
         if not free or not search.examine_returned(store, until):
             break
-        late = behind(free)
-        if late and steps and search.advance(store, late, FOUND_MAX, until):
+        lagging = groups_behind(free)
+        if lagging and steps and search.advance(store, lagging, FOUND_MAX, until):
             steps -= 1
             continue
         if _hand_out_found(leases, free):
@@ -164,7 +164,7 @@ def _free(leases: Leases, selection: Selection) -> Free:
 
 def _hand_out_found(leases: Leases, free: Free) -> bool:
     """Lease the oldest message found for any of these groups. Returns whether there was a message."""
-    queue, store, gate = leases.queue, leases.queue.takeable, leases.gate_position()
+    queue, store, gate = leases.queue, leases.queue.consumable, leases.gate_position()
     position = min((group.found[0].position for group in free if group.found), default=None)
     if position is None or (gate is not None and position >= gate):
         return False
@@ -215,7 +215,7 @@ def _release_barrier(leases: Leases) -> bool:
     queue, takers = leases.queue, _subscribers(leases)
     if len(leases.book) or not takers:
         return False
-    (message,) = queue.takeable.take(1, UNLIMITED)
+    (message,) = queue.consumable.take(1, UNLIMITED)
     test = FilterTest(message, queue.context.broker)
     takers = [one for one in takers if one.filter is None or test.is_taken_by(one.filter)]
     message.deliveries += 1
@@ -226,7 +226,7 @@ def _release_barrier(leases: Leases) -> bool:
         consumer.session.deliver_copies(
             consumer,
             [Message(NOTHING, shown.content, shown.envelope)],
-            leases.past_at(consumer.session),
+            leases.past_holder_of(consumer.session),
             redelivered=message.id < queue.events.redelivered_below,
         )
     leases.count_acked([message])
@@ -234,8 +234,7 @@ def _release_barrier(leases: Leases) -> bool:
 
 
 def _subscribers(leases: Leases) -> list[Consumer]:
-    """The consumers that get barriers: they neither browse nor replay, and their site is present and hosts the queue.
-    """
+    """The consumers that get barriers: all that neither browse nor replay, and whose site is served."""
     subscribed = (one for one in leases.consumer_list.consumers if leases.is_served(leases.site_at(one)))
     return [one for one in subscribed if one not in leases.browsing and one not in leases.replaying]
 
@@ -270,7 +269,7 @@ def _show_to_browsers(leases: Leases) -> None:
                 copies.append(unleased_copy(message, entries))
         turn.effort += SHOWING_EFFORT * len(copies)
         if copies:
-            consumer.session.deliver_copies(consumer, copies, leases.past_at(consumer.session))
+            consumer.session.deliver_copies(consumer, copies, leases.past_holder_of(consumer.session))
         if seen.missing and browse.left > 0:
             queue.context.broker.scheduler.load_later(queue)
         elif len(seen.found) < BROWSE_SLICE or browse.left <= 0:
@@ -288,7 +287,7 @@ def pop(leases: Leases) -> Message | None:
 
     A barrier waits for the messages before it, and then goes to the consumers. A get gets it only if there are none.
     """
-    queue, store, sites = leases.queue, leases.queue.takeable, leases.queue.context.broker.sites
+    queue, store, sites = leases.queue, leases.queue.consumable, leases.queue.context.broker.sites
     queue.note_use()
     if (leases.owners is None and leases.room() <= 0) or queue.freeze_count:
         return None
@@ -328,7 +327,7 @@ class LeasedDispatch(LeasesPart, Dispatch):
         _give_backlog(leases, consumer, request)
         if leases.owners is not None and queue.selection is None:
             selection = queue.selection = Selection(queue.context.broker)
-            selection.follow(OwnerGroups(queue.context.broker, leases.owners))
+            selection.use_groups(OwnerGroups(queue.context.broker, leases.owners))
         asked = request.backlog if request.backlog is not None else consumer.session.prefetch_wanted
         if request.browses:
             queue.consumer_list.check_join(consumer, queue=queue.name, vhost=queue.vhost_name)
@@ -344,8 +343,10 @@ class LeasedDispatch(LeasesPart, Dispatch):
     def joined(self, queue: Queue, consumer: Consumer) -> None:
         request = request_of(consumer.arguments, name=queue.name, vhost=queue.vhost_name)
         is_unleased = request.browses or request.backlog == 0 or consumer in self.leases.replaying
-        is_there = self.leases.is_there(consumer)
-        self.leases.consumer_list.joined(consumer, is_unleased=is_unleased, is_there=is_there, renews=request.renews)
+        is_present = self.leases.is_present(consumer)
+        self.leases.consumer_list.joined(
+            consumer, is_unleased=is_unleased, is_present=is_present, renews=request.renews
+        )
 
     def removes_messages(self, queue: Queue, consumer: Consumer) -> bool:
         return consumer not in self.leases.browsing and consumer not in self.leases.replaying
@@ -363,18 +364,18 @@ class LeasedDispatch(LeasesPart, Dispatch):
         """Replace filter, backlog and priority; the consumer's leases continue. Raises: InvalidArgument."""
         leases = self.leases
         request = request_of(arguments, name=queue.name, vhost=queue.vhost_name)
-        looks = request.browses or consumer in leases.browsing or consumer in leases.replaying
-        looks = looks or not REPLAY_ARGUMENTS.isdisjoint(arguments)
-        if looks or (no_ack, exclusive) != (consumer.no_ack, consumer.exclusive):
-            reason = Reason("text", f"{BROWSE}, replay, no_ack and exclusive can not be replaced")
+        reads_only = request.browses or consumer in leases.browsing or consumer in leases.replaying
+        reads_only = reads_only or not REPLAY_ARGUMENTS.isdisjoint(arguments)
+        if reads_only or (no_ack, exclusive) != (consumer.no_ack, consumer.exclusive):
+            reason = Reason("text", f"{BROWSE}, replay, no_ack and exclusive cannot be replaced")
             raise InvalidArgument(key=REPLACE, name=queue.name, vhost=queue.vhost_name, reason=reason)
         _check_renewal(queue, consumer, request)
         if queue.selection is not None:
             consumers.deselect(queue, queue.selection, [consumer])
         consumer.change(arguments, filter_)
         _give_backlog(leases, consumer, request)
-        is_unleased, is_there = request.backlog == 0, leases.is_there(consumer)
-        leases.consumer_list.joined(consumer, is_unleased=is_unleased, is_there=is_there, renews=request.renews)
+        is_unleased, is_present = request.backlog == 0, leases.is_present(consumer)
+        leases.consumer_list.joined(consumer, is_unleased=is_unleased, is_present=is_present, renews=request.renews)
         consumers.select(queue, consumer)
         queue.mark()
 
@@ -438,8 +439,8 @@ class LeasedDispatch(LeasesPart, Dispatch):
             return
         for consumer, replay in leases.replaying.items():
             if replay.wants_load:
-                take_turn(leases, consumer)
-                read_on(leases, replay)
+                move_to_end(leases, consumer)
+                read_more(leases, replay)
                 queue.mark()
                 return
         for browse in leases.browsing.values():
@@ -452,7 +453,7 @@ class LeasedDispatch(LeasesPart, Dispatch):
 def _wants_more(queue: Queue) -> bool:
     """Whether memory has fewer messages than consumers may take soon."""
     pageable = queue.pageable
-    return pageable is not None and pageable.is_deep and pageable.wants_more(straight=False, waiting=False)
+    return pageable is not None and pageable.is_deep and pageable.wants_more(is_straight=False, is_waiting=False)
 
 
 def _check_renewal(queue: Queue, consumer: Consumer, request: ConsumerRequest) -> None:

@@ -49,7 +49,7 @@ _SIZE_AT, _SIZE_END = 4, 12
 # -- a lease ends -----------------------------------------------------------------------------------------------------
 
 
-def broken(leases: Leases, ended: Sequence[Message]) -> list[Message]:
+def revoke(leases: Leases, ended: Sequence[Message]) -> list[Message]:
     """End leases without their holders. The tags stay with the sessions, and settle nothing.
 
     Returns the messages that were leased, as new objects: the old ones stay with the tags.
@@ -59,7 +59,7 @@ def broken(leases: Leases, ended: Sequence[Message]) -> list[Message]:
     for lease in ended:
         holder = holder_of(lease)
         holder.session.release(holder, leases.queue, 1)
-        lease.holder = leases.past_at(holder.session)
+        lease.holder = leases.past_holder_of(holder.session)
         if lease.id in live:
             messages.append(_another(lease))
             lease.content = b""
@@ -79,7 +79,7 @@ def _another(message: Message) -> Message:
 
 def break_leases(leases: Leases, ended: Sequence[Message], why: str, *, is_cancel: bool = False) -> None:
     """End leases without their holders. Their messages are ready again, or expire (queues page A.5)."""
-    return_messages(leases, broken(leases, ended), why, is_cancel=is_cancel)
+    return_messages(leases, revoke(leases, ended), why, is_cancel=is_cancel)
 
 
 def return_messages(leases: Leases, messages: Sequence[Message], why: str, *, is_cancel: bool = False) -> None:
@@ -137,9 +137,9 @@ def _expect_again(leases: Leases, messages: Iterable[Message]) -> None:
 def expire_for(leases: Leases, messages: list[Message], reasons: Sequence[str]) -> None:
     """Expire messages that have left the store and the book. Dead letters carry the reasons in a header."""
     queue, reason, settings = leases.queue, X_DEATH[reasons[0]], leases.rules.settings
-    is_buried = _makes_dead_letter(settings, reasons) and queue.rules.dead_letter_target(reason) is not None
+    is_dead_lettered = _makes_dead_letter(settings, reasons) and queue.rules.dead_letter_target(reason) is not None
     word = Field("S", ",".join(reasons).encode())
-    for message in messages if is_buried else ():
+    for message in messages if is_dead_lettered else ():
         queue.add_headers(message, {REASON: word})
         if settings.dead_letter_data is not None:
             content = with_dead_body(settings, message, reasons)
@@ -147,7 +147,7 @@ def expire_for(leases: Leases, messages: list[Message], reasons: Sequence[str]) 
             message.content = content
     for message in messages:
         leases.book.cancels.pop(message.id, None)
-    if is_buried:
+    if is_dead_lettered:
         queue.dead_letter_or_drop(messages, reason)
     else:
         queue.events.died(messages, reason, None, came_in=True)
@@ -168,13 +168,13 @@ def acknowledge_late(leases: Leases, lease: Message) -> Message | None:
         if leases.rules.settings.leasing == STRICT and not is_own:
             return None
         return take_over(leases, [other])[0]
-    taken = leases.queue.takeable.take_at([leases.queue.store.position_of(lease)]).messages
+    taken = leases.queue.consumable.take_at([leases.queue.store.position_of(lease)]).messages
     return taken[0] if taken else None
 
 
 def take_over(leases: Leases, ended: Sequence[Message]) -> list[Message]:
     """Take leased messages away from their holders, whose tags stay without effect. Returns the messages."""
-    messages = broken(leases, ended)
+    messages = revoke(leases, ended)
     leases.queue.events.lease_ended(messages, TAKEN_OVER)
     return messages
 
@@ -253,7 +253,7 @@ def expire_ready(leases: Leases, now_ns: int) -> None:
     """Expire a slice of the ready messages that are due, also behind live ones."""
     positions = leases.book.expired(now_ns, EXPIRE_SLICE)
     if positions:
-        expire_for(leases, leases.queue.takeable.take_at(positions).messages, (TIME_LIMIT,))
+        expire_for(leases, leases.queue.consumable.take_at(positions).messages, (TIME_LIMIT,))
 
 
 # -- dead letters -----------------------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ class LeasedSettlement(LeasesPart):
 
     def sites_changed(self) -> None:
         """Messages may go to other sites now, or stay at their own."""
-        self.leases.consumer_list.sites_changed(self.leases.is_there)
+        self.leases.consumer_list.sites_changed(self.leases.is_present)
         self.leases.queue.mark()
 
     def ending(self, queue: Queue) -> None:

@@ -14,7 +14,7 @@ from ..queues import scheduled
 from ..queues.queue import Queue
 from ..queues.reconfigure import cap_memory, recount
 from ..queues.restore import Restorer
-from ..stores.store import Store, TakeableStore, ids_in
+from ..stores.store import ConsumableStore, Store, ids_in
 from ..stores.tailed_store import TailedStore
 from . import deferring, dispatch
 from .ending import arm, end_due, expire_ready, lifetime_ns
@@ -69,7 +69,7 @@ class LeasedIntake(LeasesPart):
             refused = _admit_each(leases, first_id, envelope, contents, expires_ns, owner=owner)
         else:
             queue.events.enqueued_run(first_id, envelope, contents, owner)
-            queue.takeable.append_run(first_id, envelope, contents)
+            queue.consumable.append_run(first_id, envelope, contents)
             _tell_groups(queue, (leases.last_id,))
             if leases.deferred is not None:
                 deferring.settle(leases, range(first_id, first_id + len(contents)))
@@ -82,7 +82,7 @@ class LeasedIntake(LeasesPart):
         leases = self.leases
         for message in messages:
             message.expires_ns = lifetime_ns(leases, message.envelope)
-            queue.takeable.put_last(message)
+            queue.consumable.put_last(message)
             if message.expires_ns:
                 _expect(leases, message, has_own_lifetime=True)
         positions = list(map(queue.store.position_of, messages))
@@ -135,7 +135,7 @@ class LeasedIntake(LeasesPart):
         _expect_all(self.leases)
 
 
-def store_of(queue: Queue) -> TakeableStore:
+def store_of(queue: Queue) -> ConsumableStore:
     """A new store for the queue, by its rules."""
     return RankedStore(queue) if rules_of(queue).is_ranked else TailedStore(queue)
 
@@ -152,7 +152,7 @@ def _admit_each(
 ) -> list[int]:
     """Store or schedule messages one by one. Returns the offsets of refused ones whose publisher is told."""
     refused: list[int] = []
-    queue, store = leases.queue, leases.queue.takeable
+    queue, store = leases.queue, leases.queue.consumable
     has_own_lifetime = envelope.expiration_ms is not None and leases.rules.settings.expiration_model != BY_QUEUE
     for offset, content in enumerate(contents):
         message = queue.message_for(first_id + offset, content, envelope)
@@ -188,7 +188,7 @@ def _tell_groups(queue: Queue, positions: Sequence[int]) -> None:
 
 def _expect(leases: Leases, message: Message, has_own_lifetime: bool) -> None:
     """Note when a message expires. While all lifetimes are the same, it is enough to look at the head of the queue."""
-    store = leases.queue.takeable
+    store = leases.queue.consumable
     store.expect_expiry()
     if has_own_lifetime or leases.rules.is_ranked or leases.book.has_own_lifetimes:
         leases.book.expect(message.expires_ns, message.id, store.position_of(message))
@@ -203,20 +203,20 @@ def _deliver_or_expire(leases: Leases, now_ns: int) -> None:
 def _rebuild_store(leases: Leases, *, was_ranked: bool) -> None:
     """Rebuild the store: ranks changed. There must be no leases and no consumers. Raises: Unreadable."""
     queue = leases.queue
-    old = queue.takeable
+    old = queue.consumable
     leases.barriers.clear()
-    queue.use_takeable(store_of(queue))
+    queue.use_consumable(store_of(queue))
     meter = queue.events.meter
     if queue.pageable is not None:
         queue.pageable.share.set_may_page(meter is None or not meter.forbids_paging)
     cap_memory(queue)
-    queue.takeable.expiring = old.expiring
+    queue.consumable.expiring = old.expiring
     while len(old):
         some = old.evict_head(len(old) if was_ranked else BUILD_SLICE, with_content=True).messages
         for message in sorted(some, key=id_of):
             fresh = queue.message_for(message.id, message.content, message.envelope)
             fresh.expires_ns = message.expires_ns
-            queue.takeable.append(fresh)
+            queue.consumable.append(fresh)
     old.drop_all()
     old.leave_owner()
     recount(queue)

@@ -19,7 +19,7 @@ def faults(leases: Leases, unacked: list[Message], *, is_small: bool) -> Iterato
                 yield f"the {name} of {id_} has no tag in a session"
         if table._period_ns:
             if list(table._begun_ns) != list(table.by_id):
-                yield f"{len(table)} {name}s, of {len(table._begun_ns)} it is known when they end"
+                yield f"{len(table)} {name}s, and the ends of {len(table._begun_ns)} are known"
             due_ns = table.next_ns()
             if due_ns and not will_end_more and not is_before(leases.deadline, due_ns + LATE_NS):
                 yield f"a {name} ends at {due_ns}, and no deadline is set"
@@ -29,19 +29,18 @@ def faults(leases: Leases, unacked: list[Message], *, is_small: bool) -> Iterato
     gone = (leases.browsing.keys() | leases.replaying.keys()).difference(consumer_list.consumers)
     if gone:
         yield f"shows messages to {len(gone)} consumers that are gone"
-    strangers = (consumer_list.unleased | consumer_list.overdue | consumer_list.renewing).difference(
+    unknown = (consumer_list.unleased | consumer_list.overdue | consumer_list.renewing).difference(
         consumer_list.consumers
     )
-    if strangers:
-        yield f"remembers {len(strangers)} consumers that are gone, or none"
+    if unknown:
+        yield f"remembers {len(unknown)} holders that are not its consumers"
     if is_small:
         yield from _messages_of(leases)
         yield from _owners_of(leases)
 
 
 def _owners_of(leases: Leases) -> Iterator[str]:
-    """Faults of owners: each transferred message must be in the queue, and each that is noted as ready must be ready.
-    """
+    """Faults of owners: each transferred message must be in the queue, and noted as ready only if it is ready."""
     owners = leases.owners
     if owners is None or not (owners.moved or owners.moved_ready):
         return
@@ -51,10 +50,10 @@ def _owners_of(leases: Leases) -> Iterator[str]:
         yield f"remembers the owners of messages that are gone: {sorted(gone)[:20]}"
     back = {id_ for number, ids in owners.moved_ready.items() for id_ in ids if owners.moved.get(id_) == number}
     if not back >= owners.moved.keys() & ready:
-        yield f"does not know that {sorted(owners.moved.keys() & ready - back)[:20]} are back"
+        yield f"has not noted {sorted(owners.moved.keys() & ready - back)[:20]} as ready"
     strays = {id_ for ids in owners.moved_ready.values() for id_ in ids} - ready
     if strays:
-        yield f"takes {sorted(strays)[:20]} for ready"
+        yield f"has noted {sorted(strays)[:20]} as ready, and they are not"
 
 
 def _messages_of(leases: Leases) -> Iterator[str]:

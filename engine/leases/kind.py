@@ -48,7 +48,7 @@ def _consumer_list(queue: Queue) -> ConsumerList:
 
 def _parts(queue: Queue) -> Parts:
     leases = Leases(queue)
-    queue.use_takeable(store_of(queue))
+    queue.use_consumable(store_of(queue))
     settlement, sites = LeasedSettlement(leases), queue.context.broker.sites
     if sites.own:
         sites.watchers[settlement] = None

@@ -127,7 +127,7 @@ class OwnerRuns:
             numbers.append(octet & _NUMBER)
         self._at, self._ids, self._numbers = at, ids, numbers
 
-    def is_one(self, first_id: int, last_id: int) -> bool:
+    def have_one_owner(self, first_id: int, last_id: int) -> bool:
         """Whether all messages between two ids are known to have one owner."""
         if first_id >= self._last_id:
             return True
@@ -158,7 +158,7 @@ class OwnerRuns:
             return after + 1
         return self.next_of(0, after)
 
-    def reach(self, id_: int) -> int:
+    def add(self, id_: int) -> int:
         """Add a message with an id among known ones. Returns the number of its owner; 0: not known."""
         number = self.number_of(id_)
         self.newest[number] = max(self.newest.get(number, -1), id_)
@@ -265,11 +265,11 @@ class Owners:
     message.
 
     `moved`: id of a transferred message -> number of its owner. `moved_ready`: number -> ids, rising, of the
-    transferred messages that are ready. `waits`: how long messages wait. `turn`: number of the site that got the last
-    transfer.
+    transferred messages that are ready. `waits`: how long messages wait. `last_target`: number of the site that got
+    the last transfer.
     """
 
-    __slots__ = ("_initial", "_numbers", "_sites", "is_changed", "moved", "moved_ready", "names", "runs", "turn",
+    __slots__ = ("_initial", "_numbers", "_sites", "is_changed", "moved", "moved_ready", "names", "runs", "last_target",
                  "waits")  # fmt: skip
 
     def __init__(self, sites: Sites, initial: str | None) -> None:
@@ -283,7 +283,7 @@ class Owners:
         self.moved: dict[int, int] = {}
         self.moved_ready: dict[int, list[int]] = {}
         self.waits = Waits(sites)
-        self.turn = 0
+        self.last_target = 0
 
     @property
     def own(self) -> str:
@@ -357,7 +357,7 @@ class Owners:
     def add_from_log(self, id_: int) -> int:
         """Add a message from the log, which need not wait. Returns: the number of its owner."""
         self.waits.matured_id = max(self.waits.matured_id, id_)
-        return self.runs.reach(id_) or self.own_number()
+        return self.runs.add(id_) or self.own_number()
 
     def note(self, first_id: int, last_id: int, number: int) -> None:
         """Set the owner of messages."""
@@ -431,7 +431,7 @@ class Owners:
             for id_ in ids:
                 self.moved.pop(id_, None)
 
-    def may_have(self, number: int, after: int) -> int | None:
+    def next_id_of(self, number: int, after: int) -> int | None:
         """The lowest id above `after` of a message that a site may own; None: there is none."""
         back = self.moved_ready.get(number, ())
         at = bisect_right(back, after)

@@ -82,7 +82,7 @@ class Block:
     def position(self, index: int) -> int:
         return self.levels[index] * LEVEL_STEP + self.messages[index].id
 
-    def place(self, position: int) -> int:
+    def index_of(self, position: int) -> int:
         """The number of messages before a position."""
         level, id_ = divmod(position, LEVEL_STEP)
         first = bisect_left(self.levels, level)
@@ -90,7 +90,7 @@ class Block:
             return first
         return bisect_left(self.messages, id_, first, bisect_right(self.levels, level, first), key=id_of)
 
-    def half(self, at: int) -> "Block":
+    def split(self, at: int) -> "Block":
         """Split off the messages from index `at` on. Both blocks take only the memory that they need."""
         behind = Block(self.levels[at:], self.messages[at:])
         self.levels, self.messages = self.levels[:at], self.messages[:at]
@@ -130,12 +130,12 @@ class RankedReady:
         if at and _last(blocks[at - 1]) > position:
             at = bisect_left(blocks, position, key=_last)
         block = blocks[at]
-        index = block.place(position)
+        index = block.index_of(position)
         is_last = index == len(block.messages)
         block.levels.insert(index, position // LEVEL_STEP)
         block.messages.insert(index, message)
         if len(block.messages) > BLOCK_MAX:
-            blocks.insert(at + 1, block.half(BLOCK_MAX if is_last and at == len(blocks) - 1 else BLOCK_MAX // 2))
+            blocks.insert(at + 1, block.split(BLOCK_MAX if is_last and at == len(blocks) - 1 else BLOCK_MAX // 2))
 
     @property
     def first(self) -> Message:
@@ -171,7 +171,7 @@ class RankedReady:
         if at == len(self._blocks):
             return None
         block = self._blocks[at]
-        index = block.place(position)
+        index = block.index_of(position)
         if block.position(index) != position:
             return None
         block.levels.pop(index)
@@ -186,7 +186,7 @@ class RankedReady:
         self._trim()
         at = bisect_right(self._blocks, position, key=_last)
         for block in self._blocks[at:]:
-            start = block.place(position + 1)
+            start = block.index_of(position + 1)
             for index in range(start, len(block.messages)):
                 yield block.position(index), block.messages[index]
 

@@ -119,7 +119,7 @@ def _drop_before(leases: Leases, rebuild: Rebuild) -> None:
     ids = sorted(id_ for id_ in ids_in(leases.queue.store) if id_ < rebuild.boundary.id)
     for start in range(0, len(ids), DROP_SLICE):
         positions = leases.positions_of(ids[start : start + DROP_SLICE])
-        queue.events.purged(queue.takeable.take_at(positions).messages)
+        queue.events.purged(queue.consumable.take_at(positions).messages)
 
 
 def _add_page(leases: Leases, rebuild: Rebuild) -> None:
@@ -159,7 +159,7 @@ def _add(leases: Leases, one: LoggedMessage) -> None:
         owner = leases.owners.add_from_log(message.id)
         leases.record_sites()
     queue.events.enqueued(message, owner)
-    store = queue.takeable
+    store = queue.consumable
     if leases.last_id < message.id:
         leases.last_id = message.id
         store.append(message)

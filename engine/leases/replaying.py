@@ -144,7 +144,7 @@ def replay_for(leases: Leases, consumer: Consumer, prefetch: int | None) -> Repl
     return Replay(log, rules, ReplayHolder(queue, consumer.session, queue.mark), prefetch)
 
 
-def read_on(leases: Leases, replay: Replay) -> None:
+def read_more(leases: Leases, replay: Replay) -> None:
     """Read the next part of the log. Raises: Unreadable."""
     queue, first, capture = leases.queue, replay.rules.first, capture_of(leases.queue)
     context = queue.context
@@ -171,7 +171,7 @@ def show_replays(leases: Leases) -> None:
         if turn.effort >= turn.effort_max:
             queue.mark()  # the rest is for the next turn
             break
-        take_turn(leases, consumer)
+        move_to_end(leases, consumer)
         replay.follow_log(leases.last_id)
         if consumer.client.paused or not consumer.session.flowing:
             continue
@@ -225,7 +225,7 @@ def _deliver(leases: Leases, consumer: Consumer, replay: Replay) -> bool:
     return is_over
 
 
-def take_turn(leases: Leases, consumer: Consumer) -> None:
+def move_to_end(leases: Leases, consumer: Consumer) -> None:
     """Move a replay behind the others, because it is served now."""
     leases.replaying[consumer] = leases.replaying.pop(consumer)
 
@@ -235,8 +235,8 @@ def _is_for(leases: Leases, consumer: Consumer, message: Message) -> bool:
     captures, filter_ = leases.rules.filter, consumer.filter
     if captures is None and filter_ is None:
         return True
-    asked = FilterTest(message, leases.queue.context.broker)
-    return (captures is None or asked.is_taken_by(captures)) and (filter_ is None or asked.is_taken_by(filter_))
+    test = FilterTest(message, leases.queue.context.broker)
+    return (captures is None or test.is_taken_by(captures)) and (filter_ is None or test.is_taken_by(filter_))
 
 
 def _copy(leases: Leases, one: LoggedMessage) -> Message:

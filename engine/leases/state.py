@@ -147,7 +147,7 @@ class Leases:
     def site_at(self, consumer: Consumer) -> str:
         return consumer.client.site or self.queue.context.broker.sites.own
 
-    def is_there(self, consumer: Consumer) -> bool:
+    def is_present(self, consumer: Consumer) -> bool:
         """Whether the site of a consumer is present."""
         return self.site_at(consumer) in self.queue.context.broker.sites.groups
 
@@ -236,7 +236,7 @@ class Leases:
         """Forget the cached topics of messages."""
         self._topics.clear()
 
-    def past_at(self, session: "Session") -> "PastHolder":
+    def past_holder_of(self, session: "Session") -> "PastHolder":
         """The holder of a session's leases that have ended."""
         past = self.past.get(session)
         if past is None:

@@ -58,9 +58,9 @@ class IdCache:
             self.remember(id_, number)
 
 
-def duplicate_id(headers: FieldTable, *, asked_for: bool) -> str | None:
-    """A message's duplicate id, or None. `asked_for`: also accept the RabbitMQ plugin's header `x-deduplication-id`."""
-    for name in DUPLICATE_IDS if asked_for else DUPLICATE_IDS[:1]:
+def duplicate_id(headers: FieldTable, *, with_plugin_header: bool) -> str | None:
+    """A message's duplicate id, or None. `with_plugin_header`: also accept RabbitMQ's x-deduplication-id."""
+    for name in DUPLICATE_IDS if with_plugin_header else DUPLICATE_IDS[:1]:
         field = headers.get(name)
         if field is not None:
             text = repr(field.comparable())

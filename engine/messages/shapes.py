@@ -19,7 +19,7 @@ SOURCES = {
 }
 #: Properties whose octets all belong to the shape. Of `headers` all but the values belong to it; `reply_to` does only
 #: if it may be `REPLY_TO_ME`.
-_SETTLED = {name for names in SOURCES.values() for name in names} - {"headers", "reply_to"}
+_FIXED = {name for names in SOURCES.values() for name in names} - {"headers", "reply_to"}
 
 #: Maximum length of a list with a shape, in octets, because long numbers are slow to compare and take memory.
 SIZE_MAX = 1024
@@ -92,18 +92,18 @@ class Shapes:
         if len(shapes) >= ALIKE_MAX:
             self._count -= len(shapes)
             shapes.clear()
-        mask = int.from_bytes(settled_octets(properties), "big")
+        mask = int.from_bytes(fixed_octets(properties), "big")
         shapes.append((mask, int.from_bytes(properties, "big") & mask, summary))
         self._count += 1
         return True
 
 
-def settled_octets(properties: bytes) -> bytes:
+def fixed_octets(properties: bytes) -> bytes:
     """For each octet of a valid, unmarked property list: 255 if its summary or validity depends on the octet, else 0.
 
     They depend on flags, lengths, tags and names of headers, on nested tables (taken whole), and on `SOURCES`.
     """
-    settled = bytearray(b"\xff" * len(properties))
+    fixed = bytearray(b"\xff" * len(properties))
     flags = int.from_bytes(properties[:2], "big")
     position = 2
     for name, bit, kind in PROPERTIES:
@@ -111,21 +111,21 @@ def settled_octets(properties: bytes) -> bytes:
             continue
         if kind == "table":
             for _, first, behind in table_spans(properties, position):
-                _release_value(settled, properties, first, behind)
+                _release_value(fixed, properties, first, behind)
             position += 4 + int.from_bytes(properties[position : position + 4], "big")
             continue
         length = properties[position] if kind == "shortstr" else 8 if kind == "longlong" else 1
         start = position + (kind == "shortstr")
         position = start + length
-        if name not in _SETTLED and not (name == "reply_to" and length == len(REPLY_TO_ME)):
-            settled[start:position] = bytes(length)
-    return bytes(settled)
+        if name not in _FIXED and not (name == "reply_to" and length == len(REPLY_TO_ME)):
+            fixed[start:position] = bytes(length)
+    return bytes(fixed)
 
 
-def _release_value(settled: bytearray, properties: bytes, first: int, behind: int) -> None:
+def _release_value(fixed: bytearray, properties: bytes, first: int, behind: int) -> None:
     """Clear the octets of a header's value, which may be any value of that length. `first`: offset of the entry."""
     tag = first + 1 + properties[first]
     if properties[tag] in b"FA":
         return
     start = tag + (5 if properties[tag] in b"Sx" else 1)
-    settled[start:behind] = bytes(behind - start)
+    fixed[start:behind] = bytes(behind - start)

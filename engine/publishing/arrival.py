@@ -119,8 +119,10 @@ def duplicate_id_of(host: HostContext, rules: ArrivalRules, headers: FieldTable)
     """The duplicate id in the headers of a message; None: its address has no cache of them, or it has none."""
     if not rules.id_cache_size:
         return None
-    asked_for = DEDUPLICATION_ID in headers and host.broker.settings.sets_id_cache_size(rules.address, host.name)
-    return duplicate_id(headers, asked_for=asked_for)
+    with_plugin_header = DEDUPLICATION_ID in headers and host.broker.settings.sets_id_cache_size(
+        rules.address, host.name
+    )
+    return duplicate_id(headers, with_plugin_header=with_plugin_header)
 
 
 def _is_duplicate(host: HostContext, address: str, id_: str) -> bool:

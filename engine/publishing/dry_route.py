@@ -29,7 +29,7 @@ class Hop:
     """One exchange on the route. `taken`: the bindings that match. `missed`: the first that do not, with reasons;
     `missed_count`: the number of all that do not.
 
-    `alternate`: the alternate exchange, if nothing matches. `is_chance`: the message goes to one of `taken`, at random.
+    `alternate`: the alternate exchange, if nothing matches. `is_random`: the message goes to one of `taken`, at random.
     """
 
     exchange: Exchange
@@ -37,7 +37,7 @@ class Hop:
     missed: list[tuple[Binding, str]] = field(default_factory=list)
     missed_count: int = 0
     alternate: str | None = None
-    is_chance: bool = False
+    is_random: bool = False
 
 
 @dataclass(slots=True)
@@ -96,10 +96,10 @@ def _walk(router: Router, start: Exchange, message: Routed, found: DryRoute) -> 
 def _sort_bindings(context: HostContext, exchange: Exchange, message: Routed, hop: Hop) -> Iterator[None]:
     """Sort the bindings of one exchange into `hop.taken` and `hop.missed`, in steps. O(bindings)."""
     kind = exchange.routes_as if isinstance(exchange, DelayedExchange) else type(exchange)
-    hop.is_chance = kind is RandomExchange
-    reached = set() if hop.is_chance else set(exchange.match(message))
+    hop.is_random = kind is RandomExchange
+    reached = set() if hop.is_random else set(exchange.match(message))
     for count, binding in enumerate(list(exchange.bindings.values()), 1):
-        is_reached = hop.is_chance or (binding.destination in reached and _fits(kind, binding, message))
+        is_reached = hop.is_random or (binding.destination in reached and _fits(kind, binding, message))
         if is_reached and is_visible(context, binding.destination):
             hop.taken.append(binding)
         else:

@@ -197,7 +197,7 @@ class RingBound(Bound):
 
     def admit_run(self, queue: "Queue", first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:
         """Append the run; each arrival drops at most one head."""
-        store, events = queue.perishable, queue.events
+        store, events = queue.evictable, queue.events
         count, before = len(contents), len(store)
         dropped = before + count - max(min(before + count, self._ring_size), before)
         from_ready = min(dropped, before)
@@ -228,7 +228,7 @@ class RingBound(Bound):
         return len(store) - self._ring_size
 
     def _evict(self, queue: "Queue", count: int) -> None:
-        gone = queue.perishable.evict_head(count, with_content=False)
+        gone = queue.evictable.evict_head(count, with_content=False)
         queue.events.evicted(gone.messages, gone.unread)
 
 
@@ -310,9 +310,9 @@ class LengthBound(Bound):
         """Drop heads until the limits hold, at most a slice. The rest is dropped at the ends of later turns."""
         if not self._is_over(queue):
             return
-        is_wanted = queue.rules.dead_letter_target(MAXLEN) is not None
+        needs_contents = queue.rules.dead_letter_target(MAXLEN) is not None
         for _ in range(TRIM_SLICE):
-            gone = queue.perishable.evict_head(1, with_content=is_wanted)
+            gone = queue.evictable.evict_head(1, with_content=needs_contents)
             queue.events.octets_changed(gone.recounted)
             if gone.messages:
                 queue.dead_letter_or_drop(gone.messages, MAXLEN)
@@ -390,7 +390,7 @@ class SubscriberBound(Bound):
         return self._is_simple
 
     def admit_run(self, queue: "Queue", first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:
-        queue.perishable.append_run(first_id, envelope, contents)
+        queue.evictable.append_run(first_id, envelope, contents)
         self.enforce(queue)
 
     def expect(self, expires_ns: int) -> None:
@@ -435,9 +435,9 @@ class SubscriberBound(Bound):
             candidates, position_of = _candidates(queue, excess)
             positions = [position_of(at) for at in self._chosen(candidates, excess)]
         if positions:
-            gone = queue.perishable.take_at(positions)
+            gone = queue.evictable.take_at(positions)
         else:
-            gone = queue.perishable.evict_head(excess, with_content=False)
+            gone = queue.evictable.evict_head(excess, with_content=False)
         queue.events.evicted(gone.messages, gone.unread, PENDING_LIMIT)
 
     def _expire(self, queue: "Queue") -> None:
@@ -446,7 +446,7 @@ class SubscriberBound(Bound):
         now_ns = queue.context.broker.clock.monotonic_ns()
         expired = [position_of(at) for at, message in enumerate(candidates) if 0 < message.expires_ns <= now_ns]
         if expired:
-            queue.dead_letter_or_drop(queue.perishable.take_at(expired).messages, EXPIRED)
+            queue.dead_letter_or_drop(queue.evictable.take_at(expired).messages, EXPIRED)
         self.soonest_ns = min((one.expires_ns for one in candidates if one.expires_ns > now_ns), default=UNLIMITED)
 
     def _chosen(self, candidates: Sequence[Message], count: int) -> list[int]:

@@ -65,7 +65,7 @@ class ClassicIntake:
     def admit(
         self, queue: "Queue", first_id: int, envelope: Envelope, contents: Sequence[bytes], due_ns: int | None
     ) -> Sequence[int]:
-        rules, store, bounds, context = queue.rules, queue.perishable, queue.bounds, queue.context
+        rules, store, bounds, context = queue.rules, queue.evictable, queue.bounds, queue.context
         if due_ns is None and len(bounds) == 1 and envelope.is_plain and _takes_run(queue):
             _admit_run(queue, first_id, envelope, contents)
             return ()
@@ -122,9 +122,9 @@ class ClassicIntake:
             if isinstance(queue.context.exchanges.get(message.envelope.exchange), DelayedExchange):
                 at_end.append(message)
             else:
-                _note_replaced(queue, queue.takeable.put_first(message))
+                _note_replaced(queue, queue.consumable.put_first(message))
         for message in reversed(at_end):
-            _note_replaced(queue, queue.takeable.put_last(message))
+            _note_replaced(queue, queue.consumable.put_last(message))
         if queue.selection is not None:
             queue.selection.came_back(queue.store, messages)
 
@@ -165,7 +165,7 @@ def _admit_run(queue: "Queue", first_id: int, envelope: Envelope, contents: Sequ
 
 def _append(queue: "Queue", message: Message) -> None:
     """Store a message. The bounds drop messages that have no room."""
-    _note_replaced(queue, queue.perishable.append(message))
+    _note_replaced(queue, queue.evictable.append(message))
     if queue.consumer_list.groups is not None:
         queue.dispatch()
     for bound in queue.bounds:
@@ -235,7 +235,7 @@ class ClassicDispatch(Dispatch):
     def dispatch(self, queue: "Queue") -> None:
         if queue.freeze_count:
             return
-        store, consumer_list, turn = queue.takeable, queue.consumer_list, queue.context.broker.turn
+        store, consumer_list, turn = queue.consumable, queue.consumer_list, queue.context.broker.turn
         pageable = queue.pageable
         if queue.selection is not None:
             _dispatch_selected(queue, queue.selection)
@@ -284,7 +284,7 @@ class ClassicDispatch(Dispatch):
 
     def pop(self, queue: "Queue") -> Message | None:
         queue.note_use()
-        store, pageable = queue.takeable, queue.pageable
+        store, pageable = queue.consumable, queue.pageable
         while True:
             if pageable is not None and not store.ready and store.has_tail:
                 pageable.load()
@@ -310,7 +310,7 @@ class ClassicDispatch(Dispatch):
             not 0 < one.prefetch < STRAIGHT_MIN for one in consumer_list.consumers
         )
         is_waiting = (is_straight or not pageable.ready) and consumer_list.has_waiting()
-        return pageable.wants_more(straight=is_straight, waiting=is_waiting)
+        return pageable.wants_more(is_straight=is_straight, is_waiting=is_waiting)
 
     def load(self, queue: "Queue") -> None:
         """Read messages into memory, or, if memory has none, straight to consumers with enough credit."""
@@ -342,14 +342,14 @@ def _dispatch_selected(queue: "Queue", selection: "Selection") -> None:
     is_expiry_done = not store.expiring or queue.expire()
     if is_expiry_done:
         selection.dispatch(queue)
-        queue.settle_quota()
+        queue.enforce_quota()
     if store.expiring:
         _expire_behind(queue, is_expiry_done=is_expiry_done)
 
 
 def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
     """Dispatch to the only consumer, without expiry. Its credit is checked once a run, which saves 2 us."""
-    store, session, turn = queue.takeable, consumer.session, queue.context.broker.turn
+    store, session, turn = queue.consumable, consumer.session, queue.context.broker.turn
     pageable = queue.pageable
     while store.ready:
         credit = consumer.credit()
@@ -370,7 +370,7 @@ def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
 
 def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
     """Dispatch each message to the consumer of its group. O(delivered + passed)."""
-    store, consumer_list = queue.takeable, queue.consumer_list
+    store, consumer_list = queue.consumable, queue.consumer_list
     if not groups.may_dispatch(queue.events.unacked):
         return
     passed: deque[Message] = deque()
@@ -407,7 +407,7 @@ def _consumer_for(queue: "Queue", groups: Groups, message: Message) -> Consumer 
     if not isinstance(message, GroupedMessage):
         eligible = queue.consumer_list.eligible(1)
         return eligible[0] if eligible else None
-    consumer, is_first = groups.take(message, queue.consumer_list.eligible)
+    consumer, is_first = groups.choose_consumer(message, queue.consumer_list.eligible)
     key = queue.rules.group_first_key
     if is_first and key is not None:
         queue.add_headers(message, {key: Field("t", True)})
@@ -426,7 +426,7 @@ def _goes_straight(queue: "Queue") -> bool:
 
 def balance_memory(queue: "Queue", pageable: "TailedStore") -> None:
     """Page out messages beyond the quota of memory, and load messages later if too few are left."""
-    if pageable.settle_quota():
+    if pageable.enforce_quota():
         queue.context.broker.background.trim_later(queue)
     _load_if_low(queue, pageable)
 

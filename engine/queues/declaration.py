@@ -105,7 +105,7 @@ class Declaration:
         options = context.broker.options
         return self._kind.make_rules(RulesRequest(self.name, self.arguments, self.layer, resolved, options, before))
 
-    def under(
+    def copy_with(
         self, context: HostContext, settings: SettingsRepository, policies: Policies, arguments: FieldTable | None
     ) -> "Declaration":
         """A copy with other settings, policies and arguments (None: the same arguments)."""

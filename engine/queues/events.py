@@ -54,7 +54,7 @@ class QueueEvents:
         self.unacked = 0
         self.redelivered_below = 0
 
-    def hand_over(self, other: "QueueEvents") -> None:
+    def copy_to(self, other: "QueueEvents") -> None:
         """Copy counters and listeners to the object that replaces this one."""
         other._vhost, other._name, other._listeners = self._vhost, self._name, self._listeners
         other.counters, other.unacked = self.counters, self.unacked
@@ -270,7 +270,7 @@ class QueueEvents:
         count, counters = len(messages), self.counters
         if came_in:
             self._left(messages)
-        counters.died(reason, count, goes_on=target is not None)
+        counters.died(reason, count, is_dead_lettered=target is not None)
         if reason == EXPIRED:
             kind = EventKind.EXPIRED
             counters.expired += count
@@ -285,7 +285,7 @@ class QueueEvents:
 
     def died_unread(self, unread: Sequence[PagedEntry], reason: str) -> None:
         """Messages whose content is only in the journal died. They become no dead letters."""
-        self.counters.died(reason, len(unread), goes_on=False)
+        self.counters.died(reason, len(unread), is_dead_lettered=False)
         if reason == EXPIRED:
             self.counters.expired += len(unread)
             self._left_unread(EventKind.EXPIRED, unread, reason)

@@ -36,14 +36,14 @@ def _classic_parts(queue: Queue) -> Parts:
         levels=rules.levels,
         counts_octets=rules.max_length_bytes is not None,
     )
-    queue.use_takeable(store)
+    queue.use_consumable(store)
     return Parts(INTAKE, DISPATCH, SETTLEMENT)
 
 
 def _non_destructive_parts(queue: Queue) -> Parts:
     key = queue.rules.last_value_key
     log, positions = NonDestructiveStore(queue, None if key is None else header_value(key)), ReadPositions()
-    queue.use_perishable(log)
+    queue.use_evictable(log)
     return Parts(
         NonDestructiveIntake(positions, log),
         NonDestructiveDispatch(positions, log),

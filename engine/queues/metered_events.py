@@ -27,7 +27,7 @@ class MeteredQueueEvents(QueueEvents):
     __slots__ = ("_meter", "_stores")
 
     def __init__(self, plain: QueueEvents, meter: Meter, stores: Callable[[Envelope], bool]) -> None:
-        plain.hand_over(self)
+        plain.copy_to(self)
         self._meter = meter
         self._stores: Callable[[Envelope], bool] | None = stores if meter.counts_stored else None
 
@@ -55,7 +55,7 @@ class MeteredQueueEvents(QueueEvents):
             meter.paged += count
             meter.paged_octets += octets
             meter.paged_stored += octets if are_stored and self._stores is not None else 0
-        meter.settle()
+        meter.update_nodes()
 
     # -- changes ------------------------------------------------------------------------------------------------------
 

@@ -95,7 +95,7 @@ def forecast(
 ) -> Generator[None, None, Forecast]:
     """Compute the consequences of other settings, policies and arguments (None: its own), in steps. Changes nothing."""
     context, now = queue.context, queue.rules
-    declaration = queue.declaration.under(context, settings, policies, arguments)
+    declaration = queue.declaration.copy_with(context, settings, policies, arguments)
     rules, ready = declaration.rules, len(queue.store)
     if rules == now and declaration.effective == queue.declaration.effective:
         return Forecast(ready)
@@ -149,7 +149,7 @@ def _follow(queue: "Queue", change: RulesChange) -> None:
         store = converted(queue.pageable, queue, counts_octets=change.now.max_length_bytes is not None)
         if queue.selection is not None and queue.store is not store:
             queue.selection.groups.start_over()
-        queue.use_takeable(store)
+        queue.use_consumable(store)
     pending = queue.pending
     set_bounds(queue)
     if queue.pending is not pending and queue.pending is not None:
@@ -198,7 +198,7 @@ def replace_meter(queue: "Queue") -> bool:
         return False
     if metering is None:
         plain = QueueEvents(queue.vhost_name, queue.name, queue.context.broker.listeners)
-        queue.events.hand_over(plain)
+        queue.events.copy_to(plain)
         queue.events = plain
     else:
         has_journal = queue.storage.pager is not None

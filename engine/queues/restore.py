@@ -259,11 +259,11 @@ class Restorer:
             if message is not None:
                 intake.append(queue, message, self._contents.time_ms(message.id))
 
-    def _put_last(self, queue: "Queue", positions: Iterable[int]) -> None:
+    def _put_last(self, queue: "Queue", rows: Iterable[int]) -> None:
         """Read messages back, and append those that are due; the others are scheduled."""
-        for at in positions:
+        for at in rows:
             message = self._restored(queue, at)
-            if message is not None and (older := queue.perishable.put_last(message)) is not None:
+            if message is not None and (older := queue.evictable.put_last(message)) is not None:
                 self._replaced.append((queue, older))
 
     def _restored(self, queue: "Queue", at: int) -> Message | None:
@@ -282,7 +282,7 @@ class Restorer:
         message = queue.message_for(id_, content, envelope)
         if self._expires is not None and self._expires[at]:
             message.expires_ns = self._expires_ns(self._expires[at])
-            queue.perishable.expect_expiry()
+            queue.evictable.expect_expiry()
         if (state := self._found.states.get(id_)) is not None:
             message.deliveries = self._attempts(state)  # sets redelivered (5.7)
             queue.loaded([message], message.deliveries)

@@ -143,7 +143,7 @@ class Search:
             queue.mark()
 
 
-def behind(groups: Iterable[FilterGroup]) -> list[FilterGroup]:
+def groups_behind(groups: Iterable[FilterGroup]) -> list[FilterGroup]:
     """The groups whose position is before the first message that one of these groups has found."""
     position = min((group.found[0].position for group in groups if group.found), default=0)
     return [group for group in groups if group.position < position and not group.is_at_end]

@@ -52,7 +52,7 @@ class Selection:
         self._served = 0
         self._arriving = 0  # effort spent on arrivals since the last dispatch
 
-    def follow(self, groups: FilterGroups) -> None:
+    def use_groups(self, groups: FilterGroups) -> None:
         """Use these groups. Called before the first consumer joins."""
         self.groups = groups
         self.search = Search(groups, self._broker)
@@ -92,7 +92,7 @@ class Selection:
         allowed = before + OVERRUN_EFFORT if self._arriving < ARRIVALS_EFFORT else 0
         test = groups.test_of(message)
         takers: list[FilterGroup] = []
-        late = False
+        is_late = False
         for group in groups:
             if group.is_at_end and len(group.found) < FOUND_MAX and turn.effort < allowed:
                 if test.is_taken_by(group.expression):
@@ -101,7 +101,7 @@ class Selection:
             elif position > group.position:
                 group.is_at_end = False
             else:
-                late = True
+                is_late = True
         self._arriving += 1 + turn.effort - before
         if (
             takers
@@ -117,7 +117,7 @@ class Selection:
                 return True
         for group in takers:
             group.add(match_of(position, message))
-        if late:
+        if is_late:
             groups.note_returned((position,))
         return False
 
@@ -201,7 +201,7 @@ class Selection:
         plan = self._plan(queue, free)
         if not plan.positions:
             return None, False
-        store = queue.perishable
+        store = queue.evictable
         removed = store.take_at(list(plan.positions))
         now_ns = queue.context.broker.clock.monotonic_ns() if store.expiring else 0
         expired: list[Message] = []
@@ -298,7 +298,7 @@ class Selection:
         self, queue: "Queue", message_groups: Groups, takers: Sequence[FilterGroup], match: Match
     ) -> tuple[bool, Consumer | None]:
         """Hand out one found message if a consumer can get it. Returns whether it is gone, and its consumer."""
-        store, member = queue.perishable, match.member
+        store, member = queue.evictable, match.member
         seen = store.scan(match.position - 1, 1)
         if not seen.missing and not (seen.found and seen.found[0][0] == match.position):
             return True, None
@@ -308,7 +308,7 @@ class Selection:
             if owner is not None and self.groups.of(owner) not in takers:
                 return False, None
             waiting = [] if consumer is None else [consumer]
-            consumer, is_first = message_groups.take(member, lambda wanted: waiting)
+            consumer, is_first = message_groups.choose_consumer(member, lambda wanted: waiting)
         if consumer is None:
             return False, None
         messages = store.take_at([match.position]).messages

@@ -5,13 +5,13 @@ from .last_value_store import LastValueStore, header_value
 from .levels import LeveledReady, ManyLevels
 from .paged_message import body_size
 from .storage import StoreOwner
-from .store import TakeableStore
+from .store import ConsumableStore
 from .tailed_store import TailedStore
 
 
 def make_store(
     owner: StoreOwner, *, last_value_key: str | None = None, levels: Levels | None = None, counts_octets: bool = False
-) -> TakeableStore:
+) -> ConsumableStore:
     """Make an empty store of a queue whose consumers take messages out.
 
     `last_value_key`: the header whose values are the keys; None: not a last-value queue. `counts_octets`: whether to

@@ -19,11 +19,12 @@ FREE_PART = 4
 class MemoryBound(Protocol):
     """A limit on messages in memory, ready or unacknowledged: in messages if `in_messages`, else in octets.
 
-    `each`: octets that a message counts at least. `room`: what is left of `limit`; below 0 the limit is exceeded.
+    `message_octets_min`: a smaller message counts as this many octets. `room`: the rest of `limit`; below 0 the limit
+    is exceeded.
     """
 
     in_messages: bool
-    each: int
+    message_octets_min: int
 
     @property
     def limit(self) -> int: ...
@@ -62,8 +63,8 @@ class MemoryCap:
                 count = min(count, room)
             else:
                 octets = min(octets, room)
-                if bound.each:
-                    count = min(count, room // bound.each)
+                if bound.message_octets_min:
+                    count = min(count, room // bound.message_octets_min)
         return count, octets
 
     def excess(self) -> tuple[int, int]:
@@ -76,14 +77,14 @@ class MemoryCap:
             if bound.in_messages:
                 count, octets = max(count, excess), UNLIMITED
             else:
-                count = max(count, -(-excess // bound.each) if bound.each else PAGE_OUT_MAX)
+                count = max(count, -(-excess // bound.message_octets_min) if bound.message_octets_min else PAGE_OUT_MAX)
                 octets = max(octets, excess)
         return count, octets
 
     def has_room_to_load(self, size: int) -> bool:
         """Whether there is room to read back messages of about `size` octets."""
         for bound in self._bounds:
-            least = 1 if bound.in_messages else max(size, bound.each)
+            least = 1 if bound.in_messages else max(size, bound.message_octets_min)
             if bound.room < max(least, bound.limit // FREE_PART):
                 return False
         return True

@@ -16,21 +16,21 @@ class MemoryShare:
 
     `quota`: the rest of its grant in octets; below 0: requeued messages exceed it. `came_in`: messages added since the
     grant. `cap`: the memory cap of the queue; None: there is none. `may_page`: the queue's rules permit paging.
-    `is_unsettled`: memory may exceed the cap.
+    `may_exceed_cap`: memory may exceed the cap.
     """
 
-    __slots__ = ("_storage", "came_in", "cap", "is_unsettled", "may_page", "quota")
+    __slots__ = ("_storage", "came_in", "cap", "may_exceed_cap", "may_page", "quota")
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self.quota = self.came_in = 0
         self.cap: MemoryCap | None = None
         self.may_page = True
-        self.is_unsettled = False
+        self.may_exceed_cap = False
 
     def take_over(self, other: "MemoryShare") -> None:
         """Apply the limits of another share."""
-        self.may_page, self.cap, self.is_unsettled = other.may_page, other.cap, other.is_unsettled
+        self.may_page, self.cap, self.may_exceed_cap = other.may_page, other.cap, other.may_exceed_cap
 
     def set_may_page(self, allowed: bool) -> None:
         if allowed and not self.may_page:
@@ -38,13 +38,13 @@ class MemoryShare:
         self.may_page = allowed
 
     def limit(self, cap: MemoryCap | None) -> None:
-        """Set the cap. `TailedStore.settle_quota` applies it."""
+        """Set the cap. `TailedStore.enforce_quota` applies it."""
         self.cap = cap
         self.check_cap()
 
     def check_cap(self) -> None:
         """Note that memory may exceed the cap."""
-        self.is_unsettled = self.cap is not None
+        self.may_exceed_cap = self.cap is not None
 
     @property
     def is_within_cap(self) -> bool:
@@ -99,7 +99,7 @@ class MemoryShare:
         """Set the octets that may become ready until the next request."""
         self.quota, self.came_in = octets, 0
 
-    def settle(self, store: "TailedStore") -> None:
+    def reduce(self, store: "TailedStore") -> None:
         """Page out the last messages, because requeued ones exceed the quota, and to make room for further ones."""
         excess = -self.quota
         pager, memory = self._storage.pager, self._storage.memory

@@ -27,7 +27,7 @@ SPARE_KEYS = 1000
 
 
 class NonDestructiveStore:
-    """A `PerishableStore` and `Log` with all messages in order of ids, even those that are put back or put last.
+    """An `EvictableStore` and `Log` with all messages in order of ids, even those that are put back or put last.
 
     `memory_octets`: octets of the messages in memory. `key_of`: a function from a message to its last-value key (None:
     it has none); None: not a last-value queue.

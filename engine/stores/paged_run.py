@@ -109,7 +109,7 @@ class PagedRun:
         return self._id_at(self.start)
 
     @property
-    def left(self) -> Location | None:
+    def remaining_location(self) -> Location | None:
         """The location of the remaining messages in the temp store; None: the journal."""
         return None if self.location is None else Location(self.location.chunk, self.offset)
 
@@ -202,7 +202,7 @@ class PagedRun:
         sizes = self.sizes[start:stop]
         expires = None if self.expires is None else self.expires[start:stop]
         ids = range(self.first + start, self.first + stop) if self._ids is None else self._ids[start:stop]
-        taken = Taken(ids, sizes, expires, self.left, self.envelope, self.deliveries, self.uncounted)
+        taken = Taken(ids, sizes, expires, self.remaining_location, self.envelope, self.deliveries, self.uncounted)
         self.start = stop
         self.offset += sum(sizes)
         return taken
@@ -231,7 +231,8 @@ class PagedRun:
         start, stop = self.start, len(self.sizes)
         expires = None if self.expires is None else Numbers(self.expires, start, stop)
         sizes = Numbers(self.sizes, start, stop)
-        return Part(self.ids, sizes, expires, self.left, self.envelope, level, self.deliveries - self.uncounted)
+        attempts = self.deliveries - self.uncounted
+        return Part(self.ids, sizes, expires, self.remaining_location, self.envelope, level, attempts)
 
 
 class Part(NamedTuple):

@@ -1,9 +1,9 @@
 """The interfaces of stores, by capability. A store has the ready messages of one queue.
 
-Every store is a `Store`. Single messages can leave a `PerishableStore`; a stream drops whole segments instead.
-Consumers take messages out of a `TakeableStore`, and read a `Log` without taking messages out. A queue has an attribute
-for each of the first three (`Queue.use_store`). `TakeableStore.pageable` is the store itself if it can page messages
-out, as a `TailedStore` can. Code outside `stores/` does not ask for the class of a store.
+Every store is a `Store`. Single messages can leave an `EvictableStore`; a stream drops whole segments instead.
+Consumers take messages out of a `ConsumableStore`, and read a `Log` without taking messages out. A queue has an
+attribute for each of the first three (`Queue.use_store`). `ConsumableStore.pageable` is the store itself if it can page
+messages out, as a `TailedStore` can. Code outside `stores/` does not ask for the class of a store.
 
 A position is a message's place in the order of scans: its level, the highest first, and its id. In the highest level,
 the only one of most queues, the position is the id. Readers compare positions and pass them back. A position stays
@@ -155,7 +155,7 @@ class Store(Scannable, Protocol):
         """Drop the reference to a deleted queue, so that both are freed without the garbage collector."""
 
 
-class PerishableStore(Store, Protocol):
+class EvictableStore(Store, Protocol):
     """A store whose messages leave one by one: they expire, are dropped or replaced, or are taken from a position.
 
     Ids of new messages rise.
@@ -213,7 +213,7 @@ class PerishableStore(Store, Protocol):
         """
 
 
-class TakeableStore(PerishableStore, Protocol):
+class ConsumableStore(EvictableStore, Protocol):
     """A store that consumers take messages out of, from its head."""
 
     @property

@@ -284,10 +284,10 @@ class StreamStore:
             return
         share = pager.budget() // 2  # windows have the other half
         if self.memory_octets > share:
-            self._leave_oldest(share // 2)
+            self._page_out_oldest(share // 2)
             self._measured_at = self.memory_octets
 
-    def _leave_oldest(self, octets: int) -> None:
+    def _page_out_oldest(self, octets: int) -> None:
         """Remove the oldest messages from memory, down to this many octets. The journal has all of them."""
         count = 0
         for message in self._messages:

@@ -403,7 +403,7 @@ class TailedStore:
     def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
         """Set the queue's memory cap, which applies in addition to the common budget; None: no cap.
 
-        `is_metered`: the store calls `StoreOwner.paged_out`. The caller calls `settle_quota` next.
+        `is_metered`: the store calls `StoreOwner.paged_out`. The caller calls `enforce_quota` next.
         """
         self.share.limit(cap)
         self.tail_io.is_metered = is_metered
@@ -453,28 +453,28 @@ class TailedStore:
         self.share.check_cap()
         return tail is not None and tail.page(lambda messages: self.tail_io.page(tail, messages)[0], PAGE_OUT_MAX)
 
-    def settle_quota(self) -> bool:
+    def enforce_quota(self) -> bool:
         """Page out the last messages if requeued messages exceed the quota, or a new cap requires it.
 
         Returns: whether there is more to page out.
         """
         share = self.share
-        if share.is_unsettled:
+        if share.may_exceed_cap:
             self._keep_to_cap(share)
         if share.quota < 0:
-            share.settle(self)
-        return share.is_unsettled
+            share.reduce(self)
+        return share.may_exceed_cap
 
     def _keep_to_cap(self, share: MemoryShare) -> None:
         """Page out messages beyond the cap, at most a slice."""
-        share.is_unsettled = False
+        share.may_exceed_cap = False
         count_max, octets_max = PAGE_OUT_MAX, PAGE_OUT_OCTETS
         while share.cap is not None and share.may_page and self.ready:
             count, octets = share.cap.excess()
             if not count:
                 return
             if count_max <= 0 or octets_max <= 0:
-                share.is_unsettled = True
+                share.may_exceed_cap = True
                 return
             here = len(self.ready)
             freed = self._page_out(min(octets, octets_max), min(count, count_max))
@@ -489,17 +489,17 @@ class TailedStore:
         """Whether messages are paged out and few are in memory, so that `wants_more` must be checked."""
         return self.tail is not None and len(self.ready) < LOW
 
-    def wants_more(self, straight: bool, waiting: bool) -> bool:
+    def wants_more(self, is_straight: bool, is_waiting: bool) -> bool:
         """Whether to load more, because memory has fewer messages than consumers may take soon, within its limits.
 
-        `straight`: loaded messages go directly to consumers (`load_straight`). `waiting`: a consumer waits now, which
-        matters only if no message is in memory.
+        `is_straight`: loaded messages go directly to consumers (`load_straight`). `is_waiting`: a consumer waits now,
+        which matters only if no message is in memory.
         """
         tail, pager = self.tail, self._storage.pager
         if tail is None:
             return False
-        if straight or not self.share.has_room_to_load(tail.typical_size() + HEADER_OCTETS):
-            return waiting and not self.ready
+        if is_straight or not self.share.has_room_to_load(tail.typical_size() + HEADER_OCTETS):
+            return is_waiting and not self.ready
         octets = HIGH_OCTETS if pager is None else min(HIGH_OCTETS, pager.budget())
         if tail.level_max:
             octets //= 2  # leaves room for new messages of higher levels, which would page all of it out

@@ -287,7 +287,7 @@ class _Simulation:
         queue = self.queue
         found = queue.store.scan(0, len(self.arrivals)).found
         if positions := [at for at, message in found if not self.arrivals[message.id].is_durable]:
-            gone = queue.perishable.take_at(positions)
+            gone = queue.evictable.take_at(positions)
             queue.events.purged(gone.messages, gone.unread)
             self.ended += len(positions)
             queue.expire_now()  # the new first message may be overdue

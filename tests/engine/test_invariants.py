@@ -240,7 +240,7 @@ def _active(world: World) -> None:
 @pytest.mark.parametrize(
     "mistake, words",
     [
-        (_stranger, "remembers 1 consumers that are gone, or none"),
+        (_stranger, "remembers 1 holders that are not its consumers"),
         (_cancels, "counts cancels of messages that are gone: [99]"),
         (_active, "counts 5 active messages, 8 are there"),
     ],

@@ -53,14 +53,14 @@ class NewestFirstDispatch(ClassicDispatch):
         turn = queue.context.broker.turn
         while not queue.freeze_count and (newest := _newest(queue)) and (eligible := queue.consumer_list.eligible(1)):
             (consumer,) = eligible
-            consumer.session.deliver_ready(consumer, queue.takeable.take_at(newest).messages)
+            consumer.session.deliver_ready(consumer, queue.consumable.take_at(newest).messages)
             if turn.is_long:
                 queue.mark()
                 break
 
     def pop(self, queue: Queue) -> Message | None:
         queue.note_use()
-        found = queue.takeable.take_at(_newest(queue)).messages
+        found = queue.consumable.take_at(_newest(queue)).messages
         return found[0] if found else None
 
     def wants_load(self, queue: Queue) -> bool:

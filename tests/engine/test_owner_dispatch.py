@@ -277,7 +277,7 @@ def test_runs_of_one_owner() -> None:
     for first, last, number in ((3, 5, 1), (6, 8, 2), (9, 20, 1)):
         runs.append(first, last, number)
     places = ((3, 5), (3, 6), (4, 4), (5, 6), (6, 8), (8, 9), (9, 30), (1, 4))
-    assert [place for place in places if runs.is_one(*place)] == [(3, 5), (4, 4), (6, 8), (9, 30)]
+    assert [place for place in places if runs.have_one_owner(*place)] == [(3, 5), (4, 4), (6, 8), (9, 30)]
 
 
 def test_owners_of_a_checkpoint_come_before_those_of_records() -> None:
@@ -308,7 +308,7 @@ def test_a_message_that_is_late_is_noted_for_its_owner() -> None:
     owners.note(20, 20, other)
     owners.note(10, 11, one)
     assert [owners.site_of(id_) for id_ in (10, 11, 20)] == ["n2", "n2", "n3"]
-    assert (owners.may_have(one, 5), owners.may_have(one, 11)) == (10, None)
+    assert (owners.next_id_of(one, 5), owners.next_id_of(one, 11)) == (10, None)
 
 
 def test_messages_of_a_restart_need_not_wait(tmp_path: Path) -> None:

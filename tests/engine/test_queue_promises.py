@@ -127,7 +127,7 @@ def test_a_delayed_message_that_came_due_behind_paged_out_ones_can_be_taken() ->
     world.advance(1000)
     queue.pageable.load(20, 100_000)
     assert [message.body for message in queue.store] == [b"a", b"b", b"c", b"late"]
-    assert [message.body for message in queue.perishable.take_at([late.id]).messages] == [b"late"]
+    assert [message.body for message in queue.evictable.take_at([late.id]).messages] == [b"late"]
 
 
 def test_a_new_value_has_its_own_lifetime_and_attempts() -> None:
@@ -237,11 +237,11 @@ def test_the_order_stays_when_one_is_taken_out_of_a_queue_whose_ids_do_not_rise(
     world.publish(*"abcd")
     world.advance(1000)
     second = list(queue.store)[1]
-    assert queue.perishable.take_at([second.id]).messages == [second]
+    assert queue.evictable.take_at([second.id]).messages == [second]
     assert world.bodies() == [b"a", b"c", b"d", b"late"]
     world.broker.reloading.replace_policies(Policies([make_policy("p", "/", "^q$", {"max-length-bytes": 100})]))
     world.end_turn()
-    assert queue.perishable.take_at([late.id]).messages == [late]
+    assert queue.evictable.take_at([late.id]).messages == [late]
     assert world.bodies() == [b"a", b"c", b"d"]
 
 

@@ -30,7 +30,7 @@ def test_requeues_merge_by_publish_order(size: int, data: st.DataObject) -> None
     out = data.draw(st.sets(st.integers(0, size - 1)))
     for message in messages:
         if message.id not in out:
-            queue.takeable.put_last(message)
+            queue.consumable.put_last(message)
     left = data.draw(st.permutations(sorted(out)))
     while left:
         count = data.draw(st.integers(1, len(left)))

@@ -102,7 +102,7 @@ class Drain:
                 one.deliveries += 1
                 self.back.append(store.position_of(one))
                 store.put_back([one])
-                store.settle_quota()
+                store.enforce_quota()
             if len(self.back) > LATE:
                 self.again()
 

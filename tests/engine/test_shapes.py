@@ -17,7 +17,7 @@ from leveret.engine.messages.shapes import (
     SIZE_MAX,
     SOURCES,
     Shapes,
-    settled_octets,
+    fixed_octets,
 )
 
 
@@ -51,7 +51,7 @@ def test_octets_outside_the_mask_change_nothing(data: st.DataObject) -> None:
     properties = data.draw(property_lists)
     summary = scan_properties(properties)
     assume(not summary.is_marked)
-    settled = settled_octets(properties)
+    settled = fixed_octets(properties)
     assert len(settled) == len(properties) and set(settled) <= {0, 255}
     changed = bytearray(properties)
     place = 0
@@ -97,7 +97,7 @@ def test_facts_and_marks_are_all_accounted_for() -> None:
 def test_what_counts_of_each_property(name: str, _: int, kind: str) -> None:
     """Flags and lengths of all; octets of those of which a fact is read."""
     value = {"shortstr": b"abc", "octet": 7, "longlong": 2**60, "table": {"k": Field("S", b"abc")}}[kind]
-    settled = settled_octets(encode_header(0, {name: value})[12:])  # type: ignore[dict-item]
+    settled = fixed_octets(encode_header(0, {name: value})[12:])  # type: ignore[dict-item]
     counts = name in ("delivery_mode", "priority", "expiration", "user_id")
     head = {"shortstr": 3, "octet": 2, "longlong": 2, "table": 2 + 4 + 2 + 1 + 4}[kind]
     assert settled[:head] == b"\xff" * head
@@ -122,7 +122,7 @@ def test_what_counts_of_each_property(name: str, _: int, kind: str) -> None:
 def test_what_counts_of_a_header(tag: str, value: object, free: int) -> None:
     """Name, tag and length; nested tables and arrays altogether."""
     table = encode_table({"name": Field(tag, value)})  # type: ignore[arg-type]
-    settled = settled_octets(b"\x20\x00" + table)
+    settled = fixed_octets(b"\x20\x00" + table)
     assert settled == b"\xff" * (2 + len(table) - free) + bytes(free)
 
 

@@ -170,7 +170,7 @@ def test_who_never_acknowledges_is_cancelled(caplog: pytest.LogCaptureFixture) -
         status = broker.do(lambda: broker.control.run("status", {}))
         assert status["slow_consumers"] == {"cancelled": 1, "closed": 0, "reported": 0}
     assert "slow consumer" in caplog.text
-    assert "15 messages wait; cancelled" in caplog.text
+    assert "15 messages are ready; cancelled" in caplog.text
 
 
 def test_the_connection_is_closed() -> None:
@@ -185,7 +185,7 @@ def test_the_connection_is_closed() -> None:
         with pytest.raises(ConnectionClosedByBroker) as closed:
             slow.settle()
         assert closed.value.reply_code == 320
-        assert "takes nothing for" in closed.value.reply_text
+        assert "got nothing for" in closed.value.reply_text
 
 
 def test_a_rate_that_is_too_low() -> None:
@@ -203,7 +203,7 @@ def test_a_rate_that_is_too_low() -> None:
         with pytest.raises(ConnectionClosedByBroker) as closed:
             slow.settle()
         assert closed.value.reply_code == 320
-        assert "acknowledges 0 messages in 5000 ms" in closed.value.reply_text
+        assert "acknowledged 0 messages in 5000 ms" in closed.value.reply_text
 
 
 def test_a_subscriber_without_a_limit_holds_nobody_either() -> None:

@@ -551,7 +551,7 @@ class Story:
         pageable = self.pageable
         if pageable is None:
             return
-        while pageable.settle_quota():
+        while pageable.enforce_quota():
             pass
         assert pageable.share.quota >= 0
         share = pageable.share
@@ -612,7 +612,7 @@ class Story:
             brought = list(store)[before:]
             assert 1 <= len(brought) <= max(1, room[0])
             assert sum(len(one.body) for one in brought[:-1]) <= room[1]
-            store.settle_quota()
+            store.enforce_quota()
             assert store.in_memory == before + len(brought)  # else it would be loaded again, for ever
         else:
             raise AssertionError("there is no end to loading")

@@ -90,7 +90,7 @@ def route(
         ],
         "others_total": sum(hop.missed_count for hop in found.hops) + len(found.filtered_out),
         "exchanges": [
-            {"name": hop.exchange.name, "alternate": hop.alternate, "by_chance": hop.is_chance} for hop in found.hops
+            {"name": hop.exchange.name, "alternate": hop.alternate, "by_chance": hop.is_random} for hop in found.hops
         ],
     }
 

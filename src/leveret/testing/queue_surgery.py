@@ -14,7 +14,7 @@ def take_ready(queue: Queue, is_meant: Callable[[Message], bool]) -> list[Messag
     if meant:
         if queue.first_offset is not None:
             raise ValueError(f"{queue.name} is a stream: its messages cannot be removed one by one")
-        gone = queue.perishable.take_at([position for position, _ in meant])
+        gone = queue.evictable.take_at([position for position, _ in meant])
         queue.events.purged(gone.messages, gone.unread)
     return [message for _, message in meant]
 

@@ -218,7 +218,7 @@ def stranded_for_ever(patch: pytest.MonkeyPatch) -> None:
     def taken(leases: Any, owners: Any, number: int) -> bool:
         return owners.name_of(number) not in leases.queue.context.broker.sites.groups
 
-    foreign, transfers = by_site._foreign, by_site._transfers
+    foreign, transfers = by_site._foreign_groups, by_site._transfers
 
     def some(leases: Any, groups: Any, owners: Any, free: Any) -> Any:
         found, waits = foreign(leases, groups, owners, free)
@@ -230,7 +230,7 @@ def stranded_for_ever(patch: pytest.MonkeyPatch) -> None:
         lost = [number for number in by_number if taken(leases, owners, number)]
         return [] if lost else transfers(leases, owners, free, by_number)
 
-    patch.setattr(by_site, "_foreign", some)
+    patch.setattr(by_site, "_foreign_groups", some)
     patch.setattr(by_site, "_transfers", none)
 
 
@@ -275,4 +275,4 @@ def leases_of_a_lost_site_go_on(patch: pytest.MonkeyPatch) -> None:
 @planted
 def transfers_do_not_wait(patch: pytest.MonkeyPatch) -> None:
     """A message goes elsewhere as soon as its own site is busy."""
-    patch.setattr(by_site, "_is_at_once", lambda leases, owners, number: True)
+    patch.setattr(by_site, "_skips_wait", lambda leases, owners, number: True)

@@ -235,10 +235,10 @@ PLANTED: dict[str, list[tuple[Any, str, Make]]] = {
     ],
     "lease never ends": [(LeaseTable, "_note", _leak_a_lease)],
     "lease granted twice": [(granting, "begin", _lend_twice)],
-    "tombstone refused": [(ending, "broken", _forget_a_tombstone)],
+    "tombstone refused": [(ending, "revoke", _forget_a_tombstone)],
     "owner forgotten at transfer": [(Owners, "move", _forget_the_owner)],
     "stranded for ever": [
-        (by_site, "_foreign", _keep_what_is_lost),
+        (by_site, "_foreign_groups", _keep_what_is_lost),
         (by_site, "_transfers", _keep_what_is_at_the_head),
     ],
     "backlog counted over all sites": [(Leases, "_leased_at", _count_all_sites)],
