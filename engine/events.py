@@ -102,7 +102,7 @@ class Counters:
     deaths: dict[tuple[str, bool], int] | None = None
 
     def died(self, reason: str, count: int, *, is_dead_lettered: bool) -> None:
-        """Count dead messages. `is_dead_lettered`: they are dead-lettered."""
+        """Count messages that died."""
         deaths = self.deaths
         if deaths is None:
             deaths = self.deaths = {}

@@ -21,7 +21,9 @@ class MessageAddress(Enum):
 
 @frozen
 class BrokerOptions:
-    """`nack_counts`, `reject_counts`: a nack or a reject with requeue is a failed attempt.
+    """The options of one broker.
+
+    `nack_counts`, `reject_counts`: a nack or a reject with requeue is a failed attempt.
     `delay_on_connection_loss`: the redelivery delay also applies to deliveries of lost connections.
     `address_queue_scan_period_ms`: period of the scan for unused auto-created queues; None: no scan.
 

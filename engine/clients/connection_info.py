@@ -16,7 +16,7 @@ class PeerCertificate:
 
 @dataclass(slots=True, eq=False)
 class ConnectionInfo:
-    """`octets_in`, `octets_out`, `reads`, `writes` are counters; all other fields are set once."""
+    """Data of one connection. `octets_in`, `octets_out`, `reads`, `writes` are counters; all others are set once."""
 
     protocol: str = ""
     node: str = ""  # the node of a cluster that the client is connected to

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 class Session(SessionCounts):
-    """Made by `Client.open_session`. `unacked`: unacknowledged deliveries, by tag."""
+    """One session, made by `Client.open_session`. `unacked`: unacknowledged deliveries, by tag."""
 
     __slots__ = ("_portion", "_round", "client", "committing", "confirms", "consumers", "flowing", "is_full",
                  "next_tag", "number", "prefetch", "prefetch_total", "prefetch_wanted", "subscriptions", "transaction",

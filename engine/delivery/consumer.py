@@ -38,8 +38,8 @@ class Consumer(Holder):
     """A subscription of one session to one queue.
 
     `prefetch`: maximum of unacknowledged deliveries; 0: unlimited, as with `no_ack`. `priority`: consumers of the
-    highest priority with credit are served first. `filter`: the messages that it gets; None: all. `opaque`: for the
-    frontend. `is_paused`: its queue is paused.
+    highest priority with credit are served first. `filter`: the messages that it gets; None: all. `opaque`: data of
+    the frontend. `is_paused`: its queue is paused.
     """
 
     __slots__ = ("arguments", "client", "exclusive", "filter", "is_paused", "no_ack", "opaque", "prefetch", "priority",

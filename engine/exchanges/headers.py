@@ -119,8 +119,9 @@ class HeadersPatterns(Generic[D]):
     """The bindings of a headers exchange, indexed by their conditions.
 
     A pattern that requires all its conditions is filed under one of them, the one with the fewest other patterns. A
-    pattern that requires any is filed under each. A message is compared with the patterns that are filed under the
-    conditions it meets. `conditions`: number of conditions of all patterns. `cost`: number of comparisons so far.
+    pattern that requires only one condition is filed under each. A message is compared with the patterns that are filed
+    under the conditions it meets. `conditions`: number of conditions of all patterns. `cost`: number of comparisons so
+    far.
     """
 
     __slots__ = ("_filed", "_groups", "_serial", "_unconditional", "conditions", "cost")

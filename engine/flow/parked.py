@@ -33,7 +33,7 @@ class ParkedTotal:
         self.limit = 0
 
     def set_limit(self, memory: int) -> None:
-        """Derive the limit from the broker's memory limit in octets; 0: none."""
+        """Set the limit to a share of `memory`, the broker's memory limit in octets; 0: no limit."""
         self.limit = max(1, memory * WHOLE_PERCENT // 100) if memory else 0
 
     def has_room(self, octets: int) -> bool:

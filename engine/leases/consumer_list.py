@@ -73,7 +73,7 @@ class LeaseConsumers(ConsumerList):
             members.difference_update(leaving)
         gone = set(leaving)
         for site, last in list(self._last_at.items()):
-            if last in gone:  # the next one is behind the one before it
+            if last in gone:  # then the consumer before it counts as the last one served
                 before = self.consumers[: self.consumers.index(last)]
                 stays = [one for one in before if one not in gone]
                 del self._last_at[site]
@@ -100,7 +100,7 @@ class LeaseConsumers(ConsumerList):
         return [one for one in self.consumers if one not in self.unleased and one.credit() > 0]
 
     def choose(self, free: Sequence[Consumer]) -> Consumer:
-        """Choose from consumers, in the order of `consumers`, the one that gets a message; see `deal`."""
+        """Choose the consumer of one message as `deal` does. `free`: those with room, in the order of `consumers`."""
         if self._has_priorities:
             highest = max(one.priority for one in free)
             free = [one for one in free if one.priority == highest]

@@ -285,7 +285,7 @@ def pop(leases: Leases) -> Message | None:
     """The message for a basic.get; None: nothing is ready, the backlog is full, a barrier comes first, or the client's
     site is absent.
 
-    A barrier waits for the messages before it, and then goes to the consumers. A get gets it only if there are none.
+    A barrier waits for the messages before it, and then goes to all consumers; to a get only if there are no consumers.
     """
     queue, store, sites = leases.queue, leases.queue.consumable, leases.queue.context.broker.sites
     queue.note_use()

@@ -27,7 +27,7 @@ _LENGTH = Struct(">I")
 _FLAGS = Struct(">H")
 _HEADERS = 0x2000
 _TRUE = b"t\x01"
-#: Number of property lists whose cut is cached: equal lists are cut once.
+#: Number of property lists whose split is cached: equal lists are split once.
 _KNOWN_MAX = 1000
 _known: dict[bytes, tuple[bytes, bytes, bytes]] = {}
 
@@ -99,7 +99,7 @@ class RunHeaders:
 
     def around(self, header: bytes) -> tuple[bytes, bytes]:
         """The header payload of a delivery, split at the sequence number: (octets before it, octets after it)."""
-        before, kept, after = _known_cut(header)
+        before, kept, after = _known_split(header)
         length = _LENGTH.pack(len(kept) + self.size)
         return b"".join((header[:12], before, length, kept, self._before)), self._after + after
 
@@ -133,26 +133,26 @@ def replay_entries(topic: bytes, bookmark: str, offset: int, wall_ms: int) -> by
 def with_entries(envelope: Envelope, content: bytes, entries: bytes) -> bytes:
     """The content with these entries appended to its headers. Its envelope is `for_added_headers`."""
     header, body = envelope.framing.split(content)
-    before, kept, after = _known_cut(header)
+    before, kept, after = _known_split(header)
     return NATIVE.join(
         b"".join((header[:12], before, _LENGTH.pack(len(kept) + len(entries)), kept, entries, after)), body
     )
 
 
-def _known_cut(header: bytes) -> tuple[bytes, bytes, bytes]:
-    """`_cut` with a cache."""
+def _known_split(header: bytes) -> tuple[bytes, bytes, bytes]:
+    """`_split` with a cache."""
     properties = header[12:]
-    cut = _known.get(properties)
-    if cut is None:
-        cut = _cut(header)
+    split = _known.get(properties)
+    if split is None:
+        split = _split(header)
         if len(properties) <= 512:
             if len(_known) >= _KNOWN_MAX:
                 _known.clear()
-            _known[properties] = cut
-    return cut
+            _known[properties] = split
+    return split
 
 
-def _cut(header: bytes) -> tuple[bytes, bytes, bytes]:
+def _split(header: bytes) -> tuple[bytes, bytes, bytes]:
     """Split a property list: (flags and octets before the headers, entries that stay, octets after the headers)."""
     flags = _FLAGS.unpack_from(header, 12)[0]
     position = 14

@@ -181,7 +181,7 @@ def _admit_each(
 
 
 def _tell_groups(queue: Queue, positions: Sequence[int]) -> None:
-    """Tell groups of filtering consumers of new messages at these positions."""
+    """Tell the groups of filtering consumers about new messages at these positions."""
     if queue.selection is not None:
         queue.selection.groups.note_returned(sorted(positions))
 

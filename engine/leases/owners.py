@@ -273,7 +273,7 @@ class Owners:
                  "waits")  # fmt: skip
 
     def __init__(self, sites: Sites, initial: str | None) -> None:
-        """`initial`: the owner of all messages that come; None: the site of their publishers."""
+        """`initial`: the owner of all new messages; None: the sites of their publishers."""
         self._sites = sites
         self._initial = initial
         self.names: list[str] = [""]

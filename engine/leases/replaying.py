@@ -2,7 +2,7 @@
 
 Each reads from a position of its choice, as fast as its prefetch and its rate allow; acknowledgements give it room for
 more and have no other effect. At the end of the log it waits for new messages; a consumer that asked for a part of the
-log is cancelled instead. The log is read between turns (`Broker.feed`). Source: queues page A.8.
+log is cancelled instead. The log is read between turns (`Scheduler.load`). Source: queues page A.8.
 """
 
 from collections import deque

@@ -116,7 +116,7 @@ def _publish_one(
 
 
 def duplicate_id_of(host: HostContext, rules: ArrivalRules, headers: FieldTable) -> str | None:
-    """The duplicate id in the headers of a message; None: its address has no cache of them, or it has none."""
+    """The duplicate id in the headers of a message; None: there is none, or the address does not detect duplicates."""
     if not rules.id_cache_size:
         return None
     with_plugin_header = DEDUPLICATION_ID in headers and host.broker.settings.sets_id_cache_size(

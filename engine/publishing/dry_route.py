@@ -42,8 +42,8 @@ class Hop:
 
 @dataclass(slots=True)
 class DryRoute:
-    """`queues`: the queues that get the message, each with the reason (empty: by bindings). `filtered_out`: queues on
-    the route whose filters do not take it.
+    """The route of one message. `queues`: those that get the message, each with the reason (empty: by bindings).
+    `filtered_out`: queues on the route whose filters do not take it.
     """
 
     hops: list[Hop] = field(default_factory=list)

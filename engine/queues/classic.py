@@ -461,7 +461,7 @@ class ClassicSettlement:
         """No work is left over."""
 
     def left_by(self, queue: "Queue", session: "Session") -> None:
-        """The session has all state."""
+        """No state depends on sessions."""
 
     def purged(self, queue: "Queue") -> None:
         """No state depends on ready messages."""

@@ -1,8 +1,8 @@
 """The search through a queue for messages that groups of consumers take, in steps, in memory and in the journal.
 
-All groups at one position examine a message together, so that it is read once. A group that is behind gets steps in
-turn with the others. Paged-out messages are read in windows between turns, and stay paged out. Source: queues page F.2,
-F.6 ("new group", "starvation rule").
+All groups at one position examine a message together, so that it is read once. Groups at different positions get steps
+alternately. Paged-out messages are read in windows between turns, and stay paged out. Source: queues page F.2, F.6
+("new group", "starvation rule").
 """
 
 from collections.abc import Iterable, Sequence
@@ -67,7 +67,7 @@ class Search:
         return True
 
     def advance(self, store: Scannable, hungry: Sequence[FilterGroup], found_max: int, until: int) -> bool:
-        """Make a step for the first of these groups that can go on, and for all groups at its position.
+        """Make a step for the first of these groups that can continue, and for all groups at its position.
 
         `found_max`: found messages at which a group pauses. Returns whether the step examined a message.
         """

@@ -122,7 +122,7 @@ class Selection:
         return False
 
     def came_back(self, store: Store, messages: Iterable[Message]) -> None:
-        """Tell the groups of messages that returned to the store, or were not put at its end.
+        """Tell the groups about messages that returned to the store, or were not put at its end.
 
         Groups examine them now, while they are in memory; beyond a limit of effort, in the next dispatch.
         """

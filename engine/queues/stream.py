@@ -2,7 +2,7 @@
 
 Settling a delivery gives a consumer credit and has no other effect. A message gets its offset as a header when it
 arrives. With a journal only the newest messages stay in memory. A consumer that reads older ones has a window, which is
-filled between turns (`Broker.feed`). A message is delivered only when it is on disk, so that no offset is used twice
+filled between turns (`Scheduler.load`). A message is delivered only when it is on disk, so that no offset is used twice
 (docs/decisions/0018-safe-offsets.md). Of the rules for queues only `x-max-age` and `x-max-length-bytes` apply. Source:
 behaviour page 3.7; queues page F.
 """

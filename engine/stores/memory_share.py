@@ -54,9 +54,9 @@ class MemoryShare:
     # -- new and requeued messages ------------------------------------------------------------------------------------
 
     def reserve(self, store: "TailedStore", octets: int, count: int) -> bool:
-        """Whether `count` more messages may be in memory; if so, they are counted. There is a pager or a cap.
+        """Whether `count` more messages may be in memory; if so, they are counted. Called only with a pager or a cap.
 
-        The owner's meter has counted the messages before. Amortized O(count).
+        The owner's meter has already counted the messages. Amortized O(count).
         """
         if not self.is_within_cap:
             return False

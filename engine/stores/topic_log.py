@@ -11,10 +11,10 @@ from typing import NamedTuple, Protocol
 
 from ..messages.message import Envelope, Message
 
-#: (exchange, routing key, names of its queues, id) -> whether to return a message. The log's own name is empty.
+#: (exchange, routing key, names of the queues, id) of a message -> whether to return it. The log's own name is empty.
 Wanted = Callable[[str, str, Sequence[str], int], bool]
 #: Maximum octets in memory, and the octets that each message costs in addition to its content. A larger log is slower,
-#: because freed memory has left the CPU's caches: with 16 MiB a message of 1 KiB through such a queue takes 0.6 us
+#: because freed memory has left the CPU's caches: with 16 MiB a message of 1 KiB through a capturing queue takes 0.6 us
 #: longer, a fifth of its time.
 MEMORY_OCTETS, OVERHEAD = 2 * 1024 * 1024, 40
 #: Maximum runs that one read examines.

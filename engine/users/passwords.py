@@ -23,7 +23,7 @@ ALGORITHMS = {
 
 @frozen
 class PasswordHash:
-    """`octets`: salt and digest; empty: no password is right. `repr` hides the hash and is safe for logs."""
+    """The hash of a password. `octets`: salt and digest; empty: no password is right. `repr` hides it, for logs."""
 
     octets: bytes = b""
     algorithm: str = SHA256
