@@ -34,10 +34,6 @@ class TopicPatterns(Generic[T]):
         self.cost = 0
 
     @property
-    def is_empty(self) -> bool:
-        return not self._exact and self._tree.is_empty and self._automata.is_empty
-
-    @property
     def excess_states(self) -> int:
         """`TopicAutomata.excess_states`."""
         return self._automata.excess_states

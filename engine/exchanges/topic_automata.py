@@ -164,10 +164,6 @@ class TopicAutomata(Generic[T]):
         #: visit all of them.
         self.excess_states = 0
 
-    @property
-    def is_empty(self) -> bool:
-        return not self._places and not self._groups
-
     def excess_states_with(self, words: Words) -> int:
         """The number of states that another pattern would add to `excess_states`."""
         if words in self._places:

@@ -56,11 +56,6 @@ class TopicTree(Generic[T]):
     def __init__(self) -> None:
         self._root: _Node[T] = _Node(())
 
-    @property
-    def is_empty(self) -> bool:
-        root = self._root
-        return not root.children and root.here is None and root.beyond is None
-
     def add(self, words: Words, value: T) -> None:
         """Add a pair of pattern and value. O(words)."""
         ends_with_hash = words[-1:] == ("#",)

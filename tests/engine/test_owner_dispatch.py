@@ -294,7 +294,7 @@ def test_owners_of_a_checkpoint_come_before_those_of_records() -> None:
     restored.restore(octets, [(3, 2), (5, 2), (12, 1), (15, 7)], {13: 2}, 20)
     sites = [restored.site_of(id_) for id_ in (1, 2, 3, 5, 11, 12, 13, 15)]
     assert sites == ["n2", "n3", "n2", "n3", "n3", "n2", "n3", "n1"]
-    assert restored.may_have(2, 12) == 13 and restored.waits.has_waited(20) and not restored.waits.has_waited(21)
+    assert restored.next_id_of(2, 12) == 13 and restored.waits.has_waited(20) and not restored.waits.has_waited(21)
     nameless = Owners(owned_queue().broker.sites, None)
     nameless.set_names(("n2",))
     nameless.restore(octets, (), {}, 20)

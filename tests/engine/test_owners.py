@@ -640,8 +640,8 @@ def test_a_message_from_the_log_comes_between_others() -> None:
     for id_ in (5, 15, 25):
         owners.add_from_log(id_)
     assert [owners.site_of(id_) for id_ in (5, 15, 20, 25)] == ["n1", "n2", "n3", "n3"]
-    assert [owners.may_have(number, 12) for number in (owners.own_number(), one, other)] == [None, 13, 20]
-    assert owners.may_have(other, 24) == 25 and owners.may_have(owners.own_number(), 4) == 5
+    assert [owners.next_id_of(number, 12) for number in (owners.own_number(), one, other)] == [None, 13, 20]
+    assert owners.next_id_of(other, 24) == 25 and owners.next_id_of(owners.own_number(), 4) == 5
 
 
 def test_a_dead_letter_of_a_transferred_message() -> None:
@@ -699,7 +699,7 @@ def test_returned_messages_by_owner() -> None:
     owners.note_taken((10, 12))
     owners.forget(range(60, 101))
     assert owners.moved_ready == {one: [11, *range(13, 40), *range(42, 60)], other: [40, 41]}
-    assert (owners.may_have(one, 11), owners.may_have(other, 40), owners.may_have(one, 59)) == (13, 41, None)
+    assert (owners.next_id_of(one, 11), owners.next_id_of(other, 40), owners.next_id_of(one, 59)) == (13, 41, None)
 
 
 @pytest.mark.parametrize("gap, octets", [(1, 1), (4, 1), (5, 2), (1027, 2), (1028, 3), (1155, 3), (1156, 4)])
