@@ -16,18 +16,18 @@ Words = tuple[str, ...]
 
 
 class _Node(Generic[T]):
-    """`label`: the words from the parent to this node. `here`: the values of the pattern that ends here; `beyond`:
+    """`label`: the words from the parent to this node. `values`: those of the pattern that ends at this node; `beyond`:
     those of the pattern that continues with a `#`.
 
     `pick` selects the exact words of a part of a key, to be compared with `wanted`: 10 times as fast as a Python loop.
     """
 
-    __slots__ = ("beyond", "children", "here", "label", "pick", "wanted")
+    __slots__ = ("beyond", "children", "label", "pick", "values", "wanted")
 
     def __init__(self, label: Words) -> None:
         self.relabel(label)
         self.children: dict[str, _Node[T]] | None = None  # by the first words of their labels
-        self.here: Held[T] = None
+        self.values: Held[T] = None
         self.beyond: Held[T] = None
 
     def relabel(self, label: Words) -> None:
@@ -72,7 +72,7 @@ class TopicTree(Generic[T]):
         if ends_with_hash:
             node.beyond = with_one(node.beyond, value)
         else:
-            node.here = with_one(node.here, value)
+            node.values = with_one(node.values, value)
 
     def remove(self, words: Words, value: T) -> None:
         """Remove a pair, which must be there, and the nodes that are no longer needed."""
@@ -88,7 +88,7 @@ class TopicTree(Generic[T]):
         if ends_with_hash:
             node.beyond = without_one(node.beyond, value)
         else:
-            node.here = without_one(node.here, value)
+            node.values = without_one(node.values, value)
         while len(path) > 1 and _dissolve(path[-2], path[-1]):
             path.pop()
 
@@ -109,8 +109,8 @@ class TopicTree(Generic[T]):
             if node.beyond is not None:
                 found.update(dict.fromkeys(values_of(node.beyond)))
             if end == count:
-                if node.here is not None:
-                    found.update(dict.fromkeys(values_of(node.here)))
+                if node.values is not None:
+                    found.update(dict.fromkeys(values_of(node.values)))
             elif node.children is not None:
                 star = node.children.get("*")
                 if star is not None:
@@ -139,7 +139,7 @@ def _split(parent: _Node[T], child: _Node[T], common: int) -> _Node[T]:
 
 def _dissolve(parent: _Node[T], node: _Node[T]) -> bool:
     """Remove a node without values and children, or merge it with its only child. Returns whether it was removed."""
-    if node.here is not None or node.beyond is not None:
+    if node.values is not None or node.beyond is not None:
         return False
     assert parent.children is not None
     if not node.children:

@@ -43,7 +43,7 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
         free = free_by_site(leases)
         if not free or not search.examine_returned(store, until):
             break
-        own = {site: _own_groups(groups, owners, site, here) for site, here in free.items()}
+        own = {site: _own_groups(groups, owners, site, by_filter) for site, by_filter in free.items()}
         lagging = [group for some in own.values() for group in groups_behind(some)]
         if lagging and steps and _search(leases, selection, lagging, until):
             steps -= 1
@@ -182,17 +182,17 @@ def free_by_site(leases: Leases) -> dict[str, FreeAtSite]:
     free: dict[str, FreeAtSite] = {}
     for consumer in leases.consumer_list.free():
         free.setdefault(leases.site_at(consumer), {}).setdefault(key_of(consumer), []).append(consumer)
-    return {site: here for site, here in free.items() if leases.is_served(site) and leases.room(site) > 0}
+    return {site: by_filter for site, by_filter in free.items() if leases.is_served(site) and leases.room(site) > 0}
 
 
-def _own_groups(groups: OwnerGroups, owners: Owners, site: str, here: FreeAtSite) -> Free:
+def _own_groups(groups: OwnerGroups, owners: Owners, site: str, by_filter: FreeAtSite) -> Free:
     number = owners.number_of_site(site)
-    return {groups.group(number, key): consumers for key, consumers in here.items()}
+    return {groups.group(number, key): consumers for key, consumers in by_filter.items()}
 
 
 def _all_groups(groups: OwnerGroups, owners: Owners, free: dict[str, FreeAtSite]) -> list[FilterGroup]:
     """The groups of all owners for the filters of these consumers."""
-    keys = dict.fromkeys(key for here in free.values() for key in here)
+    keys = dict.fromkeys(key for by_filter in free.values() for key in by_filter)
     return [groups.group(number, key) for number in owners.numbers() for key in keys]
 
 
@@ -224,10 +224,10 @@ def _foreign_groups(
     for number in owners.numbers():
         owner = owners.name_of(number)
         skips_wait = _skips_wait(leases, owners, number)
-        for site, here in free.items():
+        for site, by_filter in free.items():
             if site == owner:
                 continue
-            for key, consumers in here.items():
+            for key, consumers in by_filter.items():
                 group = groups.group(number, key)
                 if not group.found:
                     continue

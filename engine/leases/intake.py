@@ -129,8 +129,8 @@ class LeasedIntake(LeasesPart):
     def restored(self, queue: Queue) -> None:
         owners = self.leases.owners
         if owners is not None and owners.moved:  # the journal also names messages that are gone
-            here = {id_ for id_ in ids_in(queue.store) if id_ in owners.moved}
-            owners.keep(here | {message.id for message in queue.scheduled})
+            ready_ids = {id_ for id_ in ids_in(queue.store) if id_ in owners.moved}
+            owners.keep(ready_ids | {message.id for message in queue.scheduled})
         deferring.settle_restored(self.leases)
         _expect_all(self.leases)
 

@@ -61,11 +61,11 @@ def _messages_of(leases: Leases) -> Iterator[str]:
     book, active = leases.book, leases.active
     if not book.cancels and active is None:
         return
-    here = ids_in(leases.queue.store)
-    gone = book.cancels.keys() - book.leases.by_id.keys() - set(here)
+    ready_ids = ids_in(leases.queue.store)
+    gone = book.cancels.keys() - book.leases.by_id.keys() - set(ready_ids)
     if gone:
         yield f"counts cancels of messages that are gone: {sorted(gone)[:20]}"
     if active is not None:  # positions are ids then
-        count = len(book.leases) + sum(id_ <= active.end for id_ in here)
+        count = len(book.leases) + sum(id_ <= active.end for id_ in ready_ids)
         if active.count != count:
             yield f"counts {active.count} active messages, {count} are there"

@@ -388,27 +388,27 @@ class Owners:
     def note_ready(self, ids: Iterable[int]) -> None:
         """Note messages that are ready again."""
         for number, some in self._by_number(ids).items():
-            here = self.moved_ready.setdefault(number, [])
+            ready_ids = self.moved_ready.setdefault(number, [])
             if len(some) > _FEW:
-                here[:] = sorted({*here, *some})
+                ready_ids[:] = sorted({*ready_ids, *some})
                 some = ()
             for id_ in some:
-                at = bisect_left(here, id_)
-                if here[at : at + 1] != [id_]:
-                    here.insert(at, id_)
+                at = bisect_left(ready_ids, id_)
+                if ready_ids[at : at + 1] != [id_]:
+                    ready_ids.insert(at, id_)
 
     def note_taken(self, ids: Iterable[int]) -> None:
         """Note messages that are no longer ready."""
         for number, some in (self._by_number(ids) if self.moved_ready else {}).items():
-            here = self.moved_ready.get(number, [])
+            ready_ids = self.moved_ready.get(number, [])
             if len(some) > _FEW:
-                here[:] = sorted({*here}.difference(some))
+                ready_ids[:] = sorted({*ready_ids}.difference(some))
                 some = ()
             for id_ in some:
-                at = bisect_left(here, id_)
-                if here[at : at + 1] == [id_]:
-                    del here[at]
-            if not here:
+                at = bisect_left(ready_ids, id_)
+                if ready_ids[at : at + 1] == [id_]:
+                    del ready_ids[at]
+            if not ready_ids:
                 self.moved_ready.pop(number, None)
 
     def _by_number(self, ids: Iterable[int]) -> Mapping[int, Sequence[int]]:

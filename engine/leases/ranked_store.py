@@ -207,35 +207,35 @@ class RankedStore:
     is_deep: ClassVar[bool] = False
     body_octets: ClassVar[int] = 0  # leased queues have no limit on the octets of bodies
 
-    __slots__ = ("_here", "_owner", "expiring")
+    __slots__ = ("_messages", "_owner", "expiring")
 
     def __init__(self, owner: StoreOwner) -> None:
         self._owner = owner
-        self._here = RankedReady()
+        self._messages = RankedReady()
         self.expiring = False
 
     def __len__(self) -> int:
-        return len(self._here)
+        return len(self._messages)
 
     def __iter__(self) -> Iterator[Message]:
-        return iter(self._here)
+        return iter(self._messages)
 
     @property
     def ready(self) -> Sized:
-        return self._here
+        return self._messages
 
     @property
     def in_memory(self) -> int:
-        return len(self._here)
+        return len(self._messages)
 
     @property
     def held_octets(self) -> int:
-        return held_octets(self._here)
+        return held_octets(self._messages)
 
     @property
     def next_expiry_ns(self) -> int:
         """See `Store`. The lease book has the lifetimes of messages behind the head."""
-        return self._here.first.expires_ns if len(self._here) else 0
+        return self._messages.first.expires_ns if len(self._messages) else 0
 
     def paged_parts(self) -> list[Part | Message]:
         return []
@@ -260,9 +260,9 @@ class RankedStore:
             self.append(self._owner.message_for(id_, content, envelope))
 
     def append(self, message: Message) -> Message | None:
-        here = Message(message.id, message.content, message.envelope, message.holder, message.deliveries)
-        here.expires_ns, here.uncounted = message.expires_ns, message.uncounted
-        self._here.add(here, self.position_of(message))
+        stored = Message(message.id, message.content, message.envelope, message.holder, message.deliveries)
+        stored.expires_ns, stored.uncounted = message.expires_ns, message.uncounted
+        self._messages.add(stored, self.position_of(message))
         return None
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
@@ -282,26 +282,26 @@ class RankedStore:
 
     def take(self, limit: int, room: int) -> list[Message]:
         taken: list[Message] = []
-        while len(taken) < limit and len(self._here) and (room > 0 or not taken):
-            taken.append(self._here.popleft())
+        while len(taken) < limit and len(self._messages) and (room > 0 or not taken):
+            taken.append(self._messages.popleft())
             room -= len(taken[-1].content)
         return taken
 
     def head_octets(self, count: int) -> int:
-        return sum(len(message.content) for message in islice(self._here, count))
+        return sum(len(message.content) for message in islice(self._messages, count))
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
-        return Removed([self._here.popleft() for _ in range(min(count, len(self._here)))], [])
+        return Removed([self._messages.popleft() for _ in range(min(count, len(self._messages)))], [])
 
     def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
         gone: list[Message] = []
         while len(gone) < count_max and 0 < self.next_expiry_ns <= now_ns:
-            gone.append(self._here.popleft())
+            gone.append(self._messages.popleft())
         return Removed(gone, [])
 
     def drop_all(self) -> Dropped:
-        here, self._here = self._here, RankedReady()
-        return Dropped(here, [], [], 0)
+        stored, self._messages = self._messages, RankedReady()
+        return Dropped(stored, [], [], 0)
 
     # -- selection, browsing, replay ----------------------------------------------------------------------------------
 
@@ -309,14 +309,14 @@ class RankedStore:
         """See `Store`. O(messages) for a stored message; its queue asks only for messages outside the store."""
         if isinstance(message, RankedMessage):
             return message.position
-        return next(position for position, one in self._here.behind(-1) if one is message)
+        return next(position for position, one in self._messages.behind(-1) if one is message)
 
     def scan(self, after: int, count: int) -> Scanned:
-        return Scanned(list(islice(self._here.behind(after), count)), False)
+        return Scanned(list(islice(self._messages.behind(after), count)), False)
 
     def load_at(self, after: int, count: int) -> None:
         pass
 
     def take_at(self, positions: Sequence[int]) -> Removed:
-        taken = (self._here.take(position) for position in sorted(set(positions)))
+        taken = (self._messages.take(position) for position in sorted(set(positions)))
         return Removed([message for message in taken if message is not None], [])

@@ -39,13 +39,13 @@ class Boundary(NamedTuple):
 
     def is_before(self, id_: int, wall_ms: int) -> bool:
         """Whether this boundary is before a message, or at it if included."""
-        here, there = (self.wall_ms, wall_ms) if self.wall_ms else (self.id, id_)
-        return here < there or (here == there and self.is_included)
+        own, other = (self.wall_ms, wall_ms) if self.wall_ms else (self.id, id_)
+        return own < other or (own == other and self.is_included)
 
     def is_after(self, id_: int, wall_ms: int) -> bool:
         """Whether this boundary is after a message, or at it if included."""
-        here, there = (self.wall_ms, wall_ms) if self.wall_ms else (self.id, id_)
-        return there < here or (here == there and self.is_included)
+        own, other = (self.wall_ms, wall_ms) if self.wall_ms else (self.id, id_)
+        return other < own or (own == other and self.is_included)
 
 
 class Rate(NamedTuple):

@@ -66,27 +66,28 @@ class LastValueReady(LeveledReady):
         message. O(level) if the two have different priorities.
         """
         key = self.key_of(message)
-        here = None if key is None else self._by_key.get(key)
-        if here is None:
+        listed = None if key is None else self._by_key.get(key)
+        if listed is None:
             return None, True
-        if here.first_id > message.first_id:
+        if listed.first_id > message.first_id:
             return message, False
-        level = self._level_of(here)
+        level = self._level_of(listed)
         if level is not self._level_of(message):
-            level.remove(here)
-            self._removed(here)
-            return here, True
-        self.octets += body_size(message) - body_size(here)
-        if isinstance(here, PagedMessage):
-            older: Message = here.copy()
-            self._unlist(here)
-            here.become(message)
-            here.key = key
-            self._list(here)
+            level.remove(listed)
+            self._removed(listed)
+            return listed, True
+        self.octets += body_size(message) - body_size(listed)
+        if isinstance(listed, PagedMessage):
+            older: Message = listed.copy()
+            self._unlist(listed)
+            listed.become(message)
+            listed.key = key
+            self._list(listed)
             return older, False
-        older = Message(here.id, here.content, here.envelope)
-        here.id, here.content, here.envelope = message.id, message.content, message.envelope
-        here.expires_ns, here.deliveries, here.uncounted = message.expires_ns, message.deliveries, message.uncounted
+        older = Message(listed.id, listed.content, listed.envelope)
+        listed.id, listed.content, listed.envelope = message.id, message.content, message.envelope
+        listed.expires_ns = message.expires_ns
+        listed.deliveries, listed.uncounted = message.deliveries, message.uncounted
         return older, False
 
     def key_of(self, message: Message) -> Key | None:

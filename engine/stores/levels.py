@@ -194,23 +194,23 @@ class ReadyLevels(ABC):
 
     def prepare(self, level: int, id_: int) -> None:
         """Prepare a level for access at an id: far from the head of a deque it becomes a `SortedList`. O(n), once."""
-        here = self.by_level[level]
-        if self.is_sorted and isinstance(here, deque) and len(here) > NEAR and here[NEAR].id <= id_:
-            self._replace(level, SortedList(here, id_of))
+        messages = self.by_level[level]
+        if self.is_sorted and isinstance(messages, deque) and len(messages) > NEAR and messages[NEAR].id <= id_:
+            self._replace(level, SortedList(messages, id_of))
 
     def mark_unsorted(self) -> None:
         """Note that ids may not rise within a level."""
         self.is_sorted = False
-        for level, here in enumerate(self.by_level):
-            if isinstance(here, SortedList):
-                self._replace(level, deque(here))
+        for level, messages in enumerate(self.by_level):
+            if isinstance(messages, SortedList):
+                self._replace(level, deque(messages))
 
     def last_id(self, level: int) -> int:
         """The highest id of a level; 0: none."""
-        here = self.by_level[level]
+        messages = self.by_level[level]
         if self.is_sorted:
-            return here[-1].id if here else 0
-        return max((one.id for one in here), default=0)
+            return messages[-1].id if messages else 0
+        return max((one.id for one in messages), default=0)
 
     # -- scans --------------------------------------------------------------------------------------------------------
 
@@ -219,8 +219,8 @@ class ReadyLevels(ABC):
         ready = self.by_level[level]
         paged: Iterator[Found] = iter(()) if tail is None else tail.behind(level, id_)
         if self.is_sorted:
-            here = ((one.id, one) for one in _above(ready, id_))
-            return islice(merge(here, paged, key=_first), count)
+            in_memory = ((one.id, one) for one in _above(ready, id_))
+            return islice(merge(in_memory, paged, key=_first), count)
         return iter(nsmallest(count, chain(((one.id, one) for one in ready if one.id > id_), paged), key=_first))
 
     def order(self, tail: Tail | None, after: int, count: int) -> Iterator[tuple[int, int, Message | None]]:

@@ -36,7 +36,7 @@ class NonDestructiveStore:
     first_offset: ClassVar[None] = None
     level_max: ClassVar[int] = 0
 
-    __slots__ = ("_body_octets", "_first_ids", "_by_key", "_here", "_key_of", "_measure_at", "_owner", "_storage",
+    __slots__ = ("_body_octets", "_first_ids", "_by_key", "_messages", "_key_of", "_measure_at", "_owner", "_storage",
                  "expiring", "memory_octets", "paged_index", "windows")  # fmt: skip
 
     def __init__(self, owner: StoreOwner, key_of: Callable[[Message], Key | None] | None = None) -> None:
@@ -49,7 +49,7 @@ class NonDestructiveStore:
         self._start_memory()
 
     def _start_memory(self) -> None:
-        self._here: SortedList[Message] = SortedList((), id_of)
+        self._messages: SortedList[Message] = SortedList((), id_of)
         self.memory_octets = 0
         self._measure_at = 0  # octets in memory at which to compare them with the share
         self._body_octets: int | None = None  # octets of bodies in memory; None: not counted yet
@@ -59,14 +59,14 @@ class NonDestructiveStore:
     # -- contents -----------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._here) + len(self.paged_index)
+        return len(self._messages) + len(self.paged_index)
 
     def __iter__(self) -> Iterator[Message]:
-        return iter(self._here)
+        return iter(self._messages)
 
     @property
     def ready(self) -> Sized:
-        return self._here
+        return self._messages
 
     @property
     def has_tail(self) -> bool:
@@ -74,7 +74,7 @@ class NonDestructiveStore:
 
     @property
     def in_memory(self) -> int:
-        return len(self._here)
+        return len(self._messages)
 
     @property
     def is_deep(self) -> bool:
@@ -83,7 +83,7 @@ class NonDestructiveStore:
     @property
     def body_octets(self) -> int:
         if self._body_octets is None:  # O(messages in memory), once
-            self._body_octets = sum(map(body_size, self._here))
+            self._body_octets = sum(map(body_size, self._messages))
         return self._body_octets + self.paged_index.body_octets
 
     @property
@@ -104,7 +104,7 @@ class NonDestructiveStore:
 
     def has(self, id_: int) -> bool:
         """Whether the message with this id is here, in memory or not."""
-        return id_ in self.paged_index or any(message.id == id_ for message in self._here.after(id_ - 1, 1))
+        return id_ in self.paged_index or any(message.id == id_ for message in self._messages.after(id_ - 1, 1))
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
@@ -131,7 +131,7 @@ class NonDestructiveStore:
         return [], 0
 
     def _put(self, message: Message) -> None:
-        self._here.add(message)
+        self._messages.add(message)
         self.memory_octets += len(message.content) + OVERHEAD
         if self._body_octets is not None:
             self._body_octets += body_size(message)
@@ -173,7 +173,7 @@ class NonDestructiveStore:
                     octets += len(message.content)
                 last = message.id
         windows.forget(None)
-        for message in self._here:
+        for message in self._messages:
             older += self._note_key(message)
         return octets, [gone for id_ in older if (gone := self.take_id(id_)) is not None]
 
@@ -212,14 +212,14 @@ class NonDestructiveStore:
         """Remove the oldest messages from memory, until these octets are left. Messages not in the journal stay."""
         leaving: list[Message] = []
         staying: list[Message] = []
-        while self._here and self.memory_octets > octets:
-            message = self._here.popleft()
+        while self._messages and self.memory_octets > octets:
+            message = self._messages.popleft()
             if self._can_page_out(message):
                 leaving.append(message)
                 self._count_out(message)
             else:
                 staying.append(message)
-        self._here.extendleft(reversed(staying))
+        self._messages.extendleft(reversed(staying))
         self.paged_index.add(leaving)
 
     def _can_page_out(self, message: Message) -> bool:
@@ -238,19 +238,19 @@ class NonDestructiveStore:
         """Whether the oldest message is only in the journal."""
         if not self.paged_index:
             return False
-        return not self._here or self.paged_index.first_id < self._here[0].id
+        return not self._messages or self.paged_index.first_id < self._messages[0].id
 
     @property
     def next_expiry_ns(self) -> int:
         if self.head_is_paged:
             return self.paged_index.first_expires_ns
-        return self._here[0].expires_ns if self._here else 0
+        return self._messages[0].expires_ns if self._messages else 0
 
     def take_head(self) -> Message | PagedEntry:
         """Take the oldest message; there must be one."""
         if self.head_is_paged:
             return self.paged_index.take_first()
-        message = self._here.popleft()
+        message = self._messages.popleft()
         self._count_out(message)
         return message
 
@@ -266,17 +266,19 @@ class NonDestructiveStore:
     def first_alive(self, now_ns: int) -> int | None:
         """The id of the oldest message that has not expired; None: there is none."""
         if not 0 < self.next_expiry_ns <= now_ns:
-            return (self.paged_index.first_id if self.head_is_paged else self._here[0].id) if len(self) else None
-        here = ((message.id, message.expires_ns) for message in self._here)
-        return next((id_ for id_, due_ns in merge(here, self.paged_index.expiries()) if not 0 < due_ns <= now_ns), None)
+            return (self.paged_index.first_id if self.head_is_paged else self._messages[0].id) if len(self) else None
+        in_memory = ((message.id, message.expires_ns) for message in self._messages)
+        return next(
+            (id_ for id_, due_ns in merge(in_memory, self.paged_index.expiries()) if not 0 < due_ns <= now_ns), None
+        )
 
     def head(self, now_ns: int) -> Message | None:
         """The oldest message that has not expired, which stays. Raises: Unreadable."""
         id_ = self.first_alive(now_ns)
         if id_ is None:
             return None
-        here = self._here.after(id_ - 1, 1)
-        return here[0] if here and here[0].id == id_ else self.read_head(id_, 1)
+        first = self._messages.after(id_ - 1, 1)
+        return first[0] if first and first[0].id == id_ else self.read_head(id_, 1)
 
     # -- reading for consumers ----------------------------------------------------------------------------------------
 
@@ -300,29 +302,29 @@ class NonDestructiveStore:
 
     def after(self, id_: int, count: int) -> list[Message]:
         """Up to `count` messages in memory with ids above `id_`."""
-        return self._here.after(id_, count)
+        return self._messages.after(id_, count)
 
     def between(self, id_: int, count: int, read_back: Callable[[int], Message | None]) -> Iterator[Message]:
         """Up to `count` messages with ids above `id_`, in memory and paged out. Ends where `read_back` returns None."""
-        here = iter(self._here.after(id_, count))
-        message = next(here, None)
+        in_memory = iter(self._messages.after(id_, count))
+        message = next(in_memory, None)
         for paged in self.paged_index.after(id_, count):
             while message is not None and message.id < paged:
                 yield message
-                message = next(here, None)
+                message = next(in_memory, None)
             found = read_back(paged)
             if found is None:
                 return
             yield found
         while message is not None:
             yield message
-            message = next(here, None)
+            message = next(in_memory, None)
 
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def take_id(self, id_: int) -> Message | PagedEntry | None:
         """Take the message with this id without reading its content; None: there is none."""
-        for message in self._here.take((id_,)):
+        for message in self._messages.take((id_,)):
             self._count_out(message)
             return message
         return self.paged_index.take(id_)
@@ -361,10 +363,10 @@ class NonDestructiveStore:
         gone = self.paged_index.take_all()
         runs = list(stretches(gone))
         parts: list[Sequence[int]] = [gone] if len(runs) * 4 > len(gone) else [*runs]
-        here = self._here
+        messages = self._messages
         self.windows.clear()
         self._start_memory()
-        return Dropped(here, [(ids, IN_JOURNAL) for ids in parts if ids], [], octets)
+        return Dropped(messages, [(ids, IN_JOURNAL) for ids in parts if ids], [], octets)
 
     # -- selection, browsing, replay ----------------------------------------------------------------------------------
 

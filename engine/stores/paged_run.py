@@ -132,16 +132,16 @@ class PagedRun:
         uncounted: int = 0,
     ) -> bool:
         """Whether messages with consecutive ids may be appended to this run."""
-        here = len(self.sizes)
-        if here >= RUN_MAX or deliveries != self.deliveries or uncounted != self.uncounted:
+        length = len(self.sizes)
+        if length >= RUN_MAX or deliveries != self.deliveries or uncounted != self.uncounted:
             return False
-        last = self._id_at(here - 1)
+        last = self._id_at(length - 1)
         has_gap = first_id != last + 1
-        if has_gap and (first_id < last or (here >= APART_MIN and self._ids is None)):
+        if has_gap and (first_id < last or (length >= APART_MIN and self._ids is None)):
             return False
         if (has_gap or self._ids is not None) and count >= APART_MIN:
             return False
-        if expires != (self.expires is not None) and (here if expires else count) >= APART_MIN:
+        if expires != (self.expires is not None) and (length if expires else count) >= APART_MIN:
             return False
         if location is None or self.location is None:
             return location is self.location
@@ -149,13 +149,13 @@ class PagedRun:
 
     def extend(self, first_id: int, sizes: Sequence[int], expires: Sequence[int] | None) -> None:
         """Append messages with consecutive ids, for which `can_extend` is true, or the first ones."""
-        here, count = len(self.sizes), len(sizes)
-        if self._ids is None and here and first_id != self.first + here:
-            self._ids = array("q", range(self.first, self.first + here))
+        length, count = len(self.sizes), len(sizes)
+        if self._ids is None and length and first_id != self.first + length:
+            self._ids = array("q", range(self.first, self.first + length))
         if self._ids is not None:
             self._ids.extend(range(first_id, first_id + count))
         if expires is not None and self.expires is None:
-            self.expires = array("q", bytes(8 * here))
+            self.expires = array("q", bytes(8 * length))
         if self.expires is not None:
             self.expires.extend(array("q", bytes(8 * count)) if expires is None else expires)
         self.sizes.extend(sizes)

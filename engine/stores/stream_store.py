@@ -266,12 +266,12 @@ class StreamStore:
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def drop_all(self) -> Dropped:
-        here = self._messages
+        messages = self._messages
         runs: list[tuple[Sequence[int], Envelope]] = [
             (ids, IN_JOURNAL) for _, ids in self._runs(self.first_offset, self.memory_offset)
         ]
         self.start(self.next_offset)  # offsets continue
-        return Dropped(here, runs, [], 0)
+        return Dropped(messages, runs, [], 0)
 
     def measure(self) -> None:
         """Remove the oldest messages from memory if they exceed the share. Called after new messages."""

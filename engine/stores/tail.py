@@ -127,10 +127,10 @@ class Tail:
 
     def put_back(self, level: int, items: Sequence[Item]) -> None:
         """Insert items, in order, before all others of their level."""
-        here = self._levels[level]
-        self._note_order(items, (here[0],) if here else ())
+        others = self._levels[level]
+        self._note_order(items, (others[0],) if others else ())
         self._note_order((), items)
-        here.extendleft(reversed(items))
+        others.extendleft(reversed(items))
         count = sum(1 if isinstance(item, Message) else len(item) for item in items)
         self._count_added(level, count, 0 if self.octets is None else sum(map(_octets_of, items)))
 
@@ -386,13 +386,13 @@ def _append_part(items: list[Item], part: Taken) -> None:
 
 def _stretches_in(run: PagedRun, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
     """(start, stop) of each stretch of consecutive messages of a run that have these rising ids."""
-    here = run.ids
-    first = bisect_left(ids, here[0])
-    last = bisect_right(ids, here[-1])
+    run_ids = run.ids
+    first = bisect_left(ids, run_ids[0])
+    last = bisect_right(ids, run_ids[-1])
     start = stop = -1
     for id_ in ids[first:last]:
-        at = bisect_left(here, id_)
-        if here[at] != id_:
+        at = bisect_left(run_ids, id_)
+        if run_ids[at] != id_:
             continue
         if at != stop:
             if stop > start:

@@ -235,8 +235,8 @@ class TailedStore:
     def put_first(self, message: Message) -> Message | None:
         tail = self.tail
         self.levels.forget((message,))
-        here = self.levels.by_level[self.levels.number_of(message)]
-        if tail is not None or (here and here[0].id < message.id):
+        messages = self.levels.by_level[self.levels.number_of(message)]
+        if tail is not None or (messages and messages[0].id < message.id):
             self._mark_unsorted()
         if tail is not None and (level := tail.level_of(message.envelope)) < tail.floor:
             tail.put_back(level, (self._item_of(tail, message),))
@@ -248,8 +248,8 @@ class TailedStore:
     def put_last(self, message: Message) -> Message | None:
         tail = self.tail
         self.levels.forget((message,))
-        here = self.levels.by_level[self.levels.number_of(message)]
-        if tail is not None or (here and here[-1].id > message.id):
+        messages = self.levels.by_level[self.levels.number_of(message)]
+        if tail is not None or (messages and messages[-1].id > message.id):
             self._mark_unsorted()
         if tail is not None and (level := tail.level_of(message.envelope)) <= tail.floor:
             tail.put_last(level, self._item_of(tail, message))
@@ -476,11 +476,11 @@ class TailedStore:
             if count_max <= 0 or octets_max <= 0:
                 share.may_exceed_cap = True
                 return
-            here = len(self.ready)
+            before = len(self.ready)
             freed = self._page_out(min(octets, octets_max), min(count, count_max))
             if not freed:
                 return
-            count_max -= here - len(self.ready)
+            count_max -= before - len(self.ready)
             octets_max -= freed
 
     # -- back into memory ---------------------------------------------------------------------------------------------

@@ -82,7 +82,7 @@ def is_empty(index: TopicPatterns[int]) -> bool:
     """Whether nothing that was added still takes memory."""
     root, automata = index._tree._root, index._automata
     held = index._exact or root.children or automata._places or automata._groups
-    return not held and root.here is None and root.beyond is None
+    return not held and root.values is None and root.beyond is None
 
 
 @given(st.lists(st.tuples(patterns, st.integers(0, 2)), max_size=12), st.data())

@@ -75,11 +75,11 @@ def check_store(make: Make, kind: Kind, *, memory: int | None = None, spool_octe
 class StandInBound:
     """As a meter has it: what is in memory is used, also what is out, or just coming."""
 
-    def __init__(self, story: Story, limit: int, in_messages: bool, each: int) -> None:
+    def __init__(self, story: Story, limit: int, in_messages: bool, message_octets_min: int) -> None:
         self._story = story
         self.limit = limit
         self.in_messages = in_messages
-        self.each = each
+        self.message_octets_min = message_octets_min
 
     @property
     def room(self) -> int:
@@ -89,7 +89,7 @@ class StandInBound:
         if self.in_messages:
             return self.limit - count
         octets = sum(len(one.content) for one in known) + story.coming + story.owner.in_memory_octets
-        return self.limit - max(octets, count * self.each)
+        return self.limit - max(octets, count * self.message_octets_min)
 
 
 class Story:
