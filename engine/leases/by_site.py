@@ -25,6 +25,8 @@ from .state import Leases
 Free = dict[FilterGroup, list[Consumer]]
 #: Key of a filter -> the consumers of one site with room and this filter, in the order of their subscriptions.
 FreeAtSite = dict[object, list[Consumer]]
+#: A site, some messages for it, and before them the consumer of each message.
+Deal = tuple[str, list[Consumer], list[Message]]
 
 
 def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> None:
@@ -71,7 +73,7 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
 def _serve_head(leases: Leases, owners: Owners, until: int) -> None:
     """Without filters, lease messages at the head to their own sites, in runs: a third of the cost of a search.
 
-    Messages that their own sites cannot take stay, and so do messages that are not in memory.
+    Messages stay in the store if their own sites have no room, or if they are not in memory.
     """
     store, turn = leases.queue.consumable, leases.queue.context.broker.turn
     while turn.effort < until and store.ready:
@@ -83,7 +85,7 @@ def _serve_head(leases: Leases, owners: Owners, until: int) -> None:
         else:
             for message in window:
                 by_number.setdefault(owners.owner_of(message.id), []).append(message)
-        deals: list[tuple[str, list[Consumer], list[Message]]] = []
+        deals: list[Deal] = []
         for number, some in by_number.items():
             site = owners.name_of(number)
             if site in free:
@@ -106,7 +108,7 @@ def _serve_head(leases: Leases, owners: Owners, until: int) -> None:
 
 def _transfers(
     leases: Leases, owners: Owners, free: dict[str, FreeAtSite], by_number: dict[int, list[Message]]
-) -> list[tuple[str, list[Consumer], list[Message]]]:
+) -> list[Deal]:
     """Divide the messages at the head that may go to other sites among those sites, in equal parts.
 
     A site gets a part if it owns no ready message. `by_number`: the messages at the head, by owner.
@@ -120,14 +122,13 @@ def _transfers(
     if not rest:
         return []
     rest.sort(key=id_of)
-    behind_id = max(some[-1].id for some in by_number.values())
-    numbers = {owners.number_of_site(site): site for site in free}
-    numbers = {one: numbers[one] for one in sorted(numbers) if one not in by_number}
-    takers = [one for one in numbers if owners.next_id_of(one, behind_id) is None]
-    takers = [one for one in takers if one > owners.last_target] + [one for one in takers if one <= owners.last_target]
-    deals: list[tuple[str, list[Consumer], list[Message]]] = []
-    for at, number in enumerate(takers):
-        site, share = numbers[number], -(-len(rest) // (len(takers) - at))
+    last_id = max(some[-1].id for some in by_number.values())
+    sites = {owners.number_of_site(site): site for site in free}
+    targets = [one for one in sorted(sites) if one not in by_number and owners.next_id_of(one, last_id) is None]
+    targets.sort(key=lambda one: one <= owners.last_target)  # the first after the last target is the first
+    deals: list[Deal] = []
+    for at, number in enumerate(targets):
+        site, share = sites[number], -(-len(rest) // (len(targets) - at))
         dealt = leases.consumer_list.deal_at(site, free[site][None], min(share, leases.room(site)))
         _shorten(dealt, [len(message.content) for message in rest[: len(dealt)]])
         if dealt:
