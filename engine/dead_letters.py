@@ -25,7 +25,7 @@ DEAD_LETTERS_EFFORT = 2_000
 LETTER_COST, LETTER_QUEUE_COST, LETTER_OCTETS = 40, 20, 1_000
 #: Dead letters waiting, or published since none were waiting, at which they cause no further deaths.
 LETTERS_MAX = 500
-#: Queues of which the dead-letter queues are looked up in one step.
+#: Queues whose dead-letter queues are looked up in one step.
 QUEUES_SLICE = 200
 #: Maximum pairs of a queue and an address that are counted separately. Further ones are counted only in the sum.
 PAIRS_MAX = 1000

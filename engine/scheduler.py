@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class Scheduler:
     """The scheduler of one broker.
 
-    `marked`: queues to dispatch before the turn ends. `hungry`: queues of which paged-out messages are to be loaded.
+    `marked`: queues to dispatch before the turn ends. `hungry`: queues whose paged-out messages are to be loaded.
     `awaiting`: queues to dispatch when the journal has written more.
     `round`: number of rounds of dispatch since the broker started; `round_width`: number of queues in the present one.
     """

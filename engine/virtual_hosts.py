@@ -25,7 +25,7 @@ class VirtualHosts(dict[str, VirtualHost]):
         self._context = context
         self._parameters = parameters
         self._firehose = Firehose(context)
-        #: Virtual hosts created, limited and deleted since the start.
+        #: The number of creations, deletions and changes of limits since the start.
         self.changes = 0
 
     def create(self, name: str) -> VirtualHost:

@@ -47,8 +47,8 @@ def return_deliveries(messages: list[Message], *, requeue: bool, why: str, broke
 
 
 def requeue_by_consumer(messages: list[Message], *, why: str, counted: bool, broker: BrokerContext) -> None:
-    """Requeue deliveries consumer by consumer, with a dispatch in between: so they reach the same consumers as in
-    RabbitMQ.
+    """Requeue deliveries consumer by consumer, with a dispatch in between, so that messages reach the same consumers as
+    in RabbitMQ.
     """
     runs = by_consumer(messages)
     for run in runs:

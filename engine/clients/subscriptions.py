@@ -37,7 +37,7 @@ class Subscriptions:
     def __init__(self, client: "Client") -> None:
         self._client = client
         self.by_tag: dict[str, Consumer] = {}
-        self.queues: dict[Queue, None] = {}  # queues of which deliveries may be unacknowledged
+        self.queues: dict[Queue, None] = {}  # queues with deliveries that may be unacknowledged
         self.replies: Consumer | None = None  # the consumer of direct replies
 
     @property

@@ -91,7 +91,7 @@ class FlowControl(UsageTree):
 
     @property
     def raised(self) -> Alarm | None:
-        """The alarm that blocks all publishers, that of an operator or of the replication; None: neither is raised."""
+        """The alarm that blocks all publishers: the operator's or that of the replication; None: neither is raised."""
         return self.alarm if self.alarm.is_full else self.replication if self.replication.is_full else None
 
     def raise_alarm(self, reason: str) -> None:

@@ -1,7 +1,7 @@
 """The dispatch of a queue whose messages have owners: each site gets its own messages first, then those of others.
 
-Each site has its own fairness and backlog. A message is transferred to another site if it has waited long enough, a
-consumer there has room, and no consumer at its owner has room; or if its owner was given up. Source: cluster page 12.
+Each site has its own fairness and backlog. A message is transferred to another site if it has waited long enough, and a
+consumer has room there but none at its owner. If its owner was given up, it does not wait. Source: cluster page 12.
 """
 
 from collections.abc import Iterable, Sequence

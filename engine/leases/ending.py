@@ -50,7 +50,7 @@ _SIZE_AT, _SIZE_END = 4, 12
 
 
 def revoke(leases: Leases, ended: Sequence[Message]) -> list[Message]:
-    """End leases without their holders. The tags stay with the sessions, and settle nothing.
+    """Revoke leases. Sessions keep the delivery tags, which no longer settle anything.
 
     Returns the messages that were leased, as new objects: the old ones stay with the tags.
     """
@@ -78,7 +78,7 @@ def _another(message: Message) -> Message:
 
 
 def break_leases(leases: Leases, ended: Sequence[Message], why: str, *, is_cancel: bool = False) -> None:
-    """End leases without their holders. Their messages are ready again, or expire (queues page A.5)."""
+    """Revoke leases. The messages are ready again, or expire (queues page A.5)."""
     return_messages(leases, revoke(leases, ended), why, is_cancel=is_cancel)
 
 

@@ -1,6 +1,6 @@
 """The headers that a leased queue adds to a delivery, and the effect of a delivery with them.
 
-They are spliced into the content of the delivery; the stored message does not change.
+The headers are spliced into the content of the delivery; the stored message does not change.
 Source: queues page A.2 (message delivered).
 """
 

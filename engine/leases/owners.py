@@ -153,7 +153,7 @@ class OwnerRuns:
         return None
 
     def next_unknown(self, after: int) -> int | None:
-        """The lowest id above `after` of which no owner may be known; None: there is none."""
+        """The lowest id above `after` whose owner may be unknown; None: there is none."""
         if not self._firsts or after + 1 < self._firsts[0]:
             return after + 1
         return self.next_of(0, after)
@@ -291,7 +291,7 @@ class Owners:
         return self._sites.own
 
     def number_of_site(self, site: str) -> int:
-        """The number of a site, which may be new. A site for which no number is left has that of the broker's own."""
+        """The number of a site, which may be new. If no number is left for it, that of the broker's own site."""
         number = self._numbers.get(site)
         if number is None:
             if len(self.names) > OWNERS_MAX:

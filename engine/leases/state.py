@@ -334,8 +334,8 @@ class PastHolder(Holder):
     """Holder of a session's leases of one queue that have ended. They count nowhere.
 
     A lease is the message object itself, which stays under its tag in the session until the client settles it. If the
-    lease ends by time, by another client's acknowledgement or by `basic.cancel`, the object stays as a tombstone, so
-    that a late acknowledgement is no error, and the queue continues with another object of the same id.
+    lease ends before that, by time, another client's acknowledgement or basic.cancel, the object stays as a tombstone:
+    a late acknowledgement is no error. The queue continues with another object of the same id.
     Source: queues page A.2 (lease), A.5 (stale tags).
     """
 

@@ -101,7 +101,7 @@ class Shapes:
 def fixed_octets(properties: bytes) -> bytes:
     """For each octet of a valid, unmarked property list: 255 if its summary or validity depends on the octet, else 0.
 
-    They depend on flags, lengths, tags and names of headers, on nested tables (taken whole), and on `SOURCES`.
+    Summary and validity depend on flags, lengths, tags and names of headers, whole nested tables, and `SOURCES`.
     """
     fixed = bytearray(b"\xff" * len(properties))
     flags = int.from_bytes(properties[:2], "big")

@@ -114,7 +114,7 @@ def outcome_of(queue: "Queue", envelope: Envelope, content: bytes) -> str:
 class AddressBound(Bound):
     """The size limit of the queue's address, or that of the whole broker.
 
-    The size of an address is that of all messages in its queues, also unacknowledged and scheduled ones.
+    The size of an address includes all messages in its queues, also unacknowledged and scheduled ones.
     """
 
     may_refuse = True

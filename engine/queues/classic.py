@@ -114,8 +114,8 @@ class ClassicIntake:
         return refused
 
     def place_due(self, queue: "Queue", messages: list[Message]) -> None:
-        """Put messages at the head of their level, as Artemis does. Those of a delaying exchange go to the end, as with
-        RabbitMQ's plugin (address-settings page 4.5, rule 2, and 5.3).
+        """Put messages at the head of their level, as Artemis does. Messages of a delaying exchange go to the end, as
+        with RabbitMQ's plugin (address-settings page 4.5, rule 2, and 5.3).
         """
         at_end: list[Message] = []
         for message in reversed(messages):

@@ -1,7 +1,7 @@
 """The store of a non-destructive queue: messages in memory, and ids and sizes of messages that are only in the journal.
 
-Their ids interleave, because transient and changed messages stay in memory. When memory exceeds the queue's share, the
-oldest messages leave it. Consumers read them back in windows.
+The ids of both interleave, because transient and changed messages stay in memory. When memory exceeds the queue's
+share, the oldest messages leave it. Consumers read them back in windows.
 Source: address-settings page 3.4, 5.8; queues page F.
 """
 
@@ -22,7 +22,7 @@ from .store import Dropped, Removed, Scanned
 
 #: Maximum octets of new messages between two comparisons of memory with the share.
 MEASURE_OCTETS = 1024 * 1024
-#: Keys of last values beyond twice the number of messages. Then unused keys are removed.
+#: Keys of last values, beyond twice the number of messages, at which unused keys are removed.
 SPARE_KEYS = 1000
 
 
@@ -137,18 +137,18 @@ class NonDestructiveStore:
             self._body_octets += body_size(message)
 
     def _supersede(self, message: Message) -> Message | PagedEntry | None:
-        """Keep only the newer of a new message and that with the same key. Returns the older one; None: a new key."""
+        """Keep only the newer of a new message and the known one with its key. Returns the older; None: a new key."""
         key = None if self._key_of is None else self._key_of(message)
         if key is None:
             return None
-        here_id = self._by_key.get(key, 0)
-        if self._first_ids.get(here_id, here_id) > message.first_id and self.has(here_id):
+        known_id = self._by_key.get(key, 0)
+        if self._first_ids.get(known_id, known_id) > message.first_id and self.has(known_id):
             return message
         self._by_key[key] = message.id
-        self._first_ids.pop(here_id, None)
+        self._first_ids.pop(known_id, None)
         if message.first_id != message.id:
             self._first_ids[message.id] = message.first_id
-        older = self.take_id(here_id)
+        older = self.take_id(known_id)
         if older is None and len(self._by_key) > 2 * len(self) + SPARE_KEYS:
             self._by_key = {key: id_ for key, id_ in self._by_key.items() if id_ == message.id or self.has(id_)}
             newest = set(self._by_key.values())
@@ -182,15 +182,15 @@ class NonDestructiveStore:
         key = None if self._key_of is None else self._key_of(message)
         if key is None:
             return ()
-        here_id = self._by_key.get(key, 0)
-        if here_id == message.id:
+        known_id = self._by_key.get(key, 0)
+        if known_id == message.id:
             return ()
-        if self._first_ids.get(here_id, here_id) > message.first_id:
+        if self._first_ids.get(known_id, known_id) > message.first_id:
             return (message.id,)
         self._by_key[key] = message.id
         if message.first_id != message.id:
             self._first_ids[message.id] = message.first_id
-        return (here_id,) if here_id else ()
+        return (known_id,) if known_id else ()
 
     # -- memory -------------------------------------------------------------------------------------------------------
 

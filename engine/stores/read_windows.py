@@ -43,7 +43,7 @@ class Window:
 
 
 class ReadWindows:
-    """The windows by reader; None: that of the head. Readers may share a window, because they get copies."""
+    """The windows by reader. The reader None reads at the head. Readers may share a window, because they get copies."""
 
     __slots__ = ("_storage", "_windows")
 
