@@ -203,9 +203,10 @@ simulate-planted: $(VENV)/.dev
 	@$(BIN)/python tests/simulation/find_planted.py $(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(ARGS)
 
 # Faults planted in the code one at a time, and which of them the tests find (docs/testing.md): `make mutants-map` measures
-# which tests cover what, first and now and then; `make mutants ROOM=engine/queues SAMPLE=200`.
+# which tests cover what, first and now and then; `make mutants ROOM=engine/queues SAMPLE=200`. `make mutants ARGS=--rows`:
+# all rows, of which those that name a test need no map.
 ROOM ?=
-SAMPLE ?= 200
+SAMPLE ?=
 $(VENV)/.mutants: pyproject.toml | $(VENV)/.dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,dev-mutants]'
 	@touch $@
@@ -214,7 +215,7 @@ mutants-map: $(VENV)/.mutants
 	@$(BIN)/python tests/mutants/mutants.py --map --lanes $(LANES)
 
 mutants: $(VENV)/.mutants
-	@$(BIN)/python tests/mutants/mutants.py --room $(ROOM) --sample $(SAMPLE) --lanes $(LANES) \
+	@$(BIN)/python tests/mutants/mutants.py --room $(ROOM) $(if $(SAMPLE),--sample $(SAMPLE)) --lanes $(LANES) \
 		$(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(ARGS)
 
 # Debian's packages of the brokers that we compare with, of etcd, and of Perl's clients.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import random
 import tomllib
 from collections import defaultdict
@@ -31,7 +32,7 @@ WITHOUT_MEANING = {
 @dataclass(frozen=True, slots=True)
 class Mutant:
     """A fault: `source` is the whole of `file` with it. `harm`: what it does to a user, or what was replaced.
-    `found_by`: a test that is known to find it, with all its parameters if it names none; empty: no test was named.
+    `found_by`: a test that is known to find it, perhaps with the parameters that do; empty: no test was named.
     """
 
     name: str
@@ -106,6 +107,17 @@ def _mutant(name: str, row: dict[str, str]) -> Mutant:
         raise BadRow(f"{name}: {error}") from None
     function = function_at(before, _first_change(before, after))
     return Mutant(name, row["file"], function, after, row["harm"], row.get("found-by", ""))
+
+
+def name_finder(mutant: Mutant, test: str) -> None:
+    """Write into the row of `mutant`, which names no test, the one that finds it."""
+    table, _, name = mutant.name.partition("/")
+    path = ROWS / f"{table}.toml"
+    before, mark, row = path.read_text().partition(f'\nname = "{name}"')
+    kept, harm, following = row.partition("\nharm = ")
+    words, _, rest = following.partition("\n")
+    found_by = json.dumps(test, ensure_ascii=False)
+    path.write_text(f"{before}{mark}{kept}{harm}{words}\nfound-by = {found_by}\n{rest}")
 
 
 def sample_operators(room: str, count: int, seed: int) -> list[Mutant]:

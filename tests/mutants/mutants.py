@@ -5,10 +5,11 @@
     python tests/mutants/mutants.py --rows --by simulation      # all rows, and worlds instead of tests
     python tests/mutants/mutants.py --rows --by simulation --sample 60 --budget 120 --seed 7
     python tests/mutants/mutants.py --rows --only journal/fsync-left-out
+    python tests/mutants/mutants.py --rows --name               # a row that names no test gets the one that finds it
 
-Prints a line for each fault: found, SURVIVED, or UNDECIDED where the budget was over before all tests were; and of rows
-that name a test, those that it did not find. Exit status 1 if there are such, or if more than `--survivors` per cent of
-all were not found.
+Prints a line for each fault with the CPU seconds that it took: found, SURVIVED, or UNDECIDED where the budget was over
+before all tests were; and of rows that name a test, those that it did not find. Exit status 1 if there are such, or if
+more than `--survivors` per cent of all were not found.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import resource
 import sys
 import tempfile
 from collections import Counter
@@ -29,7 +31,7 @@ from time import monotonic
 
 sys.path.insert(0, str(Path(__file__).parent))
 from covering import Covering, measure, read_covering
-from mutant import Mutant, read_rows, sample_operators
+from mutant import Mutant, name_finder, read_rows, sample_operators
 from swap import changed_functions
 from tree import AnyJob, Job, Result, Tree, Verdict, WorldsJob, is_of
 from worlds_map import WorldsMap, read_map
@@ -41,9 +43,10 @@ Tried = tuple[Mutant, Result, float]
 
 
 def make_job(mutant: Mutant, covering: Covering, seconds: float) -> Job:
-    """With the test of its row, then those that run the function."""
+    """With the test of its row, first with the parameters that the row says; then those that run the function."""
+    named = [mutant.found_by, mutant.found_by.partition("[")[0]] if mutant.found_by else []
     tests, machines = covering.of(mutant.file, mutant.function)
-    return Job(mutant, [*([mutant.found_by] if mutant.found_by else []), *tests], seconds, machines)
+    return Job(mutant, [*named, *tests], seconds, machines)
 
 
 def make_worlds_job(mutant: Mutant, worlds: WorldsMap, seed: int, seconds: float) -> WorldsJob:
@@ -65,16 +68,27 @@ def try_each(tree: Tree, jobs: Sequence[AnyJob]) -> Iterator[tuple[AnyJob, Resul
         yield job, *tree.try_anew(job)
 
 
-def try_all(mutants: list[Mutant], options: argparse.Namespace) -> Iterator[Tried]:
-    """Each with what became of it, and the seconds that it took; in several lanes, a copy of the tree for each."""
-    if options.by == "tests":
-        make: Callable[[Mutant], AnyJob] = partial(make_job, covering=read_covering(), seconds=options.budget)
-    else:
-        make = partial(make_worlds_job, worlds=read_map(), seed=options.seed, seconds=options.budget)
+def try_by_tests(mutants: list[Mutant], seconds: float, lanes: int) -> Iterator[Tried]:
+    """Rows that name a test by it alone, which needs no map; then the others, and those that it does not find."""
+    left = [mutant for mutant in mutants if not mutant.found_by]
+    named = [mutant for mutant in mutants if mutant.found_by]
+    for tried in try_all(named, partial(make_job, covering=Covering({}), seconds=seconds), lanes):
+        if tried[1].verdict is Verdict.FOUND:
+            yield tried
+        else:
+            left.append(tried[0])
+    if left:
+        yield from try_all(left, partial(make_job, covering=read_covering(), seconds=seconds), lanes)
+
+
+def try_all(mutants: list[Mutant], make: Callable[[Mutant], AnyJob], lane_count: int) -> Iterator[Tried]:
+    """Each with what became of it, and the CPU seconds that it took; in several lanes, a copy of the tree for each."""
+    if not mutants:
+        return
     tried: SimpleQueue[Tried | None] = SimpleQueue()
 
     def run_lane(number: int) -> None:
-        share = mutants[number :: options.lanes]
+        share = mutants[number::lane_count]
         try:
             with Tree(Path(directory) / str(number)) as tree:
                 for job, result, seconds in try_each(tree, [make(mutant) for mutant in share]):
@@ -82,8 +96,8 @@ def try_all(mutants: list[Mutant], options: argparse.Namespace) -> Iterator[Trie
         finally:
             tried.put(None)
 
-    with tempfile.TemporaryDirectory(prefix="mutants-") as directory, ThreadPoolExecutor(options.lanes) as lanes:
-        running = [lanes.submit(run_lane, number) for number in range(options.lanes)]
+    with tempfile.TemporaryDirectory(prefix="mutants-") as directory, ThreadPoolExecutor(lane_count) as lanes:
+        running = [lanes.submit(run_lane, number) for number in range(lane_count)]
         for _ in running:
             yield from iter(tried.get, None)
         for lane in running:
@@ -109,6 +123,7 @@ def main() -> int:
     parser.add_argument(
         "--seed", type=int, default=random.SystemRandom().randrange(10**9), help="of the sample, of worlds"
     )
+    parser.add_argument("--name", action="store_true", help="write into rows that name no test which one found them")
     parser.add_argument("--budget", type=float, default=60, help="CPU seconds a fault")
     parser.add_argument("--survivors", type=float, default=10, help="per cent that are allowed")
     parser.add_argument("--lanes", type=int, default=2, help="processes")
@@ -128,18 +143,26 @@ def main() -> int:
     print(f"seed {options.seed}, {len(mutants)} faults", flush=True)
     results, begun = [], monotonic()
     missed: list[Mutant] = []
-    for mutant, (verdict, how), seconds in try_all(mutants, options):
+    if options.by == "tests":
+        all_tried = try_by_tests(mutants, options.budget, options.lanes)
+    else:
+        make = partial(make_worlds_job, worlds=read_map(), seed=options.seed, seconds=options.budget)
+        all_tried = try_all(mutants, make, options.lanes)
+    for mutant, (verdict, how), seconds in all_tried:
         results.append({"name": mutant.name, "verdict": verdict.value, "how": how, "seconds": round(seconds, 1)})
         told = how if verdict is Verdict.FOUND else f"{mutant.harm} ({how})"
         print(f"{verdict.value:9} {seconds:5.1f} s {mutant.name}: {told}"[:240], flush=True)
         if options.by == "tests" and is_missed(mutant, Result(verdict, how)):
             missed.append(mutant)
+        elif options.name and verdict is Verdict.FOUND and "::" in how and not mutant.found_by:
+            name_finder(mutant, how)
     if options.out is not None:
         options.out.write_text(json.dumps({"seed": options.seed, "by": options.by, "results": results}, indent=1))
     count = Counter(str(result["verdict"]) for result in results)
     share = 100 * (1 - count["found"] / max(1, len(mutants)))
-    took_s = monotonic() - begun
-    print(f"{', '.join(f'{number} {verdict}' for verdict, number in count.items())} in {took_s:.0f} s")
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    took = f"{monotonic() - begun:.0f} s, {used.ru_utime + used.ru_stime:.0f} CPU s"
+    print(f"{', '.join(f'{number} {verdict}' for verdict, number in count.items())} in {took}")
     for mutant in missed:
         print(f"{mutant.name} is not found by {mutant.found_by}, which its row names")
     return bool(missed) or share > options.survivors

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+import tomllib
 from collections import Counter
 from dataclasses import replace
 from functools import cache
@@ -15,7 +16,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 from covering import Covering
-from mutant import MODULE, BadRow, Mutant, function_at, read_rows, sample_operators
+from mutant import MODULE, BadRow, Mutant, function_at, name_finder, read_rows, sample_operators
 from mutants import is_missed, make_job, try_each
 from noting import NOTE, noting
 from simulated import KINDS, SHORT, STORM, Seed, run_world
@@ -59,14 +60,14 @@ def test_tests_that_rows_name_are_there() -> None:
     [
         ((Verdict.FOUND, "tests/a.py::test_b"), False),
         ((Verdict.FOUND, "tests/a.py::test_b[1-x]"), False),
-        ((Verdict.FOUND, "tests/a.py::test_bc"), True),
+        ((Verdict.FOUND, "tests/a.py::test_bc[1]"), True),
         ((Verdict.SURVIVED, "5 tests passed"), True),
         ((Verdict.FOUND, "a module cannot be imported"), False),
     ],
 )
 def test_a_row_whose_own_test_does_not_find_it_is_named(result: tuple[Verdict, str], is_said: bool) -> None:
     """Also where another test finds it; not where no test began."""
-    row = replace(all_rows()[0], found_by="tests/a.py::test_b")
+    row = replace(all_rows()[0], found_by="tests/a.py::test_b[0]")
     assert is_missed(row, Result(*result)) is is_said
     assert not is_missed(replace(row, found_by=""), Result(*result))
 
@@ -81,6 +82,19 @@ def test_a_row_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setattr("mutant.ROWS", tmp_path)
     with pytest.raises(BadRow, match=f"^a/x: .*{re.escape(why)}"):
         read_rows()
+
+
+def test_the_finder_of_a_row_is_named_in_it_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Other rows, words between them and their order stay; the test is the one that was found, whatever its name."""
+    monkeypatch.setattr("mutant.ROWS", tmp_path)
+    path = tmp_path / "a.toml"
+    rows = [f'[[mutant]]\nname = "{name}"\nharm = "none \\"yet\\""\n' for name in ("x", "x-y", "z")]
+    path.write_text("\n# of z\n".join(rows))
+    test = 'tests/a.py::test_b[/p = "1"\\n-\\x00]'
+    name_finder(replace(all_rows()[0], name="a/x-y"), test)
+    rows[1] += "found-by = " + json.dumps(test) + "\n"
+    assert path.read_text() == "\n# of z\n".join(rows)
+    assert tomllib.loads(path.read_text())["mutant"][1]["found-by"] == test
 
 
 def test_functions_by_line() -> None:
@@ -189,6 +203,7 @@ def test_a_fault_is_found_by_the_tests_that_run_it(tmp_path: Path) -> None:
     job = make_job(row, Covering({key: [looks]}), 120)
     blind = make_job(row, Covering({key: [ELSEWHERE]}), 120)
     named = make_job(replace(row, found_by=looks.partition("[")[0]), Covering({}), 120)
+    renamed = make_job(replace(row, found_by=looks.replace("[1-", "[2-")), Covering({}), 120)
     constant = replace(row, source=row.source + "\nraise ValueError\n")
     with Tree(tmp_path / "tree") as tree:
         fails = "tests/settings/test_fails.py"
@@ -208,6 +223,7 @@ def test_a_fault_is_found_by_the_tests_that_run_it(tmp_path: Path) -> None:
             job,
             blind,
             named,
+            renamed,
             harmless,
             Job(row, ["no test"], 120),
             Job(row, job.tests, 0),
@@ -219,7 +235,7 @@ def test_a_fault_is_found_by_the_tests_that_run_it(tmp_path: Path) -> None:
         tried = list(try_each(tree, jobs))
         found, how = ({id(job): result[at] for job, result, _ in tried} for at in (0, 1))
         assert [found[id(job)].name for job in jobs] == [
-            *("FOUND", "SURVIVED", "FOUND", "SURVIVED", "UNDECIDED", "UNDECIDED", "FOUND"),
+            *("FOUND", "SURVIVED", "FOUND", "FOUND", "SURVIVED", "UNDECIDED", "UNDECIDED", "FOUND"),
             *("UNDECIDED", "FOUND", "SURVIVED"),
             *("FOUND", "FOUND", "FOUND"),
         ]
