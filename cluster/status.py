@@ -65,7 +65,7 @@ def why(node: Node) -> str:
         obstacle = node.agreement.obstacle
         return "no node leads" if obstacle is None else f"no node leads, and this one does not campaign: {obstacle}"
     if view.leader.node_id == node.node_id:
-        return "it led; what etcd says since then was not read yet"
+        return "it led, and has not read etcd since then"
     if state in _COPIES:
         trouble = f", but has no link: {node.following.trouble}" if node.following.trouble else ""
         return f"follows {view.leader.name}{trouble}"

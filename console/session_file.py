@@ -17,7 +17,7 @@ FILE = "sessions"
 _KEY_OCTETS = 32
 #: Maximum revoked sessions of a user that are remembered one by one.
 REVOKED_MAX = 100
-#: Stands for the user of sessions that a release revoked which did not record users.
+#: Stands for the user of sessions in files of older releases, which did not record users.
 _UNKNOWN_USER = ""
 
 
@@ -25,8 +25,8 @@ _UNKNOWN_USER = ""
 class _Revoked:
     """The revoked sessions of one user. Times are wall times (ms) at which sessions would have expired.
 
-    `sessions`: id -> time. `expiring_until_ms`: each session of the user that expires by then is revoked. That replaces
-    entries beyond `REVOKED_MAX`: so no logout is forgotten, but older sessions of the user end, too.
+    `sessions`: id -> time. `expiring_until_ms`: each session of the user that expires by then is revoked. This time
+    replaces entries beyond `REVOKED_MAX`: no logout is forgotten, but older sessions of the user end, too.
     """
 
     sessions: dict[str, int] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class _Revoked:
 
 
 class SessionFile:
-    """Keeps the file. `key`: signs tokens."""
+    """Reads and writes the file. `key`: signs tokens."""
 
     def __init__(self, directory: str | None) -> None:
         self._path = None if directory is None else os.path.join(directory, FILE)

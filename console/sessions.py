@@ -19,7 +19,7 @@ from .session_file import SessionFile
 COOKIE = "leveret-session"
 HOUR_NS = 3_600_000_000_000
 LIFETIME_NS, IDLE_NS = 8 * HOUR_NS, HOUR_NS
-#: Maximum sessions whose last use is remembered. The last use of others is when their token was issued.
+#: Maximum sessions whose last use is remembered. Other sessions count as used when their token was issued.
 SESSIONS_MAX = 1_000
 #: Age from which a token is replaced. How far in the future a token may have been issued, since clocks are set back.
 RENEWED_MS, SKEW_MS = 600_000, 60_000
@@ -83,7 +83,7 @@ class Sessions:
         return self._cookie(token, user, path, host, is_secure=is_secure)
 
     def find(self, header: str | None, host: str = "", *, is_use: bool = True) -> User | None:
-        """The user of a request's session; None: there is no valid one. `is_use`: its idle time begins anew."""
+        """The user of a request's session; None: there is no valid one. `is_use`: the request counts as a use of it."""
         found = self._valid(header, host)
         if found is None:
             return None
@@ -119,7 +119,7 @@ class Sessions:
             return None
         now_ns, now_ms = self._now_ns(), self._wall_ms()
         session = self._known.get(token.id)
-        if session is None and token.issued_ms <= now_ms + SKEW_MS:  # it is older than a restart, or not remembered
+        if session is None and token.issued_ms <= now_ms + SKEW_MS:  # the broker has restarted, or has forgotten it
             began_ns, issued_ns = (now_ns - (now_ms - at_ms) * MS for at_ms in (token.began_ms, token.issued_ms))
             session = _Session(began_ns, issued_ns)
         if session is None or now_ns - session.began_ns > LIFETIME_NS or now_ns - session.used_ns > IDLE_NS:
@@ -148,8 +148,8 @@ class Sessions:
 def cookie_name(host: str) -> str:
     """The name of the cookie for a header `host`.
 
-    It contains the port, because browsers have the same cookies for all ports of a host: two consoles on one host must
-    not overwrite each other's.
+    It contains the port: browsers send a cookie to all ports of a host, so two consoles on one host would overwrite
+    each other's cookies.
     """
     port = host.rpartition(":")[2]
     return f"{COOKIE}-{port}" if port.isascii() and port.isdigit() else COOKIE

@@ -1,4 +1,4 @@
-"""Limits the connections of one kind of listener: of all addresses together, and of one.
+"""Limits the connections of one kind of listener: those of each address, and those of all addresses together.
 
 When no slot is free, a new connection takes one from a connection that is idle: from the same address if that has its
 share, else from the address with the most idle connections; of these, from the connection that has been idle longest.
@@ -73,10 +73,10 @@ class Slots:
 
     def move(self, slot: Slot, *, is_idle: bool) -> None:
         """Note that a connection becomes idle, or busy. Ignored if it has lost its slot."""
-        here, there = (self._busy, self._idle) if is_idle else (self._idle, self._busy)
-        if slot in here:
-            del here[slot]
-            there[slot] = None
+        former, new = (self._busy, self._idle) if is_idle else (self._idle, self._busy)
+        if slot in former:
+            del former[slot]
+            new[slot] = None
 
     def forget(self, slot: Slot) -> None:
         """Remove the slot of a connection that has ended. Idempotent."""

@@ -39,9 +39,9 @@ class Leadership:
         self.reason = ""  # why publishers are held
         self.proven_ns = asked_ns  # when etcd last said that this node led
         self.renewed_ns = asked_ns  # when etcd last renewed the lease
-        self.progress_ns = context.now_ns  # when etcd was told last what is agreed
+        self.progress_ns = context.now_ns  # when the agreed LSN was last written to etcd
         self.resign_wait_ns = resign_wait_ns
-        self.woke_ns = 0  # when this process last woke from standing still; what it then hears may be old
+        self.woke_ns = 0  # when this process last ran again after a standstill
         self.unreached_since_ns: int | None = None  # since when there is a better pair (`_better_pair`)
         self.wanted_level = insync.level  # the level to which the journal is to be raised
         self.calm_until_ns = 0  # until then an acknowledgement moves the agreed LSN and nothing else
@@ -122,7 +122,7 @@ class Leadership:
         self._choose_state()
         if self.context.state in BROKER_RUNS:
             self._change_set()
-            self._tell_progress()
+            self._write_progress()
             self._look_at_etcd()
 
     def _why_lost(self) -> str | None:
@@ -192,7 +192,7 @@ class Leadership:
     def _may_be_replaced(self) -> bool:
         """Whether another node may lead with a silent node's acknowledgements, and etcd has not denied it since.
 
-        After this node stood still that may be any node: what is heard from one may have been sent long before.
+        After a standstill of this node all others count as silent: what they sent may be old.
         """
         return self._is_unconfirmed or self.context.now_ns >= self._suspend_ns()
 
@@ -291,16 +291,16 @@ class Leadership:
         else:
             context.conclude_transaction()  # the set has changed since: this change was done, or never will be
 
-    def _tell_progress(self) -> None:
+    def _write_progress(self) -> None:
         context, agreed = self.context, self.members.agreed
         is_due = context.now_ns >= self.progress_ns + context.timers.progress_ns
-        if is_due and agreed > self._told_agreed and context.sent is None and not context.is_put_back:
+        if is_due and agreed > self._written_agreed and context.sent is None and not context.is_put_back:
             self.progress_ns = context.now_ns
             context.transact(progress(self.key, context.view.agreed if context.view else None, agreed))
 
     @property
-    def _told_agreed(self) -> int:
-        """The key `agreed` in etcd. This leader's agreed LSN may be below it while a node's disk is put back."""
+    def _written_agreed(self) -> int:
+        """The agreed LSN in etcd. That of this leader may be lower while a node's disk is put back."""
         view = self.context.view
         return view.agreed.lsn if view is not None and view.agreed is not None else 0
 
@@ -373,7 +373,7 @@ class Leadership:
         context.decide(Resign(why), EndLease())
 
     def times_ns(self) -> tuple[float, ...]:
-        """The times at which the node's state has to be looked at again."""
+        """The times at which the node's state must be reviewed."""
         timers, context, members = self.context.timers, self.context, self.members
         if context.state not in BROKER_RUNS:
             return ()
@@ -388,7 +388,7 @@ class Leadership:
             times.append(self.renewed_ns + 2 * timers.lease_ns)
         if self.unreached_since_ns is not None:
             times.append(self.unreached_since_ns + self.resign_wait_ns)
-        if members.agreed > self._told_agreed:
+        if members.agreed > self._written_agreed:
             times.append(self.progress_ns + timers.progress_ns)
         if self.handover is not None:
             times.append(self.handover.deadline_ns)

@@ -85,7 +85,7 @@ class LeaderJournal:
 
 @dataclass(slots=True, frozen=True)
 class FollowerStatistics:
-    """Figures of one follower's link. behind_octets: octets not sent yet; None: they are in several segments."""
+    """Figures of one follower's link. behind_octets: octets not sent yet; None: they span several segments."""
 
     name: str
     node_id: bytes
@@ -139,9 +139,9 @@ class FollowerLinks:
         self.is_closed = False
         self._followers: dict[bytes, _FollowerLink] = {}
         self._senders: tuple[FeedSender, ...] = ()  # of all followers
-        self._acknowledging: tuple[_FollowerLink, ...] = ()  # all but those with full copies beside
+        self._acknowledging: tuple[_FollowerLink, ...] = ()  # all links but those whose `is_beside` is set
         self._lock = threading.Lock()  # of the senders, the position, and the end
-        self._link_count = 0
+        self._link_count = 0  # all links until now, also closed ones
         self._has_no_status = False
         self._status_sent: Mapping[str, object] = {}  # what beacons say until `_status_until_s`
         self._status_until_s = 0.0
@@ -221,7 +221,7 @@ class FollowerLinks:
             self._has_no_status = False
         return self._status_sent
 
-    async def follow(self, link: LinkStream, hello: Hello) -> None:
+    async def serve(self, link: LinkStream, hello: Hello) -> None:
         """Serve a follower until its link ends. Raises: LinkFault, FrameFault."""
         self._link_count += 1
         follower = _FollowerLink(self, link, hello, self._link_count)
@@ -286,10 +286,9 @@ class FollowerLinks:
 
 
 def readers_of(path: str, files: Files = REAL, node: str | None = None) -> list[str]:
-    """The names of readers in a leader's directory that keep segments for followers, one for each link. `node`: only
-    those for this node.
+    """The names of readers in a leader's directory that keep segments for followers, one for each link.
 
-    Raises: OSError, JournalError.
+    `node`: only readers for this node. Raises: OSError, JournalError.
     """
     wanted = None if node is None else _reader_prefix(node)
     names = [name for name in reader_offsets(path, files) if name.startswith(NODE_PREFIX)]
@@ -491,7 +490,7 @@ class _FollowerLink:
             self._reader = None
 
     def release(self) -> None:
-        """Stop keeping files open and segments for the follower. For a thread."""
+        """Close the files, and no longer keep segments for the follower. For a thread."""
         self._close_reader()
         if self._is_registered:
             self._is_registered = False
@@ -508,7 +507,7 @@ class _FollowerLink:
     async def _beacon(self) -> None:
         """Send beacons. Raises: LinkFault: the follower was silent for `silence_s`.
 
-        Silence is counted in beacons, since after a standstill of this process the time would be too long.
+        Silence is counted in beacons: a time would include standstills of this process.
         """
         links, beacon_s, silence_s = self._links, self._links.options.beacon_s, self._links.options.silence_s
         while True:

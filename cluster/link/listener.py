@@ -146,7 +146,7 @@ class LinkListener:
         if links is None or links.is_closed:
             await _decline(link, f"node {self._name} does not lead", False)
         elif isinstance(request, Hello):
-            await links.follow(link, request)
+            await links.serve(link, request)
         elif not self._takes_clients():
             await _decline(link, f"node {self._name} does not serve clients yet", False)
         else:

@@ -1,4 +1,4 @@
-"""A histogram."""
+"""Histograms, counted when values occur and read when the pages of metrics are."""
 
 from bisect import bisect_left
 
@@ -7,7 +7,7 @@ DELAYS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
 
 
 class Buckets:
-    """A histogram. `bounds`: upper bounds of the buckets. `counts`: values in each bucket, not cumulative."""
+    """Counts values. `bounds`: upper bounds of the buckets. `counts`: values in each bucket, not cumulative."""
 
     __slots__ = ("bounds", "counts", "total")
 

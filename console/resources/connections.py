@@ -23,7 +23,7 @@ _NOT_AUTHORISED = "User not authorised to access object"
 
 
 def _clients(api: Api, request: Request) -> list[Client]:
-    """The connections that the user may see, of the virtual host in the path or in `x-vhost`, else of all."""
+    """The connections that the user may see: of the virtual host in the path or in `x-vhost`, else of each one."""
     vhost = api.vhost(request).name if "V" in request.names else request.headers.get("x-vhost", "")
     return [client for client in clients_of(api.broker, request.user) if vhost in ("", client.vhost.name)]
 
@@ -53,8 +53,8 @@ def _client(api: Api, request: Request, *, to_close: bool = False) -> Client:
     found = next((client for client in api.broker.connections if client.name == name), None)
     if found is None:
         raise not_found()
-    may = is_administrator(user) if to_close else is_monitor(user)
-    if not may and found.user.name != user.name:
+    may_use_all = is_administrator(user) if to_close else is_monitor(user)
+    if not may_use_all and found.user.name != user.name:
         raise not_authorised(_NOT_AUTHORISED, missing_tag(user, "administrator" if to_close else "monitoring"))
     return found
 

@@ -246,7 +246,7 @@ def test_a_leader_has_room_for_so_many_followers(tmp_path: Path, monkeypatch: py
     link: Any = SimpleNamespace(send=send, close=nothing)
     hello = Hello(VERSION, "orders", 0, "n3", 0, 2, JOURNAL_ID, TermTable(node_id(8), ((1, 1),)), bench.middle)
     with pytest.raises(Declined, match="1 followers are connected"):
-        trio.run(bench.links.follow, link, hello)
+        trio.run(bench.links.serve, link, hello)
     assert said == [No("1 followers are connected")] and bench.kept_from == [bench.middle]
 
 

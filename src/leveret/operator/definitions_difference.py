@@ -1,7 +1,7 @@
 """The difference between a document of definitions and what a broker has, object by object.
 
-An import replaces users, policies, limits and parameters as a whole: they are compared with their state after the
-import, also in keys that the document leaves out. Existing queues, exchanges and bindings stay as they are. Secrets are
+An import replaces users, policies, limits and parameters as a whole. So their states before and after it are compared,
+also in keys that the document leaves out. Existing queues, exchanges and bindings stay as they are. Secrets are
 never shown, only whether they differ. Source: management page 7.
 """
 
