@@ -53,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("amqp_leaked_queues", "queues that a test leaves behind are leaks, too", type="bool", default=False)
     parser.addini("amqp_clock", 'how time passes in the broker: "real" (the default) or "virtual"', default="real")
     parser.addini("amqp_config", "configuration file of the broker, from the root directory", default="")
-    parser.addini("amqp_quiet_ms", "how long clients may take to react before virtual time goes on", default="")
+    parser.addini("amqp_quiet_ms", "how long clients may take to react before virtual time advances", default="")
     parser.addini("amqp_profile", "whose semantics the broker follows", default="")
 
 
@@ -231,31 +231,31 @@ def _workers(broker: RunningBroker | RealBroker) -> Iterator[Workers]:
 
 
 def _broker_of(
-    request: pytest.FixtureRequest, whole: RunningBroker | RealBroker, vhost: str, *, holds: bool
+    request: pytest.FixtureRequest, shared: RunningBroker | RealBroker, vhost: str, *, holds: bool
 ) -> Iterator[RunningBroker | RealBroker]:
     """The broker of the run with a virtual host for a test, or for a module (`holds`: resets keep its objects)."""
     options = _marker_options(request)
-    if isinstance(whole, RealBroker):
+    if isinstance(shared, RealBroker):
         if "clock" in options:
             pytest.skip("this test sets the broker's clock, and --amqp-url names one that has none to set")
-        yield whole
+        yield shared
         return
     held, clock = request.config.stash[_HELD], options.get("clock")
     spares = bool(held) or not options.get("reset", True)
     if not spares:
-        whole.reset(clock=clock)
-    elif clock not in (None, whole.clock.mode):
+        shared.reset(clock=clock)
+    elif clock not in (None, shared.clock.mode):
         because = f"{held[-1]} is in use" if held else "of reset=False"
         pytest.fail(
-            f"@pytest.mark.amqp(clock={clock!r}): time can't change here, because {because}, on {whole.clock.mode} "
+            f"@pytest.mark.amqp(clock={clock!r}): time can't change here, because {because}, on {shared.clock.mode} "
             "time; mark the whole module, or set amqp_clock in the ini file",
             pytrace=False,
         )
     broker: RunningBroker
     if spares or holds:
-        broker = whole.at(vhost)
+        broker = shared.at(vhost)
     else:
-        broker, whole.default_vhost = whole, vhost
+        broker, shared.default_vhost = shared, vhost
         broker.vhost()
     if holds:
         held.append("amqp_module_broker")
@@ -266,9 +266,9 @@ def _broker_of(
     if spares or holds:
         broker.vhost().delete()
     else:
-        whole.default_vhost = "/"
+        shared.default_vhost = "/"
     if leaks and not options.get("leaks", False):
-        _tell(request, leaks)
+        _report(request, leaks)
 
 
 # -- helpers --------------------------------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ def _problem_of(marker: pytest.Mark) -> str:
     return ""
 
 
-def _tell(request: pytest.FixtureRequest, leaks: list[str]) -> None:
+def _report(request: pytest.FixtureRequest, leaks: list[str]) -> None:
     config = request.config
     text = "\n".join(leaks)
     if config.getoption("--amqp-fail-on-leak") or config.getini("amqp_fail_on_leak"):

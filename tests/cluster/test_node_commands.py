@@ -73,7 +73,7 @@ def test_another_node_than_the_one_that_was_asked_for() -> None:
 def test_a_command_that_is_not_done_in_time() -> None:
     """With the last reason."""
     cluster = Cluster({"from": "a", "to": "b"}, ControlFailed("cannot reach h:1: Connection refused"))
-    late = "it has begun, and was not seen to be done within 30 s"
+    late = "it has begun, and its end was not seen within 30 s"
     with pytest.raises(ControlFailed, match=f"{late}: cannot reach h:1: Connection refused"):
         cluster.run("handover")
     begun = {"node": "b", "is-drained": True}
@@ -160,7 +160,7 @@ def test_a_script_waits_until_all_nodes_are_in_sync() -> None:
 )
 def test_a_script_that_waits_in_vain_is_told_why(answer: Any, node: str | None, why: str) -> None:
     """And the exit code is 1: ControlFailed."""
-    with pytest.raises(ControlFailed, match=f"not so within 30 s: {why}"):
+    with pytest.raises(ControlFailed, match=f"not reached within 30 s: {why}"):
         Cluster(answer).run("cluster wait-in-sync", **({} if node is None else {"node": node}))
 
 
@@ -183,7 +183,7 @@ def test_whether_a_node_can_be_stopped(facts: dict[str, Any], node: str | None, 
     if not why:
         assert cluster.run("cluster wait-safe-to-stop", **given)["is-ready"]
         return
-    with pytest.raises(ControlFailed, match=f"not so within 30 s: {why}"):
+    with pytest.raises(ControlFailed, match=f"not reached within 30 s: {why}"):
         cluster.run("cluster wait-safe-to-stop", **given)
 
 
@@ -209,7 +209,7 @@ def test_the_level_is_raised_when_the_leader_says_so() -> None:
     cluster = Cluster({"level": 2, "before": 1}, in_sync(), in_sync(level=2))
     assert cluster.run("cluster raise-level", action="raise-level") == {"level": 2, "before": 1}
     assert cluster.asked == ["cluster"] * 3
-    with pytest.raises(ControlFailed, match="no node leads, and only the one that does can do this"):
+    with pytest.raises(ControlFailed, match="no node leads, and only the leader can do this"):
         Cluster(WAITING, state=status(None, "c")).run("cluster raise-level", action="raise-level")
 
 

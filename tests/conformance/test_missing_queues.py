@@ -180,7 +180,7 @@ def test_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
     _die(desk, *"0123456789", queue="bad")
     assert [record.getMessage() for record in caplog.records] == [
         "queue 'failed' in vhost '/' is made: dead letters go to 'failed', and nothing is bound to it",
-        "dead letters of queue 'bad' in vhost '/': no queue takes what goes to 'amq.no': 1 lost so far",
-        "dead letters of queue 'bad' in vhost '/': no queue takes what goes to 'amq.no': 10 lost so far",
+        "dead letters of queue 'bad' in vhost '/': no queue is bound for messages to 'amq.no': 1 lost so far",
+        "dead letters of queue 'bad' in vhost '/': no queue is bound for messages to 'amq.no': 10 lost so far",
     ]
     assert desk.pair.broker.context.unroutable_letters.count == 10

@@ -26,7 +26,7 @@ def broker() -> Iterator[RunningBroker]:
 
     @command("toys wind", http=Http("POST", "leveret/toys/V/TOY", Level.ADMINISTRATOR))
     def wind(
-        at: Operator,
+        operator: Operator,
         toy: Name,
         turns: int,
         *,

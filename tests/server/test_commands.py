@@ -33,7 +33,7 @@ class How:
 
 
 def greet(
-    at: Operator, queue: QueueName, how: How, *, vhost: VhostName = "/", as_user: AsUser | None = None
+    operator: Operator, queue: QueueName, how: How, *, vhost: VhostName = "/", as_user: AsUser | None = None
 ) -> dict[str, Any]:
     """Greet the consumers of a queue.
 
@@ -41,7 +41,7 @@ def greet(
         a second line of the same help
     loud: true: in capitals
     """
-    with at.client(vhost, as_user) as (client, host):
+    with operator.client(vhost, as_user) as (client, host):
         found = host.queues.named(queue)
     text = " ".join([found.name, *(how.words or [])] * how.times)
     return {"said": text.upper() if how.loud else text, "by": client.user.name}
@@ -136,13 +136,13 @@ def test_its_level_is_asked(broker: RunningBroker) -> None:
 def test_a_parameter_without_help_is_refused_at_once() -> None:
     """When its module is imported."""
 
-    def silent(at: Operator, queue: QueueName, count: int) -> None:
+    def silent(operator: Operator, queue: QueueName, count: int) -> None:
         """Say nothing."""
 
     with pytest.raises(KeyError, match="count"):
         command("silent")(silent)
 
-    def untyped(at: Operator, queue: list[str]) -> None:
+    def untyped(operator: Operator, queue: list[str]) -> None:
         """Say nothing.
 
         queue: of no kind

@@ -32,7 +32,7 @@ def test_explain_shows_the_ring_as_it_is() -> None:
     (one,) = explain_running(objects, "q")
     (row,) = [row for row in one.rows if row.name == "default-ring-size"]
     assert row.value == 8
-    assert row.rule == "as the queue was made, or resized since; made now it would be 4 (f.toml:9: match '#')"
+    assert row.rule == "as declared or resized; a queue declared now would have 4 (f.toml:9: match '#')"
 
 
 def test_explain_an_address_where_there_is_no_queue() -> None:

@@ -108,12 +108,12 @@ def test_a_journal_is_left_to_its_broker_and_read_after_it(tmp_path: Path) -> No
         file.write_text(f'[broker]\nlisten = ["127.0.0.1:{broker.port}"]\n')
         code, found = doctor("--config", str(file), "--data", str(data))
         assert code == 0
-        assert found["journal"][1].endswith("is in use by a broker, and is not looked into")
+        assert found["journal"][1].endswith("is in use by a broker, and was not checked")
         assert found["address"][0] == "warning" and "Address already in use" in found["address"][1]
         broker.stop()
     code, found = doctor("--config", str(file), "--data", str(data))
     assert (code, found["journal"][0], found["address"][0]) == (0, "ok", "ok")
-    assert found["journal"][1].endswith("all whole")
+    assert found["journal"][1].endswith("all intact")
     segment = max((path for path in data.rglob("*") if path.is_file()), key=lambda path: path.name[0].isdigit())
     octets = bytearray(segment.read_bytes())
     octets[20] ^= 0xFF

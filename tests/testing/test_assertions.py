@@ -234,7 +234,7 @@ def test_a_missing_queue_explains_itself(broker: RunningBroker) -> None:
         assert isinstance(caught.value, LookupError)
         assert str(caught.value).splitlines() == [
             "no queue 'orders' in virtual host '/', did you mean 'order'? (there are: 'order', 'late')",
-            "4 of what was published reached no queue:",
+            "4 published messages reached no queue:",
             "  exchange 'events', routing key 'order.new': 1",
             "    no binding of topic exchange 'events' matched: 'order.gone' to queue 'order'",
             "  exchange 'empty', routing key '': 2",

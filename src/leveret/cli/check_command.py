@@ -72,8 +72,8 @@ def _differences(
     from .control_client import DEFAULT_URL, ControlFailed, request
 
     shared = SharedConfiguration(secret, configuration, tls)
-    said = {"node": configuration.cluster.node, "fingerprint": shared.fingerprint, "parts": shared.parts}
-    arguments = {"action": "differences", "parts": said}
+    own = {"node": configuration.cluster.node, "fingerprint": shared.fingerprint, "parts": shared.parts}
+    arguments = {"action": "differences", "parts": own}
     try:
         answer = request(options.url or DEFAULT_URL, "cluster", arguments, context=context_of(options))
     except ControlFailed as error:

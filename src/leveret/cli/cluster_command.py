@@ -118,7 +118,7 @@ class _Recovery:
         else:
             known = [one.name for one in view.nodes if one.node_id in members]
             absent = len(members) - len(known)
-            yield f"in sync: {', '.join([*known, f'{absent} that is not here'] if absent else known)}"
+            yield f"in sync: {', '.join([*known, f'{absent} unknown'] if absent else known)}"
         if view.agreed is not None:
             yield f"agreed: {view.agreed.lsn}, in term {view.agreed.term}"
         for name in self._names:
@@ -140,7 +140,7 @@ class _Recovery:
         if view.leader is not None:
             return f"{view.leader.name} leads: there is nothing to recover"
         if key is None:
-            return f"node {node} is not there: start it first, it waits"
+            return f"node {node} is absent: start it, and it waits for a leader"
         if key.journal is None:
             return f"the directory of node {node} is empty: all others would become empty"
         return ""

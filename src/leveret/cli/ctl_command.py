@@ -178,7 +178,7 @@ def _run(options: argparse.Namespace, rates: Rates | None = None) -> int:
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError):  # from a broker of another version
             raise ControlFailed(f"the answer to {name!r} is not one that this program understands") from None
         if into != "-":
-            text = _written(into, text)
+            text = _write(into, text)
     except (CommandError, ControlFailed) as error:
         first, *more = str(error).split("\n")
         text = "\n".join([first, *(more if file is None else file.placed(more))])
@@ -191,7 +191,7 @@ def _run(options: argparse.Namespace, rates: Rates | None = None) -> int:
     return EXIT_FAILED if file is not None and result["faults"] else EXIT_OK
 
 
-def _written(name: str, text: str) -> str:
+def _write(name: str, text: str) -> str:
     """Write a text to a file. Returns the line to print. Raises: ControlFailed."""
     from .control_client import ControlFailed
 
@@ -283,11 +283,11 @@ def _read(word: str, items: Sequence[str], vhost: str | None) -> tuple[str, dict
             except ValueError as error:
                 raise command.error(str(error)) from None
     command.read({key: value for key, value in given.items() if key != "action"})
-    _read_from_elsewhere(command, given)
+    _read_password(command, given)
     return name, given
 
 
-def _read_from_elsewhere(command: Command, arguments: dict[str, Any]) -> None:
+def _read_password(command: Command, arguments: dict[str, Any]) -> None:
     """Read a password from the terminal or standard input, because all users can see command lines."""
     from getpass import getpass
 

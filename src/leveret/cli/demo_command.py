@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import trio
 
-from ..demo.tour import told
+from ..demo.tour import tour_text
 from ..demo.traffic import run_programs
 
 EXIT_OK, EXIT_FAILED, EXIT_UNUSABLE = 0, 1, 2
@@ -58,15 +58,15 @@ def _guide(broker: "subprocess.Popen[str]", log: Path, seconds: float | None) ->
     # The broker prints a line for AMQP and for its console; fewer lines: it has ended.
     urls = [line.removeprefix(READY).strip() for line in islice(broker.stdout, 2)]
     if len(urls) < 2:
-        return _tell_end("did not start", log)
+        return _print_end("did not start", log)
     amqp, console = sorted(urls)  # amqp:// before http://
-    text, place = told(console, amqp, f"leveret ctl --url {amqp}"), urlsplit(amqp)
+    text, place = tour_text(console, amqp, f"leveret ctl --url {amqp}"), urlsplit(amqp)
     assert place.hostname is not None and place.port is not None
     status = EXIT_OK
     try:
         trio.run(_run_clients, text, place.hostname, place.port, seconds)
     except* OSError:
-        status = _tell_end("ended", log)
+        status = _print_end("ended", log)
     return status
 
 
@@ -83,7 +83,7 @@ async def _run_clients(tour: str, host: str, port: int, seconds: float | None) -
             nursery.cancel_scope.cancel()
 
 
-def _tell_end(what: str, log: Path) -> int:
+def _print_end(what: str, log: Path) -> int:
     print(f"leveret demo: the broker {what}; its log ends with:", file=sys.stderr)
     print("\n".join(log.read_text().splitlines()[-LOG_LINES:]), file=sys.stderr)
     return EXIT_FAILED

@@ -29,7 +29,7 @@ FSYNC_ROUNDS, FSYNC_OCTETS = 9, 4096
 #: Maximum octets of journals that are read whole.
 JOURNAL_READ_MAX = 256 * 1024**2
 #: File systems that lose data, or whose locks and fsyncs depend on another machine.
-FORGETTING, REMOTE = {"tmpfs", "ramfs"}, {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"}
+VOLATILE, REMOTE = {"tmpfs", "ramfs"}, {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"}
 #: 2026-01-01; a clock that shows an earlier time is wrong.
 CLOCK_MIN_S = 1_767_225_600
 
@@ -87,7 +87,7 @@ def _check_clock() -> Iterator[Finding]:
     now = time.time()
     shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
     if now < CLOCK_MIN_S:
-        yield Finding(FAULT, "clock", f"shows {shown}", "set it: expiry and time stamps go by it")
+        yield Finding(FAULT, "clock", f"shows {shown}", "set it: expiry and time stamps use it")
     else:
         yield Finding(OK, "clock", shown)
 
@@ -109,7 +109,7 @@ def _check_memory(configuration: Configuration, data: str) -> Iterator[Finding]:
     limit = configuration.broker_limits.memory
     text = f"{_size(limit)} for messages, of {_size(host.memory)} that the process may use"
     if limit * 100 > host.memory * SHARE_PERCENT:
-        yield Finding(WARNING, "memory", text, f"[limits] memory: at most {SHARE_PERCENT} % of what there is")
+        yield Finding(WARNING, "memory", text, f"[limits] memory: at most {SHARE_PERCENT} % of that")
     else:
         yield Finding(OK, "memory", text)
 
@@ -139,12 +139,12 @@ def _check_directory(configuration: Configuration, data: str) -> Iterator[Findin
     while not os.path.isdir(place):
         place = os.path.dirname(place)
     if not os.access(place, os.W_OK | os.X_OK):
-        yield Finding(FAULT, "data directory", f"{place} cannot be written", "give it to the user that the broker has")
+        yield Finding(FAULT, "data directory", f"{place} cannot be written", "make it writable for the broker's user")
         return
     kind = _file_system(place)
-    if kind in FORGETTING:
+    if kind in VOLATILE:
         yield Finding(
-            WARNING, "data directory", f"{place} is in memory ({kind})", "what is durable is lost at a reboot"
+            WARNING, "data directory", f"{place} is in memory ({kind})", "durable messages are lost at a reboot"
         )
     elif kind in REMOTE:
         yield Finding(WARNING, "data directory", f"{place} is on another machine ({kind})", "use a disk of this one")
@@ -193,7 +193,7 @@ def _check_journal(data: str) -> Iterator[Finding]:
         try:
             REAL.close(lock_directory(path, REAL))
         except DirectoryLocked:
-            yield Finding(OK, "journal", f"{path} is in use by a broker, and is not looked into")
+            yield Finding(OK, "journal", f"{path} is in use by a broker, and was not checked")
             return
         octets = capacity_of(path).stored
         if octets > JOURNAL_READ_MAX:
@@ -211,7 +211,7 @@ def _check_journal(data: str) -> Iterator[Finding]:
         text = f"{path}: {report.records} records; the end was cut short by a crash, which is no loss"
         yield Finding(OK, "journal", text)
     else:
-        yield Finding(OK, "journal", f"{path}: {report.records} records, all whole")
+        yield Finding(OK, "journal", f"{path}: {report.records} records, all intact")
 
 
 def _file_system(place: str) -> str:

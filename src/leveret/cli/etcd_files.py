@@ -51,7 +51,7 @@ RestartSec=1
 StateDirectory=leveret-etcd
 StateDirectoryMode=0700
 LimitNOFILE=65536
-# Its fsyncs decide how soon another node can lead: before those of batch jobs.
+# A takeover waits for etcd's fsyncs: they go before those of batch jobs.
 IOSchedulingClass=best-effort
 IOSchedulingPriority=0
 
@@ -72,8 +72,8 @@ MEMBER is its folder here: {members}. The first one waits until a second one is 
     ETCDCTL_API=3 etcdctl --endpoints {endpoints} endpoint status -w table
 {warning}"""
 WARNING = """
-Whoever reaches these ports can decide which node leads. Let no machines reach them but those of the cluster, or give
-etcd certificates (client-cert-auth), and [cluster] https URLs with [cluster.etcd-tls].
+Whoever reaches these ports can decide which node leads. Let only machines of the cluster reach them, or give etcd
+certificates (client-cert-auth), and [cluster] https URLs with [cluster.etcd-tls].
 """
 
 
@@ -104,7 +104,7 @@ def members_of(urls: Sequence[str], nodes: Sequence[ClusterNode]) -> list[Member
     if any(part.scheme != "http" for part in parts):
         raise ValueError("an etcd with https needs certificates, which are not made here: expected http URLs")
     if len(urls) % 2 == 0:
-        raise ValueError(f"an etcd of {len(urls)} members bears no more than one of {len(urls) - 1}: expected 3 URLs")
+        raise ValueError(f"an etcd of {len(urls)} members bears no more failures than {len(urls) - 1}: expected 3 URLs")
     _check_ports([(part.hostname or "", part.port or 2379) for part in parts])
     names = {node.host: node.name for node in nodes}
     are_distinct = len({part.hostname for part in parts}) == len(parts)
@@ -164,8 +164,8 @@ def check_version() -> tuple[bool, str]:
     etcd = shutil.which("etcd")
     if etcd is None:
         return True, "etcd is not on this machine (Debian: apt install etcd-server); its version was not checked"
-    said = subprocess.run([etcd, "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"etcd Version: (\S+)", said)
+    output = subprocess.run([etcd, "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"etcd Version: (\S+)", output)
     version = found[1] if found else ""
     why = why_refused(version)
     return not why, f"{etcd}: {why}" if why else f"{etcd} is version {version}, which can be used"

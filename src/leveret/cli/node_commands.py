@@ -22,7 +22,7 @@ NODE_COMMANDS = frozenset({"cluster", "handover", "drain", "revive", "forget", "
 #: Seconds of silence after which a broker counts as a node that holds its clients; also the limit for its state.
 HELD_S = 2.0
 #: Seconds between two requests for a cluster's state.
-LOOK_S = 0.2
+POLL_S = 0.2
 #: Minimum seconds that must be left for one more request, which would otherwise get no answer.
 TRY_S = 0.5
 _STATE_SIZE_MAX = 1 << 20
@@ -52,7 +52,7 @@ def node_state(url: str, timeout_s: float, context: ssl.SSLContext | None = None
             found = answer.read(_STATE_SIZE_MAX)
         if answer.status == http.client.UNAUTHORIZED:
             raise ControlFailed(
-                f"{where} keeps its clients waiting: no node leads. It says more to a client on its own machine"
+                f"{where} keeps its clients waiting: no node leads; it tells more only to clients on its own machine"
             )
         return dict(json.loads(found)) if answer.status == http.client.OK else None
     except (OSError, ValueError, http.client.HTTPException):
@@ -116,7 +116,7 @@ class NodeCommands:
         if command == "cluster" and "action" not in arguments:
             return found
         who = f"node {found['node']} is {found['state']}: {found['why']}"
-        raise ControlFailed(f"no node leads, and only the one that does can do this; {who}")
+        raise ControlFailed(f"no node leads, and only the leader can do this; {who}")
 
     def _wait(self, reasons_of: Callable[[Status, str | None], list[str]], node: str | None) -> Status:
         """Raises: ControlFailed."""
@@ -130,7 +130,7 @@ class NodeCommands:
                 raise ControlFailed(str(error)) from None
             return not reasons
 
-        status = self._until(is_done, "not so", lambda status: "; ".join(reasons))
+        status = self._until(is_done, "not reached", lambda status: "; ".join(reasons))
         return {"is-ready": True, "leader": status["leader"], "insync": status["insync"]}
 
     def _follow(self, begun: Status, is_done: Callable[[Status], object]) -> Status:
@@ -155,13 +155,15 @@ class NodeCommands:
             waits = rest(status) if status["node"] == status["leader"] else waits
             return not waits
 
-        status = self._until(is_done, "the leader has, but not all others", lambda status: f"not {', '.join(waits)}")
+        status = self._until(
+            is_done, "the leader has reloaded, but not all others", lambda status: f"not {', '.join(waits)}"
+        )
         faults = [f"node {name}: {fault}" for name in before for fault in _row(status, name).get("faults", ())]
         if faults:
             raise ControlFailed("the others have reloaded, but\n" + "\n".join(faults))
         absent = {"not-connected": others["not-asked"]} if others["not-asked"] else {}
-        told = {name: value for name, value in begun.items() if name != "others"}
-        return {**told, "nodes": ", ".join([status["leader"], *before]), **absent}
+        own = {name: value for name, value in begun.items() if name != "others"}
+        return {**own, "nodes": ", ".join([status["leader"], *before]), **absent}
 
     def _follow_handover(self, begun: Status) -> Status:
         """Raises: ControlFailed."""
@@ -184,7 +186,7 @@ class NodeCommands:
     def _until(
         self,
         is_done: Callable[[Status], object],
-        late: str = "it has begun, and was not seen to be done",
+        late: str = "it has begun, and its end was not seen",
         why: Callable[[Status], str] = etcd_trouble,
     ) -> Status:
         """Ask for the cluster's state until `is_done`.
@@ -202,9 +204,9 @@ class NodeCommands:
                 if is_done(status):
                     return status
                 last = why(status)
-            if self._clock() + LOOK_S + TRY_S >= self._deadline:
+            if self._clock() + POLL_S + TRY_S >= self._deadline:
                 raise ControlFailed(f"{late} within {self._timeout_s:g} s" + (f": {last}" if last else ""))
-            self._pause(LOOK_S)
+            self._pause(POLL_S)
 
 
 def _row(status: Status, node: str) -> Status:

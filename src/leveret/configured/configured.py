@@ -210,8 +210,8 @@ class ConfiguredObjects:
         older = vhost.queues.get(called) if called != declared.name else None
         if older is not None and older.kind.view(older) is None and (older.ready_count or older.unacked):
             self._remark(
-                f"{_queue_at(declared)} hides the queue {shown(called)} from clients of its nodes, which has messages:"
-                f" take them by `leveret ctl get {called}`, or at a node that does not declare it"
+                f"{_queue_at(declared)} hides the queue {shown(called)}, which has messages, from clients of its nodes:"
+                f" get them by `leveret ctl get {called}`, or at a node that does not declare it"
             )
 
     def _bind(self, vhost: VirtualHost, managed: _ManagedQueue, declared: QueueDeclaration) -> None:
@@ -465,13 +465,13 @@ def text_of(error: EngineError) -> str:
     return reply_for(error).text.partition(" - ")[2] or str(error)
 
 
-def _is_different(key: str, is_now: Field | None, wanted: Field | None) -> bool:
-    if is_now is not None and wanted is not None:
-        return is_now.comparable() != wanted.comparable()
+def _is_different(key: str, current: Field | None, wanted: Field | None) -> bool:
+    if current is not None and wanted is not None:
+        return current.comparable() != wanted.comparable()
     if key == "x-queue-type":  # classic is the default type
-        return any(field is not None and field.value != b"classic" for field in (is_now, wanted))
+        return any(field is not None and field.value != b"classic" for field in (current, wanted))
     # An existing queue may have unknown arguments, which do not matter.
-    return wanted is not None or (is_now is not None and key in ARGUMENTS)
+    return wanted is not None or (current is not None and key in ARGUMENTS)
 
 
 def _shown_field(field: Field | None) -> str:

@@ -46,7 +46,7 @@ STOPS = (
 )
 
 
-def told(console: str, amqp: str, control: str) -> str:
+def tour_text(console: str, amqp: str, control: str) -> str:
     """The tour for the terminal. `control`: the words before each command of ctl."""
     lines = [f"The console is {console} (user guest, password guest); AMQP clients connect to {amqp}", ""]
     for number, stop in enumerate(STOPS, 1):

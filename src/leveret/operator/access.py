@@ -65,14 +65,14 @@ class Password:
 
 
 @command("users list", reads=True)
-def list_users(at: Operator) -> list[dict[str, Any]]:
+def list_users(operator: Operator) -> list[dict[str, Any]]:
     """List all users."""
-    return [_shown_user(user) for user in at.broker.users]
+    return [_shown_user(user) for user in operator.broker.users]
 
 
 @command("users add", http=Http("POST", "leveret/vhosts/V/users", Level.ADMINISTRATOR, 201))
 def add_user(
-    at: Operator,
+    operator: Operator,
     name: OwnName,
     given: Password,
     *,
@@ -84,72 +84,72 @@ def add_user(
 ) -> dict[str, Any]:
     """Add a user, with permissions in one virtual host or none.
 
-    tags: administrator, monitoring, policymaker, management; without any it has AMQP alone
-    configure: names of what it may declare and delete
-    write: names of what it may publish to
-    read: names of what it may consume from
+    tags: administrator, monitoring, policymaker, management; without any the user has AMQP alone
+    configure: names of what the user may declare and delete
+    write: names of what the user may publish to
+    read: names of what the user may consume from
     """
-    if at.broker.users.find(name) is not None:
+    if operator.broker.users.find(name) is not None:
         raise CommandError(f"user {name!r} exists already")
     user = User(name, given.hashed("users add"), tags_of(tags), permissions=MappingProxyType({}))
     if vhost is not None:
-        user = _granted(at, "users add", user, vhost, {"configure": configure, "write": write, "read": read})
-    return _replace(at, user)
+        user = _granted(operator, "users add", user, vhost, {"configure": configure, "write": write, "read": read})
+    return _replace(operator, user)
 
 
 @command("users delete", http=Http("DELETE", "users/U", Level.ADMINISTRATOR, 204))
-def delete_user(at: Operator, name: OwnName) -> dict[str, Any]:
+def delete_user(operator: Operator, name: OwnName) -> dict[str, Any]:
     """Delete a user, and close its connections."""
-    at.user(name)
-    connections = sum(client.user.name == name for client in at.broker.connections)
-    at.broker.connections.delete_user(name)
+    operator.user(name)
+    connections = sum(client.user.name == name for client in operator.broker.connections)
+    operator.broker.connections.delete_user(name)
     return {"name": name, "connections_closed": connections}
 
 
 @command("users passwd")
-def set_password(at: Operator, name: OwnName, given: Password) -> dict[str, Any]:
+def set_password(operator: Operator, name: OwnName, given: Password) -> dict[str, Any]:
     """Set a new password, for later logins."""
-    return _replace(at, replace(at.user(name), password=given.hashed("users passwd")))
+    return _replace(operator, replace(operator.user(name), password=given.hashed("users passwd")))
 
 
 @command("users tags")
-def set_tags(at: Operator, name: OwnName, tags: Words = "") -> dict[str, Any]:
+def set_tags(operator: Operator, name: OwnName, tags: Words = "") -> dict[str, Any]:
     """Replace the tags of a user.
 
     tags: without it: none
     """
-    return _replace(at, replace(at.user(name), tags=tags_of(tags)))
+    return _replace(operator, replace(operator.user(name), tags=tags_of(tags)))
 
 
 @command("users limits", http=Http("PUT", "leveret/users/U/limits", Level.ADMINISTRATOR, 204))
 def limit_user(
-    at: Operator, name: OwnName, *, max_connections: Limit | None = None, max_channels: Limit | None = None
+    operator: Operator, name: OwnName, *, max_connections: Limit | None = None, max_channels: Limit | None = None
 ) -> dict[str, Any]:
-    """Set how much a user may open.
+    """Limit the connections and channels of a user.
 
     max_connections: -1: no limit; without it: not changed
     max_channels: -1: no limit; without it: not changed
     """
-    user = at.user(name)
+    user = operator.user(name)
     connections, channels = _limit(max_connections, user.max_connections), _limit(max_channels, user.max_channels)
-    return _replace(at, replace(user, max_connections=connections, max_channels=channels))
+    return _replace(operator, replace(user, max_connections=connections, max_channels=channels))
 
 
 @command("users replace", http=Http("PUT", "users/U", Level.ADMINISTRATOR, created))
-def replace_user(at: Operator, name: OwnName, given: Password, *, tags: Words) -> dict[str, Any]:
+def replace_user(operator: Operator, name: OwnName, given: Password, *, tags: Words) -> dict[str, Any]:
     """Set the password (or none) and the tags of a new or existing user; the rest stays.
 
-    tags: administrator, monitoring, policymaker, management; without any it has AMQP alone
+    tags: administrator, monitoring, policymaker, management; without any the user has AMQP alone
     """
     words = tags_of(tags)
     password = given.hashed("users replace") if given.is_given else NO_PASSWORD
-    before = at.broker.users.find(name)
+    before = operator.broker.users.find(name)
     user = before or User(name, permissions=MappingProxyType({}))
-    return {**_replace(at, replace(user, password=password, tags=words)), "created": before is None}
+    return {**_replace(operator, replace(user, password=password, tags=words)), "created": before is None}
 
 
-def _replace(at: Operator, user: User) -> dict[str, Any]:
-    at.broker.connections.replace_user(user)
+def _replace(operator: Operator, user: User) -> dict[str, Any]:
+    operator.broker.connections.replace_user(user)
     return _shown_user(user)
 
 
@@ -163,66 +163,76 @@ def _limit(given: int | None, before: int | None) -> int | None:
 
 @command("permissions list", reads=True)
 def list_permissions(
-    at: Operator, *, user: OnlyUser | None = None, vhost: OnlyVhost | None = None
+    operator: Operator, *, user: OnlyUser | None = None, vhost: OnlyVhost | None = None
 ) -> list[dict[str, Any]]:
-    """List which user may do what."""
-    rows = (row for one in at.broker.users for row in permission_rows(one, at.broker))
+    """List the permissions of users."""
+    rows = (row for one in operator.broker.users for row in permission_rows(one, operator.broker))
     return [row for row in rows if user in (None, row["user"]) and vhost in (None, row["vhost"])]
 
 
 @command("permissions set")
 def set_permissions(
-    at: Operator, user: UserName, configure: Pattern, write: Pattern, read: Pattern, *, vhost: VhostName = "/"
+    operator: Operator, user: UserName, configure: Pattern, write: Pattern, read: Pattern, *, vhost: VhostName = "/"
 ) -> dict[str, Any]:
     """Set what a user may do in a virtual host.
 
-    configure: names of what it may declare and delete
-    write: names of what it may publish to
-    read: names of what it may consume from
+    configure: names of what the user may declare and delete
+    write: names of what the user may publish to
+    read: names of what the user may consume from
     """
     patterns = {"configure": configure, "write": write, "read": read}
-    at.broker.connections.replace_user(_granted(at, "permissions set", at.user(user), vhost, patterns))
+    operator.broker.connections.replace_user(
+        _granted(operator, "permissions set", operator.user(user), vhost, patterns)
+    )
     return {"user": user, "vhost": vhost, **patterns}
 
 
-def _granted(at: Operator, command: str, owner: User, vhost: str, patterns: Mapping[str, str]) -> User:
+def _granted(operator: Operator, command: str, owner: User, vhost: str, patterns: Mapping[str, str]) -> User:
     """The user with these permissions in the virtual host. Raises: CommandError."""
-    at.vhost(vhost)
+    operator.vhost(vhost)
     for key, text in patterns.items():
         _check_pattern(command, key, text)
-    grants = {**owner.grants(at.broker.virtual_hosts), vhost: Grant(**patterns, topics={})}
+    grants = {**owner.grants(operator.broker.virtual_hosts), vhost: Grant(**patterns, topics={})}
     return with_access(owner, grants, topics_of(owner))
 
 
 @command("permissions clear", http=Http("DELETE", "permissions/V/U", Level.ADMINISTRATOR, 204))
-def clear_permissions(at: Operator, user: UserName, *, vhost: VhostName = "/") -> dict[str, Any]:
+def clear_permissions(operator: Operator, user: UserName, *, vhost: VhostName = "/") -> dict[str, Any]:
     """Remove a user's permissions in a virtual host; open connections stay."""
-    owner = at.user(user)
-    at.vhost(vhost)
-    grants = owner.grants(at.broker.virtual_hosts)
+    owner = operator.user(user)
+    operator.vhost(vhost)
+    grants = owner.grants(operator.broker.virtual_hosts)
     grants.pop(vhost, None)
-    at.broker.connections.replace_user(with_access(owner, grants, topics_of(owner)))
+    operator.broker.connections.replace_user(with_access(owner, grants, topics_of(owner)))
     return {"user": user, "vhost": vhost}
 
 
 @command("topic-permissions list", reads=True)
-def list_topics(at: Operator, *, user: OnlyUser | None = None, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
-    """List which user may use which routing keys."""
-    rows = (row for one in at.broker.users for row in topic_rows(one))
+def list_topics(
+    operator: Operator, *, user: OnlyUser | None = None, vhost: OnlyVhost | None = None
+) -> list[dict[str, Any]]:
+    """List the topic permissions of users."""
+    rows = (row for one in operator.broker.users for row in topic_rows(one))
     return [row for row in rows if user in (None, row["user"]) and vhost in (None, row["vhost"])]
 
 
 @command("topic-permissions set")
 def set_topic(
-    at: Operator, user: UserName, exchange: TopicExchange, write: Pattern, read: Pattern, *, vhost: VhostName = "/"
+    operator: Operator,
+    user: UserName,
+    exchange: TopicExchange,
+    write: Pattern,
+    read: Pattern,
+    *,
+    vhost: VhostName = "/",
 ) -> dict[str, Any]:
     """Set the routing keys that a user may use at a topic exchange.
 
     write: to publish with
     read: to bind with
     """
-    owner = at.user(user)
-    at.vhost(vhost)
+    owner = operator.user(user)
+    operator.vhost(vhost)
     for key, text in (("write", write), ("read", read)):
         _check_pattern("topic-permissions set", key, text)
     topic = TopicPermission(write, read)
@@ -232,21 +242,21 @@ def set_topic(
         raise CommandError(f"topic-permissions set: {fault}") from None
     topics = topics_of(owner)
     topics.setdefault(vhost, {})[exchange] = topic
-    at.broker.connections.replace_user(with_access(owner, owner.grants(at.broker.virtual_hosts), topics))
+    operator.broker.connections.replace_user(with_access(owner, owner.grants(operator.broker.virtual_hosts), topics))
     return {"user": user, "vhost": vhost, "exchange": exchange, "write": write, "read": read}
 
 
 @command("topic-permissions clear")
 def clear_topics(
-    at: Operator, user: UserName, exchange: TopicExchange | None = None, *, vhost: VhostName = "/"
+    operator: Operator, user: UserName, exchange: TopicExchange | None = None, *, vhost: VhostName = "/"
 ) -> dict[str, Any]:
-    """Delete those of one exchange, or of all."""
-    owner = at.user(user)
-    at.vhost(vhost)
+    """Delete a user's topic permissions at one exchange, or at all."""
+    owner = operator.user(user)
+    operator.vhost(vhost)
     topics = topics_of(owner)
     for name in list(topics.get(vhost, ())) if exchange is None else [exchange]:
         topics.get(vhost, {}).pop(name, None)
-    at.broker.connections.replace_user(with_access(owner, owner.grants(at.broker.virtual_hosts), topics))
+    operator.broker.connections.replace_user(with_access(owner, owner.grants(operator.broker.virtual_hosts), topics))
     return {"user": user, "vhost": vhost}
 
 
@@ -254,9 +264,9 @@ def clear_topics(
 
 
 @command("vhosts list", reads=True)
-def list_vhosts(at: Operator) -> list[dict[str, Any]]:
+def list_vhosts(operator: Operator) -> list[dict[str, Any]]:
     """List all virtual hosts."""
-    clients = [client.vhost for client in at.broker.connections]
+    clients = [client.vhost for client in operator.broker.connections]
     return [
         {
             "name": vhost.name,
@@ -267,57 +277,59 @@ def list_vhosts(at: Operator) -> list[dict[str, Any]]:
             "default_queue_type": vhost.context.limits.default_queue_type,
             "tracing": vhost.context.firehose is not None,
         }
-        for vhost in at.broker.virtual_hosts.values()
+        for vhost in operator.broker.virtual_hosts.values()
     ]
 
 
 @command("vhosts add")
-def add_vhost(at: Operator, name: HostName, *, default_queue_type: QueueType | None = None) -> dict[str, Any]:
+def add_vhost(operator: Operator, name: HostName, *, default_queue_type: QueueType | None = None) -> dict[str, Any]:
     """Add a virtual host; an existing one is not changed.
 
     default_queue_type: of queues declared without a type
     """
-    is_new = name not in at.broker.virtual_hosts
-    vhost = at.broker.virtual_hosts.create(name)
+    is_new = name not in operator.broker.virtual_hosts
+    vhost = operator.broker.virtual_hosts.create(name)
     if is_new and default_queue_type is not None:
-        at.broker.virtual_hosts.limit(vhost, VirtualHostLimits(default_queue_type=default_queue_type))
+        operator.broker.virtual_hosts.limit(vhost, VirtualHostLimits(default_queue_type=default_queue_type))
     return {"name": name, "default_queue_type": vhost.context.limits.default_queue_type}
 
 
 @command("vhosts delete", http=Http("DELETE", "vhosts/V", Level.ADMINISTRATOR, 204))
-def delete_vhost(at: Operator, name: HostName) -> dict[str, Any]:
+def delete_vhost(operator: Operator, name: HostName) -> dict[str, Any]:
     """Delete a virtual host with its queues and messages, and close its connections."""
-    at.vhost(name)
-    connections = sum(client.vhost.name == name for client in at.broker.connections)
-    at.broker.virtual_hosts.delete(name)
+    operator.vhost(name)
+    connections = sum(client.vhost.name == name for client in operator.broker.connections)
+    operator.broker.virtual_hosts.delete(name)
     return {"name": name, "connections_closed": connections}
 
 
 @command("vhosts limits", http=Http("PUT", "leveret/vhosts/V/limits", Level.ADMINISTRATOR, 204))
 def limit_vhost(
-    at: Operator, name: HostName, *, max_connections: Limit | None = None, max_queues: Limit | None = None
+    operator: Operator, name: HostName, *, max_connections: Limit | None = None, max_queues: Limit | None = None
 ) -> dict[str, Any]:
-    """Set how much may be in a virtual host.
+    """Limit the connections and queues of a virtual host.
 
     max_connections: -1: no limit; without it: not changed
     max_queues: -1: no limit; without it: not changed
     """
-    vhost = at.vhost(name)
+    vhost = operator.vhost(name)
     now = vhost.context.limits
     connections, queues = _limit(max_connections, now.max_connections), _limit(max_queues, now.max_queues)
     limits = replace(now, max_connections=connections, max_queues=queues, is_configured=False)
-    at.broker.virtual_hosts.limit(vhost, limits)
+    operator.broker.virtual_hosts.limit(vhost, limits)
     return {"name": name, "max_connections": connections, "max_queues": queues}
 
 
 @command("vhosts default-queue-type")
-def set_default_type(at: Operator, name: HostName, type: QueueType | None = None) -> dict[str, Any]:
+def set_default_type(operator: Operator, name: HostName, type: QueueType | None = None) -> dict[str, Any]:
     """Set the type of queues declared without one; existing queues are not changed.
 
     type: classic, quorum or stream; without it: no default
     """
-    vhost = at.vhost(name)
-    at.broker.virtual_hosts.limit(vhost, replace(vhost.context.limits, default_queue_type=type, is_configured=False))
+    vhost = operator.vhost(name)
+    operator.broker.virtual_hosts.limit(
+        vhost, replace(vhost.context.limits, default_queue_type=type, is_configured=False)
+    )
     return {"name": name, "default_queue_type": type}
 
 

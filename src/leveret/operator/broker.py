@@ -24,14 +24,14 @@ LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 @command("status", http=Http("GET", "leveret/status", Level.MONITORING), reads=True)
-def status(at: Operator) -> Steps:
-    """Show what the broker has now, and counters since it started."""
-    statistics = yield from at.broker.statistics_in_steps()
+def status(operator: Operator) -> Steps:
+    """Show the number of objects and messages now, and counters since the start."""
+    statistics = yield from operator.broker.statistics_in_steps()
     return {
-        "trouble": (yield from trouble(at.broker)),
+        "trouble": (yield from trouble(operator.broker)),
         "product": "leveret",
         "version": __version__,
-        "uptime_ms": at.broker.context.clock.wall_ms() - at.started_ms,
+        "uptime_ms": operator.broker.context.clock.wall_ms() - operator.started_ms,
         "connections": statistics.clients,
         "vhosts": statistics.vhosts,
         "exchanges": statistics.exchanges,
@@ -41,17 +41,17 @@ def status(at: Operator) -> Steps:
         "unacked": statistics.unacked,
         "scheduled": statistics.scheduled,
         "deadlines": statistics.deadlines,
-        "alarm": at.broker.flow.alarm_reason,
-        "usage": _usage(at.broker),
-        "blocked": _blocked(at.broker),
-        "held": parked_of_all(at.broker),
-        "slow_consumers": at.broker.context.slow_consumers.counts,
+        "alarm": operator.broker.flow.alarm_reason,
+        "usage": _usage(operator.broker),
+        "blocked": _blocked(operator.broker),
+        "held": parked_of_all(operator.broker),
+        "slow_consumers": operator.broker.context.slow_consumers.counts,
         "dead_letters_unroutable": {
-            "count": at.broker.context.unroutable_letters.count,
-            "queues": [asdict(place) for place in at.broker.context.unroutable_letters.places()[:20]],
+            "count": operator.broker.context.unroutable_letters.count,
+            "queues": [asdict(place) for place in operator.broker.context.unroutable_letters.places()[:20]],
         },
         "counters": statistics.counters,
-        **at.edge_status(),
+        **operator.edge_status(),
     }
 
 
@@ -86,9 +86,9 @@ def _blocked(broker: Broker) -> list[dict[str, Any]]:
 
 
 @command("queues", reads=True)
-def queues(at: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
+def queues(operator: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
     """List all queues with their messages."""
-    objects = at.configured
+    objects = operator.configured
     return [
         {
             "vhost": host.name,
@@ -108,18 +108,18 @@ def queues(at: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, An
             "effective_policy_definition": dict(queue.policy.definition),
             "counters": queue.counters.as_dict(),
         }
-        for host in at.vhosts(vhost)
+        for host in operator.vhosts(vhost)
         for queue in host.queues.values()
     ]
 
 
 @command("ring")
-def resize_ring(at: Operator, queue: QueueName, size: RingSize, *, vhost: VhostName = "/") -> dict[str, Any]:
+def resize_ring(operator: Operator, queue: QueueName, size: RingSize, *, vhost: VhostName = "/") -> dict[str, Any]:
     """Resize a ring queue; nothing is deleted.
 
     size: messages; -1: no ring
     """
-    found = at.queue(vhost, queue)
+    found = operator.queue(vhost, queue)
     if size > 0:
         try:
             check_conflicts({**plain_arguments(found.arguments), "x-ring-size": size})
@@ -130,21 +130,23 @@ def resize_ring(at: Operator, queue: QueueName, size: RingSize, *, vhost: VhostN
 
 
 @command("log", reads=True)
-def log(at: Operator, level: Annotated[str, one_of(LOG_LEVELS)] = "debug", *, since: int = 0) -> list[dict[str, Any]]:
+def log(
+    operator: Operator, level: Annotated[str, one_of(LOG_LEVELS)] = "debug", *, since: int = 0
+) -> list[dict[str, Any]]:
     """Show the last 200 lines of the log, oldest first.
 
-    level: info, warning, ...: this and graver ones (default debug: all)
-    since: only those behind the line with this number
+    level: info, warning, ...: this level and higher ones (default debug: all)
+    since: only the lines after this number
     """
     if level not in LOG_LEVELS:
         raise CommandError(f"log: level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
     levels = LOG_LEVELS[LOG_LEVELS.index(level) :]
-    return [line for line in at.log_lines() if line["level"] in levels and line["number"] > since]
+    return [line for line in operator.log_lines() if line["level"] in levels and line["number"] > since]
 
 
 @command("commands", http=Http("GET", "leveret/commands", Level.ANY), reads=True)
-def commands(at: Operator, name: Name | None = None) -> list[dict[str, Any]]:
-    """Describe the commands: their arguments, and the route of each that has one; forms are drawn from it.
+def commands(operator: Operator, name: Name | None = None) -> list[dict[str, Any]]:
+    """Describe the commands with their arguments and HTTP routes, from which the console draws its forms.
 
     name: only this one
     """
@@ -152,15 +154,15 @@ def commands(at: Operator, name: Name | None = None) -> list[dict[str, Any]]:
 
 
 @command("reload", http=Http("POST", "leveret/reload", Level.ADMINISTRATOR))
-def reload(at: Operator, here: Annotated[bool, FLAG] = False) -> dict[str, Any]:
+def reload(operator: Operator, here: Annotated[bool, FLAG] = False) -> dict[str, Any]:
     """Read the configuration files again; on a cluster each node reads its own.
 
     here: only the node that leads (default false)
     """
-    if at.reload is None:
+    if operator.reload is None:
         raise CommandError("this broker was started without configuration files")
-    report = at.reload()
+    report = operator.reload()
     if report.faults:
         raise CommandError("nothing was changed:\n" + "\n".join(report.faults))
-    others = {} if at.cluster is None or here else {"others": at.cluster.reload()}
+    others = {} if operator.cluster is None or here else {"others": operator.cluster.reload()}
     return {"reloaded": True, "done": report.done, "warnings": report.warnings, **others}

@@ -24,7 +24,7 @@ LOOKED_AT_ONCE, LOOKED_MAX = 100, 20_000
 
 @command("browse", http=Http("POST", "leveret/queues/V/Q/browse", Level.VHOST), reads=True)
 def browse(
-    at: Operator,
+    operator: Operator,
     queue: QueueName,
     *,
     count: int = BROWSED,
@@ -39,7 +39,7 @@ def browse(
     """Look at the messages of a queue and change nothing.
 
     count: at most this many (default 50), and no more than management-browse-page-size
-    after: those behind this position (default 0: from the head)
+    after: only messages behind this position (default 0: from the head)
     state: ready (the default), unacked or scheduled
 
     Nothing is taken, marked or counted, and no order changes; contents on disk are read. The answer has `items`, each
@@ -50,10 +50,10 @@ def browse(
         raise CommandError(f"browse: state must be {', '.join(STATES[:-1])} or {STATES[-1]}, not {state!r}")
     check_encoding(encoding)
     matches = selection_of("browse", given)
-    with at.client(vhost, as_user) as (client, host):
+    with operator.client(vhost, as_user) as (client, host):
         found = host.queues.for_consumer(queue, client)
         yield from until_idle(host, queue)
-        settings = at.broker.context.settings.resolve(found.address, vhost)
+        settings = operator.broker.context.settings.resolve(found.address, vhost)
         page_size, shown_max = settings.management_browse_page_size, settings.management_message_attribute_size_limit
         most = BROWSED_MAX if page_size < 0 else min(page_size, BROWSED_MAX)
         count = min(count, most)
@@ -65,7 +65,7 @@ def browse(
                 after = seen.position
                 looked_at += 1
                 if matches is None or matches(seen.message):
-                    row = row_of(at, seen, truncate, encoding)
+                    row = row_of(operator, seen, truncate, encoding)
                     rows.append(row if shown_max < 0 else {**row, "properties": cut(row["properties"], shown_max)})
                     if len(rows) == count:
                         break
@@ -78,13 +78,13 @@ def browse(
         return answer if matches is None else {**answer, "looked_at": looked_at}
 
 
-def row_of(at: Operator, seen: Seen, truncate: int | None, encoding: str = "auto") -> dict[str, Any]:
+def row_of(operator: Operator, seen: Seen, truncate: int | None, encoding: str = "auto") -> dict[str, Any]:
     """A message in JSON, with the consumer that holds it, or the time when it is due."""
     message = seen.message
     row = shown_message(seen.position, message, truncate, encoding)
     row["id"] = message.id
     if seen.due_ns:
-        clock = at.broker.context.clock
+        clock = operator.broker.context.clock
         row["due_ms"] = clock.wall_ms() + (seen.due_ns - clock.monotonic_ns()) // MS
     if message.holder is not None:
         holder = holder_of(message)

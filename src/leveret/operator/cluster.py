@@ -16,27 +16,27 @@ NodeName = Annotated[str, NAME, "of the node, as in [cluster] nodes"]
 
 
 @command("cluster", http=Http("GET", "leveret/cluster", Level.MONITORING), reads=True)
-def cluster(at: Operator) -> dict[str, Any]:
+def cluster(operator: Operator) -> dict[str, Any]:
     """Show which node leads, which are in sync, and how far each has copied the journal."""
-    return _admin(at).status()
+    return _admin(operator).status()
 
 
 @command("cluster wait-in-sync", reads=True)
-def wait_in_sync(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
+def wait_in_sync(operator: Operator, node: NodeName | None = None) -> dict[str, Any]:
     """Wait until all nodes are in sync; exit code 1 and the reasons if they are not in time (--timeout).
 
-    node: until this one is
+    node: only until this node is in sync
     """
-    return _ready(in_sync_reasons(_admin(at).status(), node))
+    return _ready(in_sync_reasons(_admin(operator).status(), node))
 
 
 @command("cluster wait-safe-to-stop", reads=True)
-def wait_safe_to_stop(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
-    """Wait until a node can be stopped: publishers are not held then, and another node leads; as wait-in-sync.
+def wait_safe_to_stop(operator: Operator, node: NodeName | None = None) -> dict[str, Any]:
+    """Wait until a node can be stopped without holding publishers, and another one can lead; otherwise as wait-in-sync.
 
-    node: the one that is to be stopped; without it: until any one can be
+    node: the one that is to be stopped; without it: any node in sync
     """
-    return _ready(stop_reasons(_admin(at).status(), node))
+    return _ready(stop_reasons(_admin(operator).status(), node))
 
 
 def _ready(reasons: list[str]) -> dict[str, Any]:
@@ -45,12 +45,12 @@ def _ready(reasons: list[str]) -> dict[str, Any]:
 
 
 @command("cluster differences", http=Http("GET", "leveret/cluster/differences", Level.MONITORING), reads=True)
-def differences(at: Operator, parts: Json = None) -> dict[str, Any]:
+def differences(operator: Operator, parts: Json = None) -> dict[str, Any]:
     """Show what differs between the leader's configuration and those of the other nodes, and their faults.
 
-    parts: instead, of the files that `leveret check --cluster` has read
+    parts: compare the files that `leveret check --cluster` has read instead: their digests
     """
-    admin = _admin(at)
+    admin = _admin(operator)
     if parts is None:
         return admin.configurations()
     if not isinstance(parts, dict):
@@ -59,13 +59,13 @@ def differences(at: Operator, parts: Json = None) -> dict[str, Any]:
 
 
 @command("cluster history", http=Http("GET", "leveret/cluster/history", Level.MONITORING), reads=True)
-def history(at: Operator) -> dict[str, Any]:
-    """Show who led when, which nodes were in sync, and when publishers were held, oldest first.
+def history(operator: Operator) -> dict[str, Any]:
+    """Show which node led when, which nodes were in sync, and when publishers were held, oldest first.
 
     The last 200 changes that the leader has seen since its process began, also while it followed, and earlier leaders
     that other nodes know.
     """
-    return _admin(at).history()
+    return _admin(operator).history()
 
 
 # These commands write to etcd and not to the journal, so `reads` is true: their answers wait for no record.
@@ -74,37 +74,37 @@ def history(at: Operator) -> dict[str, Any]:
 @command(
     "cluster raise-level", http=Http("POST", "leveret/cluster/raise-level", Level.ADMINISTRATOR), reads=True, acts=True
 )
-def raise_level(at: Operator) -> dict[str, Any]:
-    """After an upgrade, let the leader write what all nodes can read; older nodes cannot lead then."""
-    return _admin(at).raise_level()
+def raise_level(operator: Operator) -> dict[str, Any]:
+    """After an upgrade, let the leader write the newest level that all nodes read; older releases cannot lead then."""
+    return _admin(operator).raise_level()
 
 
 @command("handover", http=Http("POST", "leveret/cluster/handover", Level.ADMINISTRATOR), reads=True, acts=True)
-def hand_over(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
+def hand_over(operator: Operator, node: NodeName | None = None) -> dict[str, Any]:
     """Let another node lead; clients are disconnected and connect again.
 
     node: the next leader; without it: the one that has most of the journal
     """
-    return _admin(at).handover(node)
+    return _admin(operator).handover(node)
 
 
 @command("drain", http=Http("POST", "leveret/cluster/drain", Level.ADMINISTRATOR), reads=True, acts=True)
-def drain(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
+def drain(operator: Operator, node: NodeName | None = None) -> dict[str, Any]:
     """Let a node copy the journal and not lead, before its machine is switched off.
 
     node: without it: the one that leads, which hands over first
     """
-    admin = _admin(at)
+    admin = _admin(operator)
     return admin.drain(admin.status()["leader"] if node is None else node)
 
 
 @command("revive", http=Http("POST", "leveret/cluster/revive", Level.ADMINISTRATOR), reads=True, acts=True)
-def revive(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
+def revive(operator: Operator, node: NodeName | None = None) -> dict[str, Any]:
     """Let a drained node lead again.
 
     node: without it: the one that is drained
     """
-    admin = _admin(at)
+    admin = _admin(operator)
     if node is None:
         drained = [one["name"] for one in admin.status()["nodes"] if one.get("is-drained")]
         if len(drained) != 1:
@@ -114,13 +114,13 @@ def revive(at: Operator, node: NodeName | None = None) -> dict[str, Any]:
 
 
 @command("forget", http=Http("DELETE", "nodes/N", Level.ADMINISTRATOR, 204), reads=True, acts=True)
-def forget(at: Operator, node: NodeName) -> dict[str, Any]:
+def forget(operator: Operator, node: NodeName) -> dict[str, Any]:
     """Forget a node that is down: its key in etcd, and the segments that are kept for it."""
-    return _admin(at).forget(node)
+    return _admin(operator).forget(node)
 
 
-def _admin(at: Operator) -> "ClusterAdmin":
+def _admin(operator: Operator) -> "ClusterAdmin":
     """Raises: CommandError."""
-    if at.cluster is None:
+    if operator.cluster is None:
         raise CommandError("this broker is no node of a cluster: its configuration has no [cluster]")
-    return at.cluster
+    return operator.cluster

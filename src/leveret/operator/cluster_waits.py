@@ -16,7 +16,7 @@ def in_sync_reasons(status: Status, node: str | None = None) -> list[str]:
     if (reason := _without_leader(status)) is not None:
         return [reason]
     rows = status["nodes"] if node is None else [_row(status, node)]
-    return [_where(row) for row in rows if not _is_in_sync(row)]
+    return [_shown(row) for row in rows if not _is_in_sync(row)]
 
 
 def stop_reasons(status: Status, node: str | None = None) -> list[str]:
@@ -36,8 +36,8 @@ def stop_reasons(status: Status, node: str | None = None) -> list[str]:
 
 def etcd_trouble(status: Status) -> str:
     """Why the node with this status does not reach etcd; "": it does."""
-    said = str(status.get("etcd", "answers"))
-    return "" if said == "answers" else said
+    answer = str(status.get("etcd", "answers"))
+    return "" if answer == "answers" else answer
 
 
 def _reasons_to_keep(status: Status, row: Row) -> list[str]:
@@ -45,8 +45,8 @@ def _reasons_to_keep(status: Status, row: Row) -> list[str]:
     others = [one for one in status["nodes"] if one["name"] != name and _is_in_sync(one)]
     reasons = []
     if len(others) < least:
-        away = [_where(one) for one in status["nodes"] if one["name"] != name and not _is_in_sync(one)]
-        why = f" ({'; '.join(away)})" if away else ""
+        not_in_sync = [_shown(one) for one in status["nodes"] if one["name"] != name and not _is_in_sync(one)]
+        why = f" ({'; '.join(not_in_sync)})" if not_in_sync else ""
         reasons.append(f"without node {name} {len(others)} of {least} nodes would be in sync{why}")
     if name == status["leader"] and not any(_can_lead(status, one) for one in others):
         reasons.append(f"node {name} leads, and no other node in sync can")
@@ -73,7 +73,7 @@ def _can_lead(status: Status, row: Row) -> bool:
     return not row.get("is-drained") and bool(row.get("level", level) >= level)
 
 
-def _where(row: Row) -> str:
+def _shown(row: Row) -> str:
     behind = f", {row['lag']} records behind" if row.get("lag") else ""
     return f"node {row['name']} is {row['state']}{behind}"
 

@@ -1,7 +1,7 @@
 """A command for a running broker: a function with typed parameters, called by `leveret ctl`, AMQP requests and HTTP.
 
     @command("delete-queue", http=Http("DELETE", "queues/V/Q", Level.VHOST, status=204))
-    def delete_queue(at: Operator, queue: QueueName, *, if_empty: bool = False) -> Steps:
+    def delete_queue(operator: Operator, queue: QueueName, *, if_empty: bool = False) -> Steps:
         '''Delete a queue with its messages.
 
         if_empty: true: only if nothing is ready in it
@@ -120,12 +120,12 @@ class Command:
                 raise self.error(str(error)) from None
         return values
 
-    def call(self, at: Any, given: Mapping[str, Any]) -> Any:
+    def call(self, operator: Any, given: Mapping[str, Any]) -> Any:
         """Call the function for an operator. Returns its result or its steps. Raises: CommandError."""
         values = self.read(given)
         for name, group in self.groups.items():
             values[name] = group(**{one.name: values.pop(one.name) for one in fields(group) if one.name in values})
-        return self.function(at, **values)
+        return self.function(operator, **values)
 
     def error(self, text: str, *, with_usage: bool = False) -> CommandError:
         return CommandError(f"{self.words}: {text}" + (f"\nusage: {self.usage}" if with_usage else ""))
@@ -138,16 +138,16 @@ COMMANDS: dict[str, dict[str, Command]] = {}
 def command(words: str, *, http: Http | None = None, reads: bool = False, acts: bool = False) -> Callable[[Any], Any]:
     """Make a function a command. Its first parameter is the `Operator`."""
 
-    def made(function: Callable[..., Any]) -> Callable[..., Any]:
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
         name, _, action = words.partition(" ")
         text, helps = _documented(function)
         arguments = tuple(_arguments_of(function, helps))
-        groups = {name: hint for name, hint in _hints(function).items() if is_dataclass(hint) and name != "at"}
+        groups = {name: hint for name, hint in _hints(function).items() if is_dataclass(hint) and name != "operator"}
         one = Command(words, text, arguments, function, http, reads, groups, acts)
         COMMANDS.setdefault(name, {})[action] = one
         return function
 
-    return made
+    return register
 
 
 def created(result: Mapping[str, Any]) -> int:

@@ -28,10 +28,12 @@ ALARM_BY_HAND = "low on memory"
 
 
 @command("connections", reads=True)
-def connections(at: Operator, *, vhost: OnlyVhost | None = None, user: OnlyUser | None = None) -> list[dict[str, Any]]:
+def connections(
+    operator: Operator, *, vhost: OnlyVhost | None = None, user: OnlyUser | None = None
+) -> list[dict[str, Any]]:
     """List the connections: clients, since when, and in which state."""
     waits: dict[Client, list[dict[str, Any]]] = {}
-    for client, why in blocked_by(at.broker):
+    for client, why in blocked_by(operator.broker):
         waits.setdefault(client, []).append(why)
     return [
         {
@@ -42,18 +44,18 @@ def connections(at: Operator, *, vhost: OnlyVhost | None = None, user: OnlyUser 
             "peer": client.name.partition(" -> ")[0],
             "product": _client_text(client, "product"),
             "version": _client_text(client, "version"),
-            "state": _state(at, client),
+            "state": _state(operator, client),
             "channels": len(client.sessions),
             "since_ms": client.since_ms,
             "blocked_by": waits.get(client, []),
             "held": parked_of(client),
         }
-        for client in _clients(at, vhost, user)
+        for client in _clients(operator, vhost, user)
     ]
 
 
 @command("channels", reads=True)
-def channels(at: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
+def channels(operator: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
     """List all channels: unacknowledged deliveries, prefetch, mode."""
     return [
         {
@@ -69,33 +71,33 @@ def channels(at: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, 
             "prefetch_total": session.prefetch_total,
             "consumers": len(session.consumers),
             "unacked": len(session.unacked),
-            **_age(at, session, next(iter(session.unacked), None)),
+            **_oldest_since(operator, session, next(iter(session.unacked), None)),
         }
-        for client in _clients(at, vhost)
+        for client in _clients(operator, vhost)
         for session in client.sessions
     ]
 
 
 @command("consumers", reads=True)
-def consumers(at: Operator, *, vhost: OnlyVhost | None = None, queue: Name | None = None) -> list[dict[str, Any]]:
+def consumers(operator: Operator, *, vhost: OnlyVhost | None = None, queue: Name | None = None) -> list[dict[str, Any]]:
     """List all subscriptions: unacknowledged deliveries, and the age of the oldest.
 
     queue: only of this queue
     """
     rows = [
         row
-        for client in _clients(at, vhost)
+        for client in _clients(operator, vhost)
         for session in client.sessions
-        for row in _consumer_rows(at, session, queue)
+        for row in _consumer_rows(operator, session, queue)
     ]
     if queue is not None and not rows:
-        names = {name for host in at.vhosts(vhost) for name in host.queues}
+        names = {name for host in operator.vhosts(vhost) for name in host.queues}
         if queue not in names:
             raise CommandError(f"no queue {queue!r}{nearest(queue, names)}")
     return rows
 
 
-def _consumer_rows(at: Operator, session: Session, queue: str | None) -> Iterator[dict[str, Any]]:
+def _consumer_rows(operator: Operator, session: Session, queue: str | None) -> Iterator[dict[str, Any]]:
     client = session.client
     found = [one for one in session.consumers.values() if queue in (None, one.queue.name)]
     oldest = _oldest_of(session, found)
@@ -113,25 +115,25 @@ def _consumer_rows(at: Operator, session: Session, queue: str | None) -> Iterato
             "priority": consumer.priority,
             "filter": "" if consumer.filter is None else consumer.filter.text,
             "unacked": consumer.unacked,
-            **_age(at, session, oldest.get(consumer)),
+            **_oldest_since(operator, session, oldest.get(consumer)),
         }
 
 
 @command("connection", http=Http("GET", "leveret/connections/NAME", Level.MONITORING), reads=True)
-def connection(at: Operator, name: Name) -> dict[str, Any]:
+def connection(operator: Operator, name: Name) -> dict[str, Any]:
     """Show what a connection waits for, its consumers, and the first messages that it has not acknowledged.
 
     name: of the connection, or the one that its client gave it
     """
-    client = next((one for one in at.broker.connections if one.is_called(name)), None)
+    client = next((one for one in operator.broker.connections if one.is_called(name)), None)
     if client is None:
-        raise _no_connection(at, name)
+        raise _no_connection(operator, name)
     return {
         "name": client.name,
         "connection_name": client.given_name,
-        "blocked_by": [why for one, why in blocked_by(at.broker) if one is client],
+        "blocked_by": [why for one, why in blocked_by(operator.broker) if one is client],
         "held": parked_of(client),
-        "consumers": [row for session in client.sessions for row in _consumer_rows(at, session, None)],
+        "consumers": [row for session in client.sessions for row in _consumer_rows(operator, session, None)],
         "unacked": sum(len(session.unacked) for session in client.sessions),
         "messages": [row for session in client.sessions for row in _unacked_rows(session)],
     }
@@ -160,11 +162,11 @@ def _unacked_rows(session: Session) -> Iterator[dict[str, Any]]:
 
 
 @command("publishers", http=Http("GET", "leveret/queues/V/Q/publishers", Level.MONITORING), reads=True)
-def publishers(at: Operator, queue: QueueName, *, vhost: VhostName = "/") -> Steps:
+def publishers(operator: Operator, queue: QueueName, *, vhost: VhostName = "/") -> Steps:
     """List the connections that publish to a queue, as far as their last publishes tell, with exchange and key."""
-    found, rows = at.queue(vhost, queue), []
-    for client in list(at.broker.connections):
-        if client.vhost is not at.broker.virtual_hosts.get(vhost):
+    found, rows = operator.queue(vhost, queue), []
+    for client in list(operator.broker.connections):
+        if client.vhost is not operator.broker.virtual_hosts.get(vhost):
             continue
         places = {
             (route.exchange.name, route.routing_key): None
@@ -186,29 +188,29 @@ def publishers(at: Operator, queue: QueueName, *, vhost: VhostName = "/") -> Ste
     return rows
 
 
-def _clients(at: Operator, vhost: str | None, user: str | None = None) -> Iterator[Client]:
+def _clients(operator: Operator, vhost: str | None, user: str | None = None) -> Iterator[Client]:
     """The connections of a virtual host, of a user, or all; oldest first."""
-    at.vhosts(vhost)
-    for client in at.broker.connections:
+    operator.vhosts(vhost)
+    for client in operator.broker.connections:
         if vhost in (None, client.vhost.name) and user in (None, client.user.name):
             yield client
 
 
-def _state(at: Operator, client: Client) -> str:
+def _state(operator: Operator, client: Client) -> str:
     """The state of a connection in RabbitMQ's words."""
     if client.is_blocked:
         return "blocked"
-    return "running" if at.broker.flow.raised is None else "blocking"
+    return "running" if operator.broker.flow.raised is None else "blocking"
 
 
-def _age(at: Operator, session: Session, tag: int | None) -> dict[str, Any]:
+def _oldest_since(operator: Operator, session: Session, tag: int | None) -> dict[str, Any]:
     """The latest possible wall time in ms of a channel's oldest delivery, whose tag is `tag`: times are noted once a
     minute. None: nothing is unacknowledged, or it was delivered after the last note.
     """
-    at_ns = None if tag is None else at.broker.context.acknowledgements.delivered_ns(session, tag)
+    at_ns = None if tag is None else operator.broker.context.acknowledgements.delivered_ns(session, tag)
     if at_ns is None:
         return {"oldest_unacked_since_ms": None}
-    clock = at.broker.context.clock
+    clock = operator.broker.context.clock
     return {"oldest_unacked_since_ms": clock.wall_ms() - (clock.monotonic_ns() - at_ns) // MS}
 
 
@@ -216,67 +218,67 @@ def _age(at: Operator, session: Session, tag: int | None) -> dict[str, Any]:
 
 
 @command("close-connection", http=Http("DELETE", "connections/NAME", Level.ANY, 204))
-def close_connection(at: Operator, name: Name, reason: str = CLOSED_BY_HAND) -> dict[str, Any]:
+def close_connection(operator: Operator, name: Name, reason: str = CLOSED_BY_HAND) -> dict[str, Any]:
     """Close a connection: connection.close 320, CONNECTION_FORCED.
 
     name: as `connections` shows it, or the name that clients gave: then all with that name
     reason: sent to the client (default: Closed via management plugin)
     """
-    found = clients_called(at, name)
+    found = clients_called(operator, name)
     for client in found:
-        at.broker.context.disconnects.expel(client, ConnectionForced(reason=reason))
+        operator.broker.context.disconnects.expel(client, ConnectionForced(reason=reason))
     return {"closed": [client.name for client in found], "reason": reason}
 
 
-def clients_called(at: Operator, name: str) -> list[Client]:
+def clients_called(operator: Operator, name: str) -> list[Client]:
     """The connection of this name, or those whose clients gave it. Raises: CommandError."""
-    clients = list(at.broker.connections)
+    clients = list(operator.broker.connections)
     found = [one for one in clients if one.name == name] or [one for one in clients if one.given_name == name]
     if not found:
-        raise _no_connection(at, name)
+        raise _no_connection(operator, name)
     return found
 
 
-def _no_connection(at: Operator, name: str) -> CommandError:
-    known = dict.fromkeys(own for one in at.broker.connections for own in (one.name, one.given_name) if own)
+def _no_connection(operator: Operator, name: str) -> CommandError:
+    known = dict.fromkeys(own for one in operator.broker.connections for own in (one.name, one.given_name) if own)
     return CommandError(f"no connection {name!r}{nearest(name, known)}")
 
 
 @command("block")
-def block(at: Operator, reason: Name = ALARM_BY_HAND) -> dict[str, Any]:
+def block(operator: Operator, reason: Name = ALARM_BY_HAND) -> dict[str, Any]:
     """Raise an alarm: clients that publish are blocked, until `unblock` or a restart.
 
     reason: sent to them (default: low on memory)
     """
-    at.broker.flow.raise_alarm(reason)
-    return {"alarm": at.broker.flow.alarm_reason}
+    operator.broker.flow.raise_alarm(reason)
+    return {"alarm": operator.broker.flow.alarm_reason}
 
 
 @command("unblock")
-def unblock(at: Operator) -> dict[str, Any]:
+def unblock(operator: Operator) -> dict[str, Any]:
     """End the alarm."""
-    blocked = len(at.broker.flow.alarm.round_robin)
-    at.broker.flow.end_alarm()
+    blocked = len(operator.broker.flow.alarm.round_robin)
+    operator.broker.flow.end_alarm()
     return {"alarm": None, "were_blocked": blocked}
 
 
 @command("trace-on")
-def trace_on(at: Operator, vhost: Name = "/") -> dict[str, Any]:
+def trace_on(operator: Operator, vhost: Name = "/") -> dict[str, Any]:
     """Copy published and delivered messages to the exchange amq.rabbitmq.trace, until a restart.
 
     vhost: of this virtual host (default "/")
     """
-    at.broker.virtual_hosts.trace(at.vhost(vhost), on=True)
+    operator.broker.virtual_hosts.trace(operator.vhost(vhost), on=True)
     return {"vhost": vhost, "tracing": True}
 
 
 @command("trace-off")
-def trace_off(at: Operator, vhost: Name = "/") -> dict[str, Any]:
-    """Stop the copies.
+def trace_off(operator: Operator, vhost: Name = "/") -> dict[str, Any]:
+    """Stop copying messages to amq.rabbitmq.trace.
 
     vhost: (default "/")
     """
-    at.broker.virtual_hosts.trace(at.vhost(vhost), on=False)
+    operator.broker.virtual_hosts.trace(operator.vhost(vhost), on=False)
     return {"vhost": vhost, "tracing": False}
 
 

@@ -163,10 +163,10 @@ class ControlTable:
         """These steps, then further ones until the journal has their changes. Raises: CommandError."""
         result = yield from steps
         durability = self.broker.context.storage.durability
-        barrier = 0 if durability is None else durability.sync_lsn_of_all()
-        while durability is not None and durability.safe_lsn < barrier:
+        sync_lsn = 0 if durability is None else durability.sync_lsn_of_all()
+        while durability is not None and durability.safe_lsn < sync_lsn:
             if durability.has_failed or durability.is_lost:
-                raise CommandError("it is done, but the journal cannot record it")
+                raise CommandError("the command was run, but the journal cannot record its changes")
             yield
         return result
 

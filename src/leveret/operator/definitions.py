@@ -124,14 +124,14 @@ def import_steps(broker: Broker, document: object, only: str | None = None, *, i
 
 
 @command("definitions export", reads=True)
-def export(at: Operator, *, vhost: OnlyVhost | None = None) -> Steps:
+def export(operator: Operator, *, vhost: OnlyVhost | None = None) -> Steps:
     """Export everything that is declared and set, as RabbitMQ's JSON."""
-    return export_steps(at.broker, vhost)
+    return export_steps(operator.broker, vhost)
 
 
 @command("definitions import")
 def import_file(
-    at: Operator,
+    operator: Operator,
     definitions: Document,
     *,
     vhost: IntoVhost | None = None,
@@ -143,7 +143,7 @@ def import_file(
     all_or_nothing: change nothing if anything in it is wrong
     """
     try:
-        return (yield from import_steps(at.broker, definitions, vhost, is_whole=all_or_nothing))
+        return (yield from import_steps(operator.broker, definitions, vhost, is_whole=all_or_nothing))
     except DefinitionsFault as fault:
         raise CommandError(f"nothing was changed:\n{fault}") from None
 

@@ -161,7 +161,7 @@ class DefinitionsReader:
         name, metadata = _text(entry, "name"), _object(entry, "metadata")
         limits = _vhost_limits(_object(entry, "limits"))
         about = {key: entry.get(key) or metadata.get(key) for key in ("description", "tags")}
-        told = _about({key: value for key, value in about.items() if value})
+        described = _about({key: value for key, value in about.items() if value})
         type_name = entry.get("default_queue_type")
         if type_name is None:
             type_name = metadata.get("default_queue_type")
@@ -175,8 +175,8 @@ class DefinitionsReader:
         self.found.vhosts[name] = None
         if entry.get("limits"):
             self.found.limits[name] = limits
-        if any(told):
-            self.found.about[name] = told
+        if any(described):
+            self.found.about[name] = described
 
     def _user(self, entry: dict[str, Any]) -> None:
         name = _text(entry, "name")

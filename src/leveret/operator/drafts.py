@@ -34,31 +34,31 @@ from .steps import Steps
 #: Maximum policies of one draft.
 POLICIES_MAX = 1000
 
-Included = Annotated[Any, JSON, "{NAME: TEXT} of the files that those include"]
+Included = Annotated[Any, JSON, "{NAME: TEXT} of the files that these include"]
 
 
 @command("explain", http=Http("GET", "leveret/explain/V/NAME", Level.VHOST), reads=True)
 def explain(
-    at: Operator, name: Annotated[str, NAME, "of the queue or address"], *, vhost: OnlyVhost | None = None
+    operator: Operator, name: Annotated[str, NAME, "of the queue or address"], *, vhost: OnlyVhost | None = None
 ) -> list[dict[str, Any]]:
     """Show every setting of a queue or address, and which rule gave it."""
-    at.vhosts(vhost)
-    return [asdict(one) for one in explain_running(at.objects, name, vhost)]
+    operator.vhosts(vhost)
+    return [asdict(one) for one in explain_running(operator.objects, name, vhost)]
 
 
 @command("diff", reads=True)
-def diff(at: Operator, files: Json, *, included: Included = None) -> Steps:
+def diff(operator: Operator, files: Json, *, included: Included = None) -> Steps:
     """Tell what other configuration files would change; `leveret diff --live` sends them.
 
     files: [[NAME, TEXT], ...]
     """
-    objects, new = at.objects, loaded(files, included)
+    objects, new = operator.objects, loaded(files, included)
     return (yield from live_difference(objects, new, objects.policies_after(new)))
 
 
 @command("draft", reads=True)
 def draft(
-    at: Operator,
+    operator: Operator,
     name: Name | None = None,
     *,
     files: Json = None,
@@ -77,9 +77,9 @@ def draft(
     The answer is that of `diff`. With a name it also has `explained`, all settings that each queue of that name, or
     the address, would have with the draft, and `differs`, the settings that the draft changes, with both values.
     """
-    objects = at.objects
-    at.vhosts(vhost)
-    new, after = _drafted(at, files, included, adds, policies)
+    objects = operator.objects
+    operator.vhosts(vhost)
+    new, after = _drafted(operator, files, included, adds, policies)
     answer: dict[str, Any] = yield from live_difference(objects, new, after)
     if name is None:
         return answer
@@ -94,10 +94,10 @@ def draft(
 
 
 def _drafted(
-    at: Operator, files: object, included: object, adds: bool, policies: object
+    operator: Operator, files: object, included: object, adds: bool, policies: object
 ) -> tuple[Configuration, Policies]:
     """The configuration and the policies that would be in force with the draft. Raises: CommandError."""
-    now = at.objects.configuration
+    now = operator.objects.configuration
     if files is None and policies is None:
         raise CommandError("draft: expected files or policies")
     new = now if files is None else loaded(files, included)
@@ -108,18 +108,20 @@ def _drafted(
         new = replace(now, repository=repository, policies=(*kept, *new.policies))
         if faults := faults_of(new):
             raise CommandError("\n".join(faults))
-    return new, at.objects.policies_after(new).with_these(_drafted_policies(at, [] if policies is None else policies))
+    return new, operator.objects.policies_after(new).with_these(
+        _drafted_policies(operator, [] if policies is None else policies)
+    )
 
 
-def _drafted_policies(at: Operator, given: object) -> list[Policy]:
+def _drafted_policies(operator: Operator, given: object) -> list[Policy]:
     """The policies of the draft. Raises: CommandError."""
     if not isinstance(given, list) or len(given) > POLICIES_MAX or not all(isinstance(one, dict) for one in given):
         raise CommandError(f"draft: policies: expected a list of at most {POLICIES_MAX} objects")
     found = []
     for one in given:
         name, vhost = one.get("name", "draft"), one.get("vhost", "/")
-        if not isinstance(name, str) or vhost not in at.broker.virtual_hosts:
-            raise CommandError("draft: policies: expected a name, and a virtual host that is there")
+        if not isinstance(name, str) or vhost not in operator.broker.virtual_hosts:
+            raise CommandError("draft: policies: expected a name, and an existing virtual host")
         try:
             found.append(read_policy(name, vhost, one, is_operator=one.get("operator") is True))
         except PolicyFault as fault:
@@ -154,31 +156,33 @@ def _differing(now: Explanation, draft: Explanation) -> Iterator[dict[str, Any]]
     gone = before.keys() - {row.name for row in draft.rows}
     for row in now.rows:
         if row.name in gone and row.name.startswith("x-"):
-            yield {"vhost": now.vhost, "name": row.name, "now": row.value, "draft": None, "rule": "no longer said"}
+            yield {"vhost": now.vhost, "name": row.name, "now": row.value, "draft": None, "rule": "no longer set"}
 
 
 # -- rules ----------------------------------------------------------------------------------------------------------
 
 
 @command("rules", http=Http("GET", "leveret/rules/V", Level.POLICYMAKER), reads=True)
-def rules(at: Operator, name: Name | None = None, *, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
+def rules(operator: Operator, name: Name | None = None, *, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
     """List address-settings and policies together, in the order in which they win.
 
-    name: those of this queue or address, and what each gives
+    name: only the rules of this queue or address, and which settings each gives
 
     With a name each has `gives`, the settings that it gives there, and `loses`, those in which another one wins.
     """
-    at.vhosts(vhost)
+    operator.vhosts(vhost)
     if name is None:
-        policies = [policy for policy in at.broker.context.policies if vhost in (None, policy.vhost)]
+        policies = [policy for policy in operator.broker.context.policies if vhost in (None, policy.vhost)]
         policies.sort(key=lambda one: (not one.is_operator, -one.priority, one.vhost, one.name))
-        entries = [one for one in at.broker.context.settings.entries if vhost is None or one.vhost in (None, vhost)]
+        entries = [
+            one for one in operator.broker.context.settings.entries if vhost is None or one.vhost in (None, vhost)
+        ]
         entries.sort(key=lambda one: (one.vhost is None, one.match.rank))
         return [*map(_policy_row, policies), *map(_entry_row, entries)]
     rows: list[dict[str, Any]] = []
-    for one in explain_running(at.objects, name, vhost):
+    for one in explain_running(operator.objects, name, vhost):
         if one.kind != "topic":
-            rows += _rules_of(at.broker, one)
+            rows += _rules_of(operator.broker, one)
     return rows
 
 

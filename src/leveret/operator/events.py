@@ -18,7 +18,7 @@ _KINDS = frozenset(kind.value for kind in EventKind)
 
 @command("events", reads=True)
 def events(
-    at: Operator,
+    operator: Operator,
     *,
     count: int = SHOWN,
     since: int | None = None,
@@ -32,13 +32,13 @@ def events(
     count: at most this many (default 100, at most 1000)
     since: those with a higher number, oldest first; without it: the latest
     kind: only of these kinds: enqueued,delivered,acked,...
-    queue: only of what happened to this queue (or exchange, connection, ...)
+    queue: only of this queue (or exchange, connection, ...)
     message: only of the message with this id
 
     The answer has `next`, the value of `since` for the next request, and `dropped`, the number of later events than
     `since` that are not kept.
     """
-    wanted, log = _filter_of(kind, vhost, queue, message), at.events
+    wanted, log = _filter_of(kind, vhost, queue, message), operator.events
     log.keep_listening()
     count = min(count, SHOWN_MAX)
     found: list[dict[str, Any]] = []

@@ -24,7 +24,7 @@ VersionId = Annotated[int, NUMBER, "as `versions` lists it"]
 
 @command("versions list", http=Http("GET", "leveret/versions", Level.ADMINISTRATOR), reads=True)
 def list_versions(
-    at: Operator, *, kind: Word | None = None, name: Word | None = None, vhost: OnlyVhost | None = None
+    operator: Operator, *, kind: Word | None = None, name: Word | None = None, vhost: OnlyVhost | None = None
 ) -> list[dict[str, Any]]:
     """List what was changed, the newest first: by whom, by which command, before and after.
 
@@ -35,7 +35,7 @@ def list_versions(
         raise CommandError(f"versions: kind must be one of {', '.join(KINDS)}")
     rows: list[dict[str, Any]] = []
     seen: set[tuple[str, str, str]] = set()
-    for row in at.versions:
+    for row in operator.versions:
         key = (row["kind"], row["vhost"], row["name"])
         is_current = key not in seen
         seen.add(key)
@@ -52,36 +52,38 @@ def list_versions(
 
 
 @command("versions restore", http=Http("POST", "leveret/versions/ID/restore", Level.ADMINISTRATOR))
-def restore_version(at: Operator, id: VersionId, *, all: bool = False) -> dict[str, Any]:
-    """Put back what was there before a change.
+def restore_version(operator: Operator, id: VersionId, *, all: bool = False) -> dict[str, Any]:
+    """Restore the value before a change.
 
     all: true: before everything that its command changed, such as an import
     """
-    rows = _rows_of(at, id, all)
-    _check(at.broker, rows)
+    rows = _rows_of(operator, id, all)
+    _check(operator.broker, rows)
     for row in rows:
-        restore(at.broker, row)
+        restore(operator.broker, row)
     return {"restored": [row["id"] for row in rows]}
 
 
 @command("preview version", http=Http("POST", "leveret/preview/versions/ID", Level.ADMINISTRATOR), reads=True)
-def preview_version(at: Operator, id: VersionId, *, all: bool = False) -> Steps:
+def preview_version(operator: Operator, id: VersionId, *, all: bool = False) -> Steps:
     """Tell what restoring a version would do.
 
     all: true: before everything that its command changed
     """
-    rows = _rows_of(at, id, all)
-    _check(at.broker, rows)
-    found: dict[str, Any] = yield from consequences(at, at.broker.context.settings, policies_before(at.broker, rows))
+    rows = _rows_of(operator, id, all)
+    _check(operator.broker, rows)
+    found: dict[str, Any] = yield from consequences(
+        operator, operator.broker.context.settings, policies_before(operator.broker, rows)
+    )
     gone = {row["name"] for row in rows if row["kind"] == USER and row["before"] is None}
-    found["says"] += closing([client for client in at.broker.connections if client.user.name in gone])
+    found["says"] += closing([client for client in operator.broker.connections if client.user.name in gone])
     return {**found, "restores": [{key: row[key] for key in ("id", "kind", "vhost", "name")} for row in rows]}
 
 
-def _rows_of(at: Operator, id_: int, is_all: bool) -> list[dict[str, Any]]:
+def _rows_of(operator: Operator, id_: int, is_all: bool) -> list[dict[str, Any]]:
     """A version, or all versions of its command, the newest first."""
-    row = at.versions.find(id_)
-    return [one for one in at.versions if one["batch"] == row["batch"]] if is_all else [row]
+    row = operator.versions.find(id_)
+    return [one for one in operator.versions if one["batch"] == row["batch"]] if is_all else [row]
 
 
 def _check(broker: Broker, rows: Iterable[Mapping[str, Any]]) -> None:

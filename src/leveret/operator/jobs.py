@@ -16,9 +16,9 @@ logger = logging.getLogger("leveret.jobs")
 #: Maximum jobs at a time, and ended jobs that are remembered.
 RUNNING_MAX, ENDED_MAX = 8, 100
 #: Slices per second of a job with a rate; a slice has at least one message.
-PARTS = 20
+SLICES_A_SECOND = 20
 #: Milliseconds that a job waits for room before it tries again: first, and at most. Each wait is twice the last one.
-AGAIN_MS, AGAIN_MS_MAX = 100, 5_000
+RETRY_MS, RETRY_MS_MAX = 100, 5_000
 RUNNING, WAITING, DONE, CANCELLED, FAILED = "running", "waiting", "done", "cancelled", "failed"
 
 
@@ -38,7 +38,7 @@ class Job:
         self.started_ms, self.ended_ms = self._clock.wall_ms(), 0
         self._began_ns, self._spent_ns = self._clock.monotonic_ns(), 0
         self._due_ns = self._began_ns
-        self._again_ms = AGAIN_MS
+        self._retry_ms = RETRY_MS
         self._deadline: Deadline | None = None
 
     @property
@@ -109,16 +109,16 @@ class Job:
         moving, rate = self.moving, self.rate
         self._check()
         before = moving.done
-        moving.work(1_000_000 if rate is None else max(1, rate // PARTS))
+        moving.work(1_000_000 if rate is None else max(1, rate // SLICES_A_SECOND))
         if moving.is_done:
             self._end(DONE)
         elif moving.waits_for:
             self.state = WAITING
-            self._wait_until(self._clock.monotonic_ns() + self._again_ms * MS)
-            self._again_ms = min(2 * self._again_ms, AGAIN_MS_MAX)
+            self._wait_until(self._clock.monotonic_ns() + self._retry_ms * MS)
+            self._retry_ms = min(2 * self._retry_ms, RETRY_MS_MAX)
             return True
         else:
-            self.state, self._again_ms = RUNNING, AGAIN_MS
+            self.state, self._retry_ms = RUNNING, RETRY_MS
             if rate is not None and moving.done > before:
                 now_ns = self._clock.monotonic_ns()
                 self._due_ns = max(self._due_ns, now_ns - 1000 * MS) + (moving.done - before) * 1_000_000_000 // rate

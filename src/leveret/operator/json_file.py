@@ -116,7 +116,7 @@ def _reason(error: json.JSONDecodeError) -> tuple[str, int]:
         return "it ends before it is complete" if before else "the file is empty", len(before)
     shown = json.dumps(rest.split("\n", 1)[0].rstrip()[:_SHOWN_MAX], ensure_ascii=False)
     if rest[:2] in ("//", "/*") or rest[0] == "#":
-        return f"{shown}: it has no comments", at
+        return f"{shown}: JSON has no comments", at
     if rest[0] == "'":
         return f"{shown}: text needs double quotation marks", at
     if "delimiter" in error.msg and ":" in error.msg:
@@ -124,7 +124,7 @@ def _reason(error: json.JSONDecodeError) -> tuple[str, int]:
     if "delimiter" in error.msg:
         return f"a comma is missing before {shown}", at
     if error.msg.startswith("Extra data"):
-        return f"it goes on behind its end: {shown}", at
+        return f"there is more text after its end: {shown}", at
     if "property name" in error.msg:
         return f"expected a name between double quotation marks, not {shown}", at
     if error.msg.startswith("Expecting value"):

@@ -26,7 +26,7 @@ POLICY: tuple[Key, ...] = (
 _QUEUE: tuple[Key, ...] = (
     ("x-max-priority", 10, "highest priority of messages; classic queues only"),
     ("x-single-active-consumer", True, "one consumer at a time gets messages"),
-    ("x-last-value-key", "device", "header: of each of its values only the newest message is kept"),
+    ("x-last-value-key", "device", "header: only the newest message with each value is kept"),
 )
 OPERATOR_POLICY: tuple[Key, ...] = tuple(key for key in POLICY if POLICY_KEYS[key[0]].is_for_operators)
 QUEUE: tuple[Key, ...] = (

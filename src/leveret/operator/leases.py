@@ -16,33 +16,33 @@ LISTED_MAX = 1000
 
 @command("leases", reads=True)
 def leases(
-    at: Operator, queue: QueueName, *, after: int = 0, count: int = LISTED_MAX, vhost: VhostName = "/"
+    operator: Operator, queue: QueueName, *, after: int = 0, count: int = LISTED_MAX, vhost: VhostName = "/"
 ) -> list[dict[str, Any]]:
     """List the leases of a leased queue: which client has which message, and until when.
 
-    after: without this many of the first
+    after: skip this many leases
     count: at most this many (default and at most 1000)
     """
-    return list_leases(_leased(at, vhost, queue), after + min(count, LISTED_MAX))[after:]
+    return list_leases(_leased(operator, vhost, queue), after + min(count, LISTED_MAX))[after:]
 
 
 @command("owners", reads=True)
-def owners(at: Operator, queue: QueueName, *, vhost: VhostName = "/") -> Steps:
-    """List whose messages a leased queue has, by node of a cluster: ready, leased, stranded, and what they wait for."""
+def owners(operator: Operator, queue: QueueName, *, vhost: VhostName = "/") -> Steps:
+    """Count the messages of a leased queue by owning node: ready, leased, stranded; and tell what they wait for."""
     try:
-        rows = yield from list_owners(_leased(at, vhost, queue))
+        rows = yield from list_owners(_leased(operator, vhost, queue))
     except BadRequest as error:
         raise CommandError(f"queue {queue!r}: {error}") from None
     return rows
 
 
 @command("lease renew")
-def renew(at: Operator, queue: QueueName, bookmark: str, *, vhost: VhostName = "/") -> dict[str, Any]:
-    """Begin leases of a leased queue again, whatever client has them.
+def renew(operator: Operator, queue: QueueName, bookmark: str, *, vhost: VhostName = "/") -> dict[str, Any]:
+    """Renew leases of a leased queue, whichever clients have them.
 
     bookmark: of the messages; commas between several
     """
-    found = _leased(at, vhost, queue)
+    found = _leased(operator, vhost, queue)
     try:
         count = renew_leases(found, bookmark)
     except BadRequest as error:
@@ -50,9 +50,9 @@ def renew(at: Operator, queue: QueueName, bookmark: str, *, vhost: VhostName = "
     return {"queue": queue, "vhost": vhost, "renewed": count}
 
 
-def _leased(at: Operator, vhost: str, name: str) -> Queue:
+def _leased(operator: Operator, vhost: str, name: str) -> Queue:
     """A leased queue. Raises: CommandError."""
-    queue = at.queue(vhost, name)
+    queue = operator.queue(vhost, name)
     if not is_leased(queue):
         raise CommandError(f"queue {name!r} is no leased queue")
     return queue

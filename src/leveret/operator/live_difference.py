@@ -93,7 +93,7 @@ def _changes_of(
         if (what, row.name) not in listed:
             yield from _change_line(old, row)
     for name, value in old_values.items():
-        yield from _change_line(value, Explained(name, None, "no longer said"))
+        yield from _change_line(value, Explained(name, None, "no longer set"))
 
 
 def _change_line(old: object, row: Explained) -> Iterator[str]:

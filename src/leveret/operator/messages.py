@@ -50,7 +50,7 @@ PayloadEncoding = Annotated[str, one_of(("string", "base64")), "string (the defa
 
 @command("publish")
 def publish(
-    at: Operator,
+    operator: Operator,
     exchange: str,
     routing_key: str,
     payload: Payload,
@@ -66,7 +66,7 @@ def publish(
     routing_key: of the message
     properties: like {"content_type": "text/plain", "priority": 5}
     """
-    with at.client(vhost, as_user) as (client, host):
+    with operator.client(vhost, as_user) as (client, host):
         header, body = message_of("publish", exchange, routing_key, payload, payload_encoding, properties)
         facts = scan_properties(header[FLAGS_AT:])
         user_id = None if facts.user_id is None else facts.user_id.decode("utf-8", "replace")
@@ -84,7 +84,7 @@ def publish(
             route = host.router.route(exchange, routing_key, client.user, None if exchange else client)
             envelope = Envelope(exchange, routing_key, facts)
             content = NATIVE.join(header, body)
-            if (alarm := at.broker.flow.raised) is not None:
+            if (alarm := operator.broker.flow.raised) is not None:
                 raise CommandError(f"publishers are blocked: {alarm.reason}")
             if host.context.firehose is not None:
                 host.context.firehose.expect(session, route, envelope, (content,))
@@ -98,7 +98,7 @@ def publish(
 
 @command("get")
 def get(
-    at: Operator,
+    operator: Operator,
     queue: QueueName,
     *,
     count: int = 1,
@@ -116,7 +116,7 @@ def get(
     if ackmode not in ACKMODES:
         raise CommandError(f"get: ackmode must be one of {', '.join(ACKMODES)}, not {ackmode!r}")
     check_encoding(encoding)
-    with at.client(vhost, as_user) as (client, host):
+    with operator.client(vhost, as_user) as (client, host):
         found = host.queues.for_consumer(queue, client)
         yield from until_idle(host, queue)
         session = client.open_session()

@@ -81,16 +81,16 @@ def _accepted(result: dict[str, Any]) -> int:
 
 
 @command("move", http=Http("POST", "leveret/queues/V/Q/move", Level.VHOST, _accepted))
-def move(at: Operator, queue: QueueName, destination: Destination, request: JobRequest) -> Steps:
+def move(operator: Operator, queue: QueueName, destination: Destination, request: JobRequest) -> Steps:
     """Move messages of a queue to another one, or to an exchange, as a job."""
-    with at.client(request.vhost, request.as_user) as (client, _):
+    with operator.client(request.vhost, request.as_user) as (client, _):
         find_target, words = _target_of("move", client, queue, destination)
-        return (yield from _begin(at, "move", client, queue, request, find_target, MOVED, words))
+        return (yield from _begin(operator, "move", client, queue, request, find_target, MOVED, words))
 
 
 @command("replay", http=Http("POST", "leveret/queues/V/Q/replay", Level.VHOST, _accepted))
 def replay(
-    at: Operator,
+    operator: Operator,
     queue: QueueName,
     destination: Destination,
     *,
@@ -107,7 +107,7 @@ def replay(
         raise CommandError(
             f"replay: to must be exchange or queue, not {to!r}; to-queue and to-exchange name another place"
         )
-    with at.client(request.vhost, request.as_user) as (client, _):
+    with operator.client(request.vhost, request.as_user) as (client, _):
         if destination != Destination():
             if to is not None or strip is not None:
                 raise CommandError("replay: to and strip are about where each message came from, not another place")
@@ -115,25 +115,25 @@ def replay(
         else:
             find_target = to_origin(client, into_queue=to == "queue", without_history=bool(strip))
             words = "to the queue that each died in" if to == "queue" else "to where each came from"
-        return (yield from _begin(at, "replay", client, queue, request, find_target, REPLAYED, words))
+        return (yield from _begin(operator, "replay", client, queue, request, find_target, REPLAYED, words))
 
 
 @command("discard", http=Http("POST", "leveret/queues/V/Q/discard", Level.VHOST, _accepted))
 def discard(
-    at: Operator, queue: QueueName, request: JobRequest, *, bookmark: str | None = None, option: str | None = None
+    operator: Operator, queue: QueueName, request: JobRequest, *, bookmark: str | None = None, option: str | None = None
 ) -> Steps:
-    """Throw messages of a queue away, as a job; of a leased queue at once, also what others hold.
+    """Discard messages of a queue, as a job; of a leased queue at once, including leased messages.
 
     bookmark: of a leased queue: those with these bookmarks, separated by commas
     option: of a leased queue: cancel: break the leases; expire: as dead letters
     """
-    with at.client(request.vhost, request.as_user) as (client, host):
+    with operator.client(request.vhost, request.as_user) as (client, host):
         found = host.queues.get(queue)
         if found is None or found.kind.discarding is None:
             if found is not None and (bookmark is not None or option is not None):
                 why = "takes no bookmark, no option: discard by filter, header, text, positions"
                 raise CommandError(f"queue {queue!r} {why}")
-            return (yield from _begin(at, "discard", client, queue, request, None, DISCARDED, "discarded"))
+            return (yield from _begin(operator, "discard", client, queue, request, None, DISCARDED, "discarded"))
         if replace(request, filter=None) != JobRequest(vhost=request.vhost, as_user=request.as_user):
             raise CommandError(f"discard: of a {found.kind.name} queue by bookmark or filter alone, and without a rate")
         client.user.require("read", "queue", queue, request.vhost)
@@ -145,20 +145,20 @@ def discard(
 
 
 @command("pause")
-def pause(at: Operator, queue: QueueName, *, vhost: VhostName = "/") -> dict[str, Any]:
-    """Give consumers of a queue nothing, until `resume` or a restart."""
-    return _set_paused(at, vhost, queue, paused=True)
+def pause(operator: Operator, queue: QueueName, *, vhost: VhostName = "/") -> dict[str, Any]:
+    """Stop deliveries from a queue, until `resume` or a restart."""
+    return _set_paused(operator, vhost, queue, paused=True)
 
 
 @command("resume")
-def resume(at: Operator, queue: QueueName, *, vhost: VhostName = "/") -> dict[str, Any]:
-    """Give consumers what has come since `pause`."""
-    return _set_paused(at, vhost, queue, paused=False)
+def resume(operator: Operator, queue: QueueName, *, vhost: VhostName = "/") -> dict[str, Any]:
+    """Resume deliveries from a paused queue."""
+    return _set_paused(operator, vhost, queue, paused=False)
 
 
-def _set_paused(at: Operator, vhost: str, name: str, *, paused: bool) -> dict[str, Any]:
+def _set_paused(operator: Operator, vhost: str, name: str, *, paused: bool) -> dict[str, Any]:
     with refusals():
-        queue = at.vhost(vhost).queues.named(name)
+        queue = operator.vhost(vhost).queues.named(name)
     if queue.paused is not paused:
         logger.info("queue %r in %r is %s", name, vhost, "paused" if paused else "resumed")
         consumers.pause(queue, paused)
@@ -166,18 +166,18 @@ def _set_paused(at: Operator, vhost: str, name: str, *, paused: bool) -> dict[st
 
 
 @command("dead-letters", reads=True)
-def dead_letters(at: Operator, *, all: bool = False, vhost: OnlyVhost | None = None) -> Steps:
-    """List the queues that dead letters go to, and what is there by cause and origin.
+def dead_letters(operator: Operator, *, all: bool = False, vhost: OnlyVhost | None = None) -> Steps:
+    """List the queues that get dead letters, with numbers of messages by cause and origin.
 
     all: true: count all of them, for 10 s at most; false: about the first 5,000 (default false)
     """
     found: list[Queue] = []
-    for host in at.vhosts(vhost):
+    for host in operator.vhosts(vhost):
         for some in dead_letter_queues(host.context):
             found += some
             yield
     found.sort(key=lambda queue: (-queue.ready_count, queue.vhost_name, queue.name))
-    rows, clock = [], at.broker.context.clock
+    rows, clock = [], operator.broker.context.clock
     until_ns = clock.monotonic_ns() + COUNTED_NS
     for queue in found[:QUEUES_MAX]:
         most = LETTERS_MAX // len(found[:QUEUES_MAX])
@@ -190,23 +190,23 @@ def dead_letters(at: Operator, *, all: bool = False, vhost: OnlyVhost | None = N
 
 
 @command("jobs list", reads=True)
-def list_jobs(at: Operator) -> list[dict[str, Any]]:
+def list_jobs(operator: Operator) -> list[dict[str, Any]]:
     """List moves, replays and discards: those under way, and the last ones that ended."""
-    return [job.row() for job in at.jobs]
+    return [job.row() for job in operator.jobs]
 
 
 @command("jobs show", reads=True)
-def show_job(at: Operator, id: JobId) -> dict[str, Any]:
-    """Show one of them."""
-    return at.jobs.find(id).row()
+def show_job(operator: Operator, id: JobId) -> dict[str, Any]:
+    """Show a job."""
+    return operator.jobs.find(id).row()
 
 
 @command("jobs cancel")
-def cancel_job(at: Operator, id: JobId, *, as_user: AsUser | None = None) -> dict[str, Any]:
-    """End one; what it has moved stays moved."""
-    job = at.jobs.find(id)
+def cancel_job(operator: Operator, id: JobId, *, as_user: AsUser | None = None) -> dict[str, Any]:
+    """Cancel a job; messages that it has moved stay moved."""
+    job = operator.jobs.find(id)
     if as_user is not None:
-        with at.client(job.client.vhost.name, as_user) as (client, _):
+        with operator.client(job.client.vhost.name, as_user) as (client, _):
             if not client.user.is_administrator and client.user.name != job.by:
                 raise CommandError(f"job {job.id} is another user's")
     job.cancel()
@@ -214,7 +214,7 @@ def cancel_job(at: Operator, id: JobId, *, as_user: AsUser | None = None) -> dic
 
 
 def _begin(
-    at: Operator,
+    operator: Operator,
     command: str,
     client: Client,
     name: str,
@@ -224,7 +224,7 @@ def _begin(
     to: str,
 ) -> Steps:
     """Begin a job, or do a dry run of it. `to`: the destination, in words."""
-    host, limit, rate = at.vhost(request.vhost), request.limit, request.rate
+    host, limit, rate = operator.vhost(request.vhost), request.limit, request.rate
     queue = host.queues.for_consumer(name, client)
     if queue.exclusive:
         raise CommandError(f"queue {queue.name!r} is exclusive: its messages are its connection's")
@@ -236,7 +236,7 @@ def _begin(
     moving = Moving(queue, client, _choice_of(command, request), find_target, why)
     if request.dry_run:
         return (yield from _dry_run(moving))
-    return at.jobs.begin(command, moving, client, by=request.as_user, to=to, rate=rate, limit=limit).row()
+    return operator.jobs.begin(command, moving, client, by=request.as_user, to=to, rate=rate, limit=limit).row()
 
 
 def _choice_of(command: str, request: JobRequest) -> Choice:

@@ -71,7 +71,7 @@ def about_vhost(broker: Broker, vhost: str) -> dict[str, Any]:
     return {"description": "Default virtual host" if vhost == "/" else "", "tags": []}
 
 
-Component = Annotated[str, NAME, "the plug-in's name for itself"]
+Component = Annotated[str, NAME, "of the plug-in"]
 ParameterName = Annotated[str, NAME, "of the parameter"]
 Value = Annotated[Any, JSON, "any JSON"]
 HostName = Annotated[str, NAME, "of the virtual host"]
@@ -79,110 +79,112 @@ HostName = Annotated[str, NAME, "of the virtual host"]
 
 @command("parameters list", reads=True)
 def list_parameters(
-    at: Operator, *, component: Name | None = None, vhost: OnlyVhost | None = None
+    operator: Operator, *, component: Name | None = None, vhost: OnlyVhost | None = None
 ) -> list[dict[str, Any]]:
-    """List what plug-ins of RabbitMQ would be told.
+    """List the parameters of plug-ins; they are only stored.
 
     component: only of this plug-in
     """
     return [
         entry
-        for entry in parameters_of_vhosts(at.broker)
+        for entry in parameters_of_vhosts(operator.broker)
         if component in (None, entry["component"]) and vhost in (None, entry["vhost"])
     ]
 
 
 @command("parameters set")
 def set_one(
-    at: Operator, component: Component, name: ParameterName, value: Value, *, vhost: VhostName = "/"
+    operator: Operator, component: Component, name: ParameterName, value: Value, *, vhost: VhostName = "/"
 ) -> dict[str, Any]:
     """Add a parameter, or replace the one of that name."""
-    at.vhost(vhost)
+    operator.vhost(vhost)
     faults = list(_faults(component, name, value))
     if faults:
         raise CommandError("Validation failed\n\n" + "".join(f"{fault}\n" for fault in faults))
-    is_new = set_parameter(at.broker, (vhost, component, name), value)
+    is_new = set_parameter(operator.broker, (vhost, component, name), value)
     return {"value": value, "vhost": vhost, "component": component, "name": name, "created": is_new}
 
 
 @command("parameters clear")
-def clear_one(at: Operator, component: Component, name: ParameterName, *, vhost: VhostName = "/") -> dict[str, Any]:
+def clear_one(
+    operator: Operator, component: Component, name: ParameterName, *, vhost: VhostName = "/"
+) -> dict[str, Any]:
     """Delete a parameter."""
-    at.vhost(vhost)
-    _remove(at, (vhost, component, name))
+    operator.vhost(vhost)
+    _remove(operator, (vhost, component, name))
     return {"vhost": vhost, "component": component, "name": name}
 
 
 @command("global-parameters list", reads=True)
-def list_global(at: Operator) -> list[dict[str, Any]]:
-    """List those of no virtual host."""
-    found = global_parameters(at.broker)
+def list_global(operator: Operator) -> list[dict[str, Any]]:
+    """List the global parameters."""
+    found = global_parameters(operator.broker)
     given = {entry["name"] for entry in found}
-    own = {CLUSTER_NAME: _cluster_name(at), "internal_cluster_id": f"leveret-{_configured_name(at)}"}
+    own = {CLUSTER_NAME: _cluster_name(operator), "internal_cluster_id": f"leveret-{_configured_name(operator)}"}
     return [*({"name": name, "value": value} for name, value in own.items() if name not in given), *found]
 
 
 @command("global-parameters set", http=Http("PUT", "global-parameters/NAME", Level.POLICYMAKER, created))
-def set_global(at: Operator, name: ParameterName, value: Value) -> dict[str, Any]:
+def set_global(operator: Operator, name: ParameterName, value: Value) -> dict[str, Any]:
     """Add a global parameter, or replace the one of that name."""
     if name == CLUSTER_NAME and (not isinstance(value, str) or not value):
         raise CommandError("cluster-name: expected name=NAME")
-    is_new = set_parameter(at.broker, ("", "", name), value)
+    is_new = set_parameter(operator.broker, ("", "", name), value)
     return {"name": name, "value": value, "created": is_new}
 
 
 @command("global-parameters clear", http=Http("DELETE", "global-parameters/NAME", Level.POLICYMAKER, 204))
-def clear_global(at: Operator, name: ParameterName) -> dict[str, Any]:
+def clear_global(operator: Operator, name: ParameterName) -> dict[str, Any]:
     """Delete a global parameter."""
-    _remove(at, ("", "", name))
+    _remove(operator, ("", "", name))
     return {"name": name}
 
 
-def _remove(at: Operator, identity: tuple[str, str, str]) -> None:
-    if not at.broker.parameters.remove(identity):
+def _remove(operator: Operator, identity: tuple[str, str, str]) -> None:
+    if not operator.broker.parameters.remove(identity):
         raise CommandError("Parameter does not exist")
 
 
 @command("cluster-name", http=Http("PUT", "cluster-name", Level.ADMINISTRATOR, 204))
-def cluster_name(at: Operator, name: Name | None = None) -> dict[str, Any]:
+def cluster_name(operator: Operator, name: Name | None = None) -> dict[str, Any]:
     """Show or change the name of the cluster.
 
     name: the new name; without it: not changed
     """
     if name is not None:
-        set_parameter(at.broker, ("", "", CLUSTER_NAME), name)
-    return {"name": _cluster_name(at)}
+        set_parameter(operator.broker, ("", "", CLUSTER_NAME), name)
+    return {"name": _cluster_name(operator)}
 
 
-def _cluster_name(at: Operator) -> str:
+def _cluster_name(operator: Operator) -> str:
     """The name that an operator has set, or that of the configuration."""
-    found = at.broker.parameters.get(("", "", CLUSTER_NAME))
-    return found if isinstance(found, str) else _configured_name(at)
+    found = operator.broker.parameters.get(("", "", CLUSTER_NAME))
+    return found if isinstance(found, str) else _configured_name(operator)
 
 
-def _configured_name(at: Operator) -> str:
-    configuration = None if at.configured is None else at.configured.configuration
+def _configured_name(operator: Operator) -> str:
+    configuration = None if operator.configured is None else operator.configured.configuration
     if configuration is None or not (configuration.is_clustered or configuration.explicit.get(_CONFIGURED_NAME)):
         return CLUSTER_NAME_DEFAULT
     return cluster_name_of(configuration)
 
 
 @command("vhosts about", reads=True)
-def about(at: Operator, name: HostName) -> dict[str, Any]:
+def about(operator: Operator, name: HostName) -> dict[str, Any]:
     """Show the description and tags of a virtual host."""
-    return about_vhost(at.broker, name)
+    return about_vhost(operator.broker, name)
 
 
 @command("vhosts describe")
-def describe_vhost(at: Operator, name: HostName, *, description: str = "", tags: Words = "") -> dict[str, Any]:
-    """Set a text and words about a virtual host.
+def describe_vhost(operator: Operator, name: HostName, *, description: str = "", tags: Words = "") -> dict[str, Any]:
+    """Set the description and the tags of a virtual host.
 
     description: without it: none
     tags: without it: none
     """
-    at.vhost(name)
-    describe(at.broker, name, description, words_of(tags))
-    return {"name": name, **about_vhost(at.broker, name)}
+    operator.vhost(name)
+    describe(operator.broker, name, description, words_of(tags))
+    return {"name": name, **about_vhost(operator.broker, name)}
 
 
 def _faults(component: str, name: str, value: object) -> Iterator[str]:

@@ -15,7 +15,7 @@ PolicyName = Annotated[str, NAME, "of the policy"]
 
 
 @dataclass(slots=True, frozen=True)
-class Wanted:
+class PolicyArguments:
     """The arguments that describe a policy."""
 
     name: PolicyName
@@ -27,65 +27,67 @@ class Wanted:
 
 
 @dataclass(slots=True, frozen=True)
-class WantedOfOperators(Wanted):
+class OperatorPolicyArguments(PolicyArguments):
     """The arguments that describe an operator policy."""
 
     definition: Annotated[Any, object_with(known_keys.OPERATOR_POLICY), 'like {"max-length": 10}']
 
 
 @command("policies list", reads=True)
-def list_policies(at: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
+def list_policies(operator: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
     """List policies, the highest priority first."""
-    return _listed(at, vhost, is_operator=False)
+    return _listed(operator, vhost, is_operator=False)
 
 
 @command("policies set")
-def set_policy(at: Operator, wanted: Wanted, *, vhost: VhostName = "/") -> dict[str, Any]:
+def set_policy(operator: Operator, wanted: PolicyArguments, *, vhost: VhostName = "/") -> dict[str, Any]:
     """Add a policy, or replace the one of that name."""
-    return _set(at, wanted, vhost, is_operator=False)
+    return _set(operator, wanted, vhost, is_operator=False)
 
 
 @command("policies clear", http=Http("DELETE", "policies/V/NAME", Level.POLICYMAKER, 204))
-def clear_policy(at: Operator, name: PolicyName, *, vhost: VhostName = "/") -> dict[str, Any]:
+def clear_policy(operator: Operator, name: PolicyName, *, vhost: VhostName = "/") -> dict[str, Any]:
     """Delete a policy."""
-    return _clear(at, name, vhost, is_operator=False)
+    return _clear(operator, name, vhost, is_operator=False)
 
 
 @command("operator-policies list", reads=True)
-def list_operator_policies(at: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
+def list_operator_policies(operator: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
     """List operator policies, the highest priority first."""
-    return _listed(at, vhost, is_operator=True)
+    return _listed(operator, vhost, is_operator=True)
 
 
 @command("operator-policies set")
-def set_operator_policy(at: Operator, wanted: WantedOfOperators, *, vhost: VhostName = "/") -> dict[str, Any]:
+def set_operator_policy(
+    operator: Operator, wanted: OperatorPolicyArguments, *, vhost: VhostName = "/"
+) -> dict[str, Any]:
     """Add an operator policy, or replace the one of that name."""
-    return _set(at, wanted, vhost, is_operator=True)
+    return _set(operator, wanted, vhost, is_operator=True)
 
 
 @command("operator-policies clear", http=Http("DELETE", "operator-policies/V/NAME", Level.ADMINISTRATOR, 204))
-def clear_operator_policy(at: Operator, name: PolicyName, *, vhost: VhostName = "/") -> dict[str, Any]:
+def clear_operator_policy(operator: Operator, name: PolicyName, *, vhost: VhostName = "/") -> dict[str, Any]:
     """Delete an operator policy."""
-    return _clear(at, name, vhost, is_operator=True)
+    return _clear(operator, name, vhost, is_operator=True)
 
 
-def _listed(at: Operator, vhost: str | None, *, is_operator: bool) -> list[dict[str, Any]]:
-    at.vhosts(vhost)
+def _listed(operator: Operator, vhost: str | None, *, is_operator: bool) -> list[dict[str, Any]]:
+    operator.vhosts(vhost)
     return [
         policy.value()
-        for policy in at.broker.context.policies
+        for policy in operator.broker.context.policies
         if policy.is_operator == is_operator and vhost in (None, policy.vhost)
     ]
 
 
-def _set(at: Operator, wanted: Wanted, vhost: str, *, is_operator: bool) -> dict[str, Any]:
-    at.vhost(vhost)
+def _set(operator: Operator, wanted: PolicyArguments, vhost: str, *, is_operator: bool) -> dict[str, Any]:
+    operator.vhost(vhost)
     policy = wanted_policy(wanted, vhost, is_operator=is_operator)
-    at.broker.reloading.replace_policies(at.broker.context.policies.with_these([policy]))
+    operator.broker.reloading.replace_policies(operator.broker.context.policies.with_these([policy]))
     return policy.value()
 
 
-def wanted_policy(wanted: Wanted, vhost: str, *, is_operator: bool) -> Policy:
+def wanted_policy(wanted: PolicyArguments, vhost: str, *, is_operator: bool) -> Policy:
     """The policy that the arguments describe. Raises: CommandError."""
     try:
         return make_policy(
@@ -101,10 +103,10 @@ def wanted_policy(wanted: Wanted, vhost: str, *, is_operator: bool) -> Policy:
         raise CommandError(f"Validation failed\n\n{fault}") from None
 
 
-def _clear(at: Operator, name: str, vhost: str, *, is_operator: bool) -> dict[str, Any]:
-    at.vhost(vhost)
-    policy = at.broker.context.policies.find(vhost, name, is_operator=is_operator)
+def _clear(operator: Operator, name: str, vhost: str, *, is_operator: bool) -> dict[str, Any]:
+    operator.vhost(vhost)
+    policy = operator.broker.context.policies.find(vhost, name, is_operator=is_operator)
     if policy is None:
         raise CommandError("Parameter does not exist")
-    at.broker.reloading.replace_policies(at.broker.context.policies.without([policy.identity]))
+    operator.broker.reloading.replace_policies(operator.broker.context.policies.without([policy.identity]))
     return {"vhost": vhost, "name": name}

@@ -34,7 +34,7 @@ from .kinds import (
 )
 from .live_difference import live_difference
 from .operator import Operator
-from .policies import PolicyName, Wanted, wanted_policy
+from .policies import PolicyArguments, PolicyName, wanted_policy
 from .steps import Steps
 
 #: Maximum queues in an answer; maximum names in a sentence.
@@ -50,7 +50,7 @@ HostName = Annotated[str, NAME, "of the virtual host"]
 
 @dataclass(slots=True, frozen=True)
 class PreviewedPolicy:
-    """The arguments of `Wanted`; the deletion of a policy (`clear`) needs only the name."""
+    """The arguments of a policy; the deletion of a policy (`clear`) needs only the name."""
 
     name: PolicyName
     pattern: Annotated[Any, PATTERN, "of the names it would apply to"] = None
@@ -62,9 +62,9 @@ class PreviewedPolicy:
 
 
 @command("preview policy", http=Http("POST", "leveret/preview/policies/V/NAME", Level.POLICYMAKER), reads=True)
-def preview_policy(at: Operator, given: PreviewedPolicy, *, vhost: VhostName = "/") -> Steps:
+def preview_policy(operator: Operator, given: PreviewedPolicy, *, vhost: VhostName = "/") -> Steps:
     """Tell what a policy would do to the messages that are there."""
-    return _preview_policy(at, given, vhost, is_operator=False)
+    return _preview_policy(operator, given, vhost, is_operator=False)
 
 
 @command(
@@ -72,36 +72,38 @@ def preview_policy(at: Operator, given: PreviewedPolicy, *, vhost: VhostName = "
     http=Http("POST", "leveret/preview/operator-policies/V/NAME", Level.ADMINISTRATOR),
     reads=True,
 )
-def preview_operator_policy(at: Operator, given: PreviewedPolicy, *, vhost: VhostName = "/") -> Steps:
+def preview_operator_policy(operator: Operator, given: PreviewedPolicy, *, vhost: VhostName = "/") -> Steps:
     """Tell what an operator policy would do to the messages that are there."""
-    return _preview_policy(at, given, vhost, is_operator=True)
+    return _preview_policy(operator, given, vhost, is_operator=True)
 
 
-def _preview_policy(at: Operator, given: PreviewedPolicy, vhost: str, *, is_operator: bool) -> Steps:
-    at.vhost(vhost)
-    now = at.broker.context.policies
+def _preview_policy(operator: Operator, given: PreviewedPolicy, vhost: str, *, is_operator: bool) -> Steps:
+    operator.vhost(vhost)
+    now = operator.broker.context.policies
     if given.clear:
         after = now.without([(vhost, is_operator, given.name)])
     else:
-        wanted = Wanted(given.name, given.pattern, given.definition, apply_to=given.apply_to, priority=given.priority)
+        wanted = PolicyArguments(
+            given.name, given.pattern, given.definition, apply_to=given.apply_to, priority=given.priority
+        )
         after = now.with_these([wanted_policy(wanted, vhost, is_operator=is_operator)])
-    return (yield from consequences(at, at.broker.context.settings, after))
+    return (yield from consequences(operator, operator.broker.context.settings, after))
 
 
 @command("preview reload", http=Http("POST", "leveret/preview/reload", Level.ADMINISTRATOR), reads=True)
-def preview_reload(at: Operator) -> Steps:
+def preview_reload(operator: Operator) -> Steps:
     """Read the configuration files, and tell what a reload would change."""
-    if at.load is None:
+    if operator.load is None:
         raise CommandError("this broker was started without configuration files")
-    new, faults = at.load()
+    new, faults = operator.load()
     if faults:
         raise CommandError("a reload would change nothing:\n" + "\n".join(map(str, faults)))
     yield
-    objects, policies = at.objects, at.objects.policies_after(new)
+    objects, policies = operator.objects, operator.objects.policies_after(new)
     answer: dict[str, Any] = yield from live_difference(objects, new, policies)
     deleted = objects.queues_deleted_by(new)
     arguments = objects.arguments_after(new)
-    found = yield from consequences(at, new.repository, policies, arguments, without=deleted)
+    found = yield from consequences(operator, new.repository, policies, arguments, without=deleted)
     if deleted:
         ready = sum(len(queue.store) + queue.unacked + len(queue.scheduled) for queue in deleted)
         names = _named(queue.name for queue in deleted)
@@ -112,7 +114,7 @@ def preview_reload(at: Operator) -> Steps:
 
 
 def consequences(
-    at: Operator,
+    operator: Operator,
     settings: SettingsRepository,
     policies: Policies,
     arguments: Mapping[Queue, FieldTable] | None = None,
@@ -122,10 +124,10 @@ def consequences(
 
     `without`: queues that would be deleted.
     """
-    context, rows = at.broker.context, []
+    context, rows = operator.broker.context, []
     changed = policies.changed_since(context.policies) if settings is context.settings and not arguments else None
     left_out = set(without)
-    queues = [queue for vhost in at.broker.virtual_hosts.values() for queue in vhost.queues.values()]
+    queues = [queue for vhost in operator.broker.virtual_hosts.values() for queue in vhost.queues.values()]
     for count, queue in enumerate(queues, 1):
         if count % STEP_QUEUES == 0:
             yield
@@ -192,15 +194,15 @@ def _dropped_of(found: list[reconfigure.Forecast]) -> str:
 
 @command("preview vhost-limits", http=Http("POST", "leveret/preview/vhost-limits/V", Level.ADMINISTRATOR), reads=True)
 def preview_vhost_limits(
-    at: Operator, vhost: HostName, *, max_connections: Limit | None = None, max_queues: Limit | None = None
+    operator: Operator, vhost: HostName, *, max_connections: Limit | None = None, max_queues: Limit | None = None
 ) -> dict[str, Any]:
     """Tell what limits of a virtual host would refuse.
 
     max_connections: -1: no limit
     max_queues: -1: no limit
     """
-    host = at.vhost(vhost)
-    connections, queues = len(_clients_in(at, vhost)), len(host.queues)
+    host = operator.vhost(vhost)
+    connections, queues = len(_clients_in(operator, vhost)), len(host.queues)
     says = [
         *_effect_of_limit("connection", connections, max_connections, "closed"),
         *_effect_of_limit("queue", queues, max_queues, "deleted"),
@@ -217,9 +219,9 @@ def _effect_of_limit(what: str, now: int, limit: int | None, ended: str) -> Iter
 
 
 @command("preview queue", http=Http("GET", "leveret/preview/queues/V/Q", Level.VHOST), reads=True)
-def preview_queue(at: Operator, queue: QueueName, *, vhost: VhostName = "/") -> Steps:
-    """Tell what the deletion of a queue would take with it, and under `purge` what purging it would."""
-    found = at.queue(vhost, queue)
+def preview_queue(operator: Operator, queue: QueueName, *, vhost: VhostName = "/") -> Steps:
+    """Tell what deleting a queue would delete and end, and under `purge` what purging it would delete."""
+    found = operator.queue(vhost, queue)
     clients = list(dict.fromkeys(one.session.client for one in found.consumers))
     sources = [one.source.name for one in found.incoming if one.source.name]
     gets_letters = False
@@ -255,9 +257,9 @@ def _by_state(ready: int, unacked: int | None, scheduled: int) -> str:
 
 
 @command("preview exchange", http=Http("GET", "leveret/preview/exchanges/V/X", Level.VHOST), reads=True)
-def preview_exchange(at: Operator, exchange: ExchangeName, *, vhost: VhostName = "/") -> dict[str, Any]:
-    """Tell what the deletion of an exchange would take with it."""
-    host = at.vhost(vhost)
+def preview_exchange(operator: Operator, exchange: ExchangeName, *, vhost: VhostName = "/") -> dict[str, Any]:
+    """Tell what deleting an exchange would delete."""
+    host = operator.vhost(vhost)
     if exchange not in host.exchanges:
         raise CommandError(f"no exchange {exchange!r} in virtual host {vhost!r}")
     outgoing = list(host.exchanges[exchange].bindings.values())
@@ -278,13 +280,13 @@ def preview_exchange(at: Operator, exchange: ExchangeName, *, vhost: VhostName =
 
 
 @command("preview vhost", http=Http("GET", "leveret/preview/vhosts/V", Level.ADMINISTRATOR), reads=True)
-def preview_vhost(at: Operator, vhost: HostName) -> dict[str, Any]:
-    """Tell what the deletion of a virtual host would take with it."""
-    host, clients = at.vhost(vhost), _clients_in(at, vhost)
+def preview_vhost(operator: Operator, vhost: HostName) -> dict[str, Any]:
+    """Tell what deleting a virtual host would delete and end."""
+    host, clients = operator.vhost(vhost), _clients_in(operator, vhost)
     queues = list(host.queues.values())
     messages = sum(len(queue.store) + queue.unacked + len(queue.scheduled) for queue in queues)
-    policies = sum(policy.vhost == vhost for policy in at.broker.context.policies)
-    users = sum(user.permissions is not None and vhost in user.permissions for user in at.broker.users)
+    policies = sum(policy.vhost == vhost for policy in operator.broker.context.policies)
+    users = sum(user.permissions is not None and vhost in user.permissions for user in operator.broker.users)
     says = [
         f"{_with_verb(len(queues), 'queue')} deleted, with {_counted(messages, 'message')}",
         f"{_with_verb(policies, 'policy')} deleted, and the permissions of {_counted(users, 'user')}",
@@ -300,19 +302,19 @@ def preview_vhost(at: Operator, vhost: HostName) -> dict[str, Any]:
 
 
 @command("preview user", http=Http("GET", "leveret/preview/users/U", Level.ADMINISTRATOR), reads=True)
-def preview_user(at: Operator, user: UserName) -> dict[str, Any]:
+def preview_user(operator: Operator, user: UserName) -> dict[str, Any]:
     """Tell what the deletion of a user would end."""
-    at.user(user)
-    clients = [client for client in at.broker.connections if client.user.name == user]
+    operator.user(user)
+    clients = [client for client in operator.broker.connections if client.user.name == user]
     return {"connections": len(clients), "says": list(closing(clients)) or ["no connection of this user is open"]}
 
 
 @command("preview connection", http=Http("GET", "leveret/preview/connections/CONNECTION", Level.MONITORING), reads=True)
 def preview_connection(
-    at: Operator, connection: Annotated[str, NAME, "its name, or the one that its client gave it"]
+    operator: Operator, connection: Annotated[str, NAME, "its name, or the one that its client gave it"]
 ) -> dict[str, Any]:
     """Tell what closing a connection would end, or all with the name that clients gave."""
-    clients = clients_called(at, connection)
+    clients = clients_called(operator, connection)
     return {"connections": len(clients), "says": list(closing(clients))}
 
 
@@ -333,30 +335,30 @@ def closing(clients: list[Client]) -> Iterator[str]:
         yield f"{_with_verb(len(exclusive), 'exclusive queue')} deleted, with {_counted(messages, 'message')}"
 
 
-def _clients_in(at: Operator, vhost: str) -> list[Client]:
-    return [client for client in at.broker.connections if client.vhost.name == vhost]
+def _clients_in(operator: Operator, vhost: str) -> list[Client]:
+    return [client for client in operator.broker.connections if client.vhost.name == vhost]
 
 
 # -- definitions ----------------------------------------------------------------------------------------------------
 
 
 @command("preview definitions", reads=True)
-def preview_definitions(at: Operator, definitions: Document, *, vhost: IntoVhost | None = None) -> Steps:
+def preview_definitions(operator: Operator, definitions: Document, *, vhost: IntoVhost | None = None) -> Steps:
     """Compare a file of RabbitMQ's JSON with what is there, object by object, and tell what its import would do.
 
     definitions: the file
     """
     if vhost is not None:
-        at.vhost(vhost)
+        operator.vhost(vhost)
         definitions = in_vhost(definitions, vhost)
     try:
-        plan: Plan = yield from DefinitionsReader(at.broker, definitions).plan()
+        plan: Plan = yield from DefinitionsReader(operator.broker, definitions).plan()
     except DefinitionsFault as fault:
         raise CommandError(str(fault)) from None
-    here = yield from export_steps(at.broker)
-    objects = yield from difference(at.broker, here, definitions, plan)
-    policies = at.broker.context.policies.with_these(plan.policies)
-    found = yield from consequences(at, at.broker.context.settings, policies)
+    here = yield from export_steps(operator.broker)
+    objects = yield from difference(operator.broker, here, definitions, plan)
+    policies = operator.broker.context.policies.with_these(plan.policies)
+    found = yield from consequences(operator, operator.broker.context.settings, policies)
     return {**objects, **found, "faults": plan.faults, "remarks": plan.remarks}
 
 

@@ -24,7 +24,7 @@ ASKED_AT_ONCE = 50
 
 @command("route", http=Http("POST", "leveret/route/V", Level.VHOST), reads=True)
 def route(
-    at: Operator,
+    operator: Operator,
     exchange: str,
     routing_key: str = "",
     *,
@@ -41,7 +41,7 @@ def route(
     properties: like {"headers": {"x": 1}}
     payload: its body, where a filter looks at it
     """
-    with at.client(vhost, as_user) as (client, host):
+    with operator.client(vhost, as_user) as (client, host):
         header, body = message_of("route", exchange, routing_key, payload, payload_encoding, properties)
         facts, content = scan_properties(header[FLAGS_AT:]), NATIVE.join(header, body)
         check_expiration(facts.expiration)
@@ -65,10 +65,10 @@ def route(
         )
         if count % ASKED_AT_ONCE == 0:
             yield
-    alarm = at.broker.flow.raised
+    alarm = operator.broker.flow.raised
     blocked = None if alarm is None else alarm.reason
     if blocked is None and queues:
-        full = at.broker.flow.room_for(queues, arrival.envelope, (content,), client)[1]
+        full = operator.broker.flow.room_for(queues, arrival.envelope, (content,), client)[1]
         blocked = None if full is None else f"{full.node.destination}: {full.node.limit_name}"
     return {
         "exchange": exchange,
@@ -86,7 +86,7 @@ def route(
         "queues": rows,
         "others": [
             *({**binding_value(binding), "why": why} for hop in found.hops for binding, why in hop.missed),
-            *({"destination": one.name, "why": "its filter does not take the message"} for one in found.filtered_out),
+            *({"destination": one.name, "why": "its filter does not match the message"} for one in found.filtered_out),
         ],
         "others_total": sum(hop.missed_count for hop in found.hops) + len(found.filtered_out),
         "exchanges": [

@@ -106,7 +106,7 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
     own_rules = _rules(queue, declared)
     own, layer = settings_of_arguments(arguments), queue.policy_layer
     rows = explain_rows(broker.context.settings, address, vhost, own, own_rules, layer, queue.name)
-    rows = [_as_it_is(queue, row) if row.name == "default-ring-size" else row for row in rows]
+    rows = [_with_present_size(queue, row) if row.name == "default-ring-size" else row for row in rows]
     elsewhere = " or by the files of another node" if queue.kind.view(queue) is not None else ""
     by = f"{declared.origin}: queue {declared.name!r}" if declared is not None else f"declared by a client{elsewhere}"
     flags = {"durable": queue.durable, "exclusive": queue.exclusive, "auto-delete": queue.auto_delete}
@@ -145,10 +145,10 @@ def _rules(queue: Queue, declared: QueueDeclaration | None) -> dict[str, str]:
     }
 
 
-def _as_it_is(queue: Queue, row: Explained) -> Explained:
+def _with_present_size(queue: Queue, row: Explained) -> Explained:
     """The row of the ring's size, with the present size of a ring that an operator has resized."""
     size = queue.rules.ring_size or -1
     if size == row.value:
         return row
-    rule = f"as the queue was made, or resized since; made now it would be {value_text(row.value)} ({row.rule})"
+    rule = f"as declared or resized; a queue declared now would have {value_text(row.value)} ({row.rule})"
     return replace(row, value=size, rule=rule)

@@ -22,14 +22,14 @@ ScheduledIds = Annotated[list[int], NUMBERS, "the message's id in `scheduled lis
 
 @command("scheduled list", reads=True)
 def list_scheduled(
-    at: Operator, queue: QueueName, *, after: int = 0, count: int = LISTED, vhost: VhostName = "/"
+    operator: Operator, queue: QueueName, *, after: int = 0, count: int = LISTED, vhost: VhostName = "/"
 ) -> Steps:
     """List the messages that are scheduled, soonest first.
 
-    after: without this many of the first
+    after: skip this many messages
     count: at most this many (default 1000, at most 5000)
     """
-    found, clock = at.queue(vhost, queue), at.broker.context.clock
+    found, clock = operator.queue(vhost, queue), operator.broker.context.clock
     now_ns, wall_ms = clock.monotonic_ns(), clock.wall_ms()
     count = min(count, LISTED_MAX)
     rows: list[dict[str, Any]] = []
@@ -52,26 +52,28 @@ def list_scheduled(
 
 
 @command("scheduled fire")
-def fire(at: Operator, queue: QueueName, id: ScheduledIds, *, vhost: VhostName = "/") -> Steps:
-    """Make one or several ready now."""
-    return _change("fire", at.queue(vhost, queue), id, lambda found, one: scheduled.reschedule(found, one, 0))
+def fire(operator: Operator, queue: QueueName, id: ScheduledIds, *, vhost: VhostName = "/") -> Steps:
+    """Make scheduled messages ready now."""
+    return _change("fire", operator.queue(vhost, queue), id, lambda found, one: scheduled.reschedule(found, one, 0))
 
 
 @command("scheduled cancel")
-def cancel(at: Operator, queue: QueueName, id: ScheduledIds, *, vhost: VhostName = "/") -> Steps:
-    """Delete one or several."""
-    return _change("cancel", at.queue(vhost, queue), id, scheduled.cancel)
+def cancel(operator: Operator, queue: QueueName, id: ScheduledIds, *, vhost: VhostName = "/") -> Steps:
+    """Delete scheduled messages."""
+    return _change("cancel", operator.queue(vhost, queue), id, scheduled.cancel)
 
 
 @command("scheduled reschedule")
 def reschedule(
-    at: Operator, queue: QueueName, id: ScheduledIds, delay: Milliseconds, *, vhost: VhostName = "/"
+    operator: Operator, queue: QueueName, id: ScheduledIds, delay: Milliseconds, *, vhost: VhostName = "/"
 ) -> Steps:
-    """Make one or several due later, or sooner.
+    """Change the time at which scheduled messages are due.
 
     delay: ms from now, or a time like 10s, 5m, 2h
     """
-    return _change("reschedule", at.queue(vhost, queue), id, lambda found, one: scheduled.reschedule(found, one, delay))
+    return _change(
+        "reschedule", operator.queue(vhost, queue), id, lambda found, one: scheduled.reschedule(found, one, delay)
+    )
 
 
 def _change(what: str, queue: Queue, ids: list[int], change: Callable[[Queue, int], bool]) -> Steps:

@@ -40,7 +40,7 @@ SEGMENTS_MAX = 4
 
 @command("search", reads=True)
 def search(
-    at: Operator,
+    operator: Operator,
     *,
     message_id: str | None = None,
     correlation_id: str | None = None,
@@ -58,29 +58,29 @@ def search(
     correlation_id: the property of that name
     id: the broker's own id, as `browse` and `events` show it
     queue: only in this queue
-    journal: true: what the journal's newest segments tell, too (default false)
+    journal: true: search the newest segments of the journal, too (default false)
     count: at most this many (default 50, at most 200)
     """
     matches = selection_of("search", given, message_id=message_id, correlation_id=correlation_id)
     if matches is None and id is None:
         raise CommandError("search: expected id, message-id, correlation-id, routing-key, header, text or filter")
-    user = None if as_user is None else at.user(as_user)
-    scan = _Search(at, matches, id, min(count, FOUND_MAX))
-    yield from scan.search_all(_queues_of(at, vhost, queue), user)
+    user = None if as_user is None else operator.user(as_user)
+    scan = _Search(operator, matches, id, min(count, FOUND_MAX))
+    yield from scan.search_all(_queues_of(operator, vhost, queue), user)
     stories: list[dict[str, Any]] = []
     from_journal: dict[str, Any] | None = None
     if user is None or user.permissions is None or "monitoring" in user.tags or user.is_administrator:
         needs_more = id is not None or given.text is not None or given.filter is not None  # bodies are not kept
-        stories = yield from _stories(at, None if needs_more else matches, id)
-        if journal and at.stories is not None:
-            from_journal = yield from _from_journal(at, at.stories, matches, id)
-    events = {"stories": stories, "events_since_ms": at.events.since_ms}
+        stories = yield from _stories(operator, None if needs_more else matches, id)
+        if journal and operator.stories is not None:
+            from_journal = yield from _from_journal(operator, operator.stories, matches, id)
+    events = {"stories": stories, "events_since_ms": operator.events.since_ms}
     return {**scan.answer(), **events, "journal": from_journal}
 
 
 @command("where", http=Http("GET", "leveret/where/MESSAGE-ID", Level.ANY), reads=True)
 def where(
-    at: Operator,
+    operator: Operator,
     message_id: Annotated[str, NAME, "the property of that name, or the correlation id"],
     *,
     report: bool = False,
@@ -93,9 +93,9 @@ def where(
     """
     ids = [selection_of("where", Filter(), **{name: message_id}) for name in ("message_id", "correlation_id")]
     matches = [one for one in ids if one is not None]
-    scan = _Search(at, lambda message: any(one(message) for one in matches), None, FOUND_MAX, WHERE_MS)
-    queues = _queues_of(at, vhost, None)
-    yield from scan.search_all(queues, None if as_user is None else at.user(as_user))
+    scan = _Search(operator, lambda message: any(one(message) for one in matches), None, FOUND_MAX, WHERE_MS)
+    queues = _queues_of(operator, vhost, None)
+    yield from scan.search_all(queues, None if as_user is None else operator.user(as_user))
     items = scan.rows
     items = [one for one in items if one["properties"].get("message_id") == message_id] or items
     rows = list(map(_place_row, items[:FOUND]))
@@ -126,10 +126,10 @@ def _place_row(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_journal(
-    at: Operator, make: "Callable[..., JournalStories]", matches: Matches | None, wanted_id: int | None
+    operator: Operator, make: "Callable[..., JournalStories]", matches: Matches | None, wanted_id: int | None
 ) -> Steps:
     """Events from the newest segments of the journal, for at most `SEARCHED_MS`."""
-    clock = at.broker.context.clock
+    clock = operator.broker.context.clock
     until_ns = clock.monotonic_ns() + SEARCHED_MS * MS
     limits = {"stories_max": STORIES_MAX, "events_max": STORY_EVENTS_MAX, "segments_max": SEGMENTS_MAX}
     read = make(matches, wanted_id, **limits)
@@ -142,9 +142,9 @@ def _from_journal(
     return {"stories": stories, "records": read.records, "from_ms": read.from_ms, "stopped": read.ended}
 
 
-def _stories(at: Operator, matches: Matches | None, wanted_id: int | None) -> Steps:
+def _stories(operator: Operator, matches: Matches | None, wanted_id: int | None) -> Steps:
     """Events of one message, or of messages that were published while events were kept, and whose headers match."""
-    log = at.events
+    log = operator.events
     ids: dict[int, dict[str, Any]] = {} if wanted_id is None else {wanted_id: {"message": wanted_id, "events": []}}
     if not ids and matches is None:
         return []
@@ -167,9 +167,9 @@ class _Search:
     """One search and its results. `stopped`: the reason why it ended early; "": it did not."""
 
     def __init__(
-        self, at: Operator, matches: Matches | None, id_: int | None, count: int, within_ms: int = SEARCHED_MS
+        self, operator: Operator, matches: Matches | None, id_: int | None, count: int, within_ms: int = SEARCHED_MS
     ) -> None:
-        self._at, self._clock = at, at.broker.context.clock
+        self._operator, self._clock = operator, operator.broker.context.clock
         self._within_ms = within_ms
         self._until_ns = self._clock.monotonic_ns() + within_ms * MS
         self._matches, self._id, self._count = matches, id_, count
@@ -198,7 +198,7 @@ class _Search:
                         self.looked_at += 1
                         if self._fits(seen.message):
                             place = {"vhost": queue.vhost_name, "queue": queue.name, "state": state}
-                            self.rows.append({**place, **row_of(self._at, seen, SHOWN_OCTETS)})
+                            self.rows.append({**place, **row_of(self._operator, seen, SHOWN_OCTETS)})
                             if len(self.rows) == self._count:
                                 break
                     yield
@@ -227,9 +227,9 @@ class _Search:
         }
 
 
-def _queues_of(at: Operator, vhost: str | None, name: str | None) -> list[Queue]:
+def _queues_of(operator: Operator, vhost: str | None, name: str | None) -> list[Queue]:
     """The queues of a virtual host or of all, or the named one. Raises: CommandError."""
-    queues = [queue for host in at.vhosts(vhost) for queue in host.queues.values() if name in (None, queue.name)]
+    queues = [queue for host in operator.vhosts(vhost) for queue in host.queues.values() if name in (None, queue.name)]
     if name is not None and not queues:
         raise CommandError(f"no queue {name!r}")
     return queues

@@ -14,8 +14,8 @@ NAMED_MAX = 3
 def trouble(broker: Broker) -> Generator[None, None, list[str]]:
     """One sentence for each problem, the gravest first; []: all is well."""
     found = [*_journal(broker), *_replication(broker), *_alarms(broker), *_limits(broker)]
-    found += [*_blocked(broker), *_lost_letters(broker)]
-    return [*found, *(yield from _unroutable_letters(broker))]
+    found += [*_blocked(broker), *_unroutable_letters(broker)]
+    return [*found, *(yield from _unconsumed_letters(broker))]
 
 
 def _journal(broker: Broker) -> list[str]:
@@ -29,8 +29,8 @@ def _journal(broker: Broker) -> list[str]:
             " broker"
         ]
     return [
-        f"the disk is full {since}: persistent publishes are refused or wait; free space or consume messages, then it"
-        " goes on by itself"
+        f"the disk is full {since}: persistent publishes are refused or wait; free space or consume messages, then"
+        " publishing continues"
     ]
 
 
@@ -67,7 +67,7 @@ def _blocked(broker: Broker) -> list[str]:
     return [f"{count} waiting to publish, the longest for {seconds} s: see `ctl connections`"]
 
 
-def _lost_letters(broker: Broker) -> list[str]:
+def _unroutable_letters(broker: Broker) -> list[str]:
     letters = broker.context.unroutable_letters
     if not letters.count:
         return []
@@ -80,7 +80,7 @@ def _lost_letters(broker: Broker) -> list[str]:
     return [f"{found} dropped since the start: {and_more(named, len(letters.places()))}; bind a queue there"]
 
 
-def _unroutable_letters(broker: Broker) -> Generator[None, None, list[str]]:
+def _unconsumed_letters(broker: Broker) -> Generator[None, None, list[str]]:
     waiting: list[tuple[int, str]] = []
     for vhost in list(broker.virtual_hosts.values()):
         for some in dead_letter_queues(vhost.context):

@@ -105,7 +105,7 @@ class ClusterAdmin:
             raise CommandError("not raised: etcd was not read yet")
         unknown = view.insync.nodes - {one.node_id for one in view.nodes}
         if unknown:
-            raise CommandError("not raised: a node in sync is not registered in etcd, so nobody knows what it reads")
+            raise CommandError("not raised: a node in sync is not registered in etcd, so its level is unknown")
         level = max(one.level for one in view.nodes)
         if older := [one for one in view.nodes if one.level < level]:
             which = ", ".join(f"{one.name} ({one.version}) reads level {one.level}" for one in older)
@@ -127,7 +127,7 @@ class ClusterAdmin:
         self._check_needed(node, row)
         if row["state"] == "lost" and not self._is_gone(bytes.fromhex(row["id"])):
             seconds = round(self._node.options.timers.lease_ns / 1e9)
-            why = f"its lease in etcd is not over: it may run; a dead one's is over within {seconds} s"
+            why = f"its lease in etcd is valid, so it may run; a dead node's lease ends within {seconds} s"
             raise CommandError(f"node {node} does not answer, but {why}")
         self._node.forget(node)
         return {"node": node, "state": "absent"}
@@ -139,7 +139,7 @@ class ClusterAdmin:
         registered = frozenset() if view is None else frozenset(one.node_id for one in view.nodes)
         if row.get("is-in-sync") or (row["state"] == "absent" and members - registered):
             least = self._node.options.min_in_sync
-            why = f"one of {len(members)} that have what was confirmed, and min-in-sync is {least}"
+            why = f"it is one of {len(members)} nodes with all confirmed messages, and min-in-sync is {least}"
             raise CommandError(f"node {node} is needed: {why}; start another node, and it leaves by itself")
 
     def _is_gone(self, node_id: bytes) -> bool:

@@ -35,7 +35,7 @@ def site_of(configuration: Configuration) -> dict[str, object]:
     ]
     site: dict[str, object] = {"group": configuration.cluster.group or "", "queues": queues}
     if len(json.dumps(site)) > SIZE_MAX:
-        logger.error("%d queues with x-replication are more than a leader can be told: it is told none", len(queues))
+        logger.error("%d queues with x-replication do not fit in a Hello: the leader hosts none of them", len(queues))
         del site["queues"]
     return site
 
@@ -127,7 +127,7 @@ class ClusterSites:
     def _declare(self, name: str, queues: object, declared: dict[Queue, None]) -> Iterator[str]:
         """Host the queues that a node declares, and put them into `declared`. Yields the reason of each refusal."""
         for queue in queues if isinstance(queues, list) else ():
-            found = _queue(queue)
+            found = _declaration_in(queue)
             if found is None:
                 yield f"queue {shown(queue)[:200]}: this release does not understand its declaration"
                 continue
@@ -145,11 +145,11 @@ class ClusterSites:
                 yield f"queue {shown(queue_name)}: {fault}"
 
 
-def _queue(said: object) -> tuple[str, str, dict[str, object]] | None:
+def _declaration_in(received: object) -> tuple[str, str, dict[str, object]] | None:
     """(virtual host, name, arguments) of a declaration; None: it is malformed."""
-    if not isinstance(said, list) or len(said) != 3:
+    if not isinstance(received, list) or len(received) != 3:
         return None
-    vhost, name, arguments = said
+    vhost, name, arguments = received
     if not isinstance(vhost, str) or not isinstance(name, str) or not isinstance(arguments, dict):
         return None
     is_plain = all(map(_is_plain, arguments.values()))

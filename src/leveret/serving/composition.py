@@ -146,7 +146,7 @@ def _configured(
     if not is_forced and (unknown := unknown_points(broker, configuration)):
         if supervisor is not None and not supervisor.journal.leads_cluster:
             supervisor.close()
-        raise DataUnusable("; ".join(unknown) + " (--force: from the present on)")
+        raise DataUnusable("; ".join(unknown) + " (--force begins them at the present)")
     objects = ConfiguredObjects(broker, configuration)
     control.attach(broker, objects)
     if data is not None:

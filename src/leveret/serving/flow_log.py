@@ -46,7 +46,7 @@ def _log_slow(found: SlowConsumer) -> None:
 
 def _log_unroutable(found: Unroutable) -> None:
     logger.warning(
-        "%s in vhost %r: no queue takes what goes to %s: %d lost so far",
+        "%s in vhost %r: no queue is bound for messages to %s: %d lost so far",
         f"dead letters of queue {found.queue!r}" if found.queue else "messages without a route",
         found.vhost,
         shown(found.address),

@@ -72,14 +72,14 @@ class _Accepts:
     """Whether the gate accepts clients. `waiting`: scopes of the tasks that wait for one; `stop` cancels them."""
 
     def __init__(self) -> None:
-        self.may = trio.Event()
-        self.may.set()
+        self.allowed = trio.Event()
+        self.allowed.set()
         self.waiting: set[trio.CancelScope] = set()
 
     def stop(self) -> None:
-        """Accept no client until `may` is set."""
-        if self.may.is_set():
-            self.may = trio.Event()
+        """Accept no client until `allowed` is set."""
+        if self.allowed.is_set():
+            self.allowed = trio.Event()
         for scope in self.waiting:
             scope.cancel()
 
@@ -138,7 +138,7 @@ class Gate:
         try:
             yield
         finally:
-            self._accepts.may.set()
+            self._accepts.allowed.set()
 
     def close(self) -> None:
         """Refuse all clients, present and later ones: this node cannot join the cluster."""
@@ -174,7 +174,7 @@ class Gate:
         self, nursery: trio.Nursery, listener: socket.socket, service: Service, *, is_tls: bool
     ) -> None:
         while True:
-            await self._accepts.may.wait()
+            await self._accepts.allowed.wait()
             if not await self._is_readable(listener):
                 continue
             try:
@@ -338,5 +338,5 @@ UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-le
 
 def _send_goodbye(guest: Guest) -> None:
     """Refuse a client, because no node leads."""
-    logger.warning("a client was held for as long as patience lasts: no node leads")
+    logger.warning("a client is refused: no node leads")
     guest.send_goodbye(GOODBYE if guest.service is Service.AMQP else UNAVAILABLE)

@@ -53,8 +53,8 @@ class NodeChecks:
             self._report.alarms,
             facts,
         )
-        told = answer_of(self._checks[route.pattern], subject, names)
-        value = told.value
+        answer = answer_of(self._checks[route.pattern], subject, names)
+        value = answer.value
         if not is_detailed and "status" in value:
             value = {"status": value["status"]}
-        return told.status, encoded(value)
+        return answer.status, encoded(value)

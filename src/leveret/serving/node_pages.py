@@ -94,8 +94,8 @@ class NodePages:
         if not self._node.is_open:
             why = "this node opens its data directory"
             is_json = path == _CLUSTER or path.startswith(PREFIX)
-            said = json.dumps({"status": "failed", "reason": why}) if is_json else f"{why}\n"
-            return "503 Service Unavailable", said.encode()
+            text = json.dumps({"status": "failed", "reason": why}) if is_json else f"{why}\n"
+            return "503 Service Unavailable", text.encode()
         if path.startswith(PREFIX):
             status, body = self._checks.answer(path, is_detailed=is_loopback)
             return f"{status} {HTTPStatus(status).phrase}", body

@@ -293,7 +293,7 @@ class NodeReport:
         """How far a follower's copy is behind."""
         end, acknowledged = self._note_end(), link.acknowledged_lsn
         oldest_ms = self._ends[0][0]
-        since_ms = next((at_ms for at_ms, there in reversed(self._ends) if there <= acknowledged), oldest_ms)
+        since_ms = next((at_ms for at_ms, lsn in reversed(self._ends) if lsn <= acknowledged), oldest_ms)
         return {
             "lag": max(0, end - acknowledged),
             "lag_octets": link.behind_octets,

@@ -106,17 +106,17 @@ class Runtime:
         self.divert: Callable[[Arrival], object] | None = None
         self.look: Callable[[], object] | None = None
         self._sleeps = sleeps
-        self._run(broker, commit)
+        self._set_broker(broker, commit)
         self._more = trio.Event()
         self._has_leftovers = False  # unfinished work continues in each round of the event loop
         self._alarm = Alarm(broker.context.clock, self._deadlines, self.end_turn, self._look_first)
 
     def replace_broker(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
         self._sleeps = sleeps
-        self._run(broker, commit)
+        self._set_broker(broker, commit)
         self._alarm.watch(broker.context.clock, self._deadlines)
 
-    def _run(self, broker: Broker, commit: Callable[[], None] | None) -> None:
+    def _set_broker(self, broker: Broker, commit: Callable[[], None] | None) -> None:
         self.broker = broker
         self._turns: Any = broker  # `end_turn` goes to it
         self._commit = commit
@@ -148,9 +148,9 @@ class Runtime:
         """Undo `quiesce` or `suspend`. Idempotent."""
         if self.suspended is not None:
             self._alarm.watch(self.broker.context.clock, self._deadlines)
-            self._go_on()
+            self._end_suspension()
 
-    def _go_on(self) -> None:
+    def _end_suspension(self) -> None:
         suspended, self.suspended, self.is_silent = self.suspended, None, False
         if suspended is not None:
             suspended.set()
@@ -168,7 +168,7 @@ class Runtime:
         self.broker.context.listeners.clear()
         for action in self.on_resign:
             action()
-        self._go_on()
+        self._end_suspension()
 
     async def wait_while_suspended(self) -> None:
         """Return when frontends may read and send, or when the broker has resigned."""

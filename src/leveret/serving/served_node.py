@@ -243,7 +243,7 @@ class ServedNode:
             self.node.following.reconnect()
         if self._node_options.tls.has_dropped:
             logger.warning(
-                "[cluster.tls] ca: a certificate is trusted no more: links end, with the clients that they pass on"
+                "[cluster.tls] ca: a certificate is no longer trusted: links end, with the clients that they pass on"
             )
             self._node_options.tls.has_dropped = False
             self._listener.end_all()

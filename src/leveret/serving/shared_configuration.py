@@ -111,7 +111,6 @@ class SharedConfiguration:
         elif parts_in(received) is not None and self._warned.get(other) != fingerprint + self.fingerprint:
             self._warned[other] = fingerprint + self.fingerprint
             found = self.differences(received, own, other)
-            and_more(found[:NAMED_MAX], len(found))
             logger.warning(
                 "the configuration of node %s differs from that of node %s: %s",
                 other,

@@ -269,11 +269,11 @@ class Supervisor:
         if isinstance(error, JournalFull) and self.broker.is_unfinished:
             self._failure = error
             return
-        is_known = self.recorder.takes_nothing
+        had_failed = self.recorder.takes_nothing
         self.recorder.fail(for_good=not isinstance(error, JournalFull))
         if isinstance(error, JournalFull):
             self._retry_later()
-            if is_known:
+            if had_failed:
                 return  # a failed retry, or the same failure again
             logger.error("%s; publishers of persistent messages are refused until there is room", error)
         elif isinstance(error, DirectoryLost):
@@ -312,8 +312,8 @@ class Supervisor:
         """Begin the low state: only records that free room are accepted, until the reserve is restored."""
         self.recorder.set_low(True)
         logger.warning(
-            "what makes room is written in the %d octets that were held back; publishers of persistent messages are"
-            " refused until they are free again",
+            "only records that free room are written, into %d octets of reserve; publishers of persistent messages are"
+            " refused until it is restored",
             self.journal.options.reserve_size,
         )
         self._call_later(RETRY_SECONDS, self._while_low)

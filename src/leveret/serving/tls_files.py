@@ -106,8 +106,8 @@ def _context(table: _TlsTable, warnings: list[str], read: dict[str, CertificateF
     certificate, key, client_ca = table.path("certificate"), table.path("key"), table.path("client-ca")
     verify = table.keys.verify
     if certificate is None:
-        for other, is_said in (("key", key), ("client-ca", client_ca), ("verify", verify != "none")):
-            if is_said:
+        for other, is_set in (("key", key), ("client-ca", client_ca), ("verify", verify != "none")):
+            if is_set:
                 raise _Fault(other, "needs a certificate: [tls] certificate is missing")
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

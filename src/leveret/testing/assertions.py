@@ -23,7 +23,7 @@ from .matching import (
 from .plain_form import plain_body
 from .snapshots import MessageSnapshot, QueueSnapshot, json_content, plain, shown_body
 
-_UNSAID: Any = object()
+OMITTED: Any = object()
 #: Characters of a long body in a text: before the first difference, and in all.
 BEFORE_MAX, AROUND_MAX = 60, 180
 #: Messages that a text of a failure lists.
@@ -44,13 +44,13 @@ class Expected:
 
     exchange: Wanted = None
     routing_key: Wanted = None
-    body: Body = _UNSAID
+    body: Body = OMITTED
     headers: Wanted = field(default_factory=dict)
     properties: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def has_body(self) -> bool:
-        return self.body is not _UNSAID
+        return self.body is not OMITTED
 
     def differences(self, message: PublishedMessage) -> list[str]:
         """The differences of a message from the pattern, each in one line or more; []: it matches."""
@@ -66,8 +66,8 @@ class Expected:
             if not is_like(self.headers, table):
                 found.append(f"headers: {table!r}, expected {_expected_text(self.headers, table)}")
         for name, wanted in self._named_headers.items():
-            actual = message.headers.get(name, _UNSAID)
-            if actual is _UNSAID:
+            actual = message.headers.get(name, OMITTED)
+            if actual is OMITTED:
                 found.append(f"header {name!r}: is missing, expected {shown_wanted(wanted)}")
             elif not is_like(wanted, plain(actual)):
                 found.append(f"header {name!r}: {plain(actual)!r}, expected {_expected_text(wanted, plain(actual))}")
@@ -113,10 +113,10 @@ def body_difference(wanted: Body, body: bytes) -> list[str]:
         return ["body:", *_line_difference(text.split("\n"), was.split("\n"))]
     if is_condition(wanted):
         return [f"body: {shown_body(body)}, expected {_expected_text(wanted, body)}"]
-    actual = json_content(body, _UNSAID)
+    actual = json_content(body, OMITTED)
     if not is_json(wanted):
         return [f"body: {shown_body(body)}, expected {shown_wanted(wanted)}"]
-    if actual is _UNSAID:
+    if actual is OMITTED:
         return [f"body: {shown_body(body)}, which is no JSON; expected {shown_expected(wanted)}"]
     pretty = [shown_json(one, 2).splitlines() for one in (aligned(wanted, actual), projected(wanted, actual))]
     return ["body:", *_line_difference(*pretty)]

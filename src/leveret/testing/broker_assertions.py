@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from ..engine import Event, EventKind, Queue, VirtualHost
-from .assertions import _UNSAID, Contents, Expected, publish_failure, queue_failure, unexpected_failure
+from .assertions import OMITTED, Contents, Expected, publish_failure, queue_failure, unexpected_failure
 from .blocked import BlockedSnapshot, blocked_failure, blocked_of
 from .history import HistoryEvent, PublishedMessage, Record
 from .host import Host
@@ -47,7 +47,7 @@ class BrokerAssertions:
         self,
         exchange: Wanted = None,
         routing_key: Wanted = None,
-        body: Body = _UNSAID,
+        body: Body = OMITTED,
         *,
         headers: Wanted = None,
         count: int | None = None,
@@ -78,7 +78,7 @@ class BrokerAssertions:
         self,
         exchange: Wanted = None,
         routing_key: Wanted = None,
-        body: Body = _UNSAID,
+        body: Body = OMITTED,
         *,
         headers: Wanted = None,
         within: float = 0,
@@ -172,7 +172,7 @@ class BrokerAssertions:
     def assert_leased(
         self,
         queue: str,
-        body: Body = _UNSAID,
+        body: Body = OMITTED,
         *,
         consumer: str | None = None,
         connection: str = "",

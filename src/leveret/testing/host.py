@@ -33,8 +33,8 @@ class Host:
         self.clock = TestClock(self.thread, self.edge)
         await self.edge.serve(started, stopping)
 
-    def _listen_to(self, edge: "Edge", is_anew: bool) -> None:
-        if is_anew:
+    def _listen_to(self, edge: "Edge", clears_history: bool) -> None:
+        if clears_history:
             self.recorder = Recorder(edge.clock, self.options.history_max)
         self.recorder.listen_to(edge.broker)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..engine import MS, Queue, holder_of
 from ..settings.printable import printable
-from .assertions import _UNSAID, SHOWN_MAX
+from .assertions import OMITTED, SHOWN_MAX
 from .history import HistoryEvent
 from .matching import Body, is_body, shown_expected
 from .nearest_names import nearest_names
@@ -53,7 +53,7 @@ class LeaseSnapshot:
     def is_like(self, body: Body, consumer: str | None, connection: str) -> bool:
         """Whether body, consumer tag and part of the connection's name are these."""
         return (
-            (body is _UNSAID or is_body(body, self.message.body))
+            (body is OMITTED or is_body(body, self.message.body))
             and consumer in (None, self.consumer)
             and connection in self.connection
         )
@@ -95,7 +95,7 @@ def lease_failure(
 ) -> str:
     """The text of a failure of `assert_leased`: the leases, and the messages without one."""
     wanted = "a lease" if count is None else f"{count} leases"
-    parts = [] if body is _UNSAID else [f"of {shown_expected(body)}"]
+    parts = [] if body is OMITTED else [f"of {shown_expected(body)}"]
     parts += [f"by consumer {consumer!r}"] if consumer is not None else []
     parts += [f"of a connection called {connection!r}"] if connection else []
     lines = [f"expected {' '.join([wanted, *parts])} in queue {queue.name!r}, but it is otherwise"]

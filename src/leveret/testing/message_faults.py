@@ -70,18 +70,18 @@ class HoldConfirms(Fault):
         if self._delay_ms is not None:
             edge = endpoint.edge
             due_ns = edge.clock.monotonic_ns() + self._delay_ms * MS
-            edge.broker.context.deadlines.set(due_ns, lambda: _let_go(held))
+            edge.broker.context.deadlines.set(due_ns, lambda: _send_held(held))
         elif not self._loses:
             self._held.append(held)
         return []
 
     def end(self, edge: "Edge") -> None:
         for held in self._held:
-            _let_go(held)
+            _send_held(held)
         self._held.clear()
 
 
-def _let_go(held: Held) -> None:
+def _send_held(held: Held) -> None:
     endpoint, channel, taken = held
     if channel.state is ChannelState.OPEN and not endpoint.session.closing.finished:
         endpoint.session.confirming.send(channel, taken)
@@ -104,25 +104,25 @@ class Block(Fault):
     def __init__(self, scope: FaultScope, reason: str) -> None:
         super().__init__(scope)
         self._reason = reason
-        self._told: dict[WatchedEndpoint, None] = {}
+        self._blocked: dict[WatchedEndpoint, None] = {}
         self._parked: list[tuple[WatchedEndpoint, PublishReceived]] = []
 
     def begin(self, edge: "Edge") -> None:
         for endpoint in edge.endpoints_of(None):
             if self.scope.covers(endpoint):
-                self._tell(endpoint)
+                self._send_blocked(endpoint)
                 endpoint.flush()
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         if not isinstance(event, PublishReceived):
             return event
-        self._tell(endpoint)
+        self._send_blocked(endpoint)
         self._parked.append((endpoint, event))
         self.hit(f"parked a publish of {endpoint.name}")
         return None
 
     def end(self, edge: "Edge") -> None:
-        for endpoint in self._told:
+        for endpoint in self._blocked:
             if "connection.blocked" in endpoint.session.login.capabilities and not endpoint.session.closing.finished:
                 endpoint.session.output.send(0, commands.Connection.Unblocked)
         for endpoint, event in self._parked:
@@ -134,13 +134,13 @@ class Block(Fault):
             except EngineError as error:
                 session.closing.refuse(error, channel_of(event), event.ids)
             session.confirming.send_due()
-        for endpoint in self._told:
+        for endpoint in self._blocked:
             endpoint.flush()
         edge.end_turn()
 
-    def _tell(self, endpoint: WatchedEndpoint) -> None:
-        if endpoint not in self._told:
-            self._told[endpoint] = None
+    def _send_blocked(self, endpoint: WatchedEndpoint) -> None:
+        if endpoint not in self._blocked:
+            self._blocked[endpoint] = None
             if "connection.blocked" in endpoint.session.login.capabilities:
                 self.hit(f"blocked {endpoint.name}")
                 endpoint.session.output.send(0, commands.Connection.Blocked, self._reason)

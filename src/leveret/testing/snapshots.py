@@ -54,8 +54,8 @@ class Properties:
     cluster_id: str | None = None
 
     def __str__(self) -> str:
-        said = {each.name: getattr(self, each.name) for each in fields(self)}
-        return ", ".join(f"{name}={plain(value)!r}" for name, value in said.items() if value not in (None, {}))
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return ", ".join(f"{name}={plain(value)!r}" for name, value in values.items() if value not in (None, {}))
 
 
 class _OfProperties(Generic[T]):
@@ -270,13 +270,13 @@ def properties_of(header: bytes) -> Properties:
         found = decode_properties(header)
     except ContentError:
         return Properties()
-    said: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in found.items():
         if isinstance(value, bytes):
-            said[name] = value.decode("utf-8", "replace")
+            values[name] = value.decode("utf-8", "replace")
         else:
-            said[name] = plain_table(value) if isinstance(value, dict) else value
-    return Properties(**said)
+            values[name] = plain_table(value) if isinstance(value, dict) else value
+    return Properties(**values)
 
 
 def plain_table(table: FieldTable) -> Mapping[str, Any]:

@@ -94,15 +94,15 @@ async def open_broker(
         management=management,
     )
     broker = RunningBroker(Host(options))
-    await _whole(broker.thread.begin())
+    await _completed(broker.thread.begin())
     try:
         yield broker
     finally:
-        await _whole(broker.thread.end())
+        await _completed(broker.thread.end())
         broker.thread.join()
 
 
-async def _whole(future: "Future[Any]") -> None:
+async def _completed(future: "Future[Any]") -> None:
     """Wait for a start or an end. A cancellation takes effect after it, so that no half-started thread remains."""
     if sniffio.current_async_library() == "trio":
         with trio.CancelScope(shield=True):

@@ -252,7 +252,7 @@ def test_commands_on_the_directory_of_a_node(tmp_path: Path, capsys: pytest.Capt
     copied.close()
     assert "published" in capsys.readouterr().out
     main(["doctor", "--data", str(tmp_path / "a")])
-    assert "records, all whole" in capsys.readouterr().out
+    assert "records, all intact" in capsys.readouterr().out
     with pytest.raises(DataUnusable, match=r"node of a cluster.*\[cluster\].*leveret journal repair"):
         build_broker(load(""), ManualClock(), lambda: 0.5, Data(str(tmp_path / "a")))
     assert main(["journal", "repair", str(tmp_path / "a"), "--out", str(tmp_path / "plain")]) == 0
