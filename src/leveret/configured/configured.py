@@ -120,8 +120,8 @@ class ConfiguredObjects:
         exchanges_made = [self._declare_exchange(exchange) for exchange in configuration.exchanges]
         queues_made = [self._declare_queue(queue) for queue in configuration.queues]
         self._report_created(sum(created), sum(exchanges_made), sum(queues_made))
-        here = [at_own_site(broker, queue) for queue in configuration.queues]
-        self._drop_queues({(queue.vhost, queue.name) for queue in here})
+        queues = [at_own_site(broker, queue) for queue in configuration.queues]
+        self._drop_queues({(queue.vhost, queue.name) for queue in queues})
         self._drop_exchanges({(exchange.vhost, exchange.name) for exchange in configuration.exchanges})
         for name in sorted(self._vhosts - set(configuration.vhosts)):
             self._remark(
@@ -129,8 +129,8 @@ class ConfiguredObjects:
             )
         self._replace_diverts(configuration)
         self._is_starting = False
-        news = [remark for remark in self._remarks if remark not in before]
-        return Report((), tuple(self._done), (*self._lost, *news))
+        new_remarks = [remark for remark in self._remarks if remark not in before]
+        return Report((), tuple(self._done), (*self._lost, *new_remarks))
 
     def policies_after(self, configuration: Configuration) -> Policies:
         """The policies that the broker would have with another configuration. Changes nothing."""

@@ -35,8 +35,8 @@ STAYING = frozenset({"exchanges", "queues", "bindings"})
 Facts = Mapping[str, Any] | None
 
 
-def difference(broker: Broker, here: Mapping[str, Any], given: Any, plan: Plan) -> Steps:
-    """Compare the broker's export `here` with the document `given`, whose import would follow `plan`.
+def difference(broker: Broker, exported: Mapping[str, Any], given: Any, plan: Plan) -> Steps:
+    """Compare what the broker has, `exported`, with the document `given`, whose import would follow `plan`.
 
     Returns {"sections": [{"section", "new", "changed", "stays", "same"}], "objects": [{"section", "name", "state",
     "differs": [{"key", "now", "then"}]}], "unlisted": number of other objects}. "objects" omits equal objects; entries
@@ -50,7 +50,7 @@ def difference(broker: Broker, here: Mapping[str, Any], given: Any, plan: Plan) 
         rows = given.get(section)
         if not isinstance(rows, list) or not rows:
             continue
-        known = {_name(one, keys): one for one in here.get(section, ())}
+        known = {_name(one, keys): one for one in exported.get(section, ())}
         counts = dict.fromkeys(("new", "changed", "stays", "same"), 0)
         for number, row in enumerate(rows, 1):
             if number % VALUES_A_STEP == 0:

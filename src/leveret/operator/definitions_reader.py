@@ -326,12 +326,12 @@ class DefinitionsReader:
 
     def _copy_names(self, vhost: str, exchanges: set[str], queues: set[str]) -> None:
         """Make substitutes in the temporary broker for objects that exist in the broker and not in the document."""
-        dry, there = self.dry.virtual_hosts.create(vhost), self.broker.virtual_hosts.get(vhost)
-        if there is None:
+        dry, host = self.dry.virtual_hosts.create(vhost), self.broker.virtual_hosts.get(vhost)
+        if host is None:
             return
-        for name in exchanges & there.exchanges.keys() - dry.exchanges.keys():
-            dry.exchanges[name] = EXCHANGE_TYPES.get(there.exchanges[name].type, DirectExchange)(name)
-        for name in queues & there.queues.keys() - dry.queues.keys():
+        for name in exchanges & host.exchanges.keys() - dry.exchanges.keys():
+            dry.exchanges[name] = EXCHANGE_TYPES.get(host.exchanges[name].type, DirectExchange)(name)
+        for name in queues & host.queues.keys() - dry.queues.keys():
             dry.queues.create(name, is_auto_created=False)
 
     # -- references -------------------------------------------------------------------------------------------------

@@ -355,8 +355,8 @@ def preview_definitions(operator: Operator, definitions: Document, *, vhost: Int
         plan: Plan = yield from DefinitionsReader(operator.broker, definitions).plan()
     except DefinitionsFault as fault:
         raise CommandError(str(fault)) from None
-    here = yield from export_steps(operator.broker)
-    objects = yield from difference(operator.broker, here, definitions, plan)
+    exported = yield from export_steps(operator.broker)
+    objects = yield from difference(operator.broker, exported, definitions, plan)
     policies = operator.broker.context.policies.with_these(plan.policies)
     found = yield from consequences(operator, operator.broker.context.settings, policies)
     return {**objects, **found, "faults": plan.faults, "remarks": plan.remarks}

@@ -127,8 +127,8 @@ def _declaration(broker: Broker, configuration: Configuration, queue: Queue) -> 
     """The queue's declaration in the configuration; None also if it was removed there and the queue not deleted."""
     place = (queue.vhost_name, queue.name)
     for declared in configuration.queues:
-        here = at_own_site(broker, declared)
-        if (here.vhost, here.name) == place:
+        own = at_own_site(broker, declared)
+        if (own.vhost, own.name) == place:
             return declared
     return None
 

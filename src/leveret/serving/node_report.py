@@ -105,8 +105,8 @@ class NodeReport:
     def status(self) -> dict[str, object]:
         """Figures of this process; the leader's status also has the alarms of all nodes."""
         host, led = host_facts_of(self.data), self.leader_facts
-        told: dict[str, object] = {name: getattr(host, field) for field, name in _HOST_FIELDS.items()}
-        told |= {
+        status: dict[str, object] = {name: getattr(host, field) for field, name in _HOST_FIELDS.items()}
+        status |= {
             "clients": self._clients(),
             "started-ms": self._started_ms,
             "data": self.data,
@@ -118,9 +118,9 @@ class NodeReport:
         if led is not None:
             self._note_end()
             alarms = [list(one) for one in self._follower_alarms()]
-            told |= {"cluster-name": led.cluster_name(), "cluster-alarms": alarms}
-            told["not-hosted"] = first_lines(led.not_hosted)
-        return told
+            status |= {"cluster-name": led.cluster_name(), "cluster-alarms": alarms}
+            status["not-hosted"] = first_lines(led.not_hosted)
+        return status
 
     def _history(self) -> list[list[object]]:
         """The leaderships that this node knows, including those in the other nodes' statuses."""
@@ -318,17 +318,17 @@ class NodeReport:
 
 def first_lines(lines: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
     """The first lines of each node, as many as fit in a beacon, then the number of lines left out."""
-    told: dict[str, list[str]] = {}
+    shown: dict[str, list[str]] = {}
     for name, of_node in lines.items():
         room = NOT_HOSTED_MAX // len(lines)
-        kept = told[name] = []
+        kept = shown[name] = []
         for line in of_node:
             room -= len(json.dumps(line)) + 1
             if room < 0:
                 kept.append(f"and {len(of_node) - len(kept)} more")
                 break
             kept.append(line)
-    return told
+    return shown
 
 
 def _listeners_of(key: NodeKey) -> Iterable[Listening]:

@@ -108,9 +108,9 @@ def _put_in_force(
     before, known = current.configuration, (*current.configuration.warnings, *current.tls.warnings)
     current.replace(loaded, tls)
     report = Report() if objects is None else objects.apply(loaded)
-    news = tuple(warning for warning in (*loaded.warnings, *tls.warnings) if warning not in known)
+    new_warnings = tuple(warning for warning in (*loaded.warnings, *tls.warnings) if warning not in known)
     later = tuple(str(change) for change in key_changes(before, loaded) if change.acts is RESTART)
-    report = replace(report, warnings=(*news, *later, *report.warnings))
+    report = replace(report, warnings=(*new_warnings, *later, *report.warnings))
     log_report(report)
     return report
 

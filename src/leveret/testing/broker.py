@@ -292,9 +292,9 @@ class RunningBroker(BrokerAssertions):
             edge = self.edge
             if queue is None:
                 return tuple(lease for one in host.queues.values() for lease in leases_in(one, edge))
-            there = find_queue(host, queue)
-            check_leased(there)
-            return leases_in(there, edge)
+            leased = find_queue(host, queue)
+            check_leased(leased)
+            return leases_in(leased, edge)
 
         return self._ask(vhost, look)
 
@@ -501,8 +501,8 @@ def _leads_nowhere(vhost: VirtualHost, exchange: str, routing_key: str) -> Looku
     if not exchange:
         return missing("queue", routing_key, vhost.queues, where)
     keys = dict.fromkeys(binding.routing_key for binding in vhost.exchanges[exchange].bindings.values())
-    hint, there = nearest(routing_key, keys), ", ".join(map(repr, keys)) or "none"
+    hint, listed = nearest(routing_key, keys), ", ".join(map(repr, keys)) or "none"
     return LookupError(
         f"exchange {exchange!r}{where} leads no message with routing key {routing_key!r} to a queue{hint} "
-        f"(its bindings have: {there})"
+        f"(its bindings have: {listed})"
     )

@@ -38,9 +38,9 @@ class BrokerAssertions:
 
     def known_vhost(self, name: str | None) -> str:
         """The name of an existing virtual host; None: the default one. Raises: LookupError."""
-        there = self.host.edge.broker.virtual_hosts
-        if name is not None and name not in there:
-            raise missing("virtual host", name, there)
+        hosts = self.host.edge.broker.virtual_hosts
+        if name is not None and name not in hosts:
+            raise missing("virtual host", name, hosts)
         return self.default_vhost if name is None else name
 
     def assert_published(
@@ -190,12 +190,12 @@ class BrokerAssertions:
         edge, name = self.host.edge, self.known_vhost(vhost)
 
         def look() -> tuple[tuple[LeaseSnapshot, ...], str]:
-            there = self._leased(name, queue)
-            every = leases_in(there, edge)
+            leased = self._leased(name, queue)
+            every = leases_in(leased, edge)
             like = tuple(one for one in every if one.is_like(body, consumer, connection))
             if _is_enough(like, count):
                 return like, ""
-            return like, lease_failure(there, count, body, consumer, connection, every)
+            return like, lease_failure(leased, count, body, consumer, connection, every)
 
         return self._until_right(look, within)
 
@@ -224,12 +224,12 @@ class BrokerAssertions:
             return (event.kind, event.vhost, event.subject) == (EventKind.LEASE_ENDED, name, queue)
 
         def look() -> tuple[tuple[HistoryEvent, ...], str]:
-            there = self._leased(name, queue)
+            leased = self._leased(name, queue)
             every = host.recorder.events(is_meant, message)
             like = tuple(event for event in every if why in (None, event.detail["why"]))
             if _is_enough(like, count):
                 return like, ""
-            return like, end_failure(queue, why, count, every, leases_in(there, host.edge))
+            return like, end_failure(queue, why, count, every, leases_in(leased, host.edge))
 
         return self._until_right(look, within)
 

@@ -22,16 +22,16 @@ def reasons_for_missing(edge: "Edge", recorder: Recorder, vhost: str, queue: str
         for event in recorder.events(lambda event: event.vhost == vhost and event.subject == queue)
         if event.kind == "undeclared"
     ][-1:]
-    there = edge.broker.virtual_hosts.get(vhost)
+    host = edge.broker.virtual_hosts.get(vhost)
     lost = [message for message in recorder.published(vhost, copies=True) if not message.queues]
-    if there is not None:
-        lost = [message for message in lost if not isinstance(there.exchanges.get(message.exchange), ServiceExchange)]
-    if not lost or there is None:
+    if host is not None:
+        lost = [message for message in lost if not isinstance(host.exchanges.get(message.exchange), ServiceExchange)]
+    if not lost or host is None:
         return lines
     lines.append(f"{len(lost)} published messages reached no queue:")
     for message in lost[-MESSAGES_MAX:]:
         cause = f" (the broker's own: {message.cause})" if message.cause else ""
-        lines += [f"  {message}{cause}", f"    {_reason(there, recorder, message)}"]
+        lines += [f"  {message}{cause}", f"    {_reason(host, recorder, message)}"]
     return lines
 
 

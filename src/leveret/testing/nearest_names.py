@@ -24,9 +24,9 @@ def nearest_names(owner: C) -> C:
             setattr(owner, name, nearest_keywords(value))
 
     def unknown(self: object, name: str) -> Any:
-        there = [known for known in {**dict.fromkeys(dir(owner)), **_own(self)} if not known.startswith("_")]
-        listed = f" (there are: {', '.join(sorted(there))})" if not name.startswith("_") else ""
-        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}{nearest(name, there)}{listed}")
+        names = [known for known in {**dict.fromkeys(dir(owner)), **_own(self)} if not known.startswith("_")]
+        listed = f" (there are: {', '.join(sorted(names))})" if not name.startswith("_") else ""
+        raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}{nearest(name, names)}{listed}")
 
     assert "__getattr__" not in vars(owner)
     owner.__getattr__ = unknown  # type: ignore[attr-defined]

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def pending_of(edge: "Edge", vhost: str, is_ignored: Callable[[str], bool], due: bool) -> list[str]:
     """Lines about messages that are ready, unacknowledged, in flight or due; []: the virtual host is settled."""
     found: list[str] = []
-    there = edge.broker.virtual_hosts.get(vhost)
+    host = edge.broker.virtual_hosts.get(vhost)
     now_ns = edge.clock.monotonic_ns()
-    for queue in there.queues.values() if there is not None else ():
+    for queue in host.queues.values() if host is not None else ():
         if is_ignored(queue.name):
             continue
         consumers = len(queue.consumers)
@@ -73,8 +73,8 @@ def leaks_of(edge: "Edge", vhost: str, *, queues: bool) -> list[str]:
     found += held[:UNACKED_MAX]
     if len(held) > UNACKED_MAX:
         found.append(f"... and {len(held) - UNACKED_MAX} more unacked messages")
-    there = edge.broker.virtual_hosts.get(vhost)
-    for queue in there.queues.values() if there is not None and queues else ():
+    host = edge.broker.virtual_hosts.get(vhost)
+    for queue in host.queues.values() if host is not None and queues else ():
         states = [
             f"{count} {what}"
             for count, what in (

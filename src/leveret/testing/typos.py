@@ -38,8 +38,8 @@ def check_property(name: str, known: Collection[str], beside: Collection[str]) -
 
 def missing(what: str, name: str, known: Collection[str], where: str = "") -> LookupError:
     """The error for a name that does not exist, with the nearest name and all existing names."""
-    there = ", ".join(map(repr, known)) or "none"
-    return LookupError(f"no {what} {name!r}{where}{nearest(name, known)} (there are: {there})")
+    listed = ", ".join(map(repr, known)) or "none"
+    return LookupError(f"no {what} {name!r}{where}{nearest(name, known)} (there are: {listed})")
 
 
 def check_settings(names: Iterable[str], known: Collection[str]) -> None:

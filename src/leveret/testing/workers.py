@@ -144,8 +144,8 @@ def _wait_for_consumer(broker: RunningBroker, queue: str, is_alive: Callable[[],
             raise WorkerFailed(f"it ended before it consumed queue {queue!r}")
         left -= LOOK_S
     if left <= 0:
-        there = ", ".join(repr(each.name) for each in broker.queues()) or "none"
-        raise WorkerFailed(f"queue {queue!r} has no consumer after {timeout:g} s (there are: {there})")
+        listed = ", ".join(repr(each.name) for each in broker.queues()) or "none"
+        raise WorkerFailed(f"queue {queue!r} has no consumer after {timeout:g} s (there are: {listed})")
 
 
 def _wait_for_text(process: "subprocess.Popen[bytes]", output: IO[bytes], text: bytes, timeout: float) -> None:

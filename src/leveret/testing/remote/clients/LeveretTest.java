@@ -28,7 +28,7 @@ public final class LeveretTest implements AutoCloseable {
     private final Process process;
     private final HttpClient http;
 
-    /** What an assertion of the broker says when it does not hold. */
+    /** An assertion of the broker failed; the message has the reason. */
     public static final class NotSo extends AssertionError {
         private static final long serialVersionUID = 1;
 
@@ -48,7 +48,7 @@ public final class LeveretTest implements AutoCloseable {
 
     /**
      * Starts a test broker, which ends with this process, with arguments of {@code leveret test-server}. The command is
-     * LEVERET from the environment, or {@code leveret}. Where LEVERET_TEST_CONTROL is set, the broker there is used.
+     * LEVERET from the environment, or {@code leveret}. If LEVERET_TEST_CONTROL is set, the broker at that URL is used.
      */
     public static LeveretTest start(String... arguments) throws IOException {
         var http = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).build();
@@ -76,8 +76,8 @@ public final class LeveretTest implements AutoCloseable {
     /**
      * Any operation by name.
      *
-     * @throws NotSo an assertion does not hold
-     * @throws IllegalArgumentException arguments are not right
+     * @throws NotSo an assertion failed
+     * @throws IllegalArgumentException an argument is invalid
      */
     public Object call(String operation, Map<String, ?> arguments) {
         var body = HttpRequest.BodyPublishers.ofString(Json.text(arguments));
@@ -104,18 +104,18 @@ public final class LeveretTest implements AutoCloseable {
         return content.get("result");
     }
 
-    /** A virtual host of its own, made now under a free name: for tests that run at the same time. */
+    /** Creates a virtual host with a free name, for tests that run at the same time. */
     public LeveretTest newVhost() {
         var made = (Map<?, ?>) call("vhosts.create", Map.of());
         return new LeveretTest((String) made.get("url"), (String) made.get("name"), control, token, null, http);
     }
 
-    /** This virtual host, or the whole broker, as new. */
+    /** Resets this virtual host, or the whole broker. */
     public void reset() {
         call("reset", here(Map.of()));
     }
 
-    /** What was published, oldest first. */
+    /** The published messages, oldest first. */
     public List<?> published(Map<String, ?> arguments) {
         return (List<?>) call("published", here(arguments));
     }
@@ -130,22 +130,22 @@ public final class LeveretTest implements AutoCloseable {
         call("assert_not_published", here(arguments));
     }
 
-    /** Fails unless a queue holds this. */
+    /** Fails unless a queue has these messages. */
     public void assertQueue(String name, Map<String, ?> arguments) {
         call("assert_queue", here(with(arguments, "name", name)));
     }
 
-    /** Waits until nothing is on its way any more. */
+    /** Waits until no message is ready, unacknowledged or scheduled. */
     public void settled() {
         call("settled", here(Map.of()));
     }
 
-    /** Lets virtual time pass: {@code Map.of("hours", 2)}. */
+    /** Advances virtual time: {@code Map.of("hours", 2)}. */
     public void advance(Map<String, ?> time) {
         call("clock.advance", time);
     }
 
-    /** Something that goes wrong from now on, until what is returned is run. */
+    /** Starts a fault; the returned function ends it. */
     public Runnable fault(String fault, Map<String, ?> arguments) {
         var started = (Map<?, ?>) call("faults.start", here(with(arguments, "fault", fault)));
         return () -> call("faults.stop", Map.of("id", started.get("id")));
@@ -176,7 +176,7 @@ public final class LeveretTest implements AutoCloseable {
         return all;
     }
 
-    /** JSON as far as a test server writes and reads it: whole numbers are Long, others Double. */
+    /** The JSON that a test server writes and reads: integers are Long, other numbers Double. */
     private static final class Json {
         private final String text;
         private int at;

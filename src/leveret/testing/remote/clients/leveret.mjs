@@ -5,7 +5,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
 
-/** What an assertion of the broker says when it does not hold. */
+/** An assertion of the broker failed; the message has the reason. */
 export class NotSo extends Error {
   name = "NotSo";
 }
@@ -42,7 +42,7 @@ export class Broker {
     Object.assign(this, { url, control, token, child, vhost });
   }
 
-  /** Any operation by name. Rejects with NotSo, or with Error for arguments that are not right. */
+  /** Any operation by name. Rejects with NotSo if an assertion failed, with Error for an invalid argument. */
   async call(operation, args = {}) {
     const answer = await fetch(`${this.control}/v1/${operation}`, {
       method: "POST",
@@ -57,13 +57,13 @@ export class Broker {
     return result;
   }
 
-  /** A virtual host of its own, made now: for tests that run at the same time. */
+  /** Creates a virtual host, for tests that run at the same time. */
   async newVhost(name) {
     const made = await this.call("vhosts.create", name === undefined ? {} : { name });
     return new Broker({ ...this, url: made.url, vhost: made.name });
   }
 
-  /** As new: this virtual host, or the whole broker. */
+  /** Resets this virtual host, or the whole broker. */
   reset() {
     return this.call("reset", this.#here({}));
   }
@@ -92,17 +92,17 @@ export class Broker {
     return this.call("assert_queue", this.#here({ name, ...args }));
   }
 
-  /** Until nothing is on its way any more; `timeout` in seconds. */
+  /** Waits until no message is ready, unacknowledged or scheduled; `timeout` in seconds. */
   settled(args = {}) {
     return this.call("settled", this.#here(args));
   }
 
-  /** Let virtual time pass: `{ hours: 2 }`. */
+  /** Advances virtual time: `{ hours: 2 }`. */
   advance(time) {
     return this.call("clock.advance", time);
   }
 
-  /** Something that goes wrong from now on; returns the function that ends it. */
+  /** Starts a fault; returns the function that ends it. */
   async fault(fault, args = {}) {
     const { id } = await this.call("faults.start", this.#here({ fault, ...args }));
     return () => this.call("faults.stop", { id });

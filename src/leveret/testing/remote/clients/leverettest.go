@@ -17,7 +17,7 @@ import (
 // Args are the arguments of an operation, and the properties of what it returns.
 type Args = map[string]any
 
-// NotSo is what an assertion of the broker says when it does not hold.
+// NotSo is a failed assertion of the broker, with the reason.
 type NotSo struct{ Text string }
 
 func (e *NotSo) Error() string { return e.Text }
@@ -34,7 +34,7 @@ type Broker struct {
 }
 
 // Start starts a test broker, which ends with this process, with arguments of `leveret test-server`. The command is
-// LEVERET from the environment, or `leveret`. Where LEVERET_TEST_CONTROL is set, the broker there is used.
+// LEVERET from the environment, or `leveret`. If LEVERET_TEST_CONTROL is set, the broker at that URL is used.
 func Start(args ...string) (*Broker, error) {
 	if control := os.Getenv("LEVERET_TEST_CONTROL"); control != "" {
 		broker := &Broker{Control: control, Token: os.Getenv("LEVERET_TEST_TOKEN")}
@@ -69,7 +69,7 @@ func Start(args ...string) (*Broker, error) {
 }
 
 // Call calls any operation and reads its result into a pointer, if that is not nil.
-// The error is a *NotSo for an assertion that does not hold.
+// The error is a *NotSo for a failed assertion.
 func (b *Broker) Call(operation string, args Args, result any) error {
 	if args == nil {
 		args = Args{}
@@ -106,7 +106,7 @@ func (b *Broker) Call(operation string, args Args, result any) error {
 	return json.Unmarshal(content.Result, result)
 }
 
-// NewVhost makes a virtual host of its own: for tests that run at the same time. An empty name takes a free one.
+// NewVhost creates a virtual host, for tests that run at the same time. An empty name stands for a free one.
 func (b *Broker) NewVhost(name string) (*Broker, error) {
 	args := Args{}
 	if name != "" {
@@ -117,10 +117,10 @@ func (b *Broker) NewVhost(name string) (*Broker, error) {
 	return &Broker{URL: made.URL, Control: b.Control, Token: b.Token, Vhost: made.Name}, err
 }
 
-// Reset makes this virtual host, or the whole broker, as new.
+// Reset resets this virtual host, or the whole broker.
 func (b *Broker) Reset() error { return b.Call("reset", b.here(nil), nil) }
 
-// Message is one that was published.
+// Message is a published message.
 type Message struct {
 	Exchange   string
 	RoutingKey string `json:"routing_key"`
@@ -129,7 +129,7 @@ type Message struct {
 	Queues     []string
 }
 
-// Published returns what was published, oldest first: of an exchange and a routing key where args have them.
+// Published returns the published messages, oldest first: of an exchange and a routing key if args have them.
 func (b *Broker) Published(args Args) (messages []Message, err error) {
 	return messages, b.Call("published", b.here(args), &messages)
 }
@@ -142,18 +142,18 @@ func (b *Broker) AssertNotPublished(args Args) error {
 	return b.Call("assert_not_published", b.here(args), nil)
 }
 
-// AssertQueue fails unless a queue holds what args say.
+// AssertQueue fails unless a queue has the messages in args.
 func (b *Broker) AssertQueue(name string, args Args) error {
 	return b.Call("assert_queue", b.here(with(args, "name", name)), nil)
 }
 
-// Settled waits until nothing is on its way any more.
+// Settled waits until no message is ready, unacknowledged or scheduled.
 func (b *Broker) Settled() error { return b.Call("settled", b.here(nil), nil) }
 
-// Advance lets virtual time pass: Args{"hours": 2}.
+// Advance advances virtual time: Args{"hours": 2}.
 func (b *Broker) Advance(time Args) error { return b.Call("clock.advance", time, nil) }
 
-// Fault starts something that goes wrong from now on, until stop is called.
+// Fault starts a fault, which ends when stop is called.
 func (b *Broker) Fault(fault string, args Args) (stop func() error, err error) {
 	var started struct{ ID int }
 	err = b.Call("faults.start", b.here(with(args, "fault", fault)), &started)
