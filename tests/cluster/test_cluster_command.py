@@ -170,11 +170,11 @@ def test_recover(
         ],
     )
     assert "the directory of node b is empty" in run(capsys, "recover", file, "b", "--yes")[1][-1]
-    assert "node c is not there" in run(capsys, "recover", file, "c", "--yes")[1][-1]
+    assert "node c is absent" in run(capsys, "recover", file, "c", "--yes")[1][-1]
     monkeypatch.setattr("builtins.input", lambda prompt: "b")
     code, lines = run(capsys, "recover", file, "a")
     assert code == 1 and lines[-1] == "nothing was changed"
-    assert lines[-3] == "absent: c. What they have and a has not is lost."
+    assert lines[-3] == "absent: c. What only they have is lost."
     monkeypatch.setattr("builtins.input", lambda prompt: "a")
     trio.run(coordinators["a"].transact, Transaction(Purpose.PROGRESS, (), ((AGREED, AgreedKey(6, 200)),)))
     assert run(capsys, "recover", file, "a")[1][-1] == "a begins the cluster"

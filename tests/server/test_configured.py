@@ -259,4 +259,4 @@ def test_ctl_ring_resizes(tmp_path: Path) -> None:
         assert bodies(channel, "q") == b"ABCD"
         (one,) = json.loads(ctl(broker, "--json", "explain", "q").stdout)
         (row,) = [row for row in one["rows"] if row["name"] == "default-ring-size"]
-        assert row["value"] == -1 and row["rule"].startswith("as the queue was made, or resized since")
+        assert row["value"] == -1 and row["rule"].startswith("as declared or resized; a queue declared now")

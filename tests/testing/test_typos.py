@@ -38,7 +38,7 @@ from leveret.testing.typos import check_settings
         (
             lambda b: b.inject("events", "order.payed", b"x"),
             LookupError,
-            "exchange 'events' in virtual host '/' leads no message with routing key 'order.payed' to a queue, did you "
+            "exchange 'events' in virtual host '/' routes no message with key 'order.payed' to a queue, did you "
             "mean 'order.paid'? (its bindings have: 'order.paid')",
         ),
         (lambda b: b.settled(timout=1), TypeError, "unexpected keyword argument 'timout', did you mean 'timeout'?"),

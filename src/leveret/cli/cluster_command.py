@@ -148,7 +148,7 @@ class _Recovery:
     def _is_confirmed(self, view: "View", node: str) -> bool:
         missing = [name for name in self._names if view.node_named(name) is None]
         if missing:
-            print(f"absent: {', '.join(missing)}. What they have and {node} has not is lost.")
+            print(f"absent: {', '.join(missing)}. What only they have is lost.")
         print(f"All other nodes will copy the journal of {node}; what they have beyond it is cut.")
         ask = f"Type the node's name ({node}) to begin with it, anything else changes nothing:\n"
         return input(ask).strip() == node

@@ -104,7 +104,7 @@ def members_of(urls: Sequence[str], nodes: Sequence[ClusterNode]) -> list[Member
     if any(part.scheme != "http" for part in parts):
         raise ValueError("an etcd with https needs certificates, which are not made here: expected http URLs")
     if len(urls) % 2 == 0:
-        raise ValueError(f"an etcd of {len(urls)} members bears no more failures than {len(urls) - 1}: expected 3 URLs")
+        raise ValueError(f"{len(urls)} members of etcd tolerate no more failures than {len(urls) - 1}: expected 3 URLs")
     _check_ports([(part.hostname or "", part.port or 2379) for part in parts])
     names = {node.host: node.name for node in nodes}
     are_distinct = len({part.hostname for part in parts}) == len(parts)
@@ -126,7 +126,7 @@ def _check_ports(places: Sequence[tuple[str, int]]) -> None:
         for one in ((host, port), (host, port + 1)):
             if one in taken:
                 why = f"port {one[1]} of {host} is needed twice"
-                raise ValueError(f"{why}: each member has one for clients, and the next one for the other members")
+                raise ValueError(f"{why}: each member uses one port for clients, and the next one for other members")
             taken.add(one)
 
 

@@ -62,7 +62,7 @@ class ConfiguredUsers:
                 )
             if limits != vhost.context.limits:
                 self.broker.virtual_hosts.limit(vhost, limits)
-                yield f"virtual host {shown(name)}: other limits"
+                yield f"virtual host {shown(name)}: limits changed"
         self._limited = set(configuration.limits)
 
     def _replace_users(self, configuration: Configuration) -> Iterator[str]:

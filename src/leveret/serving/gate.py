@@ -250,7 +250,7 @@ class Gate:
             finally:
                 shaking.pop(scope, None)
         if scope.cancelled_caught:
-            raise TlsFault("handshake: not over, and made room for others")
+            raise TlsFault("handshake: cancelled, because newer clients need room")
 
     async def _asks_for_node(self, guest: Guest) -> bool:
         """Whether a client's first octets ask for this node's metrics, health or state."""

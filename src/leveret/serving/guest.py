@@ -122,7 +122,7 @@ class Guest:
                 data = await self._read_proxy_header()
             self.first = await shake_hands(self.socket, transport, data, self._read_some)
         if scope.cancelled_caught:
-            raise TlsFault("handshake: not over in time")
+            raise TlsFault("handshake: not completed in time")
         terminated = TerminatedTls(transport.protocol, transport.cipher, transport.certificate, transport)
         self._transport = transport
         self._arrival = replace(self._arrival, is_tls=False, tls=terminated)

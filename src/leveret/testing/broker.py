@@ -478,7 +478,7 @@ class BrokerAt(RunningBroker):
         Raises: ValueError for another mode of the clock, which all virtual hosts share.
         """
         if clock not in (None, self.clock.mode):
-            raise ValueError(f"reset: {clock!r}: the clock belongs to the whole broker, reset that")
+            raise ValueError(f"reset: {clock!r}: the clock belongs to the whole broker: reset the broker")
         self._clear(self.edge.reset_vhost)
 
     def delete(self) -> None:
@@ -503,6 +503,6 @@ def _leads_nowhere(vhost: VirtualHost, exchange: str, routing_key: str) -> Looku
     keys = dict.fromkeys(binding.routing_key for binding in vhost.exchanges[exchange].bindings.values())
     hint, listed = nearest(routing_key, keys), ", ".join(map(repr, keys)) or "none"
     return LookupError(
-        f"exchange {exchange!r}{where} leads no message with routing key {routing_key!r} to a queue{hint} "
+        f"exchange {exchange!r}{where} routes no message with key {routing_key!r} to a queue{hint} "
         f"(its bindings have: {listed})"
     )

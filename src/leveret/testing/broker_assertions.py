@@ -274,7 +274,7 @@ def check_exchange(name: Wanted, vhost: VirtualHost, every: Sequence[PublishedMe
     if isinstance(name, str):
         known = {message.exchange for message in every} | vhost.exchanges.keys()
         if name not in known and any(not each.exchange and each.routing_key == name for each in every):
-            raise LookupError(f"no exchange {name!r}: it is a routing key of exchange '', so say ('', {name!r})")
+            raise LookupError(f"no exchange {name!r}: it is a routing key of exchange '', expected ('', {name!r})")
         check_open_name("exchange", name, known)
 
 

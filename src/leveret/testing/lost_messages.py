@@ -28,7 +28,7 @@ def reasons_for_missing(edge: "Edge", recorder: Recorder, vhost: str, queue: str
         lost = [message for message in lost if not isinstance(host.exchanges.get(message.exchange), ServiceExchange)]
     if not lost or host is None:
         return lines
-    lines.append(f"{len(lost)} published messages reached no queue:")
+    lines.append(f"published messages that reached no queue: {len(lost)}")
     for message in lost[-MESSAGES_MAX:]:
         cause = f" (the broker's own: {message.cause})" if message.cause else ""
         lines += [f"  {message}{cause}", f"    {_reason(host, recorder, message)}"]
