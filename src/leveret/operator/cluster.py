@@ -32,7 +32,7 @@ def wait_in_sync(operator: Operator, node: NodeName | None = None) -> dict[str, 
 
 @command("cluster wait-safe-to-stop", reads=True)
 def wait_safe_to_stop(operator: Operator, node: NodeName | None = None) -> dict[str, Any]:
-    """Wait until a node can be stopped without holding publishers, and another one can lead; otherwise as wait-in-sync.
+    """Wait until a node can be stopped: publishers would not be held, and another node could lead; as wait-in-sync.
 
     node: the one that is to be stopped; without it: any node in sync
     """
@@ -48,7 +48,7 @@ def _ready(reasons: list[str]) -> dict[str, Any]:
 def differences(operator: Operator, parts: Json = None) -> dict[str, Any]:
     """Show what differs between the leader's configuration and those of the other nodes, and their faults.
 
-    parts: compare the files that `leveret check --cluster` has read instead: their digests
+    parts: digests of other files, which are compared instead, as `leveret check --cluster` sends them
     """
     admin = _admin(operator)
     if parts is None:

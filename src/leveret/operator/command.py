@@ -91,7 +91,7 @@ class Command:
         return " ".join((self.words, *(argument.usage for argument in self.arguments)))
 
     def value(self) -> dict[str, Any]:
-        """The command as JSON: its arguments, and its route if it has one, with their names in the path."""
+        """The command as JSON: its arguments, and its route if it has one, with arguments in its path."""
         found = {"name": self.words, "help": self.help, "changes": self.changes}
         if self.http is not None:
             path = self.http.path_of({argument.name for argument in self.arguments})

@@ -21,7 +21,7 @@ from .operator import Operator
 COMPONENTS = ("federation-upstream", "federation-upstream-set", "shovel")
 #: Maximum parameters of all kinds together.
 KEPT_MAX = 10_000
-#: The unnamed component of virtual hosts: description and tags.
+#: Name of the parameter with the description and tags of a virtual host; it has no component.
 ABOUT = "about"
 _CONFIGURED_NAME = ("broker", "cluster-name")
 CLUSTER_NAME, CLUSTER_NAME_DEFAULT = "cluster_name", "rabbit@localhost"

@@ -40,7 +40,7 @@ class CurrentConfiguration:
         self.replaced = trio.Event()
         self.cluster: ClusterFiles | None = None
         self.reloads = 0  # number of reloads, failed ones included
-        self.faults: tuple[str, ...] = ()  # of the last reload, which then has changed nothing
+        self.faults: tuple[str, ...] = ()  # of the last reload; with faults it changed nothing
         self.on_reload: Callable[[], object] = lambda: None
         self.replace(configuration, tls)
 

@@ -89,8 +89,8 @@ def celery_worker(
 
 @contextmanager
 def _keep_awake(app: Any) -> Iterator[None]:
-    """Keep the loop of the application's worker running. Without input it would sleep for up to 10 s, even if it should
-    end, or ask for another message because a task with an ETA holds the only slot.
+    """Keep the loop of the application's worker running. Without input it sleeps for up to 10 s, even if it should
+    stop, or fetch the next message because a task with an ETA occupies the only slot.
     """
     from celery import bootsteps
 
