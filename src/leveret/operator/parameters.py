@@ -93,7 +93,7 @@ def list_parameters(
 
 
 @command("parameters set")
-def set_one(
+def put_parameter(
     operator: Operator, component: Component, name: ParameterName, value: Value, *, vhost: VhostName = "/"
 ) -> dict[str, Any]:
     """Add a parameter, or replace the one of that name."""
@@ -106,7 +106,7 @@ def set_one(
 
 
 @command("parameters clear")
-def clear_one(
+def delete_parameter(
     operator: Operator, component: Component, name: ParameterName, *, vhost: VhostName = "/"
 ) -> dict[str, Any]:
     """Delete a parameter."""
