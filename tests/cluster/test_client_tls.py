@@ -30,10 +30,10 @@ from leveret.cluster.link.options import LinkOptions, LinkTls
 from leveret.console.views.connections import connection_view
 from leveret.engine import User, Users
 from leveret.journal import TermTable
-from leveret.serving import gate, guest
+from leveret.serving import gate, gate_client
 from leveret.serving.addresses import Address, bind
 from leveret.serving.gate import GOODBYE, UNAVAILABLE, Frontends, Gate, Passing, own_paths
-from leveret.serving.guest import Guest
+from leveret.serving.gate_client import Guest
 from leveret.serving.listeners import Listeners
 from leveret.serving.runtime import Runtime
 from leveret.serving.served_node import ServedNode
@@ -246,7 +246,7 @@ def test_a_flood_of_clients_that_never_shake_hands_pushes_itself_out(
 ) -> None:
     """Who came last is served."""
     monkeypatch.setattr(gate, "HANDSHAKES_MAX", 8)
-    monkeypatch.setattr(guest, "HANDSHAKE_S", 1000)
+    monkeypatch.setattr(gate_client, "HANDSHAKE_S", 1000)
 
     async def script(world: World, nursery: trio.Nursery) -> None:
         place = next(iter(world.listeners.amqp)).getsockname()[:2]

@@ -18,7 +18,7 @@ from leveret.amqp_frontend.edge.server import serve
 from leveret.serving import gate as gate_module
 from leveret.serving.addresses import Address, bind
 from leveret.serving.gate import GOODBYE, GRACE_S, PEEK_S, Frontends, Gate, Passing
-from leveret.serving.guest import Guest
+from leveret.serving.gate_client import Guest
 from leveret.serving.listeners import Listeners
 
 PATIENCE_S = 30.0

@@ -16,7 +16,7 @@ from leveret.cluster.agreement.states import State
 from leveret.console.cluster import ClusterFacts, NodeFacts
 from leveret.console.node_facts import Certificate, HostFacts, Listening
 from leveret.serving import node_pages
-from leveret.serving.guest import Guest, Service
+from leveret.serving.gate_client import Guest, Service
 from leveret.serving.node_checks import NodeChecks
 from leveret.serving.node_pages import ANSWER_S, HEAD_MAX, NodePages
 from leveret.settings import Configuration, load_configuration

@@ -20,7 +20,7 @@ from leveret.operator.json_file import JsonFile
 from leveret.serving.cluster_sites import site_of
 from leveret.serving.composition import DataUnusable
 from leveret.serving.gate import Frontends
-from leveret.serving.guest import Guest, Service
+from leveret.serving.gate_client import Guest, Service
 from leveret.serving.runtime import Runtime
 from leveret.serving.served_broker import IMPORTED, ServedBroker, digest_of
 from leveret.serving.served_leadership import ServedLeadership

@@ -20,7 +20,7 @@ from ..amqp_frontend.edge.tls import TlsFault
 from ..amqp_frontend.options import FrontendOptions
 from ..cluster.link.relay import relay
 from .descriptors import descriptor_limits
-from .guest import Guest, Service, TlsStream
+from .gate_client import Guest, Service, TlsStream
 from .listeners import Listeners
 
 logger = logging.getLogger("leveret.cluster")

@@ -19,7 +19,7 @@ from ..console.metrics.cluster import cluster_page
 from ..console.metrics.leveret_page import build_info, process_table
 from ..console.server import peer_of
 from ..settings import Configuration
-from .guest import Guest, Service
+from .gate_client import Guest, Service
 from .metrics_facts import process_figures
 from .node_checks import PREFIX, NodeChecks
 from .node_report import NodeReport

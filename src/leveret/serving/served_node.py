@@ -41,7 +41,7 @@ from .cluster_files import ClusterFiles, load_cluster
 from .cluster_sites import site_of
 from .composition import DataUnusable
 from .gate import Gate, Passing, own_paths
-from .guest import Guest, Service
+from .gate_client import Guest, Service
 from .listeners import Listeners
 from .node_checks import NodeChecks
 from .node_pages import NodePages
