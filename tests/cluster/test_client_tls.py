@@ -33,7 +33,7 @@ from leveret.journal import TermTable
 from leveret.serving import gate, gate_client
 from leveret.serving.addresses import Address, bind
 from leveret.serving.gate import GOODBYE, UNAVAILABLE, Frontends, Gate, Passing, own_paths
-from leveret.serving.gate_client import Guest
+from leveret.serving.gate_client import GateClient
 from leveret.serving.listeners import Listeners
 from leveret.serving.runtime import Runtime
 from leveret.serving.served_node import ServedNode
@@ -72,7 +72,7 @@ class World:
         )
         self.listeners = Listeners(*({bind(TLS, 8): TLS} for _ in range(3)))
         self.patience_s = 0.0
-        self.answered: list[Guest] = []
+        self.answered: list[GateClient] = []
         self.gate = Gate(
             self.listeners, lambda: self.patience_s, self.answer, options=lambda: self.options,
             own_paths=lambda: own_paths(prefix),
@@ -83,10 +83,10 @@ class World:
         self.passer = ClientPasser(credentials, "b", LINK)
         self.leader = LinkAddress("127.0.0.1", 0)
 
-    async def answer(self, guest: Guest) -> None:
+    async def answer(self, client: GateClient) -> None:
         """This node's own answer: the first octets of the request."""
-        self.answered.append(guest)
-        await guest.stream().send_all((guest.first or await guest.stream().receive_some())[:12])
+        self.answered.append(client)
+        await client.stream().send_all((client.first or await client.stream().receive_some())[:12])
 
     async def client(
         self,
@@ -122,14 +122,14 @@ class World:
         self.leader = LinkAddress(*listening.getsockname()[:2])
         await nursery.start(listener.serve, [listening])
 
-    async def pass_on(self, guest: Guest) -> Passing:
+    async def pass_on(self, client: GateClient) -> Passing:
         """As a node that follows does."""
         node: Any = SimpleNamespace(
             _passed_to=None, gate=SimpleNamespace(pass_on=lambda found: setattr(self, "_pass_on", found)),
             _passer=self.passer,
         )  # fmt: skip
         ServedNode.pass_clients_on(node, SimpleNamespace(term=1, address=str(self.leader)))  # type: ignore[arg-type]
-        return await self._pass_on(guest)  # type: ignore[attr-defined, no-any-return]
+        return await self._pass_on(client)  # type: ignore[attr-defined, no-any-return]
 
 
 def run(world: World, script: Callable[[World, trio.Nursery], Awaitable[None]]) -> None:
@@ -405,11 +405,11 @@ def test_a_client_whose_leader_refuses_it_is_passed_on_later(tmp_path: Path) -> 
         world.patience_s = 100
         attempts: list[Passed] = []
 
-        async def pass_on(guest: Guest) -> Passing:
+        async def pass_on(client: GateClient) -> Passing:
             if not attempts:
                 attempts.append(Passed.REFUSED)
                 return Passing.REFUSED
-            return await world.pass_on(guest)
+            return await world.pass_on(client)
 
         await world.lead(nursery)
         world.gate.pass_on(pass_on)

@@ -18,7 +18,7 @@ from leveret.amqp_frontend.edge.server import serve
 from leveret.serving import gate as gate_module
 from leveret.serving.addresses import Address, bind
 from leveret.serving.gate import GOODBYE, GRACE_S, PEEK_S, Frontends, Gate, Passing
-from leveret.serving.gate_client import Guest
+from leveret.serving.gate_client import GateClient
 from leveret.serving.listeners import Listeners
 
 PATIENCE_S = 30.0
@@ -31,30 +31,30 @@ class World:
 
     gate: Gate
     listeners: Listeners
-    answered: list[Guest] = field(default_factory=list)
-    passed: list[Guest] = field(default_factory=list)
+    answered: list[GateClient] = field(default_factory=list)
+    passed: list[GateClient] = field(default_factory=list)
 
     async def client(self, of: dict[socket.socket, Address]) -> trio.SocketStream:
         """A client of the first of these listeners."""
         return await trio.open_tcp_stream(*next(iter(of)).getsockname()[:2])
 
-    async def pass_on(self, guest: Guest) -> Passing:
+    async def pass_on(self, client: GateClient) -> Passing:
         """A leader that refuses the first two attempts."""
-        self.passed.append(guest)
+        self.passed.append(client)
         if len(self.passed) < 3:
             return Passing.REFUSED
         with pytest.raises(BlockingIOError):
-            while guest.socket.recv(1000):
+            while client.socket.recv(1000):
                 pass
-        guest.socket.send(b"led")
+        client.socket.send(b"led")
         return Passing.SERVED
 
-    async def answer(self, guest: Guest) -> None:
+    async def answer(self, client: GateClient) -> None:
         """This node's own answer."""
-        self.answered.append(guest)
-        await trio.lowlevel.wait_readable(guest.socket)
-        guest.socket.recv(1000)
-        guest.socket.send(b"own")
+        self.answered.append(client)
+        await trio.lowlevel.wait_readable(client.socket)
+        client.socket.recv(1000)
+        client.socket.send(b"own")
 
 
 def run(script: Callable[[World], Awaitable[None]]) -> None:
@@ -62,7 +62,7 @@ def run(script: Callable[[World], Awaitable[None]]) -> None:
 
     async def main() -> None:
         listeners = Listeners(*({bind(LOOPBACK, 8): LOOPBACK} for _ in range(3)))
-        world = World(Gate(listeners, lambda: PATIENCE_S, lambda guest: world.answer(guest)), listeners)
+        world = World(Gate(listeners, lambda: PATIENCE_S, lambda client: world.answer(client)), listeners)
         async with trio.open_nursery() as nursery:
             await nursery.start(world.gate.run)
             await script(world)
@@ -231,7 +231,7 @@ def test_a_client_whose_leader_never_takes_it_is_told_when_patience_is_over() ->
     """Patience begins once, not with each attempt."""
 
     async def script(world: World) -> None:
-        async def refuse(guest: Guest) -> Passing:
+        async def refuse(client: GateClient) -> Passing:
             return Passing.REFUSED
 
         world.gate.pass_on(refuse)
@@ -247,8 +247,8 @@ def test_clients_that_were_passed_on_end_with_their_leader() -> None:
     """Soon after there is another, or none: the octets of one that is lost without a word never end."""
 
     async def script(world: World) -> None:
-        async def stay(guest: Guest) -> Passing:
-            guest.socket.recv(1000)
+        async def stay(client: GateClient) -> Passing:
+            client.socket.recv(1000)
             await trio.sleep_forever()
             return Passing.SERVED
 
@@ -286,11 +286,11 @@ def test_a_leader_that_resigns_has_the_last_word() -> None:
     async def script(world: World) -> None:
         resigned = trio.Event()
 
-        async def say_goodbye(guest: Guest) -> Passing:
-            guest.socket.recv(1000)
+        async def say_goodbye(client: GateClient) -> Passing:
+            client.socket.recv(1000)
             await resigned.wait()
             await later(GRACE_S / 2)
-            guest.socket.send(b"320")
+            client.socket.send(b"320")
             return Passing.SERVED
 
         world.gate.pass_on(say_goodbye)

@@ -16,7 +16,7 @@ from leveret.cluster.agreement.states import State
 from leveret.console.cluster import ClusterFacts, NodeFacts
 from leveret.console.node_facts import Certificate, HostFacts, Listening
 from leveret.serving import node_pages
-from leveret.serving.gate_client import Guest, Service
+from leveret.serving.gate_client import GateClient, Service
 from leveret.serving.node_checks import NodeChecks
 from leveret.serving.node_pages import ANSWER_S, HEAD_MAX, NodePages
 from leveret.settings import Configuration, load_configuration
@@ -146,7 +146,7 @@ async def answered(
     served.setblocking(False)
     client.send(f"{line} HTTP/1.1\r\n{header}\r\n\r\n".encode())
     with client, served:
-        await pages.answer(Guest(Arrival(served, ("127.0.0.1", 5)), service))
+        await pages.answer(GateClient(Arrival(served, ("127.0.0.1", 5)), service))
         return client.recv(10_000)
 
 
@@ -160,7 +160,7 @@ def test_a_request_that_does_not_end_is_not_waited_for(pages: NodePages, sent: b
         with client, served:
             client.sendall(sent)
             with trio.fail_after(10 * ANSWER_S):
-                await pages.answer(Guest(Arrival(served, ("127.0.0.1", 5)), Service.CONSOLE))
+                await pages.answer(GateClient(Arrival(served, ("127.0.0.1", 5)), Service.CONSOLE))
             assert (trio.current_time() - began_s >= ANSWER_S) is (len(sent) < HEAD_MAX)
             client.setblocking(False)
             with suppress(BlockingIOError):

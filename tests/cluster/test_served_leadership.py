@@ -20,7 +20,7 @@ from leveret.operator.json_file import JsonFile
 from leveret.serving.cluster_sites import site_of
 from leveret.serving.composition import DataUnusable
 from leveret.serving.gate import Frontends
-from leveret.serving.gate_client import Guest, Service
+from leveret.serving.gate_client import GateClient, Service
 from leveret.serving.runtime import Runtime
 from leveret.serving.served_broker import IMPORTED, ServedBroker, digest_of
 from leveret.serving.served_leadership import ServedLeadership
@@ -247,7 +247,7 @@ def test_a_client_that_is_passed_on_twice_has_its_own_addresses() -> None:
     link, other = socket.socketpair()
     with link, other:
         arrival = Arrival(link, ("10.1.2.3", 5000), False, "rabbit@b", ("10.0.0.1", 5672))
-        trio.run(handed[0], Guest(arrival, Service.AMQP))
+        trio.run(handed[0], GateClient(arrival, Service.AMQP))
     assert headers == [HEADER]
 
 

@@ -20,7 +20,7 @@ from ..amqp_frontend.edge.tls import TlsFault
 from ..amqp_frontend.options import FrontendOptions
 from ..cluster.link.relay import relay
 from .descriptors import descriptor_limits
-from .gate_client import Guest, Service, TlsStream
+from .gate_client import GateClient, Service, TlsStream
 from .listeners import Listeners
 
 logger = logging.getLogger("leveret.cluster")
@@ -52,7 +52,7 @@ class Passing(Enum):
 
 
 #: Passes a client on to the leader. Returns when the connection is over, or the leader has refused it.
-PassOn = Callable[[Guest], Awaitable[Passing]]
+PassOn = Callable[[GateClient], Awaitable[Passing]]
 
 
 @dataclass(slots=True, frozen=True)
@@ -95,7 +95,7 @@ class Gate:
         self,
         listeners: Listeners,
         patience_s: Callable[[], float],
-        answer: Callable[[Guest], Awaitable[None]],
+        answer: Callable[[GateClient], Awaitable[None]],
         *,
         options: Callable[[], FrontendOptions] = FrontendOptions,
         own_paths: Callable[[], tuple[bytes, ...]] = lambda: own_paths(""),
@@ -191,7 +191,7 @@ class Gate:
             if self.clients >= CLIENTS_MAX or (limit is not None and sock.fileno() >= limit):
                 sock.close()
                 continue
-            nursery.start_soon(self._place, Guest(Arrival(sock, address, is_tls), service))
+            nursery.start_soon(self._place, GateClient(Arrival(sock, address, is_tls), service))
 
     async def _is_readable(self, listener: socket.socket) -> bool:
         """Wait for a client. Returns False if the listeners were lent meanwhile."""
@@ -207,36 +207,36 @@ class Gate:
     def take(self, arrival: Arrival, wait: Callable[[], Awaitable[None]]) -> None:
         """Take over a client of a silent broker. Answer a request about the node; serve another one after `wait`."""
         arrival.socket.setblocking(False)
-        self._nursery.start_soon(self._place, Guest(arrival, Service.AMQP), wait)
+        self._nursery.start_soon(self._place, GateClient(arrival, Service.AMQP), wait)
 
     # -- one client -------------------------------------------------------------------------------------------------
 
-    async def _place(self, guest: Guest, wait: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def _place(self, client: GateClient, wait: Callable[[], Awaitable[None]] | None = None) -> None:
         """Answer a client, or find a server for it; close its socket unless another part owns it."""
         self.clients += 1
         is_ours = True
         try:
-            is_served = self.frontends is not None and wait is None and guest.service is not Service.METRICS
-            if guest.must_shake_hands and not is_served:
-                await self._shake_hands(guest)
-            if guest.service is Service.METRICS or await self._asks_for_node(guest):
-                await self._answer(guest)
+            is_served = self.frontends is not None and wait is None and client.service is not Service.METRICS
+            if client.must_shake_hands and not is_served:
+                await self._shake_hands(client)
+            if client.service is Service.METRICS or await self._asks_for_node(client):
+                await self._answer(client)
             else:
                 if wait is not None:
                     await wait()
-                is_ours = await self._find_place(guest)
+                is_ours = await self._find_place(client)
         except (TlsFault, ProxyFault) as fault:
             what = "TLS" if isinstance(fault, TlsFault) else "PROXY header"
-            level = logging.WARNING if guest.service is Service.AMQP else logging.DEBUG  # as the frontends do
-            amqp_logger.log(level, "%s: %s: %s", peer_of(guest.address, guest.local).name, what, fault)
+            level = logging.WARNING if client.service is Service.AMQP else logging.DEBUG  # as the frontends do
+            amqp_logger.log(level, "%s: %s: %s", peer_of(client.address, client.local).name, what, fault)
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError):
             pass  # the client is gone
         finally:
             self.clients -= 1
             if is_ours:
-                guest.close()
+                client.close()
 
-    async def _shake_hands(self, guest: Guest) -> None:
+    async def _shake_hands(self, client: GateClient) -> None:
         """Terminate a client's TLS; a newer client may cancel it. Raises: TlsFault, ProxyFault, OSError."""
         shaking = self._shaking
         if len(shaking) >= HANDSHAKES_MAX:
@@ -246,22 +246,22 @@ class Gate:
         with trio.CancelScope() as scope:
             shaking[scope] = None
             try:
-                await guest.terminate_tls(self._options())
+                await client.terminate_tls(self._options())
             finally:
                 shaking.pop(scope, None)
         if scope.cancelled_caught:
             raise TlsFault("handshake: cancelled, because newer clients need room")
 
-    async def _asks_for_node(self, guest: Guest) -> bool:
+    async def _asks_for_node(self, client: GateClient) -> bool:
         """Whether a client's first octets ask for this node's metrics, health or state."""
-        if guest.must_shake_hands:
+        if client.must_shake_hands:
             return False
         paths = self._own_paths()
         longest = max(map(len, paths))
         with trio.move_on_after(PEEK_S):
             while True:
-                head = await guest.peek(longest + PEEKED)
-                if guest.service is Service.AMQP:
+                head = await client.peek(longest + PEEKED)
+                if client.service is Service.AMQP:
                     return head.startswith(NODE_REQUEST)
                 path = head.partition(b" ")[2]
                 if not head or len(path) >= longest or b"\n" in head or len(head) >= longest + PEEKED:
@@ -269,7 +269,7 @@ class Gate:
                 await trio.sleep(_PAUSE_S)  # for the rest of its first line
         return False
 
-    async def _find_place(self, guest: Guest) -> bool:
+    async def _find_place(self, client: GateClient) -> bool:
         """Hold a client until it is handed over, passed on or refused. Returns whether the gate owns the socket."""
         until = trio.current_time() + self._patience_s()
         while True:
@@ -277,10 +277,10 @@ class Gate:
             if self.frontends is not None:
                 frontends = self.frontends
                 try:
-                    if guest.service is Service.AMQP:
-                        await frontends.amqp.send(guest.arrival())
+                    if client.service is Service.AMQP:
+                        await frontends.amqp.send(client.arrival())
                     else:
-                        await frontends.console.send(self._for_console(guest))
+                        await frontends.console.send(self._for_console(client))
                 except (trio.BrokenResourceError, trio.ClosedResourceError):  # the broker has ended just now
                     if self.frontends is frontends:
                         return True
@@ -288,45 +288,45 @@ class Gate:
                 return False
             pause_s = float("inf")
             if self._pass_on is not None:
-                if await self._pass_on_to_leader(guest, self._pass_on):
+                if await self._pass_on_to_leader(client, self._pass_on):
                     return True
                 pause_s = AGAIN_S
             left_s = 0.0 if self._is_closed else until - trio.current_time()
             if left_s <= 0:
-                _send_goodbye(guest)
+                _send_goodbye(client)
                 return True
             with trio.move_on_after(min(pause_s, left_s)):
                 await changed.wait()
 
-    def _for_console(self, guest: Guest) -> Arrival:
+    def _for_console(self, client: GateClient) -> Arrival:
         """The arrival for the console, which reads only sockets: terminated TLS is relayed through a socket pair."""
-        arrival, stream = guest.arrival(), guest.stream() if guest.tls is not None else None
+        arrival, stream = client.arrival(), client.stream() if client.tls is not None else None
         if not isinstance(stream, TlsStream):
             return arrival
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
         other = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
-        self._nursery.start_soon(_relay, stream, other, guest)
+        self._nursery.start_soon(_relay, stream, other, client)
         return replace(arrival, socket=ours)
 
-    async def _pass_on_to_leader(self, guest: Guest, pass_on: PassOn) -> bool:
+    async def _pass_on_to_leader(self, client: GateClient, pass_on: PassOn) -> bool:
         """Returns whether the connection is over; False: the leader refused it."""
         scope = trio.CancelScope()
         passing = self._passing
         passing[scope] = None
         passed = Passing.SERVED
         with scope:
-            passed = await pass_on(guest)
+            passed = await pass_on(client)
         passing.pop(scope, None)
         return passed is Passing.SERVED
 
 
-async def _relay(stream: TlsStream, other: trio.SocketStream, guest: Guest) -> None:
+async def _relay(stream: TlsStream, other: trio.SocketStream, client: GateClient) -> None:
     try:
-        await relay(stream, other, first=guest.first)
+        await relay(stream, other, first=client.first)
     finally:
         other.socket.close()
-        guest.close()
+        client.close()
 
 
 #: The answers to clients that are refused: connection.close with 320, and HTTP 503.
@@ -336,7 +336,7 @@ GOODBYE = b"\x01\x00\x00" + len(_CLOSE).to_bytes(4, "big") + _CLOSE + b"\xce"
 UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 
 
-def _send_goodbye(guest: Guest) -> None:
+def _send_goodbye(client: GateClient) -> None:
     """Refuse a client, because no node leads."""
     logger.warning("a client is refused: no node leads")
-    guest.send_goodbye(GOODBYE if guest.service is Service.AMQP else UNAVAILABLE)
+    client.send_goodbye(GOODBYE if client.service is Service.AMQP else UNAVAILABLE)

@@ -79,7 +79,7 @@ def close(sock: socket.socket, tls: TlsTransport | None) -> None:
         sock.close()
 
 
-class Guest:
+class GateClient:
     """An accepted client. `first`: octets already read from it, decrypted."""
 
     def __init__(self, arrival: Arrival, service: Service) -> None:

@@ -19,7 +19,7 @@ from ..console.metrics.cluster import cluster_page
 from ..console.metrics.leveret_page import build_info, process_table
 from ..console.server import peer_of
 from ..settings import Configuration
-from .gate_client import Guest, Service
+from .gate_client import GateClient, Service
 from .metrics_facts import process_figures
 from .node_checks import PREFIX, NodeChecks
 from .node_report import NodeReport
@@ -48,9 +48,9 @@ class NodePages:
         self._checks = checks
         self._configuration = configuration
 
-    async def answer(self, guest: Guest) -> None:
+    async def answer(self, client: GateClient) -> None:
         """Read a request and answer it. Raises: OSError, trio.BrokenResourceError."""
-        stream, head = guest.stream(), guest.first
+        stream, head = client.stream(), client.first
         with trio.move_on_after(ANSWER_S):
             while b"\r\n\r\n" not in head and len(head) < HEAD_MAX:
                 data = await stream.receive_some(HEAD_MAX)
@@ -59,8 +59,8 @@ class NodePages:
                 head += data
             method, _, rest = head.partition(b" ")
             path = self._without_prefix(rest.partition(b" ")[0].partition(b"?")[0].decode("latin-1"))
-            is_loopback = peer_of(guest.address).is_loopback and not _is_proxied(head)
-            if guest.service is Service.METRICS and path.startswith(PREFIX):
+            is_loopback = peer_of(client.address).is_loopback and not _is_proxied(head)
+            if client.service is Service.METRICS and path.startswith(PREFIX):
                 status, body = "404 Not Found", b""  # as from a leader: checks belong to the console's listener
             else:
                 status, body = self.page(method.decode("latin-1"), path, is_loopback=is_loopback)

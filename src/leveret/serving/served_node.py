@@ -41,7 +41,7 @@ from .cluster_files import ClusterFiles, load_cluster
 from .cluster_sites import site_of
 from .composition import DataUnusable
 from .gate import Gate, Passing, own_paths
-from .gate_client import Guest, Service
+from .gate_client import GateClient, Service
 from .listeners import Listeners
 from .node_checks import NodeChecks
 from .node_pages import NodePages
@@ -222,14 +222,14 @@ class ServedNode:
         self._passed_to = leader.term, leader.address
         address = LinkAddress.parse(leader.address)
 
-        async def pass_on(guest: Guest) -> Passing:
-            tls = guest.tls
+        async def pass_on(client: GateClient) -> Passing:
+            tls = client.tls
             header = client_header(
-                _host_and_port(guest.address),
-                _host_and_port(guest.local),
+                _host_and_port(client.address),
+                _host_and_port(client.local),
                 None if tls is None else ClientTls(tls.protocol, tls.cipher, tls.certificate),
             )
-            passed = await self._passer.pass_on(guest.stream(), guest.first, address, header, guest.service.value)
+            passed = await self._passer.pass_on(client.stream(), client.first, address, header, client.service.value)
             return Passing.SERVED if passed is Passed.SERVED else Passing.REFUSED
 
         self.gate.pass_on(pass_on)
@@ -293,8 +293,8 @@ class ServedNode:
             certificate = None
         return TerminatedTls(tls.version, tls.cipher, certificate)
 
-    async def _answer(self, guest: Guest) -> None:
-        await self._pages.answer(guest)
+    async def _answer(self, client: GateClient) -> None:
+        await self._pages.answer(client)
 
     def _certificates(self) -> list[Certificate]:
         """The certificates of the TLS listeners, as read last."""
