@@ -29,7 +29,7 @@ class Leader(Harness):
 
     def joins(self, node: str, *queues: Any, group: str = "") -> None:
         """A node opens a link, with these queues in its files."""
-        self.nodes.came(node, {"group": group, "queues": list(queues)})
+        self.nodes.link_opened(node, {"group": group, "queues": list(queues)})
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def test_a_declaration_that_cannot_be_hosted_is_told(leader: Leader, said: Any, 
 @pytest.mark.parametrize("site", [{}, {"queues": 3, "group": None}, {"queues": [[]], "group": ["east"]}])
 def test_a_node_may_say_anything_of_its_site(leader: Leader, site: dict[str, object]) -> None:
     """Its link stays."""
-    leader.nodes.came("n2", site)
+    leader.nodes.link_opened("n2", site)
     assert leader.broker.sites.groups["n2"] == ""
 
 
@@ -156,7 +156,7 @@ def test_a_node_that_leaves_a_domain_sees_its_queue_no_more(strict: Leader) -> N
 def test_what_cannot_be_read_withdraws_nothing(strict: Leader, said: dict[str, object]) -> None:
     """A node of another release, or one that has too many queues to tell them."""
     strict.joins("n2", LOCAL)
-    strict.nodes.came("n2", said)
+    strict.nodes.link_opened("n2", said)
     assert list(strict.vhost.queues) == ["q@n2"]
     strict.joins("n2")
     assert not strict.vhost.queues
@@ -176,14 +176,14 @@ def test_the_leaders_own_files_do_not_delete_what_other_nodes_declare() -> None:
 def test_a_stranger_is_no_site(leader: Leader) -> None:
     """A link of a name that the configuration does not have declares nothing."""
     leader.joins("n9", ["/", "q", OWNED])
-    leader.nodes.left("n9")
+    leader.nodes.link_ended("n9")
     assert "n9" not in leader.broker.sites.groups and not leader.vhost.queues
 
 
 def test_a_link_that_is_opened_again_at_once_is_not_noticed(leader: Leader) -> None:
     """Leases of the node's clients go on."""
     leader.joins("n2", group="west")
-    leader.nodes.left("n2")
+    leader.nodes.link_ended("n2")
     leader.advance(RETURN_MS - 1)
     leader.joins("n2", group="west")
     leader.advance(60_000)
@@ -193,7 +193,7 @@ def test_a_link_that_is_opened_again_at_once_is_not_noticed(leader: Leader) -> N
 def test_a_node_that_stays_away_is_gone_and_may_come_back(leader: Leader) -> None:
     """Gone after a moment, given up 3 s later."""
     leader.joins("n2", group="west")
-    leader.nodes.left("n2")
+    leader.nodes.link_ended("n2")
     leader.advance(RETURN_MS)
     assert "n2" not in leader.broker.sites.groups and not leader.broker.sites.is_lost("n2")
     leader.advance(3000)
@@ -234,8 +234,8 @@ def test_what_is_refused_is_logged_once_and_not_without_end(leader: Leader, capl
 def test_of_two_links_of_a_node_that_end_the_next_one_counts(leader: Leader) -> None:
     """The first may be half open, and end late."""
     leader.joins("n2", group="west")
-    leader.nodes.left("n2")
-    leader.nodes.left("n2")
+    leader.nodes.link_ended("n2")
+    leader.nodes.link_ended("n2")
     leader.joins("n2", group="west")
     leader.advance(60_000)
     assert leader.broker.sites.groups["n2"] == "west"

@@ -220,5 +220,5 @@ def test_they_take_no_place_of_parameters(table: ControlTable, monkeypatch: pyte
 def test_what_changes_nothing_looks_at_nothing(table: ControlTable, monkeypatch: pytest.MonkeyPatch) -> None:
     """A command that touches no policy, user or virtual host compares none of them."""
     noted = table.operator.versions
-    monkeypatch.setattr(noted, "_look", lambda: pytest.fail("looked"))
+    monkeypatch.setattr(noted, "_note_values", lambda: pytest.fail("looked"))
     table.run("declare-queue", {"queue": "q"})

@@ -515,7 +515,7 @@ def test_steps_of_an_import_are_cut_by_what_they_cost(what: str) -> None:
                 pass
             spent = context.turn.effort
 
-    measured(reader.plan(), reader.dry.context)
+    measured(reader.plan(), reader.trial.context)
     measured(import_steps(pair.broker, document), pair.broker.context)
     assert max(costs) <= IMPORT_TURN_MAX
     assert len(costs) >= 6

@@ -50,7 +50,7 @@ class Client:
         self._data = bytearray()
         self._sending = trio.Lock()  # keeps the frames of a message together
         self._answers, self._answered = trio.open_memory_channel[base.Frame](1)
-        self._came, self.deliveries = trio.open_memory_channel[Delivery](0)
+        self._delivered, self.deliveries = trio.open_memory_channel[Delivery](0)
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
@@ -118,7 +118,7 @@ class Client:
             method = _method(payload)
             if isinstance(method, commands.Basic.Deliver):
                 assert method.delivery_tag is not None
-                await self._came.send(Delivery(method.delivery_tag, await self._content()))
+                await self._delivered.send(Delivery(method.delivery_tag, await self._content()))
             elif isinstance(method, commands.Connection.Close | commands.Channel.Close):
                 raise ClosedByBroker(f"{method.reply_code} {method.reply_text}")
             else:

@@ -96,15 +96,15 @@ class Plan:
 
 
 class DefinitionsReader:
-    """Reads a document into a plan; `dry` is a temporary broker, in which each entry is tried."""
+    """Reads a document into a plan; `trial` is a temporary broker, in which each entry is tried."""
 
     def __init__(self, broker: Broker, document: object) -> None:
         self.broker = broker
         self.document = document
-        self.where = ""
-        self.found = Plan()
+        self._position = ""
+        self._plan = Plan()
         self._parameters_set = parameters_set(broker)
-        self.dry = Broker(ManualClock(), settings=broker.context.settings, options=broker.context.options)
+        self.trial = Broker(ManualClock(), settings=broker.context.settings, options=broker.context.options)
 
     def plan(self) -> Steps:
         """Make the plan, in steps. Returns a Plan. Raises: DefinitionsFault: the value is no document."""
@@ -122,38 +122,38 @@ class DefinitionsReader:
             "queues": self._queue,
             "bindings": self._binding,
         }
-        until = self.dry.context.turn.effort + EFFORT_A_STEP
+        until = self.trial.context.turn.effort + EFFORT_A_STEP
         for section, read in readers.items():
             entries = self.document.get(section, [])
             if not isinstance(entries, list):
-                self.found.faults.append(f"{section}: expected a list")
+                self._plan.faults.append(f"{section}: expected a list")
                 continue
             for index, entry in enumerate(entries):
-                if (index % OBJECTS_A_STEP == 0 and index) or self.dry.context.turn.effort >= until:
+                if (index % OBJECTS_A_STEP == 0 and index) or self.trial.context.turn.effort >= until:
                     yield
-                    until = self.dry.context.turn.effort + EFFORT_A_STEP
-                self.where = f"{section}[{index}]"
+                    until = self.trial.context.turn.effort + EFFORT_A_STEP
+                self._position = f"{section}[{index}]"
                 try:
                     if not isinstance(entry, dict):
                         raise ValueError("expected an object")
                     read(entry)
                 except (ValueError, PatternFault, CommandError) as error:
-                    self.found.faults.append(f"{self.where}: {'; '.join(str(error).splitlines())}")
+                    self._plan.faults.append(f"{self._position}: {'; '.join(str(error).splitlines())}")
                 except EngineError as error:
-                    self.found.faults.append(f"{self.where}: {text_of(error)}")
-        return self.found
+                    self._plan.faults.append(f"{self._position}: {text_of(error)}")
+        return self._plan
 
     def remark_arguments(self) -> None:
         """Add a remark for each unknown argument of a queue."""
-        self.dry.context.on_unknown_arguments = self._remark_arguments
+        self.trial.context.on_unknown_arguments = self._remark_arguments
 
     def _remark_arguments(self, what: str, of: str, vhost: str, names: dict[str, str]) -> None:
         for name, like in names.items():
             hint = f", did you mean {shown(like)}?" if like else ""
-            self.found.remarks.append(f"{self.where}: {shown(name)}: no {what} has this argument{hint}")
+            self._plan.remarks.append(f"{self._position}: {shown(name)}: no {what} has this argument{hint}")
 
     def _leave_out(self, why: str) -> None:
-        self.found.remarks.append(f"{self.where}: left out: {why}")
+        self._plan.remarks.append(f"{self._position}: left out: {why}")
 
     # -- sections ---------------------------------------------------------------------------------------------------
 
@@ -171,12 +171,12 @@ class DefinitionsReader:
             if kind is None:
                 expected = ", ".join(QUEUE_TYPES)
                 raise ValueError(f"default_queue_type: expected one of {expected}, not {shown(type_name)}")
-            self.found.default_types[name] = kind
-        self.found.vhosts[name] = None
+            self._plan.default_types[name] = kind
+        self._plan.vhosts[name] = None
         if entry.get("limits"):
-            self.found.limits[name] = limits
+            self._plan.limits[name] = limits
         if any(described):
-            self.found.about[name] = described
+            self._plan.about[name] = described
 
     def _user(self, entry: dict[str, Any]) -> None:
         name = _text(entry, "name")
@@ -192,7 +192,7 @@ class DefinitionsReader:
             raise ValueError(f"password_hash: expected {error}") from None
         limits = _object(entry, "limits")
         _check_keys("limits", limits, "max-connections", "max-channels")
-        self.found.users[name] = User(
+        self._plan.users[name] = User(
             name,
             stored,
             tags_of(entry.get("tags", [])),
@@ -202,9 +202,9 @@ class DefinitionsReader:
             max_channels=_limit(limits, "max-channels"),
         )
         if password:
-            self.found.passwords[name] = password
+            self._plan.passwords[name] = password
         else:
-            self.found.passwords.pop(name, None)
+            self._plan.passwords.pop(name, None)
 
     def _permission(self, entry: dict[str, Any]) -> None:
         user, vhost = self._user_and_vhost(entry)
@@ -212,7 +212,7 @@ class DefinitionsReader:
         grant = Grant(configure, write, read)
         self._charge_patterns(configure, write, read)
         Permissions(grant, user=user, vhost=vhost).check()
-        self.found.grants.setdefault(user, {})[vhost] = grant
+        self._plan.grants.setdefault(user, {})[vhost] = grant
 
     def _topic_permission(self, entry: dict[str, Any]) -> None:
         user, vhost = self._user_and_vhost(entry)
@@ -220,7 +220,7 @@ class DefinitionsReader:
         topics = {_text(entry, "exchange", empty=True): topic}
         self._charge_patterns(topic.write, topic.read)
         Permissions(Grant(topics=topics), user=user, vhost=vhost).check()
-        self.found.topics.setdefault(user, {}).setdefault(vhost, {}).update(topics)
+        self._plan.topics.setdefault(user, {}).setdefault(vhost, {}).update(topics)
 
     def _parameter(self, entry: dict[str, Any]) -> None:
         vhost, component, name = self._known_vhost(entry), _text(entry, "component"), _text(entry, "name")
@@ -237,7 +237,7 @@ class DefinitionsReader:
             raise ValueError(f"name: expected limits, not {shown(name)}")
         else:
             _check_keys("value", value, "max-connections", "max-queues")
-            self.found.limits[vhost] = _vhost_limits(value)
+            self._plan.limits[vhost] = _vhost_limits(value)
 
     def _global_parameter(self, entry: dict[str, Any]) -> None:
         name = _text(entry, "name")
@@ -247,7 +247,7 @@ class DefinitionsReader:
 
     def _charge_patterns(self, *patterns: object) -> None:
         """Count the cost of parsing these patterns."""
-        self.dry.context.turn.effort += PATTERN_EFFORT * sum(len(one) for one in patterns if isinstance(one, str))
+        self.trial.context.turn.effort += PATTERN_EFFORT * sum(len(one) for one in patterns if isinstance(one, str))
 
     def _policy(self, entry: dict[str, Any], *, is_operator: bool = False) -> None:
         self._charge_patterns(entry.get("pattern"))
@@ -255,10 +255,10 @@ class DefinitionsReader:
         now = self.broker.context.policies.find(vhost, name, is_operator=is_operator)
         is_stored = now is not None and now.definition == definition
         value = {**entry, "definition": definition}
-        self.found.policies.append(read_policy(name, vhost, value, is_operator=is_operator, is_stored=is_stored))
+        self._plan.policies.append(read_policy(name, vhost, value, is_operator=is_operator, is_stored=is_stored))
 
     def _keep(self, identity: tuple[str, str, str], entry: dict[str, Any]) -> None:
-        parameters = self.found.parameters
+        parameters = self._plan.parameters
         if identity not in parameters and identity not in self.broker.parameters:
             if self._parameters_set >= KEPT_MAX:
                 raise ValueError(f"no more than {KEPT_MAX} parameters are kept")
@@ -275,7 +275,7 @@ class DefinitionsReader:
         kind, arguments = _text(entry, "type"), _arguments(entry)
         flags: dict[str, Any] = {key: _flag(entry, key) for key in ("durable", "auto_delete", "internal")}
         title = f"exchange {shown(name)}"
-        if name in self.dry.virtual_hosts.create(vhost).exchanges:
+        if name in self.trial.virtual_hosts.create(vhost).exchanges:
             self._leave_out(f"{title} is here twice: the first one is declared")
             return
         self._declare(
@@ -289,7 +289,7 @@ class DefinitionsReader:
         flags: dict[str, Any] = {key: _flag(entry, key) for key in ("durable", "auto_delete")}
         arguments = _arguments(entry)
         title = f"queue {shown(name)}"
-        if name in self.dry.virtual_hosts.create(vhost).queues:
+        if name in self.trial.virtual_hosts.create(vhost).queues:
             self._leave_out(f"{title} is here twice: the first one is declared")
             return
 
@@ -300,8 +300,8 @@ class DefinitionsReader:
         self._declare(Declaration("queue", title, vhost, declare))
 
     def _declare(self, one: Declaration) -> None:
-        one.declare(self.dry.virtual_hosts.create(one.vhost))
-        self.found.objects.append(one)
+        one.declare(self.trial.virtual_hosts.create(one.vhost))
+        self._plan.objects.append(one)
 
     def _binding(self, entry: dict[str, Any]) -> None:
         vhost, source = self._known_vhost(entry), _text(entry, "source", empty=True)
@@ -326,19 +326,19 @@ class DefinitionsReader:
 
     def _copy_names(self, vhost: str, exchanges: set[str], queues: set[str]) -> None:
         """Make substitutes in the temporary broker for objects that exist in the broker and not in the document."""
-        dry, host = self.dry.virtual_hosts.create(vhost), self.broker.virtual_hosts.get(vhost)
+        trial, host = self.trial.virtual_hosts.create(vhost), self.broker.virtual_hosts.get(vhost)
         if host is None:
             return
-        for name in exchanges & host.exchanges.keys() - dry.exchanges.keys():
-            dry.exchanges[name] = EXCHANGE_TYPES.get(host.exchanges[name].type, DirectExchange)(name)
-        for name in queues & host.queues.keys() - dry.queues.keys():
-            dry.queues.create(name, is_auto_created=False)
+        for name in exchanges & host.exchanges.keys() - trial.exchanges.keys():
+            trial.exchanges[name] = EXCHANGE_TYPES.get(host.exchanges[name].type, DirectExchange)(name)
+        for name in queues & host.queues.keys() - trial.queues.keys():
+            trial.queues.create(name, is_auto_created=False)
 
     # -- references -------------------------------------------------------------------------------------------------
 
     def _user_and_vhost(self, entry: dict[str, Any]) -> tuple[str, str]:
         user = _text(entry, "user")
-        if user not in self.found.users and self.broker.users.find(user) is None:
+        if user not in self._plan.users and self.broker.users.find(user) is None:
             raise ValueError(f"no user {shown(user)}")
         return user, self._known_vhost(entry)
 
@@ -349,7 +349,7 @@ class DefinitionsReader:
                 "`leveret ctl definitions import FILE vhost=NAME`, or POST it to /api/definitions/NAME"
             )
         name = _text(entry, "vhost")
-        if name not in self.found.vhosts and name not in self.broker.virtual_hosts:
+        if name not in self._plan.vhosts and name not in self.broker.virtual_hosts:
             raise ValueError(f"no virtual host {shown(name)}")
         return name
 

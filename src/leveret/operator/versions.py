@@ -34,7 +34,7 @@ class Versions:
         self._last_batch = max((row["batch"] for row in self._rows.values()), default=0)
         self._sizes = {id_: _size(row) for id_, row in self._rows.items()}
         self._octets = sum(self._sizes.values())
-        self._look()
+        self._note_values()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """All versions, the newest first."""
@@ -58,7 +58,7 @@ class Versions:
         host = broker.virtual_hosts.get(vhost)
         return None if host is None else _limits_value(host.context.limits)
 
-    def _look(self) -> None:
+    def _note_values(self) -> None:
         """Note the values in force. They are replaced as a whole, so another identity is a change."""
         broker = self._broker
         self._policies = broker.context.policies
@@ -73,7 +73,7 @@ class Versions:
         if counts == self._counts and self._policies is broker.context.policies:
             return
         before = self._policies, self._users, self._limits
-        self._look()
+        self._note_values()
         if self._policies is not before[0]:
             for policy in self._policies.changed_since(before[0]):
                 old = before[0].find(policy.vhost, policy.name, is_operator=policy.is_operator)

@@ -63,24 +63,24 @@ class ClusterSites:
             if name in sites:
                 self._take(name, sites[name])
             else:
-                self.left(name)
+                self.link_ended(name)
 
-    def came(self, name: str, site: Mapping[str, object]) -> None:
+    def link_opened(self, name: str, site: Mapping[str, object]) -> None:
         """Take the site of a node that opened a link."""
         if name in self._others:
             self._take(name, site)
             self._end_turn()
 
-    def left(self, name: str) -> None:
+    def link_ended(self, name: str) -> None:
         """Note that a node's link has ended: its clients count as gone if no link follows within `RETURN_MS`."""
         if name not in self._others:
             return
         self._cancel_leaving(name)
         deadlines, now_ns = self._broker.context.deadlines, self._broker.context.clock.monotonic_ns()
-        deadline = deadlines.set(now_ns + RETURN_MS * MS, partial(self._went, name))
+        deadline = deadlines.set(now_ns + RETURN_MS * MS, partial(self._count_as_gone, name))
         self._leaving[name] = partial(deadlines.cancel, deadline)
 
-    def _went(self, name: str) -> None:
+    def _count_as_gone(self, name: str) -> None:
         del self._leaving[name]
         self._broker.sites.went(name)
 

@@ -119,15 +119,15 @@ class Gate:
 
     def hold(self) -> None:
         """Hold clients: there is no leader."""
-        self._set(None, None)
+        self._set_destination(None, None)
 
     def pass_on(self, pass_on: PassOn) -> None:
         """Pass clients on to the leader."""
-        self._set(pass_on, None)
+        self._set_destination(pass_on, None)
 
     def hand_over(self, frontends: Frontends) -> None:
         """Hand clients to this node's frontends."""
-        self._set(None, frontends)
+        self._set_destination(None, frontends)
 
     @asynccontextmanager
     async def lent_listeners(self) -> AsyncIterator[None]:
@@ -143,9 +143,9 @@ class Gate:
     def close(self) -> None:
         """Refuse all clients, present and later ones: this node cannot join the cluster."""
         self._is_closed = True
-        self._set(None, None)
+        self._set_destination(None, None)
 
-    def _set(self, pass_on: PassOn | None, frontends: Frontends | None) -> None:
+    def _set_destination(self, pass_on: PassOn | None, frontends: Frontends | None) -> None:
         for scope in self._passing:
             scope.deadline = trio.current_time() + GRACE_S
         self._passing = {}
@@ -191,7 +191,7 @@ class Gate:
             if self.clients >= CLIENTS_MAX or (limit is not None and sock.fileno() >= limit):
                 sock.close()
                 continue
-            nursery.start_soon(self._place, GateClient(Arrival(sock, address, is_tls), service))
+            nursery.start_soon(self._serve_client, GateClient(Arrival(sock, address, is_tls), service))
 
     async def _is_readable(self, listener: socket.socket) -> bool:
         """Wait for a client. Returns False if the listeners were lent meanwhile."""
@@ -207,11 +207,11 @@ class Gate:
     def take(self, arrival: Arrival, wait: Callable[[], Awaitable[None]]) -> None:
         """Take over a client of a silent broker. Answer a request about the node; serve another one after `wait`."""
         arrival.socket.setblocking(False)
-        self._nursery.start_soon(self._place, GateClient(arrival, Service.AMQP), wait)
+        self._nursery.start_soon(self._serve_client, GateClient(arrival, Service.AMQP), wait)
 
     # -- one client -------------------------------------------------------------------------------------------------
 
-    async def _place(self, client: GateClient, wait: Callable[[], Awaitable[None]] | None = None) -> None:
+    async def _serve_client(self, client: GateClient, wait: Callable[[], Awaitable[None]] | None = None) -> None:
         """Answer a client, or find a server for it; close its socket unless another part owns it."""
         self.clients += 1
         is_ours = True
@@ -224,7 +224,7 @@ class Gate:
             else:
                 if wait is not None:
                     await wait()
-                is_ours = await self._find_place(client)
+                is_ours = await self._find_server(client)
         except (TlsFault, ProxyFault) as fault:
             what = "TLS" if isinstance(fault, TlsFault) else "PROXY header"
             level = logging.WARNING if client.service is Service.AMQP else logging.DEBUG  # as the frontends do
@@ -269,7 +269,7 @@ class Gate:
                 await trio.sleep(_PAUSE_S)  # for the rest of its first line
         return False
 
-    async def _find_place(self, client: GateClient) -> bool:
+    async def _find_server(self, client: GateClient) -> bool:
         """Hold a client until it is handed over, passed on or refused. Returns whether the gate owns the socket."""
         until = trio.current_time() + self._patience_s()
         while True:

@@ -85,10 +85,10 @@ class ServedLeadership:
         self.sites.begin(sites)
 
     def add_site(self, node: str, site: Mapping[str, object]) -> None:
-        self.sites.came(node, site)
+        self.sites.link_opened(node, site)
 
     def remove_site(self, node: str) -> None:
-        self.sites.left(node)
+        self.sites.link_ended(node)
 
     def note(self, kind: EventKind, node: str, term: int, why: str) -> None:
         self.broker.built.broker.context.emit(ClusterEvent(kind, "", node, term, why))

@@ -239,11 +239,11 @@ class Leadership:
 
     def add_site(self, name: str, site: Mapping[str, object]) -> None:
         if self._sites is not None:
-            self._sites.came(name, site)
+            self._sites.link_opened(name, site)
 
     def remove_site(self, name: str) -> None:
         if self._sites is not None:
-            self._sites.left(name)
+            self._sites.link_ended(name)
 
     def note(self, kind: object, node: str, term: int, why: str) -> None:
         pass
