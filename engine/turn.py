@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .queues.queue import Queue
 
-#: Minimum messages in a part of a run, because most of a part's cost does not depend on its size; ...
+#: Minimum messages in a part of a run, because most of a part's cost does not depend on its size.
 PART_MIN = 4
-#: ... but fewer if these messages times their queues exceed this effort (about 6 ms).
+#: Maximum effort of such a small part, in messages times queues (about 6 ms); with many queues it has fewer messages.
 PART_COST_MAX = 5_000
 #: Minimum effort of a connection in a turn, however many are waiting. A turn's fixed cost is a tenth of it.
 SHARE_MIN = 250

@@ -1,4 +1,4 @@
-"""Counts of values in little memory, because most keys have one binding.
+"""Counts of the values of a key, in little memory because most keys have one value.
 
 `Held` is None for no value, the value itself for a single one, else a dict of counts.
 """

@@ -30,7 +30,7 @@ NO_TOPICS: Mapping[str, Layer] = MappingProxyType({})
 
 
 class RulesChange(NamedTuple):
-    """The rules before and after."""
+    """The rules of a queue before and after a change."""
 
     before: QueueRules
     now: QueueRules
@@ -93,7 +93,7 @@ class Declaration:
         self.own_settings = own
 
     def settings_changed(self, context: HostContext) -> RulesChange:
-        """Apply the reloaded settings of its address and of its topics."""
+        """Apply the reloaded settings of the queue's address and topics."""
         if self.topics:
             self.topics = {name: context.broker.settings.topic_layer(name, context.name) for name in self.topics}
         return self._resolve_again(context)
@@ -123,7 +123,7 @@ class Declaration:
         return copy
 
     def follow_policy(self, context: HostContext) -> tuple[PolicyLayer, PolicyLayer]:
-        """Look up the policy in force. Returns its layer before and now: another policy may have an equal layer."""
+        """Look up the policy in force. Returns the old and the new layer, which may be equal."""
         before = self.layer
         self.policy = context.broker.policies.of_queue(self.name, self.type, context.name)
         self.layer = NO_LAYER if self.policy is NO_POLICY else self.policy.layer(plain_arguments(self.arguments))
