@@ -34,7 +34,7 @@ class LeaseConsumers(ConsumerList):
     def __init__(self, rules: QueueRules, broker: "BrokerContext") -> None:
         super().__init__(rules, broker)
         self._fairness = rules_in(rules).settings.fairness
-        self._asked_for_none: set[Consumer] = set()  # by their arguments
+        self._asked_for_none: set[Consumer] = set()  # their arguments ask for no leases
         self.unleased: set[Consumer] = set()
         self.renewing: set[Holder] = set()
         self.overdue: set[Holder] = set()
@@ -170,7 +170,7 @@ class LeaseConsumers(ConsumerList):
         return self._in_turns(free, count)
 
     def _served(self, at: int) -> None:
-        self._next = at + 1  # behind the last consumer: the next to join, or else the first
+        self._next = at + 1  # after the last consumer: one that joins now is next, else the first
 
     def _in_turns(self, free: list[tuple[int, Consumer, int]], count: int) -> list[Consumer]:
         start = next((index for index, (at, _, _) in enumerate(free) if at >= self._next), 0)

@@ -24,7 +24,7 @@ from .field_table import (
 
 BASIC_CLASS = 60
 
-#: Name, flag bit and wire type of each property, in the order in which they stand in the payload.
+#: Name, flag bit and wire type of each property, in their order in the payload.
 PROPERTIES = (
     ("content_type", 0x8000, "shortstr"),
     ("content_encoding", 0x4000, "shortstr"),

@@ -49,7 +49,7 @@ class Firehose:
         self.vhosts: set[str] = set()
         self._pending: list[tuple[str, str, FieldTable, bytes]] = []  # virtual host, routing key, headers, body
         self._publisher: Session | None = None
-        self._expected = ("", "", 0)  # of the announced publish: exchange, routing key, messages without an event
+        self._expected = ("", "", 0)  # of the announced publish: exchange, routing key, number of messages left
 
     # -- switching ----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ def redelivery_delay_ms(rules: QueueRules, attempts: int, chance: float, *, coun
     """The delay in ms before a message with `attempts` failed attempts is ready again; None: no delay.
 
     delay x multiplier^(attempts - 1), changed up or down by at most `redelivery_collision_avoidance_factor` of it
-    (`chance`: uniform in [0, 1); 0.5: no change), at most the maximum. With a delay of 0 the message is scheduled.
+    (`chance`: uniform in [0, 1); 0.5: no change), at most the maximum. A result of 0 schedules the message, too.
     RabbitMQ's delayed retry has another formula, which depends on whether the requeue `counted` as a failed attempt.
     """
     if rules.delayed_retry is not None:
