@@ -21,7 +21,7 @@ class Checkpoints:
 
     @property
     def is_due(self) -> bool:
-        """Whether enough was appended since the last checkpoint for another to pay.
+        """Whether enough was appended since the last checkpoint to make another worthwhile.
 
         The limit grows with the live messages and duplicate ids to state, so that filling a deep queue stays linear.
         """

@@ -8,7 +8,7 @@
     journal.messages.enqueued(queue, ids, lsn, sizes)
     end = journal.commit()                   # ends the turn; confirm when on_durable reports `end` or more
 
-Only `open`, `close` and `wait` wait for the disk. All methods are for one thread.
+Only `open`, `close` and `wait` wait for the disk. Methods are for one thread, unless they say otherwise.
 """
 
 import time
@@ -105,7 +105,7 @@ class Journal:
     ) -> "Journal":
         """Lock the directory, recover, cut a torn tail, begin a new segment.
 
-        `content_files`: the files that read contents, if not `files`.
+        `content_files`: for reading contents; None: `files`.
         `threaded=False`: commits happen in `wait` and in the writer's `run_once`, by the broker's clock, and nothing is
         read ahead (for tests and simulations).
         `cluster`: this node leads a cluster. Its directory is locked already, and is unlocked after an error.
@@ -266,7 +266,7 @@ class Journal:
         self.writer.retry()
 
     def spend_reserve(self) -> None:
-        """After JournalFull, between turns: release the reserve and go on in a new segment."""
+        """After JournalFull, between turns: release the reserve, and write to a new segment."""
         self.begin_segment()
         self.writer.retry(spends_reserve=True)
 

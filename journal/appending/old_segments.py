@@ -62,7 +62,7 @@ class OldSegments:
     def _trusted(self, base_lsns: list[int]) -> list[int]:
         """The segments among these that stay unneeded after a power cut or a change of the leader.
 
-        The records that made them unneeded (acknowledgements, for example) must be safe for that.
+        They do when the records that made them unneeded (acknowledgements, for example) are safe.
         """
         turns, before = self._turns, self._unneeded_at
         self._unneeded_at = {base_lsn: before.get(base_lsn, turns.next_lsn) for base_lsn in base_lsns}
@@ -86,8 +86,8 @@ class OldSegments:
     ) -> Iterator[int]:
         """Copy the live contents of an old segment (`worth_emptying()`) forward, one slice a turn.
 
-        queues_of(message id): ids of the durable queues that hold the message now. moved(message id, new content LSN).
-        Yields: messages copied in the slice. The segment can be reclaimed after the next checkpoint.
+        queues_of(message id): ids of the durable queues that hold the message now. moved(message id, new content LSN):
+        called for each copy. Yields: messages copied in the slice. The next checkpoint makes the segment reclaimable.
         Raises: Damaged, OSError.
         """
         turns, count = self._turns, 0
@@ -106,7 +106,7 @@ class OldSegments:
         yield count
 
     def can_make_room(self, unrecorded: int) -> bool:
-        """Whether a checkpoint would free more room than it takes. While the reserve is full, it must fit into that.
+        """Whether a checkpoint would free more room than it takes. It must fit into the reserve, unless that is spent.
 
         `unrecorded`: octets of the contents and duplicate ids that the checkpoint has to append. O(segments), reads the
         readers' files.

@@ -1,7 +1,7 @@
 """Limits of age and octets for the segments that are kept for readers. A reader beyond a limit is dropped.
 
-A dropped reader learns of it by a note when it comes back; the records that it needs may be deleted by then. Nobody is
-dropped for the age of its segments without a warning at least a day before.
+A dropped reader that comes back finds a note; the records that it needs may be deleted by then. No reader is dropped
+for the age of its segments without a warning at least a day before.
 """
 
 import logging

@@ -261,7 +261,7 @@ class ObjectRecords:
     def undeclared(self, id_: int, object_type: int, *, forgets: bool = True) -> int:
         """Append that an object was deleted with its bindings; earlier messages still find an exchange's name by id.
 
-        A queue's messages are recorded as `deleted` before. A virtual host takes all its objects with it.
+        A queue's messages are recorded as `deleted` before. All objects of a virtual host are deleted with it.
         `forgets=False`: later records still refer to the id.
         """
         lsn = self._object(UNDECLARED, id_, Declared(object_type, 0, "", b""), False)

@@ -40,7 +40,7 @@ class Turns:
         self._journal_id = journal_id
         self._needs = _needs_of(recovered)
         self._segment_began_ms = 0
-        self._size_at_turn = self._count_at_turn = 0
+        self._size_at_turn = self._count_at_turn = 0  # of the block when the turn began
 
     def begin(self) -> BlockBuilder:
         """Begin a turn. Returns its block, which is in a new segment if the last one is full or old.

@@ -81,7 +81,7 @@ class CopiedJournal:
         self._base_lsn = 0  # of the newest segment; 0: there is none
         self._blocks = BlockChecker(FIRST_LSN)
         self._synced_lsn = FIRST_LSN
-        self._is_dirty = False  # octets that are not fsynced
+        self._is_dirty = False  # octets were written and not fsynced
         self._is_named = True  # the name of the newest segment is fsynced
         self._allocated = 0  # octets of the open segment's file
         self._preallocated = PREALLOCATED
@@ -133,7 +133,7 @@ class CopiedJournal:
             files.close(lock)
             raise
 
-    # -- what it is ---------------------------------------------------------------------------------------------------
+    # -- state --------------------------------------------------------------------------------------------------------
 
     @property
     def journal_id(self) -> bytes | None:
@@ -176,7 +176,7 @@ class CopiedJournal:
             return blocks.lsn, 0
         return self._base_lsn, blocks.record_size
 
-    # -- its identity -------------------------------------------------------------------------------------------------
+    # -- format and terms ---------------------------------------------------------------------------------------------
 
     def begin(self, journal_id: bytes) -> None:
         """Give an empty directory the identity of the journal that it is to hold. Raises: JournalError."""
@@ -207,9 +207,9 @@ class CopiedJournal:
         self._format = format_
 
     def set_terms(self, terms: TermTable) -> None:
-        """Replace the term table: before records of another leader are taken, or this node writes its own.
+        """Replace the term table. Needed before another leader's records are appended, or this node writes its own.
 
-        Raises: ValueError, when it says of records that are here that another term wrote them; JournalError.
+        Raises: ValueError, when it gives records of this journal to another term; JournalError.
         """
         end = self._blocks.lsn
         if terms.node_id != self.terms.node_id:
@@ -358,14 +358,14 @@ class CopiedJournal:
             self.terms = terms
 
     def _parts(self, base_lsn: int, offset: int, doomed: Sequence[int]) -> list[tuple[int, int, int]]:
-        """(base LSN of the segment, first offset, offset behind) of what a cut drops."""
+        """(base LSN of the segment, first offset, offset behind) of the octets that a cut drops."""
         parts: list[tuple[int, int, int]] = []
         starts = [(one, 0) for one in doomed]
         if offset:
             starts.insert(0, (base_lsn, offset))
         for one, start in starts:
             with opened(self._files, self.path, one) as handle:
-                # Zeros, or half a block, may stand behind the last one of the newest segment.
+                # Zeros, or half a block, may follow the newest segment's last whole block.
                 end = self._blocks.size if one == self._base_lsn else self._files.size(handle)
             parts.append((one, start, end))
         return parts
@@ -424,7 +424,7 @@ class CopiedJournal:
                 gone.append(base_lsn)
         return gone
 
-    # -- its end ------------------------------------------------------------------------------------------------------
+    # -- closing ------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Unlock the directory. Records that were not fsynced may be lost: none of them was acknowledged."""
@@ -448,7 +448,7 @@ class CopiedJournal:
         lock, self._lock, self._is_usable = self._lock, -1, False
         return Directory(self._files, self.path, self._format, lock)
 
-    # -- inside -------------------------------------------------------------------------------------------------------
+    # -- helpers ------------------------------------------------------------------------------------------------------
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:

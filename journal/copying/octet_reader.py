@@ -12,7 +12,7 @@ PIECE_SIZE = 256 * 1024
 
 
 def position_of(path: str, lsn: int, files: ReadableFiles = REAL) -> tuple[int, int]:
-    """Where reading begins to get the records from `lsn` on: (base LSN of the segment, offset).
+    """(base LSN of the segment, offset) at which to begin reading to get the records from `lsn` on.
 
     (`lsn`, 0): a segment begins with `lsn`, or the next one will. Blocks without records that have this LSN come after
     the position. O(segment) in the open segment.
@@ -75,7 +75,7 @@ class OctetReader:
         self._handle = -1
 
     def read(self, end: tuple[int, int], length: int = PIECE_SIZE) -> tuple[int, int, bytes] | None:
-        """(base LSN of the segment, offset, octets) at the position, which moves on; None: there are none before `end`.
+        """The next (base LSN of the segment, offset, octets), at most `length`; None: there are none before `end`.
 
         `end`: `Journal.written_position`; segments before it are sealed.
         Raises: NotInJournal (the segment was deleted), OSError.

@@ -13,16 +13,16 @@ def _nothing(*_: object) -> None:
 
 @dataclass(slots=True)
 class ClusterJournal:
-    """For `Journal.open`. The functions are called by the writer's thread and must not raise or wait.
+    """What `Journal.open` needs on a leader. The writer's thread calls the functions, which must not raise or wait.
 
     `directory`: locked, handed over by a `CopiedJournal`; its term table has the term of this node.
-    `agreed_lsn`: all nodes in sync have fsynced the records below it. Confirms, checkpoints and readers use it in place
-    of the durable LSN, and so do blocks. `Journal.agree` raises it.
+    `agreed_lsn`: all nodes in sync have fsynced the records below it. Confirms, checkpoints, readers and blocks use it
+    in place of the durable LSN. `Journal.agree` raises it.
     `on_written(base LSN of the segment, offset, octets, LSN behind them)`: a block was written, but not yet fsynced.
     `on_synced(lsn)`: this node has fsynced the records below `lsn`.
     `on_unlinked(base LSNs)`: segments were deleted.
     `on_needs(names)`: a program must know more features to open the directory; records that need them follow.
-    `level`: of the cluster; records of features of a higher one are not written. `Journal.raise_level` raises it.
+    `level`: of the cluster; records of features of a higher level are not written. `Journal.raise_level` raises it.
     """
 
     directory: Directory
@@ -32,4 +32,4 @@ class ClusterJournal:
     on_unlinked: Callable[[Sequence[int]], object] = _nothing
     on_needs: Callable[[frozenset[str]], object] = _nothing
     level: int = LEVEL
-    busy_since_s: float | None = None  # begin of the commit under way, by the writer's clock; None: there is none
+    busy_since_s: float | None = None  # when the current commit began, by the writer's clock; None: there is none

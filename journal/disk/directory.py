@@ -1,7 +1,8 @@
 """The directory of a journal: its lock, its identity, its files.
 
 `format` (JSON: name of the format, version, journal id), `lock` (locked while a broker runs), `<LSN>.log` (segments),
-`readers/` (see readers.py). That of a node of a cluster also has `terms` (the term table) and `cut` (what was cut).
+`readers/` (see readers.py). The directory of a cluster's node also has `terms` (the term table) and `cut` (records that
+were cut off).
 """
 
 import json
@@ -27,8 +28,8 @@ PLAIN, OF_CLUSTER, WITH_NEEDS = 1, 2, 3
 TERMS, CUT = "terms", "cut"
 #: A file that a leader of a cluster writes, even before there is a journal, to see whether the disk answers.
 PROBE = "probe"
-#: Names that an empty directory may hold when a journal is made there: left by an interrupted start or a deleted
-#: journal, or made by a file system at its root; and those of a node that has joined no cluster yet.
+#: Names that may be in a directory in which a journal is made: an interrupted start or a deleted journal left them, or
+#: a file system has them at its root. The second set: of a node that has joined no cluster yet.
 _NOT_FOREIGN = frozenset({LOCK, READERS, RESERVE, f"{FORMAT}.new", "lost+found"})
 _OF_EMPTY_NODE = frozenset({TERMS, f"{TERMS}.new", CUT, PROBE})
 
@@ -140,7 +141,7 @@ def begin_directory(path: str, format_: Format, files: Files) -> None:
 def format_at(path: str, files: ReadableFiles, *, of_node: bool = False) -> Format | None:
     """The format of the journal at `path`; None: the directory is absent or has no journal. Changes nothing.
 
-    `of_node`: a leader's octets will be copied into it: it may have a node's other files, and unknown features.
+    `of_node`: it may have a node's files and unknown features, since a leader's octets will be copied into it.
     Raises: ForeignDirectory (there are other files), NewerJournal, OSError.
     """
     names = files.names(path)
@@ -214,7 +215,7 @@ def is_of_cluster(path: str, files: ReadableFiles = REAL) -> bool:
 
 
 def find_journal(path: str, files: ReadableFiles = REAL) -> str:
-    """The journal's directory, given itself or the broker's data directory above it."""
+    """The directory of the journal; `path`: that directory, or the broker's data directory above it."""
     inner = os.path.join(path, "journal")
     return inner if FORMAT not in files.names(path) and FORMAT in files.names(inner) else path
 

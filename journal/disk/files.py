@@ -229,7 +229,7 @@ _OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 class SpareFiles(RealFiles):
     """Keeps `count` descriptors of the null device open. When no descriptors are left, it closes one of them for each
-    file that it opens, and opens them again as files are closed. For any thread."""
+    file that it opens, and opens them again as files are closed. Thread-safe."""
 
     __slots__ = ("_count", "_lock", "_spares")
 

@@ -23,7 +23,7 @@ _WARNED, _DROPPED = ".warned", ".dropped"
 
 @dataclass(slots=True, frozen=True)
 class DroppedReader:
-    """A reader that the broker has dropped: the record that it needed next, when (wall ms), and what it had kept."""
+    """A reader that the broker dropped at `at_ms`. `lsn`: its next record; `why`: the octets kept for it, in words."""
 
     lsn: int
     at_ms: int
@@ -102,7 +102,7 @@ def drop_reader(path: str, name: str, dropped: DroppedReader, files: Files = REA
 
 
 def dropped_readers(path: str, files: ReadableFiles = REAL) -> dict[str, DroppedReader]:
-    """The readers that the broker has dropped and that have not come back. Raises: OSError."""
+    """The readers that the broker has dropped and that have not registered again. Raises: OSError."""
     directory = os.path.join(path, READERS)
     found: dict[str, DroppedReader] = {}
     for name in files.names(directory):

@@ -1,6 +1,6 @@
-"""The reserve: a file whose room on the disk is released, when that is full, for records that free more room.
+"""The reserve: a file that is deleted when the disk is full, to make room for records that free more room.
 
-serving/supervisor.py releases it. Its content means nothing. Source: docs/journal-format.md, "The crash model".
+serving/supervisor.py decides when. Its content means nothing. Source: docs/journal-format.md, "The crash model".
 """
 
 import contextlib

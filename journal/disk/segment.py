@@ -56,7 +56,7 @@ def path_of(directory: str, base_lsn: int) -> str:
 
 @contextmanager
 def opened(files: ReadableFiles, directory: str, base_lsn: int) -> Iterator[int]:
-    """The handle of a segment that is read. Raises: OSError."""
+    """Open a segment for reading; yields its handle. Raises: OSError."""
     handle = files.open(path_of(directory, base_lsn))
     try:
         yield handle
@@ -210,7 +210,7 @@ def read_footer(files: ReadableFiles, handle: int) -> SegmentSummary | None:
 
 
 def footer_of(files: ReadableFiles, handle: int, base_lsn: int) -> SegmentSummary | None:
-    """The summary in the footer of this segment; None: it has no whole footer, or another one's."""
+    """The summary in the footer of this segment; None: it has no whole footer, or another segment's."""
     with suppress(BadRecord):
         found = read_footer(files, handle)
         if found is not None and found.base_lsn == base_lsn:

@@ -24,7 +24,7 @@ SYNC_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 
 @dataclass(slots=True)
 class Roll:
-    """Seal the segment and begin another with this block."""
+    """A job: seal the open segment, and begin another with the block `head`. `checkpoint`: LSNs of begin and end."""
 
     ts_us: int
     head: BlockBuilder
@@ -38,7 +38,7 @@ class Roll:
 
 @dataclass(slots=True)
 class Unlink:
-    """Segments to delete."""
+    """A job: delete these segments, oldest first."""
 
     base_lsns: Sequence[int]
     size: int = 0
@@ -46,21 +46,21 @@ class Unlink:
 
 @dataclass(slots=True)
 class Tick:
-    """An empty block that carries the durable LSN to readers."""
+    """A job: write an empty block that carries the durable LSN to readers."""
 
     size: int = HEADER_SIZE
 
 
 @dataclass(slots=True)
 class FillReserve:
-    """Fill the reserve if the disk has room for it."""
+    """A job: fill the reserve if the disk has room for it."""
 
     size: int = 0
 
 
 @dataclass(slots=True)
 class Probe:
-    """Write and fsync a small file, to notice a disk that hangs although there is nothing to write."""
+    """A job: write and fsync a small file, to notice a disk that hangs although there is nothing to write."""
 
     size: int = 0
 
@@ -221,7 +221,7 @@ class SegmentFile:
             self.cluster.on_synced(self.durable_lsn)
 
     def roll(self, job: Roll) -> None:
-        """Seal the segment and begin another with this block.
+        """Seal the segment and begin another with the block `job.head`.
 
         Every step can be repeated after a full disk: no attribute changes before all steps have succeeded.
         Raises: SyncError, OSError.

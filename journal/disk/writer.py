@@ -74,7 +74,7 @@ class Writer:
         self._taken: list[Job] = []  # jobs that the thread is writing, or could not write
         self._thread: threading.Thread | None = None
 
-        # The thread changes the attributes below; `retry`, `close` and `abandon` change its state, too.
+        # The thread changes the attributes below; `retry`, `close` and `abandon` change `state`, too.
         self.state = RUNNING
         self.error: JournalError | None = None
         self.commit_count = 0
@@ -185,7 +185,7 @@ class Writer:
     def wait(self, lsn: int, timeout_s: float | None = None, *, on_own_disk: bool = False) -> bool:
         """Block until all records below `lsn` are committed; False: timeout or failure. For tests and shutdown.
 
-        `on_own_disk`: until they are fsynced here, whatever the mode promises, and a cluster has not.
+        `on_own_disk`: until this node has fsynced them, whatever the mode promises or a cluster has agreed.
         """
         file = self.file
 
@@ -214,7 +214,7 @@ class Writer:
                 self.on_durable(lsn)
 
     def abandon(self, timeout_s: float | None = None) -> bool:
-        """End the thread after its commit, and close the file: seal nothing, and drop the jobs that wait.
+        """End the thread after its commit, and close the file: seal nothing, and drop the pending jobs.
 
         False: a write or fsync has not returned within the time; call it again.
         """
@@ -333,7 +333,7 @@ class Writer:
             self._retry_count = 0
             logger.warning("the journal goes on")
         is_done = failure is None and done == len(jobs)
-        has_room_again = is_done and self._was_full  # the job may have been no record: then no LSN shows it
+        has_room_again = is_done and self._was_full  # reported also if no LSN shows it: a job may write no records
         if is_done:
             self._was_full = False
         if cluster is not None:

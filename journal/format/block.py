@@ -12,9 +12,9 @@
 | 32 | records | 64 x record_count | see record.py |
 | 32 + 64 record_count | heap | | heap entries in the order of their records |
 
-A block without records is a tick: it only carries a newer durable LSN. A gap block (its heap begins with an i64) says
-that a repair lost the records from base_lsn up to, not including, that LSN; the records in it (`head`, `define`) have
-no LSN and repeat, from other segments, the names that the lost records may have defined. A turn of the broker is never
+A block without records is a tick: it only carries a newer durable LSN. The heap of a gap block begins with an i64, an
+LSN: a repair lost the records from base_lsn up to, not including, that LSN. Its own records (`head`, `define`) have no
+LSN; they repeat, from other segments, the names that the lost records may have defined. A turn of the broker is never
 split over blocks, so all records of one turn (a transaction, say) are in the journal, or none.
 Source: Spark page 4; ruling 21.
 """
@@ -115,7 +115,7 @@ class Block(NamedTuple):
         return HEADER_SIZE + RECORD_SIZE * self.header.record_count
 
     def fields(self) -> Iterator[Fields]:
-        """The fixed parts, unpacked, in order."""
+        """The fixed parts of its records, unpacked, in order."""
         return RECORD.iter_unpack(self.data[HEADER_SIZE : self.heap_start])
 
     def heap_of(self, fields: Fields) -> bytes:
@@ -175,7 +175,7 @@ def encode_records(base_lsn: int, flags: int, records: Sequence[Record], *, lag:
 
 
 def encode_gap(base_lsn: int, next_lsn: int, flags: int = 0, names: Sequence[Record] = ()) -> bytearray:
-    """A gap block: the records in [base_lsn, next_lsn) are lost. `names`: head and names that they may have defined."""
+    """A gap block: the records in [base_lsn, next_lsn) are lost. `names`: a head, and names that they may define."""
     offsets = accumulate((len(record.heap) for record in names), initial=_GAP.size)
     packed = [record.pack(offset) for record, offset in zip(names, offsets)]
     heap = (_GAP.pack(next_lsn), *(record.heap for record in names))
@@ -198,8 +198,8 @@ class BlockBuilder:
         self.heap: list[bytes] = []
         self.heap_size = 0
         self.ts_us = 0
-        self.ts_min = self.ts_max = 0  # of the turns in it; 0: none yet
-        self.needs: frozenset[str] = frozenset()  # in the file `format` before the block is written
+        self.ts_min = self.ts_max = 0  # wall time of its first and last turn; 0: it has none yet
+        self.needs: frozenset[str] = frozenset()  # added to the file `format` before the block is written
 
     @property
     def next_lsn(self) -> int:
@@ -320,7 +320,7 @@ class BlockBuilder:
         priorities: int | Sequence[int] = 0,
         owner: int = 0,
     ) -> int:
-        """Append that messages entered a queue. Their contents are in consecutive records from `content_lsn`.
+        """Append a record for each message that entered a queue. Their contents are in records from `content_lsn` on.
 
         `sizes`: octets of each body. `priorities`: one for all, or one for each. Returns the LSN of the first.
         """

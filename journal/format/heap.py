@@ -1,11 +1,11 @@
 """Heap entries: the variable part of a record, with one schema for each kind, version first.
 
 All numbers are little-endian except those inside `content` and `arguments`, which are AMQP's own octets. Names are
-UTF-8 as AMQP carries them (undecodable octets survive as surrogates). A reader skips octets behind the fields that it
-knows of version 1: later minor additions go there; a change of existing fields is version 2.
+UTF-8 as AMQP carries them (undecodable octets survive as surrogates). A reader of version 1 skips octets behind the
+fields that it knows: minor additions go there. A change of existing fields is version 2.
 
 - published, moved: `CONTENT_HEAD` = u8 version, u8 octets of routing key, u16 queues reached, i64 expiry (wall ms, 0
-  never), i64 id of the message that this one is a dead or diverted copy of (0 none); then i32 a queue; routing key;
+  never), i64 id of the message that this one is a dead or diverted copy of (0 none); then an i32 a queue; routing key;
   content = u32 big-endian octets of header payload, header payload, body.
 - enqueued: nothing, or (link = 0) u8 version, 7 octets 0, i64 LSN of the content's record.
 - define: u8 version, u8 object, u16 0, i32 id of its virtual host (0 none), name.
@@ -53,7 +53,7 @@ IS_DURABLE, IS_AUTO_DELETE, IS_INTERNAL, IS_EXCLUSIVE = 1, 2, 4, 8
 
 
 class Content(NamedTuple):
-    """Heap of `published` and `moved`. `content` is a content of the engine's framing."""
+    """Heap of `published` and `moved`. `content`: as the engine frames it."""
 
     routing_key: bytes
     queue_ids: tuple[int, ...]

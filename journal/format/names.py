@@ -48,7 +48,7 @@ class Names:
         return id_, define_record(id_, define)
 
     def forget(self, id_: int) -> None:
-        """Remove the name, so that the next segment does not define it. A virtual host takes its names with it."""
+        """Remove the name, so that the next segment does not define it; with a virtual host, remove all its names."""
         define = self._by_id.pop(id_, None)
         if define is None:
             return
@@ -81,7 +81,7 @@ class Names:
             self.forget(id_)
 
     def is_retired(self, id_: int) -> bool:
-        """Whether the object is gone and its name is still known."""
+        """Whether the object was deleted, but records may still refer to its name."""
         return id_ in self._retired
 
     def __getitem__(self, id_: int) -> Define:

@@ -19,7 +19,7 @@ FIRST_LSN = 1
 
 @dataclass(frozen=True, slots=True)
 class TermTable:
-    """The id of the node, which is made with its directory, and the first LSN of each term, terms rising.
+    """The node's id (made with its directory), and the first LSN of each term; terms rise.
 
     A term may be without records: then the next one has the same first LSN, or the journal ends there, or before. The
     records before the first term were written before there was a cluster.

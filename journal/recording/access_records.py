@@ -17,7 +17,7 @@ from ..format.record import OPERATOR_POLICY
 
 #: A password in the query of a URI, as that of a TLS key.
 _PASSWORD_IN_QUERY = re.compile(r"([?&;]password=)[^&;#]*", re.IGNORECASE)
-#: What may stand before the last "@" of a URI without a password: host, port and the beginning of a path.
+#: What may precede the last "@" of a URI without a password: host, port and the beginning of a path.
 _HOST_AND_PATH = re.compile(r"[^:@/?#]*:[0-9]{0,5}[/?#][^:@]*")
 
 

@@ -1,4 +1,4 @@
-"""Deliveries of quorum and leased queues wait until other nodes of a cluster have the messages (streams wait alone).
+"""Deliveries of quorum and leased queues wait until other nodes of a cluster have the messages. (Streams: decision 18.)
 
 A client must not see a message that the next leader may not have. Source: docs/decisions/0027-agreed-deliveries.md.
 """

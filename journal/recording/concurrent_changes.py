@@ -48,7 +48,7 @@ class ConcurrentChanges:
             self._departed = None
 
     def note_gone(self, event: Event, queue_id: int, ids: Sequence[int]) -> None:
-        """Persistent messages left a durable queue."""
+        """Note that persistent messages left a durable queue."""
         if self._of_queue is not None and self._queue == (event.vhost, event.subject):
             self._of_queue.gone.update(ids)
         if self._departed is not None:
@@ -58,7 +58,7 @@ class ConcurrentChanges:
             self._departed.update((queue_id, id_) for id_ in ids if id_ < below)
 
     def note_changed(self, event: DeliveredEvent | RequeuedEvent | ScheduledEvent) -> None:
-        """Delivery counts or due times of messages changed."""
+        """Note that delivery counts or due times of messages changed."""
         if self._of_queue is None or isinstance(event.of, Envelope):
             return
         if self._queue == (event.vhost, event.subject):

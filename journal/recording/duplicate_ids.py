@@ -59,7 +59,7 @@ class DuplicateIds:
                         yield
 
     def restore(self, found: Recovered) -> None:
-        """Fill the id caches with the newest ids, up to the cache size of each address; not if `is_on` is false."""
+        """If `is_on`, fill the id caches with the newest ids, up to the cache size of each address."""
         if not self.is_on:
             return
         broker, names = self._broker, found.names
@@ -77,5 +77,5 @@ class DuplicateIds:
 
 
 def _recorded(cache: IdCache, ids: list[str]) -> list[tuple[str, int]]:
-    """Those of the ids that are still in the cache and whose message is in the journal."""
+    """(id, message id) of the ids that are still in the cache and whose message is in the journal."""
     return [(id_, number) for id_ in ids if (number := cache.number_of(id_))]

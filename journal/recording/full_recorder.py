@@ -1,8 +1,8 @@
 """The recorder of `scope = "all"`: records all events, for audits, not only those that recovery restores.
 
-The others are those of transient messages, deliveries, requeues that count no attempt, scheduled messages that come
-due, consumers, connections, transient queues and exchanges. Their records lack the flag durable, so recovery ignores
-them, and no confirm waits for them.
+The additional events are those of transient messages, deliveries, requeues that count no attempt, scheduled messages
+that become due, consumers, connections, transient queues and exchanges. Their records lack the flag durable, so
+recovery ignores them, and no confirm waits for them.
 Source: ruling 22; interfaces page, [journal].
 """
 
@@ -282,7 +282,7 @@ class FullMessageRecorder(MessageRecorder):
     def _write_returned(
         self, event: RequeuedEvent | ScheduledEvent, due_ns: Sequence[int] | None, *, is_state: bool
     ) -> None:
-        """`is_state`: recovery needs the record, if it restores the message."""
+        """`is_state`: recovery needs the record if it restores the message."""
         queue_id = self._all.id_of_queue(event)
         can_be_state = is_state and queue_id in self._all.durable_ids
         if can_be_state:

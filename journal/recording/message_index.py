@@ -59,7 +59,7 @@ class ContentIndex:
         return self._lsns[at] + id_ - self._firsts[at]
 
     def runs(self, ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-        """(first id, its LSN, length) of runs that cover these rising ids. Raises: KeyError: one is not there."""
+        """(first id, its LSN, length) of runs that cover these rising ids. Raises: KeyError: an id is not indexed."""
         if not isinstance(ids, range):
             for stretch in stretches(ids):
                 yield from self.runs(stretch)
@@ -83,7 +83,7 @@ class ContentIndex:
             at += 1
 
     def forget_before(self, id_: int) -> None:
-        """Drop runs below this id, when there are enough of them to pay for it."""
+        """Drop runs below this id, when there are enough of them to be worth the work."""
         at = bisect_right(self._firsts, id_) - 1
         if at > 1000 or at * 2 > len(self._firsts):
             del self._firsts[:at], self._lsns[:at], self._counts[:at]

@@ -184,7 +184,7 @@ class MessageRecorder:
         )
 
     def transferred(self, event: TransferredEvent) -> None:
-        """Record, not durably, that messages belong to another site: after a restart they may be the last site's."""
+        """Record that messages belong to another site. Not durable: a restart may give them to the former site."""
         queue_id = self._queue_ids.get((event.vhost, event.subject))
         if queue_id is not None:
             self._journal.messages.happened(
@@ -236,7 +236,7 @@ class MessageRecorder:
         conn_id: int = 0,
     ) -> None:
         self.changes.note_gone(event, queue_id, ids)
-        if self.is_behind:  # messages that came while the journal took no records need none now
+        if self.is_behind:  # messages that arrived while the journal took no records need no record of leaving
             ids = self.recorded(ids)
             if not ids:
                 return
@@ -254,7 +254,7 @@ class MessageRecorder:
                 self._objects.state_object(queue, restated=True)
 
     def recorded(self, ids: Sequence[int]) -> Sequence[int]:
-        """Those of the messages whose contents are in the journal."""
+        """The ids of the messages whose contents are in the journal."""
         return [id_ for id_ in ids if self.contents.lsn_of(id_) is not None]
 
     def requeued(self, event: RequeuedEvent) -> None:

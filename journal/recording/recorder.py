@@ -142,7 +142,7 @@ class Recorder:
             self.late_octets += sum(map(len, event.contents))
 
     def fail(self, *, for_good: bool) -> None:
-        """The journal takes no records until it has room again; `for_good`: until it is opened again."""
+        """Note that the journal takes no records until it has room again; `for_good`: until it is opened again."""
         if not self.is_behind:
             self._safe_before = self._journal.committed_lsn
         if not self.has_failed:
@@ -151,11 +151,11 @@ class Recorder:
         self.is_lost = for_good
 
     def recover(self) -> None:
-        """The journal takes records again. A checkpoint must state the changes that were not recorded."""
+        """Note that the journal takes records again. A checkpoint must state the changes that were not recorded."""
         self.takes_nothing = False
 
     def checkpoint_done(self) -> None:
-        """A checkpoint that began after `recover` is durable: the recorder is behind no more."""
+        """Note that a checkpoint that began after `recover` is durable: the recorder is no longer behind."""
         self.messages.is_behind = self.takes_nothing
         if not self.takes_nothing:
             self.messages.late.clear()

@@ -130,7 +130,7 @@ def _index_contents(recorder: Recorder, queues: list[RecoveredQueue]) -> None:
     add = recorder.messages.contents.add
     next_id = 0
     for first, lsn, count in runs[0] if len(runs) == 1 else merge(*runs):
-        known = max(next_id - first, 0)  # by a run of another queue
+        known = max(next_id - first, 0)  # ids that a run of another queue has added
         if known < count:
             add(first + known, count - known, lsn + known)
             next_id = first + count

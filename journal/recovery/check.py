@@ -47,7 +47,7 @@ from .snapshot import load_part
 
 @dataclass(slots=True, frozen=True)
 class Fault:
-    """A damage: its segment and offset, its kind, and the records that are lost by it."""
+    """Damage at one place of a segment. `what`: what is wrong; `lost`: the records that it costs, in words."""
 
     segment: str
     offset: int
@@ -69,7 +69,7 @@ class Report:
     next_lsn: int = 0
     torn_segment: str = ""
     torn_bytes: int = 0
-    gaps: list[tuple[int, int]] = field(default_factory=list)  # reported by an earlier repair
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # LSNs lost in an earlier repair: first, behind the last
     faults: list[Fault] = field(default_factory=list)
 
 
@@ -108,7 +108,7 @@ class _Check:
         report.next_lsn = expected or 0
 
     def _add_fault_of_recovery(self) -> None:
-        """Run the recovery, and add its fault if no other fault names the place: a missing segment."""
+        """Run the recovery, and add its fault, such as a missing segment, if no other fault names that place."""
         report = self.report
         try:
             recover(self._files, self._directory)

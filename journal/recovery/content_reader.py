@@ -1,4 +1,4 @@
-"""Contents by LSN, for the broker that writes the journal: single ones, or runs of consecutive ones, read ahead.
+"""Reads contents by LSN, for the broker that writes the journal: one content, or a run of them read ahead.
 
 Source: ruling 21; queues page F.
 """
@@ -27,11 +27,11 @@ READ_SIZE = 128 * 1024
 AHEAD_READ_SIZE = 1024 * 1024
 #: The most octets of blocks that are read ahead: a fast consumer takes them in some 10 ms.
 AHEAD_OCTETS = 4 * 1024 * 1024
-#: Octets of blocks that one thread gives to the other together: each time they wait for one another.
+#: Octets of blocks that the reading thread hands over together, since at each hand-over a thread waits for the other.
 BATCH_OCTETS = 512 * 1024
 #: Records behind the last block up to which reading on is cheaper than a lookup in the index.
 NEAR = 4096
-#: Layout of a record, of which it reads: offset of its heap entry, exchange, octets of the heap entry.
+#: Three fields of a record: offset of its heap entry, exchange, octets of the heap entry.
 _PLACE = Struct("<24xI4xi20xI4x")
 #: Offsets of the record's octets that must be equal in a run: those of the exchange and of the heap entry's size.
 _EQUAL_OCTETS = (*range(32, 36), *range(56, 60))
@@ -48,11 +48,11 @@ class ContentRun(NamedTuple):
 
 
 class ContentReader:
-    """Contents by the LSN of their `published` or `moved` record. For one thread at a time.
+    """Reads contents by the LSN of their `published` or `moved` record. For one thread at a time.
 
     `open_segment`: the writer's summary of the open segment (None: there is no writer).
-    `unwritten(lsn)`: the block with a record that is not written yet, as far as it is filled. Its turn goes on, since a
-    turn must not be split over blocks.
+    `unwritten(lsn)`: the block with a record that is not written yet, as far as it is filled. The block stays open,
+    since a turn must not be split over blocks.
     `ahead`: whether runs are read ahead by a thread.
     """
 
@@ -76,7 +76,7 @@ class ContentReader:
         self._block: Block | None = None  # the last block that was read
         self._blocks: Iterator[Block] = iter(())  # the following blocks
         self._last_run = ContentRun(0, b"", 0, None, ())  # of equal sizes, without contents
-        self._length, self._prefix = 0, b""  # of each of its heap entries: octets, and the part before the body
+        self._length, self._prefix = 0, b""  # of each heap entry of that run: octets, and the part before the body
 
     def forget(self, segment: int) -> None:
         """Drop a segment that was deleted."""

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from ..format.heap import IdsSeen
 
+#: Removed rows from which on the columns are compacted, if more than half of the rows are removed.
 COMPACT_MIN = 4096
 #: Ids that `RecoveredIds` keeps beyond twice the cache size of the address, before it drops the oldest.
 SPARE = 1000

@@ -100,7 +100,7 @@ class _Repair:
                 )
 
     def _copy_segment(self, base_lsn: int, following: int | None, copy: "_Copy") -> None:
-        """Copy the blocks of a segment. `following`: base LSN of the next one, from which on no block is taken."""
+        """Copy the blocks of a segment, up to `following`: the base LSN of the next one; None: there is none."""
         with opened(self.files, self._directory, base_lsn) as handle:
             scan = SegmentScan(self.files, handle, base_lsn)
             while True:
@@ -148,7 +148,7 @@ class _Copy:
         if block.header.flags & IS_FOOTER:
             return
         if not segment.size and not block.header.flags & IS_HEAD:
-            self.gap(block.end_lsn)  # the head was the block before, under another LSN: this cannot be the first block
+            self.gap(block.end_lsn)  # the head, which had a wrong LSN, is lost: no other block may be the first
             return
         if not segment.size:
             for _, record in block.records():
@@ -193,7 +193,7 @@ class _Copy:
 
 
 def _format_of(files: Files, directory: str) -> Format:
-    """The directory's format, if any segment agrees; else one with the id of the first segment that has one; else new.
+    """The directory's format, if any segment agrees; else with the id of the first segment that has one, or a new id.
 
     Raises: NewerJournal; ForeignDirectory: no segment has a whole block.
     """

@@ -285,7 +285,7 @@ class Replay:
         content = decode_content(block.heap_of(fields))
         for queue_id in content.queue_ids:
             queue = self._queue(queue_id)
-            if not queue.move(fields[MSG_ID], lsn) and not self.begin:  # perhaps its only record
+            if not queue.move(fields[MSG_ID], lsn) and not self.begin:  # perhaps the message has no other record
                 queue.add(fields[MSG_ID], lsn, fields[SIZE], self._corrected_ms(fields, content.expires_ms))
 
     def _declared(self, fields: Fields, lsn: int, block: Block) -> None:

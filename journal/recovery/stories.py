@@ -36,7 +36,7 @@ class JournalStories:
         events_max: int,
         segments_max: int,
     ) -> None:
-        """`takes`: selects published messages; `id_`: selects one by its id. Only the newest segments are read."""
+        """`takes(message)` selects published messages, `id_` a single one. Only the newest segments are read."""
         self._reader, self._takes = reader, takes
         self._stories_max, self._events_max, self._segments_max = stories_max, events_max, segments_max
         self._id = id_
