@@ -132,13 +132,13 @@ class HalfOpen(Generic[T]):
         self._strangers += own.is_stranger
 
     def has_begun(self, one: T) -> None:
-        """The connection has sent octets."""
+        """Note that the connection has sent octets."""
         address = self._of.get(one)
         if address is not None and one in address.silent:
             address.begun[one] = address.silent.pop(one)
 
     def was_refused(self, one: T) -> None:
-        """The login was refused: the connection keeps its slot until it is closed."""
+        """Note that the login was refused: the connection keeps its slot until it is closed."""
         address = self._of.get(one)
         if address is not None and one not in address.refused:
             weight = address.weight

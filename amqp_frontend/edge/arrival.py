@@ -24,11 +24,11 @@ class TerminatedTls:
 
 @frozen
 class Arrival:
-    """`address`: the client's, as `accept` gives it. `local`: the address it connected to; None: the socket's own.
+    """A socket and what is known of its client. `address`: the client's, as `accept` gives it.
 
-    `is_tls`: the client begins with a TLS handshake. `node`: the cluster's node to which it is connected, by the name
-    that lists of connections show; empty: this one. `tls`: the client's TLS, if it is terminated. `site`: the client's;
-    None: the broker's own.
+    `local`: the address that the client connected to; None: the socket's own. `is_tls`: the client begins with a TLS
+    handshake. `node`: the cluster's node to which the client is connected, by the name that lists of connections show;
+    empty: this one. `tls`: the client's TLS, if it is terminated. `site`: the client's; None: the broker's own.
     """
 
     socket: socket.socket

@@ -163,7 +163,7 @@ class Endpoint:
                     self._writing = True
                     self._server.nursery.start_soon(self._write)
             except Exception:
-                # A broker error, perhaps in another connection's turn: this connection ends, the others go on.
+                # A broker error, perhaps in another connection's turn: this connection ends, the others continue.
                 logger.exception("%s: internal error", session.login.peer.name)
                 session.closing.abort = session.closing.finished = True
         if session.closing.finished and (session.closing.is_final or not self._writing):
@@ -443,7 +443,7 @@ class Endpoint:
             self.flush()
 
     async def _throttle_publisher(self, queue: Queue) -> None:
-        """Throttle a peer that published into a congested queue, until it has room or its consumers make none."""
+        """Throttle a peer that published into a congested queue, until this has room or its consumers make none."""
         session = self.session
         wait = throttle_wait_of(queue, session.login.client)
         if wait is None:

@@ -157,13 +157,13 @@ class Wakeup:
         self._lock = threading.Lock()  # a request must not write to the next file with this number
 
     def request(self) -> None:
-        """Ask for a call, from any thread. Requests before the call are one; after the end of `run` there is none."""
+        """Ask for a call, from any thread. Requests before a call share it. After the end of `run`: no effect."""
         with self._lock:
             if self._fd >= 0:
                 os.eventfd_write(self._fd, 1)
 
     async def run(self) -> None:
-        """Call the function when asked to, until cancelled. Raises: what it raises."""
+        """Call the function on each request, until cancelled. Raises: as the function."""
         try:
             await self._poller.until(self._fd, self._call)
         finally:

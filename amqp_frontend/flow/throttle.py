@@ -31,7 +31,8 @@ class Throttle:
         self.waiting: dict[ThrottleWait, Callable[[], None]] = {}
 
     def drained(self, queue: Queue) -> None:
-        """The queue may be shorter: wake one publisher, so that not all publish at once; with much room, wake all."""
+        """The queue may be shorter, so wake one publisher: if all were woken, all would publish at once. With much
+        room, wake all."""
         waiting = self.waiting
         if not waiting:
             return

@@ -41,7 +41,10 @@ class Piece:
 
 
 class AgreedOutput(Output):
-    """`held`: channel number -> its waiting output, oldest first, never empty. `held_octets`: the size of all of it."""
+    """Output that can wait, channel by channel, for LSNs. `held_octets`: the size of all waiting output.
+
+    `held`: channel number -> its waiting output, oldest first, never empty.
+    """
 
     __slots__ = ("_broker", "_closing", "_held_reply_size", "_last", "held", "held_octets")
 
@@ -49,7 +52,7 @@ class AgreedOutput(Output):
         super().__init__(login, connection, wake)
         self._broker = broker
         self._held_reply_size = 0  # of the held answers; `reply_size` is that of all
-        self._last: tuple[int, list[Octets], Octets] | None = None  # the last answer: channel, where it was put
+        self._last: tuple[int, list[Octets], Octets] | None = None  # the last answer: channel, list it is in, octets
         self.held_octets = 0
         self.held: dict[int, deque[Piece]] = {}
         self._closing: set[int] = set()  # channels whose channel.close is held
@@ -97,7 +100,7 @@ class AgreedOutput(Output):
         return pieces
 
     def hold_all(self, lsn: int) -> None:
-        """Make all output of this turn, so far and from now to its end, wait for an LSN."""
+        """Make all output of this turn, earlier and later, wait for an LSN."""
         for number in self._connection.channels:
             self.hold(number, lsn, is_passable=False)
 
@@ -132,7 +135,7 @@ class AgreedOutput(Output):
                 self._subtract(piece)
 
     def _subtract(self, piece: Piece) -> None:
-        """Subtract a piece that is not held any longer."""
+        """Subtract the size of a piece that is no longer held."""
         self.held_octets -= piece.octets
         self._held_reply_size -= piece.reply_size
 

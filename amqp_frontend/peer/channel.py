@@ -51,7 +51,7 @@ class KnownRoute:
 
 
 def run_max_of(route: Route) -> int:
-    """Messages to publish by a route before checking their cost; 0: limits may apply, or they are requests."""
+    """Messages to publish by a route before checking their cost; 0: limits may apply, or the messages are requests."""
     return 0 if route.is_metered or type(route.exchange) is ServiceExchange else part_max_of(route)
 
 

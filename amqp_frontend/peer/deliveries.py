@@ -59,7 +59,7 @@ class ConsumerWire:
         return prefix
 
     def note(self, envelopes: Iterable[Envelope], frame_max: int) -> None:
-        """Note the kinds of messages that were delivered. Caches the octets of those that the last call had, too.
+        """Note the kinds of messages that were delivered. Caches the octets of kinds that the last call noted, too.
 
         `frame_max`: of the consumer's connection.
         """

@@ -28,7 +28,7 @@ def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Cons
     queue = vhost.queues.for_consumer(session.queue_name(channel, method.queue), session.login.client)
     arguments: FieldTable = method.arguments  # type: ignore[assignment]
     consumers_max = session.options.consumers_per_channel_max
-    known = channel.session.consumers.get(method.consumer_tag or "")  # to be replaced
+    known = channel.session.consumers.get(method.consumer_tag or "")  # the new consumer replaces it
     if consumers_max and len(channel.session.consumers) >= consumers_max and known is None:
         raise errors.LimitReached(what="consumers per channel", limit=consumers_max)
     channel.session.subscriptions.check_access(queue)

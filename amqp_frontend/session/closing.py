@@ -168,7 +168,7 @@ class Closing:
         self._set_timer(self._disconnect_ms(), self._hang_up)
 
     def resign(self) -> None:
-        """This node leads no longer: like `stop`, without timers, because their broker has ended."""
+        """Like `stop`, for a node that no longer leads; without timers, because their broker has ended."""
         self.stop(NotLeading())
         self._cancel_timers()
 
@@ -192,7 +192,7 @@ class Closing:
     # -- without a close --------------------------------------------------------------------------------------------
 
     def drop(self, why: str) -> None:
-        """Close the socket at once, because another connection needs the place."""
+        """Close the socket at once, because another connection needs its slot."""
         logger.warning("%s: dropped: %s", self._login.peer.name, why)
         self._drop()
 

@@ -40,7 +40,7 @@ DONE, CUT, PARKED, UNFINISHED, STALLED, CLOSING = Step
 #: Steps after which the turn ends, and steps after which other input may be handled.
 _ENDS, _GOES_ON = (CUT, UNFINISHED), (DONE, PARKED)
 
-#: Effort of a method, of a method on the topology, and of a run of acknowledgements, at least.
+#: Minimum effort of a method, of a method on the topology, and of a run of acknowledgements.
 METHOD_COST, TOPOLOGY_COST, ACKS_COST = 16, 48, 4
 HANDLERS: dict[type[Method], Handler] = {**CHANNEL_HANDLERS, **TOPOLOGY_HANDLERS, **BASIC_HANDLERS}
 
@@ -173,7 +173,7 @@ def _resume_channel(session: AmqpSession, channel: Channel, quota: Quota | None)
 
 
 def _fail(session: AmqpSession) -> None:
-    """A broker error: close the connection with 541 and log the traceback. Other connections go on."""
+    """A broker error: close the connection with 541 and log the traceback. Other connections continue."""
     logger.exception("%s: internal error", session.login.peer.name)
     session.closing.refuse(InternalError(), None)
 
@@ -235,7 +235,8 @@ def _channel_method(session: AmqpSession, event: ChannelMethod, turn: Connection
 
 
 #: Methods whose answers wait until their changes, and the peer's earlier ones, are in the journal, except for transient
-#: queues and exchanges: reply queues are many, and do not survive. Source: docs/journal-format.md, "The crash model".
+#: queues and exchanges: clients declare many reply queues, which do not survive. Source: docs/journal-format.md, "The
+#: crash model".
 ANSWERED_WHEN_SAFE = frozenset(
     {
         commands.Exchange.Declare,

@@ -202,7 +202,7 @@ def _publish_stretches(
     turn: ConnectionTurn,
     publish: Callable[[AmqpSession, PublishReceived, ConnectionTurn], Step] = published,
 ) -> Step:
-    """Publish one kind after another. When one is parked, or the turn has become long, the later ones are parked."""
+    """Publish one kind after another. When a kind is parked, or the turn has become long, later kinds are parked."""
     channel = event.channel
     assert isinstance(channel, Channel)
     start, step = 0, DONE
@@ -298,7 +298,7 @@ def _publish_parts(
     is_request = type(known.route.exchange) is ServiceExchange
     if not (known.run_max or is_request) and broker.flow.is_on and engine_session.transaction is None:
         return publish_run_with_room(session, event, channel, known, turn)
-    # A transaction collects them for the commit, which has its own slices.
+    # A transaction collects messages for the commit, which has its own slices.
     is_gathered = engine_session.transaction is not None and known.route.queues is not None
     size = 1 if event.kind.summary.is_marked else len(contents) if is_gathered else part_max_of(known.route)
     for start in range(0, len(contents), size):

@@ -1,7 +1,7 @@
 """The session of a connection: protocol events in, calls to the engine, answers out. All of it is synchronous.
 
-It contains the parts of a connection, and handlers take it as an argument. The edge calls `turn.handle_bytes` with each
-read and sends the result of `take_output`; all between is one turn. Source: behaviour page 1, 2.
+It contains the parts of a connection, and handlers take it as an argument. The edge calls `handling.handle_bytes` with
+each read and sends the result of `take_output`; all between is one turn. Source: behaviour page 1, 2.
 """
 
 import base64
@@ -73,7 +73,7 @@ class Backlog:
 
     @property
     def has_more(self) -> bool:
-        """Whether `turn.handle_bytes` has to be called again for unhandled input, after other connections' turns."""
+        """Whether `handle_bytes` has to be called again for unhandled input, after other connections' turns."""
         if self.unfinished is not None:
             return not self.is_committing
         parking = self.parking
@@ -189,7 +189,7 @@ class AmqpSession:
                 client.drained(held)
 
     def resign(self) -> None:
-        """This node leads no longer: drop all output, and send connection.close."""
+        """Drop all output, and send connection.close, because this node no longer leads."""
         self.detach()
         self.closing.resign()
 

@@ -142,7 +142,7 @@ def _finish_bulk_delete(session: AmqpSession, channel: Channel) -> int | None:
     bulk_delete, channel.bulk_delete = channel.bulk_delete, None
     if bulk_delete is None:
         return None
-    session.journal.has_acted = True  # the answer also says that these are deleted
+    session.journal.has_acted = True  # the answer also states that these messages are deleted
     return bulk_delete.finish()
 
 

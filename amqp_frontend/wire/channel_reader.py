@@ -1,4 +1,4 @@
-"""A channel for the frame reader: its state, and the content that is being assembled. It needs no engine.
+"""A channel for the frame reader: its state, and the content that is being assembled.
 
 Most contents arrive in one piece and are not assembled: see runs.py. Source: AMQP 0-9-1 4.2.6; behaviour page 1.13.
 """
@@ -15,7 +15,7 @@ BASIC_CLASS = 60
 BODY_SIZE_MAX = 512 * 1024 * 1024
 #: Octets of payload in a frame of the smallest frame-max.
 PIECE_MAX = 4096 - FRAME_OVERHEAD
-#: Stands for the head of a header frame: `CONTENT_HEAD` unpacks whole frames, and only the payload is at hand.
+#: Replaces the head of a header frame: `CONTENT_HEAD` unpacks whole frames, but only the payload is at hand.
 _NO_HEAD = bytes(7)
 
 
@@ -112,7 +112,7 @@ class ChannelReader:
         return assembly.method_frame, summary, self._content(header, assembly.body), 0
 
     def large_body(self, payload_size: int, capacity_max: int) -> LargeBody | None:
-        """The buffer for the body that follows, if it is large and keeps its frames as they arrive.
+        """The buffer for the body that follows, if the body is large and its frames can be kept as they arrive.
 
         payload_size: octets in the next frame. capacity_max: octets that may be reserved.
         """

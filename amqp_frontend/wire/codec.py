@@ -56,7 +56,7 @@ NAME_OF = {index: name for name, index in INDEX_OF.items()}
 
 
 def _fields(method: type[Method]) -> list[tuple[tuple[str, ...], str]]:
-    """A method's arguments as (names, type), in wire order; bits are one entry: no method has more than an octet."""
+    """A method's arguments as (names, type), in wire order. Bits are one entry: no method has more than eight."""
     kinds = [(name, method.amqp_type(name)) for name in method.__slots__]
     runs = [(kind, tuple(name for name, _ in run)) for kind, run in groupby(kinds, lambda field: field[1])]
     return [(part, kind) for kind, names in runs for part in ((names,) if kind == "bit" else ((one,) for one in names))]
@@ -218,7 +218,7 @@ def encode_method(channel: int, method: type[Method], *values: object) -> bytes:
     return METHOD_HEAD.pack(METHOD, channel, len(arguments) + 4, method.index) + arguments + FRAME_END_OCTET
 
 
-#: Answers with few different octets: those without arguments, and those that are the same for all peers.
+#: Methods whose answers have few different octets: they have no arguments, or the same ones for all peers.
 _ANSWERED_ALIKE = frozenset(
     {
         *(method for method, fields in _FIELDS.items() if not fields),

@@ -153,7 +153,7 @@ class IncompleteBodies:
         return progress
 
     def _leave_direct(self) -> bytes:
-        """Leave `direct`. Returns: the octets behind its whole frames."""
+        """Stop adding octets to `direct`. Returns: the octets behind its whole frames."""
         large, self.direct = self.direct, None
         assert large is not None
         return large.take_tail()

@@ -149,7 +149,7 @@ class ContentFraming:
         if header_end == len(content):
             return b"\x02" + number + content[3:]
         body_end = header_end + 8 + int.from_bytes(content[header_end + 3 : header_end + 7], "big")
-        if body_end == len(content):  # one body frame: by far the most
+        if body_end == len(content):  # one body frame, as most contents have
             return b"".join((b"\x02", number, content[3:header_end], b"\x03", number, content[header_end + 3 :]))
         patched = bytearray(content)
         position = 0

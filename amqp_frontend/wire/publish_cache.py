@@ -16,7 +16,7 @@ from .peer_errors import PropertiesUndecodable
 PUBLISH = 60 << 16 | 40
 #: Property lists that a connection caches at most.
 PROPERTY_LISTS_MAX = 512
-#: Publish frames that a connection caches at most, and kinds of messages: a client may publish to 1,000 queues in turn.
+#: Maximum publish frames, and kinds, that a connection caches: a client may publish to 1,000 queues in turn.
 KINDS_MAX = 2048
 #: Octets of a property list above which it is scanned each time.
 _CACHED_SIZE_MAX = 256
@@ -100,9 +100,9 @@ class PublishHead(NamedTuple):
 
 
 class PublishCache:
-    """`summaries`: property list -> its summary. `arguments`: whole basic.publish frame -> its arguments.
+    """The caches of a connection. `summaries`: property list -> summary. `arguments`: basic.publish frame -> arguments.
 
-    `kinds`: whole basic.publish frame -> identity of the summary -> kind. `shapes`: summary of property lists that
+    `kinds`: basic.publish frame -> identity of the summary -> kind. `shapes`: summaries of property lists that
     differ from message to message; a list with a shape is not in `summaries`. `heads`: basic.publish frame and
     beginning of the header frame (`HEAD_FIXED` octets and the method's payload) -> data of such messages.
     """

@@ -324,7 +324,7 @@ REPLY: dict[type[Exception], Row] = {
     engine.TopicStatesMaxReached: Row(
         406, CHANNEL, "cannot bind to exchange '{name}' in vhost '{vhost}': limit of topic states ({limit}) is reached"
     ),
-    # AMQP's code for this is 506, which closes the connection. 406 closes the channel alone: other consumers go on.
+    # AMQP's code for this is 506, which closes the connection. 406 closes one channel: other channels can continue.
     engine.DestinationFull: Row(406, CHANNEL, "{destination}: {limit} limit", constant="RESOURCE_ERROR"),
     engine.TransactionTooLarge: Row(406, CHANNEL, "transaction is larger than configured max size {limit}"),
     engine.UnackedMaxReached: Row(

@@ -1,4 +1,4 @@
-"""Parses runs: similar publishes, or acknowledgements, that stand one after another in one read of the socket. Hot.
+"""Parses runs: similar publishes, or acknowledgements, that follow one another in one read of the socket. Hot.
 
 The first message is parsed with all checks. The head of the next one is compared with it: if the octets are the same,
 or have the same shape, the message is not parsed. Consecutive publishes of different known kinds are a mixed run: the
@@ -256,9 +256,9 @@ def read_acks(channel: ChannelReader, data: bytes, position: int) -> tuple[AcksR
 
 #: A shorter run that another kind follows makes the channel mixed: its next publishes are read as mixed runs.
 RUN_MIN = 4
-#: This many messages of one kind in a row end that: the channel is read as runs again.
+#: After this many messages of one kind in a row the channel is not mixed any longer.
 ALIKE_MIN = 16
-#: A mixed run looks for them only once in this many messages.
+#: Such a row is looked for only once in this many messages.
 _CHECK_INTERVAL = range(ALIKE_MIN)
 
 
