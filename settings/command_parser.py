@@ -8,7 +8,7 @@ from .faults import nearest
 
 
 class NearestParser(argparse.ArgumentParser):
-    """It reports a misspelt option before missing arguments, and accepts options between positional words."""
+    """An argument parser that reports a misspelt option before missing arguments, and accepts options between words."""
 
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None

@@ -85,8 +85,8 @@ class Explanation:
 
 
 def explain(configuration: Configuration, name: str, vhost: str | None = None) -> list[Explanation]:
-    """Explain the declared queues called `name`, or else the address of that name. Without `vhost` in each one where
-    the explanations differ: in "/", and in those with their own entries or policies for the address.
+    """Explain the declared queues called `name`, or else the address of that name: in `vhost`, or without it in "/" and
+    in each virtual host with its own entries or policies for the address.
 
     If a destination policy applies to topics of that name alone, the topic is explained as well.
     """
@@ -275,10 +275,7 @@ def with_rows_of_type(
     own_rules: Mapping[str, str],
     layer: PolicyLayer,
 ) -> list[Explained]:
-    """The rows of a queue whose type has arguments of its own: these, then those of its address that concern it.
-
-    For another queue: unchanged.
-    """
+    """The rows of a queue. If its type has its own arguments: these, then the rows of the address that concern it."""
     own = added_type(declared)
     if own is None:
         return rows
@@ -333,7 +330,7 @@ def rules_of_declaration(queue: QueueDeclaration) -> dict[str, str]:
     return {argument: f"{queue.origin_of(argument)}: queue {shown(queue.name)}" for argument in queue.arguments}
 
 
-# -- what applies to the whole -----------------------------------------------------------------------------------------
+# -- matches, policies, flow control -----------------------------------------------------------------------------------
 
 
 def matches_of(repository: SettingsRepository, address: str, vhost: str) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ QUEUE_ENTRY, TOPIC_ENTRY, DEFAULT_ENTRY = "queue policy", "topic policy", "defau
 
 
 class DestinationPolicies:
-    """The entries of a configuration. Raises: DuplicateMatch.
+    """The destination policies of a configuration. Raises: DuplicateMatch.
 
     Args: queues, topics: with matches of `parse_destination`.
           default: for every queue and topic that no other entry covers.

@@ -48,8 +48,8 @@ class EntryIndex:
     __slots__ = ("exact", "literal", "root", "texts")
 
     def __init__(self) -> None:
-        self.exact: dict[str, Entry] = {}  # by address, as are literal ones
-        self.literal: dict[str, Entry] = {}
+        self.exact: dict[str, Entry] = {}  # by address
+        self.literal: dict[str, Entry] = {}  # by address
         self.root = _Node()
         self.texts: set[str] = set()  # of all matches
 

@@ -28,7 +28,7 @@ CACHE_MAX = 4096
 #: The key of every address in the cache, if there are no entries.
 _ANY = (None, "")
 
-#: Server-named queues are looked up under the uuid-namespace, if there is one.
+#: Prefix of the names of server-named queues, which are looked up under the uuid-namespace, if there is one.
 SERVER_NAMED = "amq.gen-"
 
 

@@ -9,7 +9,7 @@ from ..rows.address_settings import SETTINGS, Layer, layer_of, merge
 
 #: Settings that a subscriber's queue has from its topics; all others it has from its own address.
 SUBSCRIBER_SETTINGS = frozenset(one.attribute for one in SETTINGS if one.is_of_topics)
-#: Of these the smallest applies.
+#: Settings of which the smallest value applies, if a queue has several topics.
 _LIMITS = tuple(one for one in SETTINGS if one.is_limit)
 
 

@@ -56,7 +56,7 @@ def own_place(keys: ClusterKeys) -> tuple[str, int]:
 
 
 def cluster_problems(configuration: "Configuration") -> Iterator[Problem]:
-    """Faults. Only for a configuration that has [cluster]."""
+    """The faults of [cluster], for a configuration that has this table."""
     keys, nodes = configuration.cluster, nodes_of(configuration.cluster)
     names, places = [node.name for node in nodes], [(node.host, node.port) for node in nodes]
     if not nodes:

@@ -211,7 +211,7 @@ class LoggedTopic:
         return RETAIN_MS_DEFAULT if self.retain_ms is None else self.retain_ms
 
     def records(self) -> Callable[[str], bool]:
-        """Whether messages of the topic of that name are logged; a pattern is searched. Raises: PatternFault."""
+        """A function that tells whether the topic of a name is logged; a pattern is searched. Raises: PatternFault."""
         if not self.is_pattern:
             return self.name.__eq__
         from ...expressions.patterns.patterns import Pattern  # 5 ms that names save

@@ -89,7 +89,8 @@ class ConfigurationBuilder:
         self.discarded: set[str] = set()  # attributes that ActiveMQ's plug-ins clear in all destination policies
         self.logged_vhosts: set[str] = set()  # virtual hosts with a list of logged topics, even an empty one
         self.logged_topics: dict[tuple[str, bool, str], LoggedTopic] = {}
-        self.in_file: dict[tuple[str, str], Mapping[str, str]] = {}  # of queues of own types: argument -> key there
+        #: Virtual host and name of a queue of an added type -> argument -> its key in the file.
+        self.in_file: dict[tuple[str, str], Mapping[str, str]] = {}
         self._notes: dict[type, Any] = {}
         self._warned: set[str] = set()
 

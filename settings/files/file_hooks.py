@@ -20,8 +20,8 @@ class FileHooks:
     """The part of one package.
 
     `complete(builder)`: check and complete the queues of a configuration without faults. `lint(configuration, logs)`:
-    warnings about it; `logs`: virtual hosts whose logged topics a file lists. `xml()`: roots of its XML files, and what
-    reads one of them.
+    warnings about it; `logs`: virtual hosts whose logged topics a file lists. `xml()`: roots of its XML files, and the
+    function that reads one of them.
     """
 
     complete: Callable[[ConfigurationBuilder], None]
@@ -38,7 +38,7 @@ def register_file_hooks(hooks: FileHooks) -> None:
 
 
 def xml_formats() -> dict[str, LoadXml]:
-    """Root of an XML file -> what reads it, of all packages."""
+    """Root of an XML file -> the function that reads it, of all packages."""
     formats = [hooks.xml() for hooks in FILE_HOOKS]
     return {root: load for roots, load in formats for root in roots}
 

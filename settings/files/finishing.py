@@ -1,4 +1,4 @@
-"""From the collected contents of all files to a configuration.
+"""Makes a configuration of the collected contents of all files.
 
 Matches are parsed here and not by the loaders, because the wildcard syntax may be in a later file.
 """
@@ -114,8 +114,8 @@ def _is_of_artemis(one: RawEntry) -> bool:
 
 
 def _with_missing_queues(one: RawEntry) -> dict[str, Any]:
-    """The values of an entry, beside entries of Artemis. One with a dead-letter or expiry address also sets whether the
-    queue there is created: false in files of Artemis, true in ours, which may lie over an entry of Artemis.
+    """The values of an entry, if there are entries of Artemis. With a dead-letter or expiry address they also say
+    whether its queue is created: false in files of Artemis, true in ours, which may override an entry of Artemis.
     """
     if not (one.values.get("dead_letter_address") or one.values.get("expiry_address")):
         return one.values

@@ -39,7 +39,7 @@ def lines_of(text: str) -> dict[Path, int]:
 
 
 class _Scanner:
-    """`at`: the next character."""
+    """Finds the line of each key of a document. `at`: position of the next character."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -41,7 +41,7 @@ _DEFAULTS: dict[str, Any] = {
 
 def read_plugins(source: ActivemqSource, element: Element) -> None:
     source.no_text(element)
-    for child in sorted(source.children_of(element), key=lambda child: child.name != _DISCARDING):  # it comes first
+    for child in sorted(source.children_of(element), key=lambda child: child.name != _DISCARDING):  # that one first
         read_plugin(source, child)
 
 

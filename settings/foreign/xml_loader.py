@@ -26,7 +26,7 @@ def load_xml(builder: ConfigurationBuilder, file: str, content: str) -> None:
 
 
 def _other_file(root: Element) -> str | None:
-    """The description of a file that belongs to such a broker and is not read; None: it may be one that is."""
+    """The description of a file that belongs to such a broker and is not read; None: the file may be read."""
     if root.namespace == BOOTSTRAP:
         return BOOTSTRAP_FILE
     if root.name == "configuration":

@@ -129,8 +129,8 @@ def is_leased(arguments: Mapping[str, object]) -> bool:
 class ExpiryAction:
     """An AMPS action that publishes expired messages of queues. `topic`: of the queues, a name or a regular expression.
 
-    `target`: the topic to publish to, in which `{{AMPS_TOPIC}}` is the queue's name. `reasons`: only for these. `data`:
-    a template of the body. `path`: of the element that names the topic.
+    `target`: the topic to publish to, in which `{{AMPS_TOPIC}}` is the queue's name. `reasons`: it publishes messages
+    that expire for these. `data`: a template of the body. `path`: of the element that names the topic.
     """
 
     topic: str
@@ -143,7 +143,7 @@ class ExpiryAction:
 
 @dataclass(slots=True)
 class AmpsNotes:
-    """What AMPS' files say beside their queues. `replicated`: topics that AMPS would replicate -> where it says so.
+    """What AMPS' files say beside their queues. `replicated`: topics that AMPS would replicate -> position and path.
     `local`: the virtual host and name of each LocalQueue.
     """
 

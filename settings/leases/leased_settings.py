@@ -133,7 +133,7 @@ DEFERRED_ACK_MS_DEFAULT = 86_400_000
 class LeasedSettings:
     """None: unset. All times in milliseconds. 0 deliveries, 0 cancels: no maximum.
 
-    `dead_letter_reasons`: only for these, separated by commas; `dead_letter_data`: a template of the body.
+    `dead_letter_reasons`: of dead letters, separated by commas; `dead_letter_data`: a template of their bodies.
     `name`: without the scope. `filter`, `priority`, `barrier`: texts of expressions. `underlying_topic`: a name or a
     regular expression (`is_regex`); `default_publish_target`: where a publish to the queue's name is recorded.
     """

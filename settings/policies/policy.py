@@ -50,7 +50,7 @@ class Policy:
     priority: int = 0
     is_operator: bool = False
     origin: Origin | None = field(default=None, compare=False)
-    compiled: "Pattern | None" = field(default=None, compare=False, repr=False)  # of `pattern`; it takes a while
+    compiled: "Pattern | None" = field(default=None, compare=False, repr=False)  # `pattern`, compiled once
 
     @property
     def identity(self) -> tuple[str, bool, str]:

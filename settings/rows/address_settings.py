@@ -59,8 +59,8 @@ class Setting(Row):
 
     `is_redelivery`: an entry that sets it has ARTEMIS_ATTEMPTS as its default limit of attempts (address-settings page
     3.1). `starts_flow_control`: it puts the addresses of its entry under flow control, as does the policy BLOCK (queues
-    page E). `is_of_topics`: the queue of a transient subscriber takes it from its topics, and nothing else from them;
-    `is_limit`: of several topics the smallest limit applies (queues page E.2).
+    page E). `is_of_topics`: the queue of a transient subscriber has its value from its topics; `is_limit`: of several
+    topics the smallest limit applies (queues page E.2).
     """
 
     beans: tuple[str, ...] = ()
@@ -346,7 +346,7 @@ def with_fewer_attempts(near: Layer, wide: Layer) -> Layer:
     return merge(({"max_delivery_attempts": min((one for one in limits if one > 0), default=UNLIMITED)}, near, wide))
 
 
-# -- what layers come to ----------------------------------------------------------------------------------------------
+# -- resolution -------------------------------------------------------------------------------------------------------
 
 
 def sets_redelivery(layer: Layer) -> bool:

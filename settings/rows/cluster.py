@@ -116,7 +116,7 @@ def at_least(low_ms: int, text: str) -> Kind:
     return Kind(read, units=DURATION_UNITS)
 
 
-#: With a shorter one a busy node would be taken for a dead one.
+#: Shorter timers would take a busy node for a dead one.
 TIMER = at_least(100, "100ms")
 
 at_start = partial(setting, acts=RESTART)

@@ -14,7 +14,7 @@ from .row import setting
 
 KIB, MIB, GIB = 1024, 1024**2, 1024**3
 
-#: Octets below the limit at which blocked publishes continue, but from 5 to 50 per cent of the limit.
+#: Octets below the limit at which blocked publishes continue; at least 5 and at most 50 per cent of the limit.
 _LOW_MARK_DISTANCE = 64 * KIB
 
 _PERCENT = re.compile(r"\s*(100|[1-9][0-9]?)\s*%\s*")
@@ -117,8 +117,9 @@ class Flow:
     # fmt: on
 
     def low_mark(self, limit: int) -> int:
-        """The low mark in octets: what is full stays full until its usage has fallen to this mark. It is below `limit`,
-        which is above 0.
+        """The low mark in octets: a limit that was reached stays full until usage has fallen to its mark.
+
+        The mark is below `limit`, which is above 0.
         """
         if self.low_mark_percent:
             return min(limit * self.low_mark_percent // 100, limit - 1)

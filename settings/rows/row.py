@@ -49,8 +49,8 @@ class Row:
 def setting(
     kind: Kind, default: Any, acts: Lifetime = LIVE, *, help: str, is_secret: bool = False, **columns: Any
 ) -> Any:
-    """A field of a table's class, which is a row. `is_secret`: its value is never printed. `columns`: the others of its
-    row; `key` defaults to the attribute without a unit.
+    """A field of a table's class, which is a row. `is_secret`: its value is never printed. `columns`: other columns of
+    the row; `key` defaults to the attribute without a unit.
     """
     return field(default=default, repr=not is_secret, metadata={"kind": kind, "acts": acts, "help": help, **columns})
 
