@@ -11,7 +11,7 @@ from typing import Any
 from .subject import Subject
 from .values import Truth, Value, flat, number_in, truth, truth_in_selectors, whole
 
-#: Units for each pair of elements that is compared: 10 to 40.
+#: Cost of comparing a pair of elements, in units (measured: 10 to 40).
 PAIR = 20
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {

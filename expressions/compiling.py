@@ -1,4 +1,4 @@
-"""From a tree to closures: each node becomes a function of the subject that calls those of its parts.
+"""Compiles a tree to closures: each node becomes a function of the subject, which calls the functions of its parts.
 
 Parts that do not depend on the message are computed once. Comparisons with a constant, which are common, have their own
 closures. Source: queues page B.2, B.5; docs/decisions/0015-one-parser-of-our-own.md (measured).

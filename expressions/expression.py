@@ -19,7 +19,7 @@ NO_VALUES: Mapping[str, Value] = {}
 
 
 class Expression:
-    """Made by `compiled`. `text`: its normal form; filters with equal `key` take the same messages.
+    """An expression; made by `compiled`. `text`: its normal form; filters with equal `key` take the same messages.
 
     `reads_body`: it has paths. `too_costly`: number of evaluations that were ended because they took too long.
     """

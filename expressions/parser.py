@@ -1,4 +1,4 @@
-"""From text to a tree: recursive descent, one method for each rank of operators.
+"""Parses a text to a tree: recursive descent, one method for each rank of operators.
 
 All errors of an expression are found here, with their positions: also unknown functions, wrong numbers of arguments,
 and invalid patterns. Depth counts nested brackets, calls, signs and NOTs, and comparisons of comparisons. Source:

@@ -1,4 +1,4 @@
-"""From text to tokens. Source: queues page B.1 (strings), B.2 (dialect flags), B.3.
+"""Splits a text into tokens. Source: queues page B.1 (strings), B.2 (dialect flags), B.3.
 
 A `/` directly before the character of a name begins a path; before other characters it divides.
 """

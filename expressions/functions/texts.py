@@ -80,8 +80,8 @@ def strequal_i(subject: Subject, one: Value, other: Value) -> Value:
 
 
 def substr(subject: Subject, value: Value, start: Value, count: Value = 1e9) -> Value:
-    """The text from a position on, which counts from 1, or below 0 from the end. Before the beginning is the beginning;
-    after the end: NULL.
+    """The text from a position on: from 1, or below 0, counted from the end. A position before the beginning means the
+    beginning; after the end the result is NULL.
     """
     text, first, size = _text(subject, value), _count(start), _count(count)
     if text is None or first is None or size is None:
@@ -112,7 +112,7 @@ def _trimmed(strip: Callable[[str, str], str]) -> Callable[..., Value]:
 
 
 def replace(subject: Subject, value: Value, old: Value, new: Value) -> Value:
-    """Replace each occurrence of a text; an empty one has none."""
+    """Replace each occurrence of a text; an empty text has none."""
     text, wanted, other = _text(subject, value), _text(subject, old), text_of(new) or ""
     if text is None:
         return None

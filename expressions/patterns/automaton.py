@@ -27,8 +27,8 @@ STEPS_MAX = 20 * NODES_MAX
 #: Maximum cached sets of nodes.
 MEMORY_MAX = 2000
 
-#: What a cached set depends on: the set after the character, the character (None at the end), what stands before it
-#: (one of the next three), and whether it is the last one.
+#: What a cached set depends on: the set after the character, the character (None at the end), the kind of the one
+#: before it (see the next line), and whether it is the last one.
 _Key: TypeAlias = tuple[int, str | None, int, bool]
 _NOTHING, _WORD, _OTHER = 0, 1, 2
 

@@ -12,7 +12,7 @@ from .pattern_syntax import Alternation, Anchor, CharClass, Concatenation, Group
 #: Maximum instructions of a pattern.
 SIZE_MAX = 4000
 # The instructions, each a tuple of its kind and of:
-# _CHARS a class; _SPLIT the instruction to go on with, and the other one to try after it; _JUMP an instruction;
+# _CHARS a class; _SPLIT the instruction to continue with, and the one to try after it; _JUMP an instruction;
 # _SAVE a slot that gets the position; _AT a place; _REFERENCE a group, whether case is ignored; _AHEAD the first
 # instruction of the part, the one behind it, whether it is negated; _PROGRESS the slot of a loop, and the instruction
 # behind it; _FOUND nothing.

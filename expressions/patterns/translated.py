@@ -1,4 +1,4 @@
-"""A pattern for the `re` module, with a bound of its time: `re` tries one alternative after the other.
+"""A pattern for the `re` module, with a bound on its time: `re` tries one alternative after the other.
 
 With a low bound `re` is by far the fastest engine; `quick` and `searching` compare the bound with their limits.
 """
