@@ -442,7 +442,7 @@ class CopiedJournal:
         if self._format is None or not self._format.is_cluster:
             raise ValueError(f"{self.path}: not the directory of a node")
         if self.unknown:
-            raise NewerJournal(f"{self.path}: the journal holds {self.unknown}, of which this program does not know")
+            raise NewerJournal(f"{self.path}: the journal holds {self.unknown}, which this program does not know")
         self.sync()
         self._close_file()
         lock, self._lock, self._is_usable = self._lock, -1, False

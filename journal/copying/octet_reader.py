@@ -92,7 +92,7 @@ class OctetReader:
                 return base_lsn, offset, octets
             if not is_sealed:
                 return None
-            following = self._after(base_lsn)
+            following = self._next_segment(base_lsn)
             self.close()
             self.position = (following, 0)
         return None
@@ -109,7 +109,7 @@ class OctetReader:
         except FileNotFoundError as error:
             raise NotInJournal(f"segment {base_lsn} is no longer in the journal") from error
 
-    def _after(self, base_lsn: int) -> int:
+    def _next_segment(self, base_lsn: int) -> int:
         """Base LSN of the next segment, by this one's footer, so that a missing segment is noticed."""
         footer = footer_of(self._files, self._handle, base_lsn)
         if footer is None:

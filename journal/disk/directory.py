@@ -192,7 +192,7 @@ def read_format(path: str, files: ReadableFiles = REAL, *, allows_unknown: bool 
     found = Format(journal_id, needs, version == OF_CLUSTER)
     if found.unknown and not (allows_unknown and found.is_cluster):
         raise NewerJournal(
-            f"{path}: the journal holds {found.unknown}, of which this program does not know: start a newer one"
+            f"{path}: the journal holds {found.unknown}, which this program does not know: start a newer one"
         )
     return found
 

@@ -38,7 +38,7 @@ class Reserve:
                 self._files.unlink(self._path)
             if not self._has_failed and not self.is_spent:
                 logger.warning(
-                    "%s: %d octets cannot be held back: %s; if the disk fills up, consumers alone cannot make room",
+                    "%s: %d octets cannot be reserved: %s; if the disk fills up, consumers alone cannot make room",
                     self._path,
                     self.size,
                     error.strerror,

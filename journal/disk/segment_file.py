@@ -109,11 +109,11 @@ class SegmentFile:
         self._directory = directory
         self._files = directory.files
         self._mode = options.fsync
-        self._goes_by_own_disk = options.fsync == "commit" and cluster is None
+        self._is_committed_by_fsync = options.fsync == "commit" and cluster is None
         self._interval_s = options.fsync_interval_ms / 1000
         self._preallocate_size = options.preallocate_size
         self.now_s = now_s
-        self._synced_at = 0.0
+        self._last_sync_s = 0.0
         self._handle = -1
         self._allocated = 0
         self._reports_links = True
@@ -121,7 +121,7 @@ class SegmentFile:
     @property
     def committed_lsn(self) -> int:
         """All records below it are as safe as the mode promises; in a cluster, they are agreed."""
-        if self._goes_by_own_disk:
+        if self._is_committed_by_fsync:
             return self.durable_lsn
         return self.written_lsn if self.cluster is None else self.cluster.agreed_lsn
 
@@ -137,13 +137,13 @@ class SegmentFile:
         """Whether the mode requires a sync now."""
         if self.durable_lsn == self.written_lsn or self._mode == "never":
             return False
-        return self._mode == "commit" or self.now_s() - self._synced_at >= self._interval_s
+        return self._mode == "commit" or self.now_s() - self._last_sync_s >= self._interval_s
 
     def until_sync_s(self) -> float | None:
         """Seconds until the mode `interval` requires a sync; None: no sync is pending."""
         if self._mode != "interval" or self.durable_lsn == self.written_lsn:
             return None
-        return max(self._synced_at + self._interval_s - self.now_s(), 0)
+        return max(self._last_sync_s + self._interval_s - self.now_s(), 0)
 
     def do(self, job: Job) -> None:
         """Do one job; it can be repeated after an error. Raises: OSError, SyncError, DirectoryLost."""
@@ -161,7 +161,7 @@ class SegmentFile:
         elif isinstance(job, Unlink):
             self.unlink(job.base_lsns)
         else:
-            self.probe()
+            probe(self.path, self._files)
 
     def _add_needs(self, needs: frozenset[str]) -> None:
         directory = self._directory
@@ -214,8 +214,8 @@ class SegmentFile:
             # A file without a name is lost when the process ends.
             raise DirectoryLost(f"{self.path}: the open segment was deleted")
         self.sync_count += 1
-        self._synced_at = self.now_s()
-        self.sync_times.add(self._synced_at - began_s)
+        self._last_sync_s = self.now_s()
+        self.sync_times.add(self._last_sync_s - began_s)
         self.durable_lsn = self.written_lsn
         if self.cluster is not None:
             self.cluster.on_synced(self.durable_lsn)
@@ -294,17 +294,13 @@ class SegmentFile:
             self.cluster.on_unlinked(gone)
         self.reserve.fill()
 
-    def probe(self) -> None:
-        """Write and sync a small file; lack of room or descriptors is no error. Raises: SyncError, OSError."""
-        probe(self.path, self._files)
-
     def close(self) -> None:
         """Close the file. Raises: OSError."""
         self._files.close(self._handle)
 
 
 def probe(path: str, files: Files) -> None:
-    """Write and sync a small file in a directory. See `SegmentFile.probe`."""
+    """Write and sync a small file in a directory. Lack of room or descriptors is no error. Raises: OSError."""
     try:
         handle = files.open(os.path.join(path, PROBE), create=True)
         try:

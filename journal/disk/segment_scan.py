@@ -134,7 +134,7 @@ class SegmentScan:
         if self.sealed:
             if is_last:
                 return self.size - self.position
-            raise Damaged(name, self.position, "something stands behind the footer")
+            raise Damaged(name, self.position, "octets follow the footer")
         later = self.next_block()
         witness = later
         while witness is not None and witness.header.durable_lsn <= self.lsn:

@@ -189,18 +189,18 @@ class Writer:
         """
         file = self.file
 
-        def is_there() -> bool:
+        def is_committed() -> bool:
             return (file.durable_lsn if on_own_disk else file.committed_lsn) >= lsn
 
         if self._thread is None:
-            while not is_there() and self.run_once():
+            while not is_committed() and self.run_once():
                 pass
-            return is_there()
+            return is_committed()
         with self._progress:
             self._is_awaited = True
             self._work.notify()
-            self._progress.wait_for(lambda: is_there() or self.state is not RUNNING, timeout_s)
-            return is_there()
+            self._progress.wait_for(lambda: is_committed() or self.state is not RUNNING, timeout_s)
+            return is_committed()
 
     def agree(self, lsn: int, *, reports: bool = True) -> None:
         """Note that all nodes in sync have fsynced the records below `lsn`; for the leader of a cluster."""
@@ -331,14 +331,14 @@ class Writer:
             failure = self._sync_or_none() or failure
         if done == len(jobs) and self._retry_count:
             self._retry_count = 0
-            logger.warning("the journal goes on")
+            logger.warning("the journal is written again")
         is_done = failure is None and done == len(jobs)
         has_room_again = is_done and self._was_full  # reported also if no LSN shows it: a job may write no records
         if is_done:
             self._was_full = False
         if cluster is not None:
             cluster.busy_since_s = None
-        self._report(before, failure, is_news=has_room_again)
+        self._report(before, failure, has_room_again=has_room_again)
         return is_done
 
     def _failure_of(self, error: OSError) -> JournalError | None:
@@ -354,7 +354,7 @@ class Writer:
             return JournalFailed(text)
         self._retry_count += 1
         if self._retry_count == 1:
-            logger.warning("%s; what is to be written waits and is tried again", text)
+            logger.warning("%s; the write waits and is tried again", text)
         return None
 
     def _sync_or_none(self) -> JournalFailed | None:
@@ -370,13 +370,13 @@ class Writer:
         if self.file.durable_lsn < self.file.written_lsn:
             self._report(self.file.committed_lsn, self._sync_or_none())
 
-    def _report(self, before: int, failure: JournalError | None, *, is_news: bool = False) -> None:
+    def _report(self, before: int, failure: JournalError | None, *, has_room_again: bool = False) -> None:
         with self._progress:
             if failure is not None:
                 self.state = FULL if isinstance(failure, JournalFull) else FAILED
                 self.error = failure
             self._progress.notify_all()
-        if self.file.committed_lsn > before or is_news:
+        if self.file.committed_lsn > before or has_room_again:
             self.on_durable(self.file.committed_lsn)
         if failure is not None:
             self.on_failure(failure)

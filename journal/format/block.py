@@ -328,10 +328,10 @@ class BlockBuilder:
         link = lsn - content_lsn
         if not 0 < link <= LINK_MAX:
             rows = zip(ids, sizes, _each(priorities), range(content_lsn, content_lsn + len(ids)))
-            for id_, size, priority, at in rows:
+            for id_, size, priority, record_lsn in rows:
                 record = Record(
                     ENQUEUED, 0, id_, arg, flags, priority, queue_id=queue_id, size=size,
-                    heap=encode_link(at), owner=owner,
+                    heap=encode_link(record_lsn), owner=owner,
                 )  # fmt: skip
                 self.add(record)
             return lsn

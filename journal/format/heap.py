@@ -153,7 +153,7 @@ def content_prefix(routing_key: bytes, queue_ids: Sequence[int], expires_ms: int
         ids = _IDS[count] if count < len(_IDS) else Struct(f"<{count}i")
         return head + ids.pack(*queue_ids) + routing_key
     except StructError as error:
-        raise BadRecord(f"a published record cannot say this: {error}") from error
+        raise BadRecord(f"a published record cannot hold this: {error}") from error
 
 
 def encode_content(content: Content) -> bytes:

@@ -171,10 +171,10 @@ def _without_password(value: object) -> object:
     """The URI of a federation upstream or a shovel, or its list of URIs, without passwords."""
     if isinstance(value, list):
         return [_without_password(one) for one in value]
-    return _hidden(value) if isinstance(value, str) and "://" in value else value
+    return _without_uri_passwords(value) if isinstance(value, str) and "://" in value else value
 
 
-def _hidden(uri: str) -> str:
+def _without_uri_passwords(uri: str) -> str:
     """The URI without all that may be part of a password, which may have characters that should have been escaped.
 
     It takes linear time, since the length of a URI has no limit.

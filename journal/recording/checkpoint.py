@@ -65,12 +65,12 @@ def _state_messages(journal: Journal, recorder: Recorder, queue: Queue) -> Itera
     gone, changed = recorder.messages.changes.watch(queue)
     queue_id = recorder.objects.queue_id(queue)
     picture = picture_of(queue)
-    held, tail = picture.messages, picture.parts
+    in_memory, tail = picture.messages, picture.parts
     chunks: list[list[Message]] = []
-    for start in range(0, len(held), EXAMINED_SLICE):
+    for start in range(0, len(in_memory), EXAMINED_SLICE):
         if start:
             yield
-        stored = [one for one in held[start : start + EXAMINED_SLICE] if one.envelope.summary.persistent]
+        stored = [one for one in in_memory[start : start + EXAMINED_SLICE] if one.envelope.summary.persistent]
         if stored:
             stored.sort(key=_ID)
             chunks.append(stored)
@@ -88,7 +88,7 @@ def _state_messages(journal: Journal, recorder: Recorder, queue: Queue) -> Itera
 
     if picture.is_interleaved:
         # Ids of different levels, and of requeued messages, are interleaved; recovery needs them rising.
-        merged = merge(stated(_rising(chunks)), *_each(recorder, tail), key=attrgetter("id"))
+        merged = merge(stated(_rising(chunks)), *_by_level(recorder, tail), key=attrgetter("id"))
         # The merge reads one message of each level ahead, which may leave the queue before it is stated.
         for _ in journal.checkpoints.snapshot(queue_id, (one for one in merged if one.id not in gone)):
             yield
@@ -150,7 +150,7 @@ def _rising(chunks: list[list[Message]]) -> Iterable[Message]:
     return merge(*chunks, key=_ID)
 
 
-def _each(recorder: Recorder, tail: list[Part]) -> list[Iterator[RecoveredMessage]]:
+def _by_level(recorder: Recorder, tail: list[Part]) -> list[Iterator[RecoveredMessage]]:
     """The messages of each level of a tail, ids rising."""
 
     def stated(parts: list[Part]) -> Iterator[RecoveredMessage]:
@@ -191,7 +191,7 @@ def _forget_contents(broker: Broker, recorder: Recorder) -> Iterator[None]:
     next_id = broker.context.next_id
     queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values() if queue.durable]
     alive = array("q")
-    first, is_paged, looked = next_id, False, 0
+    first, is_paged, examined = next_id, False, 0
     for queue in queues:
         picture = picture_of(queue)
         if picture.parts:
@@ -201,9 +201,9 @@ def _forget_contents(broker: Broker, recorder: Recorder) -> Iterator[None]:
             ids = array("q", map(_ID, picture.messages[start : start + EXAMINED_SLICE]))
             first = min(first, min(ids))
             alive.extend(ids)
-            looked += len(ids)
-            if looked >= EXAMINED_SLICE:
-                looked = 0
+            examined += len(ids)
+            if examined >= EXAMINED_SLICE:
+                examined = 0
                 yield
     if broker.dead_letters.count:
         return

@@ -153,7 +153,7 @@ class FullObjectRecorder(ObjectRecorder):
 
     def _unbound(self, event: BindingEvent) -> None:
         super()._unbound(event)
-        if self._knows(event.vhost, event.binding):
+        if self._has_ids(event.vhost, event.binding):
             self._transient_binding(event, self._journal.objects.unbound)
 
     def _transient_binding(self, event: BindingEvent, write: Any) -> None:
@@ -171,7 +171,7 @@ class FullMessageRecorder(MessageRecorder):
     def __init__(self, broker: Broker, journal: Journal, objects: ObjectRecorder, **options: Any) -> None:
         super().__init__(broker, journal, objects, **options)
         assert isinstance(objects, FullObjectRecorder)
-        self._all = objects
+        self._objects: FullObjectRecorder = objects
 
     def _record_published(self, event: PublishedEvent) -> None:
         envelope, queues = event.of, event.queues
@@ -191,12 +191,12 @@ class FullMessageRecorder(MessageRecorder):
         return found is not None and isinstance(found.exchanges.get(exchange), ServiceExchange)
 
     def _write_enqueued(self, event: EnqueuedEvent, queue_id: int, run: PublishedRun, durable: bool = True) -> None:
-        super()._write_enqueued(event, queue_id, run, queue_id in self._all.durable_ids and is_persistent(event))
+        super()._write_enqueued(event, queue_id, run, queue_id in self._objects.durable_ids and is_persistent(event))
 
     def settled(self, event: AckedEvent | LeftEvent) -> None:
         """Write durable messages as `MessageRecorder` does, the others for audits only."""
         if event.messages:
-            self._write_all_settled(event, self._all.id_of_queue(event))
+            self._write_all_settled(event, self._objects.id_of_queue(event))
         if event.kind is EventKind.DELETED and event.subject.startswith(REPLY_PREFIX):
             queue_id = self._queue_ids.pop((event.vhost, event.subject), None)
             if queue_id is not None:
@@ -207,8 +207,8 @@ class FullMessageRecorder(MessageRecorder):
         if isinstance(event, LeftEvent) and not event.came_in:
             kind = EventKind.DROPPED  # also when it is dead-lettered: it was never in this queue
         is_kept = isinstance(event, AckedEvent) and event.kept
-        has_been = is_gone(event)
-        is_durable = has_been and queue_id in self._all.durable_ids
+        was_in_queue = is_gone(event)
+        is_durable = was_in_queue and queue_id in self._objects.durable_ids
         for part, consumer_id, conn_id in self._by_holder(event):
             durable_ids = persistent_ids(part) if is_durable else ()
             if durable_ids:
@@ -218,7 +218,7 @@ class FullMessageRecorder(MessageRecorder):
             known = set(durable_ids)
             ids = [id_ for id_ in part.messages if id_ not in known] if known else part.messages
             more: dict[str, Any] = {"reason": reason, "consumer_id": consumer_id, "conn_id": conn_id, "durable": False}
-            if len(ids) > 1 and has_been and (kind is EventKind.DELETED or is_contiguous(ids)):
+            if len(ids) > 1 and was_in_queue and (kind is EventKind.DELETED or is_contiguous(ids)):
                 self._journal.messages.settled_range(kind, queue_id, ids, **more)
             else:
                 self._journal.messages.happened(kind, queue_id, ids, kept=is_kept, **more)
@@ -227,7 +227,7 @@ class FullMessageRecorder(MessageRecorder):
         """(the event for some of its messages, ids of the consumer and the connection to which they were delivered)."""
         if isinstance(event.of, Envelope):
             if isinstance(event, AckedEvent):
-                yield event, *self._all.holder_ids(event.vhost, event.client, event.consumer)
+                yield event, *self._objects.holder_ids(event.vhost, event.client, event.consumer)
             else:
                 yield event, 0, 0
             return
@@ -236,13 +236,13 @@ class FullMessageRecorder(MessageRecorder):
             part = replace(event, messages=[one.id for one in messages], of=messages)
             client = None if holder is None else holder.session.client
             tag = holder.tag if isinstance(holder, Consumer) else None
-            yield part, *self._all.holder_ids(event.vhost, client, tag)
+            yield part, *self._objects.holder_ids(event.vhost, client, tag)
 
     def delivered(self, event: DeliveredEvent) -> None:
-        queue_id = self._all.id_of_queue(event)
-        consumer_id, conn_id = self._all.holder_ids(event.vhost, event.session.client, event.consumer)
+        queue_id = self._objects.id_of_queue(event)
+        consumer_id, conn_id = self._objects.holder_ids(event.vhost, event.session.client, event.consumer)
         can_count = (
-            self._persists_deliveries and queue_id in self._all.durable_ids and self.restores_delivery_counts(event)
+            self._persists_deliveries and queue_id in self._objects.durable_ids and self.restores_delivery_counts(event)
         )
         has_counted = False
         if isinstance(event.of, Envelope):
@@ -283,8 +283,8 @@ class FullMessageRecorder(MessageRecorder):
         self, event: RequeuedEvent | ScheduledEvent, due_ns: Sequence[int] | None, *, is_state: bool
     ) -> None:
         """`is_state`: recovery needs the record if it restores the message."""
-        queue_id = self._all.id_of_queue(event)
-        can_be_state = is_state and queue_id in self._all.durable_ids
+        queue_id = self._objects.id_of_queue(event)
+        can_be_state = is_state and queue_id in self._objects.durable_ids
         if can_be_state:
             self.changes.note_changed(event)
         due_ms = [0 if due_ns is None else self.wall_ms(due_ns[index]) for index in range(len(event.messages))]
@@ -309,14 +309,14 @@ class FullMessageRecorder(MessageRecorder):
 
     def lease_ended(self, event: LeaseEndedEvent) -> None:
         """For audits only: neither leases nor their delivery counts survive a restart (queues page C.2)."""
-        queue_id = self._all.id_of_queue(event)
+        queue_id = self._objects.id_of_queue(event)
         for (deliveries,), ids in alike((one.deliveries, one.id) for one in event.of):
             self._journal.messages.happened(
                 event.kind, queue_id, ids, durable=False, deliveries=deliveries, reason=event.why
             )
 
     def due(self, event: DueEvent) -> None:
-        self._journal.messages.happened(event.kind, self._all.id_of_queue(event), event.messages, durable=False)
+        self._journal.messages.happened(event.kind, self._objects.id_of_queue(event), event.messages, durable=False)
 
 
 class FullRecorder(Recorder):

@@ -116,7 +116,7 @@ def message_index(
     O(messages in memory + runs); each call of the function is O(queues log runs). `left`: (id of a queue, message id)
     of messages that have left since: see `ConcurrentChanges.departures`.
     """
-    where: dict[int, tuple[int, ...]] = {}
+    in_memory: dict[int, tuple[int, ...]] = {}  # message id -> ids of queues
     paged: list[tuple[int, list[Sequence[int]]]] = []
     for vhost in broker.virtual_hosts.values():
         for queue in vhost.queues.values():
@@ -129,10 +129,10 @@ def message_index(
             paged.extend((id_, sorted(runs, key=_first)) for runs in levels.values())
             for message in picture.messages:
                 if message.envelope.summary.persistent:
-                    where[message.id] = (*where.get(message.id, ()), id_)
+                    in_memory[message.id] = (*in_memory.get(message.id, ()), id_)
 
     def queues_of(id_: int) -> tuple[int, ...]:
-        found = where.get(id_, ())
+        found = in_memory.get(id_, ())
         for queue_id, runs in paged:
             at = bisect_right(runs, id_, key=_first) - 1
             if at >= 0 and _has(runs[at], id_):

@@ -102,9 +102,9 @@ class MessageRecorder:
             priority=envelope.summary.priority or 0,
             durable=durable,
         )
-        self._has_published(event.messages, lsn, contents.body_sizes, durable)
+        self._note_published(event.messages, lsn, contents.body_sizes, durable)
 
-    def _has_published(self, ids: Sequence[int], lsn: int, sizes: Sequence[int], durable: bool) -> None:
+    def _note_published(self, ids: Sequence[int], lsn: int, sizes: Sequence[int], durable: bool) -> None:
         self._runs.append(PublishedRun(ids[0], ids[0] + len(ids), lsn, sizes))
         if durable:
             self.contents.add(ids[0], len(ids), lsn)
@@ -149,7 +149,7 @@ class MessageRecorder:
             contents,
             queue_ids=(self._objects.queue_id(event.queue),),
         )
-        self._has_published(event.messages, lsn, contents.body_sizes, durable=True)
+        self._note_published(event.messages, lsn, contents.body_sizes, durable=True)
 
     def enqueued(self, event: EnqueuedEvent) -> None:
         run = self._run_of(event.messages[0])

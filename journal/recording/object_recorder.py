@@ -175,12 +175,12 @@ class ObjectRecorder:
 
     def _unbound(self, event: BindingEvent) -> None:
         binding = event.binding
-        if binding.source.durable and binding.destination.durable and self._knows(event.vhost, binding):
+        if binding.source.durable and binding.destination.durable and self._has_ids(event.vhost, binding):
             source_id = self.exchange_id(event.vhost, binding.source.name)
             self._journal.objects.unbound(source_id, self._bound_of(event.vhost, binding))
             self._context.turn.records += 1
 
-    def _knows(self, vhost: str, binding: Binding) -> bool:
+    def _has_ids(self, vhost: str, binding: Binding) -> bool:
         """Whether both ends have ids: the bindings of an undeclared exchange are gone already."""
         target = binding.destination
         ids = self.queue_ids if isinstance(target, Queue) else self._exchange_ids
@@ -228,14 +228,14 @@ class ObjectRecorder:
         if event.kind is EventKind.DECLARED:
             self.state_parameter((event.vhost, event.component, event.subject), event.value, restated=False)
         else:
-            self._forget(PARAMETER, self._place_id(event.vhost), parameter_name(event.component, event.subject))
+            self._forget(PARAMETER, self._vhost_id_or_zero(event.vhost), parameter_name(event.component, event.subject))
 
     def cluster_changed(self, event: ClusterEvent) -> None:
         """Record that a node leads, follows or blocks publishers, or that the in-sync set changed."""
         text = json.dumps({"node": event.subject, "why": event.why})
         self._journal.objects.cluster_changed(CODE_OF[event.kind], event.term, text)
 
-    def _place_id(self, vhost: str) -> int:
+    def _vhost_id_or_zero(self, vhost: str) -> int:
         return self.vhost_id(vhost) if vhost else 0
 
     def state_vhost(self, name: str, *, restated: bool = True) -> None:
@@ -263,7 +263,7 @@ class ObjectRecorder:
         """Record a parameter's value."""
         vhost, component, name = identity
         name = parameter_name(component, name)
-        self._state(PARAMETER, self._place_id(vhost), name, parameter_octets(value), restated=restated)
+        self._state(PARAMETER, self._vhost_id_or_zero(vhost), name, parameter_octets(value), restated=restated)
 
     def _state(self, object_type: int, vhost_id: int, name: str, octets: bytes, *, restated: bool) -> None:
         id_ = self._journal.objects.define(object_type, vhost_id, name)
@@ -298,5 +298,5 @@ def is_durable(event: Event) -> bool:
 
 def is_declared(exchange: Exchange) -> bool:
     """Whether a client or an operator declared this durable exchange, so that it is not predefined."""
-    is_given = not exchange.name or exchange.name.startswith("amq.") or isinstance(exchange, ServiceExchange)
-    return exchange.durable and not is_given
+    is_predefined = not exchange.name or exchange.name.startswith("amq.") or isinstance(exchange, ServiceExchange)
+    return exchange.durable and not is_predefined

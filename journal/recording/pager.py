@@ -62,11 +62,11 @@ class JournalPager:
         before: Envelope | None = None
         for _, lsn, count in index.runs(ids):
             for run in journal.contents.runs(lsn, count):
-                for envelope, some in self._alike(run):
+                for envelope, part in self._alike(run):
                     if envelope is not before:
                         before, contents = envelope, []
                         found.append((envelope, contents))
-                    contents += some
+                    contents += part
         return found
 
     def _alike(self, run: ContentRun) -> Iterator[Run]:

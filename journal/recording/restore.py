@@ -36,7 +36,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder, *, took_over: 
     committed with the first turn, and so are dead letters of messages that expired while the broker was stopped.
     """
     found = journal.recovered
-    _restore_what_operators_set(broker, found)
+    _restore_operators_objects(broker, found)
     queues: list[tuple[int, Queue, FieldTable]] = []  # id, queue, notes of its kind
     for id_, declared in found.objects.items():
         name = found.names.text(id_)
@@ -106,7 +106,7 @@ def _open_log(broker: Broker, journal: Journal, recorder: Recorder) -> TopicLog:
     return JournalLog(broker, journal, recorder)
 
 
-def _restore_what_operators_set(broker: Broker, found: Recovered) -> None:
+def _restore_operators_objects(broker: Broker, found: Recovered) -> None:
     """Restore virtual hosts, users, policies and parameters first: queues depend on them. Raises: BadRecord."""
     policies: list[Policy] = []
     for id_, declared in found.objects.items():

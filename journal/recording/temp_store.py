@@ -78,7 +78,7 @@ class FileTempStore:
                 view = view[chunk.file.write(view) :]
         except OSError as error:
             if not self.has_failed:
-                logger.error("temp store: %s; what would go there stays in memory", error)
+                logger.error("temp store: %s; contents stay in memory", error)
             self.has_failed = True
             return None
         self.has_failed = False

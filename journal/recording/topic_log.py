@@ -14,15 +14,12 @@ from ..format.errors import JournalError, NotInJournal
 from ..format.heap import Content, decode_content
 from ..format.record import ADDRESS_ID, ENQUEUED, EXCHANGE, KIND, MSG_ID, PUBLISHED, QUEUE_ID, TS_US, Fields
 from ..recovery.content_reader import ContentReader
+from .pager import MEMORY_MAX, PROPERTIES_AT
 from .recorder import Recorder
 from .retry import retry_blocking
 
 #: Octets of blocks that one read examines, rounded up to whole blocks (2 to 5 ms).
 EXAMINED_OCTETS = 512 * 1024
-#: Property lists that are cached.
-MEMORY_MAX = 512
-#: Offset of the property list in a content.
-PROPERTIES_AT = 16
 
 
 class JournalLog:

@@ -217,4 +217,4 @@ def _check_record(lsn: int, record: Record, names: Names | None, journal_id: byt
 
 def _check_name(lsn: int, id_: int, names: Names | None) -> None:
     if id_ and names is not None and id_ not in names:
-        raise BadRecord(f"record {lsn} speaks of id {id_}, which its segment does not define")
+        raise BadRecord(f"record {lsn} refers to id {id_}, which its segment does not define")

@@ -130,13 +130,13 @@ class ContentReader:
         """The contents of `count` records from `lsn` on. Raises: as `read`. Cost: 0.5 us a content, and its octets."""
         while count > 0:
             block, index = self._find(lsn, ahead=self._ahead)
-            here = min(count, block.header.record_count - index)
+            in_block = min(count, block.header.record_count - index)
             try:
-                yield from self._runs_in(block, index, here)
+                yield from self._runs_in(block, index, in_block)
             except BadRecord as error:
                 raise self._damaged(block, error) from error
-            lsn += here
-            count -= here
+            lsn += in_block
+            count -= in_block
 
     def _runs_in(self, block: Block, index: int, count: int) -> Iterable[ContentRun]:
         """The contents of consecutive records of one block. Raises: BadRecord."""

@@ -364,25 +364,25 @@ def _stretches(gone: bytearray, start: int) -> Iterator[tuple[int, int]]:
 class RecoveredIds:
     """Duplicate ids in the order of their messages' ids: a checkpoint may repeat old ids after new ones."""
 
-    __slots__ = ("_numbers", "_size")
+    __slots__ = ("_message_ids", "_size")
 
     def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
+        self._message_ids: dict[str, int] = {}
         self._size = 0
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._message_ids)
 
     def add(self, seen: IdsSeen) -> None:
         """Add the ids of a record. Memory is limited to twice the cache size of the address, plus `SPARE`."""
-        numbers, self._size = self._numbers, seen.size
-        for id_, number in seen.ids:
-            if number > numbers.get(id_, 0):
-                numbers[id_] = number
-        if len(numbers) > 2 * self._size + SPARE:
-            self._numbers = dict(self.newest(self._size))
+        message_ids, self._size = self._message_ids, seen.size
+        for id_, message_id in seen.ids:
+            if message_id > message_ids.get(id_, 0):
+                message_ids[id_] = message_id
+        if len(message_ids) > 2 * self._size + SPARE:
+            self._message_ids = dict(self.newest(self._size))
 
     def newest(self, count: int) -> Iterator[tuple[str, int]]:
         """The newest `count` ids with the ids of their messages, oldest first."""
-        rising = sorted(self._numbers.items(), key=itemgetter(1))
+        rising = sorted(self._message_ids.items(), key=itemgetter(1))
         yield from rising[max(0, len(rising) - count) :]

@@ -34,7 +34,7 @@ def recover(files: Files, directory: str, *, now_ms: int | None = None) -> Recov
     found = recover_unchecked(files, directory, now_ms=now_ms)
     base_lsn = found.segments[0].base_lsn if found.segments else 1
     if base_lsn != 1 and (first := first_content(found)) < base_lsn:
-        why = "segments before it are missing, with contents of messages that are there"
+        why = "segments before it are missing, with contents of messages that still exist"
         raise Damaged(segment_name(base_lsn), 0, f"{why}; records from {first} on are lost")
     return found
 
@@ -59,7 +59,7 @@ def recover_unchecked(files: Files, directory: str, *, now_ms: int | None = None
     replay = _replay(files, directory, bases, begin, end, now_us)
     if any(first < end and begin < behind for first, behind in replay.gaps):
         replay = _replay(files, directory, bases, 0, 0, now_us)  # a repair lost a part of the checkpoint
-    replay.settle_names()
+    replay.resolve_names()
     replay.drop_lost()
     return replay.found
 

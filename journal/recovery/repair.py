@@ -199,16 +199,16 @@ def _format_of(files: Files, directory: str) -> Format:
     """
     ids = [id_ for base_lsn in segments_in(files, directory) if (id_ := _id_of_segment(files, directory, base_lsn))]
     try:
-        told = read_format(directory, files)
+        format_ = read_format(directory, files)
     except NewerJournal:
         raise
     except ForeignDirectory:
         if ids:
             return Format(ids[0])
         if not any(_has_whole_block(files, directory, base_lsn) for base_lsn in segments_in(files, directory)):
-            raise ForeignDirectory(f"{directory}: no journal here, and no segment that tells of one") from None
+            raise ForeignDirectory(f"{directory}: no journal here, and no segment with a whole block") from None
         return Format(os.urandom(16))  # the id is lost, but there are whole blocks
-    return replace(told, journal_id=ids[0]) if ids and told.journal_id not in ids else told
+    return replace(format_, journal_id=ids[0]) if ids and format_.journal_id not in ids else format_
 
 
 def _has_whole_block(files: Files, directory: str, base_lsn: int) -> bool:

@@ -153,10 +153,10 @@ class Replay:
             elif kind == ENQUEUED:
                 if fields[FLAGS] & DURABLE:
                     link = fields[LINK]
-                    at = lsn - link if link else decode_link(block.heap_of(fields))
+                    content_lsn = lsn - link if link else decode_link(block.heap_of(fields))
                     expires_ms = fields[ARG] and self._corrected_ms(fields, fields[ARG])
                     queue = queue_of(fields[QUEUE_ID])
-                    queue.add(fields[MSG_ID], at, fields[SIZE], expires_ms, fields[PRIORITY])
+                    queue.add(fields[MSG_ID], content_lsn, fields[SIZE], expires_ms, fields[PRIORITY])
                     if fields[OWNER]:
                         queue.note_owner(fields[MSG_ID], fields[OWNER])
             elif kind in TERMINAL_CODES:
@@ -194,7 +194,7 @@ class Replay:
         for id_ in [id_ for id_ in {**found.objects, **found.queues} if id_ not in found.names]:
             self._drop(id_, 0)
 
-    def settle_names(self) -> None:
+    def resolve_names(self) -> None:
         """Where a name has several ids, keep the one that was declared last, and drop the others."""
         found, names = self.found, self.found.names
         if not self._namesakes:
@@ -315,10 +315,10 @@ class Replay:
         found.objects.pop(id_, None)
         found.queues.pop(id_, None)
         if found.ids and id_ in found.names and found.names[id_].object_type == VHOST:
-            for place in [place for place in found.ids if place[0] == id_]:
-                del found.ids[place]
+            for key in [key for key in found.ids if key[0] == id_]:
+                del found.ids[key]
         found.names.retire(id_, lsn)
-        for source_id, bound in [key for key in found.bindings if id_ in (key[0], key[1].target_id)]:
+        for source_id, bound in [one for one in found.bindings if id_ in (one[0], one[1].target_id)]:
             del found.bindings[source_id, bound]
 
     def _bound(self, fields: Fields, lsn: int, block: Block) -> None:
@@ -342,8 +342,8 @@ class Replay:
 
     def _ids_seen(self, fields: Fields, lsn: int, block: Block) -> None:
         seen = decode_ids_seen(block.heap_of(fields))
-        place = fields[ARG], seen.address
-        recovered = self.found.ids.get(place)
+        key = fields[ARG], seen.address
+        recovered = self.found.ids.get(key)
         if recovered is None:
-            recovered = self.found.ids[place] = RecoveredIds()
+            recovered = self.found.ids[key] = RecoveredIds()
         recovered.add(seen)

@@ -36,7 +36,7 @@ def _octets(values: "array[int]") -> bytes:
     return values.tobytes()
 
 
-def _counted(count: int) -> int:
+def _clamped(count: int) -> int:
     return max(0, min(count, COUNT_MAX))
 
 
@@ -58,7 +58,7 @@ def snapshot_record(queue_id: int, messages: Sequence[RecoveredMessage]) -> Reco
         has_state = bool(deliveries or uncounted or due_ms)
         priorities.append(0 if has_state else priority)
         if has_state:
-            due_ms, deliveries, uncounted = min(due_ms, TIME_MAX), _counted(deliveries), _counted(uncounted)
+            due_ms, deliveries, uncounted = min(due_ms, TIME_MAX), _clamped(deliveries), _clamped(uncounted)
             states.append(_STATE.pack(message.id, due_ms, deliveries, uncounted, priority))
     sizes = array("I", (message.size for message in messages))
     expiries = array("q", (message.expires_ms for message in messages))
@@ -167,5 +167,5 @@ def load_part(heap: bytes, queue: RecoveredQueue, ahead_ms: int = 0) -> int:
             due_ms = moved_back(due_ms, ahead_ms)
             queue.set_state(id_, MessageState(deliveries, uncounted, due_ms, priority))
     except (StructError, OverflowError) as error:
-        raise BadRecord("a snapshot part is cut short, or has numbers that cannot be") from error
+        raise BadRecord("a snapshot part is cut short, or has impossible numbers") from error
     return int(count)

@@ -96,13 +96,13 @@ class JournalStories:
 
     def _event_of(self, lsn: int, record: Record) -> dict[str, Any]:
         names = self._reader.names
-        place = record.queue_id or record.address_id
+        object_id = record.queue_id or record.address_id
         event: dict[str, Any] = {
             "lsn": lsn,
             "at_ms": record.ts_us // 1000,
             "kind": record.name,
-            "vhost": names.vhost_text(place),
-            "subject": names.text(place) if place else "",
+            "vhost": names.vhost_text(object_id),
+            "subject": names.text(object_id) if object_id else "",
             "detail": {},
         }
         if record.kind == _PUBLISHED:

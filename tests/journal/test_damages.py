@@ -220,7 +220,7 @@ def test_no_segment_has_anything() -> None:
     missing_behind(files, segments(files)[0])
     other_file(files, segments(files)[0])
     no_format(files, "")
-    with pytest.raises(JournalError, match="no journal here, and no segment that tells of one"):
+    with pytest.raises(JournalError, match="no journal here, and no segment with a whole block"):
         repair(PATH, OUT, files)
 
 

@@ -104,7 +104,7 @@ def test_the_thread_tries_again(monkeypatch: pytest.MonkeyPatch, caplog: pytest.
     driver.journal.close()
     assert errors == []
     assert [record.getMessage().partition("; ")[2] for record in caplog.records] == [
-        "what is to be written waits and is tried again",
+        "the write waits and is tried again",
         "",
     ]
 

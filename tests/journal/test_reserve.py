@@ -56,7 +56,7 @@ def test_no_room_for_it(caplog: pytest.LogCaptureFixture) -> None:
         driver.publish([bytes(1000)], "a")
         assert driver.journal.wait(driver.journal.commit())
     assert FILE not in files.names_now
-    assert [record.getMessage() for record in caplog.records if "cannot be held back" in record.getMessage()] != []
+    assert [record.getMessage() for record in caplog.records if "cannot be reserved" in record.getMessage()] != []
     assert len(caplog.records) == 1
     files.capacity = None
     driver.publish([bytes(1000)], "a")

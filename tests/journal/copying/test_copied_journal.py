@@ -514,7 +514,7 @@ def test_a_journal_with_what_this_program_does_not_know_is_copied_and_not_led() 
     copied.close()
     again = CopiedJournal.open(PATH, files=files)
     assert again.unknown == "owners and time travel" and again.journal_id == ID
-    with pytest.raises(NewerJournal, match="holds owners and time travel, of which this program does not know"):
+    with pytest.raises(NewerJournal, match="holds owners and time travel, which this program does not know"):
         again.hand_over()
     again.close()
     assert read_identity(PATH, files, allows_unknown=True) == ID
