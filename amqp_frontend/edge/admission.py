@@ -131,13 +131,13 @@ class HalfOpen(Generic[T]):
         self._weigh(own, weight, weight + 1)
         self._strangers += own.is_stranger
 
-    def has_begun(self, one: T) -> None:
+    def note_begun(self, one: T) -> None:
         """Note that the connection has sent octets."""
         address = self._of.get(one)
         if address is not None and one in address.silent:
             address.begun[one] = address.silent.pop(one)
 
-    def was_refused(self, one: T) -> None:
+    def note_refused(self, one: T) -> None:
         """Note that the login was refused: the connection keeps its slot until it is closed."""
         address = self._of.get(one)
         if address is not None and one not in address.refused:
@@ -147,7 +147,7 @@ class HalfOpen(Generic[T]):
             address.refused[one] = None
             self._weigh(address, weight, weight - 1)
 
-    def has_logged_in(self, one: T) -> None:
+    def note_logged_in(self, one: T) -> None:
         """Free the connection's slot, and remember its address as known."""
         address = self._of.get(one)
         if address is None:

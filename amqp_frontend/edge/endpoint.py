@@ -65,7 +65,7 @@ ENDED, SUSPENDED = Pause(is_end=True), Pause(is_suspended=True)
 
 
 class Runtime(Protocol):
-    """Services that a frontend gets from the composition root."""
+    """Services that a frontend gets from the composition root. Attributes: see serving/runtime.py."""
 
     broker: Broker
     suspended: trio.Event | None
@@ -146,9 +146,9 @@ class Endpoint:
         """Note that the peer has logged in, or was refused and stays connected for a while."""
         half_open = self._server.admission.half_open
         if is_logged_in:
-            half_open.has_logged_in(self)
+            half_open.note_logged_in(self)
         else:
-            half_open.was_refused(self)
+            half_open.note_refused(self)
 
     def flush(self) -> None:
         """Send as much as the kernel takes. Does not wait and does not raise."""
@@ -158,7 +158,7 @@ class Endpoint:
                 if self._send_all():
                     session.output_sent()
                     if not session.output.is_stalled:  # otherwise answers wait for the disk, which flushes again
-                        self._has_drained()
+                        self._continue_drained()
                 else:
                     self._writing = True
                     self._server.nursery.start_soon(self._write)
@@ -210,7 +210,7 @@ class Endpoint:
                 return True
             self._pending = None
 
-    def _has_drained(self) -> None:
+    def _continue_drained(self) -> None:
         """Continue the peer's unfinished work: the answers that had piled up are sent."""
         if self.drained is not None:
             self.drained.set()
@@ -234,7 +234,7 @@ class Endpoint:
             logger.exception("%s: internal error", session.login.peer.name)
             session.closing.abort = session.closing.finished = True
         self._writing = False
-        self._has_drained()
+        self._continue_drained()
         if session.closing.finished:
             self.scope.cancel()
         else:
@@ -389,7 +389,7 @@ class Endpoint:
                 is_proxied=self._is_proxied,
                 wait_readable=self.wait_readable,
                 on_proxied=lambda: self._server.note_proxied(self),
-                on_begun=self._has_begun,
+                on_begun=self._note_begun,
             )
             return await introduction.first_octets()
         data, self._first = self._first, b""
@@ -401,15 +401,15 @@ class Endpoint:
             except BlockingIOError:
                 continue
             if data:
-                self._has_begun()
+                self._note_begun()
             else:
                 self.session.closing.finished = True  # as in `Introduction.first_octets`
             return data
 
-    def _has_begun(self) -> None:
+    def _note_begun(self) -> None:
         """Note that the peer has sent octets."""
         self.session.heartbeat.has_received = True
-        self._server.admission.half_open.has_begun(self)
+        self._server.admission.half_open.note_begun(self)
 
     async def _catch_up(self, is_stalled: bool) -> None:
         """Finish the peer's requests before it is read again.

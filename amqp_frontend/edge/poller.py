@@ -38,7 +38,7 @@ class _Waiter(Generic[T]):
         self.result: T | None = None
         self.error: BaseException | None = None
 
-    def is_over(self) -> bool:
+    def take_turn(self) -> bool:
         """Take a turn. Returns: whether the wait is over and the task continues."""
         try:
             self.result = self.turn()
@@ -126,7 +126,7 @@ class Poller:
             waiter = waiters.get(fd)
             if waiter is not None:
                 # The turn may have cancelled its task's wait.
-                if waiter.is_over() and waiters.get(fd) is waiter:
+                if waiter.take_turn() and waiters.get(fd) is waiter:
                     del waiters[fd]
                     trio.lowlevel.reschedule(waiter.task)
                     return False

@@ -99,8 +99,8 @@ class Server:
         except trio.Cancelled:
             sock.close()
             raise
-        ended = arrival.tls
-        tls = None if ended is None else ended.transport
+        terminated = arrival.tls
+        tls = None if terminated is None else terminated.transport
         if tls is None and is_beyond(sock.fileno(), options):  # a connection with a descriptor below it has made room
             moved = sock.dup()
             sock.close()
@@ -111,11 +111,11 @@ class Server:
         if arrival.is_tls:
             assert options.tls is not None, "a TLS listener without a certificate"
             tls = TlsTransport(sock, options.tls, functools.partial(sock.shutdown, socket.SHUT_RD))
-        endpoint = self.endpoint_type(self, sock, peer, tls, is_proxied and ended is None)
+        endpoint = self.endpoint_type(self, sock, peer, tls, is_proxied and terminated is None)
         login = endpoint.session.login
         login.connection_info.node, login.site = arrival.node or options.node, arrival.site
-        if ended is not None:
-            endpoint.take_over(ended)
+        if terminated is not None:
+            endpoint.take_over(terminated)
         self._enter(endpoint, is_trusted)
         self.endpoints[endpoint] = None
         self.nursery.start_soon(endpoint.serve)

@@ -66,7 +66,7 @@ class Closing:
         self._is_overdue = False  # the peer did not disconnect in time
         self.on_login: Callable[[bool], None] = nothing
         self._first_wait_ms = min(options.first_octet_timeout_ms, options.handshake_timeout_ms)
-        self._set_timer(self._first_wait_ms, self._first_wait_is_over)
+        self._set_timer(self._first_wait_ms, self._end_first_wait)
 
     @property
     def is_final(self) -> bool:
@@ -201,7 +201,7 @@ class Closing:
         logger.warning("%s: %s", self._login.peer.name, why)
         self._drop()
 
-    def _first_wait_is_over(self) -> None:
+    def _end_first_wait(self) -> None:
         """The first part of the handshake's time is over. One timer serves both parts; few peers need the second."""
         rest_ms = self._options.handshake_timeout_ms - self._first_wait_ms
         if rest_ms <= 0:

@@ -38,7 +38,7 @@ logger = logging.getLogger("leveret.amqp")
 
 DONE, CUT, PARKED, UNFINISHED, STALLED, CLOSING = Step
 #: Steps after which the turn ends, and steps after which other input may be handled.
-_ENDS, _GOES_ON = (CUT, UNFINISHED), (DONE, PARKED)
+_ENDING, _CONTINUING = (CUT, UNFINISHED), (DONE, PARKED)
 
 #: Minimum effort of a method, of a method on the topology, and of a run of acknowledgements.
 METHOD_COST, TOPOLOGY_COST, ACKS_COST = 16, 48, 4
@@ -88,16 +88,16 @@ def _handle_input(session: AmqpSession, turn: ConnectionTurn) -> Step:
         turn.since_ns = unfinished.since_ns
         step = _handle_late(session, unfinished.event, turn)
         turn.since_ns = None
-    if parking.channels and step not in _ENDS:
+    if parking.channels and step not in _ENDING:
         step = _handle_parked(session, turn)
     if parking.is_closing and backlog.is_close_due:
         session.closing.answer_close()
         return CLOSING
-    if step in _ENDS:
+    if step in _ENDING:
         return step
     if not parking.channels:
         step = _handle_new(session, turn)
-    if parking.channels and step in _GOES_ON:
+    if parking.channels and step in _CONTINUING:
         step = _handle_new(session, turn)
     return step
 
@@ -140,7 +140,7 @@ def _handle_parked(session: AmqpSession, turn: ConnectionTurn, only: Channel | N
     while not turn.is_over and (parked := parking.next_ready(only)) is not None:
         step = _handle_late(session, parking.take(parked, turn), turn)
         parking.taken(parked, turn)
-        if step in _ENDS:
+        if step in _ENDING:
             return step
     return DONE
 

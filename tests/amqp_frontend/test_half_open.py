@@ -35,7 +35,7 @@ class Door:
         lost = self.half_open.make_room(origin, slots=self.slots, **how)
         self.half_open.enter(self._next, origin, **how)
         if begins:
-            self.half_open.has_begun(self._next)
+            self.half_open.note_begun(self._next)
         return self._next, lost
 
     def fill(self, origin: str, count: int, **how: bool) -> list[int]:
@@ -53,10 +53,10 @@ def test_an_address_has_a_share(kind: str, share: int) -> None:
     """Who comes beyond it gets the place of the oldest of the same address that has said nothing."""
     door = Door()
     if kind == "known":
-        door.half_open.has_logged_in(door.come("a")[0])
+        door.half_open.note_logged_in(door.come("a")[0])
     how = {"is_trusted": kind == "trusted"}
     ones = door.fill("a", share, **how)
-    door.half_open.has_begun(ones[0])
+    door.half_open.note_begun(ones[0])
     assert door.come("a", **how)[1] == ones[1]
     assert door.come("a", **how)[1] == ones[2]
     assert len(door.half_open) == share
@@ -78,7 +78,7 @@ def test_who_is_no_stranger_waits_for_a_tenth_of_it(kind: str) -> None:
     """A flood of connections that begin and do not go on, from the same address, does not keep its logins out."""
     door = Door(16)
     if kind == "known":
-        door.half_open.has_logged_in(door.come("a")[0])
+        door.half_open.note_logged_in(door.come("a")[0])
     how = {"is_trusted": kind == "trusted"}
     ones = door.fill("a", 16 if how["is_trusted"] else 8, begins=True, **how)
     door.now_ns = 1000
@@ -107,7 +107,7 @@ def test_fewer_places_than_are_taken() -> None:
 def test_strangers_never_have_all_places() -> None:
     """A quarter is for this machine, proxies, and addresses from which somebody logged in lately."""
     door = Door()
-    door.half_open.has_logged_in(door.come("known")[0])
+    door.half_open.note_logged_in(door.come("known")[0])
     for number in range(6):
         door.fill(f"stranger {number}", 10, begins=True)
     door.fill("known", 10, begins=True)
@@ -139,7 +139,7 @@ def test_many_addresses_with_one_each() -> None:
 def test_all_places_are_taken() -> None:
     """Then this machine's newcomers take from whoever has most, and so do strangers while they are few."""
     door = Door()
-    door.half_open.has_logged_in(door.come("known")[0])
+    door.half_open.note_logged_in(door.come("known")[0])
     known = door.fill("known", 40)
     for number in range(4):
         door.fill(f"stranger {number}", 10)
@@ -151,7 +151,7 @@ def test_refused_logins_keep_their_places() -> None:
     """Guessing stays slow: no newcomer gets a guesser out, and the guesser's address has no more than its share."""
     door = Door()
     for one in door.fill("a", 10):
-        door.half_open.was_refused(one)
+        door.half_open.note_refused(one)
     with pytest.raises(NoSlot):
         door.come("a")
     door.fill("b", 10)
@@ -164,7 +164,7 @@ def test_a_login_frees_the_place_and_makes_the_address_known() -> None:
     """The others of that address are strangers no longer."""
     door = Door()
     first, *_ = door.fill("a", 10)
-    door.half_open.has_logged_in(first)
+    door.half_open.note_logged_in(first)
     door.half_open.leave(first)
     assert len(door.half_open) == 9
     door.fill("a", 31)
@@ -176,7 +176,7 @@ def test_known_addresses_are_forgotten_in_the_end() -> None:
     """The latest are remembered, so that who logs in from ever new addresses takes no memory."""
     door = Door()
     for number in range(KNOWN_MAX + 1):
-        door.half_open.has_logged_in(door.come(f"{number}")[0])
+        door.half_open.note_logged_in(door.come(f"{number}")[0])
     for origin, share in (("0", 10), ("1", 40)):
         ones = door.fill(origin, share)
         assert door.come(origin)[1] == ones[0]
@@ -186,7 +186,7 @@ def test_an_address_that_logs_in_again_is_not_the_oldest() -> None:
     """It is remembered from its last login on, not from its first."""
     door = Door()
     for number in [*range(KNOWN_MAX), 0, KNOWN_MAX]:
-        door.half_open.has_logged_in(door.come(f"{number}")[0])
+        door.half_open.note_logged_in(door.come(f"{number}")[0])
     for origin, share in (("0", 40), ("1", 10)):
         ones = door.fill(origin, share)
         assert door.come(origin)[1] == ones[0]
@@ -198,12 +198,12 @@ def test_nothing_stays_behind() -> None:
     for how in ({}, {"begins": True}, {"is_trusted": True}):
         for one in door.fill(f"{how}", 5, **how):
             if one % 2:
-                door.half_open.was_refused(one)
-                door.half_open.was_refused(one)
-                door.half_open.has_begun(one)
+                door.half_open.note_refused(one)
+                door.half_open.note_refused(one)
+                door.half_open.note_begun(one)
             door.half_open.leave(one)
             door.half_open.leave(one)
-            door.half_open.has_logged_in(one)
+            door.half_open.note_logged_in(one)
     assert len(door.half_open) == 0
     assert not door.half_open._addresses and not any(door.half_open._by_weight.values())
     assert door.half_open._strangers == 0
@@ -270,14 +270,14 @@ def test_an_address_that_logs_in_makes_room_for_other_strangers() -> None:
     first = door.fill("a", 8)
     door.fill("b", 4)
     assert door.come("c")[1] == first.pop(0)
-    door.half_open.has_logged_in(first.pop())
+    door.half_open.note_logged_in(first.pop())
     assert [door.come("d")[1] for _ in range(5)] == [None] * 5
 
 
 def test_strangers_take_no_place_of_a_known_address() -> None:
     """When they have all that are for strangers, one of them makes room, although a known address has more."""
     door = Door()
-    door.half_open.has_logged_in(door.come("known")[0])
+    door.half_open.note_logged_in(door.come("known")[0])
     door.fill("known", 15)
     strangers = [door.fill(f"stranger {number}", 10) for number in range(6)]
     lost = door.come("another")[1]
