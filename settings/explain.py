@@ -95,10 +95,10 @@ def explain(configuration: Configuration, name: str, vhost: str | None = None) -
     if queues:
         found = [explain_queue(repository, policies, queue) for queue in queues]
         return found + explain_topic(repository, name, queues[0].vhost)
-    places = vhosts_to_explain(repository, policies, name, configuration.vhosts) if vhost is None else [vhost]
-    found = [explain_address(repository, name, place, policies) for place in places]
+    vhosts = vhosts_to_explain(repository, policies, name, configuration.vhosts) if vhost is None else [vhost]
+    found = [explain_address(repository, name, one, policies) for one in vhosts]
     found = [replace(one, rows=(*one.rows, *_capturing(configuration, name, one.vhost))) for one in found]
-    return found + explain_topic(repository, name, places[0])
+    return found + explain_topic(repository, name, vhosts[0])
 
 
 def vhosts_to_explain(

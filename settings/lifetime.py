@@ -8,7 +8,7 @@ class Lifetime(Enum):
 
     LIVE = "at once"
     #: Applied to messages when they arrive; messages in a queue do not change.
-    ARRIVAL = "messages that come from now on"
+    ARRIVAL = "messages that arrive later"
     AT_CREATION = "new queues only"
     AT_BINDING = "new bindings only"
     #: For leased queues: limits of one consumer.

@@ -83,9 +83,9 @@ class SettingsRepository:
         Raises: DuplicateMatch.
         """
         added = tuple(entries)
-        places = {(one.vhost, one.match.text) for one in added}
+        replaced = {(one.vhost, one.match.text) for one in added}
         return SettingsRepository(
-            (*(one for one in self.entries if (one.vhost, one.match.text) not in places), *added),
+            (*(one for one in self.entries if (one.vhost, one.match.text) not in replaced), *added),
             self.wildcards,
             default_max_delivery_attempts=self.attempts,
             uuid_namespace=self.uuid_namespace,

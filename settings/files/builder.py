@@ -113,7 +113,7 @@ class ConfigurationBuilder:
 
     def _repeated(self, origin: Origin, key: str, name: str, earlier: Origin | None) -> None:
         """Add a fault: the name is taken by an earlier declaration."""
-        self.fault(origin, key, f"{shown(name)} stands already at {earlier}")
+        self.fault(origin, key, f"{shown(name)} is already declared at {earlier}")
 
     def warn(self, origin: Origin, key: str, problem: str) -> None:
         self.warnings.append(f"{origin}: {shorten(key)}: {problem}")
@@ -152,14 +152,14 @@ class ConfigurationBuilder:
         earlier = self.entries.setdefault((raw.vhost, raw.in_file or raw.match), raw)
         if earlier is not raw:
             where = f" in vhost {raw.vhost!r}" if raw.vhost is not None else ""
-            self.fault(raw.origin, "match", f"{shown(raw.match)}{where} stands already at {earlier.origin}")
+            self.fault(raw.origin, "match", f"{shown(raw.match)}{where} is already declared at {earlier.origin}")
 
     def replace_entry(self, raw: RawEntry) -> None:
         """Add an address-setting of a file format in which the last one of a match replaces the others."""
         earlier = self.entries.get((raw.vhost, raw.in_file or raw.match))
         if earlier is not None and earlier.origin.file == raw.origin.file:
             del self.entries[raw.vhost, raw.in_file or raw.match]
-            what = f"{shown(raw.in_file or raw.match)} stands already at {earlier.origin}: only this one holds"
+            what = f"{shown(raw.in_file or raw.match)} is already declared at {earlier.origin}: only this one applies"
             self.warn(raw.origin, "match", what)
         self.add_entry(raw)
 
@@ -192,11 +192,11 @@ class ConfigurationBuilder:
             return
         earlier = self.destinations.get((kind, raw.match), raw)
         self.destinations[kind, raw.match] = raw
-        what = f"{shown(raw.match)} stands already at {earlier.origin}"
+        what = f"{shown(raw.match)} is already declared at {earlier.origin}"
         if earlier.origin.file != raw.origin.file:
             self.fault(raw.origin, kind.partition(" ")[0], what)
         elif earlier is not raw:
-            self.warn(raw.origin, kind.partition(" ")[0], f"{what}: only this one holds, where ActiveMQ takes either")
+            self.warn(raw.origin, kind.partition(" ")[0], f"{what}: only this one applies, where ActiveMQ takes either")
 
     def add_queue(self, queue: QueueDeclaration, in_file: Mapping[str, str]) -> None:
         """Add a queue; its arguments are checked here. `in_file`: argument -> the key in the file."""
@@ -208,7 +208,7 @@ class ConfigurationBuilder:
             queue = replace(queue, arguments=own.plain_arguments(queue.arguments))
         earlier = self.queues.setdefault((queue.vhost, queue.name), queue)
         if earlier is not queue:
-            problem = f"{shown(queue.name)} stands already at {earlier.origin}"
+            problem = f"{shown(queue.name)} is already declared at {earlier.origin}"
             problem = (
                 own.duplicate_fault(problem) if own is not None and own is added_type(earlier.arguments) else problem
             )
@@ -269,7 +269,7 @@ class ConfigurationBuilder:
     def limit_vhost(self, origin: Origin, name: str, limits: LimitsDeclaration) -> None:
         """Set the limits of a virtual host; a repeated declaration must be equal."""
         if self.limits.setdefault(name, limits) != limits:
-            self.fault(origin, "vhost", f"{shown(name)} stands already somewhere else, with other limits")
+            self.fault(origin, "vhost", f"{shown(name)} is already declared elsewhere, with other limits")
 
     def add_user(self, user: UserDeclaration) -> None:
         """Add a user; names are unique, and so are the virtual hosts of its permissions."""

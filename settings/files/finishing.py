@@ -165,7 +165,7 @@ def _check_topics(builder: ConfigurationBuilder, topics: RawEntry, others: list[
     """Compare an entry for HornetQ's topics with the others of its match, which are for queues."""
     what = f"{shown(topics.in_file)} is {shown(topics.match)} without its JMS prefix"
     if any(raw.values.get(key, value) != value for raw in others for key, value in topics.values.items()):
-        where = f"which stands already at {others[-1].origin} with other settings"
+        where = f"which is already declared at {others[-1].origin} with other settings"
         builder.fault(topics.origin, "match", f"{what}, {where}")
     elif any(key not in raw.values for raw in others for key in topics.values):
-        builder.warn(topics.origin, "match", f"{what}: it holds for queues, too")
+        builder.warn(topics.origin, "match", f"{what}: it applies to queues, too")

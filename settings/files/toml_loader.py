@@ -97,7 +97,7 @@ class Loader(TomlSource):
         if not isinstance(content, (dict, list)) or table in KEYS["broker"]:
             owner = tables_with(table)
             if owner:
-                self.builder.fault(self.at(table), table, f"stands above every table, expected in {owner}")
+                self.builder.fault(self.at(table), table, f"is above every table, expected in {owner}")
                 return
         listed = ", ".join(f"[{name}]" for name in TABLES)
         problem = f"unknown table{nearest(table, TABLES)}, expected one of {listed}"

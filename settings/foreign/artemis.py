@@ -287,7 +287,7 @@ class _Loader(XmlSource):
             arguments["x-address"] = address
         earlier = self.builder.queues.get(("/", name))
         if earlier is not None and earlier.origin.file == self.at(element).file:  # in <anycast> and in <multicast>
-            what = f"{shown(name)} stands already at {earlier.origin}: only that one holds"
+            what = f"{shown(name)} is already declared at {earlier.origin}: only that one applies"
             self.warn(element, "queue", what)
             return
         queue = QueueDeclaration(

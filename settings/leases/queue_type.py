@@ -78,8 +78,8 @@ register_type(
         policy_arguments=LIVE_LEASED - OF_CAPTURE,
         refusals=dict.fromkeys(
             ("x-replication", "x-initial-owner", "x-queue-domain"),
-            "only a leased queue (x-queue-type = amps) is one of some nodes, or has owners of its messages;"
-            " other queues have one order and one rota for all nodes",
+            "only a leased queue (x-queue-type = amps) can belong to some nodes, or have owners of its messages;"
+            " other queues have one order of messages, and of consumers, for all nodes",
         ),
         plain_arguments=_plain,
         expected_in_toml=_expected_in_toml,

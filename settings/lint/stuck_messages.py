@@ -45,8 +45,8 @@ def _poison(configuration: Configuration) -> Iterator[str]:
     for queue in configuration.queues:
         if settings_of_arguments(queue.arguments).settings.get("max_delivery_attempts", 0) > 0:
             limits.append((queue.origin, f"queue {shown(queue.name)}"))
-    is_said = ("broker", "nack-counts") in configuration.explicit
-    why = "in [broker]" if is_said else f"profile {configuration.value('broker', 'profile')}"
+    is_explicit = ("broker", "nack-counts") in configuration.explicit
+    why = "in [broker]" if is_explicit else f"profile {configuration.value('broker', 'profile')}"
     rejects = "basic.reject and " if configuration.broker.reject_counts else ""
     for origin, where in limits[:1]:
         yield (

@@ -137,7 +137,7 @@ class ResolvedSettings:
         help="What an address does with messages beyond these limits: `DROP` or `FAIL`; unset takes them.")
     # Artemis: BLOCK; if unset, it depends on the publisher
     disk_full_policy: str = setting(one_of_any_case("DROP", "FAIL", "BLOCK"), "", ARRIVAL, bean="diskFullMessagePolicy",
-        help="What an address does when the disk is full: `DROP`, `FAIL` or `BLOCK`; unset goes by the publisher.")
+        help="What an address does when the disk is full: `DROP`, `FAIL` or `BLOCK`; unset: by the publisher.")
     max_read_page_messages: int = meaningless(LIMIT_NOT_ZERO, -1, READ_AHEAD,
         help="Messages read back from disk that may be in memory, for each queue.")
     max_read_page_bytes: int = meaningless(POSITIVE_BYTES_OR_OFF, 20 * 1024**2, READ_AHEAD,

@@ -220,7 +220,7 @@ class ManagementKeys:
         help="Whether it may be served without TLS outside loopback, where passwords can be read.")
     node: str = of_node(TEXT, "rabbit@localhost", LIVE,
         help="Name of a node without `[cluster]` for tools; they find it by any name that begins with `rabbit@`.")
-    path_prefix: str = setting(TEXT, "", LIVE, help="Stands before all paths, behind a proxy.")
+    path_prefix: str = setting(TEXT, "", LIVE, help="Prefix of all paths, for a proxy in front.")
     hosts: tuple[str, ...] = of_node(TEXTS, (), LIVE,
         help="Host names under which the console may be reached, beside addresses and localhost.")
     cors_origins: tuple[str, ...] = setting(TEXTS, (), LIVE,

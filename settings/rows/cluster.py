@@ -153,15 +153,15 @@ class ClusterKeys:
     lease_ms: int = at_start(at_least(2000, "2s"), 6000,
         help="How long a node that is silent counts as present in etcd, rounded up to seconds.")
     suspend_after_ms: int = at_start(TIMER, 2000,
-        help="How long a leader that reaches neither a node nor etcd goes on; then nothing is read or sent.")
+        help="How long a leader works that reaches neither a node nor etcd; then nothing is read or sent.")
     disk_stall_ms: int = at_start(TIMER, 5000,
         help="How long a write or fsync of the leader may hang before another node leads.")
     patience_ms: int = at_start(TIMER, 30_000,
         help="How long clients are held while no node leads; then they are disconnected.")
     beacon_ms: int = at_start(at_least(50, "50ms"), 500,
-        help="How often nodes that are connected say that they are there.")
+        help="How often connected nodes tell each other that they are alive.")
     ack_deadline_ms: int = at_start(TIMER, 2000,
-        help="How long the leader waits for a node in sync to have records on disk, before it goes on without it.")
+        help="How long the leader waits for a node in sync to have records on disk, before it continues without it.")
     join_patience_ms: int = at_start(TIMER, 1000, help="How long a new leader waits for nodes in sync to connect.")
     resign_after_ms: int = at_start(TIMER, 2000,
         help="How long a leader with too few nodes in sync waits before it leaves the lead to a node that reaches "

@@ -105,7 +105,7 @@ class Flow:
     """[flow]: limits on blocked publishes. Octets and milliseconds; sizes are those of one connection."""
 
     low_mark_percent: int | None = setting(PERCENTAGE, None, key="low-mark",
-        help="Percentage of a limit at which held publishes go on; unset: 64 KiB below it, within 50 to 95 %.")
+        help="Percentage of a limit at which held publishes continue; unset: 64 KiB below it, within 50 to 95 %.")
     max_stall_ms: int = setting(DELAY, 0,
         help="How long a connection may be unread without progress before it is closed; 0 is for ever.")
     hold_size: int = setting(BYTES, MIB, key="hold-bytes",

@@ -126,7 +126,7 @@ def test_the_strictest_of_several_decides(queues: tuple[str, ...], heard: str) -
 
 
 def test_the_policy_is_live() -> None:
-    """It rules messages that come from now on."""
+    """It rules messages that arrive later."""
     bench = Bench(confirms=True)
     assert bench.publish("drop", PERSISTENT) == "ack"
     bench.pair.broker.reloading.replace_settings(SettingsRepository([entry("drop", disk_full_policy="FAIL")]))

@@ -23,7 +23,7 @@ def policy(desk: LeasedDesk, definition: dict[str, Any], *, kind: str = "policie
 
 @pytest.mark.parametrize("is_first", [False, True])
 def test_message_ttl(desk: LeasedDesk, is_first: bool) -> None:
-    """It feeds Expiration, for messages that come from now on (queues page A.3); the smaller one counts."""
+    """It feeds Expiration, for messages that arrive later (queues page A.3); the smaller one counts."""
     if is_first:
         policy(desk, {"message-ttl": 1000})
     desk.queue(x_message_ttl=5000, **DLX)

@@ -506,6 +506,6 @@ def test_scopes_and_hosts_survive_a_restart(tmp_path: Any) -> None:
 
 
 def test_another_kind_of_queue_has_no_scope(sites: Sites) -> None:
-    """Its messages have one order and one rota."""
-    with pytest.raises(InvalidArgument, match="one order and one rota"):
+    """Its messages have one order, and its consumers one."""
+    with pytest.raises(InvalidArgument, match="one order of messages, and of consumers"):
         sites.queue("plain", client=sites.at["n2"].client, x_queue_type="quorum", x_replication="local")

@@ -106,7 +106,7 @@ def test_without_memory_the_journal_is_in_leveret_data(tmp_path: Path) -> None:
         ("[brokr]\n", ":1: brokr: unknown table, did you mean 'broker'?, expected one of "),
         (
             "listen = ['127.0.0.1:5672']\n",
-            ":1: listen: stands above every table, expected in [broker] and [management]",
+            ":1: listen: is above every table, expected in [broker] and [management]",
         ),
         (
             "listeners.tcp.default = 5672\ndefault_user = shop\n",

@@ -381,7 +381,7 @@ def test_settings(before: str, after: str, thing: Thing, when_new: Lifetime, tmp
 
 
 def test_a_message_ttl_of_a_policy(tmp_path: Path) -> None:
-    """It is said by itself, and is for messages that come from now on."""
+    """It is said by itself, and is for messages that arrive later."""
     before, after = policy("expires = 600000"), policy("expires = 600000, message-ttl = 0")
     changes = differences(load(before), load(after))
     assert [change.acts for change in changes] == [LIVE, ARRIVAL]

@@ -273,7 +273,7 @@ def test_other_limits_for_returns_and_cancels() -> None:
 
 
 def test_other_lifetimes() -> None:
-    """For messages that come from now on."""
+    """For messages that arrive later."""
     desk = VirtualDesk(many())
     desk.publish("a")
     desk.reload(many("message-ttl = 1000"))

@@ -272,7 +272,9 @@ def test_h10_a_document_type_is_refused() -> None:
 def test_h11_two_queues_of_one_name(other: str) -> None:
     """H11: in one file or in two."""
     _, (line,) = read(queue(), other)
-    assert line.startswith("b.xml:1: ") and f"E-NAME: {CONDITIONS['E-NAME']}: 'Q' stands already at a.xml:1" in line
+    assert (
+        line.startswith("b.xml:1: ") and f"E-NAME: {CONDITIONS['E-NAME']}: 'Q' is already declared at a.xml:1" in line
+    )
     _, (line,) = read(f"<SOW>\n{queue()}\n{queue()}</SOW>")
     assert line.startswith("a.xml:3: SOW/LocalQueue/Name: E-NAME: ")
 
@@ -475,7 +477,7 @@ def test_sizes(text: str, octets: int) -> None:
 def test_a_topic_is_logged_once() -> None:
     """A name and a pattern of the same text are two."""
     _, (line,) = read(log("a"), log("a"))
-    assert line == "b.xml:1: TransactionLog/Topic/Name: 'a' stands already at a.xml:1"
+    assert line == "b.xml:1: TransactionLog/Topic/Name: 'a' is already declared at a.xml:1"
     assert len(load(log("a", "^a$")).logged_topics) == 2
 
 

@@ -118,7 +118,7 @@ def test_diff_of_the_same_meaning_is_exit_0(old: Path) -> None:
           "queue 'jobs.mail': no longer declared: deleted with its messages (at once)"]),
         (("[[address]]", '[broker]\nnack-counts = false\n[[vhost]]\nname = "v"\n[[divert]]\nname = "d"\naddress = "a"\n'
           'forwarding-address = "b"\n[[address]]'),
-         ["[broker] nack-counts: true -> false (at once)", "divert 'd': declared (messages that come from now on)",
+         ["[broker] nack-counts: true -> false (at once)", "divert 'd': declared (messages that arrive later)",
           "virtual host 'v': declared (at once)"]),
         (("[[address]]", '[broker]\nlisten = ["127.0.0.1:5673"]\nframe-max = 8192\nglobal-max-messages = 7\n'
           'persist-id-cache = false\n[[user]]\nname = "u"\n[limits]\nbindings = 5\n'
@@ -132,7 +132,7 @@ def test_diff_of_the_same_meaning_is_exit_0(old: Path) -> None:
           "user 'u': declared (at once)",
           "user 'guest': the default one: deleted, as users are declared (at once)",
           "policy 'p': declared (at once)",
-          "policy 'p': message-ttl: unset -> 5 (messages that come from now on)"]),
+          "policy 'p': message-ttl: unset -> 5 (messages that arrive later)"]),
     ],
 )  # fmt: skip
 def test_diff_says_what_changes_and_when(old: Path, change: tuple[str, str], expected: list[str]) -> None:

@@ -184,7 +184,7 @@ def test_what_is_paged_out(text: str, paging: str) -> None:
             TOML.replace("1MiB", "2MiB").replace('"BLOCK"', '"FAIL"'),
             [
                 "match '#': memory-limit: 1048576 -> 2097152 (at once)",
-                'match \'held\': address-full-policy: "BLOCK" -> "FAIL" (messages that come from now on)',
+                'match \'held\': address-full-policy: "BLOCK" -> "FAIL" (messages that arrive later)',
             ],
         ),
         (

@@ -98,13 +98,13 @@ def test_settings_of_topics_alone() -> None:
     )
     configuration = load(settings(*pair))
     assert configuration.repository.resolve("q").redelivery_delay_ms == 9
-    assert "etc/f.xml:3: match: 'jms.topic.#' is '#' without its JMS prefix: it holds for queues, too" in (
+    assert "etc/f.xml:3: match: 'jms.topic.#' is '#' without its JMS prefix: it applies to queues, too" in (
         configuration.warnings
     )
     _, faults = read(settings(*pair, ("jms.queue.#", "<redelivery-delay>1</redelivery-delay>")))
     assert faults == [
         "etc/f.xml:3: match: 'jms.topic.#' is '#' without its JMS prefix, "
-        "which stands already at etc/f.xml:4 with other settings"
+        "which is already declared at etc/f.xml:4 with other settings"
     ]
 
 
@@ -114,7 +114,9 @@ def test_a_match_that_stands_twice_in_a_file() -> None:
         settings(("a", "<redelivery-delay>5</redelivery-delay>"), ("a", "<no-expiry>true</no-expiry>"))
     )
     assert configuration.repository.resolve("a").redelivery_delay_ms == 0
-    assert configuration.warnings == ("etc/f.xml:3: match: 'a' stands already at etc/f.xml:2: only this one holds",)
+    assert configuration.warnings == (
+        "etc/f.xml:3: match: 'a' is already declared at etc/f.xml:2: only this one applies",
+    )
 
 
 # -- elements ---------------------------------------------------------------------------------------------------------
@@ -127,7 +129,7 @@ def test_a_queue_that_stands_twice_in_a_file() -> None:
     configuration = load(text)
     assert [one.routing_type for one in configuration.queues] == ["ANYCAST"]
     (warning,) = configuration.warnings
-    assert warning == "etc/f.xml:2: queue: 'q' stands already at etc/f.xml:1: only that one holds"
+    assert warning == "etc/f.xml:2: queue: 'q' is already declared at etc/f.xml:1: only that one applies"
 
 
 def test_queues_of_an_address_with_wildcards() -> None:
@@ -395,7 +397,7 @@ def test_an_entry_that_stands_twice() -> None:
     configuration = load(text)
     assert configuration.repository.resolve_topic("a").memory_limit == 6
     (warning,) = configuration.warnings
-    assert warning.startswith("etc/f.xml:3: topic: '>' stands already at etc/f.xml:2: only this one holds")
+    assert warning.startswith("etc/f.xml:3: topic: '>' is already declared at etc/f.xml:2: only this one applies")
 
 
 def test_destinations_that_are_there_from_the_start() -> None:

@@ -150,9 +150,9 @@ def test_attributes_of_leased_queues_alone() -> None:
 def test_two_queues_of_one_name() -> None:
     """E-NAME between leased ones."""
     _, faults = read('[[queue]]\nname = "Q"\ntype = "amps"\n' * 2)
-    assert faults == [f"f.toml:4: name: E-NAME: {CONDITIONS['E-NAME']}: 'Q' stands already at f.toml:1"]
+    assert faults == [f"f.toml:4: name: E-NAME: {CONDITIONS['E-NAME']}: 'Q' is already declared at f.toml:1"]
     _, faults = read('[[queue]]\nname = "Q"\ntype = "amps"\n[[queue]]\nname = "Q"\n')
-    assert faults == ["f.toml:4: queue: 'Q' stands already at f.toml:1"]
+    assert faults == ["f.toml:4: queue: 'Q' is already declared at f.toml:1"]
 
 
 def test_the_two_examples_on_the_page_are_the_same() -> None:
@@ -199,7 +199,7 @@ message-type = "json"
         ('name = "a"\nretain = "soon"', "3: retain: 'soon' is invalid, expected a duration"),
         ('name = "a"\nretian = 1', "3: retian: unknown key in [[logged-topic]], did you mean 'retain'?"),
         ('name = "a"\nmessage-type = "x"', "3: message-type: 'x' is invalid, expected one of json"),
-        ('name = "a"\n[[logged-topic]]\nname = "a"', "3: name: 'a' stands already at f.toml:1"),
+        ('name = "a"\n[[logged-topic]]\nname = "a"', "3: name: 'a' is already declared at f.toml:1"),
     ],
 )
 def test_faults_of_logged_topics(lines: str, problem: str) -> None:

@@ -130,7 +130,7 @@ def changes(before: str, after: str) -> list[str]:
         ("", "lease-period = 5", ["lease-period: unset -> 5 (at once)"]),
         ("max-deliveries = 2", "max-deliveries = 3", ["max-deliveries: 2 -> 3 (at once)"]),
         ("", "max-backlog-per-consumer = 5", ["max-backlog-per-consumer: 1 -> 5 (new consumers only)"]),
-        ("", "message-ttl = 5", ["message-ttl: unset -> 5 (messages that come from now on)"]),
+        ("", "message-ttl = 5", ["message-ttl: unset -> 5 (messages that arrive later)"]),
         ("", "file-backed = true", ["file-backed: false -> true (never: it means nothing here)"]),
     ],
 )

@@ -53,12 +53,12 @@ assert rows["toy-delay"] == (9, "f:8: queue 'a.q' (x-toy-delay)"), rows["toy-del
 said = list(map(str, differences(xml, load("[[address-setting]]\\nmatch = 'a.#'\\ntoy-delay = 1"))))
 assert said == [
     "[broker] toy-size: 3072 -> 2048 (at once)",
-    "match 'a.#': toy-delay: 5000 -> 1 (messages that come from now on)",
+    "match 'a.#': toy-delay: 5000 -> 1 (messages that arrive later)",
 ], said
 faults = load_configuration([("f", "[[address-setting]]\\nmatch = '#'\\ntoy-dela = 1\\ntoy-delay = -1")])[1]
 assert "did you mean 'toy-delay'?" in str(faults[0]) and "expected a duration" in str(faults[1]), faults
 page = draw_configuration.page()
-assert '| `toy-delay` | `"7ms"` | messages that come from now on | How long a toy waits. |' in page
+assert '| `toy-delay` | `"7ms"` | messages that arrive later | How long a toy waits. |' in page
 assert '| `toy-size` | `"2KiB"` | at once | Octets of toys. |' in page
 assert '| `toy-delay` |  | How long a toy waits here. |' in page
 """

@@ -337,7 +337,7 @@ def test_explained() -> None:
         ('[[policy]]\nname = "p"\npattern = ""\ndefinition = 3', "f.toml:4: definition: 3 is invalid"),
         (
             '[[policy]]\nname = "p"\npattern = ""\ndefinition = { max-length = 1 }\n' * 2,
-            "f.toml:5: policy: 'p' stands already at f.toml:1",
+            "f.toml:5: policy: 'p' is already declared at f.toml:1",
         ),
         ("[[policy]]\nprio = 1", "f.toml:2: prio: unknown key in [[policy]], did you mean 'priority'?"),
     ],

@@ -142,7 +142,7 @@ def test_provenance_has_file_line_and_match() -> None:
             ":3: redelivery-collision-avoidance-factor: 1.1",
         ),
         ("C05", setting("redelivery-collision-avoidance-factor", -0.1), "expected a number from 0 to 1"),
-        ("C06", setting("no-expiry", "true") * 2, ":4: match: 'q' stands already at 0.toml:1"),
+        ("C06", setting("no-expiry", "true") * 2, ":4: match: 'q' is already declared at 0.toml:1"),
         (
             "C07",
             setting("redelivery_delay", 5),
@@ -269,14 +269,14 @@ def test_all_faults_of_all_files_in_one_go() -> None:
         "1.toml:6:",
     ]
     assert len(faults) == 5
-    assert "stands already" in " ".join(faults)
+    assert "is already declared" in " ".join(faults)
 
 
 def test_a_match_may_stand_in_one_file_only_but_in_each_virtual_host() -> None:
     """Address-settings page 6.5: later files may not repeat a (vhost, match)."""
     here = '[[address-setting]]\nmatch = "q"\nvhost = "v"\n'
     load(setting("no-expiry", "true"), here)
-    assert "stands already at 0.toml:1" in faults_of(here, here)[0]
+    assert "is already declared at 0.toml:1" in faults_of(here, here)[0]
 
 
 def test_later_files_go_over_earlier_ones_key_by_key() -> None:

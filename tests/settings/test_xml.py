@@ -90,7 +90,7 @@ def test_c02_c09_the_fragments_of_the_redelivery_seed() -> None:
 def test_both_redelivery_fragments_at_once_name_one_match_twice() -> None:
     """They are alternatives in seed 004; together they are ambiguous (6.3)."""
     _, faults = load_configuration([("one.xml", REDELIVERY), ("two.xml", DEAD_LETTER)])
-    assert [str(fault) for fault in faults] == ["two.xml:4: match: 'exampleQueue' stands already at one.xml:3"]
+    assert [str(fault) for fault in faults] == ["two.xml:4: match: 'exampleQueue' is already declared at one.xml:3"]
 
 
 BROKER = """\
@@ -197,7 +197,7 @@ def test_jms_queues_and_topics_of_one_name_are_one_match_here() -> None:
     (fault,) = faults_of(pair.format(6))
     assert fault == (
         "f.xml:3: match: 'jms.topic.#' is '#' without its JMS prefix, "
-        "which stands already at f.xml:2 with other settings"
+        "which is already declared at f.xml:2 with other settings"
     )
 
 
@@ -287,7 +287,11 @@ def test_all_faults_of_a_divert() -> None:
     """A wrong value hides neither the next one nor that the name is taken."""
     divert = "<divert name='d'><address>a</address><forwarding-address>b</forwarding-address>{}</divert>"
     first, again = divert.format(""), divert.format("<exclusive>maybe</exclusive><filter string='x='/>")
-    expected = ("divert: 'd' stands already at f.xml:1", "exclusive: 'maybe' is invalid", "filter: 'x=' is invalid")
+    expected = (
+        "divert: 'd' is already declared at f.xml:1",
+        "exclusive: 'maybe' is invalid",
+        "filter: 'x=' is invalid",
+    )
     found = faults_of(f"<diverts>{first}{again}</diverts>")
     assert len(found) == len(expected)
     assert all(part in fault for part, fault in zip(expected, found)), found
