@@ -107,7 +107,7 @@ def test_no_room(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         temp.close()
         directory.rmdir()
     assert len(caplog.records) == 2
-    assert "stays in memory" in caplog.text
+    assert "stay in memory" in caplog.text
 
 
 def test_a_disk_that_takes_only_a_part(tmp_path: Path) -> None:
