@@ -3,7 +3,7 @@
 Sub-packages; each imports only those before it: `rows` (the tables), `addresses`, `policies`, `declared`, `lint`,
 `files` (TOML), `foreign` (XML, properties). `loading` recognises a file's format. `explain` and `difference` import
 neither `files` nor `foreign`; `faults`, `lifetime`, `values`, `profiles` and `printable` import no sub-package.
-`queue_types` is the registry of types with arguments of their own, and `leases` such a type: only the registry and
+`queue_types` is the registry of types with their own arguments, and `leases` such a type: only the registry and
 `files.file_hooks`, by name, and the engine's package of leased queues import it.
 """
 

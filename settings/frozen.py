@@ -16,7 +16,7 @@ def frozen(cls: type[T]) -> type[T]:
     """A dataclass with slots, whose values are compared, hashed and printed by their fields.
 
     mypy refuses assignments to them; at run time nothing does. A value whose only compared field is NaN does not equal
-    itself. Raises: TypeError for a class with an `__eq__` of its own, no compared field, or a field with `hash=`.
+    itself. Raises: TypeError for a class with its own `__eq__`, no compared field, or a field with `hash=`.
     """
     made: Any = dataclass(slots=True, eq=False, repr=False)(cls)
     if "__eq__" in cls.__dict__ or not any(one.compare for one in fields(made)):

@@ -1,4 +1,4 @@
-"""The types of queues: the values of `x-queue-type`, and what settings ask of a type that has arguments of its own.
+"""The types of queues: the values of `x-queue-type`, and what settings ask of a type that has its own arguments.
 
 Classic queues, quorum queues and streams share the arguments of `rows/queue_attributes.py`. A package that adds a kind
 of queue (`engine/queues/kinds.py`, `register`) adds its type to `QUEUE_TYPES`: its queues use the arguments and
@@ -27,7 +27,7 @@ QUEUE_TYPES: dict[str, str] = {name: name for name in (CLASSIC, QUORUM, STREAM)}
 
 @frozen
 class QueueType:
-    """A type of queues with arguments of its own."""
+    """A type of queues with its own arguments."""
 
     name: str
     #: The row of each argument that only this type has.
@@ -75,7 +75,7 @@ class QueueType:
     captures: "Callable[[QueueDeclaration, str], str | None]" = lambda queue, topic: None
 
 
-#: The types that packages add, by name. They have arguments of their own.
+#: The types that packages add, by name. They have their own arguments.
 ADDED_TYPES: dict[str, QueueType] = {}
 #: Type -> the package of `settings/`, and of `engine/`, that adds it. Without the package the type is unknown.
 PACKAGES = {"amps": "leases"}

@@ -13,8 +13,8 @@ from .declared.configuration import Configuration
 from .faults import Origin
 from .rows.broker_keys import KEYS
 
-#: Values of `x-replication` of queues that one node has, or one group of nodes.
-OF_ONE_SITE = frozenset({"local", "group"})
+#: Values of `x-replication` by which one node, or one group of nodes, has a queue.
+OF_SOME_NODES = frozenset({"local", "group"})
 
 
 def shared_parts(configuration: Configuration) -> dict[str, str]:
@@ -36,7 +36,7 @@ def _parts(configuration: Configuration) -> Iterator[tuple[str, object]]:
     for entry in (*repository.entries, *repository.destinations.entries):
         yield f"{entry.kind} {entry.match.text!r}{_in(entry.vhost or '/')}", entry.settings
     for queue in configuration.queues:
-        if queue.arguments.get("x-replication") in OF_ONE_SITE:
+        if queue.arguments.get("x-replication") in OF_SOME_NODES:
             continue
         yield f"queue {queue.name!r}{_in(queue.vhost)}", queue
     for exchange in configuration.exchanges:

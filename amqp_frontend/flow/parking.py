@@ -33,7 +33,7 @@ OWN_STALL_MS = 60_000
 
 
 class ParkedContents:
-    """Amounts of a connection's parked work, as the engine's `Parked`.
+    """Counts a connection's parked work, and moves its contents to the temp store. The engine's `Parked`.
 
     `count`, `octets`: in memory; `spooled_count`, `spooled` (octets): in the temp store; `publishes`: messages in both.
     `is_reading_paused`: nothing is read from the peer, because too much is parked.
@@ -116,7 +116,7 @@ class ParkedContents:
 
 
 class Parking:
-    """The parked work of a connection. `channels`: those with parked work. `contents`: its amounts.
+    """The parked work of a connection. `channels`: those with parked work. `contents`: its counts.
 
     `is_closing`: the peer's connection.close waits for parked work (`ParkedChannel.has_unconfirmed`). `has_unread`: the
     reader may have octets of the peer, because a turn was cut, or the parking was full before. `resume_channel`:
@@ -135,13 +135,14 @@ class Parking:
         self._channel_flow = ChannelFlow(broker, login, output)
         self.channels: dict[Channel, ParkedChannel] = {}
         self.contents = ParkedContents(broker)
-        self._octets_when_full = self._octets_before = 0
+        self._octets_when_full = 0  # parked when `is_full` became true
+        self._octets_before = 0  # parked before the last `take`
         self.state = S.OPEN
         self.has_unread = False
         self.is_closing = False
         self.resume_channel: Callable[[Channel, Quota | None], None] = nothing
         self.on_timeout: Callable[[ParkingExhausted], None] = nothing
-        self._stall: Deadline | None = None
+        self._stall: Deadline | None = None  # by then some of the parked work has to be published
 
     def end(self) -> None:
         """End with the connection. Drops the callables, so that no reference cycle remains."""
@@ -178,7 +179,7 @@ class Parking:
         quota = turn.quota
         assert quota is not None
         quota.is_over = True
-        if quota.full.node.is_full:  # tried again in the next turn: its queue may have another limit, with room
+        if quota.full.node.is_full:  # the next turn tries it: the event's own queue may have room
             parked, work = self._parked_channel(channel), self._new_work(event, turn)
             parked.put_first(work)
             self._added(work, turn)

@@ -15,7 +15,7 @@ FEW_QUEUES = 4
 
 
 class KnownRoute:
-    """The cached route and envelope of a kind of message (`PublishKind.known`).
+    """The cached route and envelope of a kind of message (`PublishKind.known_route`).
 
     `run_max`: messages published in one call; 0: there are limits, so `publishing.py` publishes them. `queue`: their
     only queue, if they can be published together with messages of other kinds.

@@ -141,7 +141,7 @@ def _published_routes(cache: PublishCache) -> Iterator[Route]:
     """The routes of the client's latest publishes."""
     for kinds in cache.kinds.values():
         for kind in kinds.values():
-            known = kind.known
+            known = kind.known_route
             if isinstance(known, KnownRoute):
                 yield known.route
 

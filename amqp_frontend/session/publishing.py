@@ -134,7 +134,7 @@ def refuse(
     session.output.send_ahead(channel.number, *returns)
 
 
-_KNOWN, _QUEUE, _ENVELOPE = attrgetter("known"), attrgetter("queue"), attrgetter("envelope")
+_KNOWN, _QUEUE, _ENVELOPE = attrgetter("known_route"), attrgetter("queue"), attrgetter("envelope")
 
 #: Effort of a route look-up.
 LOOK_UP_COST = 24
@@ -144,7 +144,7 @@ def published(session: AmqpSession, event: PublishReceived, turn: ConnectionTurn
     """Handle a run of publishes. The hot path: the kind's route is cached, and the run is one call."""
     channel = event.channel
     assert isinstance(channel, Channel)
-    known: KnownRoute | None = event.kind.known
+    known: KnownRoute | None = event.kind.known_route
     if known is None or known.route.is_stale or event.oversized:
         step = _check_alarm(session, event, channel, turn)
         if step is not None:
@@ -338,7 +338,7 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
     if user_id is not None and user_id != client.user.name.encode() and "impersonator" not in client.user.tags:
         raise UserIdMismatch(claimed=user_id.decode("utf-8", "replace"), user=client.user.name)
     check_expiration(summary.expiration)
-    known: KnownRoute | None = event.kind.known
+    known: KnownRoute | None = event.kind.known_route
     envelope = (
         known.envelope
         if known is not None
@@ -349,5 +349,5 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
     if client.host.firehose is not None or session.broker.flow.raised is not None:
         # Not cached: each publish is traced with its session, or has to check the alarm.
         return KnownRoute(route, envelope, arguments.mandatory)
-    fresh = event.kind.known = KnownRoute(route, envelope, arguments.mandatory)
+    fresh = event.kind.known_route = KnownRoute(route, envelope, arguments.mandatory)
     return fresh

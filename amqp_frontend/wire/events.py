@@ -73,7 +73,7 @@ class PublishReceived:
 class MixedReceived:
     """Consecutive publishes on one channel, of several kinds: `kinds` and `contents` have one entry for each.
 
-    The session knows their kinds (`PublishKind.known`), and none is too large.
+    The session knows their kinds (`PublishKind.known_route`), and none is too large.
     """
 
     channel: ChannelReader

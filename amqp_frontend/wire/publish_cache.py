@@ -38,16 +38,17 @@ class PublishArguments(NamedTuple):
 class PublishKind:
     """A kind of message. Messages with equal basic.publish frames and equal summaries of properties are of one kind.
 
-    A connection has one object for each kind. `known`: the session's data for the kind; the reader does not use it.
+    A connection has one object for each kind. `known_route`: the session's data for the kind; the reader does not use
+    it.
     """
 
     method_frame: bytes
     summary: PropertySummary
-    known: Any = None
+    known_route: Any = None
 
 
 #: Octets of a cached head besides the payload of the method frame: the rest of that frame, and the header frame up to
-#: the size of the body. These are the same in all messages of the kind.
+#: the size of the body. All messages of a kind have the same head.
 HEAD_FIXED = FRAME_OVERHEAD + HEADER_FIXED - 8
 #: Maximum octets of a basic.publish frame whose head is cached: `read_mixed` reads only the last octet of the frame's
 #: size to find it.
@@ -71,19 +72,19 @@ class Form(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Forms:
-    """The forms of the property lists of a head. `known`: those seen so far, FORMS_MAX at most.
+    """The forms of property lists that messages with one head have. `seen`: the forms so far, FORMS_MAX at most.
 
     Another form is looked up in `kinds`, an entry of `PublishCache.kinds`, and in `shapes`, an entry of
     `Shapes.by_length`.
     """
 
-    known: list[Form]
+    seen: list[Form]
     kinds: dict[int, PublishKind]
     shapes: list[Shape]
 
 
 class PublishHead(NamedTuple):
-    """Data of messages with the same basic.publish frame and the same size of property list.
+    """What is cached of messages with the same basic.publish frame and the same size of property list.
 
     `unpack`: (octets, offset of the message) -> body size, property list, the octets from the header frame's end to the
     body as one number. `method_size`: octets of the basic.publish frame. `head_size`: octets before the body.
@@ -154,20 +155,20 @@ class PublishCache:
         )
 
     def other_kind(self, key: bytes, head: PublishHead, properties: bytes) -> PublishKind | None:
-        """The kind of a message, if its property list does not have the newest form of its head.
+        """The kind of a message whose property list does not have the newest form of `head`.
 
         None: the message has to be read with all checks.
         """
         number = int.from_bytes(properties, "big")
         forms = head.forms
-        for mask, value, kind in forms.known:
+        for mask, value, kind in forms.seen:
             if number & mask == value:
                 return kind
         mask, value, summary = _shape_of(properties, forms.shapes)
         summary = summary or self.summaries.get(properties)
         found = None if summary is None else forms.kinds.get(id(summary))
-        if found is not None and len(forms.known) < FORMS_MAX:
-            forms.known.append(Form(mask, value, found))
+        if found is not None and len(forms.seen) < FORMS_MAX:
+            forms.seen.append(Form(mask, value, found))
             self.heads[key] = head._replace(mask=mask, value=value, kind=found)
         return found
 

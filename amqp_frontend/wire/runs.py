@@ -287,7 +287,7 @@ def read_publishes(
     if channel.is_mixed:
         if len(event.contents) >= ALIKE_MIN:
             channel.is_mixed = False
-        elif event.kind.known is not None:  # the session has handled this kind before
+        elif event.kind.known_route is not None:  # the session has handled this kind before
             channel.publish_cache.add_head(data, position, event.kind)
     elif type(last) is PublishReceived and last.channel is channel and last.kind is not event.kind:
         channel.is_mixed = len(last.contents) < RUN_MIN
@@ -331,7 +331,7 @@ def read_mixed(
                     body_head != empty_body_head | body_size
                     or not 0 < body_size <= body_max
                     or data[end] != FRAME_END
-                    or kind.known is None
+                    or kind.known_route is None
                 ):
                     return kinds, contents, position
                 end += 1

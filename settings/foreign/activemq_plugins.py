@@ -20,7 +20,7 @@ _DISCARDING = "discardingDLQBrokerPlugin"
 #: Plugins whose variables are replaced.
 _READ = ("redeliveryPlugin", _DISCARDING, "timeStampingBrokerPlugin", "forcePersistencyModeBrokerPlugin")
 _FLAGS = ("sendToDlqIfMaxRetriesExceeded", "fallbackToDeadLetter")
-_TOPICS = "the queues of subscribers have names of their own here: a policy of queues covers them"
+_TOPICS = "the queues of subscribers have their own names here: a policy of queues covers them"
 _NOT_DONE = "is not done here, and would change which messages are delivered"
 
 #: Children of <redeliveryPolicyMap>.

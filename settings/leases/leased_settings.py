@@ -175,7 +175,7 @@ class LeasedSettings:
         help="From where on a new queue is built from the log: `epoch`, `now`, `creation`, bookmark or time.")
     fairness: str = element(one_of(FAST, ROUND_ROBIN, PROPORTIONAL), PROPORTIONAL, LIVE,
         tag="FairnessModel", default_text='`"proportional"`; `"round-robin"` where at most once',
-        help="Who gets the next message: `fast`, `round-robin` or `proportional`.")
+        help="How the next consumer is chosen: `fast`, `round-robin` or `proportional`.")
     leasing: str = element(one_of(STRICT, SUBLET), SUBLET, LIVE, tag="Leasing",
         help="Whether anybody may acknowledge a leased message (`sublet`), or its holder alone (`strict`).")
     max_deliveries: int = element(integer(0), 0, LIVE, tag="MaxDeliveries",

@@ -153,7 +153,7 @@ POLICY_KEYS |= {
     for argument in sorted(LIVE_ARGUMENTS & QUEUE_ARGUMENTS.keys())
     if argument.removeprefix("x-") not in POLICY_KEYS
 }
-# Keys of types with arguments of their own.
+# Keys of types with their own arguments.
 for _added in ADDED_TYPES.values():
     for _key in _added.policy_keys:
         POLICY_KEYS[_key] = replace(POLICY_KEYS[_key], on=POLICY_KEYS[_key].on | {_added.name})

@@ -42,7 +42,7 @@ class Reader:
             if isinstance(event, PublishReceived):
                 letter = event.kind.method_frame[-3:-2].decode()
                 found.append(letter * len(event.contents))
-                event.kind.known = None if letter == "?" else letter
+                event.kind.known_route = None if letter == "?" else letter
             elif isinstance(event, MixedReceived):
                 assert len(event.kinds) == len(event.contents)
                 found.append("[" + "".join(kind.method_frame[-3:-2].decode() for kind in event.kinds) + "]")
@@ -107,7 +107,7 @@ def test_a_kind_that_is_forgotten_is_shown_again(mixed: Reader) -> None:
     for alike in mixed.connection.publish_cache.kinds.values():
         for kind in alike.values():
             if kind.method_frame[-3:-2] == b"b":
-                kind.known = None
+                kind.known_route = None
     assert mixed.read("abcab") == ["a", "b", "[cab]"]
 
 
@@ -160,7 +160,7 @@ def test_kinds_that_begin_alike_are_told_apart() -> None:
                 mixed += len(event.kinds)
                 found += [kind.summary.priority for kind in event.kinds]
             elif isinstance(event, PublishReceived):
-                event.kind.known = True
+                event.kind.known_route = True
                 found += [event.kind.summary.priority] * len(event.contents)
         assert found == priorities
     assert mixed > 3 * len(priorities)
@@ -177,7 +177,7 @@ def test_more_kinds_than_are_remembered_are_read_all_the_same() -> None:
             assert isinstance(event, PublishReceived | MixedReceived)
             count += len(event.contents)
             if isinstance(event, PublishReceived):
-                event.kind.known = True
+                event.kind.known_route = True
         assert count == len(keys)
         memory = reader.connection.publish_cache
         assert max(len(memory.heads), sum(map(len, memory.kinds.values()))) <= KINDS_MAX
@@ -204,7 +204,7 @@ def test_routing_keys_of_any_length_are_read() -> None:
         found = []
         for event in reader.connection.events():
             if isinstance(event, PublishReceived):
-                event.kind.known = True
+                event.kind.known_route = True
                 found += [event.kind] * len(event.contents)
             elif isinstance(event, MixedReceived):
                 found += event.kinds

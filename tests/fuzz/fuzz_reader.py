@@ -128,13 +128,13 @@ class Owner:
         if isinstance(event, PublishReceived):
             self._published(event.channel, event.kind, event.contents, event.oversized)
             # Some kinds nobody remembers.
-            event.kind.known = len(event.kind.method_frame) % 4 or None
+            event.kind.known_route = len(event.kind.method_frame) % 4 or None
         elif isinstance(event, MixedReceived):
             if len(event.kinds) != len(event.contents) or len(set(event.kinds)) < 2:
                 raise Crash(f"a mixed run of {len(event.kinds)} kinds and {len(event.contents)} messages")
             self.mixed += len(event.contents)
             for kind, content in zip(event.kinds, event.contents):
-                if kind.known is None:
+                if kind.known_route is None:
                     raise Crash("a mixed run of a kind that nobody knows")
                 self._published(event.channel, kind, [content], 0)
         elif isinstance(event, AcksReceived):
