@@ -42,7 +42,7 @@ from .values import NAN, Value, any_of, elements, number_of, text_of
 MATCHED_MAX = 64 * 1024
 _EMPTY = (str, list)
 
-#: Three-valued.
+#: Computes True, False, or None for unknown.
 Condition = Callable[[Subject], "bool | None"]
 
 
@@ -247,9 +247,7 @@ class Compiler:
         return filled
 
     def _number(self, compiled: Compiled) -> Compiled:
-        """A function that converts to a number, for arithmetic: in selectors texts are no numbers, unless they are
-        converted.
-        """
+        """A function that converts to a number, for arithmetic. A text gives NaN unless the rules convert texts."""
         evaluate, converts = compiled.evaluate, self.rules.converts
 
         def number(subject: Subject) -> Value:

@@ -19,7 +19,6 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3}
 
 Reader = Callable[[object], Any]
 
-
 NO_UNITS: Mapping[str, int] = MappingProxyType({})
 #: Units in which durations are printed, the largest first.
 DURATION_UNITS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}

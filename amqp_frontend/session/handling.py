@@ -48,8 +48,8 @@ HANDLERS: dict[type[Method], Handler] = {**CHANNEL_HANDLERS, **TOPOLOGY_HANDLERS
 def handle_bytes(session: AmqpSession, data: bytes) -> Step:
     """Handle one read. Then the caller has to end the broker's turn and send the output.
 
-    Returns: DONE, or the reason why some input is not handled yet: call it again without octets after other
-        connections' turns, if work can continue (`Backlog.has_more`); if STALLED, when the peer has taken its answers.
+    Returns: DONE, or the reason why some input is not handled yet. Then call it again without octets: after STALLED
+        when the peer has taken its answers, else after other connections' turns if `Backlog.has_more`.
     """
     turn = ConnectionTurn(session.broker)
     session.broker.begin_turn(turn)

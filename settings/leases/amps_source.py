@@ -33,8 +33,8 @@ class AmpsSource(XmlSource):
     def skip_or_refuse(self, element: Element, path: str, others: Iterable[str], known: Iterable[str]) -> None:
         """Skip an element of `others`, or an unknown one that is not similar to a known one."""
         spelled = [name.casefold() for name in known]
-        is_like = get_close_matches(element.name[:100].casefold(), spelled, n=1, cutoff=_LIKENESS)
-        if element.name not in others and is_like:
+        similar = get_close_matches(element.name[:100].casefold(), spelled, n=1, cutoff=_LIKENESS)
+        if element.name not in others and similar:
             self.misplaced(element, path, known)
         else:
             self.no_effect(element, path)
@@ -42,7 +42,10 @@ class AmpsSource(XmlSource):
     def children(
         self, element: Element, path: str, repeatable: Collection[str] | None = ()
     ) -> Iterator[tuple[Element, str]]:
-        """The elements inside, with their paths; anything else is a fault. `repeatable`: of these names; None: all."""
+        """The elements inside, with their paths; anything else is a fault.
+
+        `repeatable`: names of elements that may occur several times; None: all may.
+        """
         self.without_attributes(element, path)
         if text := element.value:
             dots = "..." in text or "\N{HORIZONTAL ELLIPSIS}" in text

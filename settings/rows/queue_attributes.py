@@ -11,13 +11,13 @@ from .row import Row
 
 ONE_OR_MORE = Kind(integer(-1, INT_MAX, except_zero=True), parse_integer)
 
-#: The selector of a queue, which takes only matching messages; there is no such address setting.
+#: Only messages that match it enter the queue. There is no such address setting.
 SELECTOR = "x-selector"
 
 
 @frozen
 class QueueAttribute(Row):
-    """`attribute`: the address setting that it overrides; empty: none. `acts`: for a queue that exists.
+    """`attribute`: the address setting that it overrides; empty: none. `acts`: when a change reaches existing queues.
 
     `argument`: of queue.declare. `bean`: its name in broker-properties.
     """
@@ -79,7 +79,7 @@ ATTRIBUTES: tuple[QueueAttribute, ...] = (
     attribute("exclusive", "default_exclusive_queue", argument="x-single-active-consumer",
         help="Artemis' name of `single-active-consumer`; not AMQP's exclusive."),
     attribute("filter", "", TEXT, LIVE, argument=SELECTOR, bean="filterString",
-        help="Selector: only messages that it takes enter the queue; as an argument of clients `x-selector`."),
+        help="Selector: only messages that match it enter the queue. Clients' argument is `x-selector`."),
 )
 # fmt: on
 
