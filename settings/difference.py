@@ -207,8 +207,8 @@ def _logged_topic_text(topic: LoggedTopic) -> str:
 def _compared_as_settings(*owns: OwnSettings) -> set[str]:
     """Arguments whose changes show as changed settings.
 
-    x-max-length and x-dead-letter-exchange are compared as arguments: the settings do not have their values, they only
-    override some (`settings_of_arguments`).
+    x-max-length and x-dead-letter-exchange are compared as arguments: they override settings, but no setting has their
+    values (`settings_of_arguments`).
     """
     return {argument for own in owns for argument in own.given_by.values()} - {"x-max-length", "x-dead-letter-exchange"}
 
@@ -272,7 +272,7 @@ def _user_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     if new.users and not old.users and all(user.name != GUEST for user in new.users):
         yield Change(f"user {GUEST!r}", "the default one: deleted, as users are declared")
     elif old.users and not new.users:
-        yield Change(f"user {GUEST!r}", "the default one: back, as no user is declared")
+        yield Change(f"user {GUEST!r}", "the default one: exists again, as no user is declared")
 
 
 def _changes_of_user(before: UserDeclaration, after: UserDeclaration) -> Iterator[tuple[str, Lifetime]]:
@@ -313,9 +313,9 @@ def _policy_changes(old: Configuration, new: Configuration, *, is_operator: bool
         elif before != after:
             yield Change(what, f"{_policy_text(before)} -> {_policy_text(after)}")
         definitions = [{} if one is None else one.definition for one in (before, after)]
-        times = [one.get("message-ttl") for one in definitions]
-        if times[0] != times[1]:
-            yield Change(what, _changed("message-ttl", *times), ARRIVAL)
+        ttls = [one.get("message-ttl") for one in definitions]
+        if ttls[0] != ttls[1]:
+            yield Change(what, _changed("message-ttl", *ttls), ARRIVAL)
 
 
 def _policy_text(policy: Policy) -> str:

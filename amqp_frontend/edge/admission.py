@@ -1,13 +1,14 @@
 """Decides whether a connection is accepted, and which other connection makes room for it. Pure: no sockets, no clock.
 
 Descriptors, connections, and slots for connections that are not logged in are limited. The slots are few, so that
-strangers take little memory; but then a flood that fills them would lock out all others. So:
+strangers (addresses without a recent login) take little memory. But a flood that fills them must not lock out all
+others. So:
 
 - Each address (of IPv6 each /64) has a share: all slots if it is this machine's own or a listed proxy's, half of them
   if a client logged in from it recently, otherwise an eighth. A quarter of all slots is not for strangers.
 - A newcomer whose share is used up gets the slot of the oldest connection of its address. If all slots are taken, it
   gets that of the oldest connection of the address with most slots. Connections that have sent nothing lose theirs
-  first. A connection that has begun is safe for a second, so that clients of a burst do not displace each other.
+  first. One that has sent octets ("begun") is safe for a second, so that clients of a burst do not displace each other.
   It is not safe if its address has more slots than the newcomer's. Against newcomers from this machine or a known
   address it is safe for a tenth of a second, and the newcomer waits for that time.
 - The slot of a connection whose login was refused cannot be taken: this makes guessing passwords slow.
@@ -80,13 +81,13 @@ class HalfOpen(Generic[T]):
 
     def __init__(self) -> None:
         self._addresses: dict[str, _Address[T]] = {}
-        self._of: dict[T, _Address[T]] = {}
+        self._address_of: dict[T, _Address[T]] = {}
         self._by_weight: dict[bool, dict[int, dict[_Address[T], None]]] = {True: {}, False: {}}  # strangers, others
         self._strangers = 0
         self._known: OrderedDict[str, None] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._of)
+        return len(self._address_of)
 
     def make_room(self, origin: str, *, is_trusted: bool, now_ns: int, slots: int) -> T | None:
         """Find a slot for a newcomer. Returns: the connection that loses its slot and is to be closed, if one has to.
@@ -104,9 +105,9 @@ class HalfOpen(Generic[T]):
         if own is not None and count >= share:
             losing: _Address[T] | None = own
             why = f"{count} connections from {origin} are not logged in"
-        elif len(self._of) >= slots or (is_stranger and self._strangers >= strangers_max):
+        elif len(self._address_of) >= slots or (is_stranger and self._strangers >= strangers_max):
             losing = self._heaviest(only_strangers=is_stranger and self._strangers >= strangers_max)
-            why = f"{len(self._of)} connections are not logged in"
+            why = f"{len(self._address_of)} connections are not logged in"
             if losing is not None and losing.weight > (own.weight if own is not None else 0) + 1:
                 before_ns = now_ns
         else:
@@ -127,19 +128,19 @@ class HalfOpen(Generic[T]):
             own = self._addresses[origin] = _Address(origin, not is_trusted and origin not in self._known)
         weight = own.weight
         own.silent[one] = now_ns
-        self._of[one] = own
+        self._address_of[one] = own
         self._weigh(own, weight, weight + 1)
         self._strangers += own.is_stranger
 
     def note_begun(self, one: T) -> None:
         """Note that the connection has sent octets."""
-        address = self._of.get(one)
+        address = self._address_of.get(one)
         if address is not None and one in address.silent:
             address.begun[one] = address.silent.pop(one)
 
     def note_refused(self, one: T) -> None:
         """Note that the login was refused: the connection keeps its slot until it is closed."""
-        address = self._of.get(one)
+        address = self._address_of.get(one)
         if address is not None and one not in address.refused:
             weight = address.weight
             address.silent.pop(one, None)
@@ -149,7 +150,7 @@ class HalfOpen(Generic[T]):
 
     def note_logged_in(self, one: T) -> None:
         """Free the connection's slot, and remember its address as known."""
-        address = self._of.get(one)
+        address = self._address_of.get(one)
         if address is None:
             return
         self.leave(one)
@@ -167,7 +168,7 @@ class HalfOpen(Generic[T]):
 
     def leave(self, one: T) -> None:
         """Free the connection's slot, if it has one."""
-        address = self._of.pop(one, None)
+        address = self._address_of.pop(one, None)
         if address is None:
             return
         weight = address.weight
@@ -223,7 +224,7 @@ class Admission(Generic[T]):
     def shortage(self, descriptor: int, connections: int, options: FrontendOptions) -> str:
         """The reason why no further connection can be accepted, from any peer; empty: it can.
 
-        descriptor: the number of its socket. connections: the number of other open connections.
+        descriptor: the number of the new socket. connections: the number of other open connections.
         """
         descriptor_max = options.descriptor_max
         if is_beyond(descriptor, options):
@@ -247,7 +248,7 @@ class Admission(Generic[T]):
     ) -> T | None:
         """Find a slot for a newcomer that is not logged in. In a shortage, another such connection makes room.
 
-        They get at most half of the descriptors for connections: the rest is for connections that are logged in.
+        Such connections get at most half of the descriptors: the rest is for connections that are logged in.
         Returns: the connection that loses its slot and is to be closed. Raises: NoSlot.
         """
         slots = options.half_open_max

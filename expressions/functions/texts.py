@@ -15,7 +15,7 @@ _UPPER = str.maketrans(ascii_lowercase, ascii_uppercase)
 _LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _CODE_MAX = 0x10FFFF
 #: Cost of each octet of a checksum that is computed in Python, in units.
-_CHECKSUM = 20
+_CHECKSUM_COST = 20
 
 
 def _text(subject: Subject, value: Value) -> str | None:
@@ -80,7 +80,7 @@ def strequal_i(subject: Subject, one: Value, other: Value) -> Value:
 
 
 def substr(subject: Subject, value: Value, start: Value, count: Value = 1e9) -> Value:
-    """The text from a position on: from 1, or below 0, counted from the end. A position before the beginning means the
+    """The text from a position on, counted from 1, or from -1 at the end. A position before the beginning means the
     beginning; after the end the result is NULL.
     """
     text, first, size = _text(subject, value), _count(start), _count(count)
@@ -187,7 +187,7 @@ def crc32(subject: Subject, value: Value) -> Value:
     if text is None:
         return None
     octets = text.encode("utf-8", "surrogatepass")
-    subject.charge(_CHECKSUM * len(octets))
+    subject.charge(_CHECKSUM_COST * len(octets))
     remainder = 0xFFFFFFFF
     for octet in octets:
         remainder = _CASTAGNOLI[(remainder ^ octet) & 0xFF] ^ (remainder >> 8)

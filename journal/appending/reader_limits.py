@@ -45,7 +45,7 @@ class ReaderLimits:
         self._has_nodes = directory.is_of_cluster
         self._options = options
         self._clock = clock
-        self._has_warned: set[tuple[str, int]] = set()
+        self._warned: set[tuple[str, int]] = set()
         self.kept: dict[str, KeptForReader] = {}
         self.dropped = 0
 
@@ -80,9 +80,9 @@ class ReaderLimits:
 
     def _warn(self, name: str, lsn: int, kept: KeptForReader, now_ms: int) -> None:
         """Warn once while the reader needs the same record."""
-        if (name, lsn) in self._has_warned:
+        if (name, lsn) in self._warned:
             return
-        self._has_warned.add((name, lsn))
+        self._warned.add((name, lsn))
         logger.warning(
             "reader %s: %s are kept for it alone. It is dropped %s. `leveret pipeline readers --journal %s` shows all"
             " readers, and deletes one with --drop NAME",

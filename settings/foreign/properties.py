@@ -139,6 +139,8 @@ def load_properties(builder: ConfigurationBuilder, file: str, content: str) -> N
 
 
 class _Loader:
+    """Reads one file. Addresses, queues and diverts are declared after its last line."""
+
     def __init__(self, builder: ConfigurationBuilder, file: str) -> None:
         self.builder = builder
         self.file = file
@@ -236,8 +238,8 @@ class _Loader:
         elif len(path) == 2 and path[0] == "queueConfigs" and value == self.removal:
             self.builder.queues.pop(("/", path[1]), None)
         elif not path and value == self.removal:
-            for where in [where for where, queue in self.builder.queues.items() if queue.address == name]:
-                del self.builder.queues[where]
+            for queue_key in [one for one, queue in self.builder.queues.items() if queue.address == name]:
+                del self.builder.queues[queue_key]
         elif path != ["name"]:
             self.builder.unknown(
                 origin, ".".join(path) or key, "addressConfigurations", ("routingTypes", "queueConfigs")

@@ -42,15 +42,15 @@ class BadValue(ValueError):
 
 
 def duration(value: object) -> int:
-    """Milliseconds, at least 1: an integer of them, or text like `15m` (`10`: seconds)."""
+    """Milliseconds, at least 1, from an integer (milliseconds) or text like `15m`; text without a unit is seconds."""
     if isinstance(value, int) and not isinstance(value, bool):
         milliseconds = value
     else:
         found = _DURATION.fullmatch(value) if isinstance(value, str) else None
         if found is None:
             raise BadValue("E-DUR", f"{shown(value)}, expected a duration like 250ms, 15m, 2h, 1d")
-        whole, _, rest = found[1].partition(".")
-        femtoseconds = int(whole + rest.ljust(9, "0")) * _UNITS_US[found[2] or "s"]
+        whole, _, fraction = found[1].partition(".")
+        femtoseconds = int(whole + fraction.ljust(9, "0")) * _UNITS_US[found[2] or "s"]
         milliseconds = -(-femtoseconds // 10**12)  # rounded up
     if not 1 <= milliseconds <= HUNDRED_YEARS_MS:
         raise BadValue("E-DUR", f"{shown(value)}, expected 1 ms to 100 years")

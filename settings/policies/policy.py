@@ -73,7 +73,7 @@ class Policy:
         return Pattern(self.pattern)
 
     def may_apply_to(self, kind: str) -> bool:
-        """Whether it can apply to queues of this type, or to exchanges: the type has all of its keys."""
+        """Whether it can apply to queues of type `kind`, or to exchanges: that type has all keys of the definition."""
         if kind not in APPLY_TO[self.apply_to]:
             return False
         return kind == EXCHANGE or all(

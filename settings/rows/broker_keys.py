@@ -154,9 +154,9 @@ class JournalKeys:
     retain_ms: int | None = setting(DELAY, None, RESTART,
         help="How long segments that the broker no longer needs are kept for the data pipeline.")
     reader_age_ms: int = setting(DELAY, 90 * 86_400_000, RESTART,
-        help="How old what is kept for a reader of the pipeline alone may be before it is dropped; 0 is no limit.")
+        help="Age of segments kept for one reader of the pipeline alone at which it is dropped; 0 is no limit.")
     reader_size: int = setting(BYTES, 0, RESTART,
-        help="Octets that may be kept for a reader of the pipeline alone before it is dropped; 0 is no limit.")
+        help="Octets of segments kept for one reader of the pipeline alone at which it is dropped; 0 is no limit.")
 
 
 @dataclass(init=False, repr=False, eq=False)
