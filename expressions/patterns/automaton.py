@@ -88,10 +88,10 @@ class _Graph:
         self.start = 1 << self._compile(tree, 0)
         self._strata.append(tuple(self._conditions))
         self.size = self._count
-        self._users: dict[int, list[int]] = {}  # node -> the conditions that name it
+        self._dependents: dict[int, list[int]] = {}  # node -> the conditions that name it
         for node, (what, one, other) in self._conditions.items():
             for used in {one, other} if what == "either" else {one}:
-                self._users.setdefault(used, []).append(node)
+                self._dependents.setdefault(used, []).append(node)
 
     def _new(self) -> int:
         self._count += 1
@@ -176,7 +176,7 @@ class _Graph:
                 if found >> node & 1 or node not in members or not self._holds(node, found, places):
                     continue
                 found |= 1 << node
-                waiting += self._users.get(node, ())
+                waiting += self._dependents.get(node, ())
         return found
 
     def _holds(self, node: int, found: int, places: dict[str, bool]) -> bool:

@@ -144,7 +144,7 @@ class FullObjectRecorder(ObjectRecorder):
         if id_ is not None:
             self.durable_ids.discard(id_)
 
-    def _transient_gone(self, id_: int, object_type: int) -> None:
+    def _retire_transient(self, id_: int, object_type: int) -> None:
         self._journal.objects.undeclared(id_, object_type)
 
     def _bound(self, event: BindingEvent) -> None:

@@ -46,7 +46,8 @@ _SET_BY_OPERATORS = (VirtualHostEvent, UserDeclaredEvent, UserUndeclaredEvent, P
 class ObjectRecorder:
     """Records objects. Keeps the journal's ids of queues and exchanges by their names.
 
-    `queue_ids`: ids of queues, by virtual host and name.
+    `queue_ids`: ids of queues, by virtual host and name. `restated`: the record repeats what is already true, for a
+    checkpoint.
     """
 
     def __init__(self, broker: Broker, journal: Journal) -> None:
@@ -117,9 +118,9 @@ class ObjectRecorder:
             self._journal.objects.undeclared(id_, object_type)
             self._context.turn.records += 1
         else:
-            self._transient_gone(id_, object_type)
+            self._retire_transient(id_, object_type)
 
-    def _transient_gone(self, id_: int, object_type: int) -> None:
+    def _retire_transient(self, id_: int, object_type: int) -> None:
         """Write no record for a transient object. Its id is retired: messages may refer to a transient exchange."""
         self._journal.objects.retire(id_)
 

@@ -160,12 +160,12 @@ class Replay:
                     if fields[OWNER]:
                         queue.note_owner(fields[MSG_ID], fields[OWNER])
             elif kind in TERMINAL_CODES:
-                settled = queues.get(fields[QUEUE_ID])
-                if settled is not None and fields[FLAGS] & (DURABLE | KEPT) == DURABLE:
+                recovered = queues.get(fields[QUEUE_ID])
+                if recovered is not None and fields[FLAGS] & (DURABLE | KEPT) == DURABLE:
                     if fields[FLAGS] & RANGE:
-                        settled.remove_range(fields[MSG_ID], fields[ARG])
+                        recovered.remove_range(fields[MSG_ID], fields[ARG])
                     else:
-                        settled.remove(fields[MSG_ID])
+                        recovered.remove(fields[MSG_ID])
             else:
                 handler = handlers.get(kind)
                 if handler is not None:

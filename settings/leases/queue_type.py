@@ -50,8 +50,8 @@ def _captures(queue: "QueueDeclaration", topic: str) -> str | None:
     settings = read_leased(queue.name, queue.arguments)[0]
     if not selects(settings.underlying_topic)(topic):
         return None
-    beside = "" if settings.filter is None else f", if {settings.filter}"
-    return f"{queue.origin_of('x-underlying-topic')}: underlying-topic {shown(settings.underlying_topic)}{beside}"
+    condition = "" if settings.filter is None else f", if {settings.filter}"
+    return f"{queue.origin_of('x-underlying-topic')}: underlying-topic {shown(settings.underlying_topic)}{condition}"
 
 
 register_type(

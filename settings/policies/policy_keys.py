@@ -75,7 +75,7 @@ def _limit(on: frozenset[str], read: Reader, refusal: str, argument: str) -> Pol
 
 
 _ANY_QUEUE, _EXCHANGES = _C | _Q | _S, frozenset({EXCHANGE})
-_EVERYTHING = _C | _Q | _EXCHANGES  # but streams
+_NOT_STREAMS = _C | _Q | _EXCHANGES
 
 # fmt: off
 POLICY_KEYS: dict[str, PolicyKey] = {
@@ -121,16 +121,16 @@ POLICY_KEYS: dict[str, PolicyKey] = {
         "is not a valid number of shards per node"),  # of the sharding plugin, as is routing-key
     "routing-key": PolicyKey(_EXCHANGES, text, "is not a valid routing key"),
     "ha-mode": PolicyKey(_C, word("all", "exactly", "nodes"), "is not a valid ha-mode value", is_for_operators=True),
-    # `fault_of_mirroring` checks those that depend on it.
+    # `fault_of_mirroring` checks the keys that depend on ha-mode.
     "ha-params": PolicyKey(_C, _any_value, "", is_for_operators=True),
     "ha-sync-mode": PolicyKey(_C, _any_value, "", is_for_operators=True),
     "ha-sync-batch-size": PolicyKey(_C, _any_value, ""),
     "ha-promote-on-shutdown": PolicyKey(_C, _any_value, ""),
     "ha-promote-on-failure": PolicyKey(_C, _any_value, ""),
-    "federation-upstream": PolicyKey(_EVERYTHING, text, "is not a valid federation upstream name"),
-    "federation-upstream-set": PolicyKey(_EVERYTHING, text, "is not a valid federation upstream set name"),
-    "federation-upstream-pattern": PolicyKey(_EVERYTHING, text, "is not a valid federation upstream pattern"),
-    # RabbitMQ 4.3's, which has them on quorum queues only.
+    "federation-upstream": PolicyKey(_NOT_STREAMS, text, "is not a valid federation upstream name"),
+    "federation-upstream-set": PolicyKey(_NOT_STREAMS, text, "is not a valid federation upstream set name"),
+    "federation-upstream-pattern": PolicyKey(_NOT_STREAMS, text, "is not a valid federation upstream pattern"),
+    # Keys of RabbitMQ 4.3, which has them on quorum queues only.
     "delayed-retry-type": PolicyKey(_C | _Q, word("disabled", "failed", "returned", "all"),
         "is not a valid delayed retry type. Must be one of: all, failed, returned, disabled", "x-delayed-retry-type",
         is_for_operators=True),
@@ -164,7 +164,7 @@ for _added in ADDED_TYPES.values():
                 frozenset({_added.name}), _added.rows[_argument].read, f"is not a valid {_key}", _argument
             )
 
-#: Keys of mirrored queues beside ha-mode and ha-params, in RabbitMQ's order -> what is right, and the refusal.
+#: Keys of mirrored queues beside ha-mode and ha-params, in RabbitMQ's order -> the reader of values, and the refusal.
 _MIRRORING: dict[str, tuple[Reader, str]] = {
     "ha-sync-mode": (word("manual", "automatic"), 'must be "manual" or "automatic", got {}'),
     "ha-sync-batch-size": (integer(1, LONG_MAX), "takes an integer greater than 0, {} given"),
