@@ -321,7 +321,7 @@ class Parking:
         self._broker.context.deadlines.cancel(parked.deadline)
         parked.deadline = None
 
-    # -- amounts ----------------------------------------------------------------------------------------------------
+    # -- counts -----------------------------------------------------------------------------------------------------
 
     @property
     def is_full(self) -> bool:

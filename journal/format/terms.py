@@ -1,7 +1,7 @@
 """The term table: which leader of a cluster wrote which records of a journal. The file `terms` of its directory.
 
 A term is the number of a leadership. One leader writes a term, so two journals whose tables have the same term with the
-same first LSN hold the same octets up to the smaller of its two ends.
+same first LSN hold the same octets until that term ends in one of them.
 Source: docs/journal-format.md, "The directory of a node of a cluster".
 """
 

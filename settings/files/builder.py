@@ -39,8 +39,6 @@ NOT_IN_THIS_VERSION = "accepted, but without effect in this version"
 Fetch = Callable[[str, str], tuple[str, str]]
 #: Names of the wildcard syntax' keys in TOML and XML -> attribute.
 WILDCARD_KEYS = {row.key: row.attribute for row in WILDCARDS}
-
-
 #: Ranks of entries that become one match here: `#`, `jms.topic.#`, `jms.queue.#` of HornetQ.
 PLAIN, OF_TOPICS, OF_QUEUES = range(3)
 
@@ -55,7 +53,7 @@ class RawEntry:
     values: dict[str, Any] = field(default_factory=dict)  # attribute -> value
     origins: dict[str, Origin] = field(default_factory=dict)
     in_file: str = ""  # the match in the file, if it differs
-    rank: int = PLAIN  # of entries that become one match, the highest has precedence, setting by setting
+    rank: int = PLAIN  # if entries become one match, each setting is that of the highest rank that has it
     parse: Callable[[str, Wildcards], Match] = parse_match
 
 
@@ -68,9 +66,9 @@ class ConfigurationBuilder:
         self.fetch = fetch
         self.included: list[str] = []  # one entry for each inclusion
         self.included_elements = 0  # of all included XML files
-        self.explicit: dict[tuple[str, str], Any] = {}
+        self.explicit: dict[tuple[str, str], Any] = {}  # values of `[table] key` that a file sets
         self.explicit_at: dict[tuple[str, str], Origin] = {}
-        self.implied: dict[tuple[str, str], tuple[Any, Origin]] = {}
+        self.implied: dict[tuple[str, str], tuple[Any, Origin]] = {}  # see `imply`
         self.faults: list[Fault] = []
         self.warnings: list[str] = []
         self.entries: dict[tuple[str | None, str], RawEntry] = {}
@@ -112,7 +110,7 @@ class ConfigurationBuilder:
         self.fault(origin, key, f"{shown(value)} is invalid, expected {error}")
 
     def _repeated(self, origin: Origin, key: str, name: str, earlier: Origin | None) -> None:
-        """Add a fault: the name is taken by an earlier declaration."""
+        """Add a fault: an earlier declaration has the same name."""
         self.fault(origin, key, f"{shown(name)} is already declared at {earlier}")
 
     def warn(self, origin: Origin, key: str, problem: str) -> None:
@@ -196,22 +194,21 @@ class ConfigurationBuilder:
         if earlier.origin.file != raw.origin.file:
             self.fault(raw.origin, kind.partition(" ")[0], what)
         elif earlier is not raw:
-            self.warn(raw.origin, kind.partition(" ")[0], f"{what}: only this one applies, where ActiveMQ takes either")
+            self.warn(raw.origin, kind.partition(" ")[0], f"{what}: only this one applies, where ActiveMQ uses either")
 
     def add_queue(self, queue: QueueDeclaration, in_file: Mapping[str, str]) -> None:
         """Add a queue; its arguments are checked here. `in_file`: argument -> the key in the file."""
-        own = added_type(queue.arguments)
-        if own is not None:
+        queue_type = added_type(queue.arguments)
+        if queue_type is not None:
             self.in_file[queue.vhost, queue.name] = in_file
-            for fault in own.read(queue.name, queue.arguments)[1]:
+            for fault in queue_type.read(queue.name, queue.arguments)[1]:
                 self.fault(queue.origin_of(fault.key), in_file.get(fault.key, fault.key), fault.problem)
-            queue = replace(queue, arguments=own.plain_arguments(queue.arguments))
+            queue = replace(queue, arguments=queue_type.plain_arguments(queue.arguments))
         earlier = self.queues.setdefault((queue.vhost, queue.name), queue)
         if earlier is not queue:
             problem = f"{shown(queue.name)} is already declared at {earlier.origin}"
-            problem = (
-                own.duplicate_fault(problem) if own is not None and own is added_type(earlier.arguments) else problem
-            )
+            if queue_type is not None and queue_type is added_type(earlier.arguments):
+                problem = queue_type.duplicate_fault(problem)
             self.fault(queue.origin, in_file.get("name", "queue"), problem)
             return
         self.add_vhost(queue.vhost)
@@ -221,11 +218,11 @@ class ConfigurationBuilder:
             self.fault(queue.origin_of(error.key), in_file.get(error.key, error.key), error.problem)
         if SELECTOR in queue.arguments:
             key = in_file.get(SELECTOR, SELECTOR)
-            self.selector(queue.origin_of(SELECTOR), key, queue.arguments[SELECTOR])
+            self.check_selector(queue.origin_of(SELECTOR), key, queue.arguments[SELECTOR])
         if queue.routing_type == MULTICAST:
             self.add_exchange(ExchangeDeclaration(queue.address, queue.vhost, origin=queue.origin))
 
-    def selector(self, origin: Origin, key: str, value: object) -> None:
+    def check_selector(self, origin: Origin, key: str, value: object) -> None:
         try:
             selector_text(value)
         except ValueError as error:
@@ -256,13 +253,13 @@ class ConfigurationBuilder:
         """Add a divert; names are unique."""
         earlier = self.diverts.setdefault((divert.vhost, divert.name), divert)
         if divert.filter:
-            self.selector(divert.origin, "filter", divert.filter)
+            self.check_selector(divert.origin, "filter", divert.filter)
         if earlier is not divert:
             self._repeated(divert.origin, "divert", divert.name, earlier.origin)
         self.add_vhost(divert.vhost)
 
     def add_vhost(self, name: str) -> None:
-        """Add a virtual host that must exist."""
+        """Add a virtual host, if it is new."""
         if name != "/" and name not in self.vhosts:
             self.vhosts.append(name)
 
@@ -281,8 +278,8 @@ class ConfigurationBuilder:
             self.add_vhost(vhost)
         if len(set(vhosts)) < len(vhosts):
             self.fault(user.origin, "permission", f"user {shown(user.name)} has two for one virtual host")
-        places = [(topic.vhost, topic.exchange) for topic in user.topic_permissions]
-        if len(set(places)) < len(places):
+        exchanges = [(topic.vhost, topic.exchange) for topic in user.topic_permissions]
+        if len(set(exchanges)) < len(exchanges):
             self.fault(user.origin, "topic-permission", f"user {shown(user.name)} has two for one exchange")
         for topic in user.topic_permissions:
             if topic.vhost not in vhosts:
@@ -290,7 +287,7 @@ class ConfigurationBuilder:
                 self.fault(user.origin, "topic-permission", problem)
 
     def add_policy(self, policy: Policy, origin: Origin) -> None:
-        """Add a policy; names are unique in a virtual host, those of operator policies apart."""
+        """Add a policy. Its name is unique among the policies, or the operator policies, of its virtual host."""
         earlier = self.policies.setdefault(policy.identity, policy)
         if earlier is not policy:
             self._repeated(origin, "operator-policy" if policy.is_operator else "policy", policy.name, earlier.origin)

@@ -383,7 +383,7 @@ def test_discarded_dead_letters() -> None:
         ('<policyEntry queue="Q" useCache="true"/>', "f.xml:1: useCache: accepted, but without effect"),
         (
             '<policyEntries><policyEntry queue="A"/>\n<policyEntry queue="queue://A"/></policyEntries>',
-            "f.xml:2: queue: 'A' is already declared at f.xml:1: only this one applies, where ActiveMQ takes either",
+            "f.xml:2: queue: 'A' is already declared at f.xml:1: only this one applies, where ActiveMQ uses either",
         ),
         ('<policyEntry tempQueue="true" memoryLimit="1"/>', "f.xml:1: tempQueue: accepted, but without effect"),
         (entry("<dispatchPolicy><x/></dispatchPolicy>"), "f.xml:1: dispatchPolicy: accepted, but without effect"),
