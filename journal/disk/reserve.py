@@ -24,7 +24,7 @@ class Reserve:
         self.is_spent = False  # released, and not filled again since
         self._files = files
         self._path = os.path.join(directory, NAME)
-        self._was_left = NAME in files.names(directory)
+        self._was_left = NAME in files.names(directory)  # by an earlier run
         self._has_failed = False
 
     def fill(self) -> None:

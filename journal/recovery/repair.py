@@ -115,7 +115,7 @@ class _Repair:
                     later = scan.next_block()
                     if later is None or (following is not None and later.header.base_lsn >= following):
                         return
-                    copy.gap(later.header.base_lsn)
+                    copy.add_gap(later.header.base_lsn)
                     scan = SegmentScan(self.files, handle, later.header.base_lsn, offset=later.offset)
 
     def _add_gap_before(self, base_lsn: int) -> None:
@@ -148,7 +148,7 @@ class _Copy:
         if block.header.flags & IS_FOOTER:
             return
         if not segment.size and not block.header.flags & IS_HEAD:
-            self.gap(block.end_lsn)  # the head, which had a wrong LSN, is lost: no other block may be the first
+            self.add_gap(block.end_lsn)  # the head, which had a wrong LSN, is lost: no other block may be the first
             return
         if not segment.size:
             for _, record in block.records():
@@ -158,7 +158,7 @@ class _Copy:
         self._write(block.data)
         self._repair.result.records += block.header.record_count
 
-    def gap(self, next_lsn: int) -> None:
+    def add_gap(self, next_lsn: int) -> None:
         """Append a gap block for lost records up to `next_lsn`, with all known names, after a head if that was lost."""
         lsn = self._segment.end_lsn
         if next_lsn <= lsn:
@@ -176,7 +176,7 @@ class _Copy:
         """Add a gap up to the next segment, if there is one, and the footer; fsync."""
         segment = self._segment
         if next_base is not None:
-            self.gap(next_base - 1)
+            self.add_gap(next_base - 1)
         if segment.size:
             self._write(segment.footer(segment.ts_max, MODES.index("commit")))
         self._files.truncate(self._handle, segment.size)

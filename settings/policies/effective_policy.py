@@ -14,7 +14,7 @@ from ..rows.address_settings import NOTHING_SET, Layer, with_fewer_attempts
 from .policy import Policy
 from .policy_keys import POLICY_KEYS
 
-#: Different declarations for which a policy's layer is cached.
+#: Maximum different declarations for which a policy's layer is cached.
 LAYERS_MAX = 100
 
 
@@ -138,7 +138,7 @@ def _contradicts(argument: str, declared: Mapping[str, object]) -> bool:
 
 
 def merged_definition(policy: Policy | None, operator: Policy | None) -> Mapping[str, object]:
-    """The keys of both policies, at least one of which is there; an operator policy wins, or caps a limit."""
+    """The keys of both policies, one of which may be None. An operator policy wins, or caps a limit."""
     if policy is None or operator is None:
         only = policy or operator
         assert only is not None
