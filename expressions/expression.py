@@ -1,6 +1,6 @@
 """An expression ready for use: a filter, or a value computed from a message.
 
-Source: queues page B.2 (choice 4: a filter takes a message only if it is true).
+Source: queues page B.2 (choice 4: a message matches only if the filter is true).
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ NO_VALUES: Mapping[str, Value] = {}
 
 
 class Expression:
-    """An expression; made by `compiled`. `text`: its normal form; filters with equal `key` take the same messages.
+    """An expression; made by `compiled`. `text`: its normal form; filters with equal `key` match the same messages.
 
     `reads_body`: it has paths. `too_costly`: number of evaluations that were ended because they took too long.
     """
@@ -34,7 +34,7 @@ class Expression:
         try:
             self._condition = compiler.condition(parsed.tree)
         except TooCostly:
-            raise ExpressionError(text, 0, "what does not depend on the message takes too long") from None
+            raise ExpressionError(text, 0, "the part that does not depend on the message takes too long") from None
         self.dialect = dialect
         self.text = printed(parsed.tree, dialect, converts=parsed.converts)
         used = tuple((name, client_values.get(name)) for name in sorted(compiler.used))
@@ -43,7 +43,7 @@ class Expression:
         self.too_costly = 0
 
     def matches(self, subject: Subject) -> bool:
-        """Whether it takes the message: it is true, neither false nor unknown. Raises nothing."""
+        """Whether the message matches: the expression is true, neither false nor unknown. Raises nothing."""
         return self.truth(subject) is True
 
     def truth(self, subject: Subject) -> bool | None:

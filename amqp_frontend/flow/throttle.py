@@ -62,9 +62,7 @@ class ThrottleWait:
         self._throttle.waiting[self] = wake
 
     def end_slice(self) -> bool:
-        """End a slice. Returns whether to wait for another: not after a wake-up, nor if the consumers take too
-        little.
-        """
+        """End a slice. Returns whether to wait for another: not after a wake-up, nor if consumers take too little."""
         throttle, queue = self._throttle, self._queue
         if self not in throttle.waiting:
             return False

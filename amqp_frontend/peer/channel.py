@@ -82,4 +82,4 @@ class CommitUnderWay:
 
     channel: Channel
     commit: Commit
-    ids: ClassVar[tuple[int, int]] = (90, 20)
+    ids: ClassVar[tuple[int, int]] = (90, 20)  # class and method of tx.commit

@@ -17,7 +17,7 @@ SIZE_MAX = 4000
 # instruction of the part, the one behind it, whether it is negated; _PROGRESS the slot of a loop, and the instruction
 # behind it; _FOUND nothing.
 _CHARS, _SPLIT, _JUMP, _SAVE, _AT, _REFERENCE, _AHEAD, _PROGRESS, _FOUND = range(9)
-#: In place of an instruction to go back to: a slot gets its old value.
+#: Begins a waiting entry that gives a slot its old value, in place of the instruction to continue with.
 _RESTORE = -1
 
 #: Called with the number of steps taken; may raise an exception to end the search.
@@ -161,9 +161,9 @@ class Backtracker:
                 counter += 1
             elif kind == _AHEAD:
                 inner = slots.copy()
-                is_there = self._run(instruction[1], text, at, inner, spend) >= 0
-                fits = is_there != instruction[3]
-                if is_there and fits:
+                matches = self._run(instruction[1], text, at, inner, spend) >= 0
+                fits = matches != instruction[3]
+                if matches and fits:
                     for slot, value in enumerate(inner):
                         if slots[slot] != value:
                             waiting.append((_RESTORE, slot, slots[slot]))

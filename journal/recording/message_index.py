@@ -25,7 +25,7 @@ class ContentIndex:
         self._firsts = array("q")
         self._lsns = array("q")
         self._counts = array("q")
-        self._moved: dict[int, int] = {}  # copied forward by the journal
+        self._moved: dict[int, int] = {}  # id -> LSN of the copy, of contents that the journal copied forward
 
     def __len__(self) -> int:
         return len(self._firsts)

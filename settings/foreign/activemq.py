@@ -62,7 +62,7 @@ def _read_element(source: ActivemqSource, element: Element) -> None:
 
 def _read_beans(source: ActivemqSource, element: Element) -> None:
     """Spring's root: everything but the broker is skipped."""
-    source.no_text(element)
+    source.refuse_text(element)
     for child in element.children:
         if child.name == "broker":
             _read_broker(source, child)
@@ -88,7 +88,7 @@ def _read_children(
     others: Iterable[str] = (),
 ) -> None:
     """Read the children that are `known`, and skip `others`; anything else is a fault."""
-    source.no_text(element)
+    source.refuse_text(element)
     if not others:  # <broker> reads its attributes itself
         source.attributes(element, ("id",))
     for child in source.each_once(element, repeatable):
@@ -100,7 +100,7 @@ def _read_children(
 
 def _read_destinations(source: ActivemqSource, element: Element) -> None:
     """Read the queues and topics that exist from the start."""
-    source.no_text(element)
+    source.refuse_text(element)
     source.attributes(element, ())
     for child in source.children_of(element):
         name = child.attributes.get("physicalName", "").strip()
@@ -155,7 +155,7 @@ def _read_usage(source: ActivemqSource, outer: Element) -> None:
 
 
 def _read_default_entry(source: ActivemqSource, element: Element) -> None:
-    source.no_text(element)
+    source.refuse_text(element)
     source.attributes(element, ())
     for child in source.each_once(element):
         if child.name != "policyEntry":
@@ -182,7 +182,7 @@ def _read_policy_entry(source: ActivemqSource, element: Element) -> None:
 
 def _read_entry(source: ActivemqSource, element: Element, kind: str, names: list[str]) -> None:
     """Read an entry: its attributes and children are settings of a layer."""
-    source.no_text(element)
+    source.refuse_text(element)
     raw = RawEntry(names[0], None, source.at(element))
     targets = dict.fromkeys(TARGETS, ignored(anything))
     for key, (value, attribute) in source.read_attributes(element, {**ENTRY_ATTRIBUTES, **targets}, TARGETS).items():

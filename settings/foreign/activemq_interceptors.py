@@ -24,7 +24,7 @@ _CLIENTS_BIND = "clients bind their queues to the exchange of the topic themselv
 
 def read_interceptors(source: ActivemqSource, element: Element) -> None:
     """Read <destinationInterceptors>, and the elements between it and the virtual destinations."""
-    source.no_text(element)
+    source.refuse_text(element)
     for child in source.children_of(element):
         if child.name in ("virtualDestinationInterceptor", "virtualDestinations"):
             read_interceptors(source, child)

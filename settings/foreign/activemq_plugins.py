@@ -40,7 +40,7 @@ _DEFAULTS: dict[str, Any] = {
 
 
 def read_plugins(source: ActivemqSource, element: Element) -> None:
-    source.no_text(element)
+    source.refuse_text(element)
     for child in sorted(source.children_of(element), key=lambda child: child.name != _DISCARDING):  # that one first
         read_plugin(source, child)
 
@@ -80,7 +80,7 @@ def read_policies(source: ActivemqSource, element: Element, dead_letters: str = 
         if part.name not in _PARTS:
             source.unknown(part, part.name, "<redeliveryPolicyMap>", _PARTS)
             continue
-        source.no_text(part)
+        source.refuse_text(part)
         source.attributes(part, ())
         for policy in source.children_of(part):
             if policy.name != "redeliveryPolicy":
@@ -96,7 +96,7 @@ def parse_policy(text: str, wildcards: Wildcards) -> Match:
 
 def _redelivery(source: ActivemqSource, element: Element) -> None:
     builder = source.builder
-    source.no_text(element)
+    source.refuse_text(element)
     source.read_attributes(element, dict.fromkeys((*_FLAGS, "id"), ignored(anything)), (*_FLAGS, "id"))
     keeps = _flag(source, element, "sendToDlqIfMaxRetriesExceeded", True)
     if not _flag(source, element, "fallbackToDeadLetter", True):

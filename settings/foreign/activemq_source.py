@@ -13,8 +13,8 @@ from .xml_tree import ELLIPSIS, Element
 class ActivemqSource(XmlSource):
     """A file, and the builder that collects faults and declarations."""
 
-    def no_text(self, element: Element) -> None:
-        """Check that there is no text between elements, except the dots of an example."""
+    def refuse_text(self, element: Element) -> None:
+        """Add a fault if there is text between elements."""
         if not element.value:
             return
         is_left_out = "..." in element.value or "\N{HORIZONTAL ELLIPSIS}" in element.value
@@ -26,12 +26,12 @@ class ActivemqSource(XmlSource):
 
         ActiveMQ writes a property and the object in it as elements, often with the same name.
         """
-        self.no_text(outer)
+        self.refuse_text(outer)
         inside = [child for child in outer.children if child.name == outer.name]
         if not inside:
             return outer
         self.attributes(outer, ())
-        self.no_text(inside[0])
+        self.refuse_text(inside[0])
         for child in outer.children:
             if child is not inside[0]:
                 self.fault(child, child.name, f"expected a single <{outer.name}> in <{outer.name}>")
@@ -39,7 +39,7 @@ class ActivemqSource(XmlSource):
 
     def only_child(self, element: Element, known: Iterable[str]) -> Element | None:
         """The single element inside. None, with a fault: it is not one of the known ones, or there are several."""
-        self.no_text(element)
+        self.refuse_text(element)
         self.attributes(element, ())
         for child in element.children:
             if child.name not in known:
@@ -49,7 +49,7 @@ class ActivemqSource(XmlSource):
             expected = ", ".join(f"<{name}>" for name in known)
             self.fault(element, element.name, f"holds {len(element.children)} elements, expected {expected}")
             return None
-        self.no_text(element.children[0])
+        self.refuse_text(element.children[0])
         return element.children[0]
 
     def read_attributes(
