@@ -141,7 +141,7 @@ def parse_pattern(text: str, *, references: bool = False) -> Node:
     if parser.position < len(text):
         raise parser.fault("unmatched )")
     if parser.referred > parser.groups:
-        raise PatternFault(f"refers to group {parser.referred}, which is not there")
+        raise PatternFault(f"refers to group {parser.referred}, which does not exist")
     return node
 
 
@@ -156,7 +156,7 @@ class _Parser:
         self.position = 0
         self.depth = 0
         self.folded = False
-        self.dot_takes_all = False
+        self.dot_matches_all = False
 
     def fault(self, problem: str) -> PatternFault:
         return PatternFault(f"{problem} at character {self.position + 1}")
@@ -180,11 +180,11 @@ class _Parser:
 
     def alternatives(self) -> Node:
         """Parse up to the end or an unmatched `)`. Flags set inside apply up to there."""
-        flags = self.folded, self.dot_takes_all
+        flags = self.folded, self.dot_matches_all
         parts = [self.sequence()]
         while self.take("|"):
             parts.append(self.sequence())
-        self.folded, self.dot_takes_all = flags
+        self.folded, self.dot_matches_all = flags
         return parts[0] if len(parts) == 1 else Alternation(tuple(parts))
 
     def sequence(self) -> Node:
@@ -232,7 +232,7 @@ class _Parser:
         if max(low, high or 0) > REPEAT_MAX:
             raise self.fault(f"a repetition of more than {REPEAT_MAX}")
         if high is not None and high < low:
-            raise self.fault("a repetition with its bounds the wrong way round")
+            raise self.fault("a repetition whose minimum is above its maximum")
         self.position = found.end()
         return low, high
 
@@ -244,7 +244,7 @@ class _Parser:
         if character == "[":
             return self.char_class()
         if character == ".":
-            return CharClass((), negated=True) if self.dot_takes_all else CharClass(_NEWLINE, negated=True)
+            return CharClass((), negated=True) if self.dot_matches_all else CharClass(_NEWLINE, negated=True)
         if character == "^":
             return Anchor("start")
         if character == "$":
@@ -279,13 +279,13 @@ class _Parser:
         flags = _FLAGS.match(self.text, self.position)
         if flags is not None:
             self.position = flags.end()
-            before = self.folded, self.dot_takes_all
+            before = self.folded, self.dot_matches_all
             self.folded = (self.folded or "i" in flags[1]) and "i" not in (flags[2] or "")
-            self.dot_takes_all = (self.dot_takes_all or "s" in flags[1]) and "s" not in (flags[2] or "")
+            self.dot_matches_all = (self.dot_matches_all or "s" in flags[1]) and "s" not in (flags[2] or "")
             if flags[3] == ")":
                 return Concatenation(())  # up to the end of the enclosing group
             node = self.to_closing_bracket()
-            self.folded, self.dot_takes_all = before
+            self.folded, self.dot_matches_all = before
             return node
         named = _NAMED.match(self.text, self.position)
         if named is not None:
@@ -359,7 +359,7 @@ class _Parser:
             if high is None:  # [a-\d]: the dash is literal
                 ranges += [(low, low), (45, 45)]
             elif high < low:
-                raise self.fault("a range with its ends the wrong way round")
+                raise self.fault("a range whose begin is above its end")
             else:
                 ranges.append((low, high))
         return CharClass(tuple(ranges), negated, self.folded)

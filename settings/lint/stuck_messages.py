@@ -79,13 +79,13 @@ def _unbound_targets(configuration: Configuration) -> Iterator[str]:
             elif name.startswith("amq."):
                 outcome = "lost (no queue is made whose name begins with amq.)"
             elif is_declared:
-                outcome = "kept in a queue of that name, which is made for it"
+                outcome = "kept in a new queue of that name"
             else:
                 continue
             yield (
                 f"{one.origin_of(attribute)}: {key}: nothing is bound to {shown(name)}"
                 f"{', which is declared' if is_declared else ''}: "
-                f"unless an application binds a queue, what goes there is {outcome}"
+                f"unless an application binds a queue, messages for it are {outcome}"
             )
 
 
@@ -109,8 +109,8 @@ def _expiry_circles(one: Entry, repository: SettingsRepository) -> Iterator[str]
         if following in chain:
             way = " -> ".join(map(shown, [*chain[chain.index(following) :], following]))
             yield (
-                f"{one.origin_of('expiry_address')}: expiry-address: what expires goes round in a circle, {way}, "
-                "and is dropped at the end of it"
+                f"{one.origin_of('expiry_address')}: expiry-address: expired messages go round in a circle, {way}, "
+                "and are dropped at its end"
             )
             return
         chain.append(following)
@@ -136,7 +136,7 @@ def _dead_letter_circles(one: Entry, repository: SettingsRepository) -> Iterator
             yield f"{one.origin_of('dead_letter_address')}: dead-letter-address: " + (
                 f"a message that always fails never leaves {shown(first)}, which is its own dead-letter address"
                 if len(chain) == 1
-                else f"what always fails goes round in a circle, {way}, and is dropped at the end of it"
+                else f"messages that always fail go round in a circle, {way}, and are dropped at its end"
             )
             return
         if following in chain:
@@ -180,4 +180,4 @@ def _waits_for_ever(resolved: ResolvedSettings) -> str:
     wanted, most = resolved.default_consumers_before_dispatch, resolved.default_max_consumers
     if resolved.default_delay_before_dispatch_ms >= 0 or not 0 <= most < wanted:
         return ""
-    return f"never begins to deliver: waits for {wanted} consumers, of which {most} are accepted, and without end"
+    return f"never begins to deliver: waits without a time limit for {wanted} consumers, and accepts only {most}"

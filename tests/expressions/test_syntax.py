@@ -24,7 +24,7 @@ from leveret.expressions.language import AMPS, JMS, Dialect, ExpressionError, Un
         ("/a LIKE /b", 9, "expected a quoted pattern, found path /b"),
         ("/a LIKE '('", 9, "the pattern: missing )"),
         ("/a LIKE 'a(?<=b)'", 9, "the pattern: look-behind is not supported"),
-        (r"/a LIKE '\2(b)'", 9, "the pattern: refers to group 2, which is not there"),
+        (r"/a LIKE '\2(b)'", 9, "the pattern: refers to group 2, which does not exist"),
         ("/a IS 1", 7, "expected NULL or NAN"),
         ("/a BEGINS ('x')", 11, "expected WITH"),
         ("'open", 1, "the string has no closing '"),
