@@ -118,7 +118,7 @@ class _Lexer:
         return Token(PATH, position, text[position:end], steps=tuple(steps)), end
 
     def quoted(self, start: int, position: int) -> tuple[Token, int]:
-        """A string whose quote is at `position`; `start` is that of its r, if it has one."""
+        """A string whose quote is at `position`. `start`: the same, or the position of the `r` before the quote."""
         text, quote = self.text, self.text[position]
         is_raw = start < position
         is_name = self.dialect is JMS and quote == '"'

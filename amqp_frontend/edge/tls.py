@@ -33,7 +33,7 @@ _EXPLAINED = {
     "HTTPS_PROXY_REQUEST": "the peer speaks HTTP without TLS",
     "WRONG_VERSION_NUMBER": "the peer does not speak TLS",
     "UNSUPPORTED_PROTOCOL": "the peer offers no version of TLS that is new enough (tls.minimum)",
-    "NO_SHARED_CIPHER": "the peer offers no cipher that we take",
+    "NO_SHARED_CIPHER": "the peer offers no cipher that is accepted here",
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the peer shows no certificate, but one is required (tls.verify)",
     "TLSV1_ALERT_UNKNOWN_CA": "the peer does not trust our certificate: it does not know who issued it",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the peer refuses our certificate",

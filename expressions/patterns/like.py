@@ -1,6 +1,4 @@
-"""SQL's LIKE: `%` is any text, `_` is one character, and the whole text must match. Linear in it, segment by
-segment.
-"""
+"""SQL's LIKE: `%` is any text, `_` is one character, and the whole text must match. Linear in the text length."""
 
 import re
 

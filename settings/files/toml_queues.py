@@ -49,7 +49,7 @@ def read_queue(
             _check_other_key(source, path, key, queue_type, is_alone=address is None)
             continue
         if argument in arguments:
-            builder.fault(source.at(*path, key), key, f"says {argument}, which is given as well")
+            builder.fault(source.at(*path, key), key, f"sets {argument}, which another key sets as well")
         arguments[argument] = value
         in_file[argument] = key
     _read_arguments(source, path, given, arguments)

@@ -270,7 +270,7 @@ class _Loader(XmlSource):
             if key in QUEUE_ATTRIBUTES:
                 argument = QUEUE_ATTRIBUTES[key]
                 if argument in arguments:
-                    self.builder.fault(origin, key, f"says {argument}, which is given as well")
+                    self.builder.fault(origin, key, f"sets {argument}, which another key sets as well")
                 if argument == SELECTOR and not value.strip():
                     continue  # Artemis does the same
                 arguments[argument] = parse_argument(argument, value)

@@ -216,7 +216,7 @@ def _logins(configuration: Configuration) -> Iterator[str]:
     origin = configuration.origins.get(("broker", "mechanisms"), Origin("", 0))
     for name in unknown:
         hint = f", did you mean {shown(meant[name])}?" if name in meant else f", known are {', '.join(MECHANISMS)}"
-        yield f"{origin}: mechanisms: {shown(name)} lets nobody in{hint}"
+        yield f"{origin}: mechanisms: {shown(name)} is unknown, so nobody can use it{hint}"
     anonymous = configuration.broker.anonymous_user
     names = [user.name for user in configuration.users]
     if "ANONYMOUS" in mechanisms and anonymous not in names and (found := similar_names([anonymous], names)):

@@ -166,7 +166,7 @@ def test_a_mechanism_that_nobody_knows() -> None:
     """It cannot be any application's."""
     configuration, _ = load_configuration([("f.toml", '[broker]\nmechanisms = ["PLAIN", "SCRAM"]')])
     known = "known are PLAIN, AMQPLAIN, EXTERNAL, ANONYMOUS"
-    assert configuration.warnings == (f"f.toml:2: mechanisms: 'SCRAM' lets nobody in, {known}",)
+    assert configuration.warnings == (f"f.toml:2: mechanisms: 'SCRAM' is unknown, so nobody can use it, {known}",)
 
 
 def test_line_ends_in_names() -> None:

@@ -229,7 +229,7 @@ def test_provenance_has_file_line_and_match() -> None:
         (
             "3.4",
             '[[address]]\nname="q"\n[[address.queue]]\nname="q"\nexclusive=true\nsingle-active-consumer=false',
-            ":6: single-active-consumer: says x-single-active-consumer, which is given as well",
+            ":6: single-active-consumer: sets x-single-active-consumer, which another key sets as well",
         ),
         ("6.5", "[[vhost]]\nname='d'\nlimit=1", ":3: limit: unknown key in [[vhost]]"),
         (
