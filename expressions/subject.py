@@ -50,7 +50,7 @@ class Subject(ABC):
 
     @abstractmethod
     def headers(self) -> Mapping[str, Value]:
-        """The headers table, in values of this room."""
+        """The headers table, with values of expressions."""
 
     @abstractmethod
     def property(self, name: str) -> "int | str | None":
@@ -113,8 +113,9 @@ def _whole_or_more(digits: str) -> int | float:
 
 
 def _may_be_deep(body: bytes) -> bool:
-    """Whether the number of brackets allows that nesting. Splitting instead of counting: 0.2 us for 1 KiB instead of
-    1.6 us.
+    """Whether there are enough brackets for more than the maximum nesting.
+
+    It splits instead of counting: 0.2 us for 1 KiB instead of 1.6 us.
     """
     return len(body.split(b"[", DOCUMENT_DEPTH_MAX)) + len(body.split(b"{", DOCUMENT_DEPTH_MAX)) > DOCUMENT_DEPTH_MAX
 

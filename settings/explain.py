@@ -69,7 +69,7 @@ class Explanation:
             return "nothing: cursor is vm"
         refuses = policy == "BLOCK" and _limit(values, "max-size-bytes-reject-threshold") is not None
         if refuses or (policy != "PAGE" and octets is not None):
-            return f"nothing: the size of an address that does {policy} counts what is in memory"
+            return f"nothing: with {policy} the size of an address counts its messages in memory"
         limits: list[str] = []
         memory, waits = _limit(values, "memory-limit"), values.get("producer-flow-control", True)
         share = f"{values.get('cursor-memory-high-water-mark', 70)} % of "
@@ -264,8 +264,8 @@ def _attempts_rule(repository: SettingsRepository, entries: Iterable[Entry]) -> 
     if repository.attempts is not None:
         return "default: [broker] default-max-delivery-attempts"
     if sets_redelivery(merge(one.settings for one in entries)):
-        return "default where a match rules redelivery or dead letters"
-    return "default: unlimited, no match rules redelivery or dead letters"
+        return "default where a match sets redelivery or dead letters"
+    return "default: unlimited, no match sets redelivery or dead letters"
 
 
 def with_rows_of_type(

@@ -106,8 +106,8 @@ class Endpoint:
     """
 
     __slots__ = ("_first", "_gathers", "_has_ended", "_is_introduced", "_is_proxied", "_pending", "_reads_directly",
-                 "_server", "_tls", "_writing", "drained", "parked", "scope", "session", "socket", "transport",
-                 "unblocked")  # fmt: skip
+                 "_server", "_tls", "_writing", "drained", "scope", "session", "socket", "throttled",
+                 "transport", "unblocked")  # fmt: skip
 
     def __init__(
         self, server: EndpointServer, sock: socket.socket, peer: Peer, tls: TlsTransport | None, is_proxied: bool
@@ -127,7 +127,7 @@ class Endpoint:
         self._writing = False
         self.drained: trio.Event | None = None
         self.unblocked: trio.CancelScope | None = None
-        self.parked: trio.Event | None = None  # set while the peer is throttled by a congested queue
+        self.throttled: trio.Event | None = None  # set while the peer is throttled by a congested queue
         self._has_ended = False
 
     wait_readable = staticmethod(trio.lowlevel.wait_readable)
@@ -170,8 +170,8 @@ class Endpoint:
             self.scope.cancel()
         if self.unblocked is not None and not self._must_wait():
             self.unblocked.cancel()
-        if self.parked is not None and session.connection.state is not ConnectionState.RUNNING:
-            self.parked.set()  # read the peer's close
+        if self.throttled is not None and session.connection.state is not ConnectionState.RUNNING:
+            self.throttled.set()  # read the peer's close
 
     def _send_all(self) -> bool:
         """Send the pending octets, then the session's. Returns: whether all was sent; False: the socket is full."""
@@ -450,15 +450,15 @@ class Endpoint:
             return
         try:
             while session.connection.state is ConnectionState.RUNNING:
-                self.parked = trio.Event()
-                wait.begin_slice(self.parked.set)
+                self.throttled = trio.Event()
+                wait.begin_slice(self.throttled.set)
                 with trio.move_on_after(SLICE_S):
-                    await self.parked.wait()
+                    await self.throttled.wait()
                 if not wait.end_slice():
                     break
         finally:
             wait.end()
-            self.parked = None
+            self.throttled = None
 
     def _must_wait(self) -> bool:
         """Whether the peer's work cannot continue before the journal, a queue or an alarm allows it."""

@@ -49,7 +49,7 @@ class JournalStatistics:
     names: int
     checkpoint_lsn: int
     sync_seconds: float
-    sync_counts: tuple[int, ...]  # of syncs, by `SYNC_SECONDS`; the last one: longer
+    sync_counts: tuple[int, ...]  # syncs by duration, see `SyncTimes.counts`
 
 
 class Journal:

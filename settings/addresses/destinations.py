@@ -1,8 +1,8 @@
 """Destination policies, as in ActiveMQ: entries that are not merged with each other; at most one applies to a queue or
 topic.
 
-It is a layer over the merged address-settings. Names consist of words separated by `.`; in an entry's name `*` is any
-one word and a last `>` zero or more words. Source: queues page E.1, "wildcards", and E.2.
+That entry is a layer over the merged address-settings. Names consist of words separated by `.`; in an entry's name `*`
+is any one word and a last `>` zero or more words. Source: queues page E.1, "wildcards", and E.2.
 """
 
 from collections.abc import Iterable

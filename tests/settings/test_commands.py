@@ -49,7 +49,7 @@ def test_explain_a_declared_queue(old: Path) -> None:
     assert said["dead-letter-address"] == ('"DLA"', f"{old}:3: match '#'")
     assert said["redelivery-delay"] == ("1000", f"{old}:7: match 'jobs.#'")
     assert said["max-redelivery-delay"] == ("10000", "default: 10 x redelivery-delay")
-    assert said["max-delivery-attempts"] == ("10", "default where a match rules redelivery or dead letters")
+    assert said["max-delivery-attempts"] == ("10", "default where a match sets redelivery or dead letters")
     assert said["default-max-consumers"] == ("2", f"{old}:14: queue 'jobs.mail' (x-max-consumers)")
     assert said["default-ring-size"] == ("3", f"{old}:8: match 'jobs.#'")
     assert said["no-expiry"] == ("false", "default")

@@ -105,7 +105,7 @@ def test_dead_letters_of_a_destination_policy_limit_the_attempts() -> None:
     text = "<policyEntry queue='Q'><deadLetterStrategy><sharedDeadLetterStrategy/></deadLetterStrategy></policyEntry>"
     (one,) = explain(load(text), "Q")
     said = rules(one)
-    assert said["max-delivery-attempts"] == (10, "default where a match rules redelivery or dead letters")
+    assert said["max-delivery-attempts"] == (10, "default where a match sets redelivery or dead letters")
     assert said["dead-letter-address"] == ("ActiveMQ.DLQ", "f.xml:1: queue policy 'Q'")
 
 
@@ -147,7 +147,7 @@ def test_the_command_says_it(tmp_path: Path) -> None:
         ("max-size-messages = 3\naddress-full-policy = 'BLOCK'", ""),
         (
             "max-size-bytes = 3\naddress-full-policy = 'DROP'",
-            "nothing: the size of an address that does DROP counts what is in memory",
+            "nothing: with DROP the size of an address counts its messages in memory",
         ),
         ("producer-flow-control = false", ""),
         ("producer-flow-control = false\n[system-usage]", "beyond 70 % of [system-usage] memory; "),
