@@ -152,13 +152,13 @@ class SettingsRepository:
 
     def queue_entries(self, address: str, vhost: str | None, name: str | None = None) -> tuple[Entry, ...]:
         """The destination policy of a queue, then the entries of its address. `name` None: that of the address."""
-        return self._below(self.destinations.for_queue(address if name is None else name), address, vhost)
+        return self._with_policy(self.destinations.for_queue(address if name is None else name), address, vhost)
 
     def topic_entries(self, name: str, vhost: str | None) -> tuple[Entry, ...]:
         """The destination policy of a topic, then the entries of the address of that name."""
-        return self._below(self.destinations.for_topic(name), name, vhost)
+        return self._with_policy(self.destinations.for_topic(name), name, vhost)
 
-    def _below(self, policy: Entry | None, address: str, vhost: str | None) -> tuple[Entry, ...]:
+    def _with_policy(self, policy: Entry | None, address: str, vhost: str | None) -> tuple[Entry, ...]:
         found = self.matches(address, vhost)
         return found if policy is None else (policy, *found)
 

@@ -100,7 +100,7 @@ def _redelivery(source: ActivemqSource, element: Element) -> None:
     source.read_attributes(element, dict.fromkeys((*_FLAGS, "id"), ignored(anything)), (*_FLAGS, "id"))
     keeps = _flag(source, element, "sendToDlqIfMaxRetriesExceeded", True)
     if not _flag(source, element, "fallbackToDeadLetter", True):
-        why = "what no redelivery policy covers has the attempts and dead letters of its policyEntry"
+        why = "queues that no redelivery policy covers have the attempts and dead letters of their policyEntry"
         source.no_effect(element, "fallbackToDeadLetter", why)
     if not keeps:
         builder.discarded.add("dead_letter_address")

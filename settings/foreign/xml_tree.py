@@ -12,7 +12,7 @@ ELEMENTS_MAX = 100_000
 TEXT_MAX = 65_536  # characters of one attribute, or of one element's text
 
 #: The dots that documentation writes for omitted parts of an example.
-ELLIPSIS = "'...' is not XML but stands for what an example leaves out, expected that, or nothing"
+ELLIPSIS = "'...' is not XML but stands for an omitted part of an example, expected that part, or nothing"
 _DOTS_IN_TAG = re.compile(r"<[^<>!?][^<>]*?(\.\.\.|\u2026)")
 
 

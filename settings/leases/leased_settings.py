@@ -162,7 +162,7 @@ class LeasedSettings:
     expiration_ms: int | None = element(duration, None, ARRIVAL, tag="Expiration", key="message-ttl",
         help="How long a message may be in the queue, leased or not.")
     expiration_model: str = element(one_of(*EXPIRATION_MODELS), BY_DEFAULT, ARRIVAL, tag="ExpirationModel",
-        help="Whose expiration counts, its own or the message's: `queue`, `latest`, `earliest`, `default`.")
+        help="Which expiration applies, the queue's or the message's: `queue`, `latest`, `earliest`, `default`.")
     expire_leased: str = element(one_of(IMMEDIATE, AT_LEASE_END), IMMEDIATE, LIVE,
         help="Whether the lifetime ends a lease (`immediate`), or waits for it (`at-lease-end`).")
     dead_letter_reasons: str | None = element(reasons, None, LIVE,
@@ -170,7 +170,7 @@ class LeasedSettings:
     dead_letter_data: str | None = element(template, None, LIVE,
         help="Body of a dead letter: a text with `{{AMPS_DATA}}` or `{{AMPS_REASON}}` in it, and the like.")
     filter: str | None = element(text("E-EXPR"), None, ARRIVAL, tag="Filter", key="queue-filter",
-        help="Expression: only messages that it is true of are captured.")
+        help="Expression: only messages for which it is true are captured.")
     recovery_point: str = element(recovery_point, "epoch", RESTART, tag="RecoveryPoint",
         help="From where on a new queue is built from the log: `epoch`, `now`, `creation`, bookmark or time.")
     fairness: str = element(one_of(FAST, ROUND_ROBIN, PROPORTIONAL), PROPORTIONAL, LIVE,
@@ -185,7 +185,7 @@ class LeasedSettings:
     priority: str | None = element(text("E-EXPR"), None, RESTART, tag="Priority", key="priority-expr",
         help="Expression, or a field, that ranks messages; higher numbers are delivered first.")
     barrier: str | None = element(text("E-EXPR"), None, RESTART, tag="BarrierExpression", key="barrier-expr",
-        help="Expression: what it is true of is held until all before it is gone, and goes to every consumer.")
+        help="Expression: a message for which it is true waits until all earlier ones left; every consumer gets it.")
     is_file_backed: bool = element(enabled, False, WITHOUT_MEANING, tag="FileBackedMetadata", key="file-backed",
         help="Accepted for the files of AMPS: the state of each queue is in the journal.")
     target_queue_depth: int | None = element(integer(1000), None, RESTART, tag="TargetQueueDepth", key="target-depth",
@@ -216,7 +216,7 @@ IN_COMMON = tuple(
     Element("", key, ADDRESS, None, LIVE, help, default_text="of the address", argument=f"x-{key}")
     for key, help in (
         ("dead-letter-address", "Exchange or queue that gets messages that expired for another reason than time."),
-        ("expiry-address", "Exchange or queue that gets messages whose time was over."),
+        ("expiry-address", "Exchange or queue that gets messages whose time to live is over."),
     )
 )
 #: Attribute of a configured leased queue -> argument.

@@ -89,7 +89,7 @@ def test_every_example_loads_without_its_dots(text: str) -> None:
 def test_dots_are_not_xml(name: str, places: list[str]) -> None:
     """In a tag, and between elements."""
     _, faults = read(SEED[name])
-    expected = "'...' is not XML but stands for what an example leaves out, expected that, or nothing"
+    expected = "'...' is not XML but stands for an omitted part of an example, expected that part, or nothing"
     assert faults == [f"{place}: {expected}" for place in places]
 
 

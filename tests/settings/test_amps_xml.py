@@ -384,7 +384,7 @@ def test_forms_that_mean_nothing() -> None:
         ('<Queue id="1"><Name>Q</Name><MessageType>json</MessageType></Queue>', "Queue/@id: attributes mean nothing"),
         (queue('<LeasePeriod unit="s">1</LeasePeriod>'), "LocalQueue/LeasePeriod/@unit: attributes mean nothing here"),
         (queue("text"), "LocalQueue: text means nothing between elements"),
-        (queue("..."), "LocalQueue: '...' is not XML but stands for what an example leaves out"),
+        (queue("..."), "LocalQueue: '...' is not XML but stands for an omitted part of an example"),
         (queue("<Priority><X/>/a</Priority>"), "LocalQueue/Priority/X: expected text in <Priority>, no elements"),
         (f"<AMPSConfig>{queue()}</AMPSConfig>", "AMPSConfig/LocalQueue: means nothing outside <SOW>"),
         ("<AMPSConfig><Name/></AMPSConfig>", "AMPSConfig/Name: is empty, expected the name of the instance"),
