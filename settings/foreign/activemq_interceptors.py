@@ -42,8 +42,8 @@ def read_interceptors(source: ActivemqSource, element: Element) -> None:
 def _composite(source: ActivemqSource, element: Element) -> None:
     """A composite destination forwards its messages: one divert for all targets without a selector, one for each other.
 
-    If messages are only forwarded, the diverts are exclusive; the one without a selector is there even without a
-    target, so that messages which no selector takes are not kept either.
+    If messages are only forwarded, the diverts are exclusive. Then the one without a selector exists even without a
+    target, so that messages that match no selector are not kept either.
     """
     builder, at = source.builder, source.at(element)
     values = {key: value for key, (value, _) in source.read_attributes(element, _COMPOSITE, ("id",)).items()}

@@ -125,7 +125,7 @@ class ResolvedSettings:
         "PAGE", ARRIVAL, bean="addressFullMessagePolicy",
         help="What a full address does: `PAGE` to disk, `DROP` silently, `FAIL` with a nack, `BLOCK` its publishers.")
     max_size_bytes_reject_threshold: int = setting(BYTES_OR_OFF, -1, ARRIVAL,
-        help="Octets above which an address that blocks refuses instead; -1 is none.")
+        help="Octets above which an address with the policy `BLOCK` refuses messages; -1 is none.")
     page_size_bytes: int = meaningless(PAGE_SIZE, 10 * 1024**2,
         "What is paged out is in the journal, see `segment-size`.",
         help="Size of a page file.")
@@ -134,7 +134,7 @@ class ResolvedSettings:
     page_limit_messages: int = setting(LIMIT_NOT_ZERO, -1, ARRIVAL,
         help="Messages that it pages, beyond its size, until `page-full-policy` applies; -1 is none.")
     page_full_policy: str = setting(one_of_any_case("DROP", "FAIL"), "", ARRIVAL, bean="pageFullMessagePolicy",
-        help="What an address does with messages beyond these limits: `DROP` or `FAIL`; unset takes them.")
+        help="What an address does with messages beyond these limits: `DROP` or `FAIL`; unset accepts them.")
     # Artemis: BLOCK; if unset, it depends on the publisher
     disk_full_policy: str = setting(one_of_any_case("DROP", "FAIL", "BLOCK"), "", ARRIVAL, bean="diskFullMessagePolicy",
         help="What an address does when the disk is full: `DROP`, `FAIL` or `BLOCK`; unset: by the publisher.")
@@ -186,7 +186,7 @@ class ResolvedSettings:
     abort_slow_ack_after_ms: int = of_topics(DELAY_OR_OFF, -1, zero_is_none=True, is_limit=True,
         help="How long a consumer may acknowledge nothing before it is cancelled; -1 or 0 is off.")
     abort_slow_ack_ignores_idle: bool = of_topics(BOOLEAN, True,
-        help="Whether that spares consumers that have nothing to acknowledge.")
+        help="Whether consumers that have nothing to acknowledge are spared.")
     # -- queue defaults, copied at creation
     default_ring_size: int = setting(LIMIT_NOT_ZERO, -1, AT_CREATION,
         help="Newest messages that a queue keeps, the oldest being dropped; -1 makes it no ring.")

@@ -217,7 +217,7 @@ class ManagementKeys:
     metrics_open: bool = setting(BOOLEAN, False, LIVE,
         help="Whether metrics show names of objects to anybody outside loopback, not only to monitoring users.")
     plain_outside: bool = setting(BOOLEAN, False, RESTART,
-        help="Whether it may be served without TLS outside loopback, where passwords can be read.")
+        help="Whether HTTP may be served without TLS outside loopback, where others can read passwords.")
     node: str = of_node(TEXT, "rabbit@localhost", LIVE,
         help="Name of a node without `[cluster]` for tools; they find it by any name that begins with `rabbit@`.")
     path_prefix: str = setting(TEXT, "", LIVE, help="Prefix of all paths, for a proxy in front.")

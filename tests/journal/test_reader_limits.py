@@ -71,7 +71,7 @@ def test_none_goes_without_a_warning_a_day_before(caplog: pytest.LogCaptureFixtu
     kept = Kept(reader_age_ms=90 * DAY_MS)
     with caplog.at_level(logging.WARNING, "leveret.journal"):
         assert kept.days(200) == kept.days(0.9) == []
-        kept.readers._has_warned.clear()  # as after a start
+        kept.readers._warned.clear()  # as after a start
         second = segments_in(kept.files, PATH)[1]
         register_reader(PATH, "lake", second, kept.files)
         assert kept.days(0.5) == [1] and reader_offsets(PATH, kept.files) == {"lake": second}

@@ -202,7 +202,7 @@ def test_what_a_user_s_first_declaration_does_to_guest() -> None:
     assert ("user 'guest'", "the default one: deleted, as users are declared", LIVE) in told(
         Configuration(), with_user()
     )
-    assert any(what == "user 'guest'" and "back" in how for what, how, _ in told(with_user(), Configuration()))
+    assert any(what == "user 'guest'" and "exists again" in how for what, how, _ in told(with_user(), Configuration()))
     assert not any("the default one" in how for _, how, _ in told(Configuration(), with_user(name="guest")))
 
 

@@ -535,7 +535,7 @@ def test_plugins_that_become_settings() -> None:
     [
         (
             redelivery("<redeliveryPolicyEntries><redeliveryPolicy topic='>'/></redeliveryPolicyEntries>"),
-            "etc/f.xml:2: topic: no effect: the queues of subscribers have names of their own",
+            "etc/f.xml:2: topic: no effect: the queues of subscribers have their own names",
         ),
         (
             redelivery("<defaultEntry><redeliveryPolicy initialRedeliveryDelay='5000'/></defaultEntry>"),

@@ -28,14 +28,14 @@ def check_accounts(host: Host, clients: Iterable[Client]) -> None:
         octets, spooled = octets + parking.contents.octets, spooled + parking.contents.spooled
         product = _product_of(session)
         differences = [*_parked(parking), *_incomplete(incomplete, session.connection.channels)]
-        is_in_place = endpoint in host.server.admission.half_open._of
+        is_in_place = endpoint in host.server.admission.half_open._address_of
         if is_in_place and session.login.client is not None:
             differences.append("is logged in, and has a place of those that are not")
         if (count := channels.get(product)) is not None and len(session.connection.channels) != count:
             differences.append(f"has {len(session.connection.channels)} channels, its client {count}")
         if differences:
             raise Broken(f"the connection of {product}: {'; '.join(differences)}")
-    if gone := [one for one in host.server.admission.half_open._of if one not in host.server.endpoints]:
+    if gone := [one for one in host.server.admission.half_open._address_of if one not in host.server.endpoints]:
         raise Broken(f"{len(gone)} connections that are gone have places of those that are not logged in")
     parked: Any = host.broker.flow.parked
     if (parked.octets, parked.spooled) != (octets, spooled):
