@@ -129,7 +129,7 @@ class Follower:
         self._tell(what, f"{where}{error_text(error)}")
 
     def _tell(self, what: str, text: str) -> None:
-        """Report a sentence about a subject, unless it was the last one about it. "": nothing is wrong any longer."""
+        """Report a sentence about a subject, unless it was the last one about it. "": nothing is wrong now."""
         if text and self._last_texts.get(what) != text:
             say("follow", text)
         self._last_texts[what] = text

@@ -6,7 +6,7 @@ from .members import Members
 from .timers import SECOND
 from .view import View
 
-#: Nodes that have been linked for this time or longer are alike: among them, the one with more of the journal leads.
+#: Between nodes that have been linked for at least this time, the one with more of the journal is chosen.
 SETTLED_NS = 30 * SECOND
 
 
@@ -31,10 +31,10 @@ class Handover:
 
 
 def successor(members: Members, to: bytes | None) -> bytes | str:
-    """The node that is to lead, or why there is none, in words. It must be in the set, answer, and be able to lead.
+    """The node that is to lead, or why there is none, in words. The node must be in sync, answer, and be able to lead.
 
-    `to`: the only candidate; None: all other nodes. A node that has just started is the last choice: it still imports
-    modules.
+    `to`: the only candidate; None: all other nodes are candidates. A node that has just started is the last choice: it
+    still imports modules.
     """
     view = members.context.view
     if to is not None:

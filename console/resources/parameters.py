@@ -127,7 +127,7 @@ def _check_administrator(request: Request) -> None:
 
 
 def _encoded_text(value: Any) -> Any:
-    """A value for a command. Text and null are encoded as JSON: commands parse text, and take null for not given."""
+    """A value for a command. Text and null are encoded as JSON: commands parse text, and treat null as not given."""
     return json.dumps(value) if value is None or isinstance(value, str) else value
 
 

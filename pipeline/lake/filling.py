@@ -4,9 +4,10 @@ First the hole's row in `holes` is split: a row for each piece that some copy ha
 copy has. Then the pieces are added to all tables. Then the rows of these pieces are deleted; until then jobs see the
 hole. Each table notes the pieces in the commit that adds them, so after a kill only the others are added.
 
-A late table is one that is read after the others (`payloads`). It may meet other damage than they did, because another
-copy is read, or because they were filled since. It leaves out what its copy has of a known hole, since that comes with
-the rest of the hole (`outside_holes`). For other damage it reads what the copies have (`read_late`).
+A late table is one that is read after the others (`payloads`). The copy read for it may be damaged in other places than
+the one read for them: it may be another copy, or a hole of theirs may have been filled since. Records of a known hole
+are left out even if this copy has them, since they are added with the rest of the hole (`outside_holes`). Records that
+are damaged only in this copy are read from the other copies (`read_late`).
 """
 
 import os
@@ -24,6 +25,7 @@ from ..schemas import TABLES
 from .delta_tables import Part, extend, files_in, has_filled, mark_of, open_table, position_of, replace, retained_of
 from .parts import part_from_rows
 
+#: Writes the records of slices of a copy for some tables.
 Write = Callable[[JournalPlan, Sequence[Slice], tuple[str, ...]], Iterable[Sequence[Part]]]
 #: Called for a copy that cannot be read.
 CopyFailed = Callable[[JournalPlan, Exception], None]
@@ -43,7 +45,7 @@ class LateRead(NamedTuple):
 
 
 def outside_holes(lake: str, plan: JournalPlan, slices: Sequence[Slice]) -> list[Slice]:
-    """The slices without what this copy has of known holes. For a late table.
+    """The slices without the blocks of known holes that this copy has. For a late table.
 
     Raises: JournalError, ValueError, OSError."""
     found = list(slices)
@@ -55,7 +57,7 @@ def outside_holes(lake: str, plan: JournalPlan, slices: Sequence[Slice]) -> list
 
 
 def _subtract(part: Slice, piece: Slice) -> list[Slice]:
-    """The rest of a slice without the blocks of `piece`: no, one or two slices. The first one keeps `lost_from`."""
+    """The rest of a slice without the blocks of `piece`, as up to two slices. The first one keeps `lost_from`."""
     if part.segment != piece.segment or piece.end <= part.start or part.end <= piece.start:
         return [part]
     before = part._replace(end=max(piece.start, part.start), end_lsn=max(piece.start_lsn, part.start_lsn))

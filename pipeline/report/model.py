@@ -108,7 +108,7 @@ def _lines(
 def _with_zeros_at_end(
     lines: list[list[float | None]], rows: Sequence[Row], report: Report, place: dict[int, int]
 ) -> list[list[float | None]]:
-    """The lines with 0 after the last row of a queue: from then on the queue is empty."""
+    """The lines with 0 after the last row of a queue: after it the queue is empty."""
     last: dict[tuple[str, str], int] = {}
     for row in rows:
         key, at = (row["vhost"], row["queue"]), place.get(second(row), -1)
