@@ -168,7 +168,7 @@ class Moving:
         try:
             for id_, message in list(back.items()):
                 position, target = targets[id_]
-                self.waits_for = self._full(target, message)
+                self.waits_for = self._awaited(target, message)
                 if self.waits_for:
                     self._read_again_from(position)
                     break
@@ -181,7 +181,7 @@ class Moving:
             if back:
                 queue.merge([back[id_] for id_ in sorted(back, reverse=True)])
 
-    def _full(self, target: MoveTarget, message: Message) -> str:
+    def _awaited(self, target: MoveTarget, message: Message) -> str:
         """What a message has to wait for, as text; empty: nothing. A move must not drop other messages."""
         broker = self._client.broker
         for queue in target.queues:

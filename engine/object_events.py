@@ -35,10 +35,10 @@ class BindingEvent(ObjectEvent):
 
 @dataclass(slots=True, eq=False, repr=False)
 class VirtualHostEvent(ObjectEvent):
-    """A virtual host was declared, got new limits, or was undeclared. `is_going`: its objects still exist."""
+    """A virtual host was declared, got new limits, or was undeclared. `has_objects`: its objects still exist."""
 
     what = "vhost"
-    is_going: bool = False
+    has_objects: bool = False
 
 
 @dataclass(slots=True, eq=False, repr=False)

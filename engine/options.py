@@ -89,7 +89,7 @@ DEFAULT_OPTIONS = BrokerOptions()
 class VirtualHostLimits:
     """The limits of one virtual host; None: no limit. `is_configured`: they are set in the configuration.
 
-    `default_queue_type`: that of queues that are declared without a type and can have it.
+    `default_queue_type`: the type of queues that are declared without one, unless they cannot be of this type.
     """
 
     max_connections: int | None = None

@@ -68,7 +68,7 @@ class VirtualHosts(dict[str, VirtualHost]):
             self.trace(vhost, on=False)
         # The journal records the whole deletion now, so that a restart restores none of the queues.
         if context.listeners:
-            context.emit(VirtualHostEvent(EventKind.UNDECLARED, name, name, is_going=True))
+            context.emit(VirtualHostEvent(EventKind.UNDECLARED, name, name, has_objects=True))
         context.disconnects.begin_delete(vhost, [client for client in context.connections if client.vhost is vhost])
 
     def limit(self, vhost: VirtualHost, limits: VirtualHostLimits) -> None:

@@ -97,8 +97,8 @@ class AcknowledgementWatch:
 
     def delivered_ns(self, session: "Session", tag: int) -> int | None:
         """The latest time at which `tag` can have been delivered (monotonic ns); None: after the last check."""
-        noted = self._notes.get(session)
-        return noted.delivered_ns(tag) if noted is not None else None
+        notes = self._notes.get(session)
+        return notes.delivered_ns(tag) if notes is not None else None
 
     def _has_unacked(self) -> bool:
         return any(session.unacked for client in self._broker.connections for session in client.sessions)
@@ -124,8 +124,8 @@ class AcknowledgementWatch:
             for session in list(client.sessions):
                 if session.unacked:
                     is_wanted = True
-                    noted = notes[session] = self._notes.get(session) or Notes()
-                    self._check(session, noted, now_ns)
+                    kept = notes[session] = self._notes.get(session) or Notes()
+                    self._check(session, kept, now_ns)
         self._notes = notes
         self._deadline = None
         if is_wanted:

@@ -204,7 +204,7 @@ class ConsumerList:
             if consumer.priority == highest:
                 found.append(consumer)
                 if len(found) == wanted or consumer.session.prefetch_total:
-                    break  # as above
+                    break  # a limit shared by several consumers is checked again after each delivery
         for consumer in found:
             consumers.remove(consumer)
             consumers.append(consumer)
@@ -279,7 +279,7 @@ def share_of(eligible: Sequence[Consumer], available: int, octets_of: Callable[[
     width = len(eligible)
     share = min(available // width, SHARE_MAX)
     if eligible[-1].session.prefetch_total:
-        return 1  # `eligible` stopped there: the consumers after it come before the next round
+        return 1  # it shares its limit: the consumers after it, which `eligible` left out, are served next
     if share <= 1 or len({consumer.session for consumer in eligible}) < width:
         return 1  # deliveries of a session are numbered in the order of the queue
     share = max(1, min(share, min(consumer.credit() for consumer in eligible)))

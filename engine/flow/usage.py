@@ -146,7 +146,7 @@ class Alarm(Usage):
             self.on_drained(self)
 
     def full_limit_for(self, queues: "Iterable[Queue]" = (), client: "Client | None" = None) -> FullLimit:
-        """The effect of the alarm on a publish to these queues. One queue that refuses is enough to refuse it."""
+        """The effect of the alarm on a publish to these queues, which is refused if one of them refuses publishes."""
         if client is not None and client.user.is_internal_link:
             return FullLimit(self, False, 0)
         meters = [queue.meter for queue in queues if queue.meter is not None]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..broker import Broker
     from ..virtual_host import VirtualHost
 
-#: Default limit on a queue's messages up to which each message is checked: no limit.
+#: The default of `messages_max`: no limit.
 MANY = 1 << 62
 
 

@@ -13,8 +13,7 @@ BACKLOG, TOP_N, BROWSE, RENEWAL = "x-max-backlog", "x-top-n", "x-browse", "x-lea
 class ConsumerRequest:
     """What the arguments of one consumer ask for.
 
-    `backlog`: maximum of leases; 0: only barriers; None: by its prefetch. `top_n`: messages to show; None: all.
-
+    `backlog`: maximum of leases; 0: only barriers; None: its prefetch decides. `top_n`: messages to show; None: all.
     `browses`: it gets copies of messages, without leases. `renews`: its leases are renewed while its connection is
     alive.
     """

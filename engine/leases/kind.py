@@ -149,7 +149,7 @@ def _why_captured(queue: Queue, topic: str) -> str | None:
 
 
 def _started(queue: Queue, rebuilds: bool) -> None:
-    """Build a queue again that was not built from its present recovery point (queues page C.5)."""
+    """Rebuild a queue that was not built from its present recovery point (queues page C.5)."""
     leases = leases_of(queue)
     if leases.rebuild is None and (rebuilds or leases.recovered_point != leases.rules.settings.recovery_point):
         since_id = capture_of(queue).logged_since(queue)

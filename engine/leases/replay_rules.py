@@ -38,12 +38,12 @@ class Boundary(NamedTuple):
     is_included: bool = True
 
     def is_before(self, id_: int, wall_ms: int) -> bool:
-        """Whether this boundary is before a message, or at it if included."""
+        """Whether this boundary is before a message, or at a message that it includes."""
         own, other = (self.wall_ms, wall_ms) if self.wall_ms else (self.id, id_)
         return own < other or (own == other and self.is_included)
 
     def is_after(self, id_: int, wall_ms: int) -> bool:
-        """Whether this boundary is after a message, or at it if included."""
+        """Whether this boundary is after a message, or at a message that it includes."""
         own, other = (self.wall_ms, wall_ms) if self.wall_ms else (self.id, id_)
         return other < own or (own == other and self.is_included)
 

@@ -17,7 +17,7 @@ COUNTED_A_STEP = 20_000
 
 
 def list_leases(queue: Queue, count: int) -> list[dict[str, object]]:
-    """Up to `count` live leases of a leased queue, as operators see them, the first to end first."""
+    """Up to `count` live leases of a leased queue, as operators see them, in the order in which they end."""
     leases = leases_of(queue)
     clock = queue.context.broker.clock
     now_ns = clock.monotonic_ns()
@@ -49,7 +49,7 @@ def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
     leases = leases_of(queue)
     hosts, owners, sites = leases.hosts, leases.owners, queue.context.broker.sites
     if hosts is None:
-        raise BadRequest("its messages have no owners: it is no leased queue with x-replication of a cluster")
+        raise BadRequest("its messages have no owners: it is not a leased queue with x-replication in a cluster")
     ready: Counter[str] = Counter()
     for count, id_ in enumerate(ids_in(queue.store), 1):
         ready[hosts.scope if owners is None else owners.site_of(id_)] += 1

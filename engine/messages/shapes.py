@@ -110,8 +110,8 @@ def fixed_octets(properties: bytes) -> bytes:
         if not flags & bit:
             continue
         if kind == "table":
-            for _, first, behind in table_spans(properties, position):
-                _release_value(fixed, properties, first, behind)
+            for _, first, end in table_spans(properties, position):
+                _release_value(fixed, properties, first, end)
             position += 4 + int.from_bytes(properties[position : position + 4], "big")
             continue
         length = properties[position] if kind == "shortstr" else 8 if kind == "longlong" else 1
@@ -122,10 +122,10 @@ def fixed_octets(properties: bytes) -> bytes:
     return bytes(fixed)
 
 
-def _release_value(fixed: bytearray, properties: bytes, first: int, behind: int) -> None:
-    """Clear the octets of a header's value, which may be any value of that length. `first`: offset of the entry."""
+def _release_value(fixed: bytearray, properties: bytes, first: int, end: int) -> None:
+    """Clear the octets of a header's value, which may be any value of that length. `first`, `end`: of the entry."""
     tag = first + 1 + properties[first]
     if properties[tag] in b"FA":
         return
     start = tag + (5 if properties[tag] in b"Sx" else 1)
-    fixed[start:behind] = bytes(behind - start)
+    fixed[start:end] = bytes(end - start)

@@ -49,7 +49,7 @@ def targets_of(
 
 
 def _is_bound(host: HostContext, exchange_name: str, key: str) -> bool:
-    """Whether messages published there may reach a queue. Any binding of the exchange is enough."""
+    """Whether messages published with this key may reach a queue. Any binding of a named exchange is enough."""
     exchange = host.exchanges.get(exchange_name)
     if exchange is None:
         return False
@@ -91,7 +91,7 @@ class Reaper:
         watched = [
             queue
             for queue in self._broker.virtual_hosts.queues()
-            if queue.is_auto_created or declared_too and _may_be_removed(queue)
+            if queue.is_auto_created or declared_too and _is_declared_by_client(queue)
         ]
         unused = {queue for queue in watched if self._is_unused(queue)}
         for queue in unused & self._unused:
@@ -115,6 +115,6 @@ class Reaper:
         return idle_ns >= settings.auto_delete_queues_delay_ms * MS
 
 
-def _may_be_removed(queue: Queue) -> bool:
-    """Whether a client declared the queue, not as exclusive."""
+def _is_declared_by_client(queue: Queue) -> bool:
+    """Whether a client declared the queue, and not as exclusive."""
     return not queue.is_configured and not queue.exclusive

@@ -50,7 +50,7 @@ class Scheduled:
         return None
 
     def add(self, due_ns: int, message: Message) -> int:
-        """Schedule a message for `due_ns` (monotonic), or for its expiry if that is sooner. Returns the sooner."""
+        """Schedule a message for `due_ns` (monotonic), or for its expiry if that is sooner. Returns its due time."""
         due_ns = min(due_ns, message.expires_ns) if message.expires_ns else due_ns
         heappush(self._heap, (due_ns, message.id, message))
         return due_ns

@@ -62,8 +62,8 @@ class LastValueReady(LeveledReady):
     def supersede(self, message: Message) -> tuple[Message | None, bool]:
         """Keep only the newer of a message and the listed one with the same key.
 
-        Returns the older one, which is not listed now (None: the key is new), and whether the caller has to add the new
-        message. O(level) if the two have different priorities.
+        Returns the older one, which is not listed now (None: no other message has the key), and whether the caller has
+        to add the new message. O(level) if the two have different priorities.
         """
         key = self.key_of(message)
         listed = None if key is None else self._by_key.get(key)

@@ -205,7 +205,7 @@ class PagedIndex:
         return self._take(self._head)
 
     def _take(self, at: int) -> PagedEntry:
-        left = PagedEntry(self._ids[at], self._contents[at], 0 if self._expires is None else self._expires[at])
+        entry = PagedEntry(self._ids[at], self._contents[at], 0 if self._expires is None else self._expires[at])
         self.body_octets -= self._sizes[at]
         self._gone[at] = 1
         self._gone_count += 1
@@ -216,7 +216,7 @@ class PagedIndex:
             self._compact()
         elif self._gone_count == len(self._ids):
             self._start_columns()
-        return left
+        return entry
 
     def take_all(self) -> "array[int]":
         """Remove all messages. Returns their ids, rising."""

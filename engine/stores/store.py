@@ -2,8 +2,8 @@
 
 Every store is a `Store`. Single messages can leave an `EvictableStore`; a stream drops whole segments instead.
 Consumers take messages out of a `ConsumableStore`, and read a `Log` without taking messages out. A queue has an
-attribute for each of the first three (`Queue.use_store`). `ConsumableStore.pageable` is the store itself if it can page
-messages out, as a `TailedStore` can. Code outside `stores/` does not ask for the class of a store.
+attribute for each of these interfaces but `Log` (`Queue.use_store`). `ConsumableStore.pageable` is the store itself if
+it can page messages out, as a `TailedStore` can. Code outside `stores/` does not ask for the class of a store.
 
 A position is a message's place in the order of scans: its level, the highest first, and its id. In the highest level,
 the only one of most queues, the position is the id. Readers compare positions and pass them back. A position stays
@@ -43,7 +43,7 @@ class Removed(NamedTuple):
 
     messages: list[Message]  # those with content, in order of delivery
     unread: list[PagedEntry]  # those whose content was not read from the journal (of non-destructive stores)
-    recounted: int = 0  # octets by which heads that were read exceed their counted octets
+    recounted: int = 0  # octets by which contents that were read exceed what was counted for them
 
 
 class Dropped(NamedTuple):
@@ -52,7 +52,7 @@ class Dropped(NamedTuple):
     ready: Freeable  # messages in memory
     runs: list[tuple[Sequence[int], Envelope]]  # ids of paged-out messages, with the envelope for events
     paged: list[Message]  # messages that were in the tail as objects
-    paged_octets: int | None  # octets of `runs` in a non-destructive queue or stream; None: of all that was paged out
+    paged_octets: int | None  # octets of `runs` that a meter counts; None: those of all paged-out messages
 
     @property
     def paged_count(self) -> int:

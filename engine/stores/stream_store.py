@@ -162,7 +162,7 @@ class StreamStore:
             segment = self._segments[-1]
             count = min(SEGMENT_MESSAGES_MAX - segment.count, len(sizes) - start)
             octets = sum(sizes[start : start + count]) + count * HEADER_OCTETS
-            if segment.octets + octets > self.segment_octets_max:  # the segment ends within these
+            if segment.octets + octets > self.segment_octets_max:  # the segment ends within these messages
                 count, octets = 1, sizes[start] + HEADER_OCTETS
             self._grow(segment, count, octets)
             start += count

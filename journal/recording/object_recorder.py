@@ -206,9 +206,9 @@ class ObjectRecorder:
             self.state_vhost(event.subject, restated=False)
             return
         # While it is being deleted, its objects still have to be undeclared by names that refer to it.
-        self._journal.objects.undeclared(self.vhost_id(event.subject), VHOST, forgets=not event.is_going)
+        self._journal.objects.undeclared(self.vhost_id(event.subject), VHOST, forgets=not event.has_objects)
         self._context.turn.records += 1
-        if not event.is_going:
+        if not event.has_objects:
             for ids in (self.queue_ids, self._exchange_ids):  # if it is made again, its objects get other ids
                 for key in [key for key in ids if key[0] == event.subject]:
                     del ids[key]
