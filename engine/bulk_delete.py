@@ -42,6 +42,7 @@ class BulkDelete:
         self.is_small = False
 
     def steps(self) -> Iterator[None]:
+        """Make the queue small, then wait for the caller to purge or delete it."""
         queue, under_way = self._queue, self._broker.bulk_deletes
         queue.freeze()
         under_way.add(self)

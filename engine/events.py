@@ -142,9 +142,9 @@ class Activity:
     reads: int = 0
     writes: int = 0
     confirmable: int = 0  # publishes on closed sessions in confirm mode
-    confirmed: int = 0  # of these
-    returned: int = 0  # unroutable publishes, like the next
-    dropped: int = 0
+    confirmed: int = 0  # of these publishes
+    returned: int = 0  # unroutable mandatory publishes
+    dropped: int = 0  # other unroutable publishes
     own: int = 0  # messages that the broker published, such as dead letters; also in `Counters.published`
     # Counters of deleted queues, by type; those of classic queues are only in the broker's counters.
     gone: dict[str, Counters] = field(default_factory=dict)

@@ -65,7 +65,7 @@ class Scopes:
     def sites_changed(self) -> None:
         self._context.router.routes_changed()  # a site may have another group
 
-    def called(self, name: str) -> "list[Queue]":
+    def queues_called(self, name: str) -> "list[Queue]":
         """The queues that sites see under this name, in the order of `add`."""
         return list(self._by_name.get(name, ()))
 

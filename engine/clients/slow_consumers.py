@@ -200,7 +200,7 @@ class SlowConsumers:
         self.on_found: Callable[[SlowConsumer], None] | None = None
 
     def watch(self, queue: Queue) -> None:
-        """Begin to check a queue, if it has consumers and such rules."""
+        """Begin to check a queue, if it has consumers and rules for slow ones."""
         slow = queue.rules.slow
         if slow is None or not queue.consumers:
             return

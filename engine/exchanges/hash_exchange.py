@@ -1,7 +1,8 @@
 """The exchange type of RabbitMQ's consistent-hash plugin: messages with equal keys go to the same destination.
 
-The routing key of a binding is its weight. A new destination gets messages of the others, but none moves between those:
-jump consistent hashing (Lamping and Veach, 2014), as in the plugin. Each destination has as many buckets as its weight.
+The routing key of a binding is its weight. A new destination takes keys from the others, which exchange none among
+themselves: jump consistent hashing (Lamping and Veach, 2014), as in the plugin. Each destination has as many buckets as
+its weight.
 Source: behaviour page 3.9.
 """
 

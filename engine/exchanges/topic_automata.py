@@ -58,6 +58,8 @@ class _Bundle(Generic[T]):
 
 
 class _Automaton(Generic[T]):
+    """The automaton of some patterns. Its masks have a bit for each state."""
+
     __slots__ = ("_any", "_ends", "_exact", "_held", "_starts", "_stays")
 
     def __init__(self, patterns: Iterable[tuple[Words, Held[T]]]) -> None:

@@ -251,7 +251,7 @@ def _stricter(one: FullLimit | None, other: FullLimit) -> FullLimit:
     """The stricter of two full limits; of equal ones the first. Source: queues page E.2.
 
     Refusal at once is stricter than refusal after a time, which is stricter than waiting without limit.
-    `Alarm.full_limit_for` decides alike.
+    `Alarm.full_limit_for` follows the same order.
     """
     if one is None or _deadline_ms(other) < _deadline_ms(one):
         return other

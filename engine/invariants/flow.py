@@ -55,22 +55,23 @@ def usage_of(broker: BrokerContext) -> Iterator[str]:
     """
     flow = broker.flow
     used: Counter[Usage] = Counter()
-    users: Counter[Usage] = Counter()
+    meter_counts: Counter[Usage] = Counter()
     meters = {queue.events.meter for queue in broker.virtual_hosts.queues()}
     if not flow._changed.keys() <= meters:
-        yield "a meter that no queue has is to be settled"
+        yield "the nodes wait for changes of a meter that no queue has"
     for queue in broker.virtual_hosts.queues():
         meter = queue.events.meter
         if meter is None:
             continue
         for charge in meter._charges:
             used[charge.node] += charge.amount
-            users[charge.node] += 1
+            meter_counts[charge.node] += 1
             if charge.amount != charge.measure(meter) and meter not in flow._changed:
                 known = f"{charge.amount} is known"
                 yield f"queue '{queue.name}' uses {charge.measure(meter)} of {charge.node.reason}: {known}"
     for node in [*flow._roots.values(), *flow._nodes.values()]:
-        if node is not flow._roots.get("temp") and (node.used, node.meter_count) != (used[node], users[node]):
-            yield f"{node.reason}: {node.used} is used by {node.meter_count}, of meters {used[node]} by {users[node]}"
+        own = (node.used, node.meter_count)
+        if node is not flow._roots.get("temp") and own != (used[node], meter_counts[node]):
+            yield f"{node.reason}: (use, meters) is {own}, by meters {(used[node], meter_counts[node])}"
         if node.is_full and node.used <= node.low or not node.is_full and 0 < node.limit <= node.used:
             yield f"{node.reason}: {node.used} of {node.limit} is used, full: {node.is_full}"

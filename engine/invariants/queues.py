@@ -48,15 +48,15 @@ def _is_forgotten(queue: Queue) -> bool:
 
 
 def _places(queue: Queue, out: list[Message]) -> Iterator[str]:
-    here = ids_in(queue.store)
-    ids = list(chain(here, (message.id for message in queue.scheduled)))
+    ready_ids = ids_in(queue.store)
+    ids = list(chain(ready_ids, (message.id for message in queue.scheduled)))
     if not queue.keeps:
         ids += [message.id for message in out]
     if len(set(ids)) != len(ids):
         twice = sorted(id_ for id_, count in Counter(ids).items() if count > 1)
         yield f"messages are in two places: {twice[:20]}"
-    if len(queue.store) != len(here):
-        yield f"counts {len(queue.store)} ready, {len(here)} are there"
+    if len(queue.store) != len(ready_ids):
+        yield f"counts {len(queue.store)} ready, {len(ready_ids)} are there"
     held = [message.id for message in queue.messages() if message.holder is not None]
     if held:
         yield f"messages are ready, and have a holder: {held[:20]}"

@@ -27,8 +27,8 @@ def store_of(queue: Queue) -> Iterator[str]:
     if store.has_tail != (tail is not None):
         yield f"has_tail is {store.has_tail}, the tail {'is not' if tail is None else 'is'} there"
     if store.levels.is_sorted:
-        for level, here in enumerate(store.levels.by_level):
-            ids = [message.id for message in here] if not queue.kind.captures else []
+        for level, messages in enumerate(store.levels.by_level):
+            ids = [message.id for message in messages] if not queue.kind.captures else []
             if any(one >= other for one, other in zip(ids, ids[1:])):
                 yield f"level {level} counts as sorted and is not: {ids[:50]}"
     expires = any(message.expires_ns for message in store)
@@ -82,13 +82,13 @@ def _tail(tail: Tail) -> Iterator[str]:
     count = octets = 0
     floor = -1
     for level, items in enumerate(tail._levels):
-        here = list(items)
-        if here:
+        parts = list(items)
+        if parts:
             floor = level
-        if len(here) != len(items):
-            yield f"level {level} of the tail counts {len(items)} parts, {len(here)} are there"
+        if len(parts) != len(items):
+            yield f"level {level} of the tail counts {len(items)} parts, {len(parts)} are there"
         ids: list[int] = []
-        for item in here:
+        for item in parts:
             if isinstance(item, Message):
                 ids.append(item.id)
                 octets += body_size(item)

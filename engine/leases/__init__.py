@@ -31,7 +31,7 @@ def is_leased(queue: Queue) -> bool:
 
 
 def list_leases(queue: Queue, count: int) -> list[dict[str, object]]:
-    """Up to `count` live leases of a leased queue, as operators see them, the first to end first."""
+    """Up to `count` live leases of a leased queue, as operators see them, in the order in which they end."""
     from . import reports
 
     return reports.list_leases(queue, count)

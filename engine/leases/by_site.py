@@ -365,11 +365,11 @@ def _grant(leases: Leases, owners: Owners, site: str, consumer: Consumer, messag
     messages = list(messages)
     number = owners.number_of_site(site)
     by_owner: dict[int, list[Message]] = {}
-    is_own = _has_one_owner(leases, owners, messages)
-    for message in messages[:1] if is_own else messages:
+    has_one_owner = _has_one_owner(leases, owners, messages)
+    for message in messages[:1] if has_one_owner else messages:
         if (owner := owners.owner_of(message.id)) != number:
             by_owner.setdefault(owner, []).append(message)
-    if is_own and by_owner:
+    if has_one_owner and by_owner:
         by_owner = dict.fromkeys(by_owner, messages)
     for owner, some in by_owner.items():
         owners.move((message.id for message in some), number)

@@ -79,7 +79,7 @@ class LeaseControl:
         except ContentError:
             properties = {}
         try:
-            done = yield from self._done(sender, envelope, properties)
+            done = yield from self._discard(sender, envelope, properties)
             answer: dict[str, object] = {
                 "status": "success",
                 "matches": done.matches,
@@ -92,7 +92,7 @@ class LeaseControl:
             answer = {"status": "failure", "reason": str(error), "matches": 0, "topic_matches": 0, "records_deleted": 0}
         answer_request(self._context, properties, answer)
 
-    def _done(self, sender: Sender, envelope: Envelope, properties: Mapping[str, PropertyValue]) -> Steps:
+    def _discard(self, sender: Sender, envelope: Envelope, properties: Mapping[str, PropertyValue]) -> Steps:
         if envelope.routing_key != REQUEST:
             raise BadRequest(f"the routing key is {REQUEST}")
         table = properties.get("headers")
@@ -144,10 +144,10 @@ def ids_of(bookmarks: str) -> list[int]:
     for bookmark in bookmarks.split(","):
         parts = bookmark.strip().split("|")
         if len(parts) != 3 or parts[2] or not all(part.isascii() and part.isdigit() for part in parts[:2]):
-            raise BadRequest(f"{bookmark.strip()[:80]!r} is no bookmark")
+            raise BadRequest(f"{bookmark.strip()[:80]!r} is not a bookmark")
         id_ = int(parts[1][:30])
         if int(parts[0][:30]) != ORIGIN or not 0 < id_ <= ID_MAX:
-            raise BadRequest(f"{bookmark.strip()[:80]!r} is no bookmark of this broker")
+            raise BadRequest(f"{bookmark.strip()[:80]!r} is not a bookmark of this broker")
         found.append(id_)
     if len(found) > BOOKMARKS_MAX:
         raise BadRequest(f"more than {BOOKMARKS_MAX} bookmarks")

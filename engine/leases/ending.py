@@ -356,7 +356,7 @@ class LeasedSettlement(LeasesPart):
             self.leases.owners.keep(book.leases.by_id)
 
     def site_went(self, site: str) -> None:
-        """The leases of a lost site end, and its consumers get none."""
+        """The leases of a site that is absent now end, and its consumers get none."""
         self.sites_changed()
         held = [lease for lease in self.leases.book if holder_of(lease).session.client.site == site]
         if held:

@@ -278,7 +278,7 @@ class Owners:
         self._initial = initial
         self.names: list[str] = [""]
         self._numbers: dict[str, int] = {}
-        self.is_changed = False  # `names`, since they were recorded
+        self.is_changed = False  # `names` have changed since they were recorded
         self.runs = OwnerRuns()
         self.moved: dict[int, int] = {}
         self.moved_ready: dict[int, list[int]] = {}
@@ -333,9 +333,9 @@ class Owners:
         if any(number >= len(self.names) for number in self.runs.newest):
             self.runs = OwnerRuns()
         count, append, known_id = len(self.names), self.runs.append, self.runs.last_id
-        for (first_id, number), (behind, _) in pairwise(chain(runs, ((last_id + 1, 0),))):
+        for (first_id, number), (next_id, _) in pairwise(chain(runs, ((last_id + 1, 0),))):
             if first_id > known_id:
-                append(first_id, behind - 1, number if number < count else 0)
+                append(first_id, next_id - 1, number if number < count else 0)
         self.moved.update(_MOVED.iter_unpack(octets[1]))
         self.moved.update(transferred)
         self.moved = {id_: self._named(number) or self.own_number() for id_, number in self.moved.items()}
@@ -350,7 +350,7 @@ class Owners:
         """Add new messages. Returns: the number of their owner."""
         number = self.number_of_site(self._initial or self._sites.now)
         last_id = first_id + count - 1
-        self.note(first_id, last_id, number)
+        self.set_owner(first_id, last_id, number)
         self.waits.note(last_id, now_ns)
         return number
 
@@ -359,8 +359,8 @@ class Owners:
         self.waits.matured_id = max(self.waits.matured_id, id_)
         return self.runs.add(id_) or self.own_number()
 
-    def note(self, first_id: int, last_id: int, number: int) -> None:
-        """Set the owner of messages."""
+    def set_owner(self, first_id: int, last_id: int, number: int) -> None:
+        """Set the owner of the messages with these ids."""
         if first_id > self.runs.last_id:
             self.runs.append(first_id, last_id, number)
         elif self.runs.number_of(first_id) != number:
@@ -433,9 +433,9 @@ class Owners:
 
     def next_id_of(self, number: int, after: int) -> int | None:
         """The lowest id above `after` of a message that a site may own; None: there is none."""
-        back = self.moved_ready.get(number, ())
-        at = bisect_right(back, after)
-        moved = back[at] if at < len(back) else None
+        ready_ids = self.moved_ready.get(number, ())
+        at = bisect_right(ready_ids, after)
+        moved = ready_ids[at] if at < len(ready_ids) else None
         found = self.runs.next_of(number, after) if number else None
         unknown = self.runs.next_unknown(after) if number == self.own_number() else None
         return min((id_ for id_ in (moved, found, unknown) if id_ is not None), default=None)

@@ -63,7 +63,7 @@ def begin(leases: Leases, since_id: int | None, next_id: int, *, was_there: bool
     if not was_there and (boundary is None or since_id is None):
         leases.recovered_point = point
         return
-    if point == CREATION:  # all messages of an existing queue came after that
+    if point == CREATION:  # all messages of an existing queue came after its declaration
         _complete(leases)
         return
     if boundary is None:

@@ -46,7 +46,7 @@ class Leases:
     `last_id`: the highest id of a message so far. `recovered_point`: the recovery point that the queue was built from;
     empty: none yet. `past`: session -> holder of its leases that have ended. `deadline`: of the next end of a lease or
     lifetime. `barriers`: positions, rising; the first may be gone. `hosts`: the sites that host the queue; None: all.
-    `owners`: the sites that own its messages; None: all alike. `transfers`: the deadline of the next transfer.
+    `owners`: the sites that own its messages; None: none does. `transfers`: the deadline of the next transfer.
     """
 
     __slots__ = ("_topics", "active", "barriers", "book", "browsing", "consumer_list", "deadline", "deferred", "hosts",

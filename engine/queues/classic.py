@@ -195,7 +195,7 @@ def _expires_at_once(queue: "Queue", message: Message) -> bool:
 def time_to_live_ms(rules: QueueRules, envelope: Envelope) -> int | None:
     """A message's time to live; None: it does not expire (address-settings page 1.3, step 4).
 
-    It is the message's expiration after the expiry rules of its address or, without these, of the queue; at most the
+    It is the message's expiration, as the expiry policy of its address, or else of the queue, changes it; at most the
     queue's message-ttl.
     """
     ttl_ms = envelope.expiration_ms

@@ -104,7 +104,7 @@ def forecast(
     full_now = yield from response_when_full(queue, now)
     if queue.deleted:
         return Forecast(0)
-    left = max(0, ready - len(queue.store))  # during the steps, usually from the head, as dropped ones would
+    left = max(0, ready - len(queue.store))  # messages that left during the steps, usually from the head
     ready, dropped = ready - left, max(0, dropped - left)
     ring = rules.ring_size if rules.ring_size != now.ring_size else None
     is_unused = rules.expires_ms != now.expires_ms and not queue.consumers

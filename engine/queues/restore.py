@@ -250,11 +250,11 @@ class Restorer:
         self._expires = None
         sizes = self._sizes
         is_waiting = any(state.due_ms > self._wall_ms for state in self._found.states.values())
-        in_journal = self._pages and not is_waiting
-        for start, first, _, count in self._found.runs() if in_journal else ():
+        stays_in_journal = self._pages and not is_waiting
+        for start, first, _, count in self._found.runs() if stays_in_journal else ():
             log.restore(first, sizes[start : start + count])
         log.restored(self._contents.time_ms)
-        for at in range(0 if in_journal else len(self._ids)):
+        for at in range(0 if stays_in_journal else len(self._ids)):
             message = self._restored(queue, at)
             if message is not None:
                 intake.append(queue, message, self._contents.time_ms(message.id))

@@ -242,7 +242,7 @@ class Selection:
             plan.positions[position] = consumer
             plan.last_served.setdefault(consumer, self._last_served[consumer])
             self._note_served(consumer)
-            if plan.is_used_up(consumer, match.octets):
+            if plan.count_message(consumer, match.octets):
                 heappop(free[taker])
             else:
                 heapreplace(free[taker], (-consumer.priority, self._last_served[consumer], consumer))
@@ -352,7 +352,7 @@ class Plan:
         self._credit: dict[Consumer, int] = {}
         self._room: dict[Any, int] = {}
 
-    def is_used_up(self, consumer: Consumer, octets: int) -> bool:
+    def count_message(self, consumer: Consumer, octets: int) -> bool:
         """Count one more message for a consumer. Returns whether that uses up its credit or room."""
         credit = self._credit.get(consumer)
         if credit is None:

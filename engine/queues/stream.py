@@ -61,7 +61,10 @@ class LogEnd:
             self._safe_offset = end
 
     def advance_safe_offset(self, queue: "Queue") -> int:
-        """The offset below which all messages are on disk. When later ones are, the queue is dispatched again."""
+        """Advance the offset below which all messages are on disk, and return it.
+
+        If later messages are not on disk yet, the queue is dispatched again when they are.
+        """
         durability, end, unsafe = queue.context.broker.storage.durability, self._log.next_offset, self._unsafe
         if durability is None:
             return end

@@ -150,8 +150,8 @@ def _anything(field: Field) -> Reason | None:
 
 @frozen
 class Argument:
-    """A known queue argument. `types`: the queue types that accept it, as values of `QUEUE_TYPES`; types that are only
-    keys there accept what their value accepts. `compared`: redeclarations must repeat it.
+    """A known queue argument. `types`: the queue types that accept it. They are values of `QUEUE_TYPES`; each type that
+    is a key there accepts the arguments of its value. `compared`: redeclarations must repeat it.
     """
 
     types: frozenset[str]

@@ -35,7 +35,7 @@ def filter_of(arguments: FieldTable, client_values: Mapping[str, Value], *, name
         try:
             return _compiled(field.value.decode(), _DIALECTS[key], tuple(sorted(client_values.items())))
         except UnicodeDecodeError as error:
-            reason = Reason("text", f"octet {error.start + 1}: this is no UTF-8")
+            reason = Reason("text", f"octet {error.start + 1}: this is not UTF-8")
         except ExpressionError as error:
             reason = Reason("text", str(error))
     raise InvalidArgument(key=key, name=name, vhost=vhost, reason=reason)

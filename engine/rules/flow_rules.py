@@ -16,8 +16,9 @@ class FlowRules:
 
     `memory_limit`: octets; 0: none. `blocks`: a full address blocks publishers (producer flow control).
 
-    `fails`: it refuses publishes at once; `fails_after_ms`: after this wait; 0: never. `minimum_size`: octets that a
-    smaller message counts. `warning_interval_ms`: time between warnings of blocked publishers; 0: no warnings.
+    `fails`: it refuses publishes at once; `fails_after_ms`: after this wait; 0: never. `minimum_size`: a smaller
+    message counts as this many octets. `warning_interval_ms`: time between warnings of blocked publishers; 0: no
+    warnings.
     """
 
     memory_limit: int = 0

@@ -18,8 +18,8 @@ class SizeRules:
 
     `refused_above`: octets above which an address with policy BLOCK refuses messages. `paged_messages_max`,
     `paged_octets_max`: limits of paged-out messages with policy PAGE; when one is reached, `page_policy` applies.
-    None: no such limit. `disk_policy`: that for messages that must be stored while the disk is full; None: it depends
-    on the publisher (docs/operating.md).
+    None: no such limit. `disk_policy`: the policy for messages that must be stored while the disk is full; None: it
+    depends on the publisher (docs/operating.md).
     """
 
     policy: str = PAGE

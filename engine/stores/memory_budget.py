@@ -20,7 +20,7 @@ OVERHEAD = 200
 FLOOR = 64 * 1024
 #: A store with at most this many octets gets a grant even beyond the limit, because paging it out would gain little.
 SMALL = 16 * 1024
-#: Minimum octets that the largest store pages out at once, but at most half of its charge and a slice of messages.
+#: Minimum octets that the largest store pages out at once, unless half of its charge or a slice of messages is less.
 TAKE_MIN = 1024 * 1024
 _NOTHING = (0, 0, 0)
 

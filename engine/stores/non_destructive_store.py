@@ -54,7 +54,7 @@ class NonDestructiveStore:
         self._measure_at = 0  # octets in memory at which to compare them with the share
         self._body_octets: int | None = None  # octets of bodies in memory; None: not counted yet
         self._by_key: dict[Key, int] = {}  # id of the newest message of each key
-        self._first_ids: dict[int, int] = {}  # id of the first publish of these messages, if it differs
+        self._first_ids: dict[int, int] = {}  # id of a message -> id of its first publish, if that differs
 
     # -- contents -----------------------------------------------------------------------------------------------------
 
@@ -283,7 +283,7 @@ class NonDestructiveStore:
     # -- reading for consumers ----------------------------------------------------------------------------------------
 
     def fill(self, reader: Reader | None, after: int, count: int = UNLIMITED) -> None:
-        """`Log.fill`, at most `count` messages. A reader of None has the head."""
+        """`Log.fill`, at most `count` messages. The reader None reads at the head."""
         pager = self._storage.pager
         assert pager is not None
 

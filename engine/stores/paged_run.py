@@ -62,7 +62,7 @@ class Taken(NamedTuple):
     uncounted: int
 
     def first(self, count: int) -> "Taken":
-        """The first `count` messages of these."""
+        """The first `count` messages of the part."""
         expires = None if self.expires is None else self.expires[:count]
         return self._replace(ids=self.ids[:count], sizes=self.sizes[:count], expires=expires)
 
@@ -197,7 +197,7 @@ class PagedRun:
         return found
 
     def take(self, count: int) -> Taken:
-        """Take its next `count` messages."""
+        """Take the next `count` messages."""
         start, stop = self.start, self.start + count
         sizes = self.sizes[start:stop]
         expires = None if self.expires is None else self.expires[start:stop]

@@ -94,7 +94,7 @@ class StoreOwner(Protocol):
     def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
         """Called when messages left memory, or (numbers below 0) came back. `octets`: those of their contents.
 
-        `octets_paged`: `paged_run.octets_paged`. Only a metered store calls it (`Store.limit_memory`).
+        `octets_paged`: `paged_run.octets_paged`. Only a metered store calls it (`TailedStore.limit_memory`).
         """
 
     def could_not_page(self) -> None:

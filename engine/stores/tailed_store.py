@@ -342,7 +342,7 @@ class TailedStore:
         return self.levels.position_of(message)
 
     def scan(self, after: int, count: int) -> Scanned:
-        self._reach_at(after)
+        self._prepare_at(after)
         return self.levels.scan(self.tail, after, count)
 
     def positions(self, after: int, count: int) -> list[int]:
@@ -350,22 +350,22 @@ class TailedStore:
 
         Reads no files.
         """
-        self._reach_at(after)
+        self._prepare_at(after)
         return [position for position, _, _ in self.levels.order(self.tail, after, count)]
 
-    def _reach_at(self, position: int) -> None:
+    def _prepare_at(self, position: int) -> None:
         rank, id_ = divmod(position, LEVEL_STEP)
         level = self.level_max - rank
         if level >= 0:
-            self._reach(level, id_)
+            self._prepare(level, id_)
 
-    def _reach(self, level: int, id_: int) -> None:
+    def _prepare(self, level: int, id_: int) -> None:
         self.levels.prepare(level, id_)
         self.ready = self.levels.ready
 
     def load_at(self, after: int, count: int) -> None:
         if self.tail is not None:
-            self._reach_at(after)
+            self._prepare_at(after)
             pager = self._storage.pager
             budget = HIGH_OCTETS if pager is None else pager.budget()
             self.levels.load(self.tail_io.owner, budget, self.tail, after, count)
@@ -377,7 +377,7 @@ class TailedStore:
             wanted.setdefault(self.level_max - rank, []).append(id_)
         found: list[Message] = []
         for level, ids in wanted.items():
-            self._reach(level, ids[-1])
+            self._prepare(level, ids[-1])
             taken = self.levels.take(level, ids)
             found += taken
             if self.tail is not None and len(taken) < len(ids):

@@ -213,7 +213,7 @@ def test_one_that_looks_through_a_backlog_starves_nobody() -> None:
 
 def test_octets_that_are_no_text_are_refused() -> None:
     """Of a long string that is no UTF-8 it is said where."""
-    with pytest.raises(errors.InvalidArgument, match="octet 5: this is no UTF-8"):
+    with pytest.raises(errors.InvalidArgument, match="octet 5: this is not UTF-8"):
         filter_of({"x-filter": Field("S", b"a = \xff")}, {}, name="q", vhost="/")
 
 

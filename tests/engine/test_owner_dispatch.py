@@ -285,8 +285,8 @@ def test_owners_of_a_checkpoint_come_before_those_of_records() -> None:
     known = Owners(owned_queue().broker.sites, None)
     for site in ("n2", "n3"):
         known.number_of_site(site)
-    known.note(1, 4, 1)
-    known.note(5, 9, 2)
+    known.set_owner(1, 4, 1)
+    known.set_owner(5, 9, 2)
     known.move((2,), 2)
     restored = Owners(owned_queue().broker.sites, None)
     restored.set_names(("n2", "n3"))
@@ -305,8 +305,8 @@ def test_a_message_that_is_late_is_noted_for_its_owner() -> None:
     """Others with higher ids are known already."""
     owners = Owners(owned_queue().broker.sites, None)
     one, other = map(owners.number_of_site, ("n2", "n3"))
-    owners.note(20, 20, other)
-    owners.note(10, 11, one)
+    owners.set_owner(20, 20, other)
+    owners.set_owner(10, 11, one)
     assert [owners.site_of(id_) for id_ in (10, 11, 20)] == ["n2", "n2", "n3"]
     assert (owners.next_id_of(one, 5), owners.next_id_of(one, 11)) == (10, None)
 

@@ -635,8 +635,8 @@ def test_a_message_from_the_log_comes_between_others() -> None:
     """It has the owner of those before it, and is found."""
     owners = Owners(owned_queue().broker.sites, None)
     one, other = map(owners.number_of_site, ("n2", "n3"))
-    owners.note(10, 10, one)
-    owners.note(20, 20, other)
+    owners.set_owner(10, 10, one)
+    owners.set_owner(20, 20, other)
     for id_ in (5, 15, 25):
         owners.add_from_log(id_)
     assert [owners.site_of(id_) for id_ in (5, 15, 20, 25)] == ["n1", "n2", "n3", "n3"]
@@ -691,7 +691,7 @@ def test_returned_messages_by_owner() -> None:
     """In many runs, and one by one."""
     owners = Owners(owned_queue().broker.sites, None)
     one, other = map(owners.number_of_site, ("n2", "n3"))
-    owners.note(1, 100, owners.number_of_site("n1"))
+    owners.set_owner(1, 100, owners.number_of_site("n1"))
     owners.move(range(10, 90), one)
     owners.note_ready(range(0, 101))
     owners.move((40, 41), other)

@@ -39,7 +39,7 @@ def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = N
     places = list(broker.virtual_hosts) if vhost is None else [vhost]
     hosts = [broker.virtual_hosts[place] for place in places]
     queues = [host.queues[name] for host in hosts if name in host.queues] or [
-        queue for host in hosts if host.context.scopes is not None for queue in host.context.scopes.called(name)
+        queue for host in hosts if host.context.scopes is not None for queue in host.context.scopes.queues_called(name)
     ]
     if queues:
         found = [_queue(broker, configuration, queue, objects.is_managed(queue)) for queue in queues]
