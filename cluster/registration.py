@@ -15,7 +15,7 @@ logger = logging.getLogger("leveret.cluster")
 #: Seconds after which the key is written again if only the node's journal has grown.
 GROWN_S = 10.0
 #: Seconds between a write that failed and the next attempt.
-AGAIN_S = 1.0
+RETRY_S = 1.0
 
 
 class Registration:
@@ -30,7 +30,7 @@ class Registration:
         self._writing = trio.Lock()
 
     def begin(self) -> None:
-        """Register this node, as its name is free. May be called again, to write even an unchanged value."""
+        """Register this node, whose name must be free. A later call writes the value again, even if it is unchanged."""
         self._is_begun, self._written = True, None
         self._changed.set()
 
@@ -51,7 +51,7 @@ class Registration:
                 await self._changed.wait()
             self._changed = trio.Event()
             if not await self._write():
-                await trio.sleep(AGAIN_S)
+                await trio.sleep(RETRY_S)
                 self._changed.set()
 
     async def _write(self) -> bool:

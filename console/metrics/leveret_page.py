@@ -72,7 +72,7 @@ def _many(name: str, kind: str, text: str, samples: list[Sample]) -> str:
 
 
 def _deaths(queues: QueueSums) -> str:
-    died = queues.died()
+    died = queues.all_deaths()
     reasons = ("delivery_limit", "expired", "maxlen", "rejected")
     letters = [Sample(died.get((reason, True), 0), f'{{reason="{reason}"}}') for reason in reasons]
     ends = [Sample(died.get((reason, False), 0), f'{{reason="{reason}"}}') for reason in reasons]

@@ -64,7 +64,7 @@ class QueueSums:
         """The sum of a counter over all types."""
         return sum(counts[name] for counts in self.counts.values())
 
-    def died(self) -> Deaths:
+    def all_deaths(self) -> Deaths:
         """The sums of deaths over all types."""
         found: Deaths = {}
         for deaths in self.deaths.values():
@@ -91,7 +91,7 @@ def queue_sums(broker: Broker) -> Generator[None, None, QueueSums]:
     for kind in ALL_TYPES:
         sums.counts[kind] = dict.fromkeys(COUNTS, 0)
         sums.deaths[kind] = {}
-    # The broker's counters are those of all deleted queues. What is not of another type counts as classic.
+    # The broker's counters are those of all deleted queues. Counts of no other type are counted as classic.
     past = dict(zip(COUNTS, _counts_of(broker.context.counters)))
     past_deaths = dict(broker.context.counters.deaths or {})
     for type_, counters in broker.context.activity.gone.items():

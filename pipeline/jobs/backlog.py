@@ -11,9 +11,9 @@ from .tables import Tables
 PUSHED_OUT = ("evicted", "replaced", "dropped")
 #: Levels are counted from the beginning of each window, so that windows are computed in parallel. They are doubles,
 #: whose running sums take DuckDB half the time of integers. A record that removes many messages counts as one removal
-#: after the other, which adds no extreme. A message that pushes others out is recorded before these, and the level in
-#: between must not count: so of consecutive arrivals only the last level counts, and only if no message is pushed out
-#: next.
+#: after the other, which adds no extreme. The arrival of a message that pushes others out is recorded before their
+#: removal, and the level between the two must not count. So of consecutive arrivals only the level after the last one
+#: counts, and not even that if the next record pushes a message out.
 DEPTH_QUERY = """
 WITH lived AS (
     SELECT msg_id, vhost, queue, size_bytes, enqueued_lsn, enqueued_ts, finished_lsn, finished_ts, is_durable,
@@ -37,12 +37,12 @@ WITH lived AS (
         WHEN step > 0 AND following >= 0 THEN NULL
         WHEN is_pushed AND following = 0 THEN NULL
         ELSE level
-    END AS settled
+    END AS counted
     FROM levels
 ), folded AS (
     SELECT vhost, queue, slot,
-        least(min(settled), 0) AS low,
-        greatest(max(settled), 0) AS high,
+        least(min(counted), 0) AS low,
+        greatest(max(counted), 0) AS high,
         sum(step) AS change,
         sum(octets) AS octets,
         count_if(step > 0) AS came,
@@ -131,7 +131,7 @@ ENQUEUED_BEFORE = {"kind": "'enqueued'", **{name: name for name in ("msg_id", "v
 #: Kinds of events that show that a message was in a queue before.
 SIGNS = (*TERMINALS, *BETWEEN)
 #: The remark of an answer if no checkpoint has the messages from before the lake.
-NO_CHECKPOINT = "how much was waiting before is not known either: there is no checkpoint since then"
+NO_CHECKPOINT = "nor is it known how many messages waited before: there is no checkpoint since then"
 
 
 def has_checkpoint(tables: Tables) -> bool:

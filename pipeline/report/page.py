@@ -74,12 +74,12 @@ class _Page:
         self._report = report
         self._place = {key: at for at, key in enumerate(report.queues)}
         rows = (*report.loss_totals.rows, *report.deadletters.rows, *report.fairness.rows, *report.faults.rows)
-        hosts = {vhost for vhost, _ in report.queues} | {row["vhost"] for row in rows}
-        self._several = len(hosts) > 1
+        vhosts = {vhost for vhost, _ in report.queues} | {row["vhost"] for row in rows}
+        self._has_several_vhosts = len(vhosts) > 1
 
     def label(self, vhost: str, queue: str) -> str:
         """A queue's name, with the virtual host if there are several of these."""
-        return f"{queue} in {vhost}" if self._several else queue
+        return f"{queue} in {vhost}" if self._has_several_vhosts else queue
 
     def queue(self, row: Row) -> str:
         """A queue's name with its colour, for a table; grey if the queue is not drawn."""

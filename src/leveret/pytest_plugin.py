@@ -241,8 +241,8 @@ def _broker_of(
         yield shared
         return
     held, clock = request.config.stash[_HELD], options.get("clock")
-    spares = bool(held) or not options.get("reset", True)
-    if not spares:
+    keeps_objects = bool(held) or not options.get("reset", True)
+    if not keeps_objects:
         shared.reset(clock=clock)
     elif clock not in (None, shared.clock.mode):
         because = f"{held[-1]} is in use" if held else "of reset=False"
@@ -252,7 +252,7 @@ def _broker_of(
             pytrace=False,
         )
     broker: RunningBroker
-    if spares or holds:
+    if keeps_objects or holds:
         broker = shared.at(vhost)
     else:
         broker, shared.default_vhost = shared, vhost
@@ -263,7 +263,7 @@ def _broker_of(
     if holds:
         held.remove("amqp_module_broker")
     leaks = broker.leaks(queues=request.config.getini("amqp_leaked_queues"))
-    if spares or holds:
+    if keeps_objects or holds:
         broker.vhost().delete()
     else:
         shared.default_vhost = "/"

@@ -9,7 +9,7 @@ import trio.testing
 from leveret.cluster.agreement.view import NodeKey, View
 from leveret.cluster.coordinator import errors
 from leveret.cluster.coordinator.coordinator import Lease
-from leveret.cluster.registration import AGAIN_S, GROWN_S, Registration
+from leveret.cluster.registration import GROWN_S, RETRY_S, Registration
 
 KEY = NodeKey("a", b"a" * 16, "a:1")
 
@@ -64,7 +64,7 @@ def test_nothing_is_written_before_the_name_is_free() -> None:
         await later(3 * GROWN_S)
         assert world.etcd.written == []
         world.registration.begin()
-        await later(AGAIN_S)
+        await later(RETRY_S)
         assert world.etcd.written == [KEY]
 
     world.run(story)
@@ -80,7 +80,7 @@ def test_what_has_changed_is_written_at_once_when_told_and_else_after_a_while() 
         assert world.etcd.written == [KEY]
         world.key = drained = replace(KEY, is_drained=True)
         world.registration.wake()
-        await later(AGAIN_S)
+        await later(RETRY_S)
         assert world.etcd.written == [KEY, drained]
         world.key = longer = replace(drained, end=20)
         await later(GROWN_S)
@@ -95,12 +95,12 @@ def test_a_key_that_is_gone_is_written_again() -> None:
 
     async def story() -> None:
         world.registration.begin()
-        await later(AGAIN_S)
+        await later(RETRY_S)
         world.registration.take_view(View(7, nodes=(KEY,)))
-        await later(AGAIN_S)
+        await later(RETRY_S)
         assert world.etcd.written == [KEY]
         world.registration.take_view(View(8))
-        await later(AGAIN_S)
+        await later(RETRY_S)
         assert world.etcd.written == [KEY, KEY]
 
     world.run(story)
@@ -113,7 +113,7 @@ def test_a_write_that_fails_is_tried_again() -> None:
 
     async def story() -> None:
         world.registration.begin()
-        await later(3 * AGAIN_S)
+        await later(3 * RETRY_S)
         assert world.etcd.written == [KEY] and world.etcd.answers == []
 
     world.run(story)
@@ -125,7 +125,7 @@ def test_a_name_that_was_given_back_is_not_written() -> None:
 
     async def story() -> None:
         world.registration.begin()
-        await later(AGAIN_S)
+        await later(RETRY_S)
         await world.registration.end()
         world.key = replace(KEY, node_id=b"b" * 16)
         world.registration.wake()

@@ -60,7 +60,7 @@ class LogBudget(logging.Filter):
         super().__init__()
         self.lines_per_second = lines_per_second
         self._now = now
-        self._seen = now()
+        self._refilled_s = now()
         self._left = float(self._size)
         self._left_out = 0
 
@@ -72,9 +72,9 @@ class LogBudget(logging.Filter):
         """Whether the line is written."""
         if not self.lines_per_second:
             return True
-        now = self._now()
-        self._left = min(self._size, self._left + (now - self._seen) * self.lines_per_second)
-        self._seen = now
+        now_s = self._now()
+        self._left = min(self._size, self._left + (now_s - self._refilled_s) * self.lines_per_second)
+        self._refilled_s = now_s
         if self._left < 1:
             self._left_out += 1
             return False

@@ -104,7 +104,7 @@ class NodeReport:
 
     def status(self) -> dict[str, object]:
         """Figures of this process; the leader's status also has the alarms of all nodes."""
-        host, led = host_facts_of(self.data), self.leader_facts
+        host, leader_facts = host_facts_of(self.data), self.leader_facts
         status: dict[str, object] = {name: getattr(host, field) for field, name in _HOST_FIELDS.items()}
         status |= {
             "clients": self._clients(),
@@ -115,11 +115,11 @@ class NodeReport:
             CONFIGURATION: self._configuration(),
             _HISTORY: self._history(),
         }
-        if led is not None:
+        if leader_facts is not None:
             self._note_end()
             alarms = [list(one) for one in self._follower_alarms()]
-            status |= {"cluster-name": led.cluster_name(), "cluster-alarms": alarms}
-            status["not-hosted"] = first_lines(led.not_hosted)
+            status |= {"cluster-name": leader_facts.cluster_name(), "cluster-alarms": alarms}
+            status["not-hosted"] = first_lines(leader_facts.not_hosted)
         return status
 
     def _history(self) -> list[list[object]]:
@@ -171,8 +171,8 @@ class NodeReport:
 
     def not_hosted(self, name: str) -> list[str]:
         """The leader's refusals to host queues that a node declares, one line each."""
-        led = self.leader_facts
-        found = self._node().following.leader_status.get("not-hosted") if led is None else led.not_hosted
+        facts = self.leader_facts
+        found = self._node().following.leader_status.get("not-hosted") if facts is None else facts.not_hosted
         return _strings(found, name) if isinstance(found, Mapping) else []
 
     def _alarms(self, host: HostFacts) -> tuple[str, ...]:
@@ -253,8 +253,8 @@ class NodeReport:
     def _held_s(self) -> float:
         """Total seconds in which this node held publishers, including the present state."""
         node = self._node()
-        now_ms = SystemClock.wall_ms() - node.since_ms if node.agreement.state is State.HELD else 0
-        return (node.held_ms + max(0, now_ms)) / 1000
+        present_ms = SystemClock.wall_ms() - node.since_ms if node.agreement.state is State.HELD else 0
+        return (node.held_ms + max(0, present_ms)) / 1000
 
     def _facts_of(self, name: str, key: NodeKey | None, own: NodeKey, insync: InSync | None) -> NodeFacts:
         if key is None:
@@ -317,7 +317,7 @@ class NodeReport:
 
 
 def first_lines(lines: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """The first lines of each node, as many as fit in a beacon, then the number of lines left out."""
+    """The first lines of each node, as many as fit in a status, then the number of lines left out."""
     shown: dict[str, list[str]] = {}
     for name, of_node in lines.items():
         room = NOT_HOSTED_MAX // len(lines)
