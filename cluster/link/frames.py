@@ -143,7 +143,7 @@ def _terms() -> Any:
 
 @dataclass(slots=True, frozen=True)
 class Greet:
-    """The first frame, from the side that accepted the connection. `nonce`: empty if that has no secret."""
+    """The first frame, from the side that accepted the connection. `nonce`: empty if that side has no secret."""
 
     version: int = _number()
     nonce: bytes = _octets()

@@ -230,16 +230,16 @@ def _expect_all(leases: Leases) -> None:
     if not store.expiring:
         return
     times = sorted(_lifetimes(store), key=lambda one: one[2])
-    is_mixed = leases.rules.is_ranked or len(times) < len(store)
+    is_mixed = leases.rules.is_ranked or len(times) < len(store)  # some do not expire
     if is_mixed or any(one[1] > other[1] for one, other in pairwise(times)):
         for id_, due_ns, position in times:
             leases.book.expect(due_ns, id_, position)
-    if _outlives_new_messages(leases, times[-1][1] if times else 0):
+    if _would_new_expire_before(leases, times[-1][1] if times else 0):
         leases.book.has_own_lifetimes = True
     end_due(leases)
 
 
-def _outlives_new_messages(leases: Leases, due_ns: int) -> bool:
+def _would_new_expire_before(leases: Leases, due_ns: int) -> bool:
     """Whether a message that comes now, with the lifetime of the queue, expires before `due_ns` (monotonic)."""
     lifetime_ms = leases.rules.lifetime_ms(None)
     return lifetime_ms is not None and due_after(leases.queue.context.broker.clock, lifetime_ms) < due_ns

@@ -100,13 +100,13 @@ def _drop_days(lake: str, before: date, progress: Progress, *, is_dry: bool = Fa
                 old, kept = _files_to_drop(every, before, kept)
             else:
                 old = [] if kept is None else _files_before(every, column, kept.lsn)
-            gone = sum(one["num_records"] for one in old)
-            files[table], rows[table] = files.get(table, 0) + len(old), rows.get(table, 0) + gone
+            dropped_rows = sum(one["num_records"] for one in old)
+            files[table], rows[table] = files.get(table, 0) + len(old), rows.get(table, 0) + dropped_rows
             days += [one["partition.date"] for one in old if one.get("partition.date")]
             if old and not is_dry:
                 drop(delta, lake, table, old, kept if table == "events" else None, node.journal)
                 more = {"node": node.name} if len(nodes) > 1 else {}
-                progress.say("dropped", table=table, files=len(old), rows=gone, **more)
+                progress.say("dropped", table=table, files=len(old), rows=dropped_rows, **more)
         begins[node.name] = 1 if kept is None else kept.lsn
     return {
         "lake": lake,
