@@ -3,14 +3,16 @@
 Source: management page 3, 9.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from ..engine import Queue
 from .cluster import NOT_LED, ClusterFacts
 from .http_messages import Answer, Refusal, bad_request
 from .node_facts import Certificate, HostFacts, Listening
+from .steps import ListSteps, Steps, filter_in_steps, map_in_steps
 
 _DAY_MS = 86_400_000
 _UNITS = {"days": 1, "weeks": 7, "months": 30, "years": 365}
@@ -33,7 +35,7 @@ _NOT_SERVING = "this rabbit node is not currently available to serve"
 class Subject:
     """The node that a check is about. `alarms`: (node, resource), of all nodes. `cluster`: None: a broker without one.
 
-    `queues`: (virtual host, name, type) of the durable queues; empty on a node that does not lead.
+    `queues`: those of all virtual hosts; empty on a node that does not lead.
     """
 
     node: str
@@ -43,7 +45,7 @@ class Subject:
     wall_ms: Callable[[], int]
     alarms: Callable[[], Iterable[tuple[str, str]]]
     cluster: ClusterFacts | None = None
-    queues: Callable[[], Iterable[tuple[str, str, str]]] = tuple
+    queues: Callable[[], Sequence[Queue]] = tuple
 
     @property
     def is_led(self) -> bool:
@@ -62,7 +64,7 @@ class Subject:
 
 #: The variable parts of the path.
 Names = Mapping[str, str]
-#: A check. Returns an answer, or the body of one with status 200. Raises: Refusal.
+#: A check. Returns an answer, the body of one with status 200, or the steps to one of these. Raises: Refusal.
 Check = Callable[[Subject, Names], Any]
 
 
@@ -150,20 +152,25 @@ def _metadata(subject: Subject, names: Names) -> Any:
     return OK if subject.is_led else _failed("Metadata store has not yet been initialised", detail=NOT_LED)
 
 
-def _elected(subject: Subject, names: Names) -> Any:
+def _elected(subject: Subject, names: Names) -> Steps:
     """Whether quorum queues have a leader: they have the cluster's."""
     if subject.is_led:
         return OK
-    queues = [one for one in _queues(subject, "quorum") if names.get("V") in (None, one["virtual_host"])]
+    queues = yield from _queues(subject, "quorum")
+    queues = [one for one in queues if names.get("V") in (None, one["virtual_host"])]
     return _failed("Detected quorum queues without an elected leader", queues=queues, detail=NOT_LED)
 
 
-def _queues(subject: Subject, kind: str) -> list[dict[str, str]]:
-    return [
-        {"name": name, "readable_name": f"queue '{name}' in vhost '{vhost}'", "type": kind, "virtual_host": vhost}
-        for vhost, name, type_ in subject.queues()
-        if type_ == kind
-    ]
+def _queues(subject: Subject, kind: str) -> ListSteps[dict[str, str]]:
+    """The durable queues of a type."""
+    found = yield from filter_in_steps(lambda one: one.durable and one.type == kind, subject.queues())
+    return (yield from map_in_steps(_queue_view, found))
+
+
+def _queue_view(queue: Queue) -> dict[str, str]:
+    vhost, name = queue.vhost_name, queue.name
+    readable = f"queue '{name}' in vhost '{vhost}'"
+    return {"name": name, "readable_name": readable, "type": queue.type, "virtual_host": vhost}
 
 
 def _quorum_critical(subject: Subject, names: Names) -> Any:
@@ -175,23 +182,21 @@ def _mirror_critical(subject: Subject, names: Names) -> Any:
     return _critical(subject, "There are classic mirrored queues without online synchronised mirrors", "classic")
 
 
-def _critical(subject: Subject, reason: str, kind: str) -> Any:
+def _critical(subject: Subject, reason: str, kind: str) -> Steps:
     """Fail if publishers would be held without this node, or if no other node could lead."""
     cluster = subject.cluster
     if cluster is None or len(cluster.nodes) == 1:
         return {"status": "ok", "reason": "single node cluster"}
     if cluster.etcd:
-        return _failed(
-            reason, queues=_queues(subject, kind), detail=f"{cluster.etcd}, so no node could lead after this one"
-        )
-    if cluster.needs(subject.node):
+        words = f"{cluster.etcd}, so no node could lead after this one"
+    elif cluster.needs(subject.node):
         in_sync = len(cluster.holders)
         words = f"{in_sync} of {len(cluster.nodes)} nodes are in sync, and confirms need {cluster.min_in_sync}"
     elif cluster.has_no_successor(subject.node):
         words = f"{subject.node} leads, and no other node in sync can: they are drained, or of an older release"
     else:
         return OK
-    return _failed(reason, queues=_queues(subject, kind), detail=words)
+    return _failed(reason, queues=(yield from _queues(subject, kind)), detail=words)
 
 
 def _in_service(subject: Subject, names: Names) -> Any:
@@ -259,6 +264,8 @@ def answer_of(check: Check, subject: Subject, names: Names) -> Answer:
     """Run a check. Returns its answer, also if it raises Refusal."""
     try:
         found = check(subject, names)
+        if isinstance(found, Generator):
+            found = yield from found
     except Refusal as refusal:
         return refusal.answer()
     return found if isinstance(found, Answer) else Answer(200, found)

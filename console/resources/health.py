@@ -35,7 +35,7 @@ def _subject(api: Api, node: str) -> Subject:
         wall_ms=broker.context.clock.wall_ms,
         alarms=alarms,
         cluster=cluster,
-        queues=lambda: [(one.vhost_name, one.name, one.type) for one in broker.virtual_hosts.queues() if one.durable],
+        queues=lambda: list(broker.virtual_hosts.queues()),
     )
 
 

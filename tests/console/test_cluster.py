@@ -3,12 +3,14 @@
 import json
 import random
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from all_routes import ROUTES
 from api_client import basic
 
+from leveret.console import steps as console_steps
 from leveret.console.api import Api
 from leveret.console.cluster import NOT_LED, ClusterFacts, NodeFacts
 from leveret.console.encoding import encoded
@@ -20,7 +22,9 @@ from leveret.console.metrics.requests import Metrics
 from leveret.console.node_facts import HostFacts, Listening
 from leveret.console.sampler import Sampler
 from leveret.console.static_pages import StaticPages
+from leveret.console.steps import Steps
 from leveret.engine import ManualClock
+from leveret.engine.messages.field_table import Field
 from leveret.operator.steps import finished
 from leveret.serving.composition import build_broker
 from leveret.serving.console import console_options
@@ -30,6 +34,16 @@ A, B, C = "rabbit@a", "rabbit@b", "rabbit@c"
 MACHINE = HostFacts(1, 2, 100, 4, 5, 6, 7, 8)
 FIGURES = ProcessFigures(1, 2, 3, 4, 5, 6, 7.0, 8, 9)
 MEMBER = NodeFacts(A, is_running=True, is_in_sync=True, host=MACHINE, listeners=(Listening("amqp", "h", 5672),))
+#: As checks read them.
+QUEUES: Any = [
+    SimpleNamespace(vhost_name=vhost, name=name, type=kind, durable=name != "t")
+    for vhost, name, kind in (
+        ("/", "q", "quorum"),
+        ("/", "c", "classic"),
+        ("other", "r", "quorum"),
+        ("/", "t", "classic"),
+    )
+]
 DOWN, DRAINED = {"is_running": False, "host": None}, {"is_drained": True}
 
 
@@ -79,17 +93,20 @@ class Console:
         self.api = Api(lambda: built.broker, lambda: options, ROUTES, StaticPages(), Sampler(lambda: built.broker))
         self.node = node
 
-    def ask(self, method: str, target: str, body: Any = None, *, user: str | None = "guest") -> tuple[int, Any]:
-        """Status and value of an answer."""
+    def steps(self, method: str, target: str, body: Any = None, *, user: str | None = "guest") -> Steps:
+        """The steps to an answer. Raises: Refusal."""
         path, _, query = target.partition("?")
         headers = {"host": "localhost"} | ({} if user is None else {"authorization": basic(user, user)})
         peer = Peer("127.0.0.1", True, node=self.node)
         request = Request(method, f"/api/{path}", query_of(query), headers, peer)
+        return self.api.open(request).steps(b"" if body is None else json.dumps(body).encode())
+
+    def ask(self, method: str, target: str, body: Any = None, *, user: str | None = "guest") -> tuple[int, Any]:
+        """Status and value of an answer."""
         try:
-            steps = self.api.open(request).steps(b"" if body is None else json.dumps(body).encode())
+            found = finished(self.steps(method, target, body, user=user))
         except Refusal as refusal:
             return refusal.answer().status, refusal.answer().value
-        found = finished(steps)
         octets = b"".join(found.body) if isinstance(found.body, list) else found.body or encoded(found.value)
         return found.status, json.loads(octets)
 
@@ -177,9 +194,9 @@ def check(told: ClusterFacts, path: str, node: str | None = None, host_facts: Ho
         lambda: 0,
         lambda: [(one.name, alarm) for one in told.nodes for alarm in one.alarms],
         told,
-        lambda: [("/", "q", "quorum"), ("/", "c", "classic"), ("other", "r", "quorum")],
+        lambda: QUEUES,
     )
-    found = answer_of(CHECKS[path.partition("?")[0]], subject, {"V": "other"} if "/V" in path else {})
+    found = finished(answer_of(CHECKS[path.partition("?")[0]], subject, {"V": "other"} if "/V" in path else {}))
     return found.status, found.value
 
 
@@ -274,6 +291,28 @@ def test_what_failed_checks_say() -> None:
     alone = replace(cluster(), nodes=(MEMBER,))
     assert check(alone, CRITICAL) == (200, {"status": "ok", "reason": "single node cluster"})
     assert check(cluster(), READY, host_facts=replace(MACHINE, descriptors=100))[0] == 503
+
+
+@pytest.mark.parametrize("path, kind", [(CRITICAL, "quorum"), ("node-is-mirror-sync-critical", "classic")])
+def test_failed_checks_list_many_queues_in_steps(path: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Monitoring asks again and again while a node is down: the clients of the leader are served in between."""
+    console = Console(cluster(b=DOWN))
+    queues = console.api.broker.virtual_hosts["/"].queues
+    for number in range(40):
+        queues.declare(f"{number}", client=None, durable=True, arguments={"x-queue-type": Field("S", kind.encode())})
+    monkeypatch.setattr(console_steps, "STEP_S", -1.0)
+    steps, count, found = console.steps("GET", f"health/checks/{path}"), 0, None
+    while found is None:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found = end.value
+        queues.declare(f"new{count}", client=None)
+        queues.delete(f"new{count - 1}", client=None) if count else None
+        count += 1
+    listed = json.loads(b"".join(found.body))["queues"]
+    assert (found.status, len(listed)) == (503, 41)
+    assert count > len(queues) + 2 * len(listed)  # to find them, to show them, to write them
 
 
 def test_a_check_is_about_the_node_that_the_client_is_connected_to() -> None:

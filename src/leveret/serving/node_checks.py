@@ -8,6 +8,7 @@ from ..console.dispatcher import Dispatcher, Route
 from ..console.encoding import encoded
 from ..console.health_checks import CHECKS, Subject, answer_of, node_check
 from ..console.node_facts import Certificate
+from ..operator.steps import finished
 from .node_report import NodeReport
 from .process_facts import host_facts_of
 from .runtime import SystemClock
@@ -53,7 +54,7 @@ class NodeChecks:
             self._report.alarms,
             facts,
         )
-        answer = answer_of(self._checks[route.pattern], subject, names)
+        answer = finished(answer_of(self._checks[route.pattern], subject, names))
         value = answer.value
         if not is_detailed and "status" in value:
             value = {"status": value["status"]}
