@@ -260,8 +260,8 @@ CHECKS: dict[str, Check] = {
 }
 
 
-def answer_of(check: Check, subject: Subject, names: Names) -> Answer:
-    """Run a check. Returns its answer, also if it raises Refusal."""
+def answer_of(check: Check, subject: Subject, names: Names) -> Steps:
+    """The steps of a check to its `Answer`, also if it raises Refusal."""
     try:
         found = check(subject, names)
         if isinstance(found, Generator):

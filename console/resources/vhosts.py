@@ -18,21 +18,25 @@ from ..views.access import permission_rows, vhost_limits, vhost_view
 LIMITS = ("max-connections", "max-queues")
 
 
-def _row(api: Api, vhost: VirtualHost, ranges: Mapping[str, Range] | None) -> Steps:
-    """A virtual host. `ranges`: None: leave out statistics, which need sums over all its queues."""
-    about = api.ask("vhosts about", name=vhost.name)
+def _running(api: Api) -> list[str]:
+    """The nodes that run all virtual hosts."""
     cluster = api.options.cluster()
-    nodes = [api.options.node] if cluster is None else cluster.running
-    view = vhost_view(vhost, nodes, about)
+    return [api.options.node] if cluster is None else cluster.running
+
+
+def _row(api: Api, vhost: VirtualHost, running: list[str], ranges: Mapping[str, Range] | None) -> Steps:
+    """A virtual host. `ranges`: None: leave out statistics, which need sums over all its queues."""
+    view = vhost_view(vhost, running, api.ask("vhosts about", name=vhost.name))
     return view if ranges is None else {**view, **(yield from api.sampler.vhost(vhost, ranges))}
 
 
 def _list(api: Api, request: Request) -> Steps:
     ranges = None if request.flag("disable_stats") else ranges_of(request, "invalid_range_parameters")
-    rows = []
+    rows, running = [], _running(api)
     for vhost in list(api.broker.virtual_hosts.values()):
         if may_list(request.user, vhost.name) and vhost.name in api.broker.virtual_hosts:
-            rows.append((yield from _row(api, vhost, ranges)))
+            rows.append((yield from _row(api, vhost, running, ranges)))
+            yield
     return (
         yield from listed(
             request,
@@ -46,7 +50,7 @@ def _list(api: Api, request: Request) -> Steps:
 
 
 def _show(api: Api, request: Request) -> Steps:
-    return Columns(request).selected((yield from _row(api, api.vhost(request), ranges_of(request))))
+    return Columns(request).selected((yield from _row(api, api.vhost(request), _running(api), ranges_of(request))))
 
 
 def _put(api: Api, request: Request) -> Steps:

@@ -59,9 +59,11 @@ class Desk:
 
     told: ClusterFacts
     asked: tuple[str, str | None] | None = None
+    facts_count: int = 0
 
     def facts(self) -> ClusterFacts:
         """What the console shows."""
+        self.facts_count += 1
         return self.told
 
     def status(self) -> dict[str, Any]:
@@ -84,7 +86,8 @@ class Console:
 
     def __init__(self, told: ClusterFacts, node: str = "") -> None:
         built = build_broker(Configuration(), ManualClock(), random.Random(1).random, None)
-        self.desk = built.control.operator.cluster = Desk(told)  # type: ignore[assignment]
+        self.desk = Desk(told)
+        built.control.operator.cluster = self.desk  # type: ignore[assignment]
         arguments = {"x-queue-type": "quorum"}
         built.control.run("declare-queue", {"queue": "q", "durable": True, "arguments": arguments})
         built.control.run("declare-queue", {"queue": "classic", "durable": True})
@@ -315,6 +318,18 @@ def test_failed_checks_list_many_queues_in_steps(path: str, kind: str, monkeypat
     assert count > len(queues) + 2 * len(listed)  # to find them, to show them, to write them
 
 
+@pytest.mark.parametrize("query", ["", "?disable_stats=true"])
+def test_a_list_of_many_virtual_hosts_does_not_hold_clients_up(query: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if they are empty: one at a time, and the nodes are looked at once for all of them."""
+    console = Console(cluster(b=DOWN))
+    for number in range(40):
+        console.api.broker.virtual_hosts.create(f"{number}")
+    monkeypatch.setattr(console_steps, "STEP_S", 60.0)
+    assert sum(1 for _ in console.steps("GET", f"vhosts{query}")) > 40
+    assert console.desk.facts_count < 5
+    assert {tuple(one["cluster_state"]) for one in console.get(f"vhosts{query}")} == {(A, C)}
+
+
 def test_a_check_is_about_the_node_that_the_client_is_connected_to() -> None:
     """Also where the leader answers it for a follower; and the old check names its node."""
     told = cluster(b={"is_drained": True, "alarms": ("disk",), "listeners": ()})
@@ -345,7 +360,7 @@ def test_what_an_operator_asks_over_http() -> None:
     assert console.get("leveret/cluster")["leader"] == "a"
     assert console.ask("POST", "leveret/cluster/handover", {"node": B}) == (200, {"from": "a", "to": B})
     assert console.ask("DELETE", f"nodes/{C}")[0] == 204
-    assert console.desk.asked == ("forget", C)  # type: ignore[union-attr]
+    assert console.desk.asked == ("forget", C)
     console.api.broker.connections.replace_user(replace(console.api.broker.users.find("guest"), tags=("monitoring",)))  # type: ignore[type-var]
     assert console.ask("DELETE", f"nodes/{C}")[0] == console.ask("POST", "leveret/cluster/drain", {})[0] == 401
     assert console.ask("GET", "leveret/cluster")[0] == 200
