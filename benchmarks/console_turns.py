@@ -64,7 +64,10 @@ PATHS = (
 
 @dataclass(eq=False)
 class Steps(trio.abc.Instrument):
-    """Milliseconds of CPU of the longest step of any task, which task that was, and the collector's part of it."""
+    """Milliseconds of CPU of the longest step of any task, which task that was, and the collector's part of it.
+
+    by_task: the sum of the steps of each task's name. over: bound in milliseconds -> the longer steps.
+    """
 
     longest: float = 0.0
     whose: str = ""
@@ -72,6 +75,7 @@ class Steps(trio.abc.Instrument):
     longest_collection: float = 0.0
     all: float = 0.0
     over: dict[int, int] = field(default_factory=lambda: {5: 0, 10: 0})
+    by_task: dict[str, float] = field(default_factory=dict)
     _began: float = 0.0
     _collecting: float = 0.0
     _in_step: float = 0.0
@@ -79,7 +83,7 @@ class Steps(trio.abc.Instrument):
     def forget(self) -> None:
         """Begin anew."""
         self.longest = self.collected = self.longest_collection = self.all = 0.0
-        self.whose, self.over = "", dict.fromkeys(self.over, 0)
+        self.whose, self.over, self.by_task = "", dict.fromkeys(self.over, 0), {}
 
     def before_task_step(self, task: trio.lowlevel.Task) -> None:
         """See trio."""
@@ -90,6 +94,7 @@ class Steps(trio.abc.Instrument):
         """See trio."""
         took = (time.thread_time() - self._began) * MS
         self.all += took
+        self.by_task[task.name] = self.by_task.get(task.name, 0.0) + took
         for bound in self.over:
             self.over[bound] += took > bound
         if took > self.longest:

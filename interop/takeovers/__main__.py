@@ -5,8 +5,8 @@
 
 A publisher with confirms and a consumer from that page run while the leader of three nodes is killed (takeover) or
 stopped (handover), or while no node leads for ten seconds. They have all addresses, a follower's first. RabbitMQ's
-queue is a quorum queue, whose leader is killed or stopped. Exit code 1: Leveret lost a message, or sent it again
-without `redelivered`. 2: nothing could be run.
+queue is a quorum queue, whose leader is killed or stopped; for ten seconds it and another node are stopped by SIGSTOP.
+Exit code 1: Leveret lost a message, or sent it again without `redelivered`. 2: nothing could be run.
 """
 
 from __future__ import annotations
