@@ -14,7 +14,7 @@ from ..rules.flow_rules import VM, FlowRules
 from ..rules.size_rules import BLOCK, PAGE, SizeRules
 from .meter import Meter, all_messages, all_octets, memory, messages_in_memory, octets_in_memory, stored_octets
 from .parked import ParkedTotal
-from .usage import Usage
+from .usage import NodeKey, Usage
 
 if TYPE_CHECKING:
     from ..queues.queue import Queue
@@ -46,7 +46,7 @@ class UsageTree:
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
-        self._nodes: dict[tuple[str, str, Hashable], Usage] = {}  # (limit, virtual host, name)
+        self._nodes: dict[NodeKey, Usage] = {}
         self._roots: dict[str, Usage] = {}
         self._changed: dict[Meter, None] = {}  # those whose changes the nodes do not know
         self._drained: dict[Usage, None] = {}
@@ -224,7 +224,7 @@ class UsageTree:
         key = (limit_name, vhost, name)
         node = self._nodes.get(key)
         if node is None:
-            node = self._nodes[key] = Usage(where, limit_name, self._note_drained, in_messages=in_messages)
+            node = self._nodes[key] = Usage(where, limit_name, self._note_drained, in_messages=in_messages, key=key)
         node.set_limit(max(1, limit), self._flow)  # 0 in settings: always full; in `Usage`: no limit
         return node
 
@@ -234,9 +234,8 @@ class UsageTree:
         for node in meter.end():
             if not node.is_root:
                 self._end(node)
-                for key, other in list(self._nodes.items()):
-                    if other is node:
-                        del self._nodes[key]
+                assert node.key is not None
+                del self._nodes[node.key]
 
     def _end(self, node: Usage) -> None:
         """Remove the limit of a node, and release its waiting clients."""

@@ -6,7 +6,7 @@ message larger than the limit passes if the use is 0. Source: queues page E.1, E
 behaviour page 1.9.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,19 +20,25 @@ if TYPE_CHECKING:
     from ..clients.client import Client
     from ..queues.queue import Queue
 
+#: Limit, virtual host, name.
+NodeKey = tuple[str, str, Hashable]
 #: Warning interval of the limits of the whole broker.
 DEFAULT_INTERVAL_MS = 30_000
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Usage:
-    """The use of one limit. `destination`: the name of its owner in logs: a queue, an address, or the broker."""
+    """The use of one limit. `destination`: the name of its owner in logs: a queue, an address, or the broker.
+
+    `key`: in the tree; of a limit of the whole broker None.
+    """
 
     destination: str
     limit_name: str
     on_drained: "Callable[[Usage], None]"
     is_root: bool = False  # a limit of the whole broker; reaching it is an alarm
     in_messages: bool = False  # counts messages instead of octets
+    key: NodeKey | None = None
     limit: int = field(default=0, init=False)  # 0: none
     low: int = field(default=0, init=False)
     used: int = field(default=0, init=False)

@@ -6,6 +6,7 @@ import pytest
 from steps import steps
 
 from leveret.engine import Broker, Field, ManualClock, User
+from leveret.settings import SettingsRepository, entry
 from leveret.testing.harness import Harness
 
 COUNT = 30_000  # more than one slice
@@ -52,3 +53,15 @@ def test_an_exchange_goes_with_its_bindings_at_once(kind: str) -> None:
     assert led.is_stale or led.queues is None
     assert list(vhost.router.route("amq.topic", "kept", User("guest")).queues or ()) == [queue]
     assert list(vhost.router.route("amq.topic", "a.7.x", User("guest")).queues or ()) == []
+
+
+def test_the_end_of_a_queue_costs_the_same_beside_many_others_with_limits() -> None:
+    """Each address has a limit of its own, which ends with its queue."""
+    harness = Harness(SettingsRepository([entry("#", max_size_bytes=1000, address_full_policy="BLOCK")]))
+    found = []
+    for count in (10, 1_000):
+        for number in range(count):
+            harness.queue(f"q{number}")
+        found.append(steps(lambda: harness.vhost.queues.delete("q5", harness.client)))
+    assert found[0] == found[1]
+    assert len(harness.broker.flow.nodes()) == 999
