@@ -19,7 +19,7 @@ for JetStream (rate and paced only, `sync_interval: always`) `pip install nats-s
 | follower | SIGKILL, then SIGSTOP, of a follower: the same |
 | returns | a follower misses some messages, which stay: seconds until it is in sync, rate meanwhile to that before |
 | etcd | one member of etcd killed, then all of them for a while: the same, and that confirms go on |
-| idle | CPU of nodes that have nothing to do, in percent of a core, and of a follower for a health check |
+| idle | nodes that have nothing to do: CPU in percent of a core, wake-ups a second, and CPU of a follower for a check |
 | pages | at the paced load: CPU of the leader for `/api/nodes`, and for a health check, that a follower is asked for |
 """
 
@@ -58,6 +58,7 @@ from cluster_subjects import (
     cpu_seconds,
     fill,
     publishing,
+    wake_ups,
 )
 from confirming import ConfirmingPublisher
 
@@ -180,13 +181,18 @@ def ask_idle(subject: Subject, sizes: Sizes, results: Results) -> None:
     nodes = subject.nodes()
     pids = [subject.pid(node) for node in nodes]
     time.sleep(1)
-    before, since = [cpu_seconds(pid) for pid in pids], time.monotonic()
+    before, woken, since = [cpu_seconds(pid) for pid in pids], [wake_ups(pid) for pid in pids], time.monotonic()
     time.sleep(sizes.idle_s)
     took = time.monotonic() - since
     shares = [(cpu_seconds(pid) - one) / took for pid, one in zip(pids, before)]
-    figures = {"leader_percent": shares[0] * 100}
+    rates = [(wake_ups(pid) - one) / took for pid, one in zip(pids, woken)]
+    figures = {"leader_percent": shares[0] * 100, "leader_wake_ups": rates[0]}
     if len(nodes) > 1:
-        figures["follower_percent"] = statistics.mean(shares[1:]) * 100
+        figures |= {
+            "follower_percent": statistics.mean(shares[1:]) * 100,
+            "follower_wake_ups": statistics.mean(rates[1:]),
+            "follower_mib": statistics.mean(resident_kb(pid) for pid in pids[1:]) / 1024,
+        }
     if port := subject.console_port(nodes[-1]):
         one, since = cpu_seconds(pids[-1]), time.monotonic()
         for _ in range(CHECK_COUNT):
