@@ -78,6 +78,13 @@ def _handover(node: Node) -> dict[str, Any] | None:
     return None if attempt is None else {"to": attempt.to, "refused": attempt.refusal or None}
 
 
+def _catching_up(link: FollowerStatistics | None) -> str | None:
+    """How a follower gets what it missed; None: it has missed nothing, or is not linked."""
+    if link is None:
+        return None
+    return "full copy" if link.is_full_copy else "from files" if link.is_from_files else None
+
+
 class _Rows:
     """Makes the rows of nodes. `linked`: the leader's links by node id, empty at a follower. `end`: of this journal."""
 
@@ -108,6 +115,7 @@ class _Rows:
             "term": key.term,
             "end": known,
             "lag": None if node.leading is None else max(0, self._end - known),
+            "catching-up": _catching_up(link),
             "reaches": [] if is_lost else sorted(key.reaches),
             "version": key.version,
             "level": key.level,

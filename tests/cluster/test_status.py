@@ -64,9 +64,10 @@ def states(node: FakeNode) -> dict[str, str]:
     return {one["name"]: one["state"] for one in status(node)["nodes"]}
 
 
-def followers(*linked: bytes) -> Any:
-    """A leader with links of these."""
-    found = [SimpleNamespace(node_id=one, acknowledged_lsn=8, status={}) for one in linked]
+def followers(*linked: bytes, **link: bool) -> Any:
+    """A leader with links of these. `link`: how they are sent what they miss."""
+    how = {"is_full_copy": False, "is_from_files": False} | link
+    found = [SimpleNamespace(node_id=one, acknowledged_lsn=8, status={}, **how) for one in linked]
     return SimpleNamespace(links=SimpleNamespace(statistics=lambda: found), journal=SimpleNamespace(next_lsn=10))
 
 
@@ -81,6 +82,18 @@ def test_a_node_that_is_dead_is_lost_until_its_lease_is_over() -> None:
     row = status(node)["nodes"][1]
     assert (row["state"], row["is-linked"], row["reaches"]) == ("lost", False, [])
     assert status(node)["insync"] == ["a"]
+
+
+@pytest.mark.parametrize(
+    "link, shown",
+    [({}, None), ({"is_from_files": True}, "from files"), ({"is_full_copy": True, "is_from_files": True}, "full copy")],
+)
+def test_why_a_follower_is_behind(link: dict[str, bool], shown: str | None) -> None:
+    """A full copy takes long; what was missed comes from the leader's files."""
+    stage = Stage(nodes=registered(0, 1)).lead(B)
+    rows = status(FakeNode(stage, leading=followers(B, **link)))["nodes"]
+    assert [one.get("catching-up") for one in rows] == [None, shown, None]
+    assert rows[1]["lag"] == 2
 
 
 def test_a_follower_shows_which_nodes_it_reaches() -> None:

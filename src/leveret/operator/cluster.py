@@ -34,7 +34,7 @@ def wait_in_sync(operator: Operator, node: NodeName | None = None) -> dict[str, 
 def wait_safe_to_stop(operator: Operator, node: NodeName | None = None) -> dict[str, Any]:
     """Wait until a node can be stopped: publishers would not be held, and another node could lead; as wait-in-sync.
 
-    node: the one that is to be stopped; without it: any node in sync
+    node: the one that is to be stopped; without it: each node in sync
     """
     return _ready(stop_reasons(_admin(operator).status(), node))
 

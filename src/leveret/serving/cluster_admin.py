@@ -29,8 +29,10 @@ class ClusterAdmin:
     def status(self) -> dict[str, Any]:
         """The nodes with their states, term, end and lag; the nodes in sync; the agreed LSN."""
         configurations = {one.node: one for one in self._report.configurations()}
-        status = cluster_status(self._node)
+        status, facts = cluster_status(self._node), self._report.facts().by_name
         for row in status["nodes"]:
+            if row.get("lag"):
+                row["lag-s"] = round(facts[shown_node(row["name"])].lag_s, 1)
             if (one := configurations.get(row["name"])) is not None:
                 row |= {"differences": list(one.differences), "reloads": one.reloads, "faults": list(one.faults)}
         led = self._report.leader_facts

@@ -12,6 +12,9 @@ const STATES = {
   lost: "does not answer",
 };
 
+/** How a node gets what it missed. */
+const CATCHES_UP = { "full copy": "gets a full copy of the journal", "from files": "gets what it missed from the leader's files" };
+
 /** Of a node whose files say something else than the leader's. */
 function differs(node) {
   const found = [...(node.differences || []), ...(node.faults || []).map((fault) => `cannot be reloaded: ${fault}`)];
@@ -68,8 +71,8 @@ export function Nodes() {
   const of = (node) => figures[node.name.includes("@") ? node.name : `rabbit@${node.name}`] || {};
   const columns = cluster && [
     { title: "Node", cell: (node) => html`<span class="name">${node.name}</span> ${node.name === cluster.leader && html`<${Badge} text="leads" kind="good" />`}` },
-    { title: "State", cell: (node) => html`${node.state.replace("_", " ")} <small>${STATES[node.state] || ""}</small>${alarms(node)}${differs(node)}` },
-    { title: "Behind", isNumber: true, cell: (node) => (node.lag == null ? "" : count(node.lag)) },
+    { title: "State", cell: (node) => html`${node.state.replace("_", " ")} <small>${[STATES[node.state], CATCHES_UP[node["catching-up"]]].filter(Boolean).join("; ")}</small>${alarms(node)}${differs(node)}` },
+    { title: "Behind", isNumber: true, cell: (node) => (node.lag == null ? "" : `${count(node.lag)}${node["lag-s"] >= 1 ? `, for ${duration(node["lag-s"] * 1000)}` : ""}`) },
     column("Memory", "of.mem_used", bytes, WIDE),
     column("Disk free", "of.disk_free", bytes, WIDE),
     column("Up for", "of.uptime", duration, WIDE),
@@ -90,7 +93,7 @@ export function Nodes() {
         <${Tile} label="Not yet agreed" value=${count(Math.max(0, cluster.end - cluster.agreed))} />
       </div>
       <${Rows} rows=${cluster.nodes.map((node) => ({ ...node, of: of(node) }))} columns=${columns} caption="Nodes" />
-      <p class="dim">Behind: records that a node does not have on disk yet.</p>
+      <p class="dim">Behind: records that a node does not have on disk yet, and for how long.</p>
       <${Panel} title="The node that answers"><${Facts} rows=${[
         ["Cluster", cluster.cluster],
         ["Node", cluster.node],
