@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TypeVar
 
 import trio
@@ -30,9 +31,9 @@ _GRANT, _RENEW, _REVOKE = "/v3/lease/grant", "/v3/lease/keepalive", "/v3/lease/r
 
 #: Seconds that a transaction may take: an election in etcd takes no longer.
 CHANGE_SECONDS = 2.0
-#: Seconds after which a silent watch begins again, at another member if this one does not answer: it may be cut off
-#: from the other members, and not know of changes.
-SILENCE_SECONDS = 2.0
+#: Seconds after which the member of a silent watch is asked for the keys: it may be cut off from the other members, and
+#: not know of changes. To ask costs a third of a new watch. Silences after which a watch begins anew in any case.
+SILENCE_SECONDS, SILENCES_MAX = 2.0, 15
 #: Seconds until a watch tries again when no member answered.
 RETRY_SECONDS = 0.5
 #: Seconds of the lease of the key `preferred`.
@@ -265,11 +266,13 @@ class _Watch:
         self._coordinator, self._heard = coordinator, heard
         self._is_over = threading.Event()
         self._reading, self._listening = coordinator.new_gateway(), coordinator.new_gateway()
+        self._view: View | None = None  # as read last
+        self._silences = 0  # since the watch began, or told something
 
     def run(self) -> None:
         while not self._is_over.is_set():
             try:
-                revision = self._read_and_report()
+                self._read_and_report()
             except Unreachable as error:
                 if not self._is_over.is_set():  # otherwise `end` aborted the request
                     self._coordinator.note_trouble(_not_reached(error))
@@ -278,7 +281,7 @@ class _Watch:
                 self._coordinator.note_trouble(str(error), logging.ERROR)
                 self._is_over.wait(RETRY_SECONDS)
             else:
-                self._listen(revision)
+                self._listen()
 
     def end(self) -> None:
         """End the thread. `heard` is not called after this. For the event loop."""
@@ -286,29 +289,45 @@ class _Watch:
         self._reading.abort()
         self._listening.abort()
 
-    def _listen(self, revision: int) -> None:
-        """Report changes until the watch is silent, or etcd ends it because its first revision is compacted."""
-        keys = self._coordinator.keys
-        request = {"create_request": {**keys.range, "start_revision": str(revision + 1)}}
+    def _listen(self) -> None:
+        """Report changes until the watch misses one, or etcd ends it because its first revision is compacted."""
+        assert self._view is not None
+        keys, self._silences = self._coordinator.keys, 0
+        request = {"create_request": {**keys.range, "start_revision": str(self._view.revision + 1)}}
+        self._listening.turn_to(self._reading)
         try:
-            for answer in self._listening.stream(_WATCH, request, SILENCE_SECONDS):
+            for answer in self._listening.stream(_WATCH, request, SILENCE_SECONDS, self._tells_changes):
                 if isinstance(answer, dict) and answer.get("canceled"):
                     break
                 with _raising(UnfitCoordinator):
                     news = [int(event["kv"]["mod_revision"]) for event in answer.get("events", ())]
-                if news and max(news) > revision:
-                    revision = self._read_and_report()
+                self._silences = 0
+                if news and max(news) > self._view.revision:
+                    self._read_and_report()
         except (CoordinatorError, Refused) as error:
             logger.debug("the watch of etcd begins anew: %s", error)
         self._is_over.wait(0.02)  # for watches that end at once
 
-    def _read_and_report(self) -> int:
-        view = self._coordinator.view_from(self._reading)
+    def _tells_changes(self) -> bool:
+        """Whether a watch that is silent would tell changes: its member knows the keys, and they are as before."""
+        before = self._view
+        self._silences += 1
+        self._reading.turn_to(self._listening)
+        self._read_and_report()
+        is_same = before is not None and self._view is not None and _keys_of(self._view) == _keys_of(before)
+        return is_same and self._reading.at_member_of(self._listening) and self._silences < SILENCES_MAX
+
+    def _read_and_report(self) -> None:
+        self._view = view = self._coordinator.view_from(self._reading)
         with suppress(trio.RunFinishedError, trio.Cancelled):
             trio.from_thread.run_sync(self._report, view, self._reading.last_sent_ns)
         self._coordinator.note_trouble("")
-        return view.revision
 
     def _report(self, view: View, asked_ns: int) -> None:
         if not self._is_over.is_set():
             self._heard(view, asked_ns)
+
+
+def _keys_of(view: View) -> View:
+    """The keys alone: the revision of etcd rises with other applications' keys, too."""
+    return replace(view, revision=0)

@@ -70,11 +70,15 @@ class _NoAnswer(Exception):
 
 
 class _DeadlineSocket(io.RawIOBase):
-    """Reads an answer from a socket. The socket's timeout limits all reads of an answer together."""
+    """Reads an answer from a socket. The socket's timeout limits all reads of an answer together.
+
+    goes_on: called when that time is over; True: the answer gets it once more.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket, self._raw = sock, sock.makefile("rb", buffering=0)
         self._seconds = sock.gettimeout() or 0.0
+        self.goes_on: Callable[[], bool] = lambda: False
         self.restart_deadline()
 
     def restart_deadline(self) -> None:
@@ -85,9 +89,11 @@ class _DeadlineSocket(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        if (left_s := self._until_s - time.monotonic()) <= 0:
-            raise TimeoutError
-        self._socket.settimeout(left_s)
+        while (left_s := self._until_s - time.monotonic()) <= 0 or not _is_readable(self._socket, left_s):
+            if not self.goes_on():
+                raise TimeoutError
+            self.restart_deadline()
+        self._socket.settimeout(left_s)  # of TLS, a part of a record may have come
         return self._raw.readinto(buffer)
 
     def close(self) -> None:
@@ -104,8 +110,9 @@ class _Response(http.client.HTTPResponse):
         self._reader = _DeadlineSocket(sock)
         self.fp = io.BufferedReader(self._reader)
 
-    def restart_deadline(self) -> None:
-        """Give the next part of a stream the full time."""
+    def restart_deadline(self, goes_on: Callable[[], bool]) -> None:
+        """Give the next part of a stream the full time. `goes_on`: see `_DeadlineSocket`."""
+        self._reader.goes_on = goes_on
         self._reader.restart_deadline()
 
 
@@ -135,19 +142,20 @@ class Gateway:
         """
         return self._ask(path, body, answer_seconds, True)
 
-    def stream(self, path: str, body: Json, silence_seconds: float) -> Iterator[Json]:
-        """Send a request with many answers. Yields them until none comes for `silence_seconds`.
+    def stream(self, path: str, body: Json, silence_seconds: float, goes_on: Callable[[], bool]) -> Iterator[Json]:
+        """Send a request with many answers. Yields them until none comes for `silence_seconds` and `goes_on` is False.
 
-        Raises: Unreachable: always at the end; Refused; UnfitCoordinator.
+        Raises: Unreachable: always at the end; Refused; UnfitCoordinator; whatever `goes_on` raises.
         """
         response = self._from_any_member(lambda: self._send(path, body, silence_seconds))
+        response.restart_deadline(goes_on)
         try:
             while line := response.readline(_ANSWER_SIZE_MAX):
                 answer = _decoded(line, response.status)
                 if "error" in answer:
                     raise _refusal(response.status, answer)
                 yield answer.get("result", answer)
-                response.restart_deadline()
+                response.restart_deadline(goes_on)
             why = "the connection was closed"
         except (OSError, http.client.HTTPException, _NoAnswer) as error:
             why = _why(error)
@@ -156,6 +164,16 @@ class Gateway:
         where = self.access.endpoints[self._member]
         self._member = (self._member + 1) % len(self.access.endpoints)
         raise Unreachable(f"{where}: {why}")
+
+    def at_member_of(self, other: "Gateway") -> bool:
+        """Whether both speak to the same member. `other` may be used by this thread alone."""
+        return self._member == other._member
+
+    def turn_to(self, other: "Gateway") -> None:
+        """Begin with the member of another connection."""
+        if self._member != other._member:
+            self.close()
+            self._member = other._member
 
     def abort(self) -> None:
         """End the request that another thread has sent, and refuse all later ones."""
@@ -345,10 +363,13 @@ def why_refused(version: str) -> str:
     return ""
 
 
-def _is_readable(stream: socket.socket) -> bool:
+def _is_readable(stream: socket.socket, seconds: float = 0.0) -> bool:
+    """Whether there is something to read now, or within some seconds."""
+    if isinstance(stream, ssl.SSLSocket) and stream.pending():
+        return True
     poll = select.poll()  # not select, which knows no descriptor above 1023
     poll.register(stream, select.POLLIN)
-    return bool(poll.poll(0))
+    return bool(poll.poll(seconds * 1000))
 
 
 def octets64(octets: bytes) -> str:

@@ -165,7 +165,7 @@ def test_a_watch_from_a_revision_that_was_compacted_says_so(tmp_path: Path) -> N
         gateway.change("/v3/kv/compaction", {"revision": "5"})
         with closing(Gateway(patient(servers))) as listening:
             request = {"create_request": {"key": octets64(b"k"), "start_revision": "2"}}
-            answers = listening.stream("/v3/watch", request, 10)
+            answers = listening.stream("/v3/watch", request, 10, lambda: False)
             assert next(one for one in answers if one.get("canceled"))["compact_revision"] == "5"
 
 

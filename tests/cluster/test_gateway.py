@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 
 import pytest
+import trio
 
-from leveret.cluster.agreement.view import AGREED, AgreedKey, Purpose, Transaction
+from leveret.cluster.agreement.view import AGREED, AgreedKey, Purpose, Transaction, View
+from leveret.cluster.coordinator import etcd
 from leveret.cluster.coordinator.coordinator import Lease
 from leveret.cluster.coordinator.errors import CoordinatorError, InDoubt, UnfitCoordinator, Unreachable
 from leveret.cluster.coordinator.etcd import EtcdCoordinator, _Watch
-from leveret.cluster.coordinator.gateway import EtcdAccess, Gateway, Refused, why_refused
+from leveret.cluster.coordinator.gateway import EtcdAccess, Gateway, Refused, octets64, why_refused
 from leveret.interop.wire.loopback import free_ports
 
 #: (request line and body) -> what is sent back; None: nothing, the connection stays; b"": the connection is closed.
@@ -215,18 +217,82 @@ def test_a_gateway_that_is_switched_off_is_named() -> None:
                 ask("/v3/kv/range", {})
 
 
-def test_a_stream_ends_when_it_is_silent() -> None:
+def test_a_stream_ends_when_it_is_silent_and_its_reader_says_so() -> None:
     """Each line is an answer; then the next member is asked."""
     lines = b'{"result":{"created":true}}\n{"result":{"events":[]}}\n'
     chunks = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(lines), lines)
     with gateway_of(lambda path, body: chunks, well) as (gateway, members):
-        found = []
+        found, patience = [], [False, True, True]
         with pytest.raises(Unreachable, match="no answer in time"):
-            for answer in gateway.stream("/v3/watch", {}, 0.2):
+            for answer in gateway.stream("/v3/watch", {}, 0.1, patience.pop):
                 found.append(answer)
-        assert found == [{"created": True}, {"events": []}]
+        assert found == [{"created": True}, {"events": []}] and patience == []
         gateway.read("/v3/kv/range", {})
         assert members[1].requests == ["/version", "/v3/kv/range"]
+
+
+class SilentEtcd:
+    """Members whose watches tell nothing. `lsn`: of the key `agreed`; `dead`: members that answer no more."""
+
+    def __init__(self) -> None:
+        self.lsn = 1
+        self.dead: set[int] = set()
+
+    def answers(self, member: int) -> Answers:
+        """Those of one of them."""
+
+        def answer(path: str, body: bytes) -> bytes:
+            if member in self.dead:
+                return b""
+            if path == "/v3/watch":
+                line = b'{"result":{"created":true}}\n'
+                return b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n" % (len(line), line)
+            pair = {
+                "key": octets64(b"/leveret/t/0/agreed"),
+                "value": octets64(b'{"term":1,"lsn":%d}' % self.lsn),
+                "mod_revision": str(self.lsn),
+            }
+            return http(200, json.dumps({"header": {"revision": str(self.lsn)}, "kvs": [pair]}).encode())
+
+        return answer
+
+
+def test_a_silent_watch_is_kept_while_its_member_knows_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The keys are read again and again, as etcd may know more; a watch that missed a change begins anew, at once."""
+    monkeypatch.setattr(etcd, "SILENCE_SECONDS", 0.01)
+    monkeypatch.setattr(etcd, "SILENCES_MAX", 10**6)
+    servers = SilentEtcd()
+    with gateway_of(*map(servers.answers, range(2))) as (gateway, members):
+
+        def watches() -> list[int]:
+            return [member.requests.count("/v3/watch") for member in members]
+
+        async def main() -> None:
+            told: list[View] = []
+
+            async def until(fact: Callable[[], bool]) -> None:
+                with trio.fail_after(60):
+                    while not fact():
+                        await trio.sleep(0.01)
+
+            async with trio.open_nursery() as nursery:
+                coordinator = EtcdCoordinator(gateway.access, "t")
+                nursery.start_soon(coordinator.watch, lambda view, asked_ns: told.append(view))
+                await until(lambda: len(told) > 5)
+                assert watches() == [1, 0]
+                servers.lsn = 2
+                await until(lambda: watches() == [2, 0])
+                assert told[-1].agreed == AgreedKey(1, 2, 2)
+                servers.dead.add(0)
+                await until(lambda: watches() == [2, 1])
+                before = len(told)
+                await until(lambda: len(told) > before + 5)
+                assert watches() == [2, 1]
+                monkeypatch.setattr(etcd, "SILENCES_MAX", 1)
+                await until(lambda: watches()[1] > 3)
+                nursery.cancel_scope.cancel()
+
+        trio.run(main)
 
 
 def test_a_login_that_etcd_forgot_is_done_again() -> None:
@@ -308,7 +374,8 @@ def test_whatever_answers_ends_no_node(status: int, body: bytes) -> None:
             coordinator._transact(gateway, Transaction(Purpose.PROGRESS, (), ((AGREED, AgreedKey(1, 1)),)))
         assert not coordinator._renew(gateway, Lease.NODE, "5")
         watch = _Watch(coordinator, lambda view, asked_ns: None)
-        watch._listen(1)
+        watch._view = View(1)
+        watch._listen()
     assert "/v3/watch" in members[0].requests
 
 
