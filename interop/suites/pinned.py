@@ -32,7 +32,8 @@ _SUITES = (
     Suite("aio-pika", "10.2.1", "e4f77afd9179a3cca5a904c3b0a1190256a36d9f90650db908b1b2245eb27487",
         arguments=("tests", "--ignore=tests/test_amqps.py"),  # the same tests again over TLS
         requires=("aiormq==7.2.4", "pamqp==4.0.1", "aiomisc==18.0.37", "aiomisc-pytest==2.0.0", "shortuuid==1.0.13"),
-        stand_in="tests.docker_client"),
+        stand_in="tests.docker_client",
+        suite_seconds_max=5400),  # six minutes on a quiet machine, ten times that on a busy one
     Suite("aiormq", "7.2.4", "5fd20bb9583d73de85572198496b65cf028f27527c1733c9840d458e0b40e8fa",
         arguments=("tests",),
         requires=("pamqp==4.0.1", "aiomisc==18.0.37", "aiomisc-pytest==2.0.0"),
