@@ -73,8 +73,8 @@ LEAVE_S = 10.0
 LEASE_END_S = 1.0
 #: A node whose event loop stood still for longer than this many seconds no longer renews its leases.
 STANDSTILL_S = 10.0
-#: Seconds between two checks for that.
-BEAT_S = 0.5
+#: Seconds between two checks for that, while this node leads and while it does not.
+BEAT_S, IDLE_BEAT_S = 0.5, 2.0
 #: Later than any deadline.
 FOREVER_NS = 2**63
 
@@ -348,8 +348,10 @@ class Node:
 
     async def _beat(self) -> None:
         while True:
-            self.check_standstill()
-            await trio.sleep(BEAT_S)
+            if self.leading is not None:
+                self.check_standstill()
+            self._beat_ns = self._now_ns()
+            await trio.sleep(IDLE_BEAT_S if self.leading is None else BEAT_S)
 
     # -- this node's key --------------------------------------------------------------------------------------------
 

@@ -46,6 +46,8 @@ logger = logging.getLogger("leveret.cluster")
 
 #: About this many octets are appended between two fsyncs at most.
 SYNC_MAX = 8 * 1024 * 1024
+#: Periods of beacons after which the status is sent though no beacon came.
+WITHOUT_BEACON = 1.1
 #: Orders that are events for the agreement.
 ORDERS: Mapping[str, Event] = {"drain": Drain(), "revive": Revive()}
 #: The order to read the configuration again.
@@ -96,7 +98,9 @@ class OpenLink:
         self._fsynced = 0
         self._acknowledged = 0
         self._unsent = b""  # the rest of a message of which the socket accepted only the beginning
-        self._full_beacons = 0  # beacons since the socket last accepted a message
+        self._full_beacons = 0  # statuses since the socket last accepted a message
+        self._has_heard = trio.Event()  # a beacon of the leader
+        self._told_s = 0.0  # when the status was sent last
         self._has_no_status = False
         self._reported = 0
         self._is_whole = False  # the full copy has replaced the journal
@@ -305,10 +309,15 @@ class OpenLink:
         self._acknowledge()
 
     async def _keep_telling(self) -> None:
-        """Send the status and an acknowledgement, and report what is fsynced, at each beacon."""
+        """Send the status and an acknowledgement, and report what is fsynced: when a beacon of the leader has come, as
+        the event loop is awake then, or when none comes.
+        """
         follower = self._follower
         while True:
-            await trio.sleep(follower.options.beacon_s)
+            self._has_heard = trio.Event()
+            with trio.move_on_after(follower.options.beacon_s * WITHOUT_BEACON):
+                await self._has_heard.wait()
+            self._told_s = trio.current_time()
             try:
                 status = follower.status()
                 check_status(status)
@@ -326,7 +335,7 @@ class OpenLink:
     def _tell_status(self, status: Status) -> None:
         """Send the status. End the link if the leader has read nothing for `silence_s`.
 
-        That is counted in beacons, since after a standstill of this process the time would be too long.
+        That is counted in statuses, since after a standstill of this process the time would be too long.
         """
         options = self._follower.options
         with self._sending:
@@ -344,6 +353,8 @@ class OpenLink:
     def _handle(self, message: Message) -> None:
         follower = self._follower
         if isinstance(message, Beacon):
+            if trio.current_time() - self._told_s > follower.options.beacon_s / 2:
+                self._has_heard.set()
             follower.leader_status = message.status
             difference_ms = message.wall_ms - follower.wall_ms()
             self._tell_durable()  # first: a node in sync has acknowledged everything that the beacon says is agreed

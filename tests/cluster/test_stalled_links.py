@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from leveret.cluster.link import open_link
-from leveret.cluster.link.frames import Ack, Decoder, Status
+from leveret.cluster.link.frames import Ack, Beacon, Decoder, Status
 from leveret.cluster.link.open_link import Follower, OpenLink
 from leveret.cluster.link.options import LinkOptions
 
@@ -87,6 +87,24 @@ def test_acknowledgements_without_room_are_made_up_for_by_a_later_one(monkeypatc
         await later(OPTIONS.beacon_s + 0.1)
         decoder.receive(bench.sent())
         assert Ack(TERM, 5000) in list(decoder.messages()) and following._why == ""
+
+    run(monkeypatch, script)
+
+
+def test_the_status_is_sent_when_a_beacon_of_the_leader_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An idle node wakes up once for both, though the leader's beacons come a little late; and once for several."""
+
+    async def script(bench: Bench) -> None:
+        await trio.testing.wait_all_tasks_blocked()
+        for beacons in (1, 1, 3, 1):
+            await later(OPTIONS.beacon_s * 1.05)
+            assert bench.sent() == b""
+            for _ in range(beacons):
+                bench.following._handle(Beacon(TERM, 1, 0, {}))
+            await trio.testing.wait_all_tasks_blocked()
+            decoder = Decoder(Status)
+            decoder.receive(bench.sent())
+            assert [type(one) for one in decoder.messages() if one is not None] == [Status]
 
     run(monkeypatch, script)
 
