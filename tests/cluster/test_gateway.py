@@ -269,15 +269,22 @@ def test_a_silent_watch_is_kept_while_its_member_knows_no_change(monkeypatch: py
 
         async def main() -> None:
             told: list[View] = []
+            has_heard = trio.Event()
+
+            def hear(view: View, asked_ns: int) -> None:
+                told.append(view)
+                has_heard.set()
 
             async def until(fact: Callable[[], bool]) -> None:
+                nonlocal has_heard
                 with trio.fail_after(60):
                     while not fact():
-                        await trio.sleep(0.01)
+                        has_heard = trio.Event()
+                        await has_heard.wait()
 
             async with trio.open_nursery() as nursery:
                 coordinator = EtcdCoordinator(gateway.access, "t")
-                nursery.start_soon(coordinator.watch, lambda view, asked_ns: told.append(view))
+                nursery.start_soon(coordinator.watch, hear)
                 await until(lambda: len(told) > 5)
                 assert watches() == [1, 0]
                 servers.lsn = 2
