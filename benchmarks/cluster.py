@@ -323,7 +323,7 @@ def ask_returns(subject: Subject, sizes: Sizes, results: Results) -> None:
         return
     nodes = subject.nodes()
     port = str(subject.port(nodes[0]))
-    some = [*WINDOWED, "--count", str(max(sizes.count, 20_000)), "--port", port]
+    some = [*WINDOWED, "--time", str(RETURN_LOAD_S), "--port", port]
     before = generator.call(some)["msgs_per_s"]
     os.kill(subject.pid(nodes[1]), signal.SIGKILL)
     fill(subject, nodes[0], subject.ready + sizes.away)
