@@ -190,6 +190,19 @@ def poller_of_this_run() -> Poller | None:
         return poller
 
 
+async def until_readable(fd: int, turn: Callable[[], T | None]) -> T:
+    """See `Poller.until`; through trio where this run has no poller. The descriptor may be closed afterwards."""
+    if (poller := poller_of_this_run()) is not None:
+        try:
+            return await poller.until(fd, turn)
+        finally:
+            poller.forget(fd)
+    while True:
+        await trio.lowlevel.wait_readable(fd)
+        if (result := turn()) is not None:
+            return result
+
+
 def _attached() -> Poller | None:
     try:
         from trio._core._run import GLOBAL_RUN_CONTEXT

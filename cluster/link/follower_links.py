@@ -523,24 +523,31 @@ class _FollowerLink:
 
     async def _receive(self) -> None:
         """Receive acknowledgements and status. Raises: LinkFault, FrameFault."""
-        sock, decoder = self._socket, self._decoder
-        while True:
-            for message in decoder.messages():
-                if not self._is_open:
-                    return
-                self._handle(message)
-            await trio.lowlevel.wait_readable(sock)
-            try:
-                data = sock.recv(READ_SIZE)
-            except BlockingIOError:
-                continue
-            except OSError as error:
-                raise LinkFault("the connection was lost") from error
-            if not data:
-                decoder.end()
-                raise LinkFault("the other node closed the connection")
-            self._silent_beacons = 0
-            decoder.receive(data)
+        self._handle_all()
+        raise LinkFault(await self._links.options.until_readable(self._socket.fileno(), self._take))
+
+    def _take(self) -> str | None:
+        """Take what has come. Returns: why the link ends, if it does. Raises: FrameFault, Declined."""
+        try:
+            data = self._socket.recv(READ_SIZE)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return "the connection was lost"
+        if not data:
+            self._decoder.end()
+            return "the other node closed the connection"
+        self._silent_beacons = 0
+        self._decoder.receive(data)
+        self._handle_all()
+        return None
+
+    def _handle_all(self) -> None:
+        """Raises: FrameFault, Declined."""
+        for message in self._decoder.messages():
+            if not self._is_open:
+                return
+            self._handle(message)
 
     def _handle(self, message: Message) -> None:
         """Raises: FrameFault, Declined."""

@@ -1,9 +1,20 @@
 """How a node's links are made: addresses, limits, TLS."""
 
 import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
+import trio
+
 from ..resolver import Resolver
+
+
+async def until_readable(fd: int, turn: Callable[[], str | None]) -> str:
+    """Call `turn` whenever the descriptor is readable, until it returns a value. Returns: the value."""
+    while True:
+        await trio.lowlevel.wait_readable(fd)
+        if (result := turn()) is not None:
+            return result
 
 
 @dataclass(slots=True, frozen=True)
@@ -29,7 +40,7 @@ class LinkOptions:
 
     silence_s: a link is closed when nothing was heard for this long. introduction_s: the time in which a connection has
     to prove the secret and send Hello or Client. backlog_octets: queued in memory for one follower. copy_rate: octets a
-    second that are read from files for one follower.
+    second that are read from files for one follower. until_readable: how a leader waits for what a follower sends.
     """
 
     beacon_s: float = 0.5
@@ -41,6 +52,7 @@ class LinkOptions:
     copy_rate: int = 100 * 1024 * 1024
     introductions_max: int = 128
     resolver: Resolver = field(default_factory=Resolver, compare=False)
+    until_readable: Callable[[int, Callable[[], str | None]], Awaitable[str]] = until_readable
 
 
 class LinkTls:

@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from leveret.amqp_frontend.edge import poller as module
-from leveret.amqp_frontend.edge.poller import Poller, Wakeup, poller_of_this_run
+from leveret.amqp_frontend.edge.poller import Poller, Wakeup, poller_of_this_run, until_readable
 
 
 def in_trio(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
@@ -141,6 +141,30 @@ async def test_a_socket_that_another_process_has_too_wakes_nobody_once_it_is_for
         theirs.send(b"a")
         assert number not in dict(poller._epoll.poll(0))
         copy.close()
+
+
+@pytest.mark.parametrize("has_poller", [True, False])
+@in_trio
+async def test_one_wait_takes_turns_and_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch, has_poller: bool
+) -> None:
+    """A number of a descriptor that stays registered would wake the poller for whoever has the file, too."""
+    poller, said = attached(), list[bytes]()
+    if not has_poller:
+        monkeypatch.setattr(module, "poller_of_this_run", lambda: None)
+    with pair() as (ours, theirs):
+        for data in (b"a", b"!"):
+            theirs.send(data)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(until_readable, ours.fileno(), Turns(ours, said))
+                await rounds()
+                nursery.cancel_scope.cancel()
+            assert poller._waiters == {}
+            with pytest.raises(FileNotFoundError):
+                poller._epoll.unregister(ours.fileno())
+        theirs.send(b"!")
+        assert await until_readable(ours.fileno(), Turns(ours, said)) == "over"
+    assert said == [b"a", b"!", b"!"]
 
 
 @in_trio

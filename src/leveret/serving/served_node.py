@@ -14,6 +14,7 @@ import trio
 
 from .. import __version__
 from ..amqp_frontend.edge.arrival import Arrival, TerminatedTls
+from ..amqp_frontend.edge.poller import until_readable
 from ..amqp_frontend.edge.proxy_protocol import ProxyFault, read_header
 from ..cluster.agreement.states import State
 from ..cluster.agreement.timers import MS, Timers
@@ -330,6 +331,7 @@ def node_options(
         beacon_s=keys.beacon_ms / 1000,
         backlog_octets=keys.link_backlog,
         copy_rate=keys.copy_rate or 2**40,
+        until_readable=until_readable,
     )
     return NodeOptions(
         keys.node,
