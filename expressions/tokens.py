@@ -31,7 +31,7 @@ NUMBER, STRING, RAW, WORD, QUOTED, PATH, OPERATOR, END = (
 
 
 class Token(NamedTuple):
-    """`text`: a word, an operator, the name in a quoted one, or a string in the form of a pattern."""
+    """A token. `text`: a word, an operator, a name without its quotes, or a string in the form of a pattern."""
 
     kind: str
     position: int

@@ -35,7 +35,7 @@ KNOWN_MAX = 64
 class ConsumerWire:
     """Cached octets of a consumer's deliveries; stored in `Consumer.opaque`.
 
-    `prefixes`, `suffixes`: octets before and behind the tag of a first delivery, for messages whose contents are passed
+    `prefixes`, `suffixes`: octets before and after the tag, for first deliveries of messages whose contents are passed
     on unchanged.
     """
 
@@ -59,7 +59,7 @@ class ConsumerWire:
         return prefix
 
     def note(self, envelopes: Iterable[Envelope], frame_max: int) -> None:
-        """Note the kinds of messages that were delivered. Caches the octets of kinds that the last call noted, too.
+        """Note the kinds of messages that were delivered. A kind that two calls in a row note is cached.
 
         `frame_max`: of the consumer's connection.
         """

@@ -151,7 +151,7 @@ def _received_start_ok(arguments: bytes) -> Method:
     return decode_method(commands.Connection.StartOk, arguments)
 
 
-#: Octets of client properties that are cached at most; each of 32 entries may take 50 KB when decoded.
+#: Maximum octets of client properties that are cached; each of 32 entries may take 50 KB when decoded.
 _PROPERTIES_MAX = 1024
 _NO_PROPERTIES = bytes(4)
 #: No mechanism, no response, no locale.

@@ -151,8 +151,8 @@ class Journal:
         cluster.agreed_lsn = max(cluster.agreed_lsn, min(recovered.durable_lsn, recovered.next_lsn))
         terms = read_terms(cluster.directory.path, cluster.directory.files)
         assert terms is not None and terms.starts, "a node writes its term before it leads"
-        # Each term has its own range of ids, even one without records here: all may be cut, or its leader's
-        # disk had no room for a head. Clients may have seen its ids.
+        # Each term has its own range of ids, which clients may have seen. Terms without records here count, too: their
+        # records may have been cut, or the disks of their leaders had no room for a head.
         headed_lsn = recovered.segments[-1].base_lsn if recovered.segments else 0
         since = terms.terms_since(headed_lsn + 1)
         recovered.next_message_id += IDS_SKIPPED * (since - 1)
@@ -189,7 +189,7 @@ class Journal:
         return self.writer.file.cluster is not None
 
     def agree(self, lsn: int, *, reports: bool = True) -> None:
-        """Note that all nodes in sync have fsynced the records below `lsn`. A lower one changes nothing.
+        """Note that all nodes in sync have fsynced the records below `lsn`. A lower LSN than before changes nothing.
 
         reports: whether `on_durable` is called.
         """

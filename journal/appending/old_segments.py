@@ -62,7 +62,7 @@ class OldSegments:
     def _trusted(self, base_lsns: list[int]) -> list[int]:
         """The segments among these that stay unneeded after a power cut or a change of the leader.
 
-        They do when the records that made them unneeded (acknowledgements, for example) are safe.
+        That is certain when the records that made them unneeded (acknowledgements, for example) are safe.
         """
         turns, before = self._turns, self._unneeded_at
         self._unneeded_at = {base_lsn: before.get(base_lsn, turns.next_lsn) for base_lsn in base_lsns}

@@ -81,13 +81,13 @@ def is_regex(topic: str) -> bool:
 
 
 def selects(topic: str) -> Callable[[str], bool]:
-    """Whether an UnderlyingTopic selects the topic of that name. A regular expression is searched in linear time.
+    """A function: whether an UnderlyingTopic selects the topic of a name. Regular expressions take linear time.
 
     Raises: PatternFault.
     """
     if not is_regex(topic):
         return topic.__eq__
-    from ...expressions.patterns.patterns import Pattern  # 5 ms that names save
+    from ...expressions.patterns.patterns import Pattern  # takes 5 ms, which names save
 
     return Pattern(topic).search
 
@@ -133,7 +133,8 @@ DEFERRED_ACK_MS_DEFAULT = 86_400_000
 class LeasedSettings:
     """None: unset. All times in milliseconds. 0 deliveries, 0 cancels: no maximum.
 
-    `dead_letter_reasons`: of dead letters, separated by commas; `dead_letter_data`: a template of their bodies.
+    `dead_letter_reasons`: the reasons that make dead letters, separated by commas. `dead_letter_data`: a template of
+    their bodies.
     `name`: without the scope. `filter`, `priority`, `barrier`: texts of expressions. `underlying_topic`: a name or a
     regular expression (`is_regex`); `default_publish_target`: where a publish to the queue's name is recorded.
     """
