@@ -206,7 +206,7 @@ class Server:
             await secured.do_handshake()
         if scope.cancelled_caught:
             await trio.aclose_forcefully(stream)
-            raise TimeoutError("handshake: not over in time")
+            raise TimeoutError("handshake: not completed in time")
         return secured
 
     async def sample(self) -> None:

@@ -48,13 +48,13 @@ class _Waiter(Generic[T]):
         return self.result is not None
 
     def abort(self, _: object) -> trio.lowlevel.Abort:
-        """The task was cancelled."""
+        """End the wait: the task was cancelled."""
         del self.others[self.fd]
         return trio.lowlevel.Abort.SUCCEEDED
 
 
 class Poller:
-    """The sockets of one run of trio, and, in the place of trio's epoll, the wait for both."""
+    """Waits in the place of trio's epoll: for the events that it waits for, and for the sockets of connections."""
 
     __slots__ = ("_epoll", "_events", "_inner", "_inner_fd", "_runnable", "_waiters", "modify", "register",
                  "unregister")  # fmt: skip
@@ -78,7 +78,7 @@ class Poller:
         Raises: what `turn` raises; Cancelled; OSError.
         """
         try:
-            self._epoll.modify(fd, select.EPOLLIN)  # it was left registered, or `_take_turns` has taken it out
+            self._epoll.modify(fd, select.EPOLLIN)  # still registered, unless `_take_turns` has forgotten it
         except OSError:
             self._epoll.register(fd, select.EPOLLIN)
         waiters = self._waiters

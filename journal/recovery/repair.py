@@ -21,7 +21,7 @@ class Repaired:
     """Result of `repair`."""
 
     records: int = 0
-    lost: list[tuple[int, int]] = field(default_factory=list)  # LSNs: first, behind the last
+    lost: list[tuple[int, int]] = field(default_factory=list)  # (first LSN, LSN behind the last)
     torn_bytes: int = 0
 
 
@@ -193,9 +193,9 @@ class _Copy:
 
 
 def _format_of(files: Files, directory: str) -> Format:
-    """The directory's format, if any segment agrees; else with the id of the first segment that has one, or a new id.
+    """The directory's format; with the id of the first segment that has one, if no segment has the directory's.
 
-    Raises: NewerJournal; ForeignDirectory: no segment has a whole block.
+    If all ids are lost: a new id. Raises: NewerJournal; ForeignDirectory: no format, and no whole block in a segment.
     """
     ids = [id_ for base_lsn in segments_in(files, directory) if (id_ := _id_of_segment(files, directory, base_lsn))]
     try:

@@ -156,7 +156,7 @@ class QueueDeclaration:
 
 @frozen
 class ExchangeDeclaration:
-    """A fanout exchange for a multicast address."""
+    """An exchange: fanout for a multicast address, topic for a topic that a leased queue names."""
 
     name: str
     vhost: str = "/"

@@ -31,7 +31,8 @@ from .leased_settings import (
 SECTIONS = ("AMPSConfig", "SOW", "TransactionLog", "Actions")
 #: Elements that identify the instance.
 IDENTITY = ("Name", "Group")
-#: Sections of `AMPSConfig` that are skipped. So are unknown ones, unless one may be a misspelled name that is read.
+#: Sections of `AMPSConfig` that are skipped. So are unknown ones, unless the name may be a misspelled one of a section
+#: that is read.
 OTHER_SECTIONS = frozenset(
     ("Admin", "Authentication", "Entitlement", "Extensions", "Logging", "MessageTypes", "Modules", "Protocols")
     + ("Replication", "Transports", "Tuning")

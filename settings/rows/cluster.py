@@ -31,7 +31,7 @@ _URL = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|([^\s:/\[\]@]+))(?::([0-9]{1,
 
 
 def place_of(value: str) -> tuple[str, int] | None:
-    """Host and port of HOST:PORT; None: it is none."""
+    """Host and port of HOST:PORT; None: the text is not of this form."""
     found = _PLACE.fullmatch(value)
     if found is None or not 0 < int(found[3]) < 65536 or not _may_be_host(found[2]):
         return None
@@ -69,7 +69,7 @@ def host_and_port(value: object) -> str:
 
 
 def copy_rate(value: object) -> int:
-    """Octets a second. A leader reads a MiB at once, then waits by this rate: with less, longer than a second."""
+    """Octets a second. A leader reads 1 MiB at once and then waits: below 1 MiB a second, for more than a second."""
     try:
         rate = size_bytes(value)
     except ValueError:
@@ -136,16 +136,16 @@ class ClusterKeys:
     nodes: tuple[str, ...] = at_start(Kind(named_places), (),
         help="All nodes, the same list on each: `NAME=HOST:PORT`, the address where the other nodes reach it.")
     listen: str | None = of_node(Kind(host_and_port), None,
-        help="Address on which this node listens for the others; unset: its own in `nodes`.")
+        help="Address on which this node listens for the others; unset: its address in `nodes`.")
     advertise: str | None = of_node(Kind(host_and_port), None,
-        help="Address that the others are told for this node; unset: its own in `nodes`.")
+        help="Address of this node that the others are told; unset: its address in `nodes`.")
     etcd: tuple[str, ...] = of_node(Kind(urls), (), help="URLs of all members of etcd, see [cluster.md](cluster.md).")
     etcd_user: str | None = of_node(TEXT, None,
         help="User as which this node logs in to etcd; unset: etcd has no users.")
     etcd_password_file: str | None = of_node(TEXT, None,
         help="File with the password of `etcd-user`, on its first line.")
     min_in_sync: int = at_start(in_range(1, 16), 2,
-        help="Nodes that must have what is confirmed on disk; with fewer in sync, publishers are held.")
+        help="Nodes that must have a message on disk before it is confirmed; with fewer in sync, publishers are held.")
     secret_file: str | None = of_node(TEXT, None,
         help="File with a secret that all nodes share and prove to each other, where there is no `[cluster.tls]`.")
     group: str | None = of_node(Kind(plain_name), None,
@@ -153,7 +153,7 @@ class ClusterKeys:
     lease_ms: int = at_start(at_least(2000, "2s"), 6000,
         help="How long a node that is silent counts as present in etcd, rounded up to seconds.")
     suspend_after_ms: int = at_start(TIMER, 2000,
-        help="How long a leader works that reaches neither a node nor etcd; then nothing is read or sent.")
+        help="How long a leader that reaches neither a node nor etcd continues; then nothing is read or sent.")
     disk_stall_ms: int = at_start(TIMER, 5000,
         help="How long a write or fsync of the leader may hang before another node leads.")
     patience_ms: int = at_start(TIMER, 30_000,
@@ -171,7 +171,7 @@ class ClusterKeys:
     link_backlog: int = at_start(Kind(size_between(MIB, INT_MAX), units=SIZE_UNITS), 64 * MIB,
         help="Octets that wait in memory for one node; what it missed beyond that is read from the files.")
     copy_rate: int = at_start(Kind(copy_rate, units=SIZE_UNITS), 100 * MIB,
-        help="Octets a second that one node is sent from files, of what it missed or of a full copy; 0: no limit.")
+        help="Octets a second that are sent to one node from files: what it missed, or a full copy; 0: no limit.")
 
 
 @dataclass(init=False, repr=False, eq=False)
