@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 class Scheduler:
     """The scheduler of one broker.
 
-    `marked`: queues to dispatch before the turn ends. `hungry`: queues whose paged-out messages are to be loaded.
+    `marked`: queues to dispatch before the turn ends. `to_load`: queues whose paged-out messages are to be loaded.
     `awaiting`: queues to dispatch when the journal has written more.
     `round`: number of rounds of dispatch since the broker started; `round_width`: number of queues in the present one.
     """
 
-    __slots__ = ("_ahead", "_context", "_is_dispatching", "awaiting", "hungry", "marked", "round", "round_width")
+    __slots__ = ("_ahead", "_context", "_is_dispatching", "awaiting", "to_load", "marked", "round", "round_width")
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self.marked: dict[Marked, None] = {}
         self._ahead: list[Marked] = []  # queues left in this round, the next one last
         self._is_dispatching = False
-        self.hungry: dict[Queue, None] = {}
+        self.to_load: dict[Queue, None] = {}
         self.awaiting: dict[Queue, None] = {}
         self.round = 0
         self.round_width = 1
@@ -90,22 +90,22 @@ class Scheduler:
 
     def load_later(self, queue: "Queue") -> None:
         """Load a slice of paged-out messages of this queue between turns."""
-        self.hungry[queue] = None
+        self.to_load[queue] = None
 
     def load(self) -> bool:
         """Load a slice of paged-out messages of one queue. Returns whether there may be more. Called between turns."""
-        hungry = self.hungry
-        if not hungry:
+        to_load = self.to_load
+        if not to_load:
             return False
-        queue = next(iter(hungry))  # the one that has waited longest
-        del hungry[queue]
+        queue = next(iter(to_load))  # the one that has waited longest
+        del to_load[queue]
         if queue.deleted:
-            return bool(hungry)
+            return bool(to_load)
         if queue.wants_load():  # False: a get has loaded it
             queue.load()
         self.mark(queue)
         if queue.wants_load():
-            hungry[queue] = None
+            to_load[queue] = None
         return True
 
     def await_safe(self, queue: "Queue") -> None:

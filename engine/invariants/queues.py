@@ -44,7 +44,7 @@ def _is_forgotten(queue: Queue) -> bool:
         return False
     is_over = 0 < queue.store.next_expiry_ns <= queue.context.broker.clock.monotonic_ns()  # expiry comes first
     scheduler = queue.context.broker.scheduler
-    return not is_over and not scheduler.is_marked(queue) and queue not in scheduler.hungry
+    return not is_over and not scheduler.is_marked(queue) and queue not in scheduler.to_load
 
 
 def _places(queue: Queue, out: list[Message]) -> Iterator[str]:

@@ -66,27 +66,27 @@ class Search:
             groups.drop_first_returned()
         return True
 
-    def advance(self, store: Scannable, hungry: Sequence[FilterGroup], found_max: int, until: int) -> bool:
+    def advance(self, store: Scannable, wanted: Sequence[FilterGroup], found_max: int, until: int) -> bool:
         """Make a step for the first of these groups that can continue, and for all groups at its position.
 
         `found_max`: found messages at which a group pauses. Returns whether the step examined a message.
         """
         reader = self._reader
-        if reader in hungry:  # the group that had the last window comes last
-            at = hungry.index(reader) + 1
-            hungry = [*hungry[at:], *hungry[:at]]
-        starving: FilterGroup | None = None
-        for group in hungry:
+        if reader in wanted:  # the group that had the last window comes last
+            at = wanted.index(reader) + 1
+            wanted = [*wanted[at:], *wanted[:at]]
+        next_reader: FilterGroup | None = None
+        for group in wanted:
             if group.is_at_end or len(group.found) >= found_max:
                 continue
             before = group.position
             is_missing = self._step(store, group, found_max, until)
             if group.position > before:
                 return True
-            if is_missing and starving is None:
-                starving = group
-        if starving is not None:
-            self._reader = starving
+            if is_missing and next_reader is None:
+                next_reader = group
+        if next_reader is not None:
+            self._reader = next_reader
             self.is_waiting = True
         return False
 

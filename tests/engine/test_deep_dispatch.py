@@ -126,7 +126,7 @@ def test_a_get_takes_no_turn_from_a_consumer_that_waits_for_the_disk(
     world.fill()
     world.session.consume(queue, "c", no_ack=True, exclusive=False, arguments={})
     world.broker.end_turn()
-    assert queue in world.broker.scheduler.hungry
+    assert queue in world.broker.scheduler.to_load
     assert world.connect().get(queue, no_ack=True) is not None
     assert queue.store.ready
     world.end_turn()

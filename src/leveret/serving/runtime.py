@@ -79,7 +79,7 @@ def _nothing(*, is_short: bool = False) -> bool:
 
 
 #: In place of a broker that has resigned: its turns do nothing.
-NO_TURNS = SimpleNamespace(end_turn=_nothing, scheduler=SimpleNamespace(hungry=(), load=_nothing))
+NO_TURNS = SimpleNamespace(end_turn=_nothing, scheduler=SimpleNamespace(to_load=(), load=_nothing))
 
 
 class Runtime:
@@ -186,7 +186,7 @@ class Runtime:
         """Dispatch and flush after a turn; unfinished work continues in separate turns."""
         broker = self._turns
         try:
-            if broker.end_turn(is_short=self._has_leftovers) or broker.scheduler.hungry:
+            if broker.end_turn(is_short=self._has_leftovers) or broker.scheduler.to_load:
                 self._has_leftovers = True
                 self._more.set()
         finally:  # also after an unreadable message, because other turns run before the broker stops
@@ -197,7 +197,7 @@ class Runtime:
         """Run a turn for unfinished work. Returns whether some is left."""
         broker = self._turns
         try:
-            return broker.end_turn() or broker.scheduler.load() or bool(broker.scheduler.hungry)
+            return broker.end_turn() or broker.scheduler.load() or bool(broker.scheduler.to_load)
         finally:
             if self._commit is not None:
                 self._commit()
