@@ -36,6 +36,7 @@ from ..engine import OPTIONAL_KINDS
 from ..journal import ClusterJournal
 from ..settings import Configuration
 from ..settings.declared.cluster import cluster_name_of, nodes_of, own_place, shown_node
+from . import collector
 from .addresses import Address, AddressTaken, bind
 from .cluster_admin import ClusterAdmin
 from .cluster_files import ClusterFiles, load_cluster
@@ -198,6 +199,7 @@ class ServedNode:
         served = LEADING_MODULES + (CONSOLE_MODULES if self._listeners.console or self._listeners.metrics else ())
         for name in served:
             import_module(name)
+        collector.set_up()  # to look through their objects takes 15 ms, up to every ten seconds
 
     def build(self, cluster: ClusterJournal) -> ServedLeadership:
         others = tuple(self._node_options.others)
