@@ -73,7 +73,7 @@ def why(node: Node) -> str:
 
 
 def _handover(node: Node) -> dict[str, Any] | None:
-    """The last handover that an operator asked of this leader."""
+    """The last handover for which an operator asked this leader."""
     attempt = node.handover
     return None if attempt is None else {"to": attempt.to, "refused": attempt.refusal or None}
 

@@ -33,7 +33,7 @@ _NOT_SERVING = "this rabbit node is not currently available to serve"
 
 @dataclass(slots=True, frozen=True)
 class Subject:
-    """The node that a check is about. `alarms`: (node, resource), of all nodes. `cluster`: None: a broker without one.
+    """The node that a check is about. `alarms`: (node, resource), of all nodes. `cluster`: None if there is none.
 
     `queues`: those of all virtual hosts; empty on a node that does not lead.
     """

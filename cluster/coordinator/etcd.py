@@ -1,6 +1,6 @@
 """The coordinator on etcd: each method sends requests to etcd's JSON gateway, in a thread.
 
-There are at most four threads: for a request, for renewing leases, for the watch, and for ending a lease.
+Requests, the renewal of leases, and the watch have a thread each. Threads that were abandoned end soon.
 """
 
 import logging
@@ -61,7 +61,7 @@ class EtcdCoordinator:
         return self._gateway.last_sent_ns
 
     def note_trouble(self, trouble: str, level: int = logging.WARNING) -> None:
-        """Log why etcd is not reached, and later that it is again, once each. `trouble`: "": it is. For any thread."""
+        """Log once why etcd is not reached, and once that it answers again. `trouble`: "": it answers. Any thread."""
         if not trouble and self.trouble:
             logger.warning("etcd answers again")
         elif trouble and (not self.trouble or level > logging.WARNING and trouble != self.trouble):

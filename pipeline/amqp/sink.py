@@ -1,9 +1,9 @@
 """The sink, `df.write.format("amqp")` and `writeStream`: publishes rows as messages with confirms, to any broker.
 
 Guarantee: at least once. A task succeeds when all its messages are confirmed. Spark repeats a failed task from its
-beginning, so some messages may be sent twice. Receivers can drop repetitions by `message_id`. A row without that gets
-one made of the query, the micro-batch, the partition and the row's index: a repetition whose rows have the same order
-has the same ids.
+beginning, so some messages may be sent twice. Receivers can drop repetitions by `message_id`. If a row has none, its
+message gets one made of the query, the micro-batch, the partition and the row's index: a repetition whose rows have the
+same order has the same ids.
 """
 
 import asyncio
