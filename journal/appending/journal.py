@@ -185,7 +185,7 @@ class Journal:
 
     @property
     def leads_cluster(self) -> bool:
-        """Whether it was opened by the leader of a cluster."""
+        """Whether the leader of a cluster has opened this journal."""
         return self.writer.file.cluster is not None
 
     def agree(self, lsn: int, *, reports: bool = True) -> None:
@@ -231,7 +231,7 @@ class Journal:
         """Close the journal of a node that no longer leads: seal nothing, and drop what is not written yet.
 
         True: nothing more can be written, and the directory is unlocked. False: a write or fsync has not returned
-        within the time; call it again.
+        within `timeout_s`; call this again.
         """
         if not self.writer.abandon(timeout_s):
             return False
@@ -303,12 +303,12 @@ class Journal:
 
     @property
     def committed_lsn(self) -> int:
-        """All records below it are as safe as the mode promises; of a cluster, agreed."""
+        """All records below it are as safe as the mode promises; in a cluster, they are agreed."""
         return self.writer.file.committed_lsn
 
     @property
     def trusted_lsn(self) -> int:
-        """All records below it are fsynced; of a cluster, on all nodes that are in sync."""
+        """All records below it are fsynced; in a cluster, on all nodes that are in sync."""
         return self.writer.file.trusted_lsn
 
     @property

@@ -57,8 +57,9 @@ class PublishedRun(NamedTuple):
 
 
 class MessageRecorder:
-    """Records messages. `persists_deliveries`: write delivery counts at each delivery. `counts_max`: the largest count
-    that is written; -1: there is no limit."""
+    """Records messages. `persists_deliveries`: delivery counts are written at each delivery. `counts_max`: the largest
+    count that is written; -1: there is no limit.
+    """
 
     #: Whether messages that no restart restores are recorded, too.
     takes_transient: ClassVar[bool] = False
@@ -416,5 +417,5 @@ def is_contiguous(ids: Sequence[int]) -> bool:
 
 
 def are_consecutive(ids: Sequence[int]) -> bool:
-    """Whether these distinct ids are all from the first to the last, in any order between them."""
+    """Whether these distinct ids are all ids from the first one to the last one; those between are in any order."""
     return ids[-1] - ids[0] + 1 == len(ids) and min(ids) == ids[0] and max(ids) == ids[-1]
