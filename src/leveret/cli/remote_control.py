@@ -20,7 +20,7 @@ ANSWER_MAX = 256 << 20
 def remote_request(url: str, operation: str, items: Sequence[str], timeout_s: float | None = None) -> Any:
     """The result of one operation, with arguments as NAME=VALUE; a value is JSON, or else text.
 
-    Args: url: http://HOST:PORT, or http://:TOKEN@HOST:PORT; else the token is LEVERET_TEST_TOKEN.
+    Args: url: http://HOST:PORT, or http://:TOKEN@HOST:PORT; without a token in it, that of LEVERET_TEST_TOKEN is sent.
     Raises: CommandError (the command line); ControlFailed (no answer, or a refusal).
     """
     arguments: dict[str, Any] = {}

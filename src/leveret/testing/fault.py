@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class FaultScope:
     """The connections and the occasions of a fault.
 
-    `vhost`: None: all. `connection`: part of the name that a client gave its connection; "": any. An occasion
+    `vhost`: None for all. `connection`: part of the name that a client gave its connection; "": any. An occasion
     is one chance to act. `after`: number of first occasions without an action. `times`: number of actions; None: no
     limit.
     """
