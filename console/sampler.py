@@ -83,7 +83,7 @@ def _capacity_now(queue: Queue) -> float:
 
 
 class Sampler:
-    """Takes samples of a broker's objects, and shows them. It drops them when another broker replaces that one."""
+    """Takes samples of a broker's objects, and shows them. They are dropped when another broker replaces this one."""
 
     def __init__(self, broker: Callable[[], Broker], node: Callable[[], tuple[HostFacts, int]] | None = None) -> None:
         """`node`: returns facts about the node's process, and the number of its listeners."""
@@ -100,7 +100,7 @@ class Sampler:
         self._quiet_samples = 0
         self._series: dict[Any, Series] = {}
         self._capacities: dict[Queue, float] = {}
-        # Those of the sample under way, which becomes the newest one. They have no deleted objects.
+        # The same of the sample under way, without deleted objects. They replace the others when it is complete.
         self._next_series: dict[Any, Series] = {}
         self._next_capacities: dict[Queue, float] = {}
 
@@ -304,7 +304,7 @@ class Sampler:
         return {**found, "reductions_details": {"rate": 0.0}}
 
     def vhost(self, vhost: VirtualHost, ranges: Mapping[str, Range] = NO_RANGES) -> Steps:
-        """The steps to fields of a virtual host: its rates and `message_stats`."""
+        """Steps that return fields of a virtual host: its rates and `message_stats`."""
         lengths = yield from lengths_of(vhost.queues.values())
         values = yield from vhost_values(vhost, list(self._broker().connections), lengths)
         shown = self._with_rates(VHOST_NAMES, values, self._series.get(vhost), ranges)
@@ -313,7 +313,7 @@ class Sampler:
         return {**found, "message_stats": stats} if stats else found
 
     def totals(self, ranges: Mapping[str, Range] = NO_RANGES) -> Steps:
-        """The steps to fields of the broker: `message_stats`, `queue_totals`, `churn_rates`."""
+        """Steps that return fields of the broker: `message_stats`, `queue_totals`, `churn_rates`."""
         broker = self._broker()
         lengths = yield from lengths_of(broker.virtual_hosts.queues())
         return self._totals_of((yield from broker_values(broker, lengths)), ranges)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Seconds after which a step ends. Least seconds of a last step that yields, too.
+#: Seconds after which a step ends. Minimum seconds of a last step after which it yields, too.
 STEP_S, LAST_STEP_S = 0.003, 0.001
 #: Objects that are sorted at once. Maximum objects of sorted parts that are merged at once. Both take one or two
 #: milliseconds if keys are tuples of texts. Longer parts are merged object by object, which costs four times as much.

@@ -10,7 +10,7 @@ from .frames import Decoder, Message, No, encode
 
 #: The most octets of one read.
 READ_SIZE = 256 * 1024
-#: No time limit for a message: the introduction has one for all its messages together.
+#: No time limit for a message. The introduction has a time limit for all of its messages together.
 FOREVER = math.inf
 
 
@@ -68,7 +68,7 @@ class LinkStream:
                 raise LinkFault("the connection was lost") from error
 
     async def receive(self, *expected: type[Any], timeout_s: float) -> Message:
-        """The next message. `timeout_s`: for how long no octet may come.
+        """The next message. `timeout_s`: how long to wait for each octet.
 
         Raises: LinkFault; Declined: the message is a No; FrameFault: it is none of `expected`.
         """

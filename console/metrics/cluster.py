@@ -19,7 +19,7 @@ def cluster_page(facts: ClusterFacts) -> str:
         ("min_in_sync", GAUGE, "Nodes that confirms need", facts.min_in_sync),
         ("takeovers_total", COUNTER, "Times that this process began to lead", facts.takeovers),
         ("held_seconds_total", COUNTER, "Seconds in which publishers were held: too few nodes in sync", facts.held_s),
-        ("link_received_bytes_total", COUNTER, "Octets of the journal that came by this link", facts.received),
+        ("link_received_bytes_total", COUNTER, "Octets of the journal that came over the link", facts.received),
     )
     followers = [node for node in facts.nodes if node.is_running and node.name != facts.own]
     parts = [rendered(PREFIX, Family("state", GAUGE, "1 for the state that the node is in"), states)]
@@ -38,7 +38,7 @@ def cluster_page(facts: ClusterFacts) -> str:
             (
                 "follower_lag_bytes",
                 GAUGE,
-                "Octets that are not sent to it yet; none if they are in several segments",
+                "Octets that are not sent to a follower yet; no sample if they are in several segments",
                 [(node, node.lag_octets) for node in followers if node.lag_octets is not None],
             ),
             (

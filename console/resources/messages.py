@@ -64,7 +64,7 @@ def _refusal(refused: CommandRefused) -> Exception:
 
 
 def _is_alive(api: Api, request: Request) -> Steps:
-    """The aliveness test: declare a queue, publish a message to it, and get that."""
+    """The aliveness test: declare a queue, publish a message to it, and get it back."""
     vhost = api.vhost(request).name
     if is_replication_alarm(api.broker):  # the commands would wait for other nodes
         return Answer(503, {"status": "failed", "reason": "publishers are held: too few nodes are in sync"})
