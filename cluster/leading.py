@@ -75,8 +75,8 @@ class Leading:
         self._checks_with_room = 0  # checks in a row that found a full journal, but room on its disk
         self._needs: frozenset[str] = frozenset()  # features that the journal began to use before there were links
         self._agreed = 0
-        self._synced = self._told_synced = 0  # LSN
-        self._sites: dict[str, Mapping[str, object]] = {}  # by name of the node, of nodes with links
+        self._synced_lsn = self._reported_lsn = 0
+        self._sites: dict[str, Mapping[str, object]] = {}  # node name -> site, of nodes with links
         self._token = trio.lowlevel.current_trio_token()
 
     # -- taking over ------------------------------------------------------------------------------------------------
@@ -155,13 +155,13 @@ class Leading:
             on_joined=self._node_joined,
             on_left=self._node_left,
         )
-        # The agreed LSN of the leader before: a follower in sync that ends below it has a disk that was put back.
+        # The previous leader's agreed LSN: a follower in sync that ends below it has a disk that was put back.
         self.links.set_agreed(self._agreed)
-        self._soon(self._take_links)
+        self._soon(self._accept_followers)
 
     def _note_synced(self, lsn: int) -> None:
         """Wake the event loop, unless an acknowledgement will: its event takes this LSN along, see `take_synced`."""
-        self._synced = lsn
+        self._synced_lsn = lsn
         if not (self.is_calm and self.links is not None and self.links.is_owed(lsn)):
             self._soon(self._tell_synced)
 
@@ -192,12 +192,12 @@ class Leading:
 
     def take_synced(self) -> Durable | None:
         """What was fsynced since the last call, as an event; None: nothing. It has to go before any other event."""
-        if self.has_closed or self._synced == self._told_synced:
+        if self.has_closed or self._synced_lsn == self._reported_lsn:
             return None
-        self._told_synced = self._synced
-        return Durable(self._told_synced)
+        self._reported_lsn = self._synced_lsn
+        return Durable(self._reported_lsn)
 
-    def _take_links(self) -> None:
+    def _accept_followers(self) -> None:
         if not self.has_closed:
             self._listener.links = self.links
 

@@ -90,8 +90,8 @@ class HandoverAttempt:
 class Node:
     """The node of this process. `now_ns`: the monotonic clock, the same as the coordinator's.
 
-    why: the reason for its state, in words. since_ms: when that state began (wall ms). held_ms: for how long publishers
-    were held before that. takeovers: the number of times that this node has led.
+    why: the reason for its state, in words. since_ms: when that state began (wall ms). held_ms: for how long earlier
+    states have held publishers. takeovers: the number of times that this node has led.
     """
 
     def __init__(
@@ -194,7 +194,7 @@ class Node:
                 await self.leading.resign("this node stops")
                 self.leading = None
         if resigning.cancelled_caught:
-            logger.critical("the disk hangs: this node ends without an end of its broker")
+            logger.critical("the disk hangs: this node ends before its broker has ended")
         for lease in (Lease.LEADER, Lease.NODE):
             with trio.move_on_after(LEASE_END_S), suppress(errors.CoordinatorError):
                 await self.coordinator.end_lease(lease)
@@ -255,12 +255,12 @@ class Node:
             self.held_ms += now_ms - self.since_ms
         self.takeovers += before is State.TAKING_OVER and self._state in BROKER_RUNS
         self.since_ms = now_ms
-        why = f": {self.why}" if self._state in _KINDS else ""
+        why = f": {self.why}" if self._state in _EVENT_KINDS else ""
         logger.info("%s: %s (was %s)%s", self.options.name, self._state.name, before.name, why)
-        if self.leading is not None and self._state in BROKER_RUNS and {before, self._state} & _KINDS.keys():
-            change = _KINDS.get(self._state, EventKind.LED).value  # LED: publishers are no longer held
+        if self.leading is not None and self._state in BROKER_RUNS and {before, self._state} & _EVENT_KINDS.keys():
+            change = _EVENT_KINDS.get(self._state, EventKind.LED).value  # LED: publishers are no longer held
             self.history.add(now_ms, change, self.options.name, self.leading.term, self.why)
-        if self.leading is not None and (kind := _KINDS.get(self._state)) is not None:
+        if self.leading is not None and (kind := _EVENT_KINDS.get(self._state)) is not None:
             self.leading.note(kind, self.why)
         self._registration.wake()
 
@@ -623,4 +623,4 @@ _PERFORM: dict[type[Any], Callable[[Node, Any], Awaitable[None] | None]] = {
     do.HandoverRefused: Node._handover_refused,
     do.Note: Node._note,
 }
-_KINDS = {State.HELD: EventKind.HELD, State.SUSPENDED: EventKind.SUSPENDED}
+_EVENT_KINDS = {State.HELD: EventKind.HELD, State.SUSPENDED: EventKind.SUSPENDED}

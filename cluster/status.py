@@ -20,7 +20,7 @@ def cluster_status(node: Node) -> dict[str, Any]:
     linked = {} if links is None else {one.node_id: one for one in links.statistics()}
     end = key.end if node.leading is None or node.leading.journal is None else node.leading.journal.next_lsn
     rows = _Rows(node, view, leader, linked, end)
-    nodes = [rows.of(name) for name in sorted(node.options.nodes)]
+    nodes = [rows.row(name) for name in sorted(node.options.nodes)]
     return {
         "cluster": node.options.credentials.cluster,
         "node": key.name,
@@ -93,7 +93,7 @@ class _Rows:
     ) -> None:
         self._node, self._view, self._leader, self._linked, self._end = node, view, leader, linked, end
 
-    def of(self, name: str) -> dict[str, Any]:
+    def row(self, name: str) -> dict[str, Any]:
         """The row of a node. Its state is "absent" if etcd has no key of it."""
         node, view = self._node, self._view
         is_own = name == node.options.name
@@ -103,7 +103,7 @@ class _Rows:
         link = self._linked.get(key.node_id)
         is_linked = is_own or link is not None or (node.leading is None and name in node.reachability.reached)
         is_lost = not is_linked and name not in node.reachability.reached
-        known = link.acknowledged_lsn if link is not None else self._end if is_own else key.end
+        end = link.acknowledged_lsn if link is not None else self._end if is_own else key.end
         is_member = view is not None and view.insync is not None and key.node_id in view.insync.nodes
         return {
             "name": name,
@@ -113,8 +113,8 @@ class _Rows:
             "is-in-sync": is_member,
             "is-drained": key.is_drained,
             "term": key.term,
-            "end": known,
-            "lag": None if node.leading is None else max(0, self._end - known),
+            "end": end,
+            "lag": None if node.leading is None else max(0, self._end - end),
             "catching-up": _catching_up(link),
             "reaches": [] if is_lost else sorted(key.reaches),
             "version": key.version,

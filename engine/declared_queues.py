@@ -49,7 +49,7 @@ class DeclaredQueues(dict[str, Queue]):
         self._context = context
 
     def seen(self, name: str, client: Client | None) -> Queue | None:
-        """The queue that the client's site sees under this name; None: it sees none. Without a client: full name."""
+        """The queue that the client's site sees under this name; None: no queue. Without a client, `name` is full."""
         scopes = self._context.scopes
         if scopes is None:
             return self.get(name)

@@ -15,7 +15,7 @@ Takes = Callable[[Message], bool]
 
 
 def takes_all(message: Message) -> bool:
-    """A filter for all messages."""
+    """The filter that every message passes."""
     return True
 
 

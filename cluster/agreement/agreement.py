@@ -59,7 +59,7 @@ class Agreement:
 
     @property
     def obstacle(self) -> str | None:
-        """Why this node would not campaign if there were no leader, in words."""
+        """Why this node would not campaign if there were no leader, in words; None: it would."""
         return obstacle(self.context, self.context.view) if self.context.view is not None else "etcd was not read yet"
 
     def handle(self, event: e.Event, now_ns: int) -> list[Decision]:
@@ -150,7 +150,7 @@ class Agreement:
     def _answered(self, event: e.Answered) -> None:
         context, sent = self.context, self.context.sent
         if event.transaction != sent or context.is_in_doubt:
-            return  # it answers a leadership that is over
+            return  # it answers a transaction of an earlier leadership
         if sent.purpose is Purpose.CAMPAIGN:
             self._campaigned(event)
         elif event.is_done or event.view is not None:

@@ -47,7 +47,7 @@ class Candidate:
             return
         if self.follower.shortfall is not None:
             return  # first etcd has to tell whether this disk was put back
-        may_replace = self.follower.leader_is_gone and not self._is_clock_wrong and not context.has_other_configuration
+        may_replace = self.follower.is_leader_gone and not self._is_clock_wrong and not context.has_other_configuration
         if view.leader is not None and not may_replace:
             return
         why = obstacle(context, view)
@@ -131,7 +131,7 @@ class Candidate:
         self.context.step(Step.WIN)
 
     def times_ns(self) -> tuple[int, ...]:
-        """The times at which the node's state has to be looked at again."""
+        """The times at which the node's state must be reviewed."""
         context, view = self.context, self.context.view
         if context.state is State.CAMPAIGNING and context.is_in_doubt:
             return ((context.asked_ns or 0) + context.timers.beacon_ns,)

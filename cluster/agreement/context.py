@@ -76,8 +76,8 @@ class NodeContext:
         return own is not None and fingerprints_differ(own.fingerprint, self.leader_fingerprint)
 
     @property
-    def known_agreed(self) -> int:
-        """The agreed LSN in etcd, which is behind that of the leader."""
+    def agreed_in_etcd(self) -> int:
+        """The agreed LSN in etcd, which is behind the leader's."""
         insync, progress = (self.view.insync, self.view.agreed) if self.view is not None else (None, None)
         return max(insync.agreed if insync else 0, progress.lsn if progress else 0)
 

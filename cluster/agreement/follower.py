@@ -55,8 +55,8 @@ class Follower:
         if view is None:
             context.read_keys()
             return
-        if context.is_member and context.end < context.known_agreed and context.state is not State.CAMPAIGNING:
-            self._rejoin_as_new(context.end, context.known_agreed)
+        if context.is_member and context.end < context.agreed_in_etcd and context.state is not State.CAMPAIGNING:
+            self._rejoin_as_new(context.end, context.agreed_in_etcd)
             return
         if self.shortfall is not None:
             context.read_keys()
@@ -87,7 +87,7 @@ class Follower:
             self.shortfall = Shortfall(context.end, agreed, view.insync.revision, context.now_ns)
 
     def read(self, view: View, asked_ns: int | None) -> None:
-        """Decide by the set in etcd whether this node was in it when it lacked what was agreed."""
+        """Decide by the set in etcd whether this node was in sync when it lacked agreed records."""
         shortfall = self.shortfall
         if shortfall is None or self.context.state not in _COPIES:
             return
@@ -163,13 +163,13 @@ class Follower:
         self.refusals_ns = (*(at_ns for at_ns in self.refusals_ns if at_ns >= recent), self.context.now_ns)[-3:]
 
     @property
-    def leader_is_gone(self) -> bool:
+    def is_leader_gone(self) -> bool:
         """Whether the process of the leader that etcd names is gone, as far as this node can tell."""
         leader = self.context.leader
         return leader is not None and leader == self.followed and len(self.refusals_ns) == 3
 
     def refuse(self, why: str) -> None:
-        """Wait for an operator."""
+        """Stop following, and wait for an operator: this node cannot be part of the cluster."""
         self.leave_leader()
         self.context.step(Step.REFUSE)
         self.context.decide(Refuse(why))
@@ -181,7 +181,7 @@ class Follower:
             self.context.decide(Note(text))
 
     def times_ns(self) -> tuple[int, ...]:
-        """The times at which the node's state has to be looked at again."""
+        """The times at which the node's state must be reviewed."""
         times: tuple[int, ...] = (self._refuse_ns(),) if self.name_taken_since_ns is not None else ()
         if self.shortfall is not None:
             times = (*times, (self.context.asked_ns or 0) + self.context.timers.beacon_ns)

@@ -27,7 +27,7 @@ class Leadership:
         "reason",
         "renewed_ns",
         "resign_wait_ns",
-        "unreached_since_ns",
+        "better_pair_since_ns",
         "wanted_level",
         "woke_ns",
     )
@@ -42,7 +42,7 @@ class Leadership:
         self.progress_ns = context.now_ns  # when the agreed LSN was last written to etcd
         self.resign_wait_ns = resign_wait_ns
         self.woke_ns = 0  # when this process last ran again after a standstill
-        self.unreached_since_ns: int | None = None  # since when there is a better pair (`_better_pair`)
+        self.better_pair_since_ns: int | None = None  # since when `_better_pair` finds one
         self.wanted_level = insync.level  # the level to which the journal is to be raised
         self.calm_until_ns = 0  # until then an acknowledgement moves the agreed LSN and nothing else
 
@@ -140,7 +140,7 @@ class Leadership:
         return "handed over" if sent is not None and sent.purpose is Purpose.HAND_OVER else "its lease is over"
 
     def _calm_until_ns(self) -> int:
-        """`calm_until_ns`; 0: an acknowledgement may let a node enter, end a handover, or let this node lead."""
+        """The new `calm_until_ns`; 0: an acknowledgement may let a node enter, this node lead, or a handover end."""
         context, timers, members = self.context, self.context.timers, self.members
         is_calm = context.state is State.LEADING and context.sent is None and self.handover is None
         if not is_calm or members.possible or members.entering:
@@ -173,7 +173,7 @@ class Leadership:
         elif context.state is not State.LEADING:
             context.step(Step.LEAD)
             context.decide(Resume())
-            self.unreached_since_ns = None
+            self.better_pair_since_ns = None
         if context.state is State.LEADING and self.members.linked_count >= context.node.min_in_sync - 1:
             self.resign_wait_ns = context.timers.resign_after_ns
 
@@ -190,9 +190,9 @@ class Leadership:
         return f"waits for nodes that were in sync: {', '.join(names)}" if names else "enough nodes are in sync"
 
     def _may_be_replaced(self) -> bool:
-        """Whether another node may lead with a silent node's acknowledgements, and etcd has not denied it since.
+        """Whether silent nodes may follow another leader, and etcd has not named this node since they fell silent.
 
-        After a standstill of this node all others count as silent: what they sent may be old.
+        After a standstill of this node all others count as silent, because what they sent may be old.
         """
         return self._is_unconfirmed or self.context.now_ns >= self._suspend_ns()
 
@@ -223,11 +223,11 @@ class Leadership:
         context = self.context
         why = self._better_pair()
         if why is None:
-            self.unreached_since_ns = None
+            self.better_pair_since_ns = None
             return
-        if self.unreached_since_ns is None:
-            self.unreached_since_ns = context.now_ns
-        if context.now_ns >= self.unreached_since_ns + self.resign_wait_ns:
+        if self.better_pair_since_ns is None:
+            self.better_pair_since_ns = context.now_ns
+        if context.now_ns >= self.better_pair_since_ns + self.resign_wait_ns:
             self.resign_wait_ns *= 2
             self.resign(why)
 
@@ -245,10 +245,11 @@ class Leadership:
         return None
 
     def _is_believed(self, other: NodeKey) -> bool:
-        """Whether the `reaches` of a node that does not answer is newer than its silence.
+        """Whether a node that does not answer has written its `reaches` since it fell silent.
 
-        The key of a dead node still names this node, and vanishes when its lease is over. A live node removes this node
-        from its key. If it does reach this node, but does not follow it, its key is still there after that time.
+        A node that no longer reaches this one removes this one's name from its key. If the name stays, the other node
+        may be dead: then its key vanishes when its lease is over. If the key is still there after that time, the other
+        node lives and reaches this one, but does not follow it.
         """
         if self.context.node.name not in other.reaches:
             return True
@@ -300,7 +301,7 @@ class Leadership:
 
     @property
     def _written_agreed(self) -> int:
-        """The agreed LSN in etcd. That of this leader may be lower while a node's disk is put back."""
+        """The agreed LSN in etcd. This leader's own may be lower after a node's disk was put back."""
         view = self.context.view
         return view.agreed.lsn if view is not None and view.agreed is not None else 0
 
@@ -386,8 +387,8 @@ class Leadership:
             times.append((context.asked_ns or 0) + timers.beacon_ns)
         if context.state is State.SUSPENDED:
             times.append(self.renewed_ns + 2 * timers.lease_ns)
-        if self.unreached_since_ns is not None:
-            times.append(self.unreached_since_ns + self.resign_wait_ns)
+        if self.better_pair_since_ns is not None:
+            times.append(self.better_pair_since_ns + self.resign_wait_ns)
         if members.agreed > self._written_agreed:
             times.append(self.progress_ns + timers.progress_ns)
         if self.handover is not None:

@@ -17,8 +17,8 @@ class Member:
     acked_lsn: int = 0  # it has fsynced everything below, in this leader's term
     is_linked: bool = False
     is_gone: bool = False  # its process has ended: its link refuses connections
-    owed_lsn: int = 0  # it has to acknowledge everything below, ...
-    owed_ns: int | None = None  # ... since this time; None: it owes nothing
+    owed_lsn: int = 0  # it has to acknowledge everything below
+    owed_ns: int | None = None  # since when it owes that acknowledgement; None: it owes none
     mark_lsn: int = 0  # the agreed LSN at `mark_ns`: when it is acknowledged, the time since then is the delay
     mark_ns: int = 0
     lost_lsn: int = 0  # its disk was put back: it lacks records below, which it had acknowledged; 0: it lacks none
@@ -111,7 +111,7 @@ class Members:
             found = self.by_id[node_id] = Member(self.context.now_ns, self.context.now_ns)
         return found
 
-    # -- what is told of them -----------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """Start the time in which followers have to open their links: the broker runs."""
@@ -125,7 +125,7 @@ class Members:
         """Note that a follower joined. `end`: LSN at which its journal ends."""
         member = self.member(node_id)
         member.open(self.context.now_ns, end, self.known_agreed)
-        if node_id in self.insync.nodes and end < max(self.agreed, self.context.known_agreed):
+        if node_id in self.insync.nodes and end < max(self.agreed, self.context.agreed_in_etcd):
             member.lost_lsn = self.known_agreed
         member.owe(self.context.now_ns, self.context.end)
 
@@ -164,7 +164,7 @@ class Members:
         self.insync, self.possible = insync, frozenset()
         self.entering -= insync.nodes
 
-    # -- what follows -------------------------------------------------------------------------------------------------
+    # -- what is known now --------------------------------------------------------------------------------------------
 
     @property
     def known_agreed(self) -> int:
@@ -183,9 +183,9 @@ class Members:
 
     @property
     def overdue(self) -> frozenset[bytes]:
-        """The awaited nodes that do not answer, and nodes of the set that lack what they had acknowledged.
+        """The awaited nodes that do not answer, and nodes of the set that lack records that they had acknowledged.
 
-        With some of that they could lead, as the key `agreed` in etcd is late (rule R10).
+        If such a node got some of these records again, it could lead, because the key `agreed` is late (rule R10).
         """
         now_ns, timers = self.context.now_ns, self.context.timers
         late = {one for one in self.awaited if self.member(one).overdue_ns(timers) <= now_ns}

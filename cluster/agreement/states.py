@@ -29,7 +29,7 @@ class Step(Enum):
 
     __hash__ = object.__hash__
 
-    FOLLOW = auto()  # there is a leader, or this node may not campaign
+    FOLLOW = auto()  # the cluster has begun, and this node may be part of it
     ENTER = auto()  # this node is in the in-sync set
     LEAVE = auto()  # this node has left the set
     CAMPAIGN = auto()

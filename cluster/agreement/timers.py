@@ -11,7 +11,7 @@ class Timers:
     """Durations in nanoseconds of the node's monotonic clock."""
 
     lease_ns: int = 6 * SECOND  # of a node's keys in etcd
-    beacon_ns: int = 500 * MS  # also between two reads of etcd while a node is silent, or a transaction in doubt
+    beacon_ns: int = 500 * MS  # between two beacons, and between two reads of etcd while the node needs an answer
     suspend_after_ns: int = 2 * SECOND  # how long a leader serves without a proof that it leads
     ack_deadline_ns: int = 2 * SECOND  # how long a follower may owe an acknowledgement, or be silent
     join_patience_ns: int = 1 * SECOND  # how long an awaited follower may be without a link

@@ -51,12 +51,12 @@ def change(leader: Leader, insync: InSync, nodes: frozenset[bytes], agreed: int,
     return Transaction(purpose, guards, ((INSYNC, changed),))
 
 
-def progress(leader: Leader, told: AgreedKey | None, agreed: int) -> Transaction:
-    """Write the agreed LSN, which a journal must reach before its node campaigns. `told`: the value to replace.
+def progress(leader: Leader, written: AgreedKey | None, agreed: int) -> Transaction:
+    """Write the agreed LSN, which a journal must reach before its node campaigns. `written`: the value to replace.
 
-    `told` is guarded, so that a transaction that arrives late cannot lower what a later one wrote (rule R10).
+    `written` is guarded, so that a transaction that arrives late cannot lower what a later one wrote (rule R10).
     """
-    guards = ((LEADER, leader.revision), (AGREED, told.revision if told else 0))
+    guards = ((LEADER, leader.revision), (AGREED, written.revision if written else 0))
     return Transaction(Purpose.PROGRESS, guards, ((AGREED, AgreedKey(leader.term, agreed)),))
 
 
@@ -72,7 +72,7 @@ def forget(leader: Leader, name: str) -> Transaction:
 
 
 def recover(view: View, node_id: bytes, highest_term: int, journal_id: bytes) -> Transaction:
-    """Make the journal of the node that an operator chose that of the cluster.
+    """Begin the cluster again with the journal of one node, which an operator chose.
 
     This is for an etcd that lost its data, or a set that lost its last node. `highest_term`: of all that the nodes and
     etcd have seen. The other nodes' journals will be cut to this one, even if it ends below what was agreed.

@@ -107,7 +107,7 @@ class Purpose(Enum):
     RECOVER = "recover"
 
 
-#: The value of a key: `insync`, `leader`, `agreed`; octets, an id: `journal`, `preferred`.
+#: The values of the keys `insync`, `leader` and `agreed`; octets: an id, the value of `journal` and `preferred`.
 Value = InSync | Leader | AgreedKey | bytes
 
 

@@ -1,6 +1,6 @@
 """The interface of the coordinator. `etcd.py` implements it, and so does a model of the tests.
 
-Any store with revisions, transactions, leases and watches can; locks and elections are not needed.
+Any store with revisions, transactions, leases and watches can implement it; locks and elections are not needed.
 """
 
 from collections.abc import Callable
@@ -20,8 +20,8 @@ class Lease(Enum):
 class Coordinator(Protocol):
     """The store of a cluster's keys. Its errors: errors.py. `watch` and `keep_leases` are for one task each.
 
-    Times are those of this process's monotonic clock when a request was sent: what its answer says became true then or
-    later.
+    Times are of this process's monotonic clock, and are taken when a request is sent: its answer is about that moment
+    or a later one.
     """
 
     @property

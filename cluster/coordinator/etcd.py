@@ -31,8 +31,8 @@ _GRANT, _RENEW, _REVOKE = "/v3/lease/grant", "/v3/lease/keepalive", "/v3/lease/r
 
 #: Seconds that a transaction may take: an election in etcd takes no longer.
 CHANGE_SECONDS = 2.0
-#: Seconds after which the member of a silent watch is asked for the keys: it may be cut off from the other members, and
-#: not know of changes. To ask costs a third of a new watch. Silences after which a watch begins anew in any case.
+#: Seconds after which the member of a silent watch is asked for the keys: a member that is cut off from the others does
+#: not know of changes. To ask costs a third of a new watch. After SILENCES_MAX silences a watch begins anew.
 SILENCE_SECONDS, SILENCES_MAX = 2.0, 15
 #: Seconds until a watch tries again when no member answered.
 RETRY_SECONDS = 0.5
@@ -49,7 +49,7 @@ class EtcdCoordinator:
         self._access, self._clock = access, clock
         self.keys = Keys(name)
         self._seconds = seconds
-        self._limiter = trio.CapacityLimiter(16)  # more than needed: abandoned threads end by themselves
+        self._limiter = trio.CapacityLimiter(16)  # more than four: abandoned threads count until they end
         self._gateway = self.new_gateway()
         self._gateway_lock = trio.Lock()  # held by the task that uses `_gateway`
         self._leases: dict[Lease, str] = {}  # the leases that are renewed, and their ids

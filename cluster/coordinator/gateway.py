@@ -25,12 +25,12 @@ from .errors import InDoubt, UnfitCoordinator, Unreachable
 Json = dict[str, Any]
 Answer = TypeVar("Answer")
 
-#: gRPC's codes of errors after which nothing was done for sure.
+#: gRPC's codes of errors that prove that nothing was done.
 _INVALID, _NOT_FOUND, _DENIED, _EXHAUSTED, _PRECONDITION, _OUT_OF_RANGE, _UNAUTHENTICATED = 3, 5, 7, 8, 9, 11, 16
 _SURELY_NOT_DONE = {_INVALID, _NOT_FOUND, _DENIED, _EXHAUSTED, _PRECONDITION, _OUT_OF_RANGE, _UNAUTHENTICATED}
 #: Texts with which etcd asks for another login: the token expired, users were changed, authentication was turned on.
 _LOGIN_AGAIN = ("invalid auth token", "revision of auth store is old", "user name is empty")
-#: More octets than an answer to our requests has.
+#: Maximum octets of an answer. Answers to our requests are shorter.
 _ANSWER_SIZE_MAX = 4 * 1024**2
 
 #: The oldest version of each line without faults that matter here (docs/decisions/0026-cluster.md).
@@ -53,7 +53,7 @@ class EtcdAccess:
 
 
 class Refused(Exception):
-    """etcd answered that it does not do this. `code`: gRPC's; `text`: etcd's own words."""
+    """etcd refused the request. `code`: gRPC's; `text`: etcd's own words."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -388,7 +388,7 @@ def _decoded(octets: bytes, status: int) -> Json:
 
 
 def _refusal(status: int, answer: Json) -> Exception:
-    """The error of an answer: Refused if nothing was done for sure, otherwise _NoAnswer."""
+    """The error of an answer: Refused if it proves that nothing was done, otherwise _NoAnswer."""
     error = answer.get("error", "")
     if isinstance(error, dict):  # of a stream
         code, text = error.get("grpc_code", 0), str(error.get("message", error))

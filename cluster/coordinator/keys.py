@@ -147,7 +147,7 @@ class _Fields:
     def pairs(self, name: str) -> tuple[tuple[str, str], ...]:
         found = [_typed(name, list, one) for one in _typed(name, list, self._found.get(name))]
         if any([type(one) for one in pair] != [str, str] for pair in found):
-            raise NotOurs(f"has no right {name}: {found!r:.60}")
+            raise NotOurs(f"has an invalid {name}: {found!r:.60}")
         return tuple((pair[0], pair[1]) for pair in found)
 
     def identity(self, name: str) -> bytes:
@@ -163,12 +163,12 @@ class _Fields:
         try:
             return bytes.fromhex(text)
         except ValueError:
-            raise NotOurs(f"has no right {name}: {text!r:.60}") from None
+            raise NotOurs(f"has an invalid {name}: {text!r:.60}") from None
 
 
 def _typed(name: str, kind: type[Found], found: Any) -> Found:
     if type(found) is not kind:  # a bool is no number
-        raise NotOurs(f"has no right {name}: {found!r:.60}")
+        raise NotOurs(f"has an invalid {name}: {found!r:.60}")
     return found
 
 

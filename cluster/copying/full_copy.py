@@ -35,8 +35,8 @@ def swap(path: str, files: Files = REAL) -> None:
     path = os.path.abspath(path)
     try:
         readers = reader_offsets(path, files)
-    except JournalError as error:  # raised, it would stop this copy and each later one
-        logger.error("%s: what reads this node's journal begins anew", error)
+    except JournalError as error:  # if it were raised, it would stop this copy and each later one
+        logger.error("%s: readers of this node's journal begin anew", error)
         readers = {}
     for name, lsn in readers.items():
         register_reader(path + COPY, name, lsn, files)  # readers of this node's journal continue, if they can

@@ -20,7 +20,7 @@ _UNSPECIFIED, _STREAM4, _STREAM6 = 0x00, 0x11, 0x21
 _FIELD_TLS, _FIELD_TLS_VERSION, _FIELD_TLS_CIPHER = 0x20, 0x21, 0x23
 #: The first of the types for custom fields: parts of the certificate, as JSON.
 _FIELD_CERTIFICATE = 0xE0
-_HAS_TLS, _HAS_CERTIFICATE, _HAS_CERTIFICATE_BEFORE = 0x01, 0x02, 0x04
+_HAS_TLS, _HAS_CERTIFICATE, _HAS_CERTIFICATE_IN_SESSION = 0x01, 0x02, 0x04
 #: Octets of a header at most (the message `Client` has it in hex, in at most 4096 characters), and of a TLS text.
 _SIZE_MAX, _TEXT_MAX = 2048, 255
 _HEAD_OF_FIELD = 3
@@ -33,8 +33,8 @@ _PARTS_OF_USERS = ("subject", "subjectAltName")
 class ClientTls:
     """The client's TLS, which ends at the follower.
 
-    certificate: the client's verified one, as `ssl` decodes it; its `_PARTS` are passed on. None: there is none. Empty:
-    there is one, of unknown content.
+    certificate: the client's verified certificate, as `ssl` decodes it; its `_PARTS` are passed on. None: there is
+    none. Empty: there is one, of unknown content.
     """
 
     version: str
@@ -81,7 +81,7 @@ def _tls_fields(tls: ClientTls, room: int) -> bytes:
     Names that do not fit are left out altogether: a part of a name would be the name of another user.
     """
     certificate = tls.certificate
-    flags = _HAS_TLS | (_HAS_CERTIFICATE | _HAS_CERTIFICATE_BEFORE if certificate is not None else 0)
+    flags = _HAS_TLS | (_HAS_CERTIFICATE | _HAS_CERTIFICATE_IN_SESSION if certificate is not None else 0)
     # The 0 says that the certificate, if any, was verified.
     content = struct.pack(">BI", flags, 0) + _field(_FIELD_TLS_VERSION, tls.version.encode()[:_TEXT_MAX])
     content += _field(_FIELD_TLS_CIPHER, tls.cipher.encode()[:_TEXT_MAX])
@@ -117,7 +117,7 @@ def client_tls(header: bytes) -> ClientTls | None:
     version, cipher = (
         inner.get(kind, b"").decode(errors="replace") for kind in (_FIELD_TLS_VERSION, _FIELD_TLS_CIPHER)
     )
-    has_certificate = bool(content[0] & (_HAS_CERTIFICATE | _HAS_CERTIFICATE_BEFORE))
+    has_certificate = bool(content[0] & (_HAS_CERTIFICATE | _HAS_CERTIFICATE_IN_SESSION))
     return ClientTls(version, cipher, _certificate(outer.get(_FIELD_CERTIFICATE, b"")) if has_certificate else None)
 
 

@@ -1,8 +1,8 @@
 """Sends a follower what its feed has in memory: at once, in the calling thread, as much as the socket accepts.
 
-So a block of the journal is sent by the thread that wrote it, before its fsync. A task of the event loop for each block
-and follower would cost more than the sending, and be later. The link's task sends what the socket does not accept, and
-what has to be read from files.
+So a block of the journal is sent by the thread that wrote it, before its fsync. If a task of the event loop sent it,
+that would cost more, and be later. The link's task sends what the socket does not accept, and what has to be read from
+files.
 """
 
 import socket

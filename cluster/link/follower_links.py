@@ -215,7 +215,7 @@ class FollowerLinks:
             check_status(self._status_sent)
         except (OSError, FrameFault) as error:
             if not self._has_no_status:
-                logger.warning("the status of this node cannot be told: %s", error)
+                logger.warning("the status of this node cannot be sent: %s", error)
             self._has_no_status, self._status_sent = True, {}
         else:
             self._has_no_status = False
@@ -238,7 +238,7 @@ class FollowerLinks:
             if isinstance(answer, No):
                 with trio.move_on_after(1):
                     await link.send(answer)
-                raise Declined(f"{hello.name} was not taken: {answer.why}", is_final=True)
+                raise Declined(f"{hello.name} was refused: {answer.why}", is_final=True)
             if (former := self._followers.get(follower.node_id)) is not None:
                 former.close("the node has connected again")
             await follower.serve(answer)
@@ -254,8 +254,8 @@ class FollowerLinks:
         """Check the segments from `base_lsn` on, which could not be read or which a follower refused; report damage."""
         if self._damage is None and trio.current_time() >= self._check_after_s:
             self._check_after_s = trio.current_time() + DAMAGE_CHECK_S
-            asked = self.journal.path, base_lsn, self.position, self.files
-            self._damage = await trio.to_thread.run_sync(damage_in, *asked, abandon_on_cancel=True)
+            where = self.journal.path, base_lsn, self.position, self.files
+            self._damage = await trio.to_thread.run_sync(damage_in, *where, abandon_on_cancel=True)
             if self._damage is not None:
                 logger.critical("the journal of this node is damaged: %s", self._damage)
         if self._damage is not None and not self.is_closed:

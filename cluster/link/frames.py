@@ -294,7 +294,7 @@ class Status:
 
 @dataclass(slots=True, frozen=True)
 class Client:
-    """A follower asks to pass a client on. Once the leader answers Accept, the connection is the client's.
+    """A follower asks the leader to serve a client. Once the leader answers Accept, the connection is the client's.
 
     cluster, group: as in Hello. name: of the node to which the client is connected. service: the frontend that it
     wants. header: PROXY header, version 2, with the client's address.

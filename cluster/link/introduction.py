@@ -1,6 +1,6 @@
 """The first messages of a link: TLS, then the proof of the shared secret.
 
-At most 4 KiB of a stranger's octets are stored, a `Prove`. Octets that are no frame get no answer.
+At most 4 KiB of a stranger's octets are stored, the limit of `Prove`. Octets that are no frame get no answer.
 """
 
 import ssl
@@ -125,7 +125,7 @@ class Reach(Enum):
 
 
 async def reach(address: Address, credentials: Credentials, tls: ssl.SSLContext | None, options: LinkOptions) -> Reach:
-    """Try to reach a node, for `connect_s`. Results are told in etcd: a leader that others cannot reach resigns."""
+    """Try to reach a node, for `connect_s`. A node writes the results into etcd: so an unreachable leader resigns."""
     with trio.move_on_after(options.connect_s):
         try:
             link = await connect(address, credentials, tls, options)

@@ -85,8 +85,8 @@ class LinkListener:
                 await self._introduce(stream, peer, host)
         except (Declined, FrameFault, ChallengeFault) as fault:
             is_usual = isinstance(fault, Declined) and not fault.is_final  # frequent while another node takes over
-            is_told = not is_usual and self._is_first_refusal(host)
-            logger.log(logging.WARNING if is_told else logging.DEBUG, "link of %s: %s", peer, fault)
+            is_warning = not is_usual and self._is_first_refusal(host)
+            logger.log(logging.WARNING if is_warning else logging.DEBUG, "link of %s: %s", peer, fault)
         except LinkFault as fault:
             logger.info("link of %s: %s", peer, fault)
         except Exception:
@@ -116,7 +116,7 @@ class LinkListener:
         """
         introducing, options = self._introducing, self._options
         if len(introducing) >= options.introductions_max:
-            oldest = next(iter(introducing))  # a flood of strangers displaces only strangers: a node is done in some ms
+            oldest = next(iter(introducing))  # a flood of strangers displaces only strangers: a node needs a few ms
             del introducing[oldest]
             oldest.cancel()
         with trio.move_on_after(options.introduction_s) as scope:

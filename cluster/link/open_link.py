@@ -98,7 +98,7 @@ class OpenLink:
         self._fsynced = 0
         self._acknowledged = 0
         self._unsent = b""  # the rest of a message of which the socket accepted only the beginning
-        self._full_beacons = 0  # statuses since the socket last accepted a message
+        self._unsent_statuses = 0  # statuses since the socket last accepted a message
         self._has_heard = trio.Event()  # a beacon of the leader
         self._told_s = 0.0  # when the status was sent last
         self._has_no_status = False
@@ -126,7 +126,7 @@ class OpenLink:
                 copied.cut(cut.lsn)
             if copied.position != (welcome.base_lsn, welcome.offset):
                 there = (welcome.base_lsn, welcome.offset)
-                raise LinkFault(f"the leader goes on at {there}, this journal at {copied.position}")
+                raise LinkFault(f"the leader continues at {there}, this journal at {copied.position}")
         copied.add_needs(welcome.needs)
         copied.set_terms(copied.terms.with_starts_of(welcome.terms))
         if old := [base_lsn for base_lsn in segments_in(follower.files, copied.path) if base_lsn < welcome.oldest]:
@@ -251,7 +251,7 @@ class OpenLink:
         except OSError:
             self.end("the connection was lost")
             return False
-        self._full_beacons = 0
+        self._unsent_statuses = 0
         return True
 
     def _complain(self, why: str) -> None:
@@ -321,12 +321,12 @@ class OpenLink:
             try:
                 status = follower.status()
                 check_status(status)
-            except OSError as error:  # would end the process; the link can be opened again
-                self.end(f"the status of this node cannot be told: {error}")
+            except OSError as error:  # raised, it would end the process; the link can be opened again
+                self.end(f"the status of this node cannot be sent: {error}")
                 return
-            except FrameFault as fault:  # would recur on each link; the copy is needed all the same
+            except FrameFault as fault:  # each later link would have it, too, and the copy is needed
                 if not self._has_no_status:
-                    logger.warning("the status of this node cannot be told: %s", fault)
+                    logger.warning("the status of this node cannot be sent: %s", fault)
                 self._has_no_status, status = True, {}
             self._tell_status(Status(follower.wall_ms(), status))
             self._acknowledge()
@@ -335,14 +335,14 @@ class OpenLink:
     def _tell_status(self, status: Status) -> None:
         """Send the status. End the link if the leader has read nothing for `silence_s`.
 
-        That is counted in statuses, since after a standstill of this process the time would be too long.
+        Silence is counted in statuses: a time would include standstills of this process.
         """
         options = self._follower.options
         with self._sending:
-            self._full_beacons += 1
+            self._unsent_statuses += 1
             self._send(status)
-            if self._full_beacons * options.beacon_s > options.silence_s:
-                self.end("the leader takes no messages")
+            if self._unsent_statuses * options.beacon_s > options.silence_s:
+                self.end("the leader reads no messages")
 
     def _tell_durable(self) -> None:
         """Report what is fsynced. Called at beacons: a report for each block would wake the event loop too often."""

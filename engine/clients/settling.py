@@ -22,6 +22,7 @@ REQUEUE_SLICE = 500
 
 
 def settle(messages: list[Message]) -> None:
+    """Acknowledge deliveries."""
     for holder, run in runs_by_holder(messages):
         queue = holder.queue
         session, count = holder.session, len(run)

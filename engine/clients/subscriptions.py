@@ -46,7 +46,7 @@ class Subscriptions:
         return None if self.replies is None else self.replies.queue.name
 
     def check_tag(self, tag: str, arguments: FieldTable | None = None) -> None:
-        """Refuse a consumer tag that is in use in the session; RabbitMQ checks this first.
+        """Refuse a consumer tag that is in use in the session. As in RabbitMQ, call this before other checks.
 
         `arguments`: those of the new consumer. With x-replace it may replace a consumer if the queue's kind allows it.
         Raises: ConsumerTagInUse.

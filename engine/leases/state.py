@@ -91,7 +91,7 @@ class Leases:
         insort(self.barriers, position)
 
     def gate_position(self) -> int | None:
-        """The position of the first barrier, which no message behind it passes; None: there is none."""
+        """The position of the first barrier, behind which all messages wait; None: there is no barrier."""
         barriers = self.barriers
         while barriers:
             seen = self.queue.store.scan(barriers[0] - 1, 1).found
@@ -122,7 +122,7 @@ class Leases:
         return Scanned(found, seen.missing and (seen.found[-1][0] if seen.found else after) < end)
 
     def ready_count(self) -> int:
-        """Active ready messages."""
+        """The number of active ready messages."""
         count = len(self.queue.store)
         if self.active is None:
             return count
@@ -173,7 +173,7 @@ class Leases:
         return seen[0][1].id if seen and seen[0][0] == position else 0
 
     def record_sites(self) -> None:
-        """Record new numbers of owners in the journal, before other records have them."""
+        """Record in the journal which sites got new numbers, before other records use these numbers."""
         if self.owners is not None and self.owners.is_changed:
             self.owners.is_changed = False
             self.queue.events.notes_changed()

@@ -26,8 +26,8 @@ BY_NAME, BY_ADDRESS, IN_TURN, BY_TOPIC = "by its name", "by its address", "by it
 
 @dataclass(slots=True)
 class Hop:
-    """One exchange on the route. `taken`: the bindings that match. `missed`: the first that do not, with reasons;
-    `missed_count`: the number of all that do not.
+    """One exchange on the route. `taken`: the bindings that match. `missed`: the first bindings that do not match, with
+    reasons; `missed_count`: the number of all these bindings.
 
     `alternate`: the alternate exchange, if nothing matches. `is_random`: the message goes to one of `taken`, at random.
     """

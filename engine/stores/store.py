@@ -39,7 +39,7 @@ class Freeable(Protocol):
 
 
 class Removed(NamedTuple):
-    """Messages that left a store."""
+    """The messages that one call has removed from a store."""
 
     messages: list[Message]  # those with content, in order of delivery
     unread: list[PagedEntry]  # those whose content was not read from the journal (of non-destructive stores)
@@ -83,7 +83,7 @@ class Scannable(Protocol):
         """
 
     def load_at(self, after: int, count: int) -> None:
-        """Read the paged-out messages after `after` into the window of scans, which is replaced. Raises: Unreadable."""
+        """Replace the window of scans by paged-out messages after `after`. Raises: Unreadable."""
 
 
 class Store(Scannable, Protocol):

@@ -1,6 +1,6 @@
 """The temp store of a broker: contents on disk until they are released or the broker stops.
 
-It has transient messages of deep queues, and publishes that frontends park. Both count as its use.
+It has transient messages of deep queues, and publishes that frontends park. Both count in `used`.
 Source: queues page E.1 (tempUsage), E.5, G.E E15, E16, E30.
 """
 
@@ -11,7 +11,7 @@ from .paged_run import Location
 
 
 class TempStore(Protocol):
-    """Files for messages that do not survive the process. `unspool` reads files, which exceeds a turn's time."""
+    """Files for messages that do not survive the process. `unspool` reads files, which may take longer than a turn."""
 
     #: Maximum octets; 0: limited by the disk only. It may change at any time.
     limit: int

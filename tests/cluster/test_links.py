@@ -657,7 +657,7 @@ async def test_a_leader_that_cannot_find_out_its_own_figures_keeps_its_links(
     async with world.listening(), following(world) as follower:
         await until(lambda: sum(isinstance(one, LeaderHeard) for one in follower.told) > 2)
         assert LinkClosed(follower.node_id) not in world.told
-    assert caplog.text.count("the status of this node cannot be told: [Errno 5] Input/output error") == 1
+    assert caplog.text.count("the status of this node cannot be sent: [Errno 5] Input/output error") == 1
 
 
 @in_trio
@@ -674,7 +674,7 @@ async def test_a_status_that_has_no_room_in_a_frame_is_left_out(
         await until(lambda: sum(isinstance(one, FollowerHeard) for one in world.told) > 2)
         assert LinkClosed(follower.node_id) not in world.told
         assert not follower.link.leader_status and not links.statistics()[0].status
-    assert caplog.text.count("the status of this node cannot be told: Beacon of ") == 2
+    assert caplog.text.count("the status of this node cannot be sent: Beacon of ") == 2
 
 
 @in_trio

@@ -1,4 +1,4 @@
-"""What a follower sends: to a leader that takes nothing for a while, and if its own status cannot be told."""
+"""What a follower sends: to a leader that takes nothing for a while, and if its own status cannot be sent."""
 
 import socket
 from collections.abc import Callable
@@ -66,7 +66,7 @@ def test_a_status_that_cannot_be_told_ends_the_link_and_not_the_process(monkeypa
 
     async def script(bench: Bench) -> None:
         await later(1)
-        assert bench.following._why == "the status of this node cannot be told: no directory"
+        assert bench.following._why == "the status of this node cannot be sent: no directory"
 
     run(monkeypatch, script, status=status)
 
@@ -123,7 +123,7 @@ def test_a_leader_that_takes_nothing_for_as_long_as_silence_may_last_is_left(mon
         await later(OPTIONS.silence_s - 0.5)
         assert following._why == "" and len(narrow.taken) > 0
         await later(1.5)
-        assert following._why == "the leader takes no messages"
+        assert following._why == "the leader reads no messages"
 
     run(monkeypatch, script)
 

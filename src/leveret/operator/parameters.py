@@ -65,6 +65,7 @@ def describe(broker: Broker, vhost: str, description: str, tags: list[str]) -> N
 
 
 def about_vhost(broker: Broker, vhost: str) -> dict[str, Any]:
+    """The description and the tags of a virtual host."""
     found = broker.parameters.get((vhost, "", ABOUT))
     if isinstance(found, dict):
         return found

@@ -23,7 +23,7 @@ def keep_its_place(patch: pytest.MonkeyPatch) -> None:
         self.context.end = end
 
     def obstacle_of_the_key(context: Any, view: Any) -> str | None:
-        return "it lacks records" if context.end < context.known_agreed else obstacle(context, view)
+        return "it lacks records" if context.end < context.agreed_in_etcd else obstacle(context, view)
 
     patch.setattr(Follower, "review", review_whole)
     patch.setattr(candidate, "obstacle", obstacle_of_the_key)
