@@ -111,15 +111,13 @@ def test_what_failures_say(broker: RunningBroker, channel: Any) -> None:
     with pytest.raises(AssertionError) as failed:
         broker.assert_leased("q", {"n": 7}, consumer="mine", connection="shop")
     assert str(failed.value) == (
-        "expected a lease of {\"n\": 7} by consumer 'mine' of a connection called 'shop' in queue 'q', but it is"
-        " otherwise\nleased:\n  'q': a get of shop holds " + str(broker.leases("q")[0].message) + ", until 60 s,"
-        " delivery 1, 0 cancels\nready: 1"
+        "expected a lease of {\"n\": 7} by consumer 'mine' of a connection called 'shop' in queue 'q', but:\nleased:\n"
+        "  'q': a get of shop holds " + str(broker.leases("q")[0].message) + ", until 60 s, delivery 1, 0 cancels\n"
+        "ready: 1"
     )
     with pytest.raises(AssertionError) as failed:
         broker.assert_lease_ended("q", "deadline", count=2)
-    assert "expected 2 leases of queue 'q' to have ended by 'deadline', but it is otherwise\nno lease has ended" in str(
-        failed.value
-    )
+    assert "expected 2 leases of queue 'q' to have ended by 'deadline', but:\nno lease has ended" in str(failed.value)
     assert "running:\n  'q': a get of shop holds" in str(failed.value)
     channel.queue_declare("plain")
     for look in (broker.leases, broker.assert_leased, broker.assert_lease_ended):

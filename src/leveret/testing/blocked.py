@@ -56,7 +56,7 @@ def blocked_of(edge: "Edge", vhost: str) -> tuple[BlockedSnapshot, ...]:
 
 def blocked_failure(found: Sequence[BlockedSnapshot], wanted: str, edge: "Edge") -> str:
     """The text of a failure of `assert_blocked`: the blocked connections, and the use of all limits."""
-    lines = [f"expected {wanted}, but it is otherwise", "held:" if found else "nothing is held"]
+    lines = [f"expected {wanted}, but:", "held:" if found else "nothing is held"]
     lines += [f"  {one}" for one in found]
     nodes = edge.broker.flow.nodes()
     lines.append("limits:" if nodes else "there is no limit")

@@ -98,7 +98,7 @@ def lease_failure(
     parts = [] if body is OMITTED else [f"of {shown_expected(body)}"]
     parts += [f"by consumer {consumer!r}"] if consumer is not None else []
     parts += [f"of a connection called {connection!r}"] if connection else []
-    lines = [f"expected {' '.join([wanted, *parts])} in queue {queue.name!r}, but it is otherwise"]
+    lines = [f"expected {' '.join([wanted, *parts])} in queue {queue.name!r}, but:"]
     lines.append("leased:" if found else "nothing is leased")
     lines += [f"  {one}" for one in found[:SHOWN_MAX]]
     lines.append(f"ready: {queue.ready_count}")
@@ -111,7 +111,7 @@ def end_failure(
     """The text of a failure of `assert_lease_ended`: the ends of leases, and the running leases."""
     wanted = "a lease" if count is None else f"{count} leases"
     how = "" if why is None else f" by {why!r}"
-    lines = [f"expected {wanted} of queue {queue!r} to have ended{how}, but it is otherwise"]
+    lines = [f"expected {wanted} of queue {queue!r} to have ended{how}, but:"]
     lines.append("ended, oldest first:" if ended else "no lease has ended")
     lines += [f"  message {one.message} at {one.at:g} s: {one.detail['why']}" for one in ended[-SHOWN_MAX:]]
     lines.append("running:" if running else "no lease is running")
