@@ -101,7 +101,7 @@ class Server:
             raise
         terminated = arrival.tls
         tls = None if terminated is None else terminated.transport
-        if tls is None and is_beyond(sock.fileno(), options):  # a connection with a descriptor below it has made room
+        if tls is None and is_beyond(sock.fileno(), options):  # a connection with a lower descriptor was closed
             moved = sock.dup()
             sock.close()
             sock = moved
@@ -141,7 +141,7 @@ class Server:
             self._make_room(peer, is_trusted, options, is_short=is_short)
 
     def _make_room(self, peer: Peer, is_trusted: bool, options: FrontendOptions, *, is_short: bool = False) -> None:
-        """Close the connection that makes room for a newcomer, if one has to. Raises: NoSlot."""
+        """Close a connection to make room for a newcomer, if there is none. Raises: NoSlot."""
         admission = self.admission
         lost = admission.make_room(peer, is_trusted=is_trusted, options=options, is_short=is_short, now_ns=_now_ns())
         if lost is not None:

@@ -23,7 +23,7 @@ class Step(Enum):
 class Quota:
     """Limits of the parked work that is published before other connections have their turn. `used`: octets so far.
 
-    `full`: the limit or alarm for which it waited. `is_over`: other connections have their turn now.
+    `full`: the limit or alarm for which the work waited. `is_over`: other connections have their turn now.
     """
 
     full: FullLimit

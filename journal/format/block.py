@@ -175,7 +175,10 @@ def encode_records(base_lsn: int, flags: int, records: Sequence[Record], *, lag:
 
 
 def encode_gap(base_lsn: int, next_lsn: int, flags: int = 0, names: Sequence[Record] = ()) -> bytearray:
-    """A gap block: the records in [base_lsn, next_lsn) are lost. `names`: a head, and names that those may define."""
+    """A gap block: the records in [base_lsn, next_lsn) are lost.
+
+    `names`: a head, and the names that the lost records may have defined.
+    """
     offsets = accumulate((len(record.heap) for record in names), initial=_GAP.size)
     packed = [record.pack(offset) for record, offset in zip(names, offsets)]
     heap = (_GAP.pack(next_lsn), *(record.heap for record in names))

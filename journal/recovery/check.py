@@ -69,7 +69,7 @@ class Report:
     next_lsn: int = 0
     torn_segment: str = ""
     torn_bytes: int = 0
-    gaps: list[tuple[int, int]] = field(default_factory=list)  # LSNs lost in an earlier repair: first, behind the last
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # lost before a repair: (first LSN, LSN behind the last)
     faults: list[Fault] = field(default_factory=list)
 
 

@@ -1,4 +1,4 @@
-"""Recovery: replays the segments in order, from the begin of the last whole checkpoint on, or from the first.
+"""Recovery: replays the segments in order, from the beginning of the last whole checkpoint on, or from the first.
 
 This module decides which segments are read and checks that they are whole; replay.py applies the records. `prepare`
 also makes the directory ready for writing: it cuts the torn tail and seals a segment that a crash left open.

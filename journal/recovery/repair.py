@@ -21,7 +21,7 @@ class Repaired:
     """Result of `repair`."""
 
     records: int = 0
-    lost: list[tuple[int, int]] = field(default_factory=list)  # (first LSN, LSN behind the last)
+    lost: list[tuple[int, int]] = field(default_factory=list)  # records: (first LSN, LSN behind the last)
     torn_bytes: int = 0
 
 

@@ -50,7 +50,7 @@ def load_activemq(builder: ConfigurationBuilder, file: str, root: Element) -> No
 def _read_element(source: ActivemqSource, element: Element) -> None:
     """Read one of the possible root elements."""
     if (read := READERS.get(element.name)) is not None:
-        # These may hold ignored parts with unknown ${variables}: expand only inside the elements that count.
+        # These may hold ignored parts with unknown ${variables}: expand only inside the elements that are read.
         if element.name not in ("beans", "broker", "plugins"):
             source.expand(element)
         read(source, element)

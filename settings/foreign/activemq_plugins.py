@@ -145,7 +145,7 @@ def _policy(source: ActivemqSource, element: Element, dead_letters: str, *, is_d
 
 
 def _settings(source: ActivemqSource, element: Element, values: dict[str, Any]) -> dict[str, object]:
-    """The address settings of a policy. ActiveMQ waits the initial delay, then the other one, or multiplies it."""
+    """The address settings of a policy. ActiveMQ waits the initial delay, then `redeliveryDelay` or growing delays."""
     redeliveries, other = values["maximumRedeliveries"], values["redeliveryDelay"]
     first = values["initialRedeliveryDelay"] or other
     cap, factor = values["maximumRedeliveryDelay"], values["backOffMultiplier"]
