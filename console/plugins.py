@@ -2,5 +2,5 @@
 
 from importlib.util import find_spec
 
-#: The names of those that are there: of their modules in `resources/`, and of their pages.
+#: The features that are installed, by the names of their modules in `resources/`, which their pages have, too.
 PLUGINS = tuple(name for name in ("leases",) if find_spec(f"{__package__}.resources.{name}") is not None)

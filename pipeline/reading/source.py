@@ -183,7 +183,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of the micro-batch that begins at `start`."""
         begin = Position.from_dict(start)
         if begin.lsn != self._registered_lsn:
-            # Both before registering: in another journal that would release records, and deleted ones stay deleted.
+            # Both checks come before registering, which would release records if this were another journal.
             self.plan.check(begin)
             self.plan.check_available(begin)
             self._register(begin.lsn)
