@@ -36,6 +36,7 @@ class History:
         self.changes: list[Change] = []  # oldest first
         self._leader: tuple[int, str] | None = None  # term, name
         self._in_sync: str | None = None
+        self._members: frozenset[bytes] = frozenset()  # of that set
         self._names: dict[bytes, str] = {}  # node id -> name, of all nodes that were ever registered
 
     def take_view(self, view: View, now_ms: int) -> None:
@@ -50,12 +51,15 @@ class History:
             return
         self._names |= {one.node_id: one.name for one in view.nodes}
         members = view.insync.nodes
+        left = sorted(self._names.get(one, "a node that was never seen") for one in self._members - members)
         names = sorted(self._names[one] for one in members if one in self._names)
         in_sync = ", ".join([*names, *(["a node that was never seen"] if len(names) < len(members) else [])])
         if in_sync != self._in_sync:
             self._in_sync = in_sync
             term = 0 if leader is None else leader[0]
-            self.add(now_ms, EventKind.IN_SYNC_CHANGED.value, "", term, f"in sync: {in_sync}")
+            without = f"; no longer {', '.join(left)}" if left else ""
+            self.add(now_ms, EventKind.IN_SYNC_CHANGED.value, "", term, f"in sync: {in_sync}{without}")
+        self._members = members
 
     def add(self, at_ms: int, kind: str, node: str, term: int, why: str) -> None:
         """Add a change that this node has seen."""

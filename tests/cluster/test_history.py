@@ -39,7 +39,7 @@ def test_which_nodes_were_in_sync() -> None:
     history.take_view(replace(view(), insync=None), 14)
     assert [(change.at_ms, change.why) for change in history.changes if change.kind == "in_sync_changed"] == [
         (10, "in sync: a, b, c"),
-        (12, "in sync: a, b"),
+        (12, "in sync: a, b; no longer c"),
     ]
     history = History(1)
     history.take_view(replace(view(), nodes=registered(0), insync=InSync(5, frozenset({A, B}), 9)), 13)

@@ -108,6 +108,10 @@ def test_a_night(nodes: ClusterNodes, browser: Any) -> None:
         operator.sees(leader, "publishers are held")
         person.sees("1 of 2 nodes in sync")
         assert operator.ctl("cluster")["why"] == "replication: 1 of 2 nodes in sync"
+        person.opens(heading="Overview")  # where anybody looks first
+        person.sees("2 of 3 nodes", within=person.panel("Needs attention"))
+        person.sees(f"rabbit@{leader}", within=person.panel("Listeners"))
+        person.opens("nodes", heading="Nodes")
         assert "replication: 1 of 2 nodes in sync" in json.dumps(operator.ctl("status"))
         nodes.start(second)
         person.sees("2 of 3")

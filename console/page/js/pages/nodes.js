@@ -12,6 +12,9 @@ const STATES = {
   lost: "does not answer",
 };
 
+/** What is to be seen at once. */
+const LOOKS = { held: "fault", suspended: "fault", absent: "warning", lost: "warning" };
+
 /** How a node gets what it missed. */
 const CATCHES_UP = { "full copy": "gets a full copy of the journal", "from files": "gets what it missed from the leader's files" };
 
@@ -71,7 +74,7 @@ export function Nodes() {
   const of = (node) => figures[node.name.includes("@") ? node.name : `rabbit@${node.name}`] || {};
   const columns = cluster && [
     { title: "Node", cell: (node) => html`<span class="name">${node.name}</span> ${node.name === cluster.leader && html`<${Badge} text="leads" kind="good" />`}` },
-    { title: "State", cell: (node) => html`${node.state.replace("_", " ")} <small>${[STATES[node.state], CATCHES_UP[node["catching-up"]]].filter(Boolean).join("; ")}</small>${alarms(node)}${differs(node)}` },
+    { title: "State", cell: (node) => html`<span class=${LOOKS[node.state] || ""}>${node.state.replace("_", " ")}</span> <small>${[STATES[node.state], CATCHES_UP[node["catching-up"]]].filter(Boolean).join("; ")}</small>${alarms(node)}${differs(node)}` },
     { title: "Behind", isNumber: true, cell: (node) => (node.lag == null ? "" : `${count(node.lag)}${node["lag-s"] >= 1 ? `, for ${duration(node["lag-s"] * 1000)}` : ""}`) },
     column("Memory", "of.mem_used", bytes, WIDE),
     column("Disk free", "of.disk_free", bytes, WIDE),

@@ -12,16 +12,17 @@ const LATE_MS = 10 * 60000;
 export function Overview() {
   const [range, setRange] = useState(0);
   const view = usePoll(`overview?${rangeQuery(range)}`);
+  const nodes = usePoll(isMonitor() ? "nodes" : null).data || [];
   const data = view.data;
   return html`
     <h1>Overview</h1>
     <${Waiting} view=${view} what="the overview" />
     ${data && html`
-      ${isMonitor() ? html`<${Trouble} />` : html`<p class="dim">What needs attention, nodes and listeners are hidden: ${lacksTag("monitoring")}.</p>`}
+      ${isMonitor() ? html`<${Trouble} nodes=${nodes} />` : html`<p class="dim">What needs attention, nodes and listeners are hidden: ${lacksTag("monitoring")}.</p>`}
       <${Tiles} data=${data} />
       <${Charts} view=${view} range=${range} setRange=${setRange} />
-      ${isMonitor() && html`<${NodeNow} name=${data.node} />`}
-      ${data.listeners && html`<${Listeners} data=${data} />`}
+      <${NodeNow} name=${data.node} nodes=${nodes} />
+      ${data.listeners && html`<${Listeners} data=${data} isCluster=${nodes.length > 1} />`}
     `}`;
 }
 
@@ -64,8 +65,9 @@ function Charts({ view, range, setRange }) {
 const UNKNOWN_TOLD = 100;
 
 /** What needs attention: each line leads there. */
-function Trouble() {
+function Trouble({ nodes }) {
   const { vhost } = useShared();
+  const cluster = usePoll(nodes.length > 1 ? "leveret/cluster" : null).data;
   const blocked = usePoll("leveret/blocked");
   const queues = usePoll("queues?page=1&page_size=50&sort=messages&sort_reverse=true&columns=name,vhost,messages,consumers");
   const growing = usePoll("leveret/growing");
@@ -75,7 +77,9 @@ function Trouble() {
   const { alarm, blocked: connections = [], usage = [] } = blocked.data || {};
   const full = usage.filter((one) => one.full);
   const idle = (queues.data?.items || []).filter((one) => one.messages > 0 && one.consumers === 0);
+  const lagging = (cluster?.nodes || []).filter((one) => !one["is-in-sync"] || !one["is-linked"]);
   const lines = [
+    lagging.length > 0 && html`<li class=${cluster.state === "leading" ? "warning" : "fault"}><a href=${to(["nodes"])}>${lagging.length} of ${several(cluster.nodes.length, "node")}</a> not in sync: ${lagging.map((one) => `${one.name} is ${one.state.replace("_", " ")}`).join(", ")}</li>`,
     alarm && html`<li class="fault"><b>Alarm</b>: publishers are blocked${typeof alarm === "string" ? `: ${alarm}` : ""}.</li>`,
     full.length > 0 && html`<li class="fault"><a href=${to(["blocked"])}>${several(full.length, "limit")} reached</a>: ${full.slice(0, 3).map((one, index) => html`${index ? ", " : ""}<${Limited} text=${one.destination} />`)}</li>`,
     connections.length > 0 && html`<li class="fault"><a href=${to(["blocked"])}>${several(connections.length, "connection")} blocked</a>, the longest for ${duration(connections[0].waiting_ms)}: <${ConnectionLink} name=${connections[0].connection} label=${connections[0].connection_name} /></li>`,
@@ -93,12 +97,11 @@ function Trouble() {
   <//>`;
 }
 
-function NodeNow({ name }) {
-  const view = usePoll("nodes");
-  const node = Array.isArray(view.data) && view.data.find((one) => one.name === name);
-  if (!node) return null;
+function NodeNow({ name, nodes }) {
+  const node = nodes.find((one) => one.name === name);
+  if (!node?.running) return null;
   const share = (used, limit, shown) => (limit > 0 ? `${shown(used)} of ${shown(limit)}` : shown(used));
-  return html`<${Panel} title="Node" aside=${html`<a href=${to(["node"])}>more</a>`}>
+  return html`<${Panel} title=${nodes.length > 1 ? `Node ${name}` : "Node"} aside=${html`<a href=${to(["node"])}>more</a>`}>
     <${Facts} rows=${[
       ["Memory", html`${share(node.mem_used, node.mem_limit, bytes)}${node.mem_alarm ? html` <b class="fault">alarm</b>` : ""}`],
       ["Disk free", html`${bytes(node.disk_free)}${node.disk_free_limit > 0 ? `, alarm below ${bytes(node.disk_free_limit)}` : ""}${node.disk_free_alarm ? html` <b class="fault">alarm</b>` : ""}`],
@@ -108,14 +111,15 @@ function NodeNow({ name }) {
   <//>`;
 }
 
-function Listeners({ data }) {
+function Listeners({ data, isCluster }) {
   const columns = [
+    ...(isCluster ? [column("Node", "node", asIs)] : []),
     column("Protocol", "protocol", asIs),
     column("Address", "ip_address", asIs),
     column("Port", "port", number),
   ];
   return html`<${Panel} title="Listeners">
-    <${Rows} rows=${data.listeners} columns=${columns} caption="Listeners" by="protocol ip_address port" />
+    <${Rows} rows=${data.listeners} columns=${columns} caption="Listeners" by="node protocol ip_address port" />
     <p class="dim">${data.product_name} ${data.product_version}, answers as RabbitMQ ${data.rabbitmq_version}; ${data.erlang_full_version}</p>
   <//>`;
 }
