@@ -51,7 +51,7 @@ class History:
             return
         self._names |= {one.node_id: one.name for one in view.nodes}
         members = view.insync.nodes
-        left = sorted(self._names.get(one, "a node that was never seen") for one in self._members - members)
+        left = sorted(self.name_of(one) or "a node that was never seen" for one in self._members - members)
         names = sorted(self._names[one] for one in members if one in self._names)
         in_sync = ", ".join([*names, *(["a node that was never seen"] if len(names) < len(members) else [])])
         if in_sync != self._in_sync:
@@ -60,6 +60,10 @@ class History:
             without = f"; no longer {', '.join(left)}" if left else ""
             self.add(now_ms, EventKind.IN_SYNC_CHANGED.value, "", term, f"in sync: {in_sync}{without}")
         self._members = members
+
+    def name_of(self, node_id: bytes) -> str | None:
+        """The name under which a node was registered last; None: it was never seen."""
+        return self._names.get(node_id)
 
     def add(self, at_ms: int, kind: str, node: str, term: int, why: str) -> None:
         """Add a change that this node has seen."""

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from leveret.cluster.agreement.view import InSync, NodeKey, View
+from leveret.cluster.history import History
 from leveret.operator.command_error import CommandError
 from leveret.serving.cluster_admin import ClusterAdmin
 from leveret.serving.node_report import ConfigurationFacts
@@ -25,7 +26,7 @@ class Bench:
         node: Any = SimpleNamespace(
             node_id=A,
             view=View(7, nodes=(NodeKey("a", A, "a:1"), NodeKey("b", B, "b:1"))),
-            options=SimpleNamespace(name="a", nodes={"a": None, "b": None, "c": None}),
+            options=SimpleNamespace(name="a", nodes={"a": None, "b": None, "c": None}, min_in_sync=2),
             leading=SimpleNamespace(links=SimpleNamespace(order=self._order)),
             hand_over=self._hand_over,
             handover=None,
@@ -117,6 +118,26 @@ def test_a_follower_without_a_link_is_not_said_to_have_done_it(verb: str) -> Non
     bench = Bench()
     with pytest.raises(CommandError, match="node b is not connected to the leader"):
         getattr(bench.admin, verb)("b")
+
+
+def test_an_absent_node_is_needed_if_it_may_be_the_one_of_the_set() -> None:
+    """Of two absent nodes one is in sync: the other one can be forgotten, unless nobody knows which is which."""
+    bench = Bench()
+    node: Any = bench.admin._node
+    registered = [NodeKey(name, name.encode() * 16, f"{name}:1") for name in "abc"]
+    insync = InSync(1, frozenset({A, B}), 0)
+    node.history, node.forget = History(1), lambda name: forgotten.append(name)
+    forgotten: list[str] = []
+    bench.admin.status = lambda: {"nodes": [{"name": name, "state": "absent"} for name in "bc"]}  # type: ignore[method-assign]
+    node.view = View(7, insync=insync, nodes=(registered[0],))
+    for name in "bc":
+        with pytest.raises(CommandError, match=f"node {name} is needed"):
+            bench.admin.forget(name)
+    node.history.take_view(View(6, insync=insync, nodes=tuple(registered)), 1)
+    with pytest.raises(CommandError, match="node b is needed"):
+        bench.admin.forget("b")
+    bench.admin.forget("c")
+    assert forgotten == ["c"]
 
 
 def test_a_reload_is_passed_on_to_those_that_are_connected() -> None:

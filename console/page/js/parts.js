@@ -203,7 +203,7 @@ export function GoneBand() {
   }, [Boolean(gone)]);
   if (!gone) return null;
   return html`<div class="band fault" role="alert">
-    The broker has not answered since ${moment(gone.since)}. What is shown is from then.
+    The broker has not answered since ${moment(gone.since)}. What is shown is from then.${" "}
     ${state.every ? "It is asked again by itself." : "The page asks again when it is reloaded."}
   </div>`;
 }
