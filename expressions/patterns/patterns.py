@@ -15,7 +15,7 @@ PERMISSIONS_MAX = 100
 
 
 class Pattern:
-    """A pattern with its text. `start`: a prefix of each name in which it is found.
+    """A pattern with its text. `start`: a prefix of all names that match; empty: there is none.
 
     Args: literals: name -> text that replaces `{name}` in the pattern, taken literally.
     Raises: PatternFault.

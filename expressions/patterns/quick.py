@@ -39,7 +39,7 @@ def quick_search(tree: Node) -> Search | None:
 
 
 def literal_start(tree: Node) -> str:
-    """A prefix of each name in which it is found; empty: any name."""
+    """A prefix of all names that match the pattern; empty: there is none."""
     parts = _parts(tree)
     if not parts or parts[0] != _START:
         return ""

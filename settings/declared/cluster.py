@@ -106,16 +106,17 @@ def _not_on_disk(configuration: "Configuration") -> Iterator[Problem]:
     """A node that does not write to disk before it confirms: after a crash it could lead without those messages."""
     fsync = configuration.journal.fsync
     if fsync != "commit":
-        yield "journal", "fsync", f'is {shown(fsync)}, a node of a cluster needs "commit": what is confirmed is on disk'
+        problem = f'is {shown(fsync)}, a node of a cluster needs "commit": confirmed messages must be on disk'
+        yield "journal", "fsync", problem
     if not configuration.broker.data:
         yield "broker", "data", "is empty, a node of a cluster needs a data directory"
 
 
 def cluster_warnings(configuration: "Configuration") -> Iterator[Problem]:
-    """What is valid but probably a mistake."""
+    """Warnings: settings of [cluster] that are valid but probably a mistake."""
     keys, count = configuration.cluster, len(configuration.cluster.nodes)
     if keys.min_in_sync == 1:
-        yield "cluster", "min-in-sync", "with 1, what is confirmed may be on one disk alone, and is lost with it"
+        yield "cluster", "min-in-sync", "with 1, a confirmed message may be on one disk alone, and is lost with it"
     elif count == keys.min_in_sync:
         what = f"with {count} nodes, publishers are held while one of them is away"
         yield "cluster", "min-in-sync", f"{what}: expected more nodes than min-in-sync"

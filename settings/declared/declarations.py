@@ -90,7 +90,7 @@ class UserDeclaration:
     password_hash: str = setting(TEXT, "", is_secret=True,
         help="Base64 of salt and digest, as in RabbitMQ's definitions; unset: no login by password.")
     hashing_algorithm: str = setting(one_of(*ALGORITHMS), ALGORITHMS[0],
-        help="How it was hashed: this or " + ", ".join(f"`{name}`" for name in ALGORITHMS[1:]) + ".")
+        help="How the password was hashed: this or " + ", ".join(f"`{name}`" for name in ALGORITHMS[1:]) + ".")
     tags: frozenset[str] = setting(Kind(user_tags), frozenset(), default_text="none",
         help=f"Any of {', '.join(USER_TAGS)}.")
     loopback_only: bool = setting(BOOLEAN, False, AT_CONNECTION,
@@ -179,7 +179,7 @@ class Divert:
     routing_name: str = setting(NAME, "", help="Accepted for Artemis' files.")
     routing_type: str = setting(DIVERT_ROUTING, "STRIP", help="Accepted for Artemis' files.")
     filter: str = setting(TEXT, "", default_text="all messages",
-        help="Selector: only messages that it takes are diverted.")
+        help="Selector: only messages that match it are diverted.")
     origin: Origin = field(default=Origin("", 0), compare=False)
 # fmt: on
 

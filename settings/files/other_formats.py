@@ -20,7 +20,7 @@ _NOT_READ = "which is not read: docs/from-rabbitmq.md has its keys, and `leveret
 
 
 def other_format(content: str) -> str:
-    """What to say after the file's name: its format, and advice; empty if the format may be one of ours."""
+    """The text after the file's name: its format, and advice; empty if the format may be one of ours."""
     if content.lstrip()[:1] == "{":
         if _DEFINITIONS.search(content) is None:
             return "looks like JSON, expected TOML, XML or key=value lines"

@@ -87,7 +87,7 @@ _REPEATABLE = ("queue", "topic", "address-setting", "core")
 _IN_FILE = {argument: attribute for attribute, argument in QUEUE_ATTRIBUTES.items()}
 
 _PATTERN_AS_NAME = (
-    "covers other addresses in Artemis; here its queues get what is sent to that very name: bind them to an exchange"
+    "covers other addresses in Artemis; here its queues get only messages to that very name: bind them to an exchange"
 )
 
 #: Further attributes or children of a `<queue>`.

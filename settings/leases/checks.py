@@ -25,8 +25,8 @@ from .leased_settings import (
 
 TOPIC_EXCHANGE = "topic"
 DEAD_LETTER_EXCHANGE, DEAD_LETTER_KEY = "x-dead-letter-exchange", "x-dead-letter-routing-key"
-NO_LOG = "W-TXLOG: nothing says which topics are logged: a topic is, from the first queue on that selects it"
-NOT_READ = "expressions cannot look into such messages: what they ask of the body is NULL"
+NO_LOG = "W-TXLOG: there is no list of logged topics: a topic is logged from the first queue on that selects it"
+NOT_READ = "expressions cannot look into such messages: every path into their bodies is NULL"
 #: A template of the unchanged body.
 WHOLE_MESSAGE = "{{AMPS_DATA}}"
 #: Maximum names that are searched for a similar one.
@@ -55,9 +55,9 @@ def topic_exchanges(
     for queue in leased:
         settings = leased_of(queue)
         for topic in (settings.underlying_topic, settings.default_publish_target):
-            place = (queue.vhost, topic)
-            if place not in names and not is_regex(topic):
-                names.add(place)
+            key = (queue.vhost, topic)
+            if key not in names and not is_regex(topic):
+                names.add(key)
                 yield ExchangeDeclaration(topic, queue.vhost, TOPIC_EXCHANGE, queue.origin)
 
 
@@ -189,7 +189,7 @@ def _add_dead_letters(builder: ConfigurationBuilder, actions: Sequence[ExpiryAct
             builder.warn(action.origin, action.path, f"no queue here is called {shown(action.topic)}")
         for key in selected:
             if key in done:
-                problem = f"a second one for queue {shown(key[1])}, whose dead letters go to one topic"
+                problem = f"a second action for queue {shown(key[1])}, whose dead letters go to one topic"
                 builder.fault(action.origin, action.path, problem)
             else:
                 builder.queues[key] = _with_dead_letters(builder.queues[key], action)

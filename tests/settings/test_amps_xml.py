@@ -647,7 +647,7 @@ def test_a_queue_has_one_topic_for_its_dead() -> None:
     """A second action for it is a fault."""
     _, (line,) = read(action(), action("<Topic>^Q</Topic>"), queue())
     assert line == (
-        "b.xml:2: Actions/Action/On/Options/Topic: a second one for queue 'Q', whose dead letters go to one topic"
+        "b.xml:2: Actions/Action/On/Options/Topic: a second action for queue 'Q', whose dead letters go to one topic"
     )
 
 

@@ -75,7 +75,7 @@ def test_the_names_for_tools() -> None:
         ('[cluster.etcd-tls]\nkey = "c.pem"', "f:6: certificate: is missing, key belongs to it"),
         (
             '[journal]\nfsync = "interval"',
-            "f:6: fsync: is 'interval', a node of a cluster needs \"commit\": what is confirmed is on disk",
+            "f:6: fsync: is 'interval', a node of a cluster needs \"commit\": confirmed messages must be on disk",
         ),
         ('[broker]\ndata = ""', "f:6: data: is empty, a node of a cluster needs a data directory"),
     ],
@@ -135,7 +135,7 @@ def test_a_secret_or_tls_lets_nodes_be_elsewhere() -> None:
 @pytest.mark.parametrize(
     "line, warning",
     [
-        ("min-in-sync = 1", "min-in-sync: with 1, what is confirmed may be on one disk alone, and is lost with it"),
+        ("min-in-sync = 1", "min-in-sync: with 1, a confirmed message may be on one disk alone, and is lost with it"),
         ("min-in-sync = 3", "with 3 nodes, publishers are held while one of them is away"),
         ('suspend-after = "6s"', "suspend-after: is not below lease"),
         ('[management]\nnode = "rabbit@x"', "node: does nothing on a node of a cluster"),
