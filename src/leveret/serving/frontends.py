@@ -13,7 +13,7 @@ class FrontendMissing(Exception):
 
 def find_frontend(name: str) -> Frontend:
     """The frontend with this name. Raises: FrontendMissing."""
-    if name == "amqp":  # searching it among the entry points would take a tenth of the start
+    if name == "amqp":  # a search of the entry points would take a tenth of the start
         from ..amqp_frontend.edge.server import serve as serve_amqp
 
         return serve_amqp
