@@ -71,7 +71,7 @@ class Resolver:
         except OSError as error:
             search.error = error
         except UnicodeError as error:
-            search.error = OSError(f"{host!r} is no name of a host: {error}")
+            search.error = OSError(f"{host!r} is not a name of a host: {error}")
         finally:
             with self._lock:
                 if search.error is None:

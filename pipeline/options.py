@@ -325,7 +325,7 @@ def _day(text: str) -> date:
     try:
         return date.fromisoformat(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no day; such as 2026-11-21") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a day; such as 2026-11-21") from None
 
 
 def _days(text: str) -> int:
@@ -335,7 +335,7 @@ def _days(text: str) -> int:
     except ValueError:
         days, rest = 0, 0
     if rest or not days:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of whole days; such as 90d")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of whole days; such as 90d")
     return days
 
 
@@ -344,7 +344,7 @@ def _pause(text: str) -> float:
     try:
         milliseconds = duration_ms(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no span of time; such as 10s") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a span of time; such as 10s") from None
     if not 1000 <= milliseconds <= PAUSE_MAX_DAYS * DAY_MS:
         raise argparse.ArgumentTypeError(f"must be from 1s to {PAUSE_MAX_DAYS}d")
     return milliseconds / 1000
@@ -373,7 +373,7 @@ def _number(text: str, kind: Callable[[str], N], least: int) -> N:
     try:
         number = kind(text)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
     if not least <= number < inf:
         raise argparse.ArgumentTypeError(f"must be {least} or more")
     return number

@@ -115,4 +115,4 @@ def moment_us(text: str, now: Callable[[], datetime] = lambda: datetime.now(UTC)
             at = at if at.tzinfo else at.replace(tzinfo=UTC)
         return (at - _BEGINNING) // timedelta(microseconds=1)
     except (ValueError, OverflowError):
-        raise ValueError(f"{text!r} is no time; such as 2026-11-21T09:30 (UTC), or 2h for two hours ago") from None
+        raise ValueError(f"{text!r} is not a time; such as 2026-11-21T09:30 (UTC), or 2h for two hours ago") from None

@@ -14,4 +14,4 @@ class InDoubt(CoordinatorError):
 
 
 class UnfitCoordinator(CoordinatorError):
-    """An operator has to act: etcd's version is refused, a login fails, keys are not ours, or this is no etcd."""
+    """An operator has to act: etcd's version is refused, a login fails, keys are not ours, or this is not etcd."""

@@ -354,7 +354,7 @@ def why_refused(version: str) -> str:
     """Why this version of etcd is not used, in words; "": it is."""
     found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
     if found is None:
-        return "this is no etcd, its /version has no etcdserver"
+        return "this is not etcd, its /version has no etcdserver"
     numbers = tuple(map(int, found.groups()))
     if (3, 5, 0) <= numbers < (3, 5, 6):
         return f"version {version} can lose its consistency after a crash: 3.5.6 or newer is needed"

@@ -17,7 +17,7 @@ def deadlines_of(deadlines: Deadlines) -> Iterator[str]:
         yield f"the deadlines count {deadlines._cancelled} cancelled ones, {gone} are"
     heap = deadlines._heap
     if any(heap[at] < heap[(at - 1) // 2] for at in range(1, len(heap))):
-        yield "the deadlines are no heap"
+        yield "the deadlines are not a heap"
 
 
 def timers_of(queue: Queue) -> Iterator[str]:

@@ -36,7 +36,7 @@ def register_reader(path: str, name: str, lsn: int, files: Files = REAL) -> None
     Raises: ValueError (a name has letters, digits, `_.-`), OSError.
     """
     if not READER_NAME.fullmatch(name) or name.startswith("."):
-        raise ValueError(f"{name!r} is no name for a reader")
+        raise ValueError(f"{name!r} is not a name for a reader")
     directory = os.path.join(path, READERS)
     if READERS not in files.names(path):
         files.make_directory(directory)

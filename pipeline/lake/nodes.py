@@ -62,4 +62,6 @@ def chosen_nodes(lake: str, names: Iterable[str]) -> list[Node]:
 def check_name(name: str) -> None:
     """Raises: ValueError (it cannot be the name of a node)."""
     if not name or len(name.encode()) > NAME_MAX or not name.isprintable() or "/" in name:
-        raise ValueError(f"{name!r} is no name for a node: at most {NAME_MAX} octets, without / and control characters")
+        raise ValueError(
+            f"{name!r} is not a name for a node: at most {NAME_MAX} octets, without / and control characters"
+        )

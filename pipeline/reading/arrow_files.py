@@ -71,7 +71,7 @@ class ArrowFiles:
             register_reader(directory, name, lsn)
             return
         if not READER_NAME.fullmatch(name) or name.startswith("."):
-            raise ValueError(f"{name!r} is no name for a reader")
+            raise ValueError(f"{name!r} is not a name for a reader")
         readers = f"{directory}/{READERS}"
         self._system.create_dir(readers)
         with self._system.open_output_stream(f"{readers}/{name}.json.new") as stream:

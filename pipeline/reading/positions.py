@@ -49,7 +49,7 @@ class Position(NamedTuple):
         try:
             return cls(str(value["journal"]), int(value["segment"]), int(value["position"]), int(value["lsn"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise JournalError(f"{json.dumps(value)} is no position in a journal") from error
+            raise JournalError(f"{json.dumps(value)} is not a position in a journal") from error
 
 
 class Slice(NamedTuple):

@@ -96,7 +96,7 @@ def number_of(options: Mapping[str, str], name: str, otherwise: int) -> int:
     """A whole number above 0 from an option. Raises: ValueError."""
     text = options.get(name, str(otherwise))
     if not text.isdecimal() or int(text) < 1:
-        raise ValueError(f"option {name}: {text!r} is no whole number above 0")
+        raise ValueError(f"option {name}: {text!r} is not a whole number above 0")
     return int(text)
 
 
@@ -120,7 +120,7 @@ def bound_of(options: Mapping[str, str], side: str, otherwise: str) -> Bound:
     moment = options.get(f"{side}Timestamp")
     if moment is not None:
         if not moment.isdecimal():
-            raise ValueError(f"option {side}Timestamp: {moment!r} is no number of milliseconds since 1970")
+            raise ValueError(f"option {side}Timestamp: {moment!r} is not a number of milliseconds since 1970")
         return int(moment) * 1000
     text = options.get(f"{side}Offsets", otherwise)
     if text in (EARLIEST, LATEST):

@@ -283,7 +283,7 @@ def _number(key: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise pytest.UsageError(f"{key}: {text!r} is no number of milliseconds") from None
+        raise pytest.UsageError(f"{key}: {text!r} is not a number of milliseconds") from None
 
 
 def _marker_options(request: pytest.FixtureRequest) -> dict[str, Any]:

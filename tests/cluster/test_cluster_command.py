@@ -105,7 +105,7 @@ def test_a_plain_broker_has_no_cluster(tmp_path: Path, capsys: pytest.CaptureFix
     """Neither command is for it."""
     file = tmp_path / "plain.toml"
     file.write_text("[broker]\n")
-    assert run(capsys, "recover", file) == (2, [f"{file}: [cluster] is missing: this is no node of a cluster"])
+    assert run(capsys, "recover", file) == (2, [f"{file}: [cluster] is missing: this is not a node of a cluster"])
 
 
 @pytest.mark.skipif(ETCD is None, reason=WHY_NOT)

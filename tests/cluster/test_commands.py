@@ -70,7 +70,7 @@ def call(desk: Desk | None, word: str, **arguments: str) -> Any:
 @pytest.mark.parametrize("word", ["cluster", "handover", "drain", "revive", "forget"])
 def test_a_plain_broker_says_that_it_is_no_node(word: str) -> None:
     """In words, whatever is asked for."""
-    with pytest.raises(CommandError, match="this broker is no node of a cluster"):
+    with pytest.raises(CommandError, match="this broker is not a node of a cluster"):
         call(None, word, **({"node": "b"} if word == "forget" else {}))
 
 

@@ -60,7 +60,7 @@ def test_a_secret_that_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[
     else:
         secret.mkdir()
     (line,) = check(tmp_path, capsys, NODE + 'secret-file = "secret"')
-    expected = "cannot be read: Is a directory" if kind == "directory" else "is no regular file"
+    expected = "cannot be read: Is a directory" if kind == "directory" else "is not a regular file"
     assert line == f"node.toml:5: secret-file: {str(secret)!r} {expected}"
 
 

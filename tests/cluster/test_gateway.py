@@ -334,7 +334,7 @@ def test_a_login_that_etcd_forgot_is_done_again() -> None:
         ("3.5.5", "can lose its consistency"),
         ("3.5.6", ""),
         ("3.6.0-rc.1", ""),
-        ("", "this is no etcd"),
+        ("", "this is not etcd"),
     ],
 )
 def test_versions(version: str, why: str) -> None:

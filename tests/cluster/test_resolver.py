@@ -75,7 +75,7 @@ def test_a_name_that_is_not_known_is_an_error_of_the_system(error: Exception) ->
 
 @pytest.mark.parametrize("host", ["a..b", f"{'a' * 64}.example"])
 def test_a_name_that_no_host_can_have_is_an_error_of_the_system(host: str) -> None:
-    with pytest.raises(OSError, match="is no name of a host"):
+    with pytest.raises(OSError, match="is not a name of a host"):
         Resolver().resolve(host, 2379, LONG)
 
 

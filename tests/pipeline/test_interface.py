@@ -166,7 +166,7 @@ def test_times(text: str, at: datetime) -> None:
 @pytest.mark.parametrize("text", ["", "yesterday", "2 fortnights", "-2h", "9999999999999d", "2026-13-01", "2h ago"])
 def test_times_that_are_none(text: str) -> None:
     """Refused with examples."""
-    with pytest.raises(ValueError, match="is no time; such as"):
+    with pytest.raises(ValueError, match="is not a time; such as"):
         moment_us(text, lambda: NOW)
 
 
@@ -201,7 +201,7 @@ def test_several_jobs_and_their_options(capsys: Any) -> None:
         (["audit"], "one of --lake and --journal"),
         (["audit", "--journal", "hdfs://x"], "--lake is needed"),
         (["audit", "--lake", "x", "--since", "1h", "--until", "2h"], "--since is not before --until"),
-        (["audit", "--lake", "x", "--since", "soon"], "'soon' is no time"),
+        (["audit", "--lake", "x", "--since", "soon"], "'soon' is not a time"),
         (["audit", "--lake", "x", "--format", "parquet"], "needs --out"),
         (["audit,loss", "--lake", "x", "--format", "csv"], "need --out DIR"),
         ([""], "JOB is missing"),

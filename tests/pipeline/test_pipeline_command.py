@@ -53,7 +53,7 @@ def test_what_is_wrong_is_said_before_spark_starts(tmp_path: Path) -> None:
         (["whatif", "--lake", ".", "--settings", "bad.toml"], "TOML"),
         (["depth", "--lake", ".", "--window", "0"], "--window: must be 1 or more"),
         (["replay", "--lake", ".", "--where", "true", "--rate", "nan"], "--rate: must be 0 or more"),
-        (["loss", "--lake", ".", "--rows", "many"], "--rows: 'many' is no number"),
+        (["loss", "--lake", ".", "--rows", "many"], "--rows: 'many' is not a number"),
         (["audit", "--lake", ".", "--conf", "foo"], "--conf foo: expected NAME=VALUE"),
         (["audit", "--lake", ".", "--outt", "x"], "unknown option '--outt', did you mean '--out'?"),
         (["ingest", "--journl", "x"], "unknown option '--journl', did you mean '--journal'?"),

@@ -177,9 +177,9 @@ def test_a_lake_that_cannot_be_changed(lake: Path, monkeypatch: pytest.MonkeyPat
     [
         (["--days", "0"], "--days: must be 1 or more"),
         (["--days", "-3"], "--days: must be 1 or more"),
-        (["--days", "soon"], "'soon' is no number"),
-        (["--before", "soon"], "'soon' is no day; such as 2026-11-21"),
-        (["--before", "2023-02-30"], "is no day"),
+        (["--days", "soon"], "'soon' is not a number"),
+        (["--before", "soon"], "'soon' is not a day; such as 2026-11-21"),
+        (["--before", "2023-02-30"], "is not a day"),
         (["--before", "9999-01-01"], "9999-01-01 is in the future"),
         (["--days", "1", "--before", "2023-11-15"], "not allowed with"),
         ([], "one of the arguments --days --before is required"),
@@ -203,9 +203,9 @@ def test_lakes_that_are_none(story: Path, tmp_path: Path, monkeypatch: pytest.Mo
     for arguments, words in (
         (["retain", "--lake", str(tmp_path / "none"), "--days", "1"], "no lake here"),
         (["retain", "--lake", str(tmp_path / "old"), "--days", "1"], "first `leveret pipeline migrate"),
-        (["ingest", "--journal", "x", "--lake", "y", "--retain", "36h"], "'36h' is no number of whole days"),
-        (["ingest", "--journal", "x", "--lake", "y", "--retain", "0d"], "'0d' is no number of whole days"),
-        (["ingest", "--journal", "x", "--lake", "y", "--retain", "many"], "'many' is no number of whole days"),
+        (["ingest", "--journal", "x", "--lake", "y", "--retain", "36h"], "'36h' is not a number of whole days"),
+        (["ingest", "--journal", "x", "--lake", "y", "--retain", "0d"], "'0d' is not a number of whole days"),
+        (["ingest", "--journal", "x", "--lake", "y", "--retain", "many"], "'many' is not a number of whole days"),
     ):
         assert main(arguments) == 1
         assert words in capsys.readouterr().err

@@ -219,7 +219,10 @@ def test_ctl_explain(tmp_path: Path) -> None:
         (("q", "-2"), "size must be a number, not '-2'"),
         (("q", "many"), "size must be a number, not 'many'"),
         (("q", "3", "delay=3"), "ring: unknown argument 'delay'"),
-        (("long", "3"), "queue 'long' can be no ring: x-ring-size: contradicts x-max-length, expected one of the two"),
+        (
+            ("long", "3"),
+            "queue 'long' cannot be a ring: x-ring-size: contradicts x-max-length, expected one of the two",
+        ),
     ],
 )
 def test_ctl_ring_refuses(one_broker: BrokerProcess, arguments: tuple[str, ...], message: str) -> None:

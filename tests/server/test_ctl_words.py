@@ -348,7 +348,7 @@ def test_a_user_who_is_no_administrator(broker: BrokerProcess) -> None:
     assert ctl(broker, "permissions", "set", "ann", ".*", ".*", ".*").returncode == 0
     done = leveret("ctl", "--url", f"amqp://ann:x@127.0.0.1:{broker.port}/", "status")
     assert done.returncode == 1
-    assert f"user 'ann' is no administrator at 127.0.0.1:{broker.port}" in done.stderr.decode()
+    assert f"user 'ann' is not an administrator at 127.0.0.1:{broker.port}" in done.stderr.decode()
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_faults_of_the_directory(tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "format").write_text("{")
     for name, what, text in (
-        ("file", "data directory", "is no directory"),
+        ("file", "data directory", "is not a directory"),
         ("photos", "journal", "no journal here"),
         ("other", "journal", "is not a journal's"),
     ):

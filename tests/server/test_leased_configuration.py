@@ -486,7 +486,7 @@ def test_included_files_are_read_and_watched(tmp_path: Path) -> None:
     queues.write_bytes(b"<SOW>\xff</SOW>")
     assert leveret("check", whole) == (2, f"{whole}:1: AMPSConfig/Include: 'parts/queues.xml' is not UTF-8 text\n")
     whole.write_text("<AMPSConfig><Include>parts</Include></AMPSConfig>")
-    assert leveret("check", whole) == (2, f"{whole}:1: AMPSConfig/Include: 'parts' is no file\n")
+    assert leveret("check", whole) == (2, f"{whole}:1: AMPSConfig/Include: 'parts' is not a file\n")
 
 
 def test_which_files_are_watched() -> None:

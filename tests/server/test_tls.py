@@ -334,4 +334,4 @@ def test_ctl_over_tls(tmp_path: Path, authority: Authority, capsys: pytest.Captu
         assert main(["diff", "--live", str(file), *there]) == 1
         assert '[cluster] etcd: [] -> ["http://127.0.0.1:2379"]' in capsys.readouterr().out
         assert main(["check", "--cluster", str(file), *there]) == 2
-        assert "this broker is no node of a cluster" in capsys.readouterr().err
+        assert "this broker is not a node of a cluster" in capsys.readouterr().err

@@ -539,7 +539,7 @@ def including(text: str, **others: str) -> tuple[Configuration, list[str]]:
 
     def fetch(file: str, path: str) -> tuple[str, str]:
         if path not in others:
-            raise ValueError("is no file")
+            raise ValueError("is not a file")
         return f"{path}.xml", others[path]
 
     configuration, faults = load_configuration([("a.xml", text)], {"NAME": "b"}, fetch)
@@ -573,7 +573,7 @@ def test_files_that_cannot_be_included() -> None:
     """Missing, no XML, themselves, too many; inside a queue there are none."""
     whole = "<AMPSConfig>{}</AMPSConfig>"
     one = whole.format("<Include>b</Include>")
-    assert including(one)[1] == ["a.xml:1: AMPSConfig/Include: 'b' is no file"]
+    assert including(one)[1] == ["a.xml:1: AMPSConfig/Include: 'b' is not a file"]
     assert including(one, b="<SOW")[1] == ["b.xml:1: XML: not well-formed: unclosed token"]
     assert including(one, b="<!DOCTYPE a><SOW/>")[1] == ["b.xml:1: XML: document types (DOCTYPE) are refused"]
     assert including(whole.format("<Include/>"))[1] == [

@@ -23,7 +23,7 @@ def within(files: Mapping[str, str]) -> Callable[[str, str], tuple[str, str]]:
     def fetch(file: str, path: str) -> tuple[str, str]:
         name = posixpath.normpath(posixpath.join(posixpath.dirname(file), path))
         if name not in files:
-            raise ValueError("is no file")
+            raise ValueError("is not a file")
         return name, files[name]
 
     return fetch
@@ -297,7 +297,7 @@ def test_what_stands_in_for_a_file_that_is_missing() -> None:
     text = f"<core {XI}>\n<xi:include href='x.xml'>{instead}</xi:include></core>"
     configuration = load(text)
     assert configuration.broker.id_cache_size == 9
-    assert configuration.warnings == ("etc/f.xml:2: xi:include: 'x.xml' is no file",)
+    assert configuration.warnings == ("etc/f.xml:2: xi:include: 'x.xml' is not a file",)
 
 
 def test_inclusions_where_nothing_is_read() -> None:
@@ -317,7 +317,7 @@ def test_inclusions_where_nothing_is_read() -> None:
         ("${up:..}/x.xml", "is not in the directory of etc/f.xml"),
         ("f.xml", "'f.xml' includes itself"),
         ("", "names no file"),
-        ("missing.xml", "'missing.xml' is no file"),
+        ("missing.xml", "'missing.xml' is not a file"),
     ],
 )
 def test_inclusions_that_are_refused(href: str, fault: str) -> None:

@@ -121,7 +121,9 @@ def test_what_failures_say(broker: RunningBroker, channel: Any) -> None:
     assert "running:\n  'q': a get of shop holds" in str(failed.value)
     channel.queue_declare("plain")
     for look in (broker.leases, broker.assert_leased, broker.assert_lease_ended):
-        with pytest.raises(ValueError, match="queue 'plain' is no leased queue, expected one with x-queue-type = amps"):
+        with pytest.raises(
+            ValueError, match="queue 'plain' is not a leased queue, expected one with x-queue-type = amps"
+        ):
             look("plain")
         with pytest.raises(LookupError, match="no queue 'plan'.*did you mean 'plain'"):
             look("plan")

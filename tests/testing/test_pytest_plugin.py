@@ -168,7 +168,7 @@ def test_it(amqp_session_broker):
     assert code == 0, output
     (tmp_path / "pytest.ini").write_text(ini + "soon\n")
     code, output = run(tmp_path)
-    assert code == 1 and "amqp_quiet_ms: 'soon' is no number of milliseconds" in output
+    assert code == 1 and "amqp_quiet_ms: 'soon' is not a number of milliseconds" in output
 
 
 def check_anywhere(folder: Path, url: str) -> None:

@@ -268,7 +268,7 @@ def test_ctl_talks_to_a_test_server(remote: Remote, monkeypatch: pytest.MonkeyPa
         ((url, "queue", "q"), "'q': expected NAME=VALUE"),
         ((f"http://{host}:{port}", "info"), "expected the header Authorization"),
         (("http://127.0.0.1:1", "info"), "127.0.0.1:1: Connection refused"),
-        ((remote.url.replace("amqp", "http"), "info"), "is no test server"),
+        ((remote.url.replace("amqp", "http"), "info"), "is not a test server"),
         (("http://127.0.0.1", "info"), "--url: expected http://HOST:PORT"),
     ):
         done = ctl(*words)

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     configuration, faults = load([options.file])
     if not faults and not configuration.is_clustered:
-        faults = [f"{options.file}: [cluster] is missing: this is no node of a cluster"]
+        faults = [f"{options.file}: [cluster] is missing: this is not a node of a cluster"]
     if faults:
         print("\n".join(map(printable, in_order(faults, [options.file]))), file=sys.stderr)
         return EXIT_UNUSABLE

@@ -47,7 +47,7 @@ def _fetch(file: str, path: str) -> tuple[str, str]:
     name = os.path.normpath(os.path.join(os.path.dirname(file), path))
     try:
         if not os.path.isfile(name):
-            raise ValueError("is no file")
+            raise ValueError("is not a file")
         with open(name, encoding="utf-8") as included:
             content = included.read(INCLUDED_SIZE_MAX + 1)
     except OSError as error:

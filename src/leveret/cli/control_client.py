@@ -92,7 +92,7 @@ def request(
     except OSError as error:
         raise ControlFailed(f"cannot reach {where}: {error.strerror or error}") from None
     except UnicodeError:
-        raise ControlFailed(f"cannot reach {where}: this is no host's name") from None
+        raise ControlFailed(f"cannot reach {where}: this is not a name of a host") from None
 
 
 @dataclass(slots=True, frozen=True)
@@ -203,7 +203,7 @@ class _Exchange:
         if refusal.code == 404:
             return f"{target} is no Leveret ({self._product}): it has no exchange {EXCHANGE}"
         if refusal.code == 403:
-            return f"user {target.user!r} is no administrator at {target}"
+            return f"user {target.user!r} is not an administrator at {target}"
         return refusal.text
 
     def _send(self, channel: int, method: type[Method], *values: object) -> None:

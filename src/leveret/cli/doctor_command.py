@@ -134,7 +134,7 @@ def _check_addresses(configuration: Configuration) -> Iterator[Finding]:
 def _check_directory(configuration: Configuration, data: str) -> Iterator[Finding]:
     place = os.path.abspath(data)
     if os.path.exists(place) and not os.path.isdir(place):
-        yield Finding(FAULT, "data directory", f"{data} is no directory", "name another: --data, [broker] data")
+        yield Finding(FAULT, "data directory", f"{data} is not a directory", "name another: --data, [broker] data")
         return
     while not os.path.isdir(place):
         place = os.path.dirname(place)

@@ -50,7 +50,7 @@ def remote_request(url: str, operation: str, items: Sequence[str], timeout_s: fl
             return content["result"]
         raise ControlFailed(content["error"])
     except (http.client.HTTPException, ConnectionResetError, BrokenPipeError, ValueError, LookupError, TypeError):
-        raise ControlFailed(f"{host}:{port} is no test server") from None
+        raise ControlFailed(f"{host}:{port} is not a test server") from None
     except OSError as error:
         raise ControlFailed(f"{host}:{port}: {error.strerror or error}") from None
     finally:

@@ -23,7 +23,7 @@ def seconds_of(text: str) -> float:
         except ValueError:
             seconds = 0
     if not 0 < seconds <= SECONDS_MAX:
-        raise ValueError(f"{text!r} is no time above 0 and up to 24h: seconds, or a time like 500ms, 90s, 5m, 2h")
+        raise ValueError(f"{text!r} is not a time above 0 and up to 24h: seconds, or a time like 500ms, 90s, 5m, 2h")
     return seconds
 
 
@@ -41,7 +41,7 @@ def delay_of(text: str, now: datetime) -> str:
         try:
             then = datetime.fromisoformat(text)
         except ValueError:
-            raise ValueError(f"{text!r} is no date: expected one like 2026-01-31T03:12") from None
+            raise ValueError(f"{text!r} is not a date: expected one like 2026-01-31T03:12") from None
         then = then if then.tzinfo is not None else then.replace(tzinfo=now.tzinfo)
         if then <= now:
             raise ValueError(f"{text!r} is over")

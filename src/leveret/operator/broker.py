@@ -124,7 +124,7 @@ def resize_ring(operator: Operator, queue: QueueName, size: RingSize, *, vhost: 
         try:
             check_conflicts({**plain_arguments(found.arguments), "x-ring-size": size})
         except ArgumentFault as fault:
-            raise CommandError(f"queue {queue!r} can be no ring: {fault}") from None
+            raise CommandError(f"queue {queue!r} cannot be a ring: {fault}") from None
     set_ring_size(found, size)  # address-settings page 4.3
     return {"queue": queue, "vhost": vhost, "ring_size": size}
 

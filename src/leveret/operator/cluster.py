@@ -122,5 +122,5 @@ def forget(operator: Operator, node: NodeName) -> dict[str, Any]:
 def _admin(operator: Operator) -> "ClusterAdmin":
     """Raises: CommandError."""
     if operator.cluster is None:
-        raise CommandError("this broker is no node of a cluster: its configuration has no [cluster]")
+        raise CommandError("this broker is not a node of a cluster: its configuration has no [cluster]")
     return operator.cluster

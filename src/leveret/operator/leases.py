@@ -54,5 +54,5 @@ def _leased(operator: Operator, vhost: str, name: str) -> Queue:
     """A leased queue. Raises: CommandError."""
     queue = operator.queue(vhost, name)
     if not is_leased(queue):
-        raise CommandError(f"queue {name!r} is no leased queue")
+        raise CommandError(f"queue {name!r} is not a leased queue")
     return queue

@@ -86,7 +86,7 @@ def bind(
             raise
         return listener
     except UnicodeError:
-        raise AddressTaken(f"cannot listen on {address}: this is no name of a host") from None
+        raise AddressTaken(f"cannot listen on {address}: this is not a name of a host") from None
     except OSError as error:
         why = str(error.strerror or error)
         if error.errno == errno.EADDRINUSE and not address.path:
@@ -95,7 +95,7 @@ def bind(
             why = f"this machine does not have that address; {hint_if_foreign}"
         raise AddressTaken(f"cannot listen on {address}: {why}") from None
     except ValueError:  # a path with an octet 0
-        raise AddressTaken(f"cannot listen on {address}: this is no path") from None
+        raise AddressTaken(f"cannot listen on {address}: this is not a path") from None
 
 
 def _bind_unix(path: str, backlog: int) -> socket.socket:

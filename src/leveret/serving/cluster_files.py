@@ -124,7 +124,7 @@ class _Files:
             with open(path, "rb", opener=_open_nonblocking) as file:
                 mode = os.fstat(file.fileno()).st_mode
                 if not stat.S_ISREG(mode):
-                    raise _Fault("cluster", key, f"{path!r} is no regular file")
+                    raise _Fault("cluster", key, f"{path!r} is not a regular file")
                 line = file.readline(_FILE_SIZE_MAX).strip()
                 if os.name == "posix" and mode & 0o004:
                     self.warnings.append(f"{self.origin('cluster', key)}: {key}: all users can read it (chmod 600)")

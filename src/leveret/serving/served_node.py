@@ -270,7 +270,7 @@ class ServedNode:
             logger.error("a client of node %s: octets behind its PROXY header", node)
             found = None
         if node not in self._node_options.nodes or node == self._node_options.name:
-            logger.error("a client of node %s, which is no other node of this cluster", node)
+            logger.error("a client of node %s, which is not one of the other nodes", node)
             found = None
         if frontends is None or found is None or rest:
             sock.close()

@@ -87,7 +87,7 @@ def leases_in(queue: Queue, edge: "Edge") -> tuple[LeaseSnapshot, ...]:
 def check_leased(queue: Queue) -> None:
     """Check that the queue is leased. Raises: ValueError."""
     if queue.type != AMPS:
-        raise ValueError(f"queue {queue.name!r} is no leased queue, expected one with x-queue-type = amps")
+        raise ValueError(f"queue {queue.name!r} is not a leased queue, expected one with x-queue-type = amps")
 
 
 def lease_failure(

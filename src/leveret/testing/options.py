@@ -139,4 +139,4 @@ def _value(value: Any) -> str:
         return "{" + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
-    raise TypeError(f"config: {value!r} is no value of a configuration")
+    raise TypeError(f"config: {value!r} is not a value of a configuration")

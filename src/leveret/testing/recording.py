@@ -252,7 +252,7 @@ def _read(path: str, file: TextIO) -> list[dict[str, Any]]:
             continue
         keys = _KEYS.get(line.get("event")) if isinstance(line, dict) else None
         if keys is None or not all(isinstance(line.get(key), kind) for key, kind in keys.items()):
-            raise RecordingError(f"{path}:{number}: is no event of a recording")
+            raise RecordingError(f"{path}:{number}: is not an event of a recording")
         if line["event"] == "opened":
             opened.add(line["connection"])
         elif line["connection"] not in opened:
