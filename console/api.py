@@ -297,9 +297,7 @@ def session_headers(request: Request) -> tuple[str | None, str]:
 
 
 def is_attended(request: Request) -> bool:
-    """Whether a user is at the page that sends a request. A page that is only left open, or streams, is no use of the
-    session.
-    """
+    """Whether a user is at the page that sends a request. A page that is only left open, or streams, does not count."""
     return request.headers.get("x-requested-with") != UNATTENDED and not wants_stream(request)
 
 

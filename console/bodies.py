@@ -33,7 +33,7 @@ def parsed(body: bytes, fault: str = "not_json", *, is_strict: bool = False) -> 
             object_pairs_hook=without_duplicates if is_strict else None,
         )
         if "\\u" in text:
-            json.dumps(value, ensure_ascii=False).encode()  # raises for lone surrogates, which are no text
+            json.dumps(value, ensure_ascii=False).encode()  # raises for lone surrogates, which are not text
     except (ValueError, RecursionError):
         raise bad_request(fault) from None
     if body.count(b"[") + body.count(b"{") > DEPTH_MAX and is_deep(value, DEPTH_MAX):

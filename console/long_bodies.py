@@ -68,7 +68,7 @@ class _Reader:
     def _at_once(self, at: int, depth: int) -> tuple[Any, int]:
         value, end = self._decode(self._text, at)
         if self._has_escapes:
-            json.dumps(value, ensure_ascii=False).encode()  # raises for lone surrogates, which are no text
+            json.dumps(value, ensure_ascii=False).encode()  # raises for lone surrogates, which are not text
         if isinstance(value, dict | list) and is_deep(value, DEPTH_MAX - depth):
             raise ValueError
         return value, end

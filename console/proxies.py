@@ -20,7 +20,7 @@ def client_behind(peer: Peer, forwarded: str, scheme: str, proxies: Sequence[Net
     """The client of a request that came from `peer`.
 
     `forwarded`: X-Forwarded-For, to which each proxy appends its peer, so the client is the last entry that is no
-    listed proxy. An entry that is no address does not count as loopback. `scheme`: X-Forwarded-Proto.
+    listed proxy. An entry that is not an address does not count as loopback. `scheme`: X-Forwarded-Proto.
     """
     if not is_trusted(peer.address, proxies):
         return peer

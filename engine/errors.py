@@ -120,7 +120,7 @@ class InvalidDelayedType(PreconditionFailed):
 
 
 class InvalidDeadLetterExchange(PreconditionFailed):
-    """x-dead-letter-exchange or alternate-exchange that is no string. Fields: type, key, kind, name, vhost."""
+    """x-dead-letter-exchange or alternate-exchange that is not a string. Fields: type, key, kind, name, vhost."""
 
 
 class UnsupportedProperty(PreconditionFailed):
@@ -140,11 +140,11 @@ class InvalidHeadersMatch(PreconditionFailed):
 
 
 class InvalidHeadersMatchType(PreconditionFailed):
-    """x-match that is no string. Fields: type, field."""
+    """x-match that is not a string. Fields: type, field."""
 
 
 class InvalidWeight(PreconditionFailed):
-    """The routing key of a binding to a consistent-hash exchange is no number from 1. Fields: value, is_integer."""
+    """The routing key of a binding to a consistent-hash exchange is not a number from 1. Fields: value, is_integer."""
 
 
 class HashesContradict(PreconditionFailed):
@@ -168,7 +168,7 @@ class ReplyConsumerAcknowledges(PreconditionFailed):
 
 
 class InvalidCopies(PreconditionFailed):
-    """The header CC or BCC is no array. Fields: header, type."""
+    """The header CC or BCC is not an array. Fields: header, type."""
 
 
 class AcknowledgementTimedOut(PreconditionFailed):
@@ -178,7 +178,7 @@ class AcknowledgementTimedOut(PreconditionFailed):
 
 
 class InvalidExpiration(PreconditionFailed):
-    """The expiration property is no decimal number of milliseconds up to ten years. Fields: value, reason."""
+    """The expiration property is not a decimal number of milliseconds up to ten years. Fields: value, reason."""
 
 
 class PartialCommit(PreconditionFailed):

@@ -34,7 +34,8 @@ class Rules:
     """The rules of a dialect for values.
 
     `converts`: texts become numbers when compared with numbers. `orders_texts`: texts are ordered. `empty_is_null`: an
-    empty text is NULL. `text_is_greater`: a text that is no number is greater than any number; else they only differ.
+    empty text is NULL. `text_is_greater`: a text that is not a number is greater than any number; else the two only
+    differ.
     """
 
     truth: Truth
@@ -62,7 +63,7 @@ def comparison(symbol: str, rules: Rules) -> Compare:
     is_equality = symbol in ("=", "<>")
 
     def with_plain_text(is_left: bool) -> bool:
-        """The result for a number and a text that is no number; `is_left`: the text is on the left."""
+        """The result for a number and a text that is not a number; `is_left`: the text is on the left."""
         if rules.text_is_greater:
             return compare(1, 0) if is_left else compare(0, 1)
         return symbol == "<>"

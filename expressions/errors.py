@@ -2,7 +2,7 @@
 
 
 class ExpressionError(ValueError):
-    """The text is no expression, or exceeds a limit.
+    """The text is not an expression, or exceeds a limit.
 
     `position`: of the first wrong character, from 0; the length of the text means its end.
     Source: queues page B.2 (choices 13 and 14).

@@ -59,7 +59,7 @@ def scalar(value: Value) -> Value:
 
 
 def number_of(value: Value) -> Number | None:
-    """The number for arithmetic: NaN for values that are no number, None for NULL."""
+    """The number for arithmetic: NaN for values that are not numbers, None for NULL."""
     kind = type(value)
     if kind is float:
         return value  # type: ignore[return-value]

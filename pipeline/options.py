@@ -88,7 +88,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         one = parser(names)
         found = one.parse_args(given[1:])
         if getattr(found, "message", "") == []:  # argparse makes an empty list of a second "--"
-            one.error("MESSAGE is missing: '--' is no message")
+            one.error("MESSAGE is missing: '--' is not a message")
         found.jobs, found.job = names, given[0]
         _check_places(found, given, one)
         if getattr(found, "format", None) == "parquet" and not found.out:

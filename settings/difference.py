@@ -69,7 +69,7 @@ def differences(old: Configuration, new: Configuration) -> list[Change]:
 
 
 def key_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
-    """Changes of keys. Between two nodes of a cluster, keys that belong to one node are no differences."""
+    """Changes of keys. Between two nodes of a cluster, keys that belong to one node are not differences."""
     are_two_nodes = old.is_clustered and new.is_clustered and old.cluster.node != new.cluster.node
     for table, keys in KEYS.items():
         for key, row in keys.items():

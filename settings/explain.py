@@ -295,7 +295,7 @@ def with_rows_of_type(
 
 
 def argument_rows(declared: Mapping[str, object], own_rules: Mapping[str, str], layer: PolicyLayer) -> list[Explained]:
-    """The effective arguments that are no settings of ours: RabbitMQ's and unknown ones."""
+    """The effective arguments that are not settings of ours: RabbitMQ's and unknown ones."""
     rows: list[Explained] = []
     own = added_type(declared)
     shown_already = QUEUE_ARGUMENTS.keys() | (() if own is None else own.rows.keys())

@@ -21,7 +21,7 @@ OPTIONAL = {"DeliveredLeases": ".leases"}
 
 
 class Output:
-    """Collects octets in parts until the edge takes them. `reply_size`: octets of `parts` that are no deliveries.
+    """Collects octets in parts until the edge takes them. `reply_size`: octets of `parts` that are not deliveries.
 
     `wake` asks the edge to take output that another connection's turn or a deadline produced. `on_session_failed`:
     called when the engine has ended a session. `is_large`: the parts taken last are too large to be joined.

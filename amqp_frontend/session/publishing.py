@@ -240,7 +240,7 @@ def published_mixed_late(session: AmqpSession, event: MixedReceived, turn: Conne
 def _has_expired(session: AmqpSession, event: PublishReceived, turn: ConnectionTurn) -> bool:
     since_ns, expiration = turn.since_ns, event.kind.summary.expiration
     if since_ns is None or expiration is None or not expiration.isdigit():
-        return False  # publishing refuses values that are no number
+        return False  # publishing refuses values that are not numbers
     assert isinstance(event.channel, Channel)
     if event.channel.session.transaction is not None:
         return False

@@ -79,7 +79,7 @@ class JoinRefused:
 
 @dataclass(frozen=True, slots=True)
 class LeaderRefused:
-    """The leader's machine refused a connection for a link (a timeout is no refusal): the leader's process is gone."""
+    """The leader's machine refused a connection for a link (timeouts do not count): the leader's process is gone."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -167,7 +167,7 @@ class _Fields:
 
 
 def _typed(name: str, kind: type[Found], found: Any) -> Found:
-    if type(found) is not kind:  # a bool is no number
+    if type(found) is not kind:  # a bool is not a number
         raise NotOurs(f"has an invalid {name}: {found!r:.60}")
     return found
 

@@ -1,6 +1,6 @@
 """The first messages of a link: TLS, then the proof of the shared secret.
 
-At most 4 KiB of a stranger's octets are stored, the limit of `Prove`. Octets that are no frame get no answer.
+At most 4 KiB of a stranger's octets are stored, the limit of `Prove`. Octets that are not a frame get no answer.
 """
 
 import ssl

@@ -255,7 +255,7 @@ class OpenLink:
         return True
 
     def _complain(self, why: str) -> None:
-        """Tell the leader that its octets are no journal, so that it checks its files for damage."""
+        """Tell the leader that its octets are not a journal, so that it checks its files for damage."""
         with self._sending:
             self._send(No(why[:1000]))  # the leader refuses texts of more than 4096 characters
 

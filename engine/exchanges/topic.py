@@ -88,7 +88,7 @@ def has_wildcards(pattern: str) -> bool:
 
 
 def normalised(pattern: str) -> tuple[str, ...]:
-    """The words of an equivalent pattern with `#` only before words that are no wildcards, or at the end."""
+    """The words of an equivalent pattern with `#` only before words that are not wildcards, or at the end."""
     words: list[str] = []
     many = False
     for word in split(pattern):

@@ -1,8 +1,8 @@
 """The store of a leased queue with priorities or barriers: messages by rank, the highest first, all of them in memory.
 
 The store has the rank of a ready message, in 8 octets beside the message; an unacknowledged message carries its rank.
-Source: queues page A.3 (Priority: an unsigned long, so -1 is the highest; NULL and values that are no number come
-last), A.9, F.4.
+Source: queues page A.3 (Priority: an unsigned long, so -1 is the highest; NULL and values that are not numbers
+come last), A.9, F.4.
 """
 
 from array import array

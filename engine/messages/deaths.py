@@ -139,8 +139,8 @@ def hornetq_headers(headers: FieldTable) -> FieldTable:
 def _history(headers: FieldTable, *, is_ours: bool) -> bytes | None:
     """The encoded entries of x-death; None: there is no such header.
 
-    As in RabbitMQ, a header that is no array counts as an empty one. `is_ours`: the broker wrote it, and its entries
-    are grouped.
+    As in RabbitMQ, a header that is not an array counts as an empty one. `is_ours`: the broker wrote the header, and
+    its entries are grouped.
     """
     field = headers.get("x-death")
     if field is None:

@@ -39,7 +39,7 @@ NUMBER_TAGS = INTEGER_TAGS | frozenset("fdD")
 
 
 class FieldTableError(ValueError):
-    """The octets are no field table: truncated, nested too deep, or with an unknown tag."""
+    """The octets are not a field table: truncated, nested too deep, or with an unknown tag."""
 
 
 class UnknownFieldTag(FieldTableError):

@@ -92,7 +92,7 @@ def _publish_one(
     headers: FieldTable,
     hops: int,
 ) -> Outcome:
-    """Publish a message that is no duplicate."""
+    """Publish a message that is not a duplicate."""
     broker = host.broker
     added: FieldTable = {}
     if rules.has_ingress_timestamp:

@@ -65,4 +65,4 @@ class PersonalService(ServiceExchange):
 
 
 def _ignore(envelope: Envelope, content: bytes) -> None:
-    """Ignore a message that the broker published, such as a dead letter: it is no request."""
+    """Ignore a message that the broker published, such as a dead letter: it is not a request."""

@@ -353,7 +353,7 @@ def check_same_fields(kind: str, current: object, fields: dict[str, object], *, 
 
 
 def _atom(value: object) -> str:
-    """A flag or the type of an exchange, as RabbitMQ writes it: quoted if it is no plain word, such as x-random."""
+    """A flag or the type of an exchange, as RabbitMQ writes it: quoted if it is not a plain word, such as x-random."""
     word = str(value).lower() if isinstance(value, bool) else str(value)
     return word if word.isidentifier() else f"'{word}'"
 

@@ -112,7 +112,7 @@ class QueueRules:
 
     @property
     def concerns_messages(self) -> bool:
-        """Whether a rule that is no limit applies to new messages."""
+        """Whether a rule that is not a limit applies to new messages."""
         return (
             self.message_ttl_ms is not None
             or self.levels is not None
@@ -152,7 +152,7 @@ def own_settings(arguments: FieldTable) -> Layer:
         return NOTHING_SET
     plain = plain_arguments(arguments)
     added = ADDED_TYPES.get(queue_type_of(arguments))
-    if added is not None:  # they are no settings, though other types have some of them
+    if added is not None:  # these are not settings, though other types have some of them
         plain = {key: value for key, value in plain.items() if key not in added.rows}
     return settings_of_arguments(plain).settings
 

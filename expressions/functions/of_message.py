@@ -76,7 +76,7 @@ OF_MESSAGE: dict[str, Callable[[Subject], Value]] = {
     "LAST_LEASED": _unknown,
 }
 
-#: Predefined names, which are no headers.
+#: Predefined names, which are not headers.
 PREDEFINED: dict[str, Callable[[Subject], Value]] = {
     "JMSPriority": _property("priority"),
     "JMSMessageID": _property("message_id"),

@@ -26,7 +26,7 @@ def _text(subject: Subject, value: Value) -> str | None:
 
 
 def _count(value: Value) -> int | None:
-    """A number of characters or a position; None if it is no number."""
+    """A number of characters or a position; None if it is not a number."""
     number = number_of(value)
     if number is None or number != number:
         return None

@@ -3,7 +3,7 @@
 First block: flag head; record 0 is the `head` record, then a `define` for every name that is alive. Last block of a
 sealed segment: flag footer, one `footer` record, written after an fsync of all blocks before it (so the footer calls
 all before it durable) and followed by another fsync. Octets behind the footer, and zeros behind the last block of the
-open segment, are no data.
+open segment, are not data.
 
 Footer heap, version 1: `FOOTER_HEAD` = u8 version, u8 1 if there are gap blocks, u16 kinds, u32 index entries, i64 each
 of: first LSN, LSN behind the last record (the footer's own included), earliest and latest ts_us, id of the first and of

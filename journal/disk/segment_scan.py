@@ -150,7 +150,7 @@ class SegmentScan:
 
 
 def _is_sane(block: Block) -> bool:
-    """Whether the block is no gap, or a gap that ends behind its begin."""
+    """Whether the block is not a gap, or a gap that ends behind its begin."""
     header = block.header
     return not header.flags & IS_GAP or (header.heap_size >= 8 and block.end_lsn > header.base_lsn)
 

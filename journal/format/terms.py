@@ -110,5 +110,5 @@ def _starts(rows: Iterable[Iterable[int]]) -> Iterable[tuple[int, int]]:
     """Raises: TypeError, ValueError."""
     for term, first_lsn in rows:
         if type(term) is not int or type(first_lsn) is not int:
-            raise TypeError("a term or an LSN that is no integer")
+            raise TypeError("a term or an LSN that is not an integer")
         yield term, first_lsn

@@ -73,7 +73,7 @@ class ObjectRecorder:
         key = (queue.vhost_name, queue.name)
         found = self.queue_ids.get(key)
         if found is None:
-            found = 0  # for the log of topics, which is no object of the journal
+            found = 0  # for the log of topics, which is not an object of the journal
             if not queue.name:
                 self._journal.turns.add_needs(_LOG)
             else:

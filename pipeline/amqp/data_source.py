@@ -32,7 +32,7 @@ class Amqp(DataSource):
         return AmqpStreamReader(self.options)
 
     def reader(self, schema: Any) -> Any:
-        """Refuse a batch read: a queue has no end, so it is no table. Raises: ValueError."""
+        """Refuse a batch read: a queue has no end, so it is not a table. Raises: ValueError."""
         raise ValueError("amqp: a stream queue is read with readStream; with trigger(availableNow=True) it has an end")
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:

@@ -14,7 +14,7 @@ MESSAGE_FATE = columns(
 FAULTS = columns(
     "fault string, msg_id bigint, vhost string, queue string, lsn bigint, detail string",
 )
-#: Only for a cluster with several leaders: duplicates that a takeover allows, which are no faults. `duplicate`:
+#: Only for a cluster with several leaders: duplicates that a takeover allows, which are not faults. `duplicate`:
 #: `published again` (found with contents: message `first_id`, before the takeover, has the same message id) or
 #: `delivered again`. `led_lsn`: the record of the takeover.
 ALLOWED = columns(

@@ -34,7 +34,7 @@ def write_answer(answer: Answer, options: argparse.Namespace, more: Mapping[str,
 
 
 def print_text(text: str) -> None:
-    """Print on stdout. A reader that has closed it, as `head` does, is no failure. Raises: OSError."""
+    """Print on stdout. A reader that has closed it, as `head` does, is not a failure. Raises: OSError."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()

@@ -75,7 +75,7 @@ def read_queue(
 
 
 def _check_other_key(source: TomlSource, path: Path, key: str, own: QueueType | None, *, is_alone: bool) -> None:
-    """A key that is no attribute of the queue's type: a fault, unless it is a key of every queue."""
+    """A key that is not an attribute of the queue's type: a fault, unless it is a key of every queue."""
     builder, origin = source.builder, source.at(*path, key)
     table, others = ("[[queue]]", _ALONE) if is_alone else ("[[address.queue]]", _OF_ADDRESS)
     if own is not None and key in QUEUE_ATTRIBUTES:

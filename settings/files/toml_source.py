@@ -189,7 +189,7 @@ class TomlSource:
         return Origin(self.file, self.lines.get(path, 1))
 
     def tables(self, path: Path, name: str, content: object) -> list[tuple[Path, dict[str, Any]]]:
-        """The tables of an array with their paths; none, with a fault, if it is no array of tables."""
+        """The tables of an array with their paths; none, with a fault, if it is not an array of tables."""
         if not isinstance(content, list) or not all(isinstance(table, dict) for table in content):
             self.builder.fault(self.at(*path), str(path[-1]), f"expected tables [[{name}]]")
             return []

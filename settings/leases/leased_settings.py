@@ -108,7 +108,7 @@ IMMEDIATE, AT_LEASE_END = "immediate", "at-lease-end"
 TAGS = {"Queue": DISTRIBUTED, "QueueDefinition": DISTRIBUTED, "LocalQueue": LOCAL, "GroupLocalQueue": GROUP}
 #: Other names of elements.
 SYNONYMS = {"Topic": "Name"}
-#: The element with the queue's name, which is no argument.
+#: The element with the queue's name, which is not an argument.
 NAME = "Name"
 
 
@@ -258,7 +258,7 @@ def read_leased(name: str, arguments: Mapping[str, object]) -> tuple[LeasedSetti
         except BadValue as error:
             code = "E-MTYPE" if argument == "x-message-type" else error.code
             faults.append(LeasedFault(code, argument, str(error)))
-    if not faults and not _is_name(name):  # too long with its scope, which is no fault of the scope itself
+    if not faults and not _is_name(name):  # too long with its scope, which is not a fault of the scope itself
         faults.append(LeasedFault("E-NAME", "name"))
     if scope is not None:
         if given.get("replication") not in (LOCAL, GROUP) or not scope or plain_name in ("", name):

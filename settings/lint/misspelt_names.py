@@ -1,6 +1,6 @@
 """Names that a configuration refers to but does not declare, although it declares a name of almost the same spelling.
 
-An undeclared name is no fault: applications may declare it while the broker runs. Only a near miss gives a warning.
+An undeclared name is not a fault: applications may declare it while the broker runs. Only a near miss gives a warning.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -208,7 +208,7 @@ def _check_journal(data: str) -> Iterator[Finding]:
         advice = f"leveret journal verify {path} shows all, leveret journal repair saves what can be read"
         yield Finding(FAULT, "journal", f"{path}: {len(report.faults)} faults, the first: {report.faults[0]}", advice)
     elif report.torn_bytes:
-        text = f"{path}: {report.records} records; the end was cut short by a crash, which is no loss"
+        text = f"{path}: {report.records} records; the end was cut short by a crash, which is not a loss"
         yield Finding(OK, "journal", text)
     else:
         yield Finding(OK, "journal", f"{path}: {report.records} records, all intact")

@@ -1,6 +1,6 @@
 """A small AMQP client for the programs of the demo: one connection with one channel, by the frontend's codec.
 
-It is no library for applications: an error from the broker ends it.
+It is not a library for applications: an error from the broker ends it.
 """
 
 from collections.abc import AsyncIterator

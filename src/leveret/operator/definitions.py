@@ -100,7 +100,7 @@ def import_steps(broker: Broker, document: object, only: str | None = None, *, i
     `only`: the virtual host of all objects; other entries are left out. `is_whole`: all or nothing.
 
     Each step is short; the caller ends the broker's turn after it. Raises: DefinitionsFault, before anything is
-    changed: the value is no document, or `is_whole` and an entry is wrong.
+    changed: the value is not a document, or `is_whole` and an entry is wrong.
     """
     if only is not None:
         if only not in broker.virtual_hosts:

@@ -107,7 +107,7 @@ class DefinitionsReader:
         self.trial = Broker(ManualClock(), settings=broker.context.settings, options=broker.context.options)
 
     def plan(self) -> Steps:
-        """Make the plan, in steps. Returns a Plan. Raises: DefinitionsFault: the value is no document."""
+        """Make the plan, in steps. Returns a Plan. Raises: DefinitionsFault: the value is not a document."""
         if not isinstance(self.document, dict):
             raise DefinitionsFault(["definitions: expected an object"])
         readers: dict[str, Callable[[dict[str, Any]], None]] = {

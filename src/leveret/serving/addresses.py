@@ -9,7 +9,7 @@ from ..settings.frozen import frozen
 
 
 class AddressError(ValueError):
-    """The text is no address; the message names the expected form."""
+    """The text is not an address; the message names the expected form."""
 
 
 class AddressTaken(Exception):

@@ -31,7 +31,7 @@ class ClockIsReal(RuntimeError):
 class TestClock:
     """The broker's time, which decides TTL, redelivery delays, scheduled delivery and queue expiry."""
 
-    __test__ = False  # tells pytest that it is no test class, despite its name
+    __test__ = False  # tells pytest that it is not a test class, despite its name
 
     def __init__(self, thread: LoopThread, edge: "Edge") -> None:
         self.thread = thread

@@ -36,7 +36,7 @@ FORMAT = 1
 
 
 class RecordingError(ValueError):
-    """The file is no recording; the message names the line and the reason."""
+    """The file is not a recording; the message names the line and the reason."""
 
 
 @nearest_names
