@@ -102,6 +102,15 @@ def test_guesses_at_once(guarded: _Guarded) -> None:
     assert counted["auth_attempts_failed"] >= FREE_FAILURES + 1
 
 
+def test_a_right_login_is_not_remembered(guarded: _Guarded) -> None:
+    """The password that was right a moment ago is wrong after a change, and counts as a guess."""
+    assert guarded.by_header("guest").status == 200
+    assert guarded.api.ask("PUT", "users/guest", {"password": "other", "tags": "administrator"}).status == 204
+    for _ in range(FREE_FAILURES + 1):
+        assert guarded.by_header("guest").status == 401
+    assert guarded.by_header("other").status == 429
+
+
 def test_who_is_a_user_is_not_told(guarded: _Guarded) -> None:
     """A name that nobody has is refused as a wrong password is, and after as many tries."""
     for number in range(FREE_FAILURES + 3):

@@ -8,6 +8,7 @@ import pika
 import pytest
 from api_client import ApiClient
 
+from leveret.operator.jobs import RUNNING_MAX
 from leveret.testing import RunningBroker, start_broker
 
 
@@ -192,6 +193,26 @@ def test_one_job_a_queue(broker: RunningBroker, api: ApiClient) -> None:
     broker.clock.advance(seconds=5)
     found = ended(broker, api, job)
     assert (found["state"], found["error"]) == ("failed", "the queue was deleted")
+
+
+def test_jobs_at_once(broker: RunningBroker, api: ApiClient) -> None:
+    """One more is refused until another one ends; meanwhile others are answered."""
+    jobs = []
+    for name in [f"many.{number}" for number in range(RUNNING_MAX + 1)]:
+        api.ask("PUT", f"queues/%2F/{name}", {"durable": True})
+        publish(broker, name, 3)
+        if len(jobs) < RUNNING_MAX:
+            jobs.append(started(api, name, "move", {"to": {"queue": "other"}, "rate": 1}))
+    answer = api.ask("POST", f"leveret/queues/%2F/{name}/discard", {})
+    assert (answer.status, answer.reason) == (
+        400,
+        f"{RUNNING_MAX} jobs are under way: wait for one, or cancel one",
+    )
+    assert api.ask("POST", f"leveret/queues/%2F/{name}/discard", {"dry": True}).status == 200
+    api.ask("DELETE", f"leveret/jobs/{jobs[0]}")
+    ended(broker, api, started(api, name, "discard", {}))
+    broker.clock.advance(seconds=5)
+    assert [ended(broker, api, job)["state"] for job in jobs[1:]] == ["done"] * (RUNNING_MAX - 1)
 
 
 def test_what_cannot_go(broker: RunningBroker, api: ApiClient) -> None:
