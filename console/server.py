@@ -69,7 +69,9 @@ class Server:
         options: "Callable[[], ConsoleOptions]",
         nursery: trio.Nursery,
         facts: "Callable[[Buckets], MetricsFacts] | None" = None,
+        on_sampler: "Callable[[Sampler], object] | None" = None,
     ) -> None:
+        self._on_sampler = on_sampler
         self.runtime = runtime
         self.options = options
         self.delays = Buckets(DELAYS)
@@ -94,6 +96,8 @@ class Server:
             from .sampler import Sampler
 
             self._sampler = Sampler(lambda: self.runtime.broker, self._node)
+            if self._on_sampler is not None:
+                self._on_sampler(self._sampler)
         return self._sampler
 
     def _node(self) -> "tuple[HostFacts, int]":
@@ -267,6 +271,7 @@ async def serve(
     tls_listeners: Sequence[socket.socket] = (),
     arrivals: Arrivals | None = None,
     facts: "Callable[[Buckets], MetricsFacts] | None" = None,
+    on_sampler: "Callable[[Sampler], object] | None" = None,
     stopping: trio.Event,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
@@ -274,12 +279,12 @@ async def serve(
 
     `metrics_listeners`: metrics ports, which need no login. `tls_listeners`: those of all listeners that use TLS.
     `arrivals`: connections that were accepted elsewhere. `facts`: makes the facts for metrics of the event loop's
-    delays.
+    delays. `on_sampler`: gets the sampler when there is one.
 
     This is the entry point `console` in the group `leveret.frontends`, see docs/frontends.md.
     """
     async with trio.open_nursery() as nursery:
-        server = Server(runtime, options, nursery, facts)
+        server = Server(runtime, options, nursery, facts, on_sampler)
         for listener in (*listeners, *metrics_listeners):
             listener.setblocking(False)
             is_metrics, is_tls = listener in metrics_listeners, listener in tls_listeners

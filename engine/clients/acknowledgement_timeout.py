@@ -2,7 +2,7 @@
 
 Deliveries have no time, because that would cost work for each. A periodic check notes the next delivery tag of each
 session: all lower tags are older than the note. A timeout takes effect up to one interval late (RabbitMQ checks once a
-minute). Source: behaviour page 2.16.
+minute), and operators see the age of deliveries to one interval. Source: behaviour page 2.16.
 """
 
 from bisect import bisect_right
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 #: Maximum time between two checks; it is a quarter of the shortest timeout.
-INTERVAL_MAX_MS = 60_000
+INTERVAL_MAX_MS = 10_000
 INTERVAL_MIN_MS = 10
 #: Maximum notes per session. Beyond it every second note is dropped, which makes timeouts less exact.
 NOTES_MAX = 64

@@ -134,7 +134,7 @@ def test_a_queue(person: Person, api: ApiClient) -> None:
     assert api.get("queues/%2F/made")["messages"] == 1
     person.button("Purge 1 message …").click()
     person.confirms("Purge")
-    person.sees("made is empty.")
+    person.sees("made is purged.")
     assert api.get("queues/%2F/made")["messages"] == 0
     person.button("Delete the queue …").click()
     person.confirms("Delete")

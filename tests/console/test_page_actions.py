@@ -44,7 +44,7 @@ def test_a_connection_is_closed(person: Person, broker: RunningBroker, api: ApiC
     (name,) = (one["name"] for one in api.get("connections"))
     person.opens("connections", name, heading=name)
     person.button("Close the connection …").click()
-    person.confirms("Close", asked="out of order")
+    person.confirms("Close the connection", asked="out of order")
     person.sees("The connection is closed.")
     with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="out of order"):
         connection.process_data_events(30)
@@ -600,7 +600,7 @@ def test_blocked(browser: Any) -> None:
         person.opens("queues", "/", "full", heading="full")
         person.button("Purge 2 messages …").click()
         person.confirms("Purge")
-        person.sees("full is empty.")
+        person.sees("full is purged.")
         assert person.complaints == []
 
 

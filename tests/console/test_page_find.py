@@ -48,6 +48,19 @@ def test_a_message_is_found(person: Person, broker: RunningBroker, api: ApiClien
     person.sees("None of the 3 messages looked at.", within=fold)
 
 
+def test_a_message_is_found_by_the_search_for_names(person: Person, broker: RunningBroker, api: ApiClient) -> None:
+    """Nothing has that name: one key more looks for a message with that id, and what is found needs no scrolling."""
+    api.ask("PUT", "queues/%2F/called", {})
+    publish(broker, "called", b"hello", message_id="call-4711")
+    person.tab.keyboard.press("/")
+    person.tab.keyboard.type("call-4711")
+    person.sees("look for a message with this id")
+    person.tab.keyboard.press("Enter")
+    person.sees_at_once(person.link("called"))
+    assert person.tab.get_by_role("form", name="Find").locator("[name=message_id]").input_value() == "call-4711"
+    api.ask("DELETE", "queues/%2F/called")
+
+
 def test_messages_as_a_table(person: Person, api: ApiClient) -> None:
     """Columns are headers and paths of JSON bodies, chosen or written, kept in the address; what has none is empty."""
     api.ask("PUT", "queues/%2F/tabled", {})

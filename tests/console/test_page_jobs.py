@@ -49,6 +49,7 @@ def test_replay(person: Person, broker: RunningBroker, api: ApiClient) -> None:
     person.button("Choose …", within=row).click()
     form = person.tab.get_by_role("form", name="Choose messages")
     assert form.locator("[name=origin]").input_value() == "orders"
+    assert not form.locator("[name=to_queue]").is_visible()
     person.fills(form, filter="/amount >= 4", rate="1")
     person.button("Dry run", within=form).click()
     person.sees("Dry run: 8 messages of 12 looked at")
@@ -67,6 +68,22 @@ def test_replay(person: Person, broker: RunningBroker, api: ApiClient) -> None:
     assert (ready(broker, "dead"), ready(broker, "orders")) == (9, 3)
     person.opens("jobs", heading="Jobs")
     person.sees("cancelled", within=person.row("1: replay"))
+
+
+def test_chosen_among_all_causes(person: Person, broker: RunningBroker) -> None:
+    """What one customer lost may have died of several; the form is in view with what a dry run says."""
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.basic_publish("", "orders", b'{"amount": 11}', pika.BasicProperties(delivery_mode=2, expiration="1"))
+        broker.clock.advance(seconds=1)
+    person.opens("dead-letters", heading="Dead letters")
+    person.row("expired").wait_for()
+    person.button("Choose among all …").click()
+    form = person.tab.get_by_role("form", name="Choose messages")
+    person.fills(form, filter="/amount = 11")
+    person.button("Dry run", within=form).click()
+    person.sees_at_once(person.button("Replay 2 messages …"))
 
 
 def test_move_and_discard(person: Person, broker: RunningBroker, api: ApiClient) -> None:

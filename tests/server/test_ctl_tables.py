@@ -71,7 +71,8 @@ def test_times_of_jobs_and_dead_letters() -> None:
     assert " ms" not in as_text([job], "jobs") and "1970-01-01" in as_text(
         [{**job, "started": 86_400_000 // 2}], "jobs"
     )
-    row = {"queue": "q", "messages": 3, "looked_at": 3, "oldest": 43_200}
+    assert "started: 1970-01-01" in as_text({**job, "started": 43_200_000}, "replay")
+    row = {"queue": "q", "vhost": "/", "messages": 3, "looked_at": 3, "oldest": 43_200, "causes": []}
     assert "1970-01-01" in as_text({"queues": 1, "items": [row]}, "dead-letters")
     assert as_text([], "jobs") == "none"
     assert as_text({"uptime_ms": 61_000}, "status") == "uptime: 1 min 1 s"
@@ -79,12 +80,26 @@ def test_times_of_jobs_and_dead_letters() -> None:
 
 def test_dead_letters_say_what_is_not_counted() -> None:
     """Causes of the first messages are not taken for those of all, nor the queues that are listed for all of them."""
-    whole = {"queue": "q", "messages": 3, "looked_at": 3, "oldest": None}
+    whole = {"queue": "q", "vhost": "/", "messages": 3, "looked_at": 3, "oldest": None, "causes": []}
     part = {**whole, "queue": "deep", "messages": 9_000, "looked_at": 5_000}
     assert "counted" not in as_text({"queues": 1, "items": [whole]}, "dead-letters")
     text = as_text({"queues": 3, "items": [whole, part]}, "dead-letters")
-    assert "of deep the first 5000 of 9000; all=true counts all" in text and "1 more queue" in text
+    assert "of deep the first 5000 of 9000; others were not looked at" in text and "1 more queue" in text
     assert as_text({"queues": 0, "items": []}, "dead-letters") == "none"
+
+
+def test_each_cause_of_dead_letters_has_a_row() -> None:
+    """With how many there are of it, beside all that is in the queue."""
+    causes = [
+        {"cause": cause, "origin": "o", "exchange": "", "count": count}
+        for cause, count in (("expired", 2), ("rejected", 1))
+    ]
+    row = {"queue": "q", "vhost": "/", "messages": 3, "looked_at": 3, "oldest": None, "causes": causes}
+    assert [line.split() for line in as_text({"queues": 1, "items": [row]}, "dead-letters").splitlines()] == [
+        ["queue", "cause", "origin", "count", "in-queue", "vhost"],
+        ["q", "expired", "o", "2", "3", "/"],
+        ["q", "rejected", "o", "1", "3", "/"],
+    ]
 
 
 @pytest.mark.parametrize("text, seconds", [("90", 90), ("0.5", 0.5), ("90s", 90), ("5m", 300), ("2h", 7200)])

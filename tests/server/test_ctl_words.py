@@ -386,3 +386,10 @@ def test_limits_and_who_waits_are_tables() -> None:
         "  broker       temp    12    10   9    false  0",
         "blocked: none",
     ]
+
+
+def test_growth_is_not_known_without_a_console(capsys: pytest.CaptureFixture[str]) -> None:
+    """The refusal says where to look instead."""
+    with start_broker() as broker:
+        assert main(["ctl", "--url", broker.url, "growing"]) == 1
+    assert "the console, which samples queues, is off; see `ctl --watch queues`" in capsys.readouterr().err

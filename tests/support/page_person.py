@@ -113,6 +113,14 @@ class Person:
         """Wait until the text is shown."""
         (within or self.tab).get_by_text(text).first.wait_for()
 
+    def sees_at_once(self, place: Any) -> None:
+        """Wait until it is shown; nothing has to be moved for that."""
+        place.wait_for()
+        expression = (
+            "one => { const box = one.getBoundingClientRect(); return box.top >= 0 && box.bottom <= innerHeight; }"
+        )
+        assert place.evaluate(expression), place
+
     def sees_heading(self, name: str) -> None:
         """Wait until the page has that title."""
         self.tab.get_by_role("heading", name=name, level=1).wait_for()

@@ -81,7 +81,7 @@ function read(field, text) {
   return given;
 }
 
-/** `fields`: {name, label, type, options, value, hint, required, keys}; `keys`: of an object, each with an example and what it does. `onSubmit(values)` gives true to clear the form.
+/** `fields`: {name, label, type, options, value, hint, required, keys, when}; `keys`: of an object, each with an example and what it does; `when(values)`: whether it is shown. `onSubmit(values)` gives true to clear the form.
  * `also`: another verb; `onSubmit(values, true)` if that was chosen. `username`: whose password is in it, for what keeps passwords.
  * `why`: the reason why the user may not; all is grey then. */
 function Form({ fields, verb, also, onSubmit, name, kind = "", username, why = "" }) {
@@ -114,7 +114,7 @@ function Form({ fields, verb, also, onSubmit, name, kind = "", username, why = "
   }
   return html`<form class="form ${kind}" onSubmit=${submit} aria-label=${name || verb} noValidate>
     ${username && html`<input class="hidden" name="username" autocomplete="username" value=${username} readonly tabindex="-1" aria-hidden="true" />`}
-    ${fields.map((field) => html`<${Field}
+    ${fields.filter((field) => !field.when || field.when(given)).map((field) => html`<${Field}
       key=${field.name}
       field=${field}
       form=${name || verb}

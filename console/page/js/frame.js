@@ -57,22 +57,21 @@ function Search() {
         ...[["user", "users"], ["virtual host", "vhosts"]].flatMap(([kind, place]) => found[place].map((name) => [kind, name, "", to([place, name])])),
       ].slice(0, 30)
     : [];
+  if (found) links.push(["look for a message with this id", text, "", to(["find"], { message_id: text })]);
   const keys = (event) => {
     if (event.key === "Escape") close();
-    if (event.key === "Enter" && links.length) {
+    if (event.key === "Enter" && found) {
       location.assign(links[0][3]);
       close();
       box.current.blur();
     }
   };
   return html`<div class="search" role="search">
-    <input type="search" ref=${box} value=${text} placeholder="Find a name  ( / )" aria-label="Find a queue, exchange, connection or user by name"
+    <input type="search" ref=${box} value=${text} placeholder="Find a name or message id  ( / )" aria-label="Find a queue, exchange, connection or user by name, or a message by its id"
       onInput=${(event) => setText(event.currentTarget.value)} onKeyDown=${keys} />
     ${found && html`<div class="found" aria-live="polite">
-      ${links.length
-        ? html`<ul>${links.map(([kind, name, vhost, href]) => html`<li key=${href}><a href=${href} onClick=${close}>
-            <span class="name">${name || "(default)"}</span> <small>${kind}${vhost ? ` in ${vhost}` : ""}</small></a></li>`)}</ul>`
-        : html`<p class="empty">Nothing has such a name.</p>`}
+      <ul>${links.map(([kind, name, vhost, href]) => html`<li key=${href}><a href=${href} onClick=${close}>
+            <span class="name">${name || "(default)"}</span> <small>${kind}${vhost ? ` in ${vhost}` : ""}</small></a></li>`)}</ul>
     </div>`}
   </div>`;
 }
@@ -119,11 +118,18 @@ export function Frame({ children }) {
   if (vhost && !names.includes(vhost)) names.push(vhost);
   return html`
     <a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); document.getElementById("content").focus(); }}>To the content</a>
-    <header class="top">
+    <header class=${`top ${isOpen ? "open" : ""}`}>
       <button type="button" class="burger" aria-expanded=${isOpen ? "true" : "false"} aria-controls="places" onClick=${() => setOpen(!isOpen)}>Menu</button>
       <a class="brand" href="#/"><img src="icon.svg" alt="" width="24" height="24" /> <b>Leveret</b>
         <small>${about.product_version || ""} ${about.cluster_name || ""}</small></a>
       <${Search} />
+      <div class="choices">
+        <${Choice} label="Virtual host" value=${vhost} options=${[["", "all"], ...names]} onChange=${(value) => set({ vhost: value })} />
+        <${Choice} label="Refresh" value=${String(every)} options=${EVERY} onChange=${(value) => set({ every: Number(value) })} />
+        <${Choice} label="Colours" value=${theme} options=${THEMES} onChange=${(value) => set({ theme: value })} />
+        <span class="who">${user.name} <small>${user.tags.join(", ")}</small></span>
+        <button type="button" onClick=${leave}>Log out</button>
+      </div>
       <span class=${`pulse ${gone ? "fault" : ""}`}>${gone ? "no answer" : "connected"}</span>
     </header>
     <div class="body">
@@ -132,13 +138,6 @@ export function Frame({ children }) {
           ${title && html`<h2>${title}</h2>`}
           <ul>${links.filter(([key]) => !OPTIONAL.includes(key) || brings(key)).map(([key, label, whyNot]) => html`<${Place} key=${key} place=${key} label=${label} why=${whyNot ? whyNot() : ""} isHere=${place === key} />`)}</ul>
         </div>`)}
-        <div class="choices">
-          <${Choice} label="Virtual host" value=${vhost} options=${[["", "all"], ...names]} onChange=${(value) => set({ vhost: value })} />
-          <${Choice} label="Refresh" value=${String(every)} options=${EVERY} onChange=${(value) => set({ every: Number(value) })} />
-          <${Choice} label="Colours" value=${theme} options=${THEMES} onChange=${(value) => set({ theme: value })} />
-          <p class="who">${user.name} <small>${user.tags.join(", ")}</small></p>
-          <button type="button" onClick=${leave}>Log out</button>
-        </div>
       </nav>
       <main id="content" tabindex="-1">
         ${vhost && segments.length === 1 && NARROWED.includes(place) && html`<p class="narrowed">Only in the virtual host <${Chip} name=${vhost} label="In all virtual hosts" onClose=${() => set({ vhost: "" })} /></p>`}

@@ -301,9 +301,15 @@ def _read_password(command: Command, arguments: dict[str, Any]) -> None:
 
 def _help() -> str:
     """The list of all commands with their arguments."""
-    commands = [command for actions in COMMANDS.values() for command in actions.values()]
-    lines = ["commands (`leveret ctl COMMAND --help` explains one):"]
-    for command in commands:
+    lines = [
+        "commands (`leveret ctl COMMAND --help` explains one). What is wrong: status, growing, unacknowledged,",
+        "blocked, dead-letters; where a message is: where; what was changed, and how to put it back: versions",
+    ]
+    family = ""
+    for command in [one for actions in COMMANDS.values() for one in actions.values()]:
+        if (of := command.function.__module__.rpartition(".")[2]) != family:
+            family = of
+            lines += ["", f"{family}:"]
         lines += [f"  {command.usage}", f"      {command.help}"]
     return "\n".join(lines)
 
@@ -331,6 +337,8 @@ def as_text(result: Any, command: str) -> str:
         return "\n\n".join(explanation_text(explanation_of(one)) for one in result)
     if command == "jobs" and isinstance(result, list):
         result = [_job_of(row) for row in result]
+    elif isinstance(result, dict) and {"started", "ended"} <= result.keys():
+        result = _job_of(result)
     if isinstance(result, list):
         width = None if command == "log" else _width()  # sentences are not cut
         return as_table(result, width) if result else "none"
@@ -367,19 +375,24 @@ def _job_of(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def _dead_letters_text(found: dict[str, Any]) -> str:
-    """The queues of dead letters, and those in which only the first messages were counted."""
+    """The queues of dead letters, a row for each cause, and those in which not all messages were counted."""
+    queues = found["items"]
+    none: list[dict[str, Any]] = [{}]
     rows = [
         {
-            **row,
-            "oldest": None,
-            "oldest_ms": None if row["oldest"] is None else 1000 * row["oldest"],
-        }  # s, as in x-death
-        for row in found["items"]
+            "queue": row["queue"],
+            **cause,
+            "in-queue": row["messages"],
+            "oldest_ms": None if row["oldest"] is None else 1000 * row["oldest"],  # s, as in x-death
+            "vhost": row["vhost"],
+        }
+        for row in queues
+        for cause in row["causes"] or none
     ]
-    some = [row for row in rows if row["looked_at"] < row["messages"]]
+    some = [row for row in queues if row["looked_at"] < row["messages"]]
     parts = [f"of {row['queue']} the first {row['looked_at']} of {row['messages']}" for row in some]
-    more = [f"(counted: {'; '.join(parts)}; all=true counts all)"] if some else []
-    if (hidden := found["queues"] - len(rows)) > 0:
+    more = [f"(counted: {'; '.join(parts)}; others were not looked at)"] if some else []
+    if (hidden := found["queues"] - len(queues)) > 0:
         more.append(f"({hidden} more {'queue' if hidden == 1 else 'queues'}, with fewer messages)")
     return printable_lines("\n".join([as_table(rows, _width()) if rows else "none", *more]))
 

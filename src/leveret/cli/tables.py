@@ -15,8 +15,8 @@ from .times import time_text
 
 #: Columns that come first, and columns that come last and are the first to be left out.
 FIRST = (
-    "connection_name", "name", "queue", "state", "destination", "limit", "blocked_by", "waiting_ms", "held", "ready",
-    "in/s", "out/s", "ack/s", "unacked", "oldest_unacked_since_ms", "causes",
+    "connection_name", "name", "queue", "cause", "origin", "state", "destination", "limit", "blocked_by", "waiting_ms",
+    "held", "ready", "in/s", "out/s", "ack/s", "unacked", "oldest_unacked_since_ms",
 )  # fmt: skip
 LAST = (
     "kind", "command", "batch", "is_current", "user", "vhost", "since_ms", "prefetch_total", "channels", "channel",

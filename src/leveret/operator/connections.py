@@ -163,8 +163,9 @@ def _unacked_rows(session: Session) -> Iterator[dict[str, Any]]:
 
 @command("publishers", http=Http("GET", "leveret/queues/V/Q/publishers", Level.MONITORING), reads=True)
 def publishers(operator: Operator, queue: QueueName, *, vhost: VhostName = "/") -> Steps:
-    """List the connections that publish to a queue, as far as their last publishes tell, with exchange and key."""
-    found, rows = operator.queue(vhost, queue), []
+    """List the connections that publish to a queue, as far as their last publishes tell, the busiest first."""
+    found = operator.queue(vhost, queue)
+    rows: list[dict[str, Any]] = []
     for client in list(operator.broker.connections):
         if client.vhost is not operator.broker.virtual_hosts.get(vhost):
             continue
@@ -185,6 +186,7 @@ def publishers(operator: Operator, queue: QueueName, *, vhost: VhostName = "/") 
                 }
             )
         yield
+    rows.sort(key=lambda row: -row["published"])
     return rows
 
 
@@ -204,8 +206,8 @@ def _state(operator: Operator, client: Client) -> str:
 
 
 def _oldest_since(operator: Operator, session: Session, tag: int | None) -> dict[str, Any]:
-    """The latest possible wall time in ms of a channel's oldest delivery, whose tag is `tag`: times are noted once a
-    minute. None: nothing is unacknowledged, or it was delivered after the last note.
+    """The latest possible wall time in ms of a channel's oldest delivery, whose tag is `tag`: times are noted every
+    ten seconds. None: nothing is unacknowledged, or it was delivered after the last note.
     """
     at_ns = None if tag is None else operator.broker.context.acknowledgements.delivered_ns(session, tag)
     if at_ns is None:

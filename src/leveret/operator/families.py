@@ -8,8 +8,9 @@ from importlib.util import find_spec
 #: Families that come with a package, and are missing without it.
 OPTIONAL = ("leases",)
 _ALL = (
-    "broker", "cluster", "drafts", "leases", "moving", "topology", "messages", "browsing", "search", "scheduled",
-    "routing", "events", "connections", "access", "policies", "parameters", "definitions", "previews", "history",
+    "broker", "backlog", "cluster", "drafts", "leases", "moving", "topology", "messages", "browsing", "search",
+    "scheduled", "routing", "events", "connections", "access", "policies", "parameters", "definitions", "previews",
+    "history",
 )  # fmt: skip
 #: Families of commands, in the order in which help lists them.
 FAMILIES = tuple(one for one in _ALL if one not in OPTIONAL or find_spec(f"{__package__}.{one}") is not None)

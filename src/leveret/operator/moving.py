@@ -166,10 +166,10 @@ def _set_paused(operator: Operator, vhost: str, name: str, *, paused: bool) -> d
 
 
 @command("dead-letters", reads=True)
-def dead_letters(operator: Operator, *, all: bool = False, vhost: OnlyVhost | None = None) -> Steps:
+def dead_letters(operator: Operator, *, all: bool = True, vhost: OnlyVhost | None = None) -> Steps:
     """List the queues that get dead letters, with numbers of messages by cause and origin.
 
-    all: true: count all of them, for 10 s at most; false: about the first 5,000 (default false)
+    all: true: count all of them, for 10 s at most; false: about the first 5,000 (default true)
     """
     found: list[Queue] = []
     for host in operator.vhosts(vhost):

@@ -17,6 +17,7 @@ from .command_error import CommandError
 from .steps import Steps
 
 if TYPE_CHECKING:
+    from ..console.sampler import Sampler
     from ..journal import JournalStories
     from ..serving.cluster_admin import ClusterAdmin
     from .event_log import EventLog
@@ -48,6 +49,8 @@ class Operator:
         self.edge_status = edge_status or dict
         self.log_lines = log_lines or list
         self.started_ms = 0
+        #: The console's samples of queues; None: it is off, or there was no queue yet.
+        self.sampler: Sampler | None = None
         #: The user of the running command, and where it came from, e.g. "guest by ctl"; "": the broker itself.
         self.caller = ""
         #: Reads events from a journal, with the arguments of `journal.JournalStories`; None: there is no journal.

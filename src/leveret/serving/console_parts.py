@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ..console.metrics.facts import MetricsFacts
     from ..console.node_facts import Listening
     from ..console.options import ConsoleOptions
+    from ..console.sampler import Sampler
     from ..journal import Journal
     from ..operator.control import ControlTable
 
@@ -68,6 +69,9 @@ class ConsoleParts:
 
         return metrics_facts(self.configuration, self.data, self.journal, delays)
 
+    def _sampled_by(self, sampler: "Sampler") -> None:
+        self.control().operator.sampler = sampler
+
     async def serve(
         self,
         runtime: Runtime,
@@ -84,6 +88,7 @@ class ConsoleParts:
             tls_listeners=[one for one, address in {**self.http, **self.metrics}.items() if address.is_tls],
             arrivals=arrivals,
             facts=self.facts,
+            on_sampler=self._sampled_by,
             stopping=stopping,
             task_status=task_status,
         )

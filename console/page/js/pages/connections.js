@@ -1,5 +1,5 @@
 // Connections and channels.
-import { act, ago, Ago, Badge, bytes, ClientOf, column, confirm, ConnectionLink, count, Danger, duration, EXTRA, Facts, Fold, go, Head, html, isMonitor, lacksTag, Limited, List, me, named, OF_QUEUE, OF_VHOST, orNone, Panel, path, QueueLink, rate, Rows, secondStep, several, Table, to, usePoll, UserLink, VhostLink, WIDE, yesNo } from "../common.js";
+import { act, ago, Ago, Badge, bytes, ClientOf, column, confirm, ConnectionLink, count, Danger, duration, EXTRA, Facts, Fold, go, Head, html, isMonitor, lacksTag, Limited, List, me, named, OF_QUEUE, OF_VHOST, orNone, Panel, path, QueueLink, rate, Rows, secondStep, several, Table, to, usePoll, UserLink, useState, VhostLink, WIDE, yesNo } from "../common.js";
 import { Lines, MESSAGE_RATES, rateLine, Rates, useRange } from "../chart.js";
 
 const flow = (one, name) => {
@@ -8,6 +8,8 @@ const flow = (one, name) => {
 };
 const stateOf = (state) => html`<span class=${/block|flow/.test(state) ? "fault" : ""}>${state}</span>`;
 
+/** Unacknowledged messages that a connection's page shows at first: what else it shows stands below. */
+const FIRST = 5;
 const text = (value) => (typeof value === "string" ? value : "");
 const product = ({ product: name, version }) => `${text(name)} ${text(version)}`;
 
@@ -50,7 +52,7 @@ export function Connection({ names: [name] }) {
   const { isHere } = view;
   const close = async () => {
     const text = `${name} of ${one.user}.`;
-    const question = { title: "Close this connection", text, verb: "Close", asks: "Reason, which the client is told" };
+    const question = { title: "Close the connection", text, asks: "Reason, which the client is told" };
     const reason = await (isMonitor() ? secondStep({ target: path("leveret", "preview", "connections", name), ...question }) : confirm(question));
     if (!reason) return;
     // A header takes no other letters.
@@ -62,6 +64,7 @@ export function Connection({ names: [name] }) {
     ${isHere && one.user_provided_name && html`<p class="dim name">${name}</p>`}
     ${isHere && html`
       <${Blocked} about=${about.data} />
+      ${about.data?.unacked > 0 && html`<${Held} about=${about.data} />`}
       <${Panel} title="Details" aside=${choice}>
         <div class="charts"><${Lines} title="Octets" id=${name} at=${view.at} range=${range} since=${one.leveret?.sampled_since_ms} isWhole shown=${(value) => `${bytes(Math.round(value))}/s`}
           lines=${[rateLine("From client", one, "recv_oct"), rateLine("To client", one, "send_oct")]} /></div>
@@ -83,7 +86,7 @@ export function Connection({ names: [name] }) {
       <${Panel} title="Channels of this connection">
         <${Rows} rows=${channels.rows} columns=${CHANNELS.filter((column) => !column.isExtra && column.title !== "Virtual host")} caption="Channels" empty="It has no channel open." />
       <//>
-      ${about.data && html`<${Held} about=${about.data} />`}
+      ${about.data?.unacked === 0 && html`<${Held} about=${about.data} />`}
       ${!isMonitor() && html`<${Panel} title="Consumers and unacknowledged messages"><p class="empty">Hidden: ${lacksTag("monitoring")}.</p><//>`}
       <${Fold} title="What the client says of itself"><${Table} value=${one.client_properties} /><//>
       <${Panel} title="Close"><${Danger} label="Close the connection …" onClick=${close} why=${one.user === me() ? "" : lacksTag()} /><//>
@@ -99,6 +102,7 @@ function Blocked({ about }) {
 
 /** What a connection consumes, and which messages it has. */
 function Held({ about }) {
+  const [all, setAll] = useState(false);
   const consumers = [
     column("Tag", "tag"),
     OF_QUEUE,
@@ -118,8 +122,9 @@ function Held({ about }) {
       <${Rows} rows=${about.consumers} columns=${consumers} caption="Consumers" by="channel tag" empty="It consumes nothing." />
     <//>
     <${Panel} title="Messages that it has not acknowledged">
-      ${about.messages.length ? html`<${Rows} rows=${about.messages} columns=${messages} caption="Unacknowledged messages" by="channel delivery_tag" />
-        ${about.unacked > about.messages.length && html`<p class="dim">${count(about.messages.length)} of ${count(about.unacked)}, the oldest.</p>`}` : html`<p class="empty">None.</p>`}
+      ${about.messages.length ? html`<${Rows} rows=${all ? about.messages : about.messages.slice(0, FIRST)} columns=${messages} caption="Unacknowledged messages" by="channel delivery_tag" />
+        ${!all && about.messages.length > FIRST ? html`<button type="button" onClick=${() => setAll(true)}>The oldest ${count(about.messages.length)} of ${count(about.unacked)}</button>`
+        : about.unacked > about.messages.length && html`<p class="dim">${count(about.messages.length)} of ${count(about.unacked)}, the oldest.</p>`}` : html`<p class="empty">None.</p>`}
     <//>`;
 }
 

@@ -22,7 +22,7 @@ export function Find({ query }) {
   }, [query.message_id, query.id]);
   return html`<h1>Find a message</h1>
     <p class="dim">In all queues that you may read; messages match all that is given. Nothing is taken, marked or moved.</p>
-    <${CommandForm} of="search" only=${`message_id correlation_id ${MATCHES} journal`} name="Find" verb="Find" onSubmit=${find} />
+    <${CommandForm} of="search" only=${`message_id correlation_id ${MATCHES} journal`} values=${query} name="Find" kind="many" verb="Find" onSubmit=${find} />
     ${since > 0 && html`<${Busy} since=${since} onCancel=${cancel} text="Looking into the queues, for 20 s at most, then perhaps into the journal …" />`}
     ${since > 0 && found && html`<p class="warning">What is below was found by the search before this one.</p>`}
     <div aria-live="polite" class=${since > 0 ? "old" : ""}>${found && html`<${Found} found=${found} />`}</div>`;

@@ -1,5 +1,5 @@
 // What changes many messages: dead letters back to where they came from, messages elsewhere or away, and their jobs.
-import { act, ago, ask, column, confirm, count, Danger, Facts, html, lacksTag, me, moment, named, note, Panel, path, QueueLink, rate, Rows, several, useEffect, useMay, usePoll, useState, Waiting, WIDE } from "../common.js";
+import { act, ago, ask, column, confirm, count, Danger, Facts, html, lacksTag, me, moment, named, note, Panel, path, QueueLink, rate, Rows, several, useEffect, useMay, usePoll, useRef, useState, Waiting, WIDE } from "../common.js";
 import { CommandForm, MATCHES } from "../form.js";
 import { Messages } from "../publish.js";
 
@@ -19,7 +19,9 @@ export function Many({ vhost, queue, first = {}, positions, why = "" }) {
   const [found, setFound] = useState(null);
   const [job, setJob] = useState(null);
   const place = (verb) => path("leveret", "queues", vhost, queue, verb);
-  const own = { what: { options: Object.entries(ACTS).map(([key, [verb, words]]) => [key, `${verb} ${words}`]) }, to_queue: { label: "Queue to move to", hint: "" } };
+  const own = { what: { options: Object.entries(ACTS).map(([key, [verb, words]]) => [key, `${verb} ${words}`]) }, to_queue: { label: "Queue to move to", hint: "", when: (values) => values.what === "move" } };
+  const result = useRef(null);
+  useEffect(() => (found || job !== null) && result.current.scrollIntoView({ block: "nearest" }), [found, job]);
   const look = async ({ what, to_queue: to, ...choice }) => {
     const [verb, where] = what.split(" ");
     const body = Object.fromEntries(Object.entries(choice).filter(([, value]) => isSet(value)));
@@ -35,7 +37,7 @@ export function Many({ vhost, queue, first = {}, positions, why = "" }) {
   const start = async () => {
     const [label, words] = ACTS[found.what];
     const many = several(found.matched, "message");
-    const text = `${many} of ${queue} ${found.verb === "move" ? `to ${found.body.to.queue}` : words}${found.body.rate ? `, ${found.body.rate} a second` : ""}. ${found.verb === "discard" ? "This cannot be undone." : "It can be stopped; what has gone stays gone."}`;
+    const text = `${many} of ${queue} ${found.verb === "move" ? `to ${found.body.to.queue}` : words}${found.body.rate ? `, ${found.body.rate} a second` : ""}. ${found.verb === "discard" ? "This cannot be undone." : "It can be stopped; what has gone stays there."}`;
     if (!(await confirm({ title: `${label} ${many}`, text, verb: label, typed: found.matched > TYPED_ABOVE ? queue : "" }))) return;
     const done = await act("The job has begun.", "POST", place(found.verb), { body: found.body });
     if (done) {
@@ -45,7 +47,7 @@ export function Many({ vhost, queue, first = {}, positions, why = "" }) {
   };
   return html`
     <${CommandForm} key=${JSON.stringify(first)} of="move" only=${`what to_queue cause origin ${MATCHES} limit rate`} values=${{ what: "replay", ...first }} own=${own} name="Choose messages" kind="many" verb="Dry run" onSubmit=${look} why=${why} />
-    <div aria-live="polite">${found && html`<${Found} found=${found} />
+    <div aria-live="polite" ref=${result}>${found && html`<${Found} found=${found} />
       ${found.matched > 0 && html`<${Danger} label=${`${ACTS[found.what][0]} ${several(found.matched, "message")} …`} onClick=${start} />`}`}
       ${job !== null && html`<${Progress} key=${job} id=${job} />`}</div>`;
 }
@@ -156,6 +158,7 @@ function Letters({ queue }) {
   return html`<${Panel} id=${`letters-${queue.vhost}-${queue.queue}`} title=${html`<${QueueLink} vhost=${queue.vhost} name=${queue.queue} />`} aside=${aside}>
     <${Rows} rows=${queue.causes} columns=${columns} caption=${`Dead letters in ${queue.queue}`} by="cause origin exchange" empty="None." />
     ${queue.looked_at < queue.messages && html`<p class="dim">Of the first ${count(queue.looked_at)}.</p>`}
+    ${queue.causes.length > 1 && html`<button type="button" onClick=${() => choose({})}>Choose among all …</button>`}
     ${first && html`<${Many} vhost=${queue.vhost} queue=${queue.queue} first=${first} why=${why} />`}
   <//>`;
 }

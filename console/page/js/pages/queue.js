@@ -110,7 +110,7 @@ function Publishers({ vhost, name, why }) {
     ofClient("Client"),
     column("User", "user", named, WIDE),
     { title: "By", cell: (one) => one.by.map((by) => html`<div key=${`${by.exchange}\n${by.routing_key}`}><span class="name">${by.exchange || "(default)"}</span> with <code>${by.routing_key || "(no key)"}</code></div>`) },
-    column("Published in all", "published", count),
+    column("Published to all queues", "published", count),
     { title: "State", cell: (one) => (one.blocked ? html`<b class="fault">blocked</b>` : "running") },
   ];
   return html`<${Panel} title="Who publishes here">
@@ -199,9 +199,9 @@ function End({ queue, reload, may }) {
   const place = path("queues", queue.vhost, queue.name);
   const preview = path("leveret", "preview", "queues", queue.vhost, queue.name);
   const purge = async () => {
-    const text = `Of ${queue.name}. This cannot be undone.`;
+    const text = `${queue.name}. This cannot be undone.`;
     if (!(await secondStep({ target: preview, pick: (found) => found.purge, lost: (found) => found.ready + found.scheduled, name: queue.name, title: "Purge this queue", text, verb: "Purge" }))) return;
-    if (await act(`${queue.name} is empty.`, "DELETE", `${place}/contents`)) reload();
+    if (await act(`${queue.name} is purged.`, "DELETE", `${place}/contents`)) reload();
   };
   const end = async () => {
     if (await remove("queues", "queue", [queue.vhost, queue.name], { lost: ofQueue })) go(["queues"]);
@@ -210,7 +210,7 @@ function End({ queue, reload, may }) {
   const pause = async () => {
     if (await act(isPaused ? `${queue.name} delivers again.` : `${queue.name} delivers nothing.`, "PUT", path("leveret", "queues", queue.vhost, queue.name, "state"), { body: { paused: !isPaused } })) reload();
   };
-  return html`<${Panel} title="Purge or delete">
+  return html`<${Panel} title="Pause, purge or delete">
     <div class="buttons">
       <${Button} label=${isPaused ? "Resume deliveries" : "Pause deliveries"} onClick=${pause} why=${lacksTag()} />
       <${Danger} label=${`Purge ${several(queue.messages_ready, "message")} …`} onClick=${purge} disabled=${!queue.messages_ready} why=${may("read")} />

@@ -48,7 +48,7 @@ export function Blocked() {
 /** How much of a limit is used: a bar, and the same in words. */
 function Share({ used, most, shown }) {
   const text = most > 0 ? `${shown(used)} of ${shown(most)}` : shown(used);
-  return html`<span class="share">${most > 0 && html`<meter min="0" max=${most} high=${most * 0.8} optimum="0" value=${Math.min(used, most)} aria-hidden="true"></meter>`} ${text}</span>`;
+  return html`<span class="share">${most > 0 && html`<meter min="0" max=${most} low=${most * 0.8} high=${most * 0.8} optimum="0" value=${Math.min(used, most)} aria-hidden="true"></meter>`} ${text}</span>`;
 }
 
 export function Scheduled() {
