@@ -2,8 +2,10 @@
 
     python docs/draw_console.py [--tree DIR] [--suffix=-before] [--only WORD] [--seconds 75]
                                  [--all --out DIR]
+    python docs/draw_console.py --join DIR DIR
 
-With `--all` each scene is drawn at both widths, light and dark, as PNG files to look at.
+With `--all` each scene is drawn at both widths, light and dark, as PNG files to look at. `--join` puts those of two
+trees, before and after, into one picture a scene.
 
 A broker of the tree (default: this one) gets the clients of `leveret demo`, and some more that an operator would ask
 about. Then the distribution's Chromium, by playwright, shows each scene. Of an older tree the pictures get a suffix;
@@ -19,7 +21,7 @@ import sys
 import tempfile
 import threading
 import time
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -43,6 +45,9 @@ WIDE, NARROW = 1280, 390
 #: Pixels of a picture for one of the page, by width; its quality as WebP.
 SCALE, QUALITY = {WIDE: 0.75, NARROW: 1.0}, 55
 HEIGHTS = {WIDE: 760, NARROW: 700}
+SCHEMES = ("light", "dark")
+#: Pixels of the height of a picture among others, and the quality of all together.
+JOINED, QUALITY_JOINED = 400, 45
 WAIT_MS, LOADED_MS = 3_000, 30_000
 #: Pixels of the page's head, which stays when the page is moved.
 HEAD = {WIDE: 70, NARROW: 120}
@@ -321,10 +326,36 @@ def draw_all(browser: Any, scene: Scene, url: str, folder: Path) -> None:
     """At both widths, light and dark."""
     for width in (WIDE, NARROW):
         with drawn(browser, replace(scene, width=width, is_dark=False), url) as tab:
-            for scheme in ("light", "dark"):
+            for scheme in SCHEMES:
                 tab.emulate_media(color_scheme=scheme)
                 tab.wait_for_timeout(300)
                 tab.screenshot(path=folder / f"{scene.name}-{width}-{scheme}.png")
+
+
+def join(browser: Any, before: Path, after: Path, folder: Path) -> None:
+    """One picture a scene: a row for each tree, with both widths, light and dark."""
+    context = browser.new_context(viewport={"width": 100, "height": 100})
+    tab = context.new_page()
+    for scene in SCENES:
+        rows = []
+        for source in (before, after):
+            files = [source / f"{scene.name}-{width}-{scheme}.png" for width in (WIDE, NARROW) for scheme in SCHEMES]
+            if all(file.exists() for file in files):
+                images = "".join(
+                    f'<img height={JOINED} src="data:image/png;base64,{b64encode(file.read_bytes()).decode()}">'
+                    for file in files
+                )
+                rows.append(f'<div style="display: flex; gap: 6px">{images}</div>')
+        tab.set_content(f'<body style="margin: 0"><main style="display: inline-grid; gap: 6px">{"".join(rows)}</main>')
+        box = tab.locator("main").bounding_box()
+        picture = context.new_cdp_session(tab).send(
+            "Page.captureScreenshot",
+            {"format": "webp", "quality": QUALITY_JOINED, "captureBeyondViewport": True,
+             "clip": {"x": 0, "y": 0, "width": box["width"], "height": box["height"], "scale": 1}},
+        )["data"]  # fmt: skip
+        file = folder / f"{scene.name.removesuffix('-dark').removesuffix('-narrow')}-forms.webp"
+        file.write_bytes(b64decode(picture))
+        print(f"{file.name:40}{file.stat().st_size:8}", flush=True)
 
 
 def main() -> None:
@@ -333,16 +364,23 @@ def main() -> None:
     parser.add_argument("--suffix", default="")
     parser.add_argument("--only", default="")
     parser.add_argument("--all", action="store_true", help="each scene at both widths, light and dark, as PNG")
+    parser.add_argument("--join", type=Path, nargs=2, metavar="DIR", help="what --all drew of two trees: before, after")
     parser.add_argument("--seconds", type=float, default=75, help="of traffic before the first picture")
     parser.add_argument("--out", type=Path, default=FOLDER)
     parser.add_argument("--browser", default="/usr/bin/chromium")
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    arguments = ["--disable-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
+    if options.join:
+        with sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=options.browser, args=arguments)
+            join(browser, *options.join, options.out)
+            browser.close()
+        return
     with broker(options.tree.resolve()) as (amqp, url), sync_playwright() as playwright:
         client = prepare(url, amqp)
         next(client)
         time.sleep(options.seconds)
-        arguments = ["--disable-gpu", *(["--no-sandbox"] if os.geteuid() == 0 else [])]
         browser = playwright.chromium.launch(executable_path=options.browser, args=arguments)
         for scene in SCENES:
             if options.only not in scene.name:
