@@ -28,7 +28,7 @@ def may(client: "Client | None", action: str, kind: str, name: str) -> bool:
 
 
 def require_topic(client: "Client | None", action: str, exchange: Exchange, routing_key: str) -> None:
-    """Check a routing key; only topic exchanges have such permissions. Raises: TopicRefused."""
+    """Check a routing key; only topic exchanges have permissions for keys. Raises: TopicRefused."""
     if client is not None and exchange.type == TopicExchange.type:
         client.user.require_topic(action, exchange.name, routing_key, client.vhost.name)
 

@@ -48,7 +48,7 @@ class UsageTree:
         self._context = context
         self._nodes: dict[NodeKey, Usage] = {}
         self._roots: dict[str, Usage] = {}
-        self._changed: dict[Meter, None] = {}  # those whose changes the nodes do not know
+        self._changed: dict[Meter, None] = {}  # meters whose changes the nodes do not know
         self._drained: dict[Usage, None] = {}
         self._whole: list[Usage] = []  # the roots of the limits on all addresses
         self._flow = Flow()

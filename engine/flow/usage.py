@@ -1,8 +1,8 @@
 """The nodes of the usage tree: a limit, its use, and the clients that wait for room; and alarms.
 
-A node is full when it reaches its limit, until its use has fallen to the low mark, so that publishers are not blocked
-and released with every message. The limit is checked before a message is taken: one message may exceed it, and a
-message larger than the limit passes if the use is 0. Source: queues page E.1, E.4 (row 3), E.5 ("Limit states");
+A node that has reached its limit is full until its use has fallen to the low mark. Otherwise publishers would be
+blocked and released with every message. The limit is checked before a message is taken: one message may exceed it, and
+a message larger than the limit passes if the use is 0. Source: queues page E.1, E.4 (row 3), E.5 ("Limit states");
 behaviour page 1.9.
 """
 

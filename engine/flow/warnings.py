@@ -30,11 +30,11 @@ class BlockedWarnings:
     def __init__(self, clock: Clock, deadlines: Deadlines) -> None:
         self._clock = clock
         self._deadlines = deadlines
-        self._recent: set[Usage] = set()  # those with a warning in the last interval
+        self._recent: set[Usage] = set()  # nodes with a warning in the last interval
         self.on_due: Callable[[BlockedWarning], None] | None = None
 
     def blocked(self, node: Usage) -> None:
-        """Warn that clients wait for room in a node, unless there was such a warning in the last interval."""
+        """Warn that clients wait for room in a node, unless the last interval had a warning about it."""
         if self.on_due is not None and node not in self._recent:
             self._warn(node)
 

@@ -1,4 +1,4 @@
-"""Leased queues, as in AMPS: a package that `queues/kinds.py` loads for the first such queue.
+"""Leased queues, as in AMPS: a package that `queues/kinds.py` loads for the first leased queue.
 
 The functions for operators are here; they load the modules that do the work at the first request.
 Source: queues page A; docs/leases.md.

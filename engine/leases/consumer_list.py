@@ -192,7 +192,7 @@ class LeaseConsumers(ConsumerList):
 def _by_share(free: list[tuple[Consumer, int]], count: int) -> list[Consumer]:
     """Give each message to the consumer with the smallest share, an exact fraction. O(count x log consumers).
 
-    Without a limit (0) a share is 0; among such shares the use counts.
+    Without a limit (0) a share is 0; among shares of 0 the use counts.
     """
     used = [consumer.unacked for consumer, _ in free]
     limits = [0 if consumer.no_ack else consumer.prefetch for consumer, _ in free]

@@ -139,7 +139,7 @@ def discarding(
 
 
 def ids_of(bookmarks: str) -> list[int]:
-    """The message ids in a comma-separated list of bookmarks; such messages may not exist yet. Raises: BadRequest."""
+    """The message ids in a comma-separated list of bookmarks. The messages may not exist yet. Raises: BadRequest."""
     found: list[int] = []
     for bookmark in bookmarks.split(","):
         parts = bookmark.strip().split("|")

@@ -17,8 +17,8 @@ class Sizes:
 
     `counts`: number of bodies in each bucket, the last for bodies above all bounds. `octets`: of all bodies.
 
-    Header and framing of all messages of a run are assumed to be as long as those of the first, which is exact except
-    in mixed runs. Costs 0.3 us for one message, 0.05 us per message in long runs of equal size.
+    Header and framing of each message of a run count as long as those of the first. This is exact except in mixed runs.
+    Costs 0.3 us for one message, 0.05 us per message in long runs of equal size.
     """
 
     __slots__ = ("counts", "octets")

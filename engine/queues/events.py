@@ -80,7 +80,7 @@ class QueueEvents:
         """Count octets that were added to messages or (below 0) removed. `envelope`: that of a single message."""
 
     def recount(self, in_memory: Iterable[Message], paged: Iterable[tuple[int, int, bool]]) -> None:
-        """Count the queue's contents afresh: messages in memory, and paged-out parts.
+        """Count the queue's contents again: messages in memory, and paged-out parts.
 
         `paged`: of each part the number of messages, their octets, and whether a restart brings them back.
         """

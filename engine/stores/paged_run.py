@@ -1,7 +1,7 @@
 """Runs of paged-out messages. Memory has only their ids, sizes and expiries, in columns.
 
-A message costs 4 octets (its size) in a run of consecutive ids, 12 in a run with gaps, and 8 more if a message of the
-run expires. Source: queues page F; ruling 5.
+A message costs 4 octets (its size) in a run of consecutive ids, and 12 in a run with gaps. If a message of the run
+expires, each costs 8 more. Source: queues page F; ruling 5.
 """
 
 from array import array
