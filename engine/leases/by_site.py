@@ -36,7 +36,7 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
     store, turn = queue.store, queue.context.broker.turn
     search.is_waiting = False
     until = min(turn.effort_max, turn.effort + SEARCH_EFFORT)
-    owners.waits.mature(queue.context.broker.clock.monotonic_ns())
+    owners.waits.forget_waited(queue.context.broker.clock.monotonic_ns())
     steps = CATCH_UP_STEPS
     has_waiting = False  # messages that wait for a transfer
     if not leases.rules.is_ranked and leases.active is None and list(groups.filters) == [None]:
@@ -232,14 +232,14 @@ def _foreign_groups(
                 group = groups.group(number, key)
                 if not group.found:
                     continue
-                if skips_wait or _first_matured(leases, group) is not None:
+                if skips_wait or _first_waited(leases, group) is not None:
                     foreign.setdefault(site, {})[group] = consumers
                 else:
                     has_waiting = True
     return foreign, has_waiting
 
 
-def _first_matured(leases: Leases, group: FilterGroup) -> int | None:
+def _first_waited(leases: Leases, group: FilterGroup) -> int | None:
     """The index of the first of a group's found messages that has waited long enough; None: none has.
 
     With ranks, or with delayed messages, messages that have waited less may be before it.
@@ -299,7 +299,7 @@ def _first(leases: Leases, group: FilterGroup, extends: bool) -> int:
     assert leases.owners is not None and isinstance(owned, OwnedFilter)
     if not (extends and _is_mixed(leases, leases.owners)) or _skips_wait(leases, leases.owners, owned.number):
         return 0
-    return _first_matured(leases, group) or 0
+    return _first_waited(leases, group) or 0
 
 
 def _is_mixed(leases: Leases, owners: Owners) -> bool:
@@ -314,14 +314,14 @@ def _run_length(leases: Leases, group: FilterGroup, before: int | None, gate: in
     if end is not None:
         limits.append(end)
     if extends:  # each message has to wait long enough itself
-        return 1 if leases.active is not None else _matured(leases, group, limits)
+        return 1 if leases.active is not None else _waited_count(leases, group, limits)
     if not limits:
         return min(len(group.found), RUN_MAX)
     limit = min(limits)
     return sum(match.position < limit for match in group.found[:RUN_MAX])
 
 
-def _matured(leases: Leases, group: FilterGroup, limits: list[int]) -> int:
+def _waited_count(leases: Leases, group: FilterGroup, limits: list[int]) -> int:
     """The number of a group's messages that may be transferred now; at least the first."""
     owners, owned = leases.owners, group.expression
     assert owners is not None and isinstance(owned, OwnedFilter)
@@ -386,7 +386,7 @@ def pop_at(leases: Leases, owners: Owners, site: str) -> Message | None:
     """
     if leases.room(site) <= 0:
         return None
-    owners.waits.mature(leases.queue.context.broker.clock.monotonic_ns())
+    owners.waits.forget_waited(leases.queue.context.broker.clock.monotonic_ns())
     number = owners.number_of_site(site)
     position, gate = _first_own(leases, owners, number), leases.gate_position()
     if position is None or (gate is not None and position >= gate):

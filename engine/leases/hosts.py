@@ -1,8 +1,8 @@
 """The sites that host a leased queue, and the scope of its name. Source: cluster page 12.
 
 The sites that host a queue with `x-replication` are one (`local`), those that declare it with one domain (`group`), or
-all (`distributed`). A site that declares the queue with other arguments than the rest does not host it. All sites host
-other leased queues.
+all (`distributed`). A site that declares the queue with other arguments than the rest does not host it. Leased queues
+without `x-replication` are hosted by all sites.
 """
 
 from ...settings.leases.leased_settings import DISTRIBUTED, GROUP, LOCAL, SCOPE, LeasedFault

@@ -211,14 +211,14 @@ class OwnerRuns:
 class Waits:
     """The times when messages became ready. Messages that have waited long enough for their owner are forgotten."""
 
-    __slots__ = ("_delayed", "_due", "_marks", "_sites", "matured_id")
+    __slots__ = ("_delayed", "_due", "_marks", "_sites", "waited_id")
 
     def __init__(self, sites: Sites) -> None:
         self._sites = sites
         self._marks: deque[list[int]] = deque()  # [monotonic ns of the first arrival, of the last, its last id]
         self._due: deque[tuple[int, list[int]]] = deque()  # (monotonic ns, ids of delayed messages ready since then)
         self._delayed: set[int] = set()  # all ids in `_due`
-        self.matured_id = 0  # messages up to it have waited long enough, but for those in `_delayed`
+        self.waited_id = 0  # messages up to it have waited long enough, but for those in `_delayed`
 
     @property
     def has_delayed(self) -> bool:
@@ -227,13 +227,13 @@ class Waits:
 
     def has_waited(self, id_: int) -> bool:
         """Whether a message has waited long enough."""
-        return id_ <= self.matured_id and id_ not in self._delayed
+        return id_ <= self.waited_id and id_ not in self._delayed
 
     def came_due(self, ids: Iterable[int], now_ns: int) -> None:
         """Note delayed messages that have become ready."""
         self._due.append((now_ns, list(ids)))
         self._delayed.update(self._due[-1][1])
-        self.mature(now_ns)
+        self.forget_waited(now_ns)
 
     def note(self, last_id: int, now_ns: int) -> None:
         """Note the arrival of messages up to this id."""
@@ -243,13 +243,13 @@ class Waits:
             marks[-1][1:] = now_ns, last_id
         else:
             marks.append([now_ns, now_ns, last_id])
-        self.mature(now_ns)
+        self.forget_waited(now_ns)
 
-    def mature(self, now_ns: int) -> None:
+    def forget_waited(self, now_ns: int) -> None:
         """Forget messages that have waited long enough."""
         marks, due, since_ns = self._marks, self._due, now_ns - self._sites.transfer_after_ns
         while marks and marks[0][1] <= since_ns:
-            self.matured_id = marks.popleft()[2]
+            self.waited_id = marks.popleft()[2]
         while due and due[0][0] <= since_ns:
             self._delayed.difference_update(due.popleft()[1])
 
@@ -340,7 +340,7 @@ class Owners:
         self.moved.update(transferred)
         self.moved = {id_: self._named(number) or self.own_number() for id_, number in self.moved.items()}
         self.note_ready(self.moved)
-        self.waits.matured_id = last_id
+        self.waits.waited_id = last_id
 
     def _named(self, number: int) -> int:
         """The number itself; 0 if it has no name."""
@@ -356,7 +356,7 @@ class Owners:
 
     def add_from_log(self, id_: int) -> int:
         """Add a message from the log, which need not wait. Returns: the number of its owner."""
-        self.waits.matured_id = max(self.waits.matured_id, id_)
+        self.waits.waited_id = max(self.waits.waited_id, id_)
         return self.runs.add(id_) or self.own_number()
 
     def set_owner(self, first_id: int, last_id: int, number: int) -> None:

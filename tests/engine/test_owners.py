@@ -97,12 +97,12 @@ def test_marks_of_a_long_wait_take_little_memory(sites: OwnedSites) -> None:
     waits = Waits(sites.broker.sites)
     for number in range(1, 3600):
         waits.note(number, number * second)
-    assert len(waits._marks) <= ALONE + TOGETHER and waits.matured_id == 0
-    waits.mature((3600 + ALONE) * second)
-    assert waits.matured_id == ALONE - 1  # the next one is the first of many
+    assert len(waits._marks) <= ALONE + TOGETHER and waits.waited_id == 0
+    waits.forget_waited((3600 + ALONE) * second)
+    assert waits.waited_id == ALONE - 1  # the next one is the first of many
     for waited in range(200):
-        waits.mature((3600 + ALONE + waited) * second)
-        assert waited - 3600 // TOGETHER <= waits.matured_id - ALONE <= waited
+        waits.forget_waited((3600 + ALONE + waited) * second)
+        assert waited - 3600 // TOGETHER <= waits.waited_id - ALONE <= waited
     assert waits.next_ns() > (3600 + ALONE + 199) * second
 
 
