@@ -142,16 +142,16 @@ def arguments(given: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-def any_in(value: object, is_meant: Callable[[object], bool]) -> bool:
+def any_in(value: object, predicate: Callable[[object], bool]) -> bool:
     """Whether the predicate is true for a value, or for a value inside it."""
-    if is_meant(value):
+    if predicate(value):
         return True
     inner: Iterable[object] = ()
     if isinstance(value, dict):
         inner = value.values()
     elif isinstance(value, list):
         inner = value
-    return any(any_in(one, is_meant) for one in inner)
+    return any(any_in(one, predicate) for one in inner)
 
 
 def content_type(request: Request) -> str | None:

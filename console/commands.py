@@ -1,4 +1,4 @@
-"""Makes routes of commands: the arguments of a command define how a request is read.
+"""Makes routes from commands: the arguments of a command define how a request is read.
 
 Where RabbitMQ's API differs from a command, an `Adapter` in the file of the resource makes up for it. A value of the
 wrong type is refused in RabbitMQ's words at RabbitMQ's paths, and in the command's words at ours (leveret/...).
@@ -25,8 +25,8 @@ _WITHOUT_BODIES = frozenset({201, 204})
 class Adapter:
     """Adapts a command to RabbitMQ's API.
 
-    `arguments`: makes the command's arguments of the body or query, and may refuse these. `view`: makes the body of the
-    answer of the command's result.
+    `arguments`: makes the command's arguments from the body or query, and may refuse these. `view`: makes the body of
+    the answer from the command's result.
     """
 
     arguments: Callable[[Api, Request, Mapping[str, Any]], Mapping[str, Any]]

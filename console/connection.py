@@ -202,8 +202,8 @@ class Connection:
     async def _watch_peer(self) -> None:
         """End the connection if the peer has gone. Requests that it sends meanwhile are answered later.
 
-        At the end of its input, the peer may have closed the connection; or only its sending side, and waits for the
-        answer. So interim responses 100 are sent, which clients ignore, and which reset a closed connection.
+        When its input ends, the peer may have closed the connection, or only its sending side, to wait for the answer.
+        So interim responses 100 are sent: a client that waits ignores them, and a closed connection is reset.
         Source: RFC 9110, 15.2.1.
         """
         http, unread = self._http, HEAD_MAX

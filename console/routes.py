@@ -45,5 +45,5 @@ for _resource in _RESOURCES:
 
 
 def routes_with(commands: Iterable[CommandRoute]) -> list[Route]:
-    """All routes, those of these commands included."""
+    """All routes, with those of `commands`."""
     return with_commands(ROUTES, commands, ADAPTERS)

@@ -100,7 +100,7 @@ class Sampler:
         self._quiet_samples = 0
         self._series: dict[Any, Series] = {}
         self._capacities: dict[Queue, float] = {}
-        # The same of the sample under way, without deleted objects. They replace the others when it is complete.
+        # Those of the sample under way, which has no deleted objects. When it is complete, they replace the two above.
         self._next_series: dict[Any, Series] = {}
         self._next_capacities: dict[Queue, float] = {}
 

@@ -245,7 +245,7 @@ DELAY_PERIOD_S = 0.25
 
 
 async def watch_delays(delays: Buckets) -> None:
-    """Measure how late sleeps end: no later than the turn that runs then."""
+    """Measure how late sleeps end, because other tasks held the event loop."""
     while True:
         due_s = trio.current_time() + DELAY_PERIOD_S
         await trio.sleep_until(due_s)
@@ -278,8 +278,8 @@ async def serve(
     """Serve the console on bound and listening sockets until `stopping` is set.
 
     `metrics_listeners`: metrics ports, which need no login. `tls_listeners`: those of all listeners that use TLS.
-    `arrivals`: connections that were accepted elsewhere. `facts`: makes the facts for metrics of the event loop's
-    delays. `on_sampler`: gets the sampler when there is one.
+    `arrivals`: connections that were accepted elsewhere. `facts`: makes the facts for metrics from the event
+    loop's delays. `on_sampler`: gets the sampler when there is one.
 
     This is the entry point `console` in the group `leveret.frontends`, see docs/frontends.md.
     """

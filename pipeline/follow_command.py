@@ -91,7 +91,7 @@ class Follower:
             self._tell("retention", "")
 
     def _delay_retry(self, journal: str) -> None:
-        """Delay the next attempt, longer after each failure: each may leave files on a full disk."""
+        """Delay the next attempt, longer after each failure: a failed attempt may leave files on a full disk."""
         self._failures[journal] += 1
         longest = max(1, int(RETRY_MAX_S / self._options.every))
         self._due[journal] = self._rounds + min(2 ** (self._failures[journal] - 1), longest)

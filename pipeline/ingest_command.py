@@ -96,7 +96,7 @@ def ingest_one(
     source: "IngestSource",
     searched: dict[Any, Any] | None = None,
 ) -> dict[str, Any]:
-    """Ingest one source. Further copies are read until one with the newest records was.
+    """Ingest one source. If it has several copies, they are read until the newest records of all of them are.
 
     searched: see `fill_holes`. Raises: as `ingest`.
     """

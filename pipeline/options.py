@@ -36,7 +36,7 @@ OTHER_COMMANDS = {
     "follow": "ingest the journals of running brokers again and again, until interrupted",
     "compact": "replace a lake's many small files by few large ones",
     "retain": "drop the days of a lake that are too old, as ingest --retain 90d does",
-    "migrate": "convert a lake of the release before, as ingest does",
+    "migrate": "convert a lake of an older release, as ingest does",
     "readers": "list the readers of a journal: how far behind, and what is kept for each; needs no lake",
     "forget": "stop keeping records for a lake that is no longer needed",
 }

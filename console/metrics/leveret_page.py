@@ -132,7 +132,7 @@ def _journal(journal: JournalFigures) -> list[str]:
             "Octets that are kept for one reader of the pipeline alone",
             [Sample(size, labelled({"reader": name})) for name, size in sorted(journal.reader_kept.items())],
         ),
-        _one("journal_readers_dropped_total", COUNTER, "Readers beyond a limit", journal.readers_dropped),
+        _one("journal_readers_dropped_total", COUNTER, "Readers dropped at a limit", journal.readers_dropped),
     ]
 
 

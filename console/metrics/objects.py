@@ -20,7 +20,7 @@ DETAILED, CLUSTER = "rabbitmq_detailed_", "rabbitmq_cluster_"
 #: Objects whose lines are made in one step. Maximum messages of a queue whose bodies are measured.
 OBJECTS_A_STEP, MESSAGES_A_QUEUE = 50, 10
 NAN = float("nan")
-#: This many of `CHANNEL_COUNTERS`, the first ones, are about publishing.
+#: The number of counters about publishing, which are the first of `CHANNEL_COUNTERS`.
 PUBLISHING = 4
 
 #: Steps that return a page, in parts that are never joined.
@@ -77,7 +77,7 @@ def detailed_page(
         parts.append(logins_page(broker, DETAILED))
     yield
     if "queue_metrics" in wanted:
-        wanted.discard("queue_consumer_count")  # which is one of them
+        wanted.discard("queue_consumer_count")  # `queue_metrics` has it, too
     for word, group in _GROUPS.items():
         if word in wanted:
             parts += yield from _lines(group.prefix, group.families, group.objects(shown), group.labels, group.row)
@@ -247,7 +247,7 @@ def _whole_client(client: Client) -> tuple[float, ...]:
 
 
 class _Shown(NamedTuple):
-    """The objects that a page may show. `vhosts`: the chosen ones. `queues`: those of them that have metrics."""
+    """The objects that a page may show. `vhosts`: the chosen ones. `queues`: their queues that have metrics."""
 
     broker: Broker
     vhosts: list[VirtualHost]

@@ -28,7 +28,7 @@ _counts_of = attrgetter(*COUNTS)
 #: Getters of attributes: a property would cost a call for each queue.
 _events, _store, _type = map(attrgetter, ("events", "store", "type"))
 _consumers, _scheduled = map(attrgetter, ("consumer_list.consumers", "scheduled"))
-_counters, _deaths, _unacked = map(attrgetter, ("counters", "counters.deaths", "unacked"))  # of all events
+_counters, _deaths, _unacked = map(attrgetter, ("counters", "counters.deaths", "unacked"))  # of `Queue.events`
 _ready = attrgetter("ready_count")
 
 Deaths = dict[tuple[str, bool], int]
@@ -91,7 +91,7 @@ def queue_sums(broker: Broker) -> Generator[None, None, QueueSums]:
     for kind in ALL_TYPES:
         sums.counts[kind] = dict.fromkeys(COUNTS, 0)
         sums.deaths[kind] = {}
-    # The broker's counters are those of all deleted queues. Counts of no other type are counted as classic.
+    # The broker's counters are those of all deleted queues. What is not of a type in `TYPES` counts as classic.
     past = dict(zip(COUNTS, _counts_of(broker.context.counters)))
     past_deaths = dict(broker.context.counters.deaths or {})
     for type_, counters in broker.context.activity.gone.items():

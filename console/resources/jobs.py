@@ -27,7 +27,7 @@ def _arguments(given: Mapping[str, Any], *own: str) -> dict[str, Any]:
     if unknown is not None:
         raise bad_request(f"{unknown[:80]}: unknown, expected some of {', '.join((*own, *_KEYS))}")
     if "count" in given and "limit" in given:
-        raise bad_request("count and limit are the same")
+        raise bad_request("count and limit mean the same: expected one of them")
     names = {"count": "limit", "dry": "dry_run"}
     return {names.get(name, name): value for name, value in given.items()}
 

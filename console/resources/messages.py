@@ -19,7 +19,7 @@ ACKMODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "rej
 NOT_IMPLEMENTED, NOT_FOUND, ACCESS_REFUSED = 540, 404, 403
 #: Keys of texts that select messages.
 _SELECTORS = ("filter", "routing_key", "text", "cause", "origin")
-#: The queue of the aliveness test, which stays.
+#: The queue of the aliveness test. It is not deleted after the test.
 TEST_QUEUE = "aliveness-test"
 
 

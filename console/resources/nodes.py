@@ -25,7 +25,7 @@ FEATURES = (
 
 
 def _view(api: Api, request: Request, facts: NodeFacts) -> dict[str, Any]:
-    """A node, with rates; those of the answering node are from the sampler, too."""
+    """A node, with rates. The answering node also has samples, if a range asks for them."""
     if facts.host is None:
         return down_view(facts)
     is_own, churn = facts.name == api.options.node, api.sampler.churn()

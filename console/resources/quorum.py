@@ -90,9 +90,9 @@ def _check_removable(cluster: ClusterFacts, node: str) -> Answer:
     facts = cluster.by_name[node]
     if cluster.needs(node):
         reason = f"{len(cluster.holders)} nodes are in sync, and confirms need {cluster.min_in_sync}"
-        raise bad_request(f"{node} cannot go: {reason}")
+        raise bad_request(f"{node} cannot be removed: {reason}")
     if facts.is_running and not facts.is_drained:
-        raise bad_request(f"every durable queue is on every node: drain {node} to let it go")
+        raise bad_request(f"every durable queue is on every node: drain {node} before it is removed")
     return Answer(202)
 
 

@@ -116,7 +116,7 @@ def _set_limit(api: Api, request: Request) -> Steps:
 
 
 def faults_of_limits(name: str, limits: Mapping[str, Any]) -> str:
-    """RabbitMQ's text for invalid limits; "": they are valid. `name`: of the parameter whose value they are."""
+    """RabbitMQ's text for invalid limits; "": they are valid. `name`: the name of the limits, for the text."""
     unknown = {one: value for one, value in limits.items() if one not in LIMITS}
     faults = [f"Unrecognised terms {erlang_list(unknown)} in {name}"] if unknown else []
     faults += [

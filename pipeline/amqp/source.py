@@ -221,7 +221,7 @@ async def _receive(options: SourceOptions, inbox: "asyncio.Queue[Any]", what: st
     """The next message. `what`: its name in errors. Raises: TimeoutError, StreamFailed."""
     found = await asyncio.wait_for(inbox.get(), seconds)
     if isinstance(found, BaseException):
-        raise StreamFailed(f"amqp: {options.queue}: the broker closed while {what} was waited for: {found}")
+        raise StreamFailed(f"amqp: {options.queue}: the broker closed the connection before {what} came: {found}")
     return found
 
 

@@ -119,4 +119,4 @@ def quoted_list(texts: Sequence[str]) -> str:
 def check_text(text: str) -> None:
     """Raises: ValueError (a character that an engine cannot have in a literal)."""
     if "\0" in text or any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise ValueError(f"{text!r}: neither NUL nor half of a pair of UTF-16 can be looked for")
+        raise ValueError(f"{text!r}: a text with NUL, or with half of a surrogate pair, cannot be searched for")

@@ -48,7 +48,7 @@ CHECKS = (
         REORDERED,
         "finished_lsn < enqueued_lsn OR between_min < enqueued_lsn",
         "enqueued_lsn",
-        "'enqueued at LSN ' || enqueued_lsn || ', after what came of it at ' || least(finished_lsn, between_min)",
+        "'enqueued at LSN ' || enqueued_lsn || ', after its delivery or end at ' || least(finished_lsn, between_min)",
     ),
     (
         REORDERED,
@@ -293,19 +293,20 @@ def _faults_of_lives(tables: Tables) -> str:
 
 LEADERS = "SELECT lsn, ts, reason FROM events WHERE kind = 'led' ORDER BY lsn"
 DELIVERED = """
-SELECT 'delivered again' AS duplicate, told.msg_id, told.msg_id AS first_id, told.vhost, told.queue, told.lsn,
+SELECT 'delivered again' AS duplicate, ordered.msg_id, ordered.msg_id AS first_id,
+    ordered.vhost, ordered.queue, ordered.lsn,
     min(led.lsn) AS led_lsn,
-    'delivered at LSN ' || min(before_lsn) || ', and again at ' || told.lsn || ' after a takeover' AS detail
+    'delivered at LSN ' || min(before_lsn) || ', and again at ' || ordered.lsn || ' after a takeover' AS detail
 FROM (
     SELECT msg_id, vhost, queue, lsn, kind,
         lag(kind) OVER (PARTITION BY msg_id, vhost, queue ORDER BY lsn) AS before,
         lag(lsn) OVER (PARTITION BY msg_id, vhost, queue ORDER BY lsn) AS before_lsn
     FROM events WHERE msg_id > 0 AND queue <> ''
-) AS told
-JOIN (SELECT lsn FROM events WHERE kind = 'led') AS led ON led.lsn > before_lsn AND led.lsn < told.lsn
-ANTI JOIN {log_queues} AS log_queues ON log_queues.vhost = told.vhost AND log_queues.queue = told.queue
-WHERE told.kind = 'delivered' AND told.before = 'delivered'
-GROUP BY told.msg_id, told.vhost, told.queue, told.lsn
+) AS ordered
+JOIN (SELECT lsn FROM events WHERE kind = 'led') AS led ON led.lsn > before_lsn AND led.lsn < ordered.lsn
+ANTI JOIN {log_queues} AS log_queues ON log_queues.vhost = ordered.vhost AND log_queues.queue = ordered.queue
+WHERE ordered.kind = 'delivered' AND ordered.before = 'delivered'
+GROUP BY ordered.msg_id, ordered.vhost, ordered.queue, ordered.lsn
 """
 PUBLISHED = """
 SELECT 'published again' AS duplicate, later.msg_id, min(first.msg_id) AS first_id, later.vhost, '' AS queue, later.lsn,

@@ -98,7 +98,7 @@ def run(
     if job == "replay":
         if len(nodes) > 1:
             names = ", ".join(one.name for one in nodes)
-            raise ValueError(f"a replay is of one node: --node names which; there are {names}")
+            raise ValueError(f"a replay reads one node: choose it with --node; there are {names}")
         return _run_on(nodes[0], engine, job, options, progress, opened)
     return _run_on_nodes(nodes, engine, job, options, progress, opened)
 
@@ -141,7 +141,7 @@ def _run_on_nodes(
         raise next(iter(unanswered.values()))
     if job == "trace" and not answers:
         raise ValueError(f"no message {options.message!r} in the lake")
-    more = {"not_told": {name: str(error) for name, error in unanswered.items()}} if unanswered else {}
+    more = {"unanswered": {name: str(error) for name, error in unanswered.items()}} if unanswered else {}
     return answers.answer({**more, "seconds": progress.seconds})
 
 

@@ -181,7 +181,7 @@ WITH dead AS (
         ON handed.vhost = dead.vhost AND handed.queue = dead.queue AND handed.msg_id = dead.msg_id
     LEFT JOIN copies ON copies.cause_id = dead.msg_id AND coalesce(copies.died_in, dead.queue) = dead.queue
     GROUP BY dead.vhost, dead.queue, dead.msg_id, dead.kind, dead.reason, dead.ts, dead.lsn
-), told AS (
+), outcomes AS (
     SELECT *, CASE
         WHEN size(arrived_in) > 0 THEN 'arrived' WHEN target IS NOT NULL THEN 'nowhere'
         WHEN kind = 'killed' THEN 'gone' ELSE {without} END AS outcome
@@ -194,7 +194,7 @@ SELECT vhost, queue, kind, reason, outcome, target, arrived_in,
     coalesce(max(attempts), 0) AS attempts_max,
     max_by(consumer, lsn) FILTER (WHERE consumer IS NOT NULL) AS last_consumer,
     slice(array_sort(collect_set(msg_id)), 1, 5) AS samples
-FROM told GROUP BY vhost, queue, kind, reason, outcome, target, arrived_in
+FROM outcomes GROUP BY vhost, queue, kind, reason, outcome, target, arrived_in
 """
 
 

@@ -15,8 +15,8 @@ CODE_BITS = 6
 DURABLE, KEPT = 1, 2
 
 #: SQL: a return, that is, the end of a delivery whose message stays: it is requeued, scheduled for a delay, or its
-#: lease ended. If the lease ended because another consumer acknowledged the message, or because that expired, it is no
-#: return.
+#: lease ended. It is no return if the lease ended because another consumer acknowledged the message, or because the
+#: message expired.
 RETURNED = (
     "(kind = 'requeued' OR (kind = 'scheduled' AND reason <> 'published')"
     " OR (kind = 'lease_ended' AND coalesce(reason, '') NOT IN ('taken_over', 'lifetime')))"

@@ -38,7 +38,7 @@ FROM (
         SELECT msg_id, cause_id, address AS exchange, routing_key, headers_json, properties_json, body FROM payloads
     ) AS content ON content.msg_id = events.msg_id
     WHERE events.msg_id > 0
-) AS told
+) AS joined
 WHERE ({{where}})
 GROUP BY msg_id
 """
@@ -145,7 +145,7 @@ def urls(vhosts: Iterable[str], url: str) -> dict[str, str]:
         chosen_of = ", ".join(map(repr, vhosts))
         raise ValueError(
             f"--url names the virtual host {named!r}, but the chosen messages are of {chosen_of};"
-            " choose by vhost in --where, or name none: then each goes to its own"
+            " select one in --where, or name none in --url: then each message is sent to its own"
         )
     return {vhost: urlunsplit(parts._replace(path=f"/{quote(vhost, safe='')}")) for vhost in vhosts}
 

@@ -4,10 +4,10 @@ First the hole's row in `holes` is split: a row for each piece that some copy ha
 copy has. Then the pieces are added to all tables. Then the rows of these pieces are deleted; until then jobs see the
 hole. Each table notes the pieces in the commit that adds them, so after a kill only the others are added.
 
-A late table is one that is read after the others (`payloads`). The copy read for it may be damaged in other places than
-the one read for them: it may be another copy, or a hole of theirs may have been filled since. Records of a known hole
-are left out even if this copy has them, since they are added with the rest of the hole (`outside_holes`). Records that
-are damaged only in this copy are read from the other copies (`read_late`).
+A late table is one that is read after the others (`payloads`). The copy read for a late table may be damaged in other
+places: it may be another copy than the other tables were read from, or holes may have been filled since. Records of a
+known hole are left out even if this copy has them, since they are added with the rest of the hole (`outside_holes`).
+Records that are damaged only in this copy are read from the other copies (`read_late`).
 """
 
 import os

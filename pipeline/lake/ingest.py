@@ -136,7 +136,7 @@ def check_journal(lake: str, plan: JournalPlan, name: str = "") -> None:
     if "://" not in lake:
         journal = os.path.realpath(plan.directory)
         if os.path.join(os.path.realpath(lake), "").startswith(os.path.join(journal, "")):
-            raise ValueError(f"{lake} is in the directory of the journal: whoever deletes one deletes the other")
+            raise ValueError(f"{lake} is in the directory of the journal: to delete that would delete the lake, too")
     end = plan.end()
     is_known = _check_node(lake, plan, name)
     for table in TABLES:

@@ -169,13 +169,13 @@ def missing_text(first_lsn: int, kept: Retained | None = None) -> str | None:
     """A sentence about the missing records before `first_lsn`; None: that is the journal's first."""
     if kept is not None:
         return (
-            f"records 1 to {first_lsn - 1}, all of before {kept.day}, were dropped by `leveret pipeline retain`, and"
-            " what they tell is not counted: the story of a message may begin before"
+            f"records 1 to {first_lsn - 1}, all before {kept.day}, were dropped by `leveret pipeline retain`, and are"
+            " not counted: earlier events of a message may be missing"
         )
     if first_lsn <= 1:
         return None
     return (
-        f"records 1 to {first_lsn - 1} were deleted before the first ingest, and what they tell is not counted:"
+        f"records 1 to {first_lsn - 1} were deleted before the first ingest, and are not counted:"
         ' set [journal] retain, for instance to "7d", or ingest into a lake from the beginning'
     )
 
@@ -186,7 +186,7 @@ def holes_text(holes: Sequence[Mapping[str, Any]]) -> str:
     named = "; ".join(_named(one) for one in holes[:NAMED_MAX])
     more = f"; and {len(holes) - NAMED_MAX} more" if len(holes) > NAMED_MAX else ""
     where = "a hole" if len(holes) == 1 else f"{len(holes)} holes"
-    return f"{count} records are lost in {where} of the journal, and what they told is not counted: {named}{more}"
+    return f"{count} records are lost in {where} of the journal, and are not counted: {named}{more}"
 
 
 def _named(one: Mapping[str, Any]) -> str:

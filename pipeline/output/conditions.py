@@ -86,7 +86,7 @@ def conditions(texts: Iterable[str], jobs: Mapping[str, Collection[str]]) -> dic
     for text in texts:
         match = _OF_A_JOB.fullmatch(text)
         if match and match[1] not in jobs:
-            raise ValueError(f"--fail-if {text}: there is no job {match[1]} in this start with a table")
+            raise ValueError(f"--fail-if {text}: this command has no job {match[1]} with a table")
         for job in (match[1],) if match else jobs:
             found.setdefault(job, []).append(Condition(match[2].strip() if match else text, jobs[job]))
     return found

@@ -85,7 +85,7 @@ def write(answer: Answer, out: str, format_: str | None, rows: int | None) -> li
     if suffix in SUFFIXES:
         found, tables = SUFFIXES[suffix], list(answer.tables.items())[:1]
         if format_ not in (None, found):
-            raise ValueError(f"--out {out}: its name is of {found}, --format is {format_}")
+            raise ValueError(f"--out {out}: its name means {found}, but --format is {format_}")
         paths = [out]
     else:
         found, tables = format_ or "parquet", list(answer.tables.items())

@@ -232,7 +232,7 @@ def _arguments(heap: bytes) -> str | None:
 
 
 def _arg_ms(rows: _Rows) -> Any:
-    """Milliseconds from the record's time to its `arg`; null if its kind has no time there, or that is never."""
+    """Milliseconds from the record's time to the time in `arg`; null if there is no time in it, or it is never."""
     args = rows.field("arg")
     is_null = ~(HAS_TIME[rows.records["kind"]] & (args > 0))
     return pa.array(args - rows.records["ts_us"] // 1000, mask=is_null)

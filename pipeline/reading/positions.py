@@ -329,7 +329,8 @@ class JournalPlan:
     def _agreed_end(self, bases: list[int]) -> Position:
         """The position behind the last record that all nodes of the cluster have. It may be in a sealed segment.
 
-        Nothing behind it is cached: the node may cut that, ticks with the same LSN too, and write something else.
+        The node may cut the blocks behind it, also ticks with the same LSN, and write others: nothing of them is
+        cached.
         """
         newest: list[tuple[int, int]] = []
         base = 0

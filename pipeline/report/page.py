@@ -123,7 +123,7 @@ class _Page:
             f"<p>{instant(report.begin)} to {instant(report.end)} UTC, {duration((report.end - report.begin) * 1000)},"
             f" in windows of {duration(report.window_s * 1000)}.</p>"
             f'<div class="cards">{cards}</div>{f"<ul class=notes>{notes}</ul>" if notes else ""}</header>\n'
-            "<noscript><p>Charts need JavaScript; the tables are here without.</p></noscript>\n"
+            "<noscript><p>Charts need JavaScript; the tables do not.</p></noscript>\n"
             f"{drawn}{legend}"
         )
 

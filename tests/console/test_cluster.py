@@ -173,7 +173,7 @@ def test_a_queue_is_on_every_node() -> None:
         (cluster(), "POST", "%2F/classic/replicas/add", {"node": B}, 400, "not a quorum queue"),
         (cluster(b=DOWN), "POST", f"replicas/on/{B}/grow", {}, 404, "Not Found"),
         (cluster(), "POST", f"replicas/on/{B}/grow", {}, 204, None),
-        (cluster(), "DELETE", f"replicas/on/{B}/shrink", {}, 400, f"drain {B} to let it go"),
+        (cluster(), "DELETE", f"replicas/on/{B}/shrink", {}, 400, f"drain {B} before it is removed"),
         (cluster(b={"is_drained": True}), "DELETE", f"replicas/on/{B}/shrink", {}, 202, None),
         (cluster(b=DOWN), "DELETE", f"replicas/on/{B}/shrink", {}, 202, None),
         (cluster(b={"is_drained": True}, c=DOWN), "DELETE", f"replicas/on/{B}/shrink", {}, 400, "confirms need 2"),

@@ -268,7 +268,7 @@ def test_a_queue_that_is_not_durable(broker: RunningBroker, api: ApiClient) -> N
         ("discard", {"positions": ["a"]}, "discard: positions: expected a list of at most 10000 numbers"),
         ("discard", {"positions": [1] * 10_001}, "discard: positions: expected a list of at most 10000 numbers"),
         ("discard", {"limit": 0}, "discard: limit and rate are numbers from 1 on"),
-        ("discard", {"limit": 1, "count": 1}, "count and limit are the same"),
+        ("discard", {"limit": 1, "count": 1}, "count and limit mean the same: expected one of them"),
         ("discard", {"rate": -1}, "discard: rate must be a number"),
         ("discard", {"dry": "perhaps"}, "discard: dry-run must be true or false"),
         ("discard", {"bookmark": "1|1|"}, "queue 'orders' takes no bookmark, no option"),

@@ -251,7 +251,7 @@ def test_a_node_that_is_still_empty(engine: Any, story: Any, tmp_path: Path) -> 
     with pytest.raises(ValueError, match="the lake knows no queue 'nothing'"):
         asked.ask("loss", "--queue", "nothing", "--node", "west", "--node", "void")
     answer, way = asked.ask("trace", "m0", "--node", "west")
-    assert {row["node"] for row in way} == {"east", "west"} and list(answer.facts["not_told"]) == ["void"]
+    assert {row["node"] for row in way} == {"east", "west"} and list(answer.facts["unanswered"]) == ["void"]
 
 
 #: Events of a cluster whose first leader was lost behind record 5.

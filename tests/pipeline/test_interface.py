@@ -99,7 +99,7 @@ def test_files(tmp_path: Path) -> None:
     (tmp_path / "X.CSV").unlink()
     write(found, str(tmp_path / "parts"), None, None)
     assert parquet.read_table(tmp_path / "parts" / "faults.parquet").num_rows == 1
-    with pytest.raises(ValueError, match="its name is of csv, --format is json"):
+    with pytest.raises(ValueError, match="its name means csv, but --format is json"):
         write(found, str(tmp_path / "x.csv"), "json", None)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all", "parts", "x.csv"], "no half a file"
 
@@ -133,7 +133,7 @@ def test_conditions(text: str, holds: bool, of_none: bool) -> None:
         ("n >", "column 4: expected a value"),
         ("m > 1", "there is no column m; there are rows, n"),
         ("n > 1 OR m > 1", "there is no column m"),
-        ("depth: n > 1", "there is no job depth in this start"),
+        ("depth: n > 1", "this command has no job depth with a table"),
         ("__import__('os')", "--fail-if __import__"),
         ("", "--fail-if"),
     ],

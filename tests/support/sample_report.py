@@ -89,7 +89,7 @@ def sample_report(queues: int = 5) -> Report:
         f"leveret-data {HOSTILE}", BEGIN, BEGIN + WINDOWS * MINUTE - 1, MINUTE, keys, 12,
         {"published": 1_234_567, "delivered": 1_250_000, "acknowledged": 1_200_001, "redelivered": 4321,
          "dead-lettered": 60, "removed unread": 777, "left in queues": 3210},
-        notes=["records 1 to 89 were deleted before the first ingest, and what they tell is not counted"],
+        notes=["records 1 to 89 were deleted before the first ingest, and are not counted"],
         fates={"acked": 1_200_001, "open": 3210, "expired": 400}, faults=Part(faults, count=1), depth=Part(depth),
         latency=Part(latency), attempts=Part(attempts), poison=Part(poison, count=4321), losses=Part(losses),
         loss_totals=Part(totals), deadletters=Part(dead), fairness=Part(fairness), blocked=Part(blocked),
