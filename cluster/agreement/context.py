@@ -22,6 +22,7 @@ class NodeContext:
     state: State = State.STARTING
     view: View | None = None  # the newest one
     view_ns: int = 0  # when `view` came
+    stopped: frozenset[bytes] = frozenset()  # nodes whose keys vanished from etcd: they have stopped, or are dead
     absent_since_ns: int | None = None  # since when the views say that no node leads
     abstains_until_ns: int = 0  # after a resignation others campaign first
     highest_term: int = 0  # of all that this node saw, in etcd and in its journal
@@ -105,5 +106,7 @@ class NodeContext:
             self.leader_fingerprint = self.leader_fingerprint if led is None else led.fingerprint
         elif self.absent_since_ns is None:
             self.absent_since_ns = self.now_ns
+        before = frozenset() if self.view is None else self.view.node_ids
+        self.stopped = (self.stopped | before) - view.node_ids
         self.view, self.view_ns = view, self.now_ns
         return True

@@ -76,7 +76,7 @@ class Leadership:
             self.proven_ns = max(self.proven_ns, asked_ns)
         if view.insync is not None and view.insync.revision > self.members.insync.revision:
             self._take_set(view.insync)
-        self.members.take_keys(frozenset(one.node_id for one in view.nodes))
+        self.members.take_stopped()
 
     def _take_set(self, insync: InSync) -> None:
         if insync.level > self.members.insync.level:

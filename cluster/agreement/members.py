@@ -89,8 +89,6 @@ class Members:
         "inherited_lsn",
         "insync",
         "possible",
-        "registered",
-        "unregistered",
     )
 
     def __init__(self, context: NodeContext, insync: InSync) -> None:
@@ -100,9 +98,6 @@ class Members:
         self.possible: frozenset[bytes] = frozenset()
         self.entering: set[bytes] = set()
         self.by_id: dict[bytes, Member] = {}
-        view = context.view
-        self.registered = frozenset(one.node_id for one in view.nodes) if view is not None else frozenset()  # in etcd
-        self.unregistered: frozenset[bytes] = frozenset()  # nodes whose key vanished: they stopped, or are dead
 
     def member(self, node_id: bytes) -> Member:
         """What is known about a follower."""
@@ -133,7 +128,7 @@ class Members:
         """Note that a follower's link is closed. `is_gone`: its process is known to have ended."""
         member = self.member(node_id)
         member.close(self.context.now_ns, self.context.timers)
-        if not member.is_linked and (is_gone or node_id in self.unregistered):
+        if not member.is_linked and (is_gone or node_id in self.context.stopped):
             member.is_gone = True
         self.entering.discard(node_id)
 
@@ -150,14 +145,11 @@ class Members:
             if member.is_linked:
                 member.owe(self.context.now_ns, self.context.end)
 
-    def take_keys(self, registered: frozenset[bytes]) -> None:
-        """Note which nodes have a key in etcd. A node without key and link has stopped: it is overdue at once."""
-        if registered != self.registered:
-            self.unregistered = (self.unregistered | (self.registered - registered)) - registered
-            self.registered = registered
-            for node_id in self.unregistered:
-                member = self.member(node_id)
-                member.is_gone = not member.is_linked
+    def take_stopped(self) -> None:
+        """Note which nodes have stopped: those without a link are overdue at once."""
+        for node_id in self.context.stopped:
+            member = self.member(node_id)
+            member.is_gone = not member.is_linked
 
     def take_set(self, insync: InSync) -> None:
         """Replace the set. Only this leader changes it, so a change in doubt was done, or can no longer be done."""

@@ -83,6 +83,11 @@ class View:
     preferred: bytes | None = None  # id of the node that should campaign first
     nodes: tuple[NodeKey, ...] = ()  # by name
 
+    @property
+    def node_ids(self) -> frozenset[bytes]:
+        """The ids of all registered nodes."""
+        return frozenset(one.node_id for one in self.nodes)
+
     def node_named(self, name: str) -> NodeKey | None:
         """The registration under a name."""
         return next((one for one in self.nodes if one.name == name), None)

@@ -86,6 +86,21 @@ def test_a_follower_whose_process_is_gone_leaves_at_once() -> None:
     assert stage.sent.put(INSYNC).nodes == {A, B}
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_the_next_leader_does_not_wait_for_one_that_has_stopped(is_late: bool) -> None:
+    """Its key vanishes after the next one has won, or before that one campaigns."""
+    others = registered(0, 2)
+    stage = Stage(nodes=registered(0, 1, 2), leader=leader(1, 3, 9))
+    stage.read()
+    stage.change(**({} if is_late else {"nodes": others}))
+    stage.read(leader=None, preferred=A)
+    stage.answer()
+    stage.read(nodes=others)
+    stage.tell(e.TookOver(stage.terms.with_term(stage.etcd.leader.term, 10), 10))
+    stage.join(C)
+    assert stage.sent.put(INSYNC).nodes == {A, C}
+
+
 def test_a_follower_comes_back_in_sync_by_itself() -> None:
     """CL05: rule R4, it is waited for from before the transaction is sent."""
     stage = Stage().lead(B, C)
