@@ -195,9 +195,10 @@ class Node:
                 self.leading = None
         if resigning.cancelled_caught:
             logger.critical("the disk hangs: this node ends before its broker has ended")
-        for lease in (Lease.LEADER, Lease.NODE):
-            with trio.move_on_after(LEASE_END_S), suppress(errors.CoordinatorError):
-                await self.coordinator.end_lease(lease)
+        with trio.move_on_after(LEASE_END_S), suppress(errors.CoordinatorError):
+            await self.coordinator.end_lease(Lease.LEADER)
+        with trio.move_on_after(LEASE_END_S):
+            await self._registration.end()
 
     def _agree_anew(self, summary: JournalSummary, *, is_drained: bool = False) -> None:
         """Make an agreement for this directory: at the start, and when the directory has a new node id."""

@@ -70,7 +70,7 @@ class Registration:
             return False
 
     async def end(self) -> None:
-        """End the key's lease, and write no key until `begin`. For a node that gets a new id."""
+        """End the key's lease, and write no key until `begin`. For a node that stops, or gets a new id."""
         self._is_begun = False
         async with self._writing:  # so that a write under way cannot register the old id again
             with suppress(errors.CoordinatorError):

@@ -44,6 +44,7 @@ from leveret.cluster.node import Node
 from leveret.cluster.node_directory import NodeDirectory
 from leveret.cluster.options import NodeOptions
 from leveret.cluster.reachability import Reachability
+from leveret.cluster.registration import Registration
 from leveret.cluster.requests import Requests
 from leveret.journal import ClusterJournal, Damaged, DirectoryLocked, TermTable, reader_offsets, register_reader
 from leveret.journal.copying.copied_journal import CopiedJournal
@@ -564,18 +565,32 @@ def test_a_leader_is_told_at_once_that_a_followers_process_is_gone() -> None:
 
 
 def test_a_leader_that_stops_hands_over_and_gives_its_leases_back() -> None:
-    """Nobody waits for their end."""
+    """Nobody waits for their end, nor for a node that stopped: it does not register again when its key vanishes."""
     told: list[Event] = []
     ended: list[Lease] = []
+    written: list[NodeKey] = []
+    key = NodeKey("a", b"a" * 16, "a:1")
+
+    async def register(key: NodeKey) -> bool:
+        written.append(key)
+        return True
 
     async def end_lease(lease: Lease) -> None:
         ended.append(lease)
+        if lease is Lease.NODE:
+            registration.take_view(View(8))  # the watch is quicker than the end of this process
+            await later(10)
+
+    coordinator: Any = SimpleNamespace(register=register, end_lease=end_lease)
+    registration = Registration(coordinator, lambda: key)
 
     async def leave() -> None:
         node: Any = SimpleNamespace(
-            leading=object(), agreement=SimpleNamespace(state=State.LEADING), coordinator=SimpleNamespace()
+            leading=object(),
+            agreement=SimpleNamespace(state=State.LEADING),
+            coordinator=coordinator,
+            _registration=registration,
         )
-        node.coordinator.end_lease = end_lease
 
         def handle(event: Event) -> None:
             told.append(event)
@@ -583,10 +598,16 @@ def test_a_leader_that_stops_hands_over_and_gives_its_leases_back() -> None:
             node._reopened.set()
 
         node.handle = handle
-        await Node._leave(node)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(registration.run)
+            registration.begin()
+            await later(1)
+            await Node._leave(node)
+            nursery.cancel_scope.cancel()
 
     in_virtual_time(leave)
     assert told == [HandOver(is_leaving=True)] and set(ended) == {Lease.LEADER, Lease.NODE}
+    assert written == [key]
 
 
 def test_a_node_that_comes_back_while_it_is_forgotten_keeps_its_segments(tmp_path: Path) -> None:
