@@ -156,6 +156,21 @@ def checkpoint_beside_unacked(stage: Stage) -> None:
     for number in range(500):
         stage.send(session, queue(f"q{number}"), consume(f"q{number}", f"t{number}"))
         stage.send(session, publish(f"q{number}", b"x") * 200)
+    _checkpoint(stage)
+
+
+def checkpoint_of_objects(stage: Stage) -> None:
+    """A checkpoint of 10,000 durable queues without messages, and 30,000 bindings."""
+    vhost = stage.broker.virtual_hosts["/"]
+    for number in range(10_000):
+        vhost.queues.declare(f"q{number}", client=None, durable=True)
+        for key in ("a", "b", "c"):
+            vhost.bindings.add("queue", f"q{number}", "amq.topic", f"{key}.{number}", {})
+        stage._ends()
+    _checkpoint(stage)
+
+
+def _checkpoint(stage: Stage) -> None:
     if stage.supervisor is None:
         return
     from leveret.journal.recording.checkpoint import checkpoint
@@ -278,6 +293,7 @@ CASES: dict[str, Callable[[Stage], None]] = {
     for case in (
         delete_beside_unacked,
         checkpoint_beside_unacked,
+        checkpoint_of_objects,
         delete_with_consumers,
         close_with_consumers,
         commit_empty,

@@ -10,7 +10,7 @@ from heapq import merge
 from itertools import chain, islice, pairwise, repeat
 from operator import attrgetter
 
-from ...engine import Broker, Message, Queue
+from ...engine import Binding, Broker, Exchange, Message, Queue, VirtualHost
 from ...engine.state import Part, body_size, picture_of
 from ..appending.journal import Journal
 from ..format.record import Record
@@ -20,8 +20,8 @@ from .message_index import message_index
 from .object_recorder import is_declared
 from .recorder import Recorder
 
-#: Messages of a queue that are examined between two turns (about 3 ms).
-EXAMINED_SLICE = 10_000
+#: Messages of a queue that are examined between two turns, and objects that are stated (about 3 ms each).
+EXAMINED_SLICE, OBJECTS_SLICE = 10_000, 500
 #: The content index is rebuilt when it has more runs than two for each live message, plus this number.
 RUNS_SPARE = 10_000
 _ID = attrgetter("id")
@@ -30,11 +30,8 @@ _ID = attrgetter("id")
 def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator[None]:
     """Append a checkpoint, one slice for each `next`; commit after each. Ends with the record that completes it."""
     journal.checkpoints.begin()
-    for name, vhost in broker.virtual_hosts.items():
+    for name in broker.virtual_hosts:
         recorder.objects.state_vhost(name)
-        for exchange in vhost.exchanges.values():
-            if is_declared(exchange):
-                recorder.objects.state_object(exchange, restated=True)
     for user in broker.users:
         recorder.objects.state_user(user, restated=True)
     for policy in broker.context.policies:
@@ -42,23 +39,55 @@ def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator
     for identity, value in broker.parameters:
         recorder.objects.state_parameter(identity, value, restated=True)
     yield
+    yield from _after_every_few(_state_exchanges(broker, recorder))
+    yield
     queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values() if queue.durable]
-    for queue in queues:
+    for number, queue in enumerate(queues, 1):
         if not queue.deleted:
             recorder.objects.state_object(queue, restated=True)
+        if number % OBJECTS_SLICE == 0:
+            yield
     yield
-    for name, vhost in list(broker.virtual_hosts.items()):
-        for exchange in list(vhost.exchanges.values()):
-            for binding in list(exchange.bindings.values()):
-                recorder.objects.state_binding(name, binding, restated=True)
+    yield from _after_every_few(_state_bindings(broker, recorder))
     yield
-    for queue in queues:
+    for number, queue in enumerate(queues, 1):
         if not queue.deleted:
             yield from _state_messages(journal, recorder, queue)
+        if number % OBJECTS_SLICE == 0:
+            yield
     yield from recorder.duplicate_ids.record_all()
     recorder.messages.changes.watch(None)
     journal.checkpoints.end()
     yield from _forget_contents(broker, recorder)
+
+
+def _after_every_few(objects: Iterator[object]) -> Iterator[None]:
+    """One slice for each `OBJECTS_SLICE` objects."""
+    while len(list(islice(objects, OBJECTS_SLICE))) == OBJECTS_SLICE:
+        yield
+
+
+def _state_exchanges(broker: Broker, recorder: Recorder) -> Iterator[Exchange]:
+    """Yields each exchange that it has stated. Others may be deleted in the meantime."""
+    for vhost in list(broker.virtual_hosts.values()):
+        for exchange in list(vhost.exchanges.values()):
+            if _is_there(broker, vhost, exchange) and is_declared(exchange):
+                recorder.objects.state_object(exchange, restated=True)
+                yield exchange
+
+
+def _state_bindings(broker: Broker, recorder: Recorder) -> Iterator[Binding]:
+    """Yields each binding that it has stated. Others may be removed in the meantime."""
+    for vhost in list(broker.virtual_hosts.values()):
+        for exchange in list(vhost.exchanges.values()):
+            for key, binding in list(exchange.bindings.items()):
+                if _is_there(broker, vhost, exchange) and exchange.bindings.get(key) is binding:
+                    recorder.objects.state_binding(vhost.name, binding, restated=True)
+                    yield binding
+
+
+def _is_there(broker: Broker, vhost: VirtualHost, exchange: Exchange) -> bool:
+    return broker.virtual_hosts.get(vhost.name) is vhost and vhost.exchanges.get(exchange.name) is exchange
 
 
 def _state_messages(journal: Journal, recorder: Recorder, queue: Queue) -> Iterator[None]:
@@ -205,6 +234,10 @@ def _forget_contents(broker: Broker, recorder: Recorder) -> Iterator[None]:
             if examined >= EXAMINED_SLICE:
                 examined = 0
                 yield
+        examined += EXAMINED_SLICE // OBJECTS_SLICE
+        if examined >= EXAMINED_SLICE:
+            examined = 0
+            yield
     if broker.dead_letters.count:
         return
     recorder.messages.contents.forget_before(first)

@@ -8,6 +8,7 @@ import pytest
 from simulated_files import SimulatedFiles
 
 from leveret.engine import MS, Grant, Permissions, TopicPermission, User, VirtualHostLimits
+from leveret.journal.recording import checkpoint as stating
 from leveret.settings import Origin, Policies, make_policy
 from leveret.testing.harness import Harness, arguments_of
 
@@ -166,6 +167,61 @@ def test_each_change_is_awaited_and_there_after_a_kill(has_checkpoint: bool) -> 
             found["limits"]["v"] = VirtualHostLimits()
         for part, value in found.items():
             assert restored[part] == value, (name, part)
+
+
+@pytest.mark.parametrize("first", range(30))
+def test_changes_between_the_slices_of_a_checkpoint(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many objects it is long: what comes, changes and goes in the meantime is there, or not, after a kill."""
+    monkeypatch.setattr(stating, "OBJECTS_SLICE", 1)
+    world = Harness(journal=SimulatedFiles())
+    for number in range(5):
+        world.queue(f"q{number}")
+        world.vhost.exchanges.declare(f"e{number}", "topic", durable=True)
+        world.vhost.bindings.add("queue", f"q{number}", f"e{number}", "k", {})
+        world.vhost.bindings.add("queue", f"q{number}", "amq.topic", f"k{number}", {})
+    going: list[Act] = [
+        lambda world: world.vhost.queues.delete("q4", world.client),
+        lambda world: world.vhost.queues.delete("q3", world.client),
+        lambda world: world.vhost.exchanges.delete("e4"),
+        lambda world: world.vhost.bindings.remove("queue", "q2", "amq.topic", "k2", {}),
+        lambda world: world.queue("q3", x_max_length=5),
+    ]
+    changes = [*(act for name, act in CHANGES if name not in OF_CONFIGURATION), *going]
+    changes = changes[first:] if first % 2 else [*going, *changes]
+    if first % 2:  # what later ones change is there before
+        for act in [act for name, act in CHANGES if name not in OF_CONFIGURATION][:first]:
+            act(world)
+    world.end_turn()
+    slices = 0
+    for _ in stating.checkpoint(world.broker, world.journal, world.recorder):
+        slices += 1
+        world.end_turn()
+        if slices > first // 2 and changes:
+            changes.pop(0)(world)
+            world.end_turn()
+    world.end_turn()
+    assert slices > 15
+    found = state(world)
+    world.kill()
+    assert state(world) == found
+
+
+def test_a_slice_of_a_checkpoint_states_few_of_many_objects() -> None:
+    """Clients are served between two slices, whatever there is most of; empty queues cost time, too."""
+    world = Harness(journal=SimulatedFiles())
+    count = 3 * stating.OBJECTS_SLICE
+    for number in range(count):
+        world.queue(f"q{number}")
+        world.vhost.exchanges.declare(f"e{number}", "fanout", durable=True)
+        world.vhost.bindings.add("queue", f"q{number}", "amq.topic", "k", {})
+    world.end_turn()
+    before, most, slices = world.journal.turns.next_lsn, 0, 0
+    for _ in stating.checkpoint(world.broker, world.journal, world.recorder):
+        most, slices = max(most, world.journal.turns.next_lsn - before), slices + 1
+        world.end_turn()
+        before = world.journal.turns.next_lsn
+    assert most <= stating.OBJECTS_SLICE + 10
+    assert slices >= 5 * count / stating.OBJECTS_SLICE  # exchanges, queues, bindings; messages and contents of queues
 
 
 def test_what_the_configuration_takes_over_is_forgotten() -> None:
