@@ -586,6 +586,19 @@ def test_room_that_comes_bit_by_bit_is_shared() -> None:
     assert sum(confirmed) == 200
 
 
+def test_a_limit_that_its_queue_has_later_holds_those_who_publish_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A reload of many queues takes several turns, in which routes are looked up."""
+    monkeypatch.setattr("leveret.engine.reloading.SETTINGS_SLICE", 1)
+    pair = Pair()
+    peer = pair.open(1)
+    for name in ("first", "q"):
+        peer.call(1, C.Queue.Declare, queue=name)
+    pair.broker.reloading.replace_settings(SettingsRepository([entry("q", memory_limit=2_000, cursor="vm")]))
+    for _ in range(5):
+        peer.send(publish(1, "q", BODY))
+    assert pair.named("q").ready_count == FILL
+
+
 def test_a_large_message_is_not_put_off_for_ever() -> None:
     """It saves its quanta while others go on, and comes in its turn."""
     bench = Bench(flow=Flow(hold_size=1 << 24))

@@ -47,15 +47,18 @@ class Wire:
 
 
 class Tls:
-    """A transport and a client that is connected to it in memory."""
+    """A transport and a client that is connected to it in memory. `asks`: it asks for the client's certificate."""
 
-    def __init__(self, authority: Authority, client: ssl.SSLContext | None = None) -> None:
+    def __init__(self, authority: Authority, client: ssl.SSLContext | None = None, *, asks: bool = False) -> None:
         certificate = authority.directory / "server.pem"
         if not certificate.exists():
             authority.issue()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, certificate.with_suffix(".key"))
         context.num_tickets = 0
+        if asks:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(authority.file)
         self.wire = Wire()
         self.goodbyes = 0
         self.transport = TlsTransport(self.wire, context, self._on_goodbye)
@@ -283,6 +286,20 @@ def test_a_handshake_that_never_ends(authority: Authority) -> None:
     with pytest.raises(TlsFault, match=f"not over after {HANDSHAKE_MAX}|^handshake: "):
         for _ in range(HANDSHAKE_MAX // 6 + 1):
             assert not tls.transport.handshake(b"\x14\x03\x03\x00\x01\x01")  # change_cipher_spec, again and again
+
+
+@pytest.mark.parametrize("copies, is_too_much", [(20, False), (150, True)])
+def test_a_chain_of_certificates_that_is_long(authority: Authority, copies: int, is_too_much: bool) -> None:
+    """OpenSSL takes 100 KiB of a client that is not known yet; 64 KiB are more than any chain needs."""
+    certificate = authority.issue("client", "a.example")
+    with certificate.open("a") as file:
+        file.write(authority.file.read_text() * copies)
+    tls = Tls(authority, authority.trusting(certificate), asks=True)
+    if not is_too_much:
+        assert tls.connect(16 * 1024).transport.certificate
+        return
+    with pytest.raises(TlsFault, match=f"not over after {HANDSHAKE_MAX}"):
+        tls.connect(16 * 1024)
 
 
 def test_damaged_records_are_a_fault(authority: Authority) -> None:

@@ -253,6 +253,13 @@ def test_the_plugins_header_counts_where_asked_for(at: Make, size: int | None, k
     assert desk.all() == kept
 
 
+def test_the_plugins_header_counts_where_the_broker_has_a_cache(at: Make) -> None:
+    """`id-cache-size` of all addresses asks for it, too."""
+    desk = at("[broker]\nid-cache-size = 2\n")
+    desk.publish("A", "A", headers={"x-deduplication-id": "one"})
+    assert desk.all() == "A"
+
+
 def test_the_cache_forgets_the_oldest(at: Make) -> None:
     """Two ids are remembered."""
     desk = at(settings(q={"id_cache_size": 2}))

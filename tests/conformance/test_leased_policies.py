@@ -69,6 +69,19 @@ def test_lease_periods(desk: LeasedDesk) -> None:
     assert desk.counts("own") == (1, 0, 0)
 
 
+def test_a_period_of_what_is_delivered_at_most_once(desk: LeasedDesk) -> None:
+    """Until then its place in the backlog is taken, also if it was before the policy."""
+    desk.queue(x_semantics="at-most-once")
+    desk.subscribe(qos=1)
+    desk.publish("a", "b")
+    assert desk.bodies() == "a"
+    policy(desk, {"lease-period": "2s"}, to="leased_queues")
+    desk.advance_ms(1999)
+    assert desk.bodies() == ""
+    desk.advance_ms(1)
+    assert desk.bodies() == "b"
+
+
 def test_backlogs_and_fairness(desk: LeasedDesk) -> None:
     """Of the queue and the model at once, of a consumer for those that come."""
     desk.declare("q", x_queue_type="amps")

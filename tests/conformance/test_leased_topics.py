@@ -48,6 +48,16 @@ def test_topics_of_exchanges(desk: LeasedDesk) -> None:
     assert desk.publish("c", exchange="E", key="blue", mandatory=True) == ["returned"]
 
 
+def test_each_message_tells_its_topic(desk: LeasedDesk) -> None:
+    """Also of two exchanges whose messages have one key."""
+    desk.queue("all", x_underlying_topic="^[EF]$", x_default_publish_target="E")
+    for name in "EFE":
+        desk.exchange(name, "topic")
+        desk.publish(name, exchange=name, key="red")
+    desk.subscribe("all", qos=10)
+    assert [(got.body, got.headers["x-topic"]) for got in desk.taken()] == [("E", "E"), ("F", "F"), ("E", "E")]
+
+
 def test_bound_queues(desk: LeasedDesk) -> None:
     """What a binding leads to a leased queue is of the queue's publish target (queues page A.2)."""
     desk.exchange("F")

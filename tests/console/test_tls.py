@@ -22,6 +22,7 @@ from leveret.serving.certificates import expiry_of, expiry_times
 from leveret.serving.console import certificates_of, listening
 from leveret.serving.tls_files import load_tls
 
+NO_CERTIFICATE = "-----BEGIN CERTIFICATE-----\nbm8=\n-----END CERTIFICATE-----\n"
 MANAGEMENT = '[management]\nlisten = ["https://127.0.0.1:0"]\nmetrics = "https://127.0.0.1:0"\n'
 
 
@@ -123,6 +124,7 @@ def test_openssl_reads_the_same(tmp_path: Path) -> None:
         ).stdout.strip()
         ends = ssl.cert_time_to_seconds(shown.removeprefix("notAfter="))
         assert expiry_times(file.read_text())[0] == ends * 1000
+        assert expiry_times(NO_CERTIFICATE + file.read_text())[0] == ends * 1000, "what is none hides no other"
     config, faults = _loaded(tmp_path, configuration(verify="optional", client_ca=authority.file.name))
     assert faults == []
     tls = load_tls(config)
@@ -149,7 +151,24 @@ def test_what_is_no_certificate(count: int) -> None:
     """Cut off anywhere, or nonsense: an error, never a time."""
     with pytest.raises((ValueError, IndexError)):
         expiry_of((b"\x30\x82\x01\x00\x30\x81\xf0\xa0\x03\x02\x01\x02" + bytes(60))[:count])
-    assert expiry_times("-----BEGIN CERTIFICATE-----\nbm8=\n-----END CERTIFICATE-----\n" * 2) == ()
+    assert expiry_times(NO_CERTIFICATE * 2) == ()
+
+
+def _der(tag: int, *parts: bytes) -> bytes:
+    content = b"".join(parts)
+    return bytes((tag, len(content))) + content
+
+
+@pytest.mark.parametrize("version", [b"", _der(0xA0, _der(2, b"\2"))])
+@pytest.mark.parametrize(
+    "tag, written, year",
+    [(0x17, "991231235959Z", 1999), (0x17, "491231235959Z", 2049), (0x18, "20991231235959Z", 2099)],
+)
+def test_forms_of_times(version: bytes, tag: int, written: str, year: int) -> None:
+    """Years of two digits are from 1950 to 2049 (RFC 5280); a certificate of version 1 does not say so."""
+    validity = _der(0x30, _der(0x17, b"700101000000Z"), _der(tag, written.encode()))
+    certificate = _der(0x30, _der(0x30, version, _der(2, b"\1"), _der(0x30), _der(0x30), validity))
+    assert expiry_of(certificate) == datetime(year, 12, 31, 23, 59, 59, tzinfo=UTC).timestamp() * 1000
 
 
 @pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no Unix sockets on this system")

@@ -222,6 +222,9 @@ def test_a_store_limit_holds_what_is_stored_also_without_producer_flow_control()
     assert stored.published == 7
     assert stored.full is not None
     assert stored.full.limit == "store"
+    bench.summary = PropertySummary()
+    transient.publish(make_content(1_500))
+    assert transient.published == 11, "a full store concerns only what it takes"
 
 
 def test_a_deleted_queue_holds_nobody() -> None:
@@ -307,16 +310,30 @@ def test_a_client_is_blocked_until_its_last_publish_goes_on() -> None:
     bench = FlowBench(memory_limit=2_000, cursor="vm")
     one, other = Publisher(bench, "one"), Publisher(bench, "other")
     other.client = one.client
-    seen: list[str] = []
+    seen: list[tuple[EventKind, int]] = []
     bench.broker.context.listeners.append(
-        lambda event: seen.append(event.kind.value) if isinstance(event, BlockedEvent) else None
+        lambda event: seen.append((event.kind, event.waited_ms)) if isinstance(event, BlockedEvent) else None
     )
+    bench.advance(100)
     for publisher in (one, other):
         publisher.publish(*[make_content(1_500)] * 3)
+    bench.advance(700)
     bench.broker.flow.leave(other)
-    assert seen == [EventKind.BLOCKED.value]
+    assert seen == [(EventKind.BLOCKED, 0)]
     bench.broker.flow.leave(one)
-    assert seen == [EventKind.BLOCKED.value, EventKind.UNBLOCKED.value]
+    assert seen == [(EventKind.BLOCKED, 0), (EventKind.UNBLOCKED, 700)]
+
+
+def test_who_waits_longest_is_listed_first() -> None:
+    """Wherever each waits."""
+    bench = FlowBench(memory_limit=1_000, cursor="vm")
+    limits = [entry(name, memory_limit=1_000, cursor="vm") for name in "qr"]
+    bench.broker.reloading.replace_settings(SettingsRepository(limits))
+    bench.queue("r")
+    for name, queue in (("A", "q"), ("B", "r"), ("C", "q")):
+        Publisher(bench, name).publish(*[make_content(1_500)] * 2, to=queue)
+        bench.advance(100)
+    assert [one.client.name for one in bench.broker.flow.blocked()] == ["A", "B", "C"]
 
 
 def test_an_alarm_is_as_old_as_when_it_was_raised_first() -> None:

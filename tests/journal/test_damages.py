@@ -197,6 +197,7 @@ def test_where_the_broker_refuses_verify_finds_a_fault(
         return
     report = verify(OUT, files)
     assert not report.faults and not report.torn_bytes
+    assert verify(OUT, files.power_cut()) == report, "it is on the disk when it is done"
     assert not is_refused(files, OUT)
 
 

@@ -1,5 +1,6 @@
 """A disk that is full, or fails, under a broker: publishers hear it, consumers go on, nothing confirmed is lost."""
 
+import pytest
 from desk import GETS
 from durable_desk import DurableDesk
 from pamqp import commands
@@ -304,6 +305,52 @@ def test_what_is_recorded_behind_what_is_missing_is_safe_when_that_is_stated() -
     has_room(desk)
     assert desk.recorder.safe_lsn > safe_lsn
     assert not desk.recorder.messages.late
+
+
+def test_what_dies_when_the_disk_is_full_again_is_written_later() -> None:
+    """Before the checkpoint after the first time is known to be whole. The second of two failures is no other one."""
+    desk = DurableDesk(SimulatedFiles())
+    for queue in ("elsewhere", "d1"):
+        desk.declare(queue)
+    desk.declare(x_dead_letter_exchange="dead")
+    desk.exchange("dead")
+    desk.bind("d1", "dead")
+    desk.publish("A", "B", delivery_mode=2)
+    desk.settle()
+    full(desk)
+    since_ms = desk.recorder.failed_ms
+    desk.advance_ms(1000)
+    desk.recorder.fail(for_good=False)
+    assert desk.recorder.failed_ms == since_ms, "it is full since then"
+    desk.nack(desk.must_get(), requeue=False)
+    desk.files.fault = lambda operation, path: None
+    desk.journal.retry()
+    desk.journal.wait(desk.journal.next_lsn)
+    desk.recorder.recover()
+    for _ in checkpoint(desk.pair.broker, desk.journal, desk.recorder):
+        desk.journal.commit()
+    desk.settle()
+    full(desk)
+    assert desk.recorder.failed_ms > since_ms
+    desk.recorder.checkpoint_done()
+    desk.nack(desk.must_get(), requeue=False)
+    has_room(desk)
+    assert DurableDesk(desk.files.power_cut()).all("d1") == "AB"
+
+
+def test_a_full_disk_holds_nothing_up_that_does_not_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Consumers of what is delivered at most once, and publishers whose octets are not behind in its queue."""
+    monkeypatch.setattr("leveret.journal.recording.recorder.BACKLOG_MAX", 0)
+    desk = DurableDesk(SimulatedFiles())
+    desk.declare("elsewhere")
+    desk.declare(x_queue_type="amps", x_semantics="at-most-once")
+    desk.publish("A", delivery_mode=2)
+    assert desk.recorder.is_congested
+    desk.settle()
+    full(desk)
+    assert desk.journal.backlog_bytes and not desk.recorder.is_congested
+    desk._call(GETS, commands.Basic.Consume, queue="q", consumer_tag="t")
+    assert [got.body for got in desk.taken()] == ["A"]
 
 
 def test_little_room_is_for_what_makes_room() -> None:

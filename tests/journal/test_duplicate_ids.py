@@ -246,6 +246,7 @@ def test_virtual_hosts_are_apart_and_end_with_their_ids() -> None:
 def test_a_checkpoint_carries_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Slice by slice, while others come and go; then nothing before it is needed."""
     monkeypatch.setattr(duplicate_ids, "RECORDED_SLICE", 2)
+    monkeypatch.setattr("leveret.journal.recovery.recovered.SPARE", 0)
     text = settings(q={"id_cache_size": 6})
     desk = make(text=text)
     desk.declare()

@@ -53,6 +53,18 @@ def test_a_reload_by_hand_takes_the_change_with_it() -> None:
     assert watch.look({"f": B}) == Finding(("f",))
 
 
+def test_an_included_file_is_watched_as_long_as_it_is_included() -> None:
+    """Then it may go, and holds no reload up; those given at the start are watched always."""
+    watch = FileWatch({"f": A})
+    watch.follow({"g": A})
+    assert watch.files == ("f", "g")
+    watch.follow({"h": A})
+    assert watch.files == ("f", "h")
+    assert [watch.look({"f": B, "h": A}) for _ in "12"] == [SETTLING, Finding(("f",))]
+    watch.follow({})
+    assert watch.files == ("f",)
+
+
 def test_marks_of_real_files(tmp_path: Path) -> None:
     """Written in place, replaced by rename with the same time and size, gone, a directory."""
     file = tmp_path / "a.toml"

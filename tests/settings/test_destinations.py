@@ -106,6 +106,15 @@ def test_a_queue_is_looked_up_by_its_name() -> None:
     assert (one.memory_limit, one.redelivery_delay_ms) == (3, 5)
 
 
+@pytest.mark.parametrize("attempts", [(5, 3), (3, 5)])
+def test_a_policy_changes_no_other_queue_that_is_declared_alike(attempts: tuple[int, int]) -> None:
+    """Whichever of the two is looked up first."""
+    settings, own = SettingsRepository(), layer_of(max_delivery_attempts=5)
+    layers = {5: layer_of(), 3: layer_of(max_delivery_attempts=3)}
+    found = [settings.resolve_queue("q", "/", own, layers[one]).max_delivery_attempts for one in attempts]
+    assert tuple(found) == attempts
+
+
 def test_without_policies_a_topic_is_an_address() -> None:
     """It costs one look-up."""
     settings = SettingsRepository([entry("#", memory_limit=9)])

@@ -240,6 +240,8 @@ def test_an_operators_policy_caps(
         ({"x-delivery-limit": 7}, {"delivery-limit": 5}, {}, {"x-delivery-limit": 5}),
         # Ours: a declaration that rules the same in another way wins, but not over an operator.
         ({"x-ring-size": 3}, {"max-length": 5}, {}, {}),
+        ({"x-ring-size": 3}, {"overflow": "reject-publish"}, {}, {}),
+        ({"x-overflow": "reject-publish"}, {"ring-size": 3}, {}, {}),
         ({"x-ring-size": 3}, {}, {"max-length": 5}, {"x-max-length": 5}),
         ({"x-ring-size": 3}, {"max-length": 5}, {"max-length": 5}, {"x-max-length": 5}),
         ({"x-dead-letter-address": "d"}, {"dead-letter-exchange": "x"}, {}, {}),
