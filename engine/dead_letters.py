@@ -1,8 +1,8 @@
 """Publishes dead letters in slices at the ends of turns, and counts those that no queue took.
 
-A published dead letter may cause more deaths. In a chain of full queues, each would drop a message before the journal
-can commit. So dead letters cause no deaths while there are many (`is_congested`). `rules/queue_rules.py` has the target
-of a queue's dead letters; `messages/deaths.py` makes their headers and finds cycles.
+A dead letter in a full queue makes that queue drop another message. In a chain of full queues that would go on without
+a commit of the journal. So dead letters cause no deaths while there are many (`is_congested`).
+`rules/queue_rules.py` has the target of a queue's dead letters; `messages/deaths.py` makes headers and finds cycles.
 Source: behaviour page 2.11, 3.4; address-settings page 5.5, 6.7.
 """
 
@@ -23,7 +23,7 @@ from .rules.queue_rules import NO_RULES, QueueRules
 DEAD_LETTERS_EFFORT = 2_000
 #: Units of effort of a dead letter, and of each of its queues; octets of it per further unit.
 LETTER_COST, LETTER_QUEUE_COST, LETTER_OCTETS = 40, 20, 1_000
-#: Dead letters waiting, or published since none were waiting, at which they cause no further deaths.
+#: There are many dead letters when this number waits, or was published since none were waiting.
 LETTERS_MAX = 500
 #: Queues whose dead-letter queues are looked up in one step.
 QUEUES_SLICE = 200
@@ -54,7 +54,7 @@ class DeadLetters:
 
     @property
     def is_congested(self) -> bool:
-        """Whether `LETTERS_MAX` is reached. Then publishes cause no deaths until all dead letters are published."""
+        """Whether `LETTERS_MAX` is reached. Then dead letters cause no deaths until none are waiting."""
         return self.published >= LETTERS_MAX or len(self.waiting) >= LETTERS_MAX
 
     def add(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:

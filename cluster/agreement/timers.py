@@ -14,10 +14,10 @@ class Timers:
     beacon_ns: int = 500 * MS  # between two beacons, and between two reads of etcd while the node needs an answer
     suspend_after_ns: int = 2 * SECOND  # how long a leader serves without a proof that it leads
     ack_deadline_ns: int = 2 * SECOND  # how long a follower may owe an acknowledgement, or be silent
-    join_patience_ns: int = 1 * SECOND  # how long an awaited follower may be without a link
-    resign_after_ns: int = 2 * SECOND  # until a leader resigns for two others that reach each other; doubles each time
-    refused_within_ns: int = 500 * MS  # three refusals of the leader's link in this time: its process is gone
-    preferred_first_ns: int = 2 * SECOND  # how long others wait for the node that was handed the lead
+    join_patience_ns: int = 1 * SECOND  # how long a follower may be without a link before it is overdue
+    resign_after_ns: int = 2 * SECOND  # how long a better pair must exist before the leader resigns; doubles each time
+    refused_within_ns: int = 500 * MS  # after three refused connections within this time a leader is gone
+    preferred_first_ns: int = 2 * SECOND  # how long a candidate waits, for each reason to let others go first
     progress_ns: int = 5 * SECOND  # between two writes of the key `agreed`
     clock_difference_ns: int = 60 * SECOND  # a node whose wall clock differs by more lets others campaign first
-    grow_within_ns: int = 100 * MS  # a follower that is at most this far behind may enter the set: confirms wait for it
+    grow_within_ns: int = 100 * MS  # a follower at most this far behind may enter the set, for which confirms wait

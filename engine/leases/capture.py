@@ -95,10 +95,10 @@ class TopicCapture:
     # -- the log ------------------------------------------------------------------------------------------------------
 
     def is_in_log(self, queue: Queue, exchange: str, routing_key: str, queues: Sequence[str], id_: int) -> bool:
-        """Whether a message belongs to a queue's log: the queue captured it, or selects its logged topic.
+        """Whether a logged message is one of a queue's: the queue captured it, or selects its topic.
 
-        A message of a topic that is not listed is logged if a leased queue that still exists captured it. `queues`: the
-        names of the queues that the message reached; the log's name is empty.
+        `queues`: the names of the queues that the message reached; an empty name: its topic is listed as logged. A
+        message of another topic counts only while a leased queue that captured it exists.
         """
         captured = [name for name in queues if not name or self._since.get(name, id_ + 1) <= id_]
         if not captured or queue.name in captured:
@@ -126,7 +126,7 @@ class TopicCapture:
         known = self._literal
         if is_regex(topic):
             names = set(known)
-        else:  # one message belongs to both E and E/key
+        else:  # a message to exchange E with key K has the topics E and E/K
             names = {topic, *heads_of(topic), *self._under.get(topic, ())} & known.keys()
         others = [other for name in names for other in known[name]] + list(self._patterns)
         return min((self._since[other.name] for other in others if other is not queue), default=None)

@@ -1,6 +1,6 @@
 """The store of a leased queue with priorities or barriers: messages by rank, the highest first, all of them in memory.
 
-The store has the rank of a ready message, in 8 octets beside the message; an unacknowledged message carries its rank.
+The store keeps the rank of a ready message in 8 octets beside it. A message outside the store has its position.
 Source: queues page A.3 (Priority: an unsigned long, so -1 is the highest; NULL and values that are not numbers
 come last), A.9, F.4.
 """
@@ -198,7 +198,7 @@ class RankedReady:
 
 
 class RankedStore:
-    """A `Store` that takes and returns `RankedMessage`s, made by its queue; stored messages have no position."""
+    """A `Store` that takes and returns `RankedMessage`s. The stored messages themselves have no position."""
 
     first_offset: ClassVar[None] = None
     level_max: ClassVar[int] = 0

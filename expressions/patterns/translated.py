@@ -23,7 +23,7 @@ class Untranslatable(ValueError):
 
 
 class Paths(NamedTuple):
-    """The number of paths through a part that `re` may try in a text: `factor`, times its length to the `degree`."""
+    """The number of paths through a part that `re` may try in a text: `factor` * (its length + 1) ** `degree`."""
 
     factor: int
     degree: int
@@ -35,7 +35,7 @@ class Paths(NamedTuple):
 
 
 class Translated(NamedTuple):
-    """`anchored`: it is found at the beginning or nowhere. `size`: of its text, as a measure of the steps of a path."""
+    """`anchored`: it matches at the beginning of a text or nowhere. `size`: characters of the pattern."""
 
     pattern: "re.Pattern[str]"
     paths: Paths

@@ -18,7 +18,7 @@ class Turns:
     """Fills the writer's blocks. `block`: that of the turn under way; None between turns.
 
     Code that appends uses `turns.block or turns.begin()`. `unawaited_count`: records of the turn for which no answer
-    waits. `is_awaited`: in this turn an answer began to wait for records of this turn or of earlier ones.
+    waits, such as acks. `is_awaited`: an answer waits for these or for earlier records.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Turns:
         """
         now_ms = self._clock.wall_ms()
         options = self.options
-        age_ms = now_ms - self._segment_began_ms  # below 0: by a clock that ran ahead
+        age_ms = now_ms - self._segment_began_ms  # below 0: the clock was set back
         if self.segment_bytes >= options.segment_size or not 0 <= age_ms < options.segment_age_ms:
             self.roll()
         block = self.block = self.writer.begin_turn(now_ms * 1000)
@@ -59,7 +59,7 @@ class Turns:
     def commit(self) -> int:
         """End the turn: its records are written as soon as the commit under way has ended.
 
-        Without an answer that waits for them, they may go with a later commit. Returns the LSN behind them: they are
+        If no answer waits for them, a later commit may write them. Returns the LSN behind them: they are
         safe when `committed_lsn`, or the argument of `on_durable`, has reached it.
         """
         block = self.block

@@ -37,7 +37,7 @@ class NotSent(Exception):
 
 
 async def publish_all(options: Publishing, rows: Iterator[dict[str, Any]], prefix: str) -> int:
-    """Publish each row. Returns their number; all are confirmed. `prefix`: of the ids of messages whose rows have none.
+    """Publish all rows and wait for their confirms. Returns their number. `prefix`: of ids for rows without an id.
 
     Raises: ValueError, NotSent (nacked, returned, refused, closed).
     """

@@ -1,7 +1,7 @@
-"""Settings in queue arguments, of queue.declare and of configured queues.
+"""The settings in the arguments of queue.declare and of configured queues.
 
 `settings_of_arguments` makes a layer out of them, which `SettingsRepository.resolve_queue` puts above the merged
-entries. Arguments that are not in the table are ignored.
+entries. Arguments that are not in `QUEUE_ARGUMENTS` are ignored.
 Source: address-settings page 6.6 and 6.7; rulings 11, 14.
 """
 
@@ -44,7 +44,7 @@ NO_OWN_SETTINGS = OwnSettings()
 def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
     """The settings in a queue's arguments, whose values are plain Python: int, bool, float, str.
 
-    Arguments that only the queue's type has are left out: some have another meaning on other queues.
+    Arguments that the queue's type defines itself are left out, even if other queues have settings of these names.
     Raises: ArgumentFault for a value out of range, or for two arguments that contradict each other.
     """
     if (own := added_type(arguments)) is not None:
@@ -83,7 +83,7 @@ def live_arguments(arguments: Mapping[str, object]) -> frozenset[str]:
 
 
 def plain_values(arguments: Mapping[str, object]) -> dict[str, object]:
-    """The values of a configured queue's arguments. Those that only its type has do not change: a loader has read them.
+    """The values of a configured queue's arguments. Those of its type are as its loader read them.
 
     Raises: ValueError with the expected form.
     """
@@ -93,9 +93,9 @@ def plain_values(arguments: Mapping[str, object]) -> dict[str, object]:
 
 
 def plain_value(key: str, value: object) -> object:
-    """The value of an argument in a configuration: "5s" of a delay is 5000; an integer of a factor stays an integer.
+    """The value of an argument in a configuration. A delay of "5s" becomes 5000; a factor of 2 stays an integer.
 
-    Arguments that are not in the table do not change. Raises: ValueError with the expected form.
+    Arguments that are not in `QUEUE_ARGUMENTS` do not change. Raises: ValueError with the expected form.
     """
     argument = QUEUE_ARGUMENTS.get(key)
     if argument is None:
@@ -118,7 +118,7 @@ def selector_text(value: object) -> str:
 
 
 def parse_argument(key: str, text: str) -> object:
-    """The value of an argument in a text file, ready for its reader."""
+    """The value of an argument of a text file. It is checked later."""
     argument = QUEUE_ARGUMENTS.get(key)
     return text.strip() if argument is None else argument.kind.parse(text)
 

@@ -1,4 +1,4 @@
-"""A small AMQP client for the programs of the demo: one connection with one channel, by the frontend's codec.
+"""A small AMQP client for the programs of the demo: one connection with one channel. It uses the frontend's codec.
 
 It is not a library for applications: an error from the broker ends it.
 """
@@ -72,7 +72,7 @@ class Client:
         await self.call(commands.Basic.Consume, 0, queue, tag, *flags, {}, answer=commands.Basic.ConsumeOk)
 
     async def publish(self, queue: str, text: str, *, message_id: str = "") -> None:
-        """Publish a persistent message by the name of its queue. Waits while the broker reads nothing."""
+        """Publish a persistent message by the name of its queue. Waits while the broker does not read."""
         content = text.encode()
         properties: dict[str, Any] = {"delivery_mode": 2, "content_type": b"application/json"}
         if message_id:

@@ -223,8 +223,8 @@ def _given_and_overridden(names: list[str], rules: dict[str, str], known: Contai
     """Divide the settings of one rule, `names`, into those that it gives and those in which another rule wins.
 
     `rules`: the settings of the queue or address that this rule gives, each with the text of its rule. `known`: all
-    settings of the queue or address. A name that is not among them is a policy's own name of a setting: the text of the
-    rule then ends with it, in parentheses.
+    settings of the queue or address. A policy may have another name for a setting; the text of its rule then ends with
+    that name in parentheses.
     """
     ends = {rule.rpartition("(")[2].removeprefix("x-").removesuffix(")") for rule in rules.values() if "(" in rule}
     gives = [name for name in names if (name in rules if name in known else name in ends)]

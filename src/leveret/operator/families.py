@@ -1,4 +1,4 @@
-"""The names of the modules with commands, which a broker imports for its first command.
+"""The modules with the commands for a running broker, which imports them when it gets its first command.
 
 Most brokers never get a command, and these modules would take a tenth of the time of a start.
 """
@@ -14,7 +14,7 @@ _ALL = (
 )  # fmt: skip
 #: Families of commands, in the order in which help lists them.
 FAMILIES = tuple(one for one in _ALL if one not in OPTIONAL or find_spec(f"{__package__}.{one}") is not None)
-#: The modules in an order in which each takes a few milliseconds at most, including its imports.
+#: The modules and others that they import, in an order in which each takes a few milliseconds at most.
 PARTS = (
     "command",
     "..expressions.patterns.pattern_syntax",

@@ -22,13 +22,13 @@ logger = logging.getLogger("leveret.cluster")
 PARTS_MAX = 60
 #: Maximum characters of a part's name.
 NAME_MAX = 80
-#: Maximum octets of all names and digests as JSON, which writes a character in up to six. If they are more, the largest
-#: kinds have one digest each.
+#: Maximum octets of all names and digests as JSON, in which a character takes up to six. Beyond that, the largest kinds
+#: have one digest each.
 OCTETS_MAX = 24 * 1024
 #: Maximum parts that a warning names, and maximum parts that are read from another node.
 NAMED_MAX, READ_MAX = 8, 2000
 _DIGEST_SIZE, _FINGERPRINT_SIZE = 8, 16
-#: Version of fingerprints. Change it with each release in which the same files have other parts, or parts other texts.
+#: Version of fingerprints. Change it in a release that divides the same files into other parts, or changes texts.
 _VERSION = "1"
 _CLIENT_CA = "[tls] client-ca (its content)"
 

@@ -2,7 +2,7 @@
 
 Each method starts a fault at once and returns it: use it in a `with` statement, or `stop` it. The broker's reset stops
 all faults. `vhost`: None: the test's virtual host; "*": all. `connection`: part of the name that a client gave its
-connection. `after`: number of first occasions that succeed; `times`: number of the next ones that fail; None: all.
+connection. `after`: occasions that succeed before the first failure; `times`: number of failures; None: no limit.
 `on`: a method by its name in the specification, such as "basic.publish".
 """
 
@@ -53,10 +53,9 @@ class Faults:
         connection: str = "",
         vhost: str | None = None,
     ) -> Fault:
-        """Reset TCP connections: all at once, or one when the method `on` is received on it (and lost) or sent.
+        """Reset TCP connections: all at once, or one when the method `on` is received or sent; the method is lost.
 
-        `mid_frame`: end the connection inside a frame that the broker sends (`on`: in which; None: in any); `seed`
-        decides where.
+        `mid_frame`: reset one inside a frame that the broker sends: that of `on`, or any. `seed` decides where.
         """
         _check_method(on)
         is_outgoing = mid_frame or (on is not None and (on in OUTGOING or on.endswith("-ok")))
@@ -123,8 +122,8 @@ class Faults:
     def restart(self, *, durable: bool = True, vhost: str | None = None) -> Fault:
         """Stop the broker without closing handshakes. It is back on its port when the fault ends.
 
-        Objects that are not durable and transient messages are lost; without `durable`, everything is.
-        `broker.restart()` does both at once.
+        Transient messages, and objects that are not durable, are lost; without `durable`, everything is lost.
+        `broker.restart()` stops and starts it in one call.
         """
         return self._start(BrokerOutage(FaultScope(None), durable=durable))
 
