@@ -85,10 +85,11 @@ class Explanation:
 
 
 def explain(configuration: Configuration, name: str, vhost: str | None = None) -> list[Explanation]:
-    """Explain the declared queues called `name`, or else the address of that name: in `vhost`, or without it in "/" and
-    in each virtual host with its own entries or policies for the address.
+    """Explain the declared queues called `name`; if there are none, the address of that name.
 
-    If a destination policy applies to topics of that name alone, the topic is explained as well.
+    `vhost`: the only virtual host to look in. Without it, queues are searched in all, and the address is explained in
+    "/" and in each virtual host with its own entries or policies for it. If a destination policy applies to topics of
+    that name alone, the topic is explained as well.
     """
     repository, policies = configuration.repository, Policies(configuration.policies)
     queues = [queue for queue in configuration.queues if queue.name == name and vhost in (None, queue.vhost)]
@@ -121,7 +122,7 @@ def _policy_of_new_queue(policies: Policies, name: str, vhost: str) -> Effective
 
 
 def _capturing(configuration: Configuration, topic: str, vhost: str) -> Iterator[Explained]:
-    """The queues that capture messages of a topic, and the origin of its logging."""
+    """The queues that capture messages of a topic, and the declarations by which it is logged."""
     for queue in configuration.queues:
         own = added_type(queue.arguments) if queue.vhost == vhost else None
         rule = None if own is None else own.captures(queue, topic)
@@ -247,7 +248,7 @@ def explain_rows(
 
 
 def _is_of_policy(attribute: str, own: OwnSettings, layer: PolicyLayer, resolved: ResolvedSettings) -> bool:
-    """Whether a setting comes from the policy: the queue does not set it, or has a higher limit of attempts."""
+    """Whether the policy decides a setting: the queue does not set it, or sets a higher limit of attempts."""
     if attribute not in layer.settings:
         return False
     given = layer.settings[attribute]

@@ -26,13 +26,13 @@ T = TypeVar("T")
 class _Waiter(Generic[T]):
     """A task that waits for its socket. `turn` returns the result of the wait, or None to wait longer."""
 
-    __slots__ = ("error", "fd", "others", "result", "task", "turn")
+    __slots__ = ("error", "fd", "result", "task", "turn", "waiters")
 
     def __init__(
-        self, fd: int, others: "dict[int, _Waiter[Any]]", task: trio.lowlevel.Task, turn: Callable[[], T | None]
+        self, fd: int, waiters: "dict[int, _Waiter[Any]]", task: trio.lowlevel.Task, turn: Callable[[], T | None]
     ) -> None:
         self.fd = fd
-        self.others = others
+        self.waiters = waiters
         self.task = task
         self.turn = turn
         self.result: T | None = None
@@ -49,7 +49,7 @@ class _Waiter(Generic[T]):
 
     def abort(self, _: object) -> trio.lowlevel.Abort:
         """End the wait: the task was cancelled."""
-        del self.others[self.fd]
+        del self.waiters[self.fd]
         return trio.lowlevel.Abort.SUCCEEDED
 
 
@@ -65,7 +65,7 @@ class Poller:
         self._inner_fd = inner.fileno()
         self._runnable = runnable
         self._waiters: dict[int, _Waiter[Any]] = {}
-        self._events: list[tuple[int, int]] = []  # events without their turns, the last one first
+        self._events: list[tuple[int, int]] = []  # those whose turns are still to come, the last one first
         self._epoll = select.epoll()
         self._epoll.register(self._inner_fd, select.EPOLLIN)
         self.modify, self.register, self.unregister = inner.modify, inner.register, inner.unregister

@@ -28,8 +28,8 @@ def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Cons
     queue = vhost.queues.for_consumer(session.queue_name(channel, method.queue), session.login.client)
     arguments: FieldTable = method.arguments  # type: ignore[assignment]
     consumers_max = session.options.consumers_per_channel_max
-    known = channel.session.consumers.get(method.consumer_tag or "")  # the new consumer replaces it
-    if consumers_max and len(channel.session.consumers) >= consumers_max and known is None:
+    replaced = channel.session.consumers.get(method.consumer_tag or "")
+    if consumers_max and len(channel.session.consumers) >= consumers_max and replaced is None:
         raise errors.LimitReached(what="consumers per channel", limit=consumers_max)
     channel.session.subscriptions.check_access(queue)
     check_consumer_arguments(arguments, name=queue.name, vhost=vhost.name, queue_type=queue_type_of(queue.arguments))
@@ -113,7 +113,7 @@ def _recover(session: AmqpSession, channel: Channel, method: commands.Basic.Reco
     if not method.requeue:
         raise RequeueFalseNotImplemented
     session.output.send(channel.number, commands.Basic.RecoverOk)
-    channel.session.recover()  # a ring delivers at once: to the client, deliveries before recover-ok would be old ones
+    channel.session.recover()  # a ring queue delivers at once: before recover-ok a client takes it for old deliveries
 
 
 BASIC_HANDLERS: dict[type[Method], Handler] = {

@@ -1,7 +1,7 @@
 """The addresses that a match covers, and the order of matches from the most specific one.
 
-Source: address-settings page 2.1 to 2.3. Two choices of ours: a wildcard must be a whole word, except in files of
-Artemis; and patterns with `#` of equal length are ordered word by word, then by text.
+Source: address-settings page 2.1 to 2.3. Two choices of ours: a wildcard must be a whole word, except in
+configurations of Artemis; and patterns with `#` of equal length are ordered word by word, then by text.
 """
 
 import re

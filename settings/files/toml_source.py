@@ -1,6 +1,6 @@
 """One native configuration file during loading: the lines of its keys, names and values of its tables.
 
-tomllib does not give lines: they are searched in documents that it has accepted.
+tomllib does not return line numbers, so the documents that it has accepted are scanned for them.
 """
 
 import re
@@ -45,7 +45,7 @@ class _Scanner:
         self.text = text
         self.at = 0
         self.lines: dict[Path, int] = {}
-        self.counts: dict[Path, int] = {}  # arrays of tables: their number so far
+        self.counts: dict[Path, int] = {}  # array of tables -> its tables so far
         self._line = 1
         self._line_at = 0
 
@@ -227,7 +227,7 @@ class TomlSource:
         }
 
     def optional(self, path: Path, item: dict[str, Any], key: str, read: Reader, default: Any) -> Any:
-        """An optional value."""
+        """The value of a key; the default if it is missing, or, with a fault, if it is invalid."""
         if key not in item:
             return default
         try:

@@ -1,7 +1,8 @@
 """The settings of leased queues in AMPS' terms: one row for each element, which is also a queue argument.
 
 A client sends arguments, and the loaders of TOML and of AMPS' XML make arguments of what they read (`BY_TAG`);
-`leased_settings` reads them. Source: queues page A.2, A.3, H.2; conflict K11: a dot alone makes no regular expression.
+`leased_settings` reads them. Source: queues page A.2, A.3, H.2; conflict K11: a dot alone does not make a topic a
+regular expression.
 """
 
 from collections.abc import Callable, Mapping
@@ -87,7 +88,7 @@ def selects(topic: str) -> Callable[[str], bool]:
     """
     if not is_regex(topic):
         return topic.__eq__
-    from ...expressions.patterns.patterns import Pattern  # takes 5 ms, which names save
+    from ...expressions.patterns.patterns import Pattern  # takes 5 ms; names do not need it
 
     return Pattern(topic).search
 
@@ -258,7 +259,7 @@ def read_leased(name: str, arguments: Mapping[str, object]) -> tuple[LeasedSetti
         except BadValue as error:
             code = "E-MTYPE" if argument == "x-message-type" else error.code
             faults.append(LeasedFault(code, argument, str(error)))
-    if not faults and not _is_name(name):  # too long with its scope, which is not a fault of the scope itself
+    if not faults and not _is_name(name):  # valid alone, but too long with its scope
         faults.append(LeasedFault("E-NAME", "name"))
     if scope is not None:
         if given.get("replication") not in (LOCAL, GROUP) or not scope or plain_name in ("", name):
@@ -281,7 +282,7 @@ def _is_name(name: str) -> bool:
 def _check_topics(name: str, given: dict[str, object], faults: list[LeasedFault]) -> None:
     topic = str(given.get("underlying_topic", name))
     target = given.get("default_publish_target")
-    from ...expressions.patterns.pattern_syntax import PatternFault  # 5 ms that most queues save
+    from ...expressions.patterns.pattern_syntax import PatternFault  # takes 5 ms; only leased queues need it
 
     try:
         is_selected = selects(topic)
@@ -304,7 +305,7 @@ def _check_expressions(given: dict[str, object], faults: list[LeasedFault]) -> N
         expression = given.get(attribute)
         if expression is None:
             continue
-        from ...expressions.language import AMPS, ExpressionError, compiled  # 20 ms that most queues save
+        from ...expressions.language import AMPS, ExpressionError, compiled  # takes 20 ms; most queues do not need it
 
         try:
             compiled(str(expression), AMPS)  # also refuses functions whose value changes
