@@ -49,7 +49,7 @@ PATHS = (
 BOUNDS_MS = (5, 10, 50)
 PAUSE_S = 0.05
 #: Parts of the names of tasks that answer requests.
-ANSWERING = ("leveret.console.", "leveret.cluster.link.listener")
+ANSWERING = ("leveret.console.", "trio._highlevel_serve_listeners")
 DIRECTORY = "LEVERET_TURNS"
 
 
