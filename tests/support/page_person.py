@@ -119,7 +119,11 @@ class Person:
         expression = (
             "one => { const box = one.getBoundingClientRect(); return box.top >= 0 && box.bottom <= innerHeight; }"
         )
-        assert place.evaluate(expression), place
+        for _ in range(100):  # the page may still move it there
+            if place.evaluate(expression):
+                return
+            self.tab.wait_for_timeout(50)
+        raise AssertionError(f"{place} is outside of the screen")
 
     def sees_heading(self, name: str) -> None:
         """Wait until the page has that title."""
