@@ -30,7 +30,7 @@ def _subject(api: Api, node: str) -> Subject:
     return Subject(
         node,
         host_facts=options.host_facts if other is None else lambda: other.host or _NO_HOST,
-        listeners=options.listeners if other is None else lambda: other.listeners,
+        listeners=options.listeners if cluster is None else lambda: cluster.by_name[node].listeners,
         certificates=options.certificates if other is None else list,
         wall_ms=broker.context.clock.wall_ms,
         alarms=alarms,

@@ -344,6 +344,16 @@ def test_a_check_is_about_the_node_that_the_client_is_connected_to() -> None:
     assert here.ask("GET", f"health/checks/{CRITICAL}", user=None)[0] == 401
 
 
+def test_checks_of_listeners_know_that_of_the_cluster_at_each_node() -> None:
+    """As RabbitMQ's do, also at the node that leads."""
+    listeners = (Listening("amqp", "h", 5672), Listening("clustering", "h", 5680))
+    told = cluster(a={"listeners": listeners}, b={"listeners": listeners[:1]})
+    for node, status in ((A, 200), (B, 503)):
+        console = Console(told, node)
+        assert console.ask("GET", "health/checks/protocol-listener/clustering")[0] == status
+        assert console.ask("GET", "health/checks/port-listener/5680")[0] == status
+
+
 def test_a_message_does_not_pass_while_publishers_are_held() -> None:
     """The old check of a whole broker says so at once: monitoring must not wait as publishers do."""
     console = Console(cluster(b=DOWN, c=DOWN))
