@@ -14,7 +14,7 @@ from simulated_files import SimulatedFiles
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from leveret.engine import NATIVE, Envelope, PropertySummary, encode_header
-from leveret.journal import JournalOptions, WriterState
+from leveret.journal import JournalOptions, WriterState, recover
 from leveret.serving.supervisor import Supervisor
 from leveret.testing.harness import Harness
 
@@ -29,13 +29,14 @@ class Life(Harness):
 
     ends_turns = False
 
-    def __init__(self, fsync: str = "commit", **options: int) -> None:
+    def __init__(self, fsync: str = "commit", *, files: SimulatedFiles | None = None, **options: int) -> None:
         self.trio_clock = MockClock()
         taken = JournalOptions(preallocate_size=0, fsync=fsync, **options)
-        super().__init__(journal=SimulatedFiles(), journal_options=taken)
+        super().__init__(journal=files or SimulatedFiles(), journal_options=taken)
         self.supervisor = Supervisor(self.broker, self.journal, self.recorder)
         self.session.select_confirms()
-        self.queue(client=self.client)
+        if "q" not in self.vhost.queues:
+            self.queue(client=self.client)
         self.work()
 
     def send(self, size: int = 1) -> None:
@@ -201,6 +202,47 @@ def test_a_failed_sync_is_the_end() -> None:
         life.files.fault = lambda operation, path: None
         await life.passes(5)
         assert life.journal.state is WriterState.FAILED and life.recorder.has_failed
+
+    run(life, story)
+
+
+def test_a_start_that_needs_what_was_held_back() -> None:
+    """Publishers are refused from the first on; when there is room, it is held back again, and they are not."""
+    files = SimulatedFiles()
+    Life(files=files, reserve_size=100_000).journal.close()
+    files.capacity = files.used
+    life = Life(files=files, reserve_size=100_000)
+
+    async def story() -> None:
+        await life.passes(1)
+        life.send()
+        life.work()
+        await life.passes(1)
+        assert life.recorder.is_low and not life.is_confirmed()
+        life.files.capacity = None
+        await life.passes(4)
+        assert not life.recorder.is_low and not life.journal.has_spent_reserve
+        life.send()
+        life.work()
+        await life.passes(1)
+        assert life.is_confirmed()
+
+    run(life, story)
+
+
+def test_times_of_a_clock_that_ran_ahead_are_moved_once() -> None:
+    """A start writes them: each further one would give what waits, or expires, its time once more."""
+    ahead = Life()
+    ahead.clock.jump_wall_ms(4 * 365 * 24 * 3_600_000)
+    ahead.publish(b"x", delivery_mode=2, expiration=b"9000")
+    ahead.work()
+    ahead.journal.wait(ahead.journal.next_lsn)
+    life = Life(files=ahead.files.power_cut())
+    assert life.journal.recovered.has_moved_times and life.named().ready_count == 1
+
+    async def story() -> None:
+        await life.passes(1)
+        assert not recover(life.files.power_cut(), life.path, now_ms=life.clock.wall_ms()).has_moved_times
 
     run(life, story)
 
