@@ -42,7 +42,7 @@ class Person:
         self.allowed: list[str] = []
         self._complaints: list[str] = []
         self.tab.on("console", lambda message: self._complaints.append(f"{message.type}: {message.text}"))
-        self.tab.on("pageerror", lambda error: self._complaints.append(f"error: {error}"))
+        self.tab.on("pageerror", lambda error: self._complaints.append(f"error: {error.stack or error}"))
 
     @property
     def complaints(self) -> list[str]:
