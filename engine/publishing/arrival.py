@@ -14,7 +14,7 @@ from ..messages.deaths import ORIG_ADDRESS, ORIG_MESSAGE_ID, hornetq_headers
 from ..messages.duplicates import IdCache, duplicate_id
 from ..messages.field_table import Field, FieldTable
 from ..messages.message import Envelope
-from ..rules.expiry import NO_EXPIRY_POLICY
+from ..rules.expiry_policy import NO_EXPIRY_POLICY
 from .arrival_rules import HOPS_MAX, ArrivalRules
 from .filtering import matching_diverts
 from .publish import publish_run, retain

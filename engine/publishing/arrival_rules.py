@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ...settings import Divert, ResolvedSettings
 from ...settings.frozen import frozen
-from ..rules.expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy, has_expiry
+from ..rules.expiry_policy import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy, has_expiry
 
 #: Maximum number of diverts that forward a message, because diverts may form a cycle.
 HOPS_MAX = 16

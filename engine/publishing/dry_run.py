@@ -15,7 +15,7 @@ from ..messages.message import Envelope
 from ..queues.bounds import outcome_of
 from ..queues.classic import time_to_live_ms
 from ..queues.queue import Queue
-from ..rules.expiry import NO_EXPIRY_POLICY
+from ..rules.expiry_policy import NO_EXPIRY_POLICY
 from ..users.access import User
 from ..users.permissions import CONFIGURE, QUEUE
 from .arrival import due_ns_of, duplicate_id_of

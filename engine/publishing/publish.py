@@ -14,7 +14,7 @@ from ..messages.event import emit_mixed
 from ..messages.field_table import Field, FieldTable
 from ..messages.message import Envelope
 from ..queues.queue import Queue
-from ..rules.expiry import NO_EXPIRY_POLICY
+from ..rules.expiry_policy import NO_EXPIRY_POLICY
 from ..rules.queue_rules import AutoCreatedQueue
 from ..rules.size_rules import DROP
 from .auto_created import targets_of

@@ -15,7 +15,7 @@ from ..exchanges.delayed_exchange import DelayedExchange
 from ..messages.deaths import DELIVERY_LIMIT, EXPIRED
 from ..messages.field_table import Field
 from ..messages.message import UNLIMITED, Envelope, Message, id_of
-from ..rules.expiry import NO_EXPIRY_POLICY
+from ..rules.expiry_policy import NO_EXPIRY_POLICY
 from ..rules.queue_rules import NO_RULES, QueueRules
 from ..rules.redelivery import redelivery_delay_ms
 from ..stores.paged_index import PagedEntry

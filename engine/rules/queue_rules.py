@@ -16,7 +16,7 @@ from ..messages.deaths import EXPIRED, MAXLEN
 from ..messages.field_table import Field, FieldTable, number_of, text_of
 from ..messages.levels import OF_QUORUM, Levels, up_to
 from .arguments import QUORUM, plain_arguments, queue_type_of
-from .expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
+from .expiry_policy import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
 from .flow_rules import FlowRules, flow_rules
 from .pending_rules import PendingRules, pending_rules
 from .size_rules import NO_SIZE_RULES, SizeRules, size_rules

@@ -11,7 +11,7 @@ from leveret.engine.events import Counters
 from leveret.engine.messages.field_table import Field
 from leveret.engine.publishing.arrival_rules import arrival_rules, rules_for_unmarked
 from leveret.engine.rules.arguments import check_queue_arguments
-from leveret.engine.rules.expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
+from leveret.engine.rules.expiry_policy import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
 from leveret.engine.rules.queue_rules import NO_RULES, own_settings, rules_of
 from leveret.settings import Divert, Layer, Origin, layer_of
 from leveret.settings.rows.address_settings import ResolvedSettings, resolve
