@@ -97,7 +97,7 @@ class Block:
         return behind
 
 
-def _last(block: Block) -> int:
+def _last_position(block: Block) -> int:
     return block.position(-1)
 
 
@@ -127,8 +127,8 @@ class RankedReady:
         if not blocks:
             blocks.append(Block(array("Q"), []))
         at = len(blocks) - 1
-        if at and _last(blocks[at - 1]) > position:
-            at = bisect_left(blocks, position, key=_last)
+        if at and _last_position(blocks[at - 1]) > position:
+            at = bisect_left(blocks, position, key=_last_position)
         block = blocks[at]
         index = block.index_of(position)
         is_last = index == len(block.messages)
@@ -167,7 +167,7 @@ class RankedReady:
     def take(self, position: int) -> RankedMessage | None:
         """Remove and return the message at a position; None: there is none."""
         self._trim()
-        at = bisect_left(self._blocks, position, key=_last)
+        at = bisect_left(self._blocks, position, key=_last_position)
         if at == len(self._blocks):
             return None
         block = self._blocks[at]
@@ -184,7 +184,7 @@ class RankedReady:
     def behind(self, position: int) -> Iterator[tuple[int, Message]]:
         """The messages behind a position, with their positions."""
         self._trim()
-        at = bisect_right(self._blocks, position, key=_last)
+        at = bisect_right(self._blocks, position, key=_last_position)
         for block in self._blocks[at:]:
             start = block.index_of(position + 1)
             for index in range(start, len(block.messages)):

@@ -111,7 +111,7 @@ class Turns:
         """
         if not needs <= self._needs:
             if not self.may_write(needs):
-                raise ValueError(f"a record of {sorted(needs)}, which nodes of the cluster's level cannot read")
+                raise ValueError(f"a record needs {sorted(needs)}, which the cluster's level lacks")
             block = self.block or self.begin()
             block.needs |= needs
             self._needs |= needs

@@ -214,7 +214,7 @@ def test_they_take_no_place_of_parameters(table: ControlTable, monkeypatch: pyte
     given = {"global_parameters": [{"name": f"g{n}", "value": 1} for n in range(4)]}
     found = table.run("definitions", {"action": "import", "definitions": given})
     assert found["faults"] == ["global_parameters[3]: no more than 3 parameters are kept"]
-    assert parameters.parameters_set(table.broker) == 3
+    assert parameters.parameter_count(table.broker) == 3
 
 
 def test_what_changes_nothing_looks_at_nothing(table: ControlTable, monkeypatch: pytest.MonkeyPatch) -> None:

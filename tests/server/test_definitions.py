@@ -23,7 +23,7 @@ from leveret.engine.errors import EngineError
 from leveret.engine.messages.field_table import DEPTH_MAX, Field, FieldTable, decode_table, encode_table
 from leveret.engine.rules.arguments import ARGUMENTS
 from leveret.interop.brokers import peers
-from leveret.operator.control import EXCHANGE, PARTS, ControlTable
+from leveret.operator.control import EXCHANGE, IMPORT_STEPS, ControlTable
 from leveret.operator.definitions import export_steps, import_steps
 from leveret.operator.definitions_reader import OBJECTS_A_STEP, DefinitionsFault, DefinitionsReader
 from leveret.operator.steps import finished
@@ -580,8 +580,8 @@ def test_the_first_command_imports_a_part_in_a_turn() -> None:
     broker = Broker(ManualClock())
     table.attach(broker)
     taken = table.steps("status")
-    assert sum(1 for _ in taken) >= len(PARTS)
-    assert sum(1 for _ in table.steps("status")) < len(PARTS)
+    assert sum(1 for _ in taken) >= len(IMPORT_STEPS)
+    assert sum(1 for _ in table.steps("status")) < len(IMPORT_STEPS)
 
 
 def test_users_of_a_document_are_not_looked_up_for_each_other() -> None:

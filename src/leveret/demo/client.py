@@ -49,15 +49,15 @@ class Client:
         self._stream = stream
         self._data = bytearray()
         self._sending = trio.Lock()  # keeps the frames of a message together
-        self._answers, self._answered = trio.open_memory_channel[base.Frame](1)
-        self._delivered, self.deliveries = trio.open_memory_channel[Delivery](0)
+        self._answer_sender, self._answer_receiver = trio.open_memory_channel[base.Frame](1)
+        self._delivery_sender, self.deliveries = trio.open_memory_channel[Delivery](0)
 
     # -- calls --------------------------------------------------------------------------------------------------------
 
     async def call(self, method: type[base.Frame], *values: object, answer: type[M]) -> M:
         """Send a method, with its arguments in wire order, and wait for its answer. Raises: ClosedByBroker."""
         await self._send(encode_method(1, method, *values))
-        found = await self._answered.receive()
+        found = await self._answer_receiver.receive()
         assert isinstance(found, answer), found
         return found
 
@@ -118,11 +118,11 @@ class Client:
             method = _method(payload)
             if isinstance(method, commands.Basic.Deliver):
                 assert method.delivery_tag is not None
-                await self._delivered.send(Delivery(method.delivery_tag, await self._content()))
+                await self._delivery_sender.send(Delivery(method.delivery_tag, await self._content()))
             elif isinstance(method, commands.Connection.Close | commands.Channel.Close):
                 raise ClosedByBroker(f"{method.reply_code} {method.reply_text}")
             else:
-                await self._answers.send(method)
+                await self._answer_sender.send(method)
 
     async def _content(self) -> bytes:
         """The body of a message."""

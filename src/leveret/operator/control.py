@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..configured.configured import ConfiguredObjects
 from ..engine import Broker, ContentError, Envelope, VirtualHost, answer_request, decode_properties
 from .command_error import CommandError
-from .families import PARTS
+from .families import IMPORT_STEPS
 from .operator import Operator
 from .steps import Steps, finished
 
@@ -99,7 +99,7 @@ class ControlTable:
         """Import the modules for the first command, one a step: all at once would block every client for 20 ms."""
         if self._is_loaded:
             return
-        for name in PARTS:
+        for name in IMPORT_STEPS:
             import_module(name if name.startswith(".") else f".{name}", __package__)
             yield
         self._is_loaded = True

@@ -38,7 +38,7 @@ from ..settings import Policy, read_policy
 from ..settings.values import shown
 from .access import tags_of, words_of
 from .command_error import CommandError
-from .parameters import CLUSTER_NAME, KEPT_MAX, parameters_set
+from .parameters import CLUSTER_NAME, KEPT_MAX, parameter_count
 from .steps import Steps
 
 FAULTS_MAX = 50
@@ -103,7 +103,7 @@ class DefinitionsReader:
         self.document = document
         self._position = ""
         self._plan = Plan()
-        self._parameters_set = parameters_set(broker)
+        self._parameter_count = parameter_count(broker)
         self.trial = Broker(ManualClock(), settings=broker.context.settings, options=broker.context.options)
 
     def plan(self) -> Steps:
@@ -260,9 +260,9 @@ class DefinitionsReader:
     def _keep(self, identity: tuple[str, str, str], entry: dict[str, Any]) -> None:
         parameters = self._plan.parameters
         if identity not in parameters and identity not in self.broker.parameters:
-            if self._parameters_set >= KEPT_MAX:
+            if self._parameter_count >= KEPT_MAX:
                 raise ValueError(f"no more than {KEPT_MAX} parameters are kept")
-            self._parameters_set += 1
+            self._parameter_count += 1
         parameters[identity] = entry.get("value")
 
     def _exchange(self, entry: dict[str, Any]) -> None:

@@ -15,7 +15,7 @@ _ALL = (
 #: Families of commands, in the order in which help lists them.
 FAMILIES = tuple(one for one in _ALL if one not in OPTIONAL or find_spec(f"{__package__}.{one}") is not None)
 #: The modules and others that they import, in an order in which each takes a few milliseconds at most.
-PARTS = (
+IMPORT_STEPS = (
     "command",
     "..expressions.patterns.pattern_syntax",
     "..settings.explain",

@@ -30,13 +30,13 @@ CLUSTER_NAME, CLUSTER_NAME_DEFAULT = "cluster_name", "rabbit@localhost"
 def set_parameter(broker: Broker, identity: tuple[str, str, str], value: object) -> bool:
     """Set a parameter. Returns whether it is new. Raises: CommandError."""
     is_new = identity not in broker.parameters
-    if is_new and len(broker.parameters) >= KEPT_MAX and parameters_set(broker) >= KEPT_MAX:
+    if is_new and len(broker.parameters) >= KEPT_MAX and parameter_count(broker) >= KEPT_MAX:
         raise CommandError(f"no more than {KEPT_MAX} parameters are kept")
     broker.parameters.set(identity, value)
     return is_new
 
 
-def parameters_set(broker: Broker) -> int:
+def parameter_count(broker: Broker) -> int:
     """The number of parameters that operators have set. The broker's own have a component and no virtual host."""
     return sum(bool(vhost) or not component for (vhost, component, _), _ in broker.parameters)
 

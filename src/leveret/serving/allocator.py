@@ -10,9 +10,9 @@ import trio
 
 #: Seconds between two checks.
 INTERVAL_S = 10
-#: The heap is trimmed if its free octets are at least FREE_MIN, and at least 1 / PART_MIN of its used octets.
+#: The heap is trimmed if its free octets are at least FREE_MIN, and at least one for USED_PER_FREE used ones.
 FREE_MIN = 16 * 1024 * 1024
-PART_MIN = 4
+USED_PER_FREE = 4
 #: Resident octets; smaller processes are not checked.
 LARGE = 64 * 1024 * 1024
 #: Fields of mallinfo2(3), all of them size_t.
@@ -42,7 +42,7 @@ def trimmer() -> Callable[[], bool] | None:
         nonlocal returned
         info = libc.mallinfo2()
         returned = min(returned, info.fordblks)
-        if info.fordblks - returned < max(FREE_MIN, info.uordblks // PART_MIN):
+        if info.fordblks - returned < max(FREE_MIN, info.uordblks // USED_PER_FREE):
             return False
         libc.malloc_trim(0)
         returned = libc.mallinfo2().fordblks

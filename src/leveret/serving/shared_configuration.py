@@ -47,18 +47,18 @@ class SharedConfiguration:
         if tls.authorities is not None:
             parts[_CLIENT_CA] = tls.authorities.text
         digests = {name: self._digest(f"{name}\0{text}", _DIGEST_SIZE) for name, text in parts.items()}
-        self.parts = self._short(digests)
+        self.parts = self._within_limits(digests)
         self.fingerprint = f"{_VERSION}-{self._digest(repr(sorted(digests.items())), _FINGERPRINT_SIZE)}"
 
     def _digest(self, text: str, size: int) -> str:
         return hmac.digest(self._secret, text.encode("utf-8", "surrogatepass"), "sha256").hex()[:size]
 
-    def _short(self, digests: Mapping[str, str]) -> dict[str, str]:
+    def _within_limits(self, digests: Mapping[str, str]) -> dict[str, str]:
         """The digests, with one for all parts of a large kind, because each beacon carries them."""
         kinds: dict[str, dict[str, str]] = {}
         for name, digest in digests.items():
             kinds.setdefault(_kind_of(name), {})[name] = digest
-        short = {kind: self._cut(of_kind) for kind, of_kind in kinds.items()}
+        short = {kind: self._with_short_names(of_kind) for kind, of_kind in kinds.items()}
         octets = {kind: len(json.dumps(of_kind)) for kind, of_kind in short.items()}
         for kind in sorted(kinds, key=lambda kind: -octets[kind]):
             if len(kinds[kind]) > PARTS_MAX or sum(octets.values()) > OCTETS_MAX:
@@ -67,7 +67,7 @@ class SharedConfiguration:
                 octets[kind] = len(json.dumps(short[kind]))
         return {name: digest for of_kind in short.values() for name, digest in of_kind.items()}
 
-    def _cut(self, digests: Mapping[str, str]) -> dict[str, str]:
+    def _with_short_names(self, digests: Mapping[str, str]) -> dict[str, str]:
         """The digests with short names."""
         return {
             name if len(name) <= NAME_MAX else f"{name[:NAME_MAX]}... {self._digest(name, _DIGEST_SIZE)}": digest

@@ -23,11 +23,11 @@ def _scan_all(queue: Queue) -> Iterator[tuple[int, Message]]:
     """All ready messages, by position."""
     store, after = queue.store, 0
     while True:
-        found, is_missing = store.scan(after, SLICE)
+        found, is_paged_out = store.scan(after, SLICE)
         yield from found
         if found:
             after = found[-1][0]
-        if is_missing:
+        if is_paged_out:
             store.load_at(after, SLICE)
         elif not found:
             return

@@ -152,7 +152,7 @@ def test_a_leader_writes_nothing_that_nodes_of_the_clusters_level_cannot_read(mo
     monkeypatch.setitem(needs.LEVELS, 2, frozenset({"owners"}))
     leader = led()
     assert leader.journal.may_write("leased queues") and not leader.journal.may_write("leased queues", "owners")
-    with pytest.raises(ValueError, match="a record of \\['owners'\\], which nodes of the cluster's level cannot read"):
+    with pytest.raises(ValueError, match="a record needs \\['owners'\\], which the cluster's level lacks"):
         leader.journal.turns.add_needs(frozenset({"owners"}))
     leader.commit()
     leader.journal.raise_level(2)
