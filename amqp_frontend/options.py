@@ -11,9 +11,9 @@ Network = IPv4Network | IPv6Network
 class FrontendOptions:
     """One object for all connections until the configuration is read again, so it is compared by identity.
 
-    Defaults: interfaces page, "Configuration keys". connection.start sends `product` and `version`. Clients branch on
-    the product (kombu chooses its kind of prefetch by it), so the default names the broker whose behaviour Leveret
-    follows; `platform` and `information` name Leveret.
+    Defaults: interfaces page, "Configuration keys". connection.start sends `product` and `version`. Clients
+    depend on the product (kombu decides by it whether to set `global` in basic.qos), so the default names the broker
+    whose behaviour Leveret follows; `platform` and `information` name Leveret.
     """
 
     heartbeat_s: int = 60

@@ -1,4 +1,4 @@
-"""The clock that is passed to the engine."""
+"""The clock that is passed to the engine. Tests of a whole broker move its time by `leveret.testing.clock`."""
 
 from typing import Protocol
 

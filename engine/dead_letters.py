@@ -3,6 +3,7 @@
 A dead letter in a full queue makes that queue drop another message. In a chain of full queues that would go on without
 a commit of the journal. So dead letters cause no deaths while there are many (`is_congested`).
 `rules/queue_rules.py` has the target of a queue's dead letters; `messages/deaths.py` makes headers and finds cycles.
+`queues/classic.py` finds messages that reached the limit of attempts.
 Source: behaviour page 2.11, 3.4; address-settings page 5.5, 6.7.
 """
 

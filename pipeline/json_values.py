@@ -36,5 +36,5 @@ def value_of(value: Any) -> Any:
 
 
 def utf8(word: str) -> str:
-    """A client's text, with escapes for characters that UTF-8 cannot encode."""
+    """A client's text, with octets that are not UTF-8 as `\\xNN`."""
     return word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -28,9 +28,10 @@ def obstacle(context: NodeContext, view: View) -> str | None:
 
 
 class Candidate:
-    """Sends the campaigns of a node. A campaign ends when etcd answers it, or when its guards can no longer hold.
+    """Sends the campaigns of a node. A campaign is a transaction. It ends when etcd answers, or when its guards
+    (`transactions.py`) can no longer hold.
 
-    may_still_win: a campaign of this node got no answer, and etcd may still carry it out.
+    may_still_win: a campaign of this node got no answer, and etcd may still do it.
     """
 
     __slots__ = ("context", "follower", "may_still_win", "retry_ns")
@@ -46,7 +47,7 @@ class Candidate:
         if context.state is not State.IN_SYNC or view is None or context.sent is not None:
             return
         if self.follower.shortfall is not None:
-            return  # first etcd has to tell whether this disk was put back
+            return  # etcd has to tell first whether this disk was restored from a backup
         may_replace = self.follower.is_leader_gone and not self._is_clock_wrong and not context.has_other_configuration
         if view.leader is not None and not may_replace:
             return
@@ -66,7 +67,7 @@ class Candidate:
         """The time at which this node campaigns if there is no leader.
 
         It lets others go first if it has just resigned, if another node is preferred, if its clock is wrong, or if its
-        configuration is not that of the last leader. The preferred node does so only if its clock is wrong.
+        configuration is not that of the last leader. The preferred node waits only if its clock is wrong.
         """
         context, timers = self.context, self.context.timers
         since_ns = context.absent_since_ns or 0
@@ -87,13 +88,15 @@ class Candidate:
         self.context.transact(campaign(self.context.node, view.insync, view.leader))
 
     def doubt(self) -> None:
-        """No answer came. Give up the lease: if etcd did elect this node, others need not wait for the lease's end."""
+        """Handle a campaign without an answer: give up the lease, so that other nodes need not wait for its end if etcd
+        elected this node.
+        """
         self.context.is_in_doubt = self.may_still_win = True
         self.context.decide(EndLease())
         self.context.read_keys()
 
     def fail(self, *, is_refused: bool) -> None:
-        """The last sending of the campaign had no effect; an earlier one may have had.
+        """Handle a campaign that had no effect when it was last sent. If it was sent before, it may have had one then.
 
         `is_refused`: a guard did not hold, and never will; otherwise etcd was not reached.
         """
@@ -107,8 +110,8 @@ class Candidate:
     def resolve(self, view: View) -> None:
         """End a campaign in doubt as lost if a guard can no longer hold; otherwise send it again.
 
-        If etcd did elect this node, the key `leader` names it under a lease that it gave up. Then it waits for the end
-        of that lease, and acknowledges like a follower meanwhile.
+        If etcd elected this node, the key `leader` names it, with a lease that the node gave up. The node then waits
+        for the end of that lease, and meanwhile acknowledges like a follower.
         """
         sent, leader, insync = self.context.sent, view.leader, view.insync
         assert sent is not None and self.context.is_in_doubt

@@ -32,9 +32,9 @@ class PartlyPublished(NamedTuple):
 def route_with_room(
     route: Route, envelope: Envelope, contents: Sequence[bytes], client: "Client"
 ) -> tuple[Route, int, FullLimit | None]:
-    """The route for the publish, the number of messages that have room now, and the full limit of the next one.
+    """Count the messages that have room now. Returns: the route, this number, and the full limit of the next message.
 
-    If messages may have different queues, the result is about the first message alone, and the route has its queues.
+    If each message may have other queues, only the first message counts, and the route is that of this message.
     """
     host = client.host
     queues = route.queues

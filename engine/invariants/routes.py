@@ -1,4 +1,4 @@
-"""A remembered route leads to the queues to which the bindings lead now.
+"""Compare registered routes with the bindings: each leads to the queues to which the bindings lead now.
 
 The queues are found here from the bindings alone, one by one: without the exchanges' indexes, and without the code that
 makes routes stale.
@@ -85,7 +85,7 @@ def _behind(host: HostContext, start: Exchange, key: str) -> list[Queue] | None:
 
 
 def _ends_of(exchange: Exchange, key: str) -> list[Destination]:
-    """The destinations of an exchange for a key. Exchange types outside RabbitMQ's core find them themselves."""
+    """The destinations of an exchange for a key. Other types than direct, fanout and topic use their own `match`."""
     kind = getattr(exchange, "routes_as", type(exchange)).type
     if kind not in ("direct", "fanout", "topic"):
         return list(exchange.match(Routed((key,))))
@@ -101,7 +101,7 @@ def _words(text: str) -> list[str]:
 
 
 def _fits(pattern: list[str], words: list[str]) -> bool:
-    """`*` is one word, `#` any number of them. O(both)."""
+    """`*` is one word, `#` any number of words. O(pattern x words)."""
     ends = {0}  # the numbers of words, from the first, that the pattern so far may match
     for word in pattern:
         if word == "#":

@@ -72,7 +72,7 @@ def make_rules(request: RulesRequest) -> QueueRules:
 
 
 def rules_in(rules: QueueRules) -> LeasedRules:
-    """The rules of the kind alone."""
+    """The part of a leased queue's rules that other queues lack."""
     assert isinstance(rules.extra, LeasedRules)
     return rules.extra
 
@@ -82,7 +82,7 @@ def leased_rules(
 ) -> LeasedRules:
     """The rules of the leased queue `name`; `known` itself if they are equal. The arguments are already checked.
 
-    `given`: arguments that its policy adds or lowers; those that contradict the declaration are ignored.
+    `given`: arguments of its policy, which override declared ones; those that contradict these are ignored.
     Raises: LeasedFault.
     """
     declared, given = plain_arguments(arguments), dict(given)

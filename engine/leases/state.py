@@ -1,6 +1,7 @@
 """The state that only a leased queue has.
 
-A message is either ready in the store, or leased: in the book, and in a session under its delivery tag.
+A message is either ready in the store, or leased: in the book, and in a session under its delivery tag. `dispatch.py`
+releases barriers.
 Source: queues page A.2, A.3, A.7.
 """
 

@@ -11,7 +11,7 @@ from ..queues.queue import Queue
 
 @dataclass(slots=True, eq=False, repr=False)
 class PublishedEvent(Event):
-    """A run of new messages with one envelope. `subject` is the exchange.
+    """A run of new messages. `subject` is the exchange; `of` their common envelope.
 
     `queues`: the queues of their route, and the topic log (`queues/log_sink.py`). `cause`: why the broker published
     them (the reason of a dead letter, retroactive); None: a client published them.
@@ -25,7 +25,7 @@ class PublishedEvent(Event):
 
     @property
     def reached(self) -> Sequence[Queue]:
-        """The queues without the topic log, whose name is empty."""
+        """The queues, without the topic log (the only one with an empty name)."""
         return [queue for queue in self.queues if queue.name]
 
     @property
@@ -38,7 +38,7 @@ class PublishedEvent(Event):
 
 @dataclass(slots=True, eq=False, repr=False)
 class MixedPublishedEvent(MixedEvent):
-    """New messages of a client with one queue. `subject` is empty, because their exchanges may differ."""
+    """New messages of one client, all for one queue. `subject` is empty, because their exchanges may differ."""
 
     kind: EventKind = field(default=EventKind.PUBLISHED, init=False)
     contents: Sequence[bytes]

@@ -1,6 +1,7 @@
 """The declaration of a queue: its arguments, policy and settings, and the rules that follow from them.
 
-`declared_queues.py` declares queues; `rules/arguments.py` checks their arguments.
+`declared_queues.py` declares queues. `rules/arguments.py` checks arguments, and refuses a different redeclaration; the
+frontend's `wire/replies.py` has the text.
 Source: ruling 11 (precedence); behaviour page 3.12; address-settings page 3.8.
 """
 

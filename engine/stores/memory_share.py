@@ -1,4 +1,7 @@
-"""The memory that one store may have: its grant of the broker's memory budget, and the cap of its queue."""
+"""The memory that one store may have: its grant of the broker's memory budget, and the cap of its queue.
+
+`memory_budget.py` decides which store pages out, `TailedStore.page_out` which of its messages.
+"""
 
 from typing import TYPE_CHECKING
 
@@ -34,7 +37,7 @@ class MemoryShare:
 
     def set_may_page(self, allowed: bool) -> None:
         if allowed and not self.may_page:
-            self.quota, self.came_in = 0, -UNLIMITED  # not counted before: the budget has to measure the store
+            self.quota, self.came_in = 0, -UNLIMITED  # not counted so far: the next request measures the store
         self.may_page = allowed
 
     def limit(self, cap: MemoryCap | None) -> None:
@@ -72,9 +75,9 @@ class MemoryShare:
         return True
 
     def reserve_above_tail(self, store: "TailedStore", message: Message) -> bool:
-        """Like `reserve`, for a message of a higher level than those of the tail.
+        """Like `reserve`, for a message that is delivered before those of the tail, because of its level.
 
-        If octets are counted, the budget does not have to measure the store.
+        If the store counts its octets, this needs no request to the budget while the charge suffices.
         """
         if not self.is_within_cap:
             return False

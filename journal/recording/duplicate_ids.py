@@ -77,5 +77,5 @@ class DuplicateIds:
 
 
 def _recorded(cache: IdCache, ids: list[str]) -> list[tuple[str, int]]:
-    """(id, message id) of the ids that are still in the cache and whose message is in the journal."""
+    """The ids that are still cached and whose first message is in the journal, each with the number of that message."""
     return [(id_, number) for id_ in ids if (number := cache.number_of(id_))]

@@ -13,7 +13,7 @@ from ..files.builder import ConfigurationBuilder
 from ..values import Kind, shown
 from .xml_tree import ELEMENTS_MAX, TEXT_MAX, Element, XmlFault, parse_xml
 
-#: Maximum inclusions, and files that include each other.
+#: Maximum inclusions of one configuration, and depth of files included by included files.
 INCLUDED_MAX, INCLUDE_DEPTH_MAX = 100, 8
 XINCLUDE = "http://www.w3.org/2001/XInclude"
 
@@ -26,7 +26,7 @@ class XmlSource:
     def __init__(self, builder: ConfigurationBuilder, file: str) -> None:
         self.builder = builder
         self.file = file
-        self._including: dict[str, tuple[str, ...]] = {}  # included file -> itself, and the files that led to it
+        self._including: dict[str, tuple[str, ...]] = {}  # included file -> the chain of files from the first to it
 
     def at(self, element: Element) -> Origin:
         """The position of an element."""
@@ -117,7 +117,10 @@ class XmlSource:
         return element.children
 
     def _with_included_files(self, given: Iterable[Element], including: tuple[str, ...]) -> Iterator[Element]:
-        """The elements, with included files in place of those that name them. `including`: of `_including`."""
+        """The elements, with the root of an included file in place of each <xi:include>.
+
+        `including`: the chain of files that leads here (`_including`).
+        """
         for child in given:
             if child.namespace == XINCLUDE:
                 yield from self._include(child, including)

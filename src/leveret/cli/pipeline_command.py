@@ -1,8 +1,8 @@
 """`leveret pipeline JOB ...`: runs a job in a child process, because Spark must not run in a broker's process.
 
-The child ends when this process ends, and stops Spark's Java process first. SIGINT and SIGTERM are passed on once; the
-child is in another session, so that Ctrl-C does not reach it as well. If this process is killed, the child's stdin is
-closed. Source: Spark page 6.
+The child ends when this process ends, and stops Spark's Java process first. After SIGINT or SIGTERM it gets a SIGTERM.
+It is in another session, so that Ctrl-C does not reach it as well. If this process is killed, the child sees the end of
+its stdin. Source: Spark page 6.
 """
 
 import os

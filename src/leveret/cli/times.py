@@ -14,7 +14,7 @@ ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d.*", re.ASCII)
 
 
 def seconds_of(text: str) -> float:
-    """The seconds in a number or a duration. Raises: ValueError with the whole message."""
+    """The seconds in a number or a duration. Raises: ValueError, with a text for the user."""
     try:
         seconds = float(text)
     except ValueError:
@@ -30,7 +30,7 @@ def seconds_of(text: str) -> float:
 def delay_of(text: str, now: datetime) -> str:
     """The milliseconds until a time of day (today or tomorrow) or an ISO date; other text unchanged.
 
-    now: the present, in the time zone of texts without one. Raises: ValueError: the date does not exist, or is over.
+    now: its time zone applies to texts without one. Raises: ValueError: the date does not exist, or is in the past.
     """
     if match := TIME_OF_DAY.fullmatch(text):
         hour, minute, second = (int(part or 0) for part in match.groups())

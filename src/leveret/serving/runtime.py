@@ -78,7 +78,7 @@ def _nothing(*, is_short: bool = False) -> bool:
     return False
 
 
-#: In place of a broker that has resigned: its turns do nothing.
+#: Replaces a broker that has resigned, so that `end_turn` does nothing.
 NO_TURNS = SimpleNamespace(end_turn=_nothing, scheduler=SimpleNamespace(to_load=(), load=_nothing))
 
 
@@ -89,8 +89,9 @@ class Runtime:
         commit: passes the records of a turn to the journal.
         sleeps: wait for deadlines; False: tests move the time.
     Attributes:
-        suspended: set when the broker resumes or resigns; until then frontends read nothing. None: not suspended.
-        is_silent: while suspended, frontends also send nothing.
+        suspended: an event that ends the suspension: the broker resumes or resigns. Until then frontends read nothing.
+            None: not suspended.
+        is_silent: suspended, and frontends also send nothing.
         has_resigned: `resign` has ended the broker.
         on_suspend, on_resign: callbacks of frontends, called at once by `suspend` and `resign`.
         divert: takes connections that are accepted while the broker is silent; None: they wait in the frontend.
@@ -118,7 +119,7 @@ class Runtime:
 
     def _set_broker(self, broker: Broker, commit: Callable[[], None] | None) -> None:
         self.broker = broker
-        self._turns: Any = broker  # `end_turn` goes to it
+        self._turns: Any = broker  # the broker, or NO_TURNS after it has resigned
         self._commit = commit
 
     @property
@@ -189,7 +190,7 @@ class Runtime:
             if broker.end_turn(is_short=self._has_leftovers) or broker.scheduler.to_load:
                 self._has_leftovers = True
                 self._more.set()
-        finally:  # also after an unreadable message, because other turns run before the broker stops
+        finally:  # after an error, too: other turns run before an unreadable message stops the broker
             if self._commit is not None:
                 self._commit()
 

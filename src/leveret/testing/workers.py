@@ -1,4 +1,4 @@
-"""Workers of an application beside a test, in a thread or a process, from the beginning to the end of a block.
+"""Runs workers of an application during a `with` block of a test, in a thread or a process.
 
     with thread_worker(broker, consume, broker.url, consumes="orders"):
         ...
@@ -94,10 +94,11 @@ def process_worker(
     environment: Mapping[str, str] | None = None,
     timeout: float = TIMEOUT_S,
 ) -> "Iterator[subprocess.Popen[bytes]]":
-    """Run a command until the block ends, with the broker's URL in `AMQP_URL`, and in place of "{url}" in the command.
+    """Run a command until the block ends. It gets the broker's URL in `AMQP_URL` and for "{url}" in its words.
 
     Args:
-        consumes: a queue; the block begins when it has a consumer. says: a text; it begins when this is in the output.
+        consumes: a queue; the block begins when it has a consumer.
+        says: a text; the block begins when the command has written it.
         environment: variables beside our own; "{url}" is replaced in them, too.
         timeout: maximum time to begin and to end (it is terminated, then killed), in real seconds.
     Raises: WorkerFailed, with the end of its output, when it does not begin or ends by itself with an error.
