@@ -104,14 +104,16 @@ POISON_ATTEMPTS = 5
 #: Returns for which the message is not to blame: its consumer left regularly.
 LEFT = "reason IN ('closed', 'unsubscribed', 'recovered')"
 DEAD = "kind IN ('dead_lettered', 'killed')"
-#: First deliveries are not read ({least} is 2): a message that was rejected, or used up its attempts, had at least one.
+#: First deliveries are not read ({least} is 2): a message that was returned or rejected, or used up its attempts, had
+#: at least one. (The broker does not count the return of a consumer that left: its `attempt` is 0.)
 #: If the broker was started more than once they are read, because messages that were unacknowledged at a kill come
 #: again with attempt 1. In streams and non-destructive queues that means nothing: each consumer gets a first delivery.
 REDELIVERY_QUERY = """
 SELECT *, coalesce(attempts >= {poison_attempts} OR failures >= {poison_attempts} OR is_used_up, false) AS poison
 FROM (
     SELECT vhost, queue, msg_id,
-        greatest(max(attempt), max(IF({dead} AND reason IN ('delivery_limit', 'rejected'), 1, 0))) AS attempts,
+        greatest(max(attempt), max(IF({returned} OR ({dead} AND reason IN ('delivery_limit', 'rejected')), 1, 0)))
+            AS attempts,
         count_if({returned}) AS requeues,
         count_if(kind = 'lease_ended') AS leases_ended,
         count_if(kind = 'delivered') AS deliveries,

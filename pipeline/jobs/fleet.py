@@ -60,13 +60,17 @@ class NodeAnswers:
 
 
 def merge_facts(by_node: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Join the facts of nodes: add numbers, put the node's name before sentences. `nodes` has the facts of each."""
+    """Join the facts of nodes: add numbers, put the node's name before sentences. `nodes` has the facts of each.
+
+    Not its `seconds`: they are since the start of the command, with the nodes before it.
+    """
     names: list[str] = list(dict.fromkeys(name for facts in by_node.values() for name in facts))
     found: dict[str, Any] = {}
     for name in names:
         values = {node: facts[name] for node, facts in by_node.items() if name in facts}
         found[name] = _merged(values)
-    return {**found, "nodes": {node: dict(facts) for node, facts in by_node.items()}}
+    nodes = {node: {name: one for name, one in facts.items() if name != "seconds"} for node, facts in by_node.items()}
+    return {**found, "nodes": nodes}
 
 
 def _merged(values: Mapping[str, Any]) -> Any:

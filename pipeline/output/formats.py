@@ -47,8 +47,10 @@ def as_csv(table: Table, rows: int | None) -> str:
 
 
 def as_text(answer: Answer, rows: int | None) -> str:
-    """An answer as text for people: facts, the first rows in aligned columns, and the number of rows."""
-    parts = [", ".join(f"{name}: {_fact(value)}" for name, value in answer.facts.items())]
+    """An answer as text for people: facts, a line of them for each node, the first rows, and their number."""
+    facts = {name: value for name, value in answer.facts.items() if name != "nodes"}
+    parts = [_facts(facts)]
+    parts += [f"{_printable(node)}: {_facts(some)}" for node, some in answer.facts.get("nodes", {}).items() if some]
     if answer.main is not None:
         count, limit = answer.main.count(), ROWS if rows is None else rows
         parts.append(aligned(answer.main.columns, list(answer.main.head(limit))))
@@ -143,7 +145,14 @@ def _short(value: Any) -> str:
     return shown if len(shown) <= CELL_MAX else shown[: CELL_MAX - 1] + "…"
 
 
+def _facts(facts: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}: {_fact(value)}" for name, value in facts.items())
+
+
 def _fact(value: Any) -> str:
     if isinstance(value, Mapping):
-        return ", ".join(f"{count} {name}" for name, count in value.items()) or "none"
+        texts = (f"{name}: {one}" if isinstance(one, str) else f"{one} {name}" for name, one in value.items())
+        return _printable(", ".join(texts)) or "none"
+    if isinstance(value, list):
+        return _printable("; ".join(map(str, value)))
     return _printable(str(value))

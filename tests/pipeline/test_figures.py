@@ -88,6 +88,16 @@ def test_redelivery(engine: Any) -> None:
     assert {row.msg_id for row in answered(tables, "redelivery", redelivery(tables, 2)) if row.poison} == {2, 3}
 
 
+def test_a_message_that_came_back_had_an_attempt(engine: Any) -> None:
+    """Of a consumer that left, whose deliveries the broker does not count."""
+    tables = told(
+        engine, "1 0 enqueued 1 q", "2 1 delivered 1 q attempt=1", "3 2 requeued 1 q reason=closed",
+        "4 3 delivered 1 q attempt=1", "5 4 acked 1 q",
+    )  # fmt: skip
+    found = answered(tables, "redelivery", redelivery(tables))
+    assert [(row.msg_id, row.attempts, row.requeues, row.poison) for row in found] == [(1, 1, 1, False)]
+
+
 def test_returns_after_a_delay_are_returns(engine: Any) -> None:
     """They are recorded as scheduled, as is what was published with a delay."""
     tables = told(

@@ -39,6 +39,7 @@ from leveret.pipeline.lake.ingest_sources import sources_named
 from leveret.pipeline.lake.lake import COMMIT_ORDER, committed_files
 from leveret.pipeline.lake.nodes import Node, add_node, nodes_of
 from leveret.pipeline.options import parse
+from leveret.pipeline.output.formats import as_text
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.reading.positions import JournalPlan
 
@@ -175,6 +176,9 @@ def test_every_number_by_node_and_together(asked: Asked, story: Any, tmp_path: P
     by_node = {name: Counter(facts["fates"]) for name, facts in whole.facts["nodes"].items()}
     assert sum(by_node.values(), Counter()) == Counter(whole.facts["fates"])
     assert by_node["west"] == {"dead_lettered": PARKED, "acked": SHOVELED - PARKED, "open": PARKED}
+    shown = as_text(whole, None).splitlines()
+    assert any(line.startswith(f"west: fates: {SHOVELED - PARKED} acked, {PARKED} dead_lettered") for line in shown)
+    assert "{" not in "".join(shown)
     assert f"{hole[0]} to {hole[1]}" in whole.facts["holes"] and whole.facts["holes"].startswith("north: ")
     _, depths = asked.ask("depth")
     last = {(row["node"], row["queue"]): row["depth_end"] for row in depths if row["node"] != "north"}
