@@ -249,9 +249,9 @@ def test_a_watch_hears_what_others_do(run: Callable[[Story], None]) -> None:
         ("insync", b"nonsense", "insync is not JSON: b'nonsense'"),
         ("insync", b"[]", "insync is no JSON object: b'[]'"),
         ("insync", b"[" * 9000, "insync is not JSON"),
-        ("insync", b'{"term": true, "nodes": [], "agreed": 1, "level": 0}', "insync has no right term: True"),
-        ("leader", b'{"term": 1, "node": "xy", "name": "a", "address": ""}', "leader has no right node: 'xy'"),
-        ("node/a", b"{}", "node/a has no right node: None"),
+        ("insync", b'{"term": true, "nodes": [], "agreed": 1, "level": 0}', "insync has an invalid term: True"),
+        ("leader", b'{"term": 1, "node": "xy", "name": "a", "address": ""}', "leader has an invalid node: 'xy'"),
+        ("node/a", b"{}", "node/a has an invalid node: None"),
         ("elsewhere", b"{}", "elsewhere, which no cluster of ours writes"),
     ],
 )

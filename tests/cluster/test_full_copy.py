@@ -181,4 +181,4 @@ def test_readers_that_have_rotted_do_not_keep_a_copy_from_its_place(
     filled(full_copy.begin(path), new)
     full_copy.swap(path)
     assert segments(path) == new.segments() and reader_offsets(path) == {}
-    assert "what reads this node's journal begins anew" in caplog.text
+    assert "readers of this node's journal begin anew" in caplog.text

@@ -319,7 +319,7 @@ def test_what_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         ([a, f"x={a}/journal"], "are the same journal"),
         ([a, str(tmp_path / "copy")], "one is a copy of the other"),
         ([f"n={a}", f"n={b}"], "both would be node 'n'"),
-        ([f"={a}"], "no name for a node"),
+        ([f"={a}"], "is not a name for a node"),
         ([str(tmp_path / "none")], "no journal here"),
     ):
         given = [word for one in words for word in ("--journal", one)]

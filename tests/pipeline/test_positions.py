@@ -261,7 +261,7 @@ def test_what_retention_took_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(JournalGone, match="a reader that is registered keeps them"):
         plan.slices(start, middle)
     assert plan.slices(middle, plan.end()) is not None
-    with pytest.raises(ValueError, match="no name for a reader"):
+    with pytest.raises(ValueError, match="not a name for a reader"):
         plan.files.register(plan.directory, "../x", 0)
 
 
@@ -288,7 +288,7 @@ def test_another_journal_is_not_taken_for_this_one(tmp_path: Path) -> None:
     plan, other = JournalPlan(str(tmp_path / "one")), JournalPlan(str(tmp_path / "two"))
     with pytest.raises(JournalError, match="this is journal"):
         other.slices(plan.first(), other.end())
-    with pytest.raises(JournalError, match="is no position"):
+    with pytest.raises(JournalError, match="is not a position"):
         Position.from_dict({"segment": "x"})
     assert Position.from_dict(plan.end().as_dict()) == plan.end()
 

@@ -203,11 +203,11 @@ def test_an_older_copy_of_the_journal_is_refused(broker: RecordedBroker, tmp_pat
 def test_bad_options(tmp_path: Path) -> None:
     """Said when the query is made."""
     for name in ("maxBytesPerTrigger", "maxOffsetsPerTrigger", "minPartitions"):
-        with pytest.raises(ValueError, match="no whole number above 0"):
+        with pytest.raises(ValueError, match="is not a whole number above 0"):
             StreamReader(options(tmp_path, **{name: "0"}))
     with pytest.raises(ValueError, match="neither earliest, latest nor JSON"):
         StreamReader(options(tmp_path, startingOffsets="{"))
-    with pytest.raises(ValueError, match="no number of milliseconds"):
+    with pytest.raises(ValueError, match="not a number of milliseconds"):
         PlainReader(options(tmp_path, endingTimestamp="90s"))
     with pytest.raises(ValueError, match="a stream has no end"):
         StreamReader(options(tmp_path, endingOffsets="latest"))

@@ -107,7 +107,9 @@ def test_no_rows_are_invented(engine: Any, lakes: tuple[Path, Path]) -> None:
     (story, *_) = asked(engine, lakes[1], "trace", lambda tables: trace(tables, "1"))
     assert story["kind"] == "delivered", "what is there is told"
     tables = open_tables(str(lakes[1]), engine)
-    assert "before 2023-11-15" in (tables.missing_text() or "") and "may begin before" in (tables.missing_text() or "")
+    assert "before 2023-11-15" in (tables.missing_text() or "") and "earlier events of a message may be missing" in (
+        tables.missing_text() or ""
+    )
     assert open_tables(str(lakes[0]), engine).missing_text() is None
 
 

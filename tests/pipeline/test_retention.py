@@ -143,7 +143,7 @@ def test_nothing_is_left(lake: Path, capsys: Any, monkeypatch: pytest.MonkeyPatc
     assert main(["depth,loss,audit", "--lake", str(lake), "--format", "json"]) == 0
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [answer["rows"] for answer in answers][1:] == [0, 0]
-    assert all(f"all of before {day(30)}, were dropped" in answer["missing"] for answer in answers)
+    assert all(f"all before {day(30)}, were dropped" in answer["missing"] for answer in answers)
 
 
 def test_one_at_a_time(lake: Path, story: Path) -> None:

@@ -171,7 +171,7 @@ def host_with(*, live: int = 0, parked: int = 0, temp: int = 0, **changes: Any) 
         login=SimpleNamespace(client=SimpleNamespace(properties={"product": SimpleNamespace(text="one")})),
     )
     endpoint = SimpleNamespace(session=session)
-    half_open = SimpleNamespace(_of=changes.get("half_open", lambda _: [])(endpoint))
+    half_open = SimpleNamespace(_address_of=changes.get("half_open", lambda _: [])(endpoint))
     return SimpleNamespace(
         server=SimpleNamespace(endpoints=[endpoint], admission=SimpleNamespace(half_open=half_open)),
         broker=SimpleNamespace(

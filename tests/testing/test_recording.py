@@ -105,7 +105,7 @@ def test_replays_need_virtual_time(broker: RunningBroker, tmp_path: Path) -> Non
     [
         ("nonsense\n", ":1: is not JSON"),
         ("{}\n", ":1: expected"),
-        ('{"leveret-recording": 1}\n{"at": 0}\n', ":2: is no event"),
+        ('{"leveret-recording": 1}\n{"at": 0}\n', ":2: is not an event"),
         (
             '{"leveret-recording": 1}\n{"at": 0, "connection": 1, "event": "closed"}\n',
             ":2: connection 1 was not opened",
