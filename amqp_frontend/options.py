@@ -30,7 +30,7 @@ class FrontendOptions:
     consumers_per_channel_max: int = 0  # 0 = unlimited
     message_size_max: int = 128 * 1024 * 1024
     incomplete_max: int = 256 * 1024 * 1024  # octets of incomplete bodies of one connection
-    honour_flow: bool = True
+    honours_flow: bool = True  # channel.flow(active=false) stops deliveries; False: it is refused
     product: str = "RabbitMQ"
     version: str = "3.10.8"
     cluster_name: str = "leveret@localhost"

@@ -74,7 +74,7 @@ class Runtime(Protocol):
     on_suspend: list[Callable[[], object]]
     on_resign: list[Callable[[], object]]
     divert: Callable[[Arrival], object] | None
-    look: Callable[[], object] | None
+    check_standstill: Callable[[], object] | None
 
     def end_turn(self) -> None:
         """Dispatch and flush after a turn; unfinished work continues soon after."""
@@ -222,8 +222,8 @@ class Endpoint:
         try:
             while self.socket.fileno() >= 0:  # the reader may have closed it before this task ran
                 await self.wait_writable(self.socket)
-                if runtime.look is not None:
-                    runtime.look()
+                if runtime.check_standstill is not None:
+                    runtime.check_standstill()
                 if runtime.is_silent:
                     await runtime.wait_while_suspended()
                 elif self._send_all():
@@ -325,8 +325,8 @@ class Endpoint:
         Returns: the reason for the task to continue; None: wait for more octets.
         """
         runtime = self._server.runtime
-        if runtime.look is not None:  # only at a node of a cluster
-            runtime.look()
+        if runtime.check_standstill is not None:  # only at a node of a cluster
+            runtime.check_standstill()
         if runtime.suspended is not None:
             return SUSPENDED
         large = self.session.connection.incomplete.direct

@@ -19,7 +19,7 @@ def open_channel(session: AmqpSession, number: int) -> None:
 
 
 def _flow(session: AmqpSession, channel: Channel, method: commands.Channel.Flow) -> None:
-    if not method.active and not session.options.honour_flow:
+    if not method.active and not session.options.honours_flow:
         raise FlowNotImplemented
     channel.session.set_flowing(bool(method.active))
     session.output.send(channel.number, commands.Channel.FlowOk, method.active)

@@ -14,7 +14,7 @@ def obstacle(context: NodeContext, view: View) -> str | None:
     if insync is None or not context.is_member:
         return "it is not in sync"
     if context.is_put_back or insync.term < context.terms.last_term:
-        return "the data of etcd were put back: see `leveret cluster recover`"
+        return "etcd's data were restored or deleted: see `leveret cluster recover`"
     if context.node.unknown:
         return f"its journal holds {context.node.unknown}, of which this release does not know: install a newer one"
     if insync.level > context.node.level:

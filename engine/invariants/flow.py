@@ -58,7 +58,7 @@ def usage_of(broker: BrokerContext) -> Iterator[str]:
     meter_counts: Counter[Usage] = Counter()
     meters = {queue.events.meter for queue in broker.virtual_hosts.queues()}
     if not flow._changed.keys() <= meters:
-        yield "the nodes wait for changes of a meter that no queue has"
+        yield "the usage tree waits for changes of a meter that no queue has"
     for queue in broker.virtual_hosts.queues():
         meter = queue.events.meter
         if meter is None:
@@ -67,8 +67,8 @@ def usage_of(broker: BrokerContext) -> Iterator[str]:
             used[charge.node] += charge.amount
             meter_counts[charge.node] += 1
             if charge.amount != charge.measure(meter) and meter not in flow._changed:
-                known = f"{charge.amount} is known"
-                yield f"queue '{queue.name}' uses {charge.measure(meter)} of {charge.node.reason}: {known}"
+                uses = f"queue '{queue.name}' uses {charge.measure(meter)} of {charge.node.reason}"
+                yield f"{uses}, it is charged {charge.amount}"
     for node in [*flow._roots.values(), *flow._nodes.values()]:
         own = (node.used, node.meter_count)
         if node is not flow._roots.get("temp") and own != (used[node], meter_counts[node]):

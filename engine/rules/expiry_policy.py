@@ -1,4 +1,4 @@
-"""The expiry policy of an address, which may change the time to live of its messages. `Queue.expire` drops them.
+"""The expiry policy of an address, which may change the time to live of its messages.
 
 The time to live of a message in a queue: `time_to_live_ms` in queues/classic.py; its expiry: `Queue.expire`.
 Source: address-settings page 3.2; the address that applies: address-settings page 1.3.

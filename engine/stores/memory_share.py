@@ -19,21 +19,21 @@ class MemoryShare:
 
     `quota`: the rest of its grant in octets; below 0: requeued messages exceed it. `came_in`: messages added since the
     grant. `cap`: the memory cap of the queue; None: there is none. `may_page`: the queue's rules permit paging.
-    `may_exceed_cap`: memory may exceed the cap.
+    `needs_cap_check`: `TailedStore.enforce_quota` compares the memory with the cap.
     """
 
-    __slots__ = ("_storage", "came_in", "cap", "may_exceed_cap", "may_page", "quota")
+    __slots__ = ("_storage", "came_in", "cap", "may_page", "needs_cap_check", "quota")
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self.quota = self.came_in = 0
         self.cap: MemoryCap | None = None
         self.may_page = True
-        self.may_exceed_cap = False
+        self.needs_cap_check = False
 
     def take_over(self, other: "MemoryShare") -> None:
         """Apply the limits of another share."""
-        self.may_page, self.cap, self.may_exceed_cap = other.may_page, other.cap, other.may_exceed_cap
+        self.may_page, self.cap, self.needs_cap_check = other.may_page, other.cap, other.needs_cap_check
 
     def set_may_page(self, allowed: bool) -> None:
         if allowed and not self.may_page:
@@ -43,11 +43,11 @@ class MemoryShare:
     def limit(self, cap: MemoryCap | None) -> None:
         """Set the cap. `TailedStore.enforce_quota` applies it."""
         self.cap = cap
-        self.check_cap()
+        self.request_cap_check()
 
-    def check_cap(self) -> None:
-        """Note that memory may exceed the cap."""
-        self.may_exceed_cap = self.cap is not None
+    def request_cap_check(self) -> None:
+        """Compare the memory with the cap at the next `TailedStore.enforce_quota`."""
+        self.needs_cap_check = self.cap is not None
 
     @property
     def is_within_cap(self) -> bool:
@@ -94,7 +94,7 @@ class MemoryShare:
         if self._storage.pager is not None and self.may_page:
             self.quota -= held_octets(messages)
             self.came_in += len(messages)
-        self.check_cap()
+        self.request_cap_check()
 
     # -- the budget ---------------------------------------------------------------------------------------------------
 

@@ -242,7 +242,7 @@ class TailedStore:
             tail.put_back(level, (self._item_of(tail, message),))
         else:
             self.ready.appendleft(message)
-            self.share.check_cap()
+            self.share.request_cap_check()
         return None
 
     def put_last(self, message: Message) -> Message | None:
@@ -255,7 +255,7 @@ class TailedStore:
             tail.put_last(level, self._item_of(tail, message))
         else:
             self.ready.append(message)
-            self.share.check_cap()
+            self.share.request_cap_check()
         return None
 
     def _mark_unsorted(self) -> None:
@@ -293,7 +293,7 @@ class TailedStore:
         ready = self.ready
         while len(ready) < count and self.tail is not None:
             self.load(count - len(ready), LOAD_OCTETS)
-            self.share.check_cap()
+            self.share.request_cap_check()
         return Removed([ready.popleft() for _ in range(min(count, len(ready)))], [])
 
     def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
@@ -382,7 +382,7 @@ class TailedStore:
             found += taken
             if self.tail is not None and len(taken) < len(ids):
                 found += self._load_taken(self.tail.take_ids(level, ids))
-                self.share.check_cap()
+                self.share.request_cap_check()
         return Removed(found, [])
 
     # -- out of memory ------------------------------------------------------------------------------------------------
@@ -450,7 +450,7 @@ class TailedStore:
         tail = self.tail
         if not self.share.may_page:
             return False
-        self.share.check_cap()
+        self.share.request_cap_check()
         return tail is not None and tail.page(lambda messages: self.tail_io.page(tail, messages)[0], PAGE_OUT_MAX)
 
     def enforce_quota(self) -> bool:
@@ -459,22 +459,22 @@ class TailedStore:
         Returns: whether there is more to page out.
         """
         share = self.share
-        if share.may_exceed_cap:
+        if share.needs_cap_check:
             self._keep_to_cap(share)
         if share.quota < 0:
             share.reduce(self)
-        return share.may_exceed_cap
+        return share.needs_cap_check
 
     def _keep_to_cap(self, share: MemoryShare) -> None:
         """Page out messages beyond the cap, at most a slice."""
-        share.may_exceed_cap = False
+        share.needs_cap_check = False
         count_max, octets_max = PAGE_OUT_MAX, PAGE_OUT_OCTETS
         while share.cap is not None and share.may_page and self.ready:
             count, octets = share.cap.excess()
             if not count:
                 return
             if count_max <= 0 or octets_max <= 0:
-                share.may_exceed_cap = True
+                share.needs_cap_check = True
                 return
             before = len(self.ready)
             freed = self._page_out(min(octets, octets_max), min(count, count_max))

@@ -19,7 +19,7 @@ QUEUE, EXCHANGE = "queue", "exchange"
 #: The patterns, in operators' spellings, that allow every name.
 ALL = frozenset((".*", "^.*", ".*$", "^.*$"))
 #: Maximum number of cached answers for each user and virtual host.
-MEMORY_MAX = 1000
+CACHED_MAX = 1000
 
 
 @frozen
@@ -43,11 +43,11 @@ class Grant:
 class Permissions:
     """A grant with its compiled patterns. They are compiled on first use, because a user may have thousands."""
 
-    __slots__ = ("_allowed", "_known", "_names", "_topics", "grant")
+    __slots__ = ("_allowed", "_literals", "_names", "_topics", "grant")
 
     def __init__(self, grant: Grant, *, user: str, vhost: str) -> None:
         self.grant = grant
-        self._known = {"username": user, "vhost": vhost}
+        self._literals = {"username": user, "vhost": vhost}
         self._names: dict[str, Pattern] = {}  # by action
         self._topics: dict[tuple[str, str], Pattern] = {}  # by action and exchange
         self._allowed: dict[tuple[str, str], bool] = {}
@@ -65,7 +65,7 @@ class Permissions:
         key = (action, name)
         allowed = self._allowed.get(key)
         if allowed is None:
-            if len(self._allowed) >= MEMORY_MAX:
+            if len(self._allowed) >= CACHED_MAX:
                 self._allowed.clear()
             allowed = self._allowed[key] = self._name_pattern(action).search(name)
         return allowed
@@ -87,7 +87,7 @@ class Permissions:
     def _topic_pattern(self, action: str, exchange: str) -> "Pattern":
         found = self._topics.get((action, exchange))
         if found is None:
-            found = _read(getattr(self.grant.topics[exchange], action), self._known)
+            found = _read(getattr(self.grant.topics[exchange], action), self._literals)
             self._topics[action, exchange] = found
         return found
 

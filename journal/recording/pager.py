@@ -16,7 +16,7 @@ from .recorder import Recorder
 from .retry import pause, retry_blocking
 
 #: Property lists and envelopes that are cached. The caches are cleared when they are full.
-MEMORY_MAX = 512
+CACHED_MAX = 512
 #: Offset of the property list in a content of the engine's framing.
 PROPERTIES_AT = 16
 
@@ -29,9 +29,9 @@ class JournalPager:
     def __init__(self, broker: Broker, journal: Journal, recorder: Recorder, memory: int) -> None:
         self._broker = broker
         self._journal = journal
-        self._contents = recorder.messages.contents
+        self._index = recorder.messages.contents
         self.memory = memory
-        self._envelopes = Envelopes(journal.names)
+        self._envelopes = EnvelopeCache(journal.names)
 
     def budget(self) -> int:
         """All deep queues get equal shares."""
@@ -45,7 +45,7 @@ class JournalPager:
             raise self._unreadable(f"messages {ids[0]} to {ids[-1]} cannot be read back: {error}") from error
 
     def has(self, id_: int) -> bool:
-        return self._contents.lsn_of(id_) is not None
+        return self._index.lsn_of(id_) is not None
 
     def _unreadable(self, text: str) -> Unreadable:
         with contextlib.suppress(OSError):
@@ -56,20 +56,20 @@ class JournalPager:
         return error
 
     def _load(self, ids: Sequence[int]) -> list[Run]:
-        journal, index = self._journal, self._contents
+        journal, index = self._journal, self._index
         found: list[Run] = []
         contents: list[bytes] = []
         before: Envelope | None = None
         for _, lsn, count in index.runs(ids):
             for run in journal.contents.runs(lsn, count):
-                for envelope, part in self._alike(run):
+                for envelope, part in self._by_properties(run):
                     if envelope is not before:
                         before, contents = envelope, []
                         found.append((envelope, contents))
                     contents += part
         return found
 
-    def _alike(self, run: ContentRun) -> Iterator[Run]:
+    def _by_properties(self, run: ContentRun) -> Iterator[Run]:
         """The run's contents in parts with the same properties. Raises: Damaged."""
         if run.header is not None:
             yield self._envelope_of(run, run.header[PROPERTIES_AT - 4 :], run.header), run.contents
@@ -94,7 +94,7 @@ class JournalPager:
         return self._envelopes.of(run.exchange_id, run.routing_key, properties, run.cause_id, header)
 
 
-class Envelopes:
+class EnvelopeCache:
     """Makes the envelopes of messages that are read back, and caches them."""
 
     def __init__(self, names: Names) -> None:
@@ -108,7 +108,7 @@ class Envelopes:
         """The envelope of a message with this property list. `header`: see `ContentRun`."""
         summary = self._summaries.get(properties)
         if summary is None:
-            if len(self._summaries) >= MEMORY_MAX:
+            if len(self._summaries) >= CACHED_MAX:
                 self._summaries.clear()
             summary = scan_properties(properties)
             if not summary.persistent:
@@ -117,7 +117,7 @@ class Envelopes:
         key = (exchange_id, routing_key, summary, cause_id, header)
         envelope = self._envelopes.get(key)
         if envelope is None:
-            if len(self._envelopes) >= MEMORY_MAX:
+            if len(self._envelopes) >= CACHED_MAX:
                 self._envelopes.clear()
             framing = NATIVE if header is None else CommonHeader(header)
             envelope = Envelope(self._names.text(exchange_id), routing_key.decode(), summary, framing)

@@ -21,7 +21,7 @@ from ..recovery.recovered import RecoveredQueue
 from ..recovery.replay import Recovered
 from .access_records import limits_of, parameter_names, parameter_of, policy_of, user_of
 from .object_recorder import ADDRESS, AUTO_CREATED, MAKES_NO_QUEUES, OWN_PREFIX
-from .pager import Envelopes
+from .pager import EnvelopeCache
 from .recorder import Recorder
 
 logger = logging.getLogger("leveret.journal")
@@ -143,7 +143,7 @@ class _Contents:
         self._journal = journal
         self._lsn_of = recorder.messages.contents.lsn_of
         self._wall_ms = broker.context.clock.wall_ms()
-        self._envelopes = Envelopes(journal.names)
+        self._envelopes = EnvelopeCache(journal.names)
 
     def read(self, location: int) -> tuple[Envelope, bytes]:
         record, content = self._journal.contents.read_message(location)

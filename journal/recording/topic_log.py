@@ -14,7 +14,7 @@ from ..format.errors import JournalError, NotInJournal
 from ..format.heap import Content, decode_content
 from ..format.record import ADDRESS_ID, ENQUEUED, EXCHANGE, KIND, MSG_ID, PUBLISHED, QUEUE_ID, TS_US, Fields
 from ..recovery.content_reader import ContentReader
-from .pager import MEMORY_MAX, PROPERTIES_AT
+from .pager import CACHED_MAX, PROPERTIES_AT
 from .recorder import Recorder
 from .retry import retry_blocking
 
@@ -136,7 +136,7 @@ class JournalLog:
         properties = content[PROPERTIES_AT : 4 + int.from_bytes(content[:4], "big")]
         summary = self._summaries.get(properties)
         if summary is None:
-            if len(self._summaries) >= MEMORY_MAX:
+            if len(self._summaries) >= CACHED_MAX:
                 self._summaries.clear()
             summary = self._summaries[properties] = scan_properties(properties)
         envelope = Envelope(exchange, routing_key, summary, NATIVE)

@@ -47,8 +47,8 @@ def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
     Arguments that the queue's type defines itself are left out, even if other queues have settings of these names.
     Raises: ArgumentFault for a value out of range, or for two arguments that contradict each other.
     """
-    if (own := added_type(arguments)) is not None:
-        arguments = {key: value for key, value in arguments.items() if key not in own.rows}
+    if (added := added_type(arguments)) is not None:
+        arguments = {key: value for key, value in arguments.items() if key not in added.rows}
     check_conflicts(arguments)
     given: dict[str, Any] = {}
     given_by: dict[str, str] = {}
@@ -78,8 +78,8 @@ def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
 
 def live_arguments(arguments: Mapping[str, object]) -> frozenset[str]:
     """The arguments that can change on an existing queue with these arguments."""
-    own = added_type(arguments)
-    return LIVE_ARGUMENTS if own is None else (LIVE_ARGUMENTS - own.rows.keys()) | own.live_arguments
+    added = added_type(arguments)
+    return LIVE_ARGUMENTS if added is None else (LIVE_ARGUMENTS - added.rows.keys()) | added.live_arguments
 
 
 def plain_values(arguments: Mapping[str, object]) -> dict[str, object]:
@@ -87,9 +87,9 @@ def plain_values(arguments: Mapping[str, object]) -> dict[str, object]:
 
     Raises: ValueError with the expected form.
     """
-    own = added_type(arguments)
-    own_rows = () if own is None else own.rows
-    return {key: value if key in own_rows else plain_value(key, value) for key, value in arguments.items()}
+    added = added_type(arguments)
+    added_rows = () if added is None else added.rows
+    return {key: value if key in added_rows else plain_value(key, value) for key, value in arguments.items()}
 
 
 def plain_value(key: str, value: object) -> object:

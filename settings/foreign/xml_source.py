@@ -104,7 +104,7 @@ class XmlSource:
 
         text = self.variable.sub(value, given)
         if length > TEXT_MAX:
-            self.fault(element, key, f"more than {TEXT_MAX} characters with variables in their places")
+            self.fault(element, key, f"has more than {TEXT_MAX} characters after variables are replaced")
         return text
 
     # -- other files --------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class XmlSource:
         elif element.attributes.get("parse", "xml") != "xml" or "xpointer" in element.attributes:
             problem = "only whole XML files can be included: neither parse nor xpointer"
         elif ":" in href or "\\" in href or not _is_within(posixpath.dirname(self.file), path):
-            problem = f"{shown(href)} is not in the directory of {self.file}; give that file beside this one"
+            problem = f"{shown(href)} is not in the directory of {self.file}; include a file of that directory"
         elif path in including:
             problem = f"{shown(href)} includes itself"
         if problem:
@@ -180,13 +180,13 @@ class XmlSource:
         """The name and the text of an included file; None, with a fault or a warning, if there is none."""
         builder = self.builder
         if depth >= INCLUDE_DEPTH_MAX:
-            problem = f"files that include each other, {INCLUDE_DEPTH_MAX} deep"
+            problem = f"included files are nested more than {INCLUDE_DEPTH_MAX} deep"
         elif len(builder.included) >= INCLUDED_MAX:
             problem = f"more than {INCLUDED_MAX} inclusions"
         elif not named:
             problem = "is empty, expected the path of a file"
         elif builder.fetch is None:
-            problem = "there are no other files here"
+            problem = "other files cannot be included here"
         else:
             try:
                 return builder.fetch(self.at(element).file, named)

@@ -255,7 +255,7 @@ def test_flow_stops_and_starts_deliveries() -> None:
 
 def test_flow_is_not_implemented_in_rabbitmq_profiles() -> None:
     """540 on the connection, as RabbitMQ answers."""
-    pair = Pair(FrontendOptions(honour_flow=False))
+    pair = Pair(FrontendOptions(honours_flow=False))
     peer = pair.open()
     close = peer.call(1, commands.Channel.Flow, active=False)
     assert (close.reply_code, close.reply_text) == (540, "NOT_IMPLEMENTED - active=false")

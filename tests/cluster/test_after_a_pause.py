@@ -7,7 +7,7 @@ from rawclient import Client
 from socket_broker import SocketBroker
 
 from leveret.engine import Deadlines
-from leveret.serving.runtime import Alarm, SystemClock
+from leveret.serving.runtime import DeadlineTimer, SystemClock
 
 
 def test_what_lies_in_a_socket_after_a_pause_is_not_served() -> None:
@@ -23,7 +23,7 @@ def test_what_lies_in_a_socket_after_a_pause_is_not_served() -> None:
             if stood_still and runtime.suspended is None:
                 runtime.suspend()
 
-        broker.do(lambda: setattr(runtime, "look", look))
+        broker.do(lambda: setattr(runtime, "check_standstill", look))
         client = Client.open("127.0.0.1", int(broker.url.rpartition(":")[2].partition("/")[0]))
         client.call("queue.declare", queue="q")
         stood_still, looks = True, 0
@@ -58,12 +58,12 @@ def test_what_comes_due_in_a_pause_is_not_done() -> None:
         looked = trio.Event()
 
         def look() -> None:
-            alarm.watch(clock, None)
+            timer.watch(clock, None)
             looked.set()
 
-        alarm = Alarm(clock, Late(), lambda: None, look)
+        timer = DeadlineTimer(clock, Late(), lambda: None, look)
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(alarm.run)
+            nursery.start_soon(timer.run)
             await looked.wait()
             await trio.testing.wait_all_tasks_blocked()
             nursery.cancel_scope.cancel()

@@ -153,7 +153,7 @@ def test_deadlines_come_in_time_and_end_a_turn() -> None:
         def note(what: str) -> None:
             came.append((what, round(trio.current_time() - begun)))
 
-        runtime.look = partial(note, "look")
+        runtime.check_standstill = partial(note, "look")
         for name, seconds in (("late", 3), ("early", 1)):
             runtime.broker.context.deadlines.set(TrioClock.monotonic_ns() + seconds * 900_000_000, partial(note, name))
             await wait_all_tasks_blocked()

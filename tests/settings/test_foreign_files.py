@@ -260,7 +260,7 @@ def test_variables_of_activemq() -> None:
     "value, environment, fault",
     [
         ("${nowhere}", {}, "etc/f.xml:1: global-max-size: the environment has no variable nowhere"),
-        ("${x}" * 3, {"x": "1" * 60_000}, "more than 65536 characters with variables in their places"),
+        ("${x}" * 3, {"x": "1" * 60_000}, "has more than 65536 characters after variables are replaced"),
         ("${x}", {"x": "<b/>"}, "'<b/>' is invalid"),  # text, never markup
         ("${x}", {"x": "${x}"}, "'${x}' is invalid"),  # once
     ],
@@ -347,7 +347,7 @@ def test_bulk_by_inclusion_is_refused() -> None:
     many = f"<core {XI}>" + "<xi:include href='a.xml'/>" * 101 + "</core>"
     assert read(many, {"etc/a.xml": "<core/>"})[1] == ["etc/f.xml:1: xi:include: more than 100 inclusions"]
     deep = {f"etc/{n}.xml": f"<core {XI}><xi:include href='{n + 1}.xml'/></core>" for n in range(9)}
-    assert read(deep["etc/0.xml"], deep)[1] == ["etc/8.xml:1: xi:include: files that include each other, 8 deep"]
+    assert read(deep["etc/0.xml"], deep)[1] == ["etc/8.xml:1: xi:include: included files are nested more than 8 deep"]
 
 
 @pytest.mark.parametrize("attributes", ["parse='text'", "xpointer='element(/1)'"])

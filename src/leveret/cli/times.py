@@ -44,7 +44,7 @@ def delay_of(text: str, now: datetime) -> str:
             raise ValueError(f"{text!r} is not a date: expected one like 2026-01-31T03:12") from None
         then = then if then.tzinfo is not None else then.replace(tzinfo=now.tzinfo)
         if then <= now:
-            raise ValueError(f"{text!r} is over")
+            raise ValueError(f"{text!r} is in the past")
     else:
         return text
     return str(round((then - now).total_seconds() * 1000))

@@ -83,7 +83,7 @@ def frontend_options(
         consumers_per_channel_max=limits.consumers_per_channel,
         message_size_max=limits.message_size,
         incomplete_max=limits.incomplete_per_connection,
-        honour_flow=configuration.profile.honours_flow,
+        honours_flow=configuration.profile.honours_flow,
         product=broker.product,
         version=broker.product_version,
         cluster_name=cluster_name_of(configuration),

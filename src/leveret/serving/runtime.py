@@ -25,10 +25,10 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
-class Alarm:
+class DeadlineTimer:
     """Wakes up for the first of a heap of deadlines, and runs due work.
 
-    `look` is called before each check and may call `watch`; `done` is called after each check.
+    `before` is called before each check and may call `watch`; `done` is called after each check.
     """
 
     def __init__(
@@ -36,10 +36,10 @@ class Alarm:
         clock: Clock,
         deadlines: Deadlines | None,
         done: Callable[[], object],
-        look: Callable[[], object] = lambda: None,
+        before: Callable[[], object] = lambda: None,
     ) -> None:
         self._done = done
-        self._look = look
+        self._before = before
         self._wake = trio.Event()
         self._sleeping_until_ns: int | None = None
         self.watch(clock, deadlines)
@@ -68,7 +68,7 @@ class Alarm:
             delay_s = float("inf") if due_ns is None else max(0.0, (due_ns - clock.monotonic_ns()) / 1e9)
             with trio.move_on_after(delay_s):
                 await self._wake.wait()
-            self._look()
+            self._before()
             if deadlines is not None and deadlines is self._deadlines:
                 deadlines.advance(clock.monotonic_ns())
                 self._done()
@@ -95,8 +95,8 @@ class Runtime:
         has_resigned: `resign` has ended the broker.
         on_suspend, on_resign: callbacks of frontends, called at once by `suspend` and `resign`.
         divert: takes connections that are accepted while the broker is silent; None: they wait in the frontend.
-        look: called before work of a client or a deadline; suspends or resigns if the process was stopped for too
-            long. None: not in a cluster.
+        check_standstill: called before work of a client or a deadline; suspends or resigns if the process was stopped
+            for too long. None: not in a cluster.
     """
 
     def __init__(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
@@ -105,17 +105,17 @@ class Runtime:
         self.on_suspend: list[Callable[[], object]] = []
         self.on_resign: list[Callable[[], object]] = []
         self.divert: Callable[[Arrival], object] | None = None
-        self.look: Callable[[], object] | None = None
+        self.check_standstill: Callable[[], object] | None = None
         self._sleeps = sleeps
         self._set_broker(broker, commit)
         self._more = trio.Event()
         self._has_leftovers = False  # unfinished work continues in each round of the event loop
-        self._alarm = Alarm(broker.context.clock, self._deadlines, self.end_turn, self._look_first)
+        self._timer = DeadlineTimer(broker.context.clock, self._deadlines, self.end_turn, self._check_standstill)
 
     def replace_broker(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
         self._sleeps = sleeps
         self._set_broker(broker, commit)
-        self._alarm.watch(broker.context.clock, self._deadlines)
+        self._timer.watch(broker.context.clock, self._deadlines)
 
     def _set_broker(self, broker: Broker, commit: Callable[[], None] | None) -> None:
         self.broker = broker
@@ -135,7 +135,7 @@ class Runtime:
         """
         if self.suspended is None and not self.has_resigned:
             self.suspended = trio.Event()
-            self._alarm.watch(self.broker.context.clock, None)
+            self._timer.watch(self.broker.context.clock, None)
 
     def suspend(self) -> None:
         """Like `quiesce`, but send nothing, and do not finish begun work. Idempotent. Called between turns."""
@@ -148,7 +148,7 @@ class Runtime:
     def resume(self) -> None:
         """Undo `quiesce` or `suspend`. Idempotent."""
         if self.suspended is not None:
-            self._alarm.watch(self.broker.context.clock, self._deadlines)
+            self._timer.watch(self.broker.context.clock, self._deadlines)
             self._end_suspension()
 
     def _end_suspension(self) -> None:
@@ -165,7 +165,7 @@ class Runtime:
             return
         self.has_resigned = True
         self._turns, self._commit = NO_TURNS, None
-        self._alarm.watch(self.broker.context.clock, None)
+        self._timer.watch(self.broker.context.clock, None)
         self.broker.context.listeners.clear()
         for action in self.on_resign:
             action()
@@ -173,13 +173,13 @@ class Runtime:
 
     async def wait_while_suspended(self) -> None:
         """Return when frontends may read and send, or when the broker has resigned."""
-        self._look_first()
+        self._check_standstill()
         while self.suspended is not None:
             await self.suspended.wait()
 
-    def _look_first(self) -> None:
-        if self.look is not None:
-            self.look()
+    def _check_standstill(self) -> None:
+        if self.check_standstill is not None:
+            self.check_standstill()
 
     # -- turns ------------------------------------------------------------------------------------------------------
 
@@ -206,7 +206,7 @@ class Runtime:
     async def run(self) -> None:
         """Run due deadlines and unfinished work until cancelled."""
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._alarm.run)
+            nursery.start_soon(self._timer.run)
             nursery.start_soon(self._do_leftovers)
 
     async def _do_leftovers(self) -> None:
@@ -215,7 +215,7 @@ class Runtime:
             self._more = trio.Event()
             try:
                 while True:
-                    self._look_first()
+                    self._check_standstill()
                     if self.is_silent:
                         await self.wait_while_suspended()
                     if not self._do_more():

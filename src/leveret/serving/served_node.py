@@ -204,7 +204,7 @@ class ServedNode:
     def build(self, cluster: ClusterJournal) -> ServedLeadership:
         others = tuple(self._node_options.others)
         leadership = ServedLeadership(self._build(cluster), self.gate, others, self._report)
-        built, leadership.broker.runtime.look = leadership.broker.built, self.node.check_standstill
+        built, leadership.broker.runtime.check_standstill = leadership.broker.built, self.node.check_standstill
         built.control.operator.cluster = ClusterAdmin(self.node, self._report)
         operator, node = built.control.operator, self._node_options
         process_status = operator.edge_status

@@ -22,7 +22,7 @@ from ..engine import Consumer, Deadlines, Session
 from ..serving.addresses import Address, bind
 from ..serving.composition import BuiltBroker, Data, DataUnusable, build_broker, default_users
 from ..serving.descriptors import descriptor_limits
-from ..serving.runtime import Alarm, Runtime, SystemClock
+from ..serving.runtime import DeadlineTimer, Runtime, SystemClock
 from ..settings import Configuration
 from ..settings.loopback import is_loopback
 from .engine_clock import ClockMode, EngineClock
@@ -66,7 +66,7 @@ class Edge(Runtime):
         self.edge_clock = SystemClock()
         self.edge_deadlines = Deadlines()
         self._data = _directory_of(options)
-        self._edge_alarm = Alarm(self.edge_clock, self.edge_deadlines, self.end_turn)
+        self._edge_timer = DeadlineTimer(self.edge_clock, self.edge_deadlines, self.end_turn)
         self.clock = self._new_clock(options.clock)
         self._built = self._build()
         super().__init__(self._built.broker, self._commit_of_data, sleeps=not self.clock.is_virtual)
@@ -240,7 +240,7 @@ class Edge(Runtime):
                 self.nursery = nursery
                 self.server = WatchedServer(self, lambda: self.frontend_options, nursery)
                 nursery.start_soon(self.run)
-                nursery.start_soon(self._edge_alarm.run)
+                nursery.start_soon(self._edge_timer.run)
                 if self._data is not None:
                     nursery.start_soon(self._data.tend)
                 self.server.listen(self.listener)

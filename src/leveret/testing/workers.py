@@ -160,10 +160,10 @@ def _wait_for_text(process: "subprocess.Popen[bytes]", output: IO[bytes], text: 
 
 
 def _all_of(output: IO[bytes]) -> bytes:
-    return os.pread(output.fileno(), 10_000_000, 0) if hasattr(os, "pread") else _read_again(output)
+    return os.pread(output.fileno(), 10_000_000, 0) if hasattr(os, "pread") else _read_by_seeking(output)
 
 
-def _read_again(output: IO[bytes]) -> bytes:
+def _read_by_seeking(output: IO[bytes]) -> bytes:
     """Read a file whose position the process shares, and restore the position to the end, where the process writes."""
     output.seek(0)
     data = output.read()

@@ -147,7 +147,7 @@ def test_a_campaign_that_cannot_be_sent_is_tried_again_after_a_while() -> None:
     "view, options, why",
     [
         ({"insync": WITHOUT_A}, {}, "it is not in sync"),
-        ({}, {"starts": ((1, 1), (4, 6))}, "the data of etcd were put back: see `leveret cluster recover`"),
+        ({}, {"starts": ((1, 1), (4, 6))}, "etcd's data were restored or deleted: see `leveret cluster recover`"),
         (
             {"insync": InSync(1, frozenset({A, B}), 0, level=1, revision=3)},
             {},
@@ -275,7 +275,7 @@ def test_a_node_that_sees_the_revision_of_etcd_fall_does_not_campaign() -> None:
     stage.now_ns += SECOND
     put_back = View(2, JOURNAL_ID, InSync(1, frozenset({A, B, C}), 0, revision=1))
     stage.tell(e.Read(put_back, stage.now_ns))
-    assert not stage.sent and "put back" in stage.agreement.obstacle
+    assert not stage.sent and "restored or deleted" in stage.agreement.obstacle
     _, recovered = carried_out(put_back, A)
     stage.tell(e.Read(recovered, stage.now_ns))
     assert stage.state is State.CAMPAIGNING and stage.sent.put(LEADER).term == 3

@@ -67,7 +67,7 @@ SMALL: dict[str, dict[str, tuple[int, ...]]] = {
     "journal.recovery.content_reader": {"OPEN_FILES_MAX": (1,), "READ_SIZE": (64, 1000), "NEAR": (16,)},
     "journal.recording.checkpoint": {"EXAMINED_SLICE": (5,), "RUNS_SPARE": (5,)},
     "journal.recording.message_index": {"KEEP_SLICE": (5,)},
-    "journal.recording.pager": {"MEMORY_MAX": (2,)},
+    "journal.recording.pager": {"CACHED_MAX": (2,)},
     "journal.recording.duplicate_ids": {"RECORDED_SLICE": (2,)},
     "journal.appending.segment_usage": {"BULK_MIN": (2,)},
     "journal.recovery.recovered": {"COMPACT_MIN": (2,), "SPARE": (2,)},
