@@ -110,16 +110,22 @@ def _state_messages(journal: Journal, recorder: Recorder, queue: Queue) -> Itera
                 continue
             if recorder.is_behind:
                 recorder.messages.record_late(queue, message)
-            _, due_ns = changed.get(message.id) or (message, picture.due.get(message.id, 0))
-            found = recorder.messages.message_of(message, due_ns)
+            found = recorder.messages.message_of(*changed.get(message.id, (message, picture.due.get(message.id, 0))))
             if found is not None:
                 yield found
+
+    def as_they_are(merged: Iterable[RecoveredMessage]) -> Iterator[RecoveredMessage]:
+        """The merge reads one message of each level ahead, which may change or leave before it is stated."""
+        for one in merged:
+            if one.id not in gone:
+                found = recorder.messages.message_of(*changed[one.id]) if one.id in changed else one
+                if found is not None:
+                    yield found
 
     if picture.is_interleaved:
         # Ids of different levels, and of requeued messages, are interleaved; recovery needs them rising.
         merged = merge(stated(_rising(chunks)), *_by_level(recorder, tail), key=attrgetter("id"))
-        # The merge reads one message of each level ahead, which may leave the queue before it is stated.
-        for _ in journal.checkpoints.snapshot(queue_id, (one for one in merged if one.id not in gone)):
+        for _ in journal.checkpoints.snapshot(queue_id, as_they_are(merged)):
             yield
     else:
         rising = iter(_rising(chunks))

@@ -33,7 +33,7 @@ def test_names_of_messages_that_are_lost_are_noticed(monkeypatch: pytest.MonkeyP
     """An exchange that is gone has no name any more, and messages were published to it."""
     monkeypatch.setattr(Names, "retire", lambda names, id_, lsn: names.forget(id_))
     with pytest.raises(Broken):
-        run(600, 1)
+        run(600, 2)
 
 
 @pytest.mark.parametrize("forgotten", ["undeclared", "unbound"])
