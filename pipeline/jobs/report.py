@@ -111,6 +111,7 @@ def collect(request: ReportRequest, window_s: int | None, progress: Progress) ->
         totals={name: n for name, n in totals.items() if is_whole or name not in OF_DELIVERIES},
         notes=notes,
         fates=fates,
+        unknown=sum(audit.facts.get("unknown", {}).values()),
         faults=faults,
         attempts=Part(attempts),
         **found,

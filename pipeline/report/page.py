@@ -141,6 +141,11 @@ class _Page:
         total = sum(fates.values())
         words = ", ".join(f"{count(n)} {FATES.get(fate, fate)}" for fate, n in sorted(fates.items()))
         what = f"<p>{count(total)} messages in queues: {escape(words)}.</p>" if total else ""
+        if unknown := self._report.unknown:
+            messages = "1 message is" if unknown == 1 else f"{count(unknown)} messages are"
+            what = f'<p class="fault">{messages} unknown: a hole may explain what became of them.</p>{what}'
+            if not faults.rows:
+                return what
         if faults.why_not or not faults.rows:
             return (self._or_why(faults, "faults") or "").replace('class="empty"', 'class="good"') + what
         number_of = faults.count if faults.count is not None else len(faults.rows)

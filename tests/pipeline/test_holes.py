@@ -229,6 +229,7 @@ def test_jobs_say_what_is_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert json.loads(said.out.splitlines()[0])["unknown"]["lost"] > 0
     assert main(["report", "--lake", str(lake), "--out", str(page)]) == 0
     assert "records are lost in a hole of the journal" in page.read_text()
+    assert "unknown: a hole may explain" in page.read_text() and "No fault" not in page.read_text()
     assert main(["loss", "--lake", str(lake), "--until", "2023-11-14T22:13:21"]) == 0
     assert "holes" not in json.loads(capsys.readouterr().out.splitlines()[-1]), "it was later"
 

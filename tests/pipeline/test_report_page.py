@@ -48,6 +48,15 @@ def test_what_there_is_not_is_said() -> None:
     assert "cut: the first" not in page and 'class="chart"' not in page
 
 
+def test_a_hole_leaves_no_word_of_a_journal_without_fault() -> None:
+    """What may be a fault is counted; faults beside it are shown as ever."""
+    for unknown, words in ((1, "1 message is unknown"), (2, "2 messages are unknown")):
+        page = render(replace(empty_report(), unknown=unknown))
+        assert words in page and "No fault" not in page
+    page = render(replace(sample_report(), unknown=3))
+    assert "3 messages are unknown" in page and "1 fault." in page
+
+
 def test_what_is_left_out_is_said() -> None:
     """Queues that are not drawn, rows that are not shown, history that was deleted."""
     page = render(sample_report())
