@@ -24,8 +24,8 @@ class Report:
     """The figures of a report. The names of tables (FAULTS, ...) are those of jobs/outputs.py.
 
     begin, end: seconds since 1970 of the first and last event. window_s: the width of windows. queues: the drawn ones
-    as (virtual host, queue), most messages first. queue_count: of all queues. fates: number of messages by fate. unknown:
-    number of messages with something that is a fault unless a hole explains it. Parts:
+    as (virtual host, queue), most messages first. queue_count: of all queues. fates: number of messages by fate.
+    unknown: number of messages with something that is a fault unless a hole explains it. Parts:
 
     - faults: FAULTS of the audit
     - depth, latency: DEPTH and LATENCY of the drawn queues
