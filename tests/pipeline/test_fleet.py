@@ -241,7 +241,7 @@ def test_names_that_one_node_knows(asked: Asked) -> None:
         asked.ask("depth", "--queue", "nothing", "--queue", "parked")
     with pytest.raises(ValueError, match="the lake knows no node 'south'; it has east, north, west"):
         asked.ask("depth", "--node", "south")
-    with pytest.raises(ValueError, match="a replay is of one node"):
+    with pytest.raises(ValueError, match="a replay reads one node"):
         asked.ask("replay", "--where", "kind = 'dead_lettered'")
     chosen = asked.ask("replay", "--where", "kind = 'dead_lettered'", "--node", "west")
     assert len(chosen[1]) == PARKED
