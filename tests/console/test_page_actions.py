@@ -464,7 +464,7 @@ def test_keys_are_added_by_a_click(person: Person, api: ApiClient) -> None:
 
 def test_a_half_filled_form_outlives_the_session(person: Person, api: ApiClient) -> None:
     """The same user finds it after the next login; after a logout it is gone."""
-    person.tab.locator("#places").get_by_label("Refresh").select_option("1")
+    person.tab.locator(".choices").get_by_label("Refresh").select_option("1")
     person.opens("queues", heading="Queues")
     form = person.unfolds("Add a queue")
     person.fills(form, queue="half", arguments='{"x-max-length": 3}')
@@ -487,7 +487,7 @@ def test_a_half_filled_form_outlives_the_session(person: Person, api: ApiClient)
 
 def test_an_ended_session_leaves_nothing_in_sight(person: Person, api: ApiClient) -> None:
     """Neither rows nor messages, questions or passwords, also where they are hidden."""
-    person.tab.locator("#places").get_by_label("Refresh").select_option("1")
+    person.tab.locator(".choices").get_by_label("Refresh").select_option("1")
     api.ask("PUT", "queues/%2F/secret-queue", {})
     body = {"routing_key": "secret-queue", "payload": "secret-body", "payload_encoding": "string", "properties": {}}
     api.ask("POST", "exchanges/%2F/amq.default/publish", body)

@@ -62,7 +62,7 @@ def test_one_figure_for_a_rate(person: Person, broker: RunningBroker, api: ApiCl
     thread = threading.Thread(target=publish)
     thread.start()
     try:
-        person.tab.locator("#places").get_by_label("Refresh").select_option("1")
+        person.tab.locator(".choices").get_by_label("Refresh").select_option("1")
         person.opens(*place)
         moving = person.tab.locator(".tile", has_text="In" if place else "Published").get_by_text("/s")
         person.tab.wait_for_function("one => !one.textContent.startsWith('0/s')", arg=moving.first.element_handle())
