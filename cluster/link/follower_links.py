@@ -134,6 +134,7 @@ class FollowerLinks:
         self.status = status
         self.position = Position(*position)
         self.end = end
+        self.written_octets = 0  # in total, by the journal's writer
         self.needs = needs
         self.agreed = 0
         self.is_closed = False
@@ -153,6 +154,7 @@ class FollowerLinks:
         with self._lock:
             self.position = Position(base_lsn, offset + len(octets))
             self.end = end_lsn
+            self.written_octets += len(octets)
             for sender in self._senders:
                 sender.written(base_lsn, offset, octets)
 
@@ -323,6 +325,7 @@ class _FollowerLink:
         self._orders: list[Message] = []
         self._has_orders = trio.Event()
         self._read_after_s = 0.0
+        self._written_before = links.written_octets  # before the last read from the files
         self._status: Status | None = None
         self._clock_difference_ms = 0
         self._silent_beacons = 0  # beacons sent since something was heard
@@ -461,8 +464,12 @@ class _FollowerLink:
     async def _read_from_files(self, start: Position, end: Position) -> None:
         await trio.sleep_until(self._read_after_s)
         read_to, frames = await trio.to_thread.run_sync(self._read, start, end)
+        # Octets written since the last read do not count: else a follower never catches up with fast publishers.
+        written = self._links.written_octets
+        octets = max(0, len(frames) - (written - self._written_before))
+        self._written_before = written
         now_s = trio.current_time()
-        self._read_after_s = max(self._read_after_s, now_s) + len(frames) / self._links.options.copy_rate
+        self._read_after_s = max(self._read_after_s, now_s) + octets / self._links.options.copy_rate
         self.sender.was_read(read_to, frames)
 
     def _read(self, start: Position, end: Position) -> tuple[Position, bytes]:

@@ -171,7 +171,7 @@ class ClusterKeys:
     link_backlog: int = at_start(Kind(size_between(MIB, INT_MAX), units=SIZE_UNITS), 64 * MIB,
         help="Octets that wait in memory for one node; what it missed beyond that is read from the files.")
     copy_rate: int = at_start(Kind(copy_rate, units=SIZE_UNITS), 100 * MIB,
-        help="Octets a second that are sent to one node from files: what it missed, or a full copy; 0: no limit.")
+        help="Octets a second that one node gets from files, in addition to the number written meanwhile; 0: no limit.")
 
 
 @dataclass(init=False, repr=False, eq=False)

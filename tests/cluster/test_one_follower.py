@@ -199,6 +199,26 @@ def test_files_are_read_at_the_rate_for_copies(tmp_path: Path) -> None:
     run(bench, sender, script)
 
 
+def test_what_is_written_meanwhile_is_copied_beside_that_rate(tmp_path: Path) -> None:
+    """Else a follower never catches up with publishers that write as much as it may read."""
+    bench = Bench(tmp_path)
+
+    def read(start: Any, end: Any) -> tuple[Any, bytes]:
+        bench.links.written(*bench.links.position, bytes(3 * RATE // 2), bench.links.end + 1)
+        return end, bytes(2 * RATE)
+
+    bench.follower._read = read  # type: ignore[method-assign]
+    sender = FeedSender(*[(Pending.FILES, (None, number)) for number in range(3)])
+
+    async def script() -> None:
+        began_s = trio.current_time()
+        with pytest.raises(LinkFault):
+            await bench.follower._send()
+        assert [at_s - began_s for _, _, at_s in sender.read] == [0, 0.5, 1]
+
+    run(bench, sender, script)
+
+
 def test_a_follower_that_is_heard_keeps_its_link(tmp_path: Path) -> None:
     """However long it has been open; silence counts from what came last."""
     bench, sender = Bench(tmp_path), FeedSender()
