@@ -87,8 +87,7 @@ class Turns:
             begin, end = self.checkpoint
             heap = encode_head(Head(self._journal_id, begin, end, PROGRAM))
             head.add(Record(HEAD, arg=self.names.next_id, msg_id=self.next_message_id, heap=heap))
-            for record in self.names.records():
-                head.add(record)
+            head.defined(*self.names.columns())
 
         base_lsn = self.writer.roll(now_ms * 1000, self.checkpoint, fill)
         self.usage.begin_segment(base_lsn, now_ms * 1000, self.segment_bytes, self.next_message_id)

@@ -32,6 +32,7 @@ from .heap import encode_link
 from .record import (
     CONTENT_RECORD,
     CONTENT_TAIL,
+    DEFINE,
     DURABLE,
     ENQUEUED,
     HEAP_LEN,
@@ -232,6 +233,20 @@ class BlockBuilder:
             self.heap_size += len(record.heap)
         self.count += 1
         return self.base_lsn + self.count - 1
+
+    def defined(self, ids: Sequence[int], retired_lsns: Sequence[int], heaps: Sequence[bytes]) -> None:
+        """Append what `Names.columns` returns: 0.4 us for each name, where a `Record` for each would take 2.4 us."""
+        sizes = list(map(len, heaps))
+        self._check_room(sum(sizes))
+        none = repeat(0)
+        self.records += map(
+            RECORD.pack,
+            repeat(self.ts_us), retired_lsns, ids, accumulate(sizes, initial=self.heap_size), repeat(DEFINE),
+            repeat(DURABLE), none, none, none, none, none, none, none, none, none, sizes, none,
+        )  # fmt: skip
+        self.heap += heaps
+        self.heap_size += sum(sizes)
+        self.count += len(ids)
 
     def run(
         self,

@@ -115,6 +115,11 @@ class Names:
         retired = self._retired
         return (define_record(id_, define, retired.get(id_, 0)) for id_, define in sorted(self._by_id.items()))
 
+    def columns(self) -> tuple[list[int], list[int], list[bytes]]:
+        """What `records` returns as columns: ids, LSNs (see `retire`; 0: alive), heap entries."""
+        ids = sorted(self._by_id)
+        return ids, [self._retired.get(id_, 0) for id_ in ids], [encode_define(self._by_id[id_]) for id_ in ids]
+
 
 def define_record(id_: int, define: Define, retired_lsn: int = 0) -> Record:
     """The record that gives an id its name. `retired_lsn`: see `Names.retire`."""

@@ -47,14 +47,19 @@ from leveret.journal.format.heap import (
     encode_link,
     encode_text,
 )
+from leveret.journal.format.names import Names
 from leveret.journal.format.record import (
     CODE_OF,
     DURABLE,
     ENQUEUED,
+    EXCHANGE,
+    HEAD,
     KIND_NAMES,
     PUBLISHED,
+    QUEUE,
     RECORD,
     TERMINAL_CODES,
+    VHOST,
     Record,
     from_fields,
 )
@@ -253,6 +258,23 @@ class Padded:
     def body_size(self, content: bytes) -> int:
         """The rest but one."""
         return len(content) - 4
+
+
+def test_names_of_a_segment_are_their_records() -> None:
+    """The head of a segment defines them in bulk: also ids that are retired, and names that are not ASCII."""
+    names = Names()
+    vhost_id, _ = names.new(VHOST, 0, "/")
+    retired_id, _ = names.new(EXCHANGE, vhost_id, "prices")
+    names.retire(retired_id, 77)
+    names.new(QUEUE, vhost_id, "é" * 127)
+    each, all_at_once = BlockBuilder(1), BlockBuilder(1)
+    for builder in (each, all_at_once):
+        builder.stamp(5)
+        builder.add(Record(HEAD, heap=b"head"))
+    for record in names.records():
+        each.add(record)
+    all_at_once.defined(*names.columns())
+    assert all_at_once.encode(2, 0) == each.encode(2, 0)
 
 
 def test_other_framings_are_stored_plain() -> None:
