@@ -217,9 +217,7 @@ class Supervisor:
                 if await self._make_checkpoint(self._checkpoint):
                     self.recorder.checkpoint_done()
                     self.broker.more_is_safe()
-                else:
-                    self._needs_checkpoint = True
-                self._checkpoint = None
+                self._checkpoint = None  # not durable: `more_is_safe` requests another when the journal has room again
 
     def _stop_for(self, error: Unreadable | DirectoryLost) -> None:
         self._unreadable = error
@@ -288,7 +286,10 @@ class Supervisor:
             self._call_later(RETRY_SECONDS, self._retry)
 
     def _retry(self) -> None:
-        """Try the write again. Spend the reserve instead if consumers freed more than the unrecorded changes take."""
+        """Try the write again. Spend the reserve instead if consumers freed more than the unrecorded changes take.
+
+        If it fails, `_failed` is called again, and sets the time of the next try.
+        """
         self._is_retry_set = False
         journal = self.journal
         if journal.state is not WriterState.FULL:
@@ -298,7 +299,6 @@ class Supervisor:
             journal.spend_reserve()
         else:
             journal.retry()
-        self._retry_later()
 
     def _can_make_room(self) -> bool:
         try:
