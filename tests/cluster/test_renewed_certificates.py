@@ -123,6 +123,13 @@ def test_files_that_cannot_be_used_change_nothing(node: Node, name: str) -> None
     assert node.reload() == () and node.shown() == "third"
 
 
+def test_a_fault_elsewhere_changes_no_certificate(node: Node) -> None:
+    """As everything else, they are put in force together or not at all."""
+    node.authority.issue("node", "127.0.0.1", common_name="second")
+    node.text += "[journal]\nfsync = 3\n"
+    assert node.reload() and node.shown() == "first"
+
+
 def test_a_node_whose_configuration_is_of_a_single_broker_now_keeps_its_files(node: Node) -> None:
     """It has to be started anew for that."""
     node.text = "[broker]\n"

@@ -9,7 +9,8 @@ from expression_rows import Given
 from leveret.expressions.language import AMPS, JMS, compiled
 
 BODY = b"""{"s": "caf\xc3\xa9 Noir", "n": 42, "f": -2.5, "t": true, "a": [3, "4", null, "x", [5]], "o": {"k": 1},
-"big": 123456789012345678901234567890, "z": "", "e": [""], "l": [{"v": [1, 2]}, {"v": 3}, 7], "w": [1, 9]}"""
+"big": 123456789012345678901234567890, "z": "", "e": [""], "l": [{"v": [1, 2]}, {"v": 3}, 7], "w": [1, 9],
+"d": [[1, 2], [3, [4]]]}"""
 
 
 @pytest.mark.parametrize(
@@ -71,6 +72,7 @@ BODY = b"""{"s": "caf\xc3\xa9 Noir", "n": 42, "f": -2.5, "t": true, "a": [3, "4"
         ("ABS('x')", math.nan),
         ("ARRAY_COUNT(/a)", 5),
         ("ARRAY_COUNT(/n)", 1),
+        ("ARRAY_COUNT(/d)", 4),
         ("ARRAY_COUNT(/none)", 0),
         ("ARRAY_MAX(/a)", 5),
         ("ARRAY_MIN(/a)", 3),
@@ -176,6 +178,7 @@ def test_values_of_filters(text: str, value: Any) -> None:
         ("'0'", False),
         ("'0.0e5'", False),
         ("'x'", None),
+        ("/n / 0", None),
         ("1e400 > 1", True),
         ("/n IN ('41', '42')", True),
         ("/s IN ('x', NULL)", None),

@@ -14,7 +14,7 @@ from simulated_files import SimulatedFiles
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from leveret.engine import NATIVE, Envelope, PropertySummary, encode_header
-from leveret.journal import JournalOptions, WriterState, recover
+from leveret.journal import JournalOptions, JournalReader, WriterState, recover
 from leveret.serving.supervisor import Supervisor
 from leveret.testing.harness import Harness
 
@@ -162,6 +162,75 @@ def test_a_disk_that_is_full_again_and_again(doing: Callable[[Life], None], room
     run(life, story)
 
 
+def test_a_disk_that_was_full_before_anybody_waited_for_room() -> None:
+    """As after a start whose own records did not fit: publishes are not held for ever."""
+    life = Life()
+    life.files.capacity = life.files.used
+    _tick(life)
+    life.journal.writer.run_once()
+    assert life.journal.state is WriterState.FULL
+
+    async def story() -> None:
+        life.files.capacity = None
+        await life.passes(3)
+        life.send()
+        life.work()
+        await life.passes(1)
+        assert life.is_confirmed()
+
+    run(life, story)
+
+
+@pytest.mark.parametrize("fsync", ["commit", "never"])
+def test_a_publish_before_all_is_written_again(fsync: str) -> None:
+    """Its confirm waits for the checkpoint, and goes out when that is done, although nobody does anything."""
+    life, told = Life(fsync), []
+
+    def flush() -> None:
+        """As frontends do, which wait until there is something to send."""
+        if life.is_confirmed():
+            told.append(life.journal.next_lsn)
+        else:
+            life.broker.context.awaiting[life.client] = None
+
+    async def story() -> None:
+        await life.passes(1)
+        life.files.capacity = life.files.used
+        _tick(life)
+        await life.passes(1)
+        life.files.capacity = None
+        while life.recorder.takes_nothing:
+            await life.passes(STEP_S)
+        assert life.recorder.is_behind
+        life.send()
+        life.work()
+        life.client.flush = flush
+        flush()
+        life.journal.writer.run_once()
+        await wait_all_tasks_blocked()
+        assert not told, "the checkpoint waits for time to pass"
+        await life.passes(2)
+        assert told
+
+    run(life, story)
+
+
+@pytest.mark.parametrize("fsync, interval_ms", [("commit", 200), ("interval", 600)])
+def test_readers_see_the_last_records_of_an_idle_broker(fsync: str, interval_ms: int) -> None:
+    """Each time that it is idle again, also when they become durable long after they were written."""
+    life = Life(fsync, fsync_interval_ms=interval_ms)
+
+    async def story() -> None:
+        for _ in range(3):
+            life.send()
+            life.work()
+            await life.passes(2)
+            seen = [lsn for lsn, _ in JournalReader(life.path, life.files).records()]
+            assert seen[-1] == life.journal.next_lsn - 1
+
+    run(life, story)
+
+
 def test_a_large_commit_that_had_not_begun() -> None:
     """It waited for the disk, and nobody else does: the end of that is the beginning of a turn."""
     life = Life()
@@ -185,6 +254,22 @@ def test_a_large_commit_that_had_not_begun() -> None:
         assert commit.is_done
 
     run(life, story)
+
+
+def test_a_stop_in_the_midst_of_a_large_commit() -> None:
+    """It is finished before the last record is written: the next broker has all of it."""
+    files = SimulatedFiles()
+    life = Life(files=files)
+    session = life.client.open_session()
+    session.select_transactions()
+    content = NATIVE.join(encode_header(1, {"delivery_mode": 2}), b"x")
+    for _ in range(LARGE):
+        session.publish(life.route("q"), PERSISTENT, [content], mandatory=False)
+    session.commit()
+    life.broker.end_turn()
+    assert life.broker.is_unfinished
+    life.supervisor.close()
+    assert Life(files=files).named().ready_count == LARGE
 
 
 def test_a_failed_sync_is_the_end() -> None:
@@ -219,9 +304,11 @@ def test_a_start_that_needs_what_was_held_back() -> None:
         life.work()
         await life.passes(1)
         assert life.recorder.is_low and not life.is_confirmed()
+        life.broker.flow.disk.switch("low on disk")  # as frontends do when they refuse
         life.files.capacity = None
         await life.passes(4)
         assert not life.recorder.is_low and not life.journal.has_spent_reserve
+        assert not life.broker.flow.disk.is_full, "clients stay blocked, although nobody refuses them"
         life.send()
         life.work()
         await life.passes(1)
@@ -248,10 +335,11 @@ def test_times_of_a_clock_that_ran_ahead_are_moved_once() -> None:
 
 
 @pytest.mark.parametrize("is_there_room", [False, True])
-def test_consumers_make_room(is_there_room: bool) -> None:
+@pytest.mark.parametrize("segment_size", [50_000, 1_000_000])
+def test_consumers_make_room(segment_size: int, is_there_room: bool) -> None:
     """In what was held back, while publishers are refused; then it is held back again, and they are not. Also when
-    somebody else makes room meanwhile."""
-    life = Life(segment_size=50_000, reserve_size=100_000)
+    somebody else makes room meanwhile, and when all was in the segment that is being written."""
+    life = Life(segment_size=segment_size, reserve_size=100_000)
 
     async def story() -> None:
         await life.passes(1)

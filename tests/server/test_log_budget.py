@@ -19,7 +19,9 @@ def test_ten_seconds_at_once_then_so_many_a_second() -> None:
     first = line()
     assert budget.filter(first)
     assert first.getMessage() == "(10 lines about peers were left out) a peer: refused"
-    assert [budget.filter(line()) for _ in range(5)] == [True] * 4 + [False]
+    second = line()
+    assert budget.filter(second) and second.getMessage() == "a peer: refused"
+    assert [budget.filter(line()) for _ in range(4)] == [True] * 3 + [False]
     now = 1_000.0  # a long rest fills it, and no more than that
     assert [budget.filter(line()) for _ in range(51)] == [True] * 50 + [False]
 

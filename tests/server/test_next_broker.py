@@ -65,3 +65,22 @@ def test_nothing_is_left_of_a_broker(tmp_path: Path, *, has_journal: bool) -> No
 
     trio.run(lives)
     listeners.close()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="this system does not list descriptors")
+def test_nothing_is_left_of_a_start_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No thread, descriptor or lock: the next start of the same process succeeds."""
+
+    def fail(*_: object, **__: object) -> int:
+        raise MemoryError
+
+    process, listeners = process_on(tmp_path / "data")
+    process.build_broker().built.close()  # imports
+    before, threads_before = descriptors(), threads()
+    with monkeypatch.context() as patch:
+        patch.setattr("leveret.serving.supervisor.restore", fail)
+        with pytest.raises(MemoryError):
+            process.build_broker()
+    assert (descriptors(), threads()) == (before, threads_before)
+    process.build_broker().built.close()
+    listeners.close()

@@ -70,11 +70,14 @@ def test_what_takes_effect_at_a_start_is_said() -> None:
 
 
 def test_a_faulty_configuration_replaces_nothing() -> None:
-    """Also one without a certificate where there are listeners with TLS."""
-    current = made('[broker]\nheartbeat = "7s"\n')
+    """Also one without a certificate where there are listeners with TLS. Of each reload the other nodes are told."""
+    current, told = made('[broker]\nheartbeat = "7s"\n'), []
+    current.on_reload = lambda: told.append((current.reloads, bool(current.faults)))
     for text, needs_tls in (("[broker]\nheartbeat = []\n", False), ('[broker]\nheartbeat = "8s"\n', True)):
         report = reload(lambda text=text: loaded(text), None, current, None, needs_tls=needs_tls)
         assert report.faults and current.frontend_options().heartbeat_s == 7
+    assert not reload(lambda: loaded(""), None, current, None, needs_tls=False).faults
+    assert told == [(1, True), (2, True), (3, False)]
 
 
 def test_files_are_watched_as_they_were_read(tmp_path: Path) -> None:

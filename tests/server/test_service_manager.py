@@ -12,6 +12,8 @@ from configparser import RawConfigParser
 from pathlib import Path
 
 import pytest
+import trio
+import trio.testing
 from broker_process import leveret_serve
 
 from leveret.__main__ import main
@@ -61,6 +63,18 @@ def test_signs_of_life(manager: socket.socket, tmp_path: Path, monkeypatch: pyte
         for _ in range(4):
             while manager.recv(4096) != b"WATCHDOG=1":
                 pass
+
+
+def test_twice_in_a_period(manager: socket.socket) -> None:
+    """A sign of life that is a little late does not end the process."""
+
+    async def lives() -> None:
+        with trio.move_on_after(3.9):
+            await ServiceManager(os.environ["NOTIFY_SOCKET"], watchdog_s=2.0).report_alive()
+
+    trio.run(lives, clock=trio.testing.MockClock(autojump_threshold=0))
+    manager.settimeout(0)
+    assert [manager.recv(4096) for _ in range(4)] == [b"WATCHDOG=1"] * 4
 
 
 @pytest.mark.parametrize(

@@ -184,6 +184,21 @@ def test_unknown_arguments_of_a_client_are_logged_once(caplog: pytest.LogCapture
     ]
 
 
+def test_names_that_clients_invent(caplog: pytest.LogCaptureFixture) -> None:
+    """About a thousand of them are logged, each in one line of printable characters."""
+    desk = VirtualDesk()
+    log_flow(desk.pair.broker)
+    queues = desk.pair.broker.virtual_hosts["/"].queues
+    with caplog.at_level(logging.WARNING, "leveret.amqp"):
+        queues.declare("first", client=None, arguments={"x-max-\nlenght": Field("I", 3)})
+        for number in range(12):
+            odd = {f"x-{number}-{each}": Field("I", 1) for each in range(100)}
+            queues.declare(str(number), client=None, arguments=odd)
+    lines = [record.getMessage() for record in caplog.records]
+    assert len(lines) == 11 and all(line.isprintable() for line in lines)
+    assert "did you mean x-max-length?" in lines[0]
+
+
 def test_unknown_arguments_of_consumers_and_exchanges(caplog: pytest.LogCaptureFixture) -> None:
     """They have arguments of their own, and one line for each that nobody knows; what queues have, others may not."""
     desk = VirtualDesk()
