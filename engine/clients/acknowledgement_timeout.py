@@ -6,6 +6,7 @@ minute), and operators see the age of deliveries to one interval. Source: behavi
 """
 
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..clock import MS, due_after
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 #: Maximum time between two checks; it is a quarter of the shortest timeout.
 INTERVAL_MAX_MS = 10_000
 INTERVAL_MIN_MS = 10
+#: Sessions checked in one slice (about 1 ms).
+SESSIONS_SLICE = 500
 #: Maximum notes per session. Beyond it every second note is dropped, which makes timeouts less exact.
 NOTES_MAX = 64
 TIMEOUT_ARGUMENT = "x-consumer-timeout"
@@ -57,12 +60,13 @@ class AcknowledgementWatch:
     The default timeout is in the broker's options; None: no timeout.
     """
 
-    __slots__ = ("_broker", "_acking_consumers", "_deadline", "_notes", "_shortest_ms")
+    __slots__ = ("_broker", "_acking_consumers", "_deadline", "_is_checking", "_notes", "_shortest_ms")
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
         self._acking_consumers = 0
         self._deadline: Deadline | None = None
+        self._is_checking = False
         self._notes: dict[Session, Notes] = {}
         self._shortest_ms: int | None = None  # shortest timeout set by a consumer or a queue
 
@@ -116,22 +120,29 @@ class AcknowledgementWatch:
             self._deadline = self._broker.deadlines.set(due_after(self._broker.clock, interval_ms), self._check_due)
 
     def _check_due(self) -> None:
+        self._deadline = None
+        self._set_deadline()
+        if not self._is_checking:
+            self._is_checking = True
+            self._broker.background.run(self._steps())
+
+    def _steps(self) -> Iterator[None]:
         """Check all sessions. O(sessions + deliveries unacknowledged for longer than the shortest timeout)."""
-        now_ns = self._broker.clock.monotonic_ns()
         notes: dict[Session, Notes] = {}
-        is_wanted = self._acking_consumers > 0
+        checked = 0
         for client in list(self._broker.connections):
             for session in list(client.sessions):
-                if session.unacked:
-                    is_wanted = True
+                if session.unacked and session in client.sessions:  # else it was closed since the last slice
                     kept = notes[session] = self._notes.get(session) or Notes()
-                    self._check(session, kept, now_ns)
-        self._notes = notes
-        self._deadline = None
-        if is_wanted:
-            self._set_deadline()
-        else:
-            self._shortest_ms = None
+                    self._check(session, kept, self._broker.clock.monotonic_ns())
+                checked += 1
+                if checked % SESSIONS_SLICE == 0:
+                    yield
+        self._is_checking = False
+        if self._deadline is not None:  # else the checks ended since the first slice
+            self._notes = notes
+        if not self._acking_consumers:
+            self.end_if_idle()
 
     def _check(self, session: "Session", notes: Notes, now_ns: int) -> None:
         notes.add(now_ns, session.next_tag, next(iter(session.unacked)))

@@ -39,3 +39,24 @@ def test_the_oldest_first(broker: RunningBroker, api: ApiClient) -> None:
         assert found["total"] == 2
     api.ask("PUT", "users/plain", {"password": "plain", "tags": "management"})
     assert api.ask("GET", "leveret/unacknowledged", user="plain").reason == "Not monitor user"
+
+
+def test_the_first_of_two_of_the_same_minute_stands_first(broker: RunningBroker, api: ApiClient) -> None:
+    """Ages are known to ten seconds."""
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        channel = connection.channel()
+        for name in ("young", "zz-old"):
+            channel.queue_declare(name)
+            channel.basic_consume(name, lambda *delivery: None)
+        channel.basic_publish("", "zz-old", b"x")
+        connection.process_data_events(0)
+        broker.clock.advance(seconds=12)
+        channel.basic_publish("", "young", b"x")
+        connection.process_data_events(0)
+        broker.clock.advance(seconds=12)
+        found = api.get("leveret/unacknowledged")["items"]
+    assert [one["queue"] for one in found] == ["zz-old", "young"]
+    assert [24_000 - 10_000 <= found[0]["oldest_unacked_ms"] <= 24_000, found[1]["oldest_unacked_ms"] <= 12_000] == [
+        True,
+        True,
+    ]

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from leveret.engine import BrokerOptions, ConsumerCancelled, Session, SessionFailed
+from leveret.engine.clients import acknowledgement_timeout, session, settling
 from leveret.engine.clients.acknowledgement_timeout import NOTES_MAX, Notes
 from leveret.testing.harness import Harness
 
@@ -200,3 +201,24 @@ def test_what_the_last_consumer_leaves_unacknowledged_is_timed_out() -> None:
     bench.session.cancel("c")
     bench.wait(13)
     assert bench.failures_seen() == [10_000] and bench.q.ready_count == 1
+
+
+def test_clients_have_their_turn_between_slices_of_a_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many sessions there are; what is closed meanwhile is not timed out, and all others are."""
+    monkeypatch.setattr(acknowledgement_timeout, "SESSIONS_SLICE", 2)
+    for module in (session, settling):  # a session that closes has deliveries for some turns more
+        monkeypatch.setattr(module, "REQUEUE_SLICE", 1)
+    bench = Bench()
+    sessions = [bench.session, *(bench.client.open_session(number) for number in range(2, 8))]
+    for one in sessions:
+        bench.consume(by=one)
+    bench.publish(*"m" * 20 * len(sessions))
+    bench.wait(12.4)
+    bench.clock.advance_ns(100_000_000)
+    bench.broker.advance()
+    found = []
+    for _ in bench.turns(lambda: 0):
+        found.append(len(bench.failures_seen()))
+        if len(found) == 1:
+            sessions[4].close()
+    assert [count for count in found if count] == [2, 2, 1, 1]
