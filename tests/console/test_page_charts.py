@@ -35,6 +35,33 @@ def test_nothing_is_drawn_before_the_first_sample(person: Person) -> None:
     assert (lengths, rates) == ([0] * 5 + [50, 60, 70, 80, 90], [0] * 4 + [10, 2, 2, 2, 2])
 
 
+#: A chart whose lines become others: their numbers, before and after.
+OTHER_LINES = """async ([before, after]) => {
+  const { html, render } = await import("./js/lib.js");
+  const { Lines } = await import("./js/chart.js");
+  const place = document.createElement("div");
+  document.body.append(place);
+  const samples = [3, 2, 1].map((n) => ({ timestamp: n * 5000, sample: n }));
+  for (const count of [before, after]) {
+    const lines = Array.from({ length: count }, (_, n) => [`line ${n}`, n, { rate: n, samples }]);
+    const rest = { title: "Rates", id: "rates", at: 15000 - count, range: 0, shown: String };
+    render(html`<${Lines} ...${rest} lines=${lines} />`, place);
+    await new Promise((done) => setTimeout(done, 200));
+  }
+  const shown = [...place.querySelectorAll(".u-legend .u-label")].map((one) => one.textContent.replace(":", ""));
+  render(null, place);
+  place.remove();
+  return shown;
+}"""
+
+
+@pytest.mark.parametrize(("before", "after"), [(3, 1), (1, 3)])
+def test_a_chart_whose_lines_become_others(person: Person, before: int, after: int) -> None:
+    """As the overview's when its rates begin. The browser has nothing to complain of."""
+    shown = person.tab.evaluate(OTHER_LINES, [before, after])
+    assert shown == ["Time", *(f"line {number}" for number in range(after))]
+
+
 def _figures(person: Person) -> tuple[dict[str, str], dict[str, str]]:
     """What tiles show, and what legends show, at one moment."""
     found: Any = person.tab.evaluate("""() => {

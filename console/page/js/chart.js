@@ -1,5 +1,5 @@
 // Charts over time. What the broker has as samples is shown; else what this page has seen since it was opened.
-import { html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
+import { html, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
 import { rate, rateOf, several } from "./format.js";
 import { useShared } from "./state.js";
 
@@ -131,9 +131,8 @@ function Chart({ title, points, labels, shown, isWhole = false }) {
   now.current = points.now;
   const { theme } = document.documentElement.dataset;
   useShared();
-  useEffect(() => {
+  useLayoutEffect(() => {
     const element = place.current;
-    if (!element) return undefined;
     const axis = { stroke: colour("--dim"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false } };
     const size = () => ({ width: Math.max(200, element.clientWidth), height: 190 });
     plot.current = new window.uPlot(
@@ -171,10 +170,8 @@ function Chart({ title, points, labels, shown, isWhole = false }) {
       plot.current = null;
     };
   }, [labels.join("\n"), theme]);
-  // In the frame in which the tiles change.
-  useLayoutEffect(() => {
-    if (plot.current) plot.current.setData([points.times, ...points.lines]);
-  }, [points]);
+  // In the frame in which the tiles change, and after a plot for other lines was made.
+  useLayoutEffect(() => plot.current.setData([points.times, ...points.lines]), [points]);
   const last = points.now.map((value, index) => `${labels[index]} ${shown(value ?? 0)}`);
   return html`<figure class="chart">
     <figcaption>${title}${points.isOwn && html` <small>${several(points.times.length, "value")} since this page was opened</small>`}</figcaption>
