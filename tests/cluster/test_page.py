@@ -56,6 +56,7 @@ def test_an_operator_takes_a_node_out(nodes: ClusterNodes, browser: Any, tmp_pat
         until(lambda: row(third).get_by_text("it may lead").count(), "a row in sync again")
         person.button("Hand over …", within=row(third)).click()
         person.sees(f"{leader} hands over to {third}", within=person.tab.get_by_role("dialog"))
+        person.sees("0 connections end; clients connect again", within=person.tab.get_by_role("dialog"))
         person.confirms("Hand over")
         assert nodes.leader(but=leader) == third
         person.log_in()  # a session is the leader's that began it

@@ -183,6 +183,13 @@ def test_users(person: Person, api: ApiClient) -> None:
     person.sees("Saved.")
     assert sorted(api.get("users/ann")["tags"]) == ["management", "policymaker"]
     assert api.get("whoami", user="ann", password="secret")["name"] == "ann"
+    person.fills(form, password="other")
+    person.button("Save", within=form).click()
+    person.sees("Whoever is at this page as ann has to log in again", within=person.tab.get_by_role("dialog"))
+    person.confirms("Set")
+    person.sees_no(person.tab.get_by_role("dialog"))
+    person.tab.wait_for_function("() => !document.querySelector('[name=password]').value")
+    assert api.get("whoami", user="ann", password="other")["name"] == "ann"
     person.button("Clear …").click()
     person.confirms("Clear")
     person.sees("No permissions", within=person.panel("Permissions"))
@@ -315,7 +322,9 @@ def test_scheduled(person: Person, api: ApiClient) -> None:
         body = {"routing_key": "k", "properties": properties, "payload": "x", "payload_encoding": "string"}
         api.ask("POST", "exchanges/%2F/later/publish", body)
     person.opens("scheduled", heading="Scheduled")
-    person.button("Fire now").first.click()
+    person.button("Fire now …").first.click()
+    assert api.get("leveret/scheduled")["total"] == 3
+    person.confirms("Fire")
     person.sees("1 message made ready.")
     person.button("Reschedule …").first.click()
     person.confirms("Reschedule", asked="7200")
@@ -388,6 +397,11 @@ def test_parameters(person: Person, api: ApiClient) -> None:
     person.button("Set", within=form).click()
     person.sees("far is set.")
     assert api.get("parameters/federation-upstream/%2F/far")["value"] == {"uri": "amqp://far"}
+    value = '{"pattern": ".*", "definition": {"max-length": 0}}'
+    person.fills(form, name="short", component="operator_policy", value=value)
+    person.button("Set", within=form).click()
+    person.sees("Set it on the page Policies, which shows first what it does.")
+    assert api.get("operator-policies") == []
     person.sees('{"uri":"amqp://far"}', within=person.panel("Of virtual hosts"))
     form = person.unfolds("Set a global parameter")
     person.fills(form, name="note", value='"kept"')

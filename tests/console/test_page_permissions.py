@@ -149,7 +149,7 @@ def test_policymaker(browser: Any, broker: RunningBroker) -> None:
 
 
 def test_parameters_of_a_policymaker(browser: Any, broker: RunningBroker, api: ApiClient) -> None:
-    """Limits and operator policies are an administrator's; the question names what is deleted."""
+    """Limits and operator policies have pages of their own; the question names what is deleted."""
     api.ask("PUT", "vhost-limits/%2F/max-queues", {"value": 1000})
     operator = {"pattern": "^none$", "definition": {"max-length": 5}}
     api.ask("PUT", "operator-policies/%2F/most", operator)
@@ -157,7 +157,7 @@ def test_parameters_of_a_policymaker(browser: Any, broker: RunningBroker, api: A
     with logged_in(browser, broker, "policymaker") as person:
         person.opens("parameters", heading="Parameters")
         for name in ("limits", "most"):
-            row = person.row(name).filter(has_text="needs the tag administrator")
+            row = person.row(name).filter(has_text="which shows first what it does")
             assert person.button("Delete …", within=row).is_disabled()
         person.button("Delete …", within=person.row("mine")).click()
         person.sees("federation-upstream mine in /", within=person.tab.get_by_role("dialog"))

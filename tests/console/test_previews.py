@@ -105,6 +105,40 @@ def test_deletions(api: ApiClient) -> None:
     assert limits["says"] == ["2 queues are there: none is deleted, new ones are refused"]
 
 
+def test_what_goes_with_its_last_user(broker: RunningBroker, api: ApiClient) -> None:
+    """The auto-delete queues of clients that are closed, with messages; the auto-delete exchange of a last binding."""
+    last, stays = (pika.URLParameters(broker.url) for _ in range(2))
+    last.client_properties = {"connection_name": "last"}
+    with pika.BlockingConnection(last) as connection, pika.BlockingConnection(stays) as other:
+        channel = connection.channel()
+        channel.exchange_declare("feed", "fanout", auto_delete=True)
+        for queue in ("alone", "shared"):
+            channel.queue_declare(queue, auto_delete=True)
+            channel.queue_bind(queue, "feed")
+            channel.basic_publish("", queue, b"x")
+            channel.basic_publish("", queue, b"x")
+        channel.basic_qos(prefetch_count=1)
+        for queue in ("alone", "shared"):
+            channel.basic_consume(queue, lambda *delivery: None)
+        taker = other.channel()
+        taker.basic_qos(prefetch_count=1)
+        taker.basic_consume("shared", lambda *delivery: None, consumer_tag="other")
+        connection.process_data_events(0)
+        assert preview(api, "connections/last")["says"] == [
+            "1 connection is closed: last",
+            "2 consumers are ended",
+            "1 unacknowledged message is returned to the queues, and delivered again",
+            "1 auto-delete queue is deleted, with 2 messages: alone",
+        ]
+        both = "2 auto-delete queues are deleted, with 4 messages: alone, shared"
+        assert preview(api, "users/guest")["says"][-1] == both
+        assert len(preview(api, "queues/%2F/alone")["says"]) == 3
+        taker.basic_cancel("other")
+        channel.queue_unbind("shared", "feed")
+        feed = "1 auto-delete exchange is deleted with its last binding: feed"
+        assert preview(api, "queues/%2F/alone")["says"][-1] == feed
+
+
 @pytest.mark.usefixtures("filled")
 def test_definitions(api: ApiClient) -> None:
     """Each object of the file: new, replaced with both values, another one that stays, the same; no secret is shown."""

@@ -1,6 +1,6 @@
 // Bindings of an exchange or a queue: where from, where to, and how to end them.
 import { html } from "./lib.js";
-import { act, exchangeSegment, path } from "./api.js";
+import { act, ask, exchangeSegment, path } from "./api.js";
 import { code, column, table, WIDE } from "./columns.js";
 import { CommandForm } from "./form.js";
 import { ExchangeLink, QueueLink } from "./links.js";
@@ -13,8 +13,11 @@ const place = (one) => path("bindings", one.vhost, "e", exchangeSegment(one.sour
 /** `side`: "source" or "destination", whichever is not the page's own. `why`: the reason why the user may not end one. */
 export function Bindings({ bindings, side, reload, empty, why = "" }) {
   const unbind = async (one) => {
+    const from = path("exchanges", one.vhost, exchangeSegment(one.source));
+    const [source, left] = await Promise.all([ask("GET", from), ask("GET", `${from}/bindings/source`)]).catch(() => [{}, []]);
+    const says = source.auto_delete && left.length === 1 ? [`The exchange ${one.source} is deleted with its last binding`] : [];
     const text = `Messages of ${one.source || "the default exchange"} with the key "${one.routing_key}" will no longer reach ${one.destination}.`;
-    if (!(await confirm({ title: "End this binding", text, verb: "Unbind" }))) return;
+    if (!(await confirm({ title: "End this binding", text, says, verb: "Unbind" }))) return;
     if (await act("The binding is ended.", "DELETE", place(one))) reload();
   };
   const columns = [

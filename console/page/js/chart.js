@@ -43,7 +43,7 @@ export const coloursOf = (labels) => labels.map((label, index) => COLOURS[lineOf
 /** Buttons for the range. `most`: the last of `RANGES` for which the broker has samples. */
 export function RangeChoice({ range, setRange, most = RANGES.length - 1 }) {
   return html`<div class="ways" role="group" aria-label="Range of the charts">
-    ${RANGES.slice(0, most + 1).map(([, , text], index) => html`<button key=${text} type="button" aria-pressed=${index === range ? "true" : "false"} onClick=${() => setRange(index)}>${text}</button>`)}
+    ${RANGES.slice(0, most + 1).map(([, , text], index) => html`<button key=${text} aria-pressed=${index === range ? "true" : "false"} onClick=${() => setRange(index)}>${text}</button>`)}
   </div>`;
 }
 

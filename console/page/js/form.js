@@ -149,7 +149,7 @@ function Keys({ keys, text, isGrey, onChange }) {
   return html`<details class="keys"><summary>Keys to add</summary><ul class="pairs">
     ${keys.map(([key, example, help]) => {
       const isHere = value !== null && key in value;
-      return html`<li key=${key}><button type="button" disabled=${isGrey || value === null || isHere} onClick=${() => onChange(withKey(text, key, example))}>${key}</button>
+      return html`<li key=${key}><button disabled=${isGrey || value === null || isHere} onClick=${() => onChange(withKey(text, key, example))}>${key}</button>
         <small>${isHere ? `now ${JSON.stringify(value[key])}: ` : ""}${help}</small></li>`;
     })}
   </ul>${value === null && html`<p class="fault">What is written above is not a JSON object, so no key can be added.</p>`}</details>`;

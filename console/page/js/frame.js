@@ -119,7 +119,7 @@ export function Frame({ children }) {
   return html`
     <a class="skip" href="#content" onClick=${(event) => { event.preventDefault(); document.getElementById("content").focus(); }}>To the content</a>
     <header class=${`top ${isOpen ? "open" : ""}`}>
-      <button type="button" class="burger" aria-expanded=${isOpen ? "true" : "false"} aria-controls="places" onClick=${() => setOpen(!isOpen)}>Menu</button>
+      <button class="burger" aria-expanded=${isOpen ? "true" : "false"} aria-controls="places" onClick=${() => setOpen(!isOpen)}>Menu</button>
       <a class="brand" href="#/"><img src="icon.svg" alt="" width="24" height="24" /> <b>Leveret</b>
         <small>${about.product_version || ""} ${about.cluster_name || ""}</small></a>
       <${Search} />
@@ -128,7 +128,7 @@ export function Frame({ children }) {
         <${Choice} label="Refresh" value=${String(every)} options=${EVERY} onChange=${(value) => set({ every: Number(value) })} />
         <${Choice} label="Colours" value=${theme} options=${THEMES} onChange=${(value) => set({ theme: value })} />
         <span class="who">${user.name} <small>${user.tags.join(", ")}</small></span>
-        <button type="button" onClick=${leave}>Log out</button>
+        <button onClick=${leave}>Log out</button>
       </div>
       <span class=${`pulse ${gone ? "fault" : ""}`}>${gone ? "no answer" : "connected"}</span>
     </header>

@@ -10,9 +10,9 @@ const UNSEEN = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u206
 export const visible = (text) =>
   typeof text === "string" ? text.replace(UNSEEN, (one) => `⟨U+${one.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`) : text;
 
-/** An element; what stands in one of the class `name` is made visible. */
+/** An element; what stands in one of the class `name` is made visible. A button submits nothing, unless it says so. */
 const element = (type, props, ...children) =>
-  h(type, props, ...(props && /\bname\b/.test(props.class) ? children.map(visible) : children));
+  h(type, type === "button" ? { type, ...props } : props, ...(props && /\bname\b/.test(props.class) ? children.map(visible) : children));
 
 export const html = htm.bind(element);
 export { render, useEffect, useLayoutEffect, useMemo, useRef, useState };

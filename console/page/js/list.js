@@ -36,7 +36,7 @@ export function ColumnChoice({ columns, query }) {
     ${isOpen && html`<div class="inside">
       ${columns.slice(1).filter((column) => column.title).map((column) => html`<label key=${column.title}><input type="checkbox" checked=${shown.has(keyOfColumn(column))}
         onChange=${(event) => choose(column, event.currentTarget.checked)} /> ${visible(column.title)}</label>`)}
-      <button type="button" disabled=${!query.columns} onClick=${() => refine({ columns: "" })}>As by default</button>
+      <button disabled=${!query.columns} onClick=${() => refine({ columns: "" })}>As by default</button>
     </div>`}
   </details>`;
 }
@@ -156,7 +156,7 @@ function Tools({ query, page, what, isPaged, columns }) {
 
 function Pager({ page }) {
   const [isFirst, isLast] = [page.page <= 1, page.page >= page.page_count];
-  const turn = (label, number, disabled) => html`<button type="button" onClick=${() => refine({ page: number > 1 ? number : "" })} disabled=${disabled}>${label}</button>`;
+  const turn = (label, number, disabled) => html`<button onClick=${() => refine({ page: number > 1 ? number : "" })} disabled=${disabled}>${label}</button>`;
   return html`<nav class="pager" aria-label="Pages of the list">
     ${turn("First", 1, isFirst)} ${turn("Previous", page.page - 1, isFirst)}
     <span>Page ${page.page} of ${page.page_count}</span>
@@ -210,6 +210,6 @@ function Head({ column, query }) {
     else sortBy(column);
   };
   return html`<th role="columnheader" scope="col" class=${kindOf(column)} aria-sort=${isSorted ? (isDown ? "descending" : "ascending") : "none"}>
-    <button type="button" class="sort" onClick=${sort}>${column.title}<span aria-hidden="true" class=${isSorted ? "" : "faint"}>${isSorted ? (isDown ? " ↓" : " ↑") : " ↕"}</span></button>
+    <button class="sort" onClick=${sort}>${column.title}<span aria-hidden="true" class=${isSorted ? "" : "faint"}>${isSorted ? (isDown ? " ↓" : " ↑") : " ↕"}</span></button>
   </th>`;
 }

@@ -63,7 +63,7 @@ export const Choice = ({ label, value, options, onChange, ...more }) => html`<la
 export const Badge = ({ text, title, kind = "" }) => html`<abbr class="badge ${kind}" title=${title || text}>${text}</abbr>`;
 
 /** A name that narrows what is shown; the button ends that. `label`: of the button. */
-export const Chip = ({ name, label, onClose }) => html`<span class="badge chip"><span class="name">${name}</span> <button type="button" class="sort" aria-label=${label} onClick=${onClose}>×</button></span>`;
+export const Chip = ({ name, label, onClose }) => html`<span class="badge chip"><span class="name">${name}</span> <button class="sort" aria-label=${label} onClick=${onClose}>×</button></span>`;
 
 /** A value as people read it: abilities by their names, what is empty as such. */
 function worded(value) {
@@ -96,7 +96,7 @@ export function Busy({ since, text, onCancel }) {
     return () => clearInterval(timer);
   }, []);
   return html`<div class="busy"><progress aria-label=${text}></progress> <span role="status">${text}</span> <small>${duration(Date.now() - since)}</small>
-    <button type="button" onClick=${onCancel}>Cancel</button></div>`;
+    <button onClick=${onCancel}>Cancel</button></div>`;
 }
 
 /** What stands where values are to come, or cannot. */
@@ -111,8 +111,8 @@ export function Waiting({ view, what }) {
 
 /** A button. `why`: the reason why the user may not press it: it is grey then. */
 export function Button({ label, onClick, disabled = false, why = "", kind = "" }) {
-  if (!why) return html`<button type="button" class=${kind} onClick=${onClick} disabled=${disabled}>${label}</button>`;
-  return html`<span class="denied" title=${why}><button type="button" class=${kind} disabled>${label}</button> <${Why} text=${why} /></span>`;
+  if (!why) return html`<button class=${kind} onClick=${onClick} disabled=${disabled}>${label}</button>`;
+  return html`<span class="denied" title=${why}><button class=${kind} disabled>${label}</button> <${Why} text=${why} /></span>`;
 }
 
 /** Why something is grey. */
@@ -165,7 +165,7 @@ export function Question() {
       ${asks &&
       html`<label>${asks}<input value=${given} onInput=${(event) => setGiven(event.currentTarget.value)} /></label>`}
       <div class="buttons">
-        <button type="button" onClick=${() => close(false)}>Cancel</button>
+        <button onClick=${() => close(false)}>Cancel</button>
         <button type="submit" class="danger" disabled=${Boolean(typed) && given !== typed}>${verb}</button>
       </div>
     </form>
@@ -185,7 +185,7 @@ export function Notes() {
         .map(
           (one) => html`<p key=${one.id} class="note fault">
             <span>${one.text}</span>
-            <button type="button" aria-label="Close this message" onClick=${() => forget(one.id)}>×</button>
+            <button aria-label="Close this message" onClick=${() => forget(one.id)}>×</button>
           </p>`,
         )}
     </div>

@@ -85,7 +85,7 @@ function Body({ message }) {
   const [, shown] = ways.find(([name]) => name === way) || ways[0];
   return html`<div class="body-of">
     ${ways.length > 1 && html`<div class="ways" role="group" aria-label="Show the body as">
-      ${ways.map(([name]) => html`<button key=${name} type="button" aria-pressed=${name === way ? "true" : "false"} onClick=${() => setWay(name)}>${name}</button>`)}
+      ${ways.map(([name]) => html`<button key=${name} aria-pressed=${name === way ? "true" : "false"} onClick=${() => setWay(name)}>${name}</button>`)}
     </div>`}
     <pre tabindex="0" aria-label="Body">${shown}</pre>
   </div>`;

@@ -78,9 +78,9 @@ function Open({ target, name, what, draw, children }) {
   const { rows, waiting, missed, ended, isPaused, pause } = useEvents(target, name, turn);
   const table = useMemo(() => rows.length > 0 && draw(rows), [rows]);
   return html`<div class="buttons">${children}
-      <button type="button" aria-pressed=${isPaused} onClick=${() => pause(!isPaused)}>${isPaused ? "Go on" : "Pause"}</button>
+      <button aria-pressed=${isPaused} onClick=${() => pause(!isPaused)}>${isPaused ? "Go on" : "Pause"}</button>
       ${isPaused && html`<span role="status">Paused; ${several(waiting, what)} since.</span>`}
       ${missed > 0 && html`<span class="warning" role="status">Missed: ${several(missed, what)}, which the broker no longer had.</span>`}
-      ${ended && html`<span class="fault" role="alert">Ended: ${ended}.</span> <button type="button" onClick=${() => setTurn(turn + 1)}>Begin again</button>`}</div>
+      ${ended && html`<span class="fault" role="alert">Ended: ${ended}.</span> <button onClick=${() => setTurn(turn + 1)}>Begin again</button>`}</div>
     ${table || html`<p class="empty">Nothing yet.</p>`}`;
 }

@@ -4,12 +4,13 @@ Beside the numbers each answer has `says`: sentences for people. Source: managem
 says how many and what").
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
 from ..console.dispatcher import Http, Level
-from ..engine import Client, FieldTable, Queue, dead_letter_queues, reconfigure
+from ..engine import Binding, Client, FieldTable, Queue, dead_letter_queues, reconfigure
 from ..settings import Policies, SettingsRepository
 from ..settings.printable import and_more
 from .command import command
@@ -105,11 +106,8 @@ def preview_reload(operator: Operator) -> Steps:
     arguments = objects.arguments_after(new)
     found = yield from consequences(operator, new.repository, policies, arguments, without=deleted)
     if deleted:
-        ready = sum(len(queue.store) + queue.unacked + len(queue.scheduled) for queue in deleted)
         names = _named(queue.name for queue in deleted)
-        found["says"].insert(
-            0, f"{_with_verb(len(deleted), 'queue')} deleted, with {_counted(ready, 'message')}: {names}"
-        )
+        found["says"].insert(0, f"{_deleted(deleted)}: {names}")
     return {**answer, **found, "deleted": [_place_of(queue) for queue in deleted[:LISTED_MAX]]}
 
 
@@ -223,7 +221,8 @@ def preview_queue(operator: Operator, queue: QueueName, *, vhost: VhostName = "/
     """Tell what deleting a queue would delete and end, and under `purge` what purging it would delete."""
     found = operator.queue(vhost, queue)
     clients = list(dict.fromkeys(one.session.client for one in found.consumers))
-    sources = [one.source.name for one in found.incoming if one.source.name]
+    incoming = [one for one in found.incoming if one.source.name]
+    sources = [one.source.name for one in incoming]
     gets_letters = False
     for some in dead_letter_queues(found.context):
         gets_letters |= found in some
@@ -234,6 +233,7 @@ def preview_queue(operator: Operator, queue: QueueName, *, vhost: VhostName = "/
         says.append(f"{_with_verb(len(found.consumers), 'consumer')} ended, of {_named(one.label for one in clients)}")
     if sources:
         says.append(f"{_with_verb(len(sources), 'binding')} deleted, from {_named(dict.fromkeys(sources))}")
+    says += _last_bindings(incoming)
     if gets_letters:
         says.append("dead letters of other queues come here: they will be lost")
     purge = [f"{_with_verb(ready + scheduled, 'message')} deleted ({_by_state(ready, None, scheduled)})"]
@@ -276,7 +276,16 @@ def preview_exchange(operator: Operator, exchange: ExchangeName, *, vhost: Vhost
     if incoming:
         names = _named(dict.fromkeys(one.source.name for one in incoming))
         says.append(f"{_with_verb(len(incoming), 'binding')} deleted, from {names}")
+    says += _last_bindings(incoming)
     return {"outgoing": len(outgoing), "incoming": len(incoming), "says": says or ["nothing is bound to it"]}
+
+
+def _last_bindings(ended: Iterable[Binding]) -> Iterator[str]:
+    """A sentence about the auto-delete exchanges that are deleted when these bindings end."""
+    counts = Counter(binding.source for binding in ended)
+    names = [one.name for one, count in counts.items() if one.auto_delete and len(one.bindings) == count]
+    if names:
+        yield f"{_with_verb(len(names), 'auto-delete exchange')} deleted with its last binding: {_named(names)}"
 
 
 @command("preview vhost", http=Http("GET", "leveret/preview/vhosts/V", Level.ADMINISTRATOR), reads=True)
@@ -284,17 +293,16 @@ def preview_vhost(operator: Operator, vhost: HostName) -> dict[str, Any]:
     """Tell what deleting a virtual host would delete and end."""
     host, clients = operator.vhost(vhost), _clients_in(operator, vhost)
     queues = list(host.queues.values())
-    messages = sum(len(queue.store) + queue.unacked + len(queue.scheduled) for queue in queues)
     policies = sum(policy.vhost == vhost for policy in operator.broker.context.policies)
     users = sum(user.permissions is not None and vhost in user.permissions for user in operator.broker.users)
     says = [
-        f"{_with_verb(len(queues), 'queue')} deleted, with {_counted(messages, 'message')}",
+        _deleted(queues),
         f"{_with_verb(policies, 'policy')} deleted, and the permissions of {_counted(users, 'user')}",
         *closing(clients),
     ]
     return {
         "queues": len(queues),
-        "messages": messages,
+        "messages": _messages_in(queues),
         "connections": len(clients),
         "policies": policies,
         "says": says,
@@ -324,15 +332,34 @@ def closing(clients: list[Client]) -> Iterator[str]:
         return
     yield f"{_with_verb(len(clients), 'connection')} closed: {_named(one.label for one in clients)}"
     sessions = [session for client in clients for session in client.sessions]
-    consumers, unacked = sum(len(one.consumers) for one in sessions), sum(len(one.unacked) for one in sessions)
+    consumers = [consumer for session in sessions for consumer in session.consumers.values()]
+    exclusive = list(dict.fromkeys(queue for client in clients for queue in client.exclusive_queues))
+    leaving = set(clients)
+    unused = [
+        queue
+        for queue in dict.fromkeys(consumer.queue for consumer in consumers)
+        if queue.auto_delete
+        and queue not in exclusive
+        and all(consumer.session.client in leaving for consumer in queue.consumers)
+    ]
+    deleted = exclusive + unused
+    unacked = sum(len(one.unacked) for one in sessions) - sum(queue.unacked for queue in deleted)
     if consumers:
-        yield f"{_with_verb(consumers, 'consumer')} ended"
-    if unacked:
+        yield f"{_with_verb(len(consumers), 'consumer')} ended"
+    if unacked > 0:
         yield f"{_with_verb(unacked, 'unacknowledged message')} returned to the queues, and delivered again"
-    exclusive: list[Queue] = [queue for client in clients for queue in client.exclusive_queues]
     if exclusive:
-        messages = sum(len(queue.store) + queue.unacked for queue in exclusive)
-        yield f"{_with_verb(len(exclusive), 'exclusive queue')} deleted, with {_counted(messages, 'message')}"
+        yield _deleted(exclusive, "exclusive queue")
+    if unused:
+        yield f"{_deleted(unused, 'auto-delete queue')}: {_named(queue.name for queue in unused)}"
+
+
+def _deleted(queues: Sequence[Queue], what: str = "queue") -> str:
+    return f"{_with_verb(len(queues), what)} deleted, with {_counted(_messages_in(queues), 'message')}"
+
+
+def _messages_in(queues: Iterable[Queue]) -> int:
+    return sum(len(queue.store) + queue.unacked + len(queue.scheduled) for queue in queues)
 
 
 def _clients_in(operator: Operator, vhost: str) -> list[Client]:

@@ -34,8 +34,8 @@ export function Changes({ query }) {
     column("When", "at_ms", ago),
     {
       title: "",
-      cell: (one) => html`<span class="buttons"><button type="button" onClick=${() => restore(one, false)}>Put back what was before …</button>
-        ${batches.get(one.batch) > 1 && firsts.get(one.batch) === one.id && html`<button type="button" onClick=${() => restore(one, true)}>All ${batches.get(one.batch)} of it …</button>`}</span>`,
+      cell: (one) => html`<span class="buttons"><button onClick=${() => restore(one, false)}>Put back what was before …</button>
+        ${batches.get(one.batch) > 1 && firsts.get(one.batch) === one.id && html`<button onClick=${() => restore(one, true)}>All ${batches.get(one.batch)} of it …</button>`}</span>`,
     },
   ];
   const narrowed = query.name || query.vhost;

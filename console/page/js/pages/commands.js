@@ -3,7 +3,7 @@ import { confirm, Fold, html, lacksTag, usePoll, useState, Waiting } from "../co
 import { CommandForm } from "../form.js";
 
 /** What deletes, moves or limits is done on pages that show first, in numbers, what it does. */
-const HAVE_PAGES = ["move", "replay", "discard", "reload", "vhosts limits", "versions restore"];
+const HAVE_PAGES = ["move", "replay", "discard", "reload", "vhosts limits", "versions restore", "handover", "drain", "users replace"];
 const LACKS = { monitoring: ["monitoring"], policymaker: ["policymaker"], administrator: [] };
 
 export function Commands() {

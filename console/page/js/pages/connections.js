@@ -123,7 +123,7 @@ function Held({ about }) {
     <//>
     <${Panel} title="Messages that it has not acknowledged">
       ${about.messages.length ? html`<${Rows} rows=${all ? about.messages : about.messages.slice(0, FIRST)} columns=${messages} caption="Unacknowledged messages" by="channel delivery_tag" />
-        ${!all && about.messages.length > FIRST ? html`<button type="button" onClick=${() => setAll(true)}>The oldest ${count(about.messages.length)} of ${count(about.unacked)}</button>`
+        ${!all && about.messages.length > FIRST ? html`<button onClick=${() => setAll(true)}>The oldest ${count(about.messages.length)} of ${count(about.unacked)}</button>`
         : about.unacked > about.messages.length && html`<p class="dim">${count(about.messages.length)} of ${count(about.unacked)}, the oldest.</p>`}` : html`<p class="empty">None.</p>`}
     <//>`;
 }

@@ -82,7 +82,7 @@ export function Definitions() {
       <div aria-live="polite">${draft && html`
         <h3>${draft.name}</h3>
         ${draft.found.sections.length ? html`<${Difference} found=${draft.found} />
-          <button type="button" class="main" onClick=${send}>Import …</button>` : html`<p class="empty">It holds nothing that could be imported.</p>`}`}
+          <button class="main" onClick=${send}>Import …</button>` : html`<p class="empty">It holds nothing that could be imported.</p>`}`}
       </div>
     <//>`;
 }

@@ -152,13 +152,13 @@ function Letters({ queue }) {
     column("Died in", "origin"),
     column("Exchange", "exchange", named, WIDE),
     column("Messages", "count", count),
-    { title: "", cell: (one) => html`<button type="button" onClick=${() => choose(one)}>Choose …</button>` },
+    { title: "", cell: (one) => html`<button onClick=${() => choose(one)}>Choose …</button>` },
   ];
   const aside = html`<span>${several(queue.messages, "message")}${queue.oldest && html`, the oldest of <time>${moment(queue.oldest * 1000)}</time>`}</span>`;
   return html`<${Panel} id=${`letters-${queue.vhost}-${queue.queue}`} title=${html`<${QueueLink} vhost=${queue.vhost} name=${queue.queue} />`} aside=${aside}>
     <${Rows} rows=${queue.causes} columns=${columns} caption=${`Dead letters in ${queue.queue}`} by="cause origin exchange" empty="None." />
     ${queue.looked_at < queue.messages && html`<p class="dim">Of the first ${count(queue.looked_at)}.</p>`}
-    ${queue.causes.length > 1 && html`<button type="button" onClick=${() => choose({})}>Choose among all …</button>`}
+    ${queue.causes.length > 1 && html`<button onClick=${() => choose({})}>Choose among all …</button>`}
     ${first && html`<${Many} vhost=${queue.vhost} queue=${queue.queue} first=${first} why=${why} />`}
   <//>`;
 }

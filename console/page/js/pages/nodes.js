@@ -1,5 +1,5 @@
 // The nodes of a cluster: who leads, whose copies are behind, and what an operator does before a machine is switched off.
-import { act, Ago, asIs, Badge, bytes, column, confirm, count, Danger, duration, Facts, html, lacksTag, moment, Panel, Rows, Tile, usePoll, Waiting, WIDE } from "../common.js";
+import { act, Ago, ask, asIs, Badge, bytes, column, confirm, count, Danger, duration, Facts, html, lacksTag, moment, Panel, Rows, several, Tile, usePoll, Waiting, WIDE } from "../common.js";
 
 const STATES = {
   leading: "serves clients; its journal is copied",
@@ -29,16 +29,18 @@ const alarms = (node) => (node.status?.alarms || []).map((one) => html` <${Badge
 
 function Acts({ node, leader, reload }) {
   const { name } = node;
-  const close = "Its clients are disconnected and connect again, to any node: some seconds.";
   /** Ask, do it, and look again: what becomes of it, the rows say. */
-  const button = (verb, title, text, done = `${name} was asked to ${verb.toLowerCase()}.`) => html`<${Danger} label=${`${verb} …`} why=${lacksTag()} onClick=${async () => {
-    if ((await confirm({ title, text, verb })) && (await act(done, "POST", `leveret/cluster/${verb.toLowerCase().replace(" ", "")}`, { body: { node: name } }))) reload();
+  const button = (verb, title, text, isHandover, done = `${name} was asked to ${verb.toLowerCase()}.`) => html`<${Danger} label=${`${verb} …`} why=${lacksTag()} onClick=${async () => {
+    const found = isHandover && (await ask("GET", "overview?disable_stats=true&columns=object_totals").catch(() => null));
+    const says = found ? [`${several(found.object_totals.connections, "connection")} end; clients connect again, to any node: some seconds`] : [];
+    if ((await confirm({ title, text, says, verb })) && (await act(done, "POST", `leveret/cluster/${verb.toLowerCase().replace(" ", "")}`, { body: { node: name } }))) reload();
   }} />`;
-  const drain = button("Drain", `Drain ${name}`, `It copies and does not lead until it is revived.${name === leader ? ` It leads now, and hands over first. ${close}` : ""}`);
+  const isLeader = name === leader;
+  const drain = button("Drain", `Drain ${name}`, `It copies and does not lead until it is revived.${isLeader ? " It leads now, and hands over first." : ""}`, isLeader);
   if (node["is-drained"]) return button("Revive", `Revive ${name}`, "It may lead again.");
-  if (name === leader) return drain;
+  if (isLeader) return drain;
   return node["is-linked"] && html`<span class="buttons">
-    ${node["is-in-sync"] && button("Hand over", `Let ${name} lead`, `${leader} hands over to ${name}. ${close}`, `${leader} was asked to hand over to ${name}.`)} ${drain}</span>`;
+    ${node["is-in-sync"] && button("Hand over", `Let ${name} lead`, `${leader} hands over to ${name}.`, true, `${leader} was asked to hand over to ${name}.`)} ${drain}</span>`;
 }
 
 /** A change of the cluster, in words. */

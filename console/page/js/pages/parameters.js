@@ -2,26 +2,26 @@
 import { act, asIs, code, column, confirm, Danger, Fold, html, lacksTag, List, note, OF_VHOST, Panel, parsed, path, Rows, usePoll, useState, Waiting, WIDE } from "../common.js";
 import { CommandForm } from "../form.js";
 
-/** Components that only administrators set. */
-const OF_ADMINISTRATORS = ["vhost-limits", "operator_policy"];
-/** Of virtual hosts or of the whole broker: the path of one, what it is called, why it cannot be deleted, and what it has beside its value. */
+/** Components that have a page of their own, which shows first what a change drops or refuses. */
+const PAGES = { operator_policy: "Policies", "vhost-limits": "Virtual hosts" };
+const whyNot = ({ component }) => PAGES[component] && `on the page ${PAGES[component]}, which shows first what it does`;
+/** Of virtual hosts or of the whole broker: the path of one, what it is called, and what it has beside its value. */
 const KINDS = {
   parameters: {
     place: (one) => path("parameters", one.component, one.vhost, one.name),
     called: (one) => `${one.component} ${one.name} in ${one.vhost}`,
-    whyNot: (one) => OF_ADMINISTRATORS.includes(one.component) && lacksTag(),
     only: "name component vhost value",
     columns: [
       column("Component", "component"),
       OF_VHOST,
     ],
   },
-  "global-parameters": { place: (one) => path("global-parameters", one.name), called: (one) => one.name, whyNot: () => "", only: "name value", columns: [] },
+  "global-parameters": { place: (one) => path("global-parameters", one.name), called: (one) => one.name, only: "name value", columns: [] },
 };
 
 function Kind({ title, base, query, what }) {
   const [turn, setTurn] = useState(0);
-  const { place, called, whyNot, only, columns } = KINDS[base];
+  const { place, called, only, columns } = KINDS[base];
   const why = lacksTag("policymaker");
   const changed = (done) => done && setTurn((count) => count + 1);
   const remove = async (one) => {
@@ -30,8 +30,9 @@ function Kind({ title, base, query, what }) {
   };
   const save = async ({ value, ...one }) => {
     const given = parsed(value);
-    if (given === undefined) {
-      note("The value is not JSON: a text stands in quotes.", true);
+    const fault = given === undefined ? "The value is not JSON: a text stands in quotes." : whyNot(one) && `Set it ${whyNot(one)}.`;
+    if (fault) {
+      note(fault, true);
       return false;
     }
     const done = await act(`${one.name} is set.`, "PUT", place(one), { body: { value: given } });

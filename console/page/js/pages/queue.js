@@ -162,7 +162,7 @@ function Browse({ queue, query, why }) {
       ${found && (found.items.length ? html`<${query.as ? MessageTable : Messages} messages=${found.items} query=${query} />` : html`<p class="empty">None${found.looked_at ? ` of the ${several(found.looked_at, "message")} looked at` : ""}.</p>`)}
       ${found?.wanted.state === "ready" && found.items.length > 0 && html`<${Fold} key=${found.items[0].position} title=${`Move, replay or discard these ${count(found.items.length)}`}>
         <${Many} vhost=${queue.vhost} queue=${queue.name} positions=${found.items.map((one) => one.position)} first=${{ what: "move" }} /><//>`}
-      ${found && found.next !== null && html`<button type="button" onClick=${() => look(found.wanted, found.next)}>Next ${count(found.wanted.count)} of ${count(found.total)}</button>`}
+      ${found && found.next !== null && html`<button onClick=${() => look(found.wanted, found.next)}>Next ${count(found.wanted.count)} of ${count(found.total)}</button>`}
     </div><//>`;
 }
 

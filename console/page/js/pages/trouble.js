@@ -80,7 +80,10 @@ export function ScheduledRows({ vhost, queue, why = "" }) {
     view.reload();
   };
   const these = (rows) => (rows.length > 1 ? several(rows.length, "message") : `message ${rows[0].id} of ${rows[0].queue}`);
-  const fire = (rows) => change(rows, "made ready", { action: "fire" });
+  const fire = async (rows) => {
+    const text = `To be ready now: ${these(rows)}. They can get another time only before that.`;
+    if (await confirm({ title: "Fire messages", text, verb: "Fire" })) await change(rows, "made ready", { action: "fire" });
+  };
   const cancel = async (rows) => {
     const text = `To be deleted, not delivered: ${these(rows)}. This cannot be undone.`;
     if (await confirm({ title: "Cancel messages", text, verb: "Delete" })) await change(rows, "deleted", { action: "cancel" });
@@ -92,7 +95,7 @@ export function ScheduledRows({ vhost, queue, why = "" }) {
     const delay = Number.isFinite(seconds) && given !== true ? Math.round(seconds * 1000) : "";
     await change(rows, "rescheduled", { action: "reschedule", delay });
   };
-  const buttons = (rows) => html`<${Button} label="Fire now" onClick=${() => fire(rows)} why=${why} />
+  const buttons = (rows) => html`<${Button} label="Fire now …" onClick=${() => fire(rows)} why=${why} />
         <${Button} label="Reschedule …" onClick=${() => later(rows)} why=${why} />
         <${Danger} label="Cancel …" onClick=${() => cancel(rows)} why=${why} />`;
   const picked = found.filter((one) => chosen.has(keyOf(one)));
@@ -114,6 +117,6 @@ export function ScheduledRows({ vhost, queue, why = "" }) {
       : html`<p class="empty">Nothing is scheduled.</p>`)}
     ${isOne && view.data && (after > 0 || view.data.next !== null) && html`<div class="buttons">
       <span class="dim">${count(after + 1)} to ${count(after + found.length)} of ${count(view.data.total)}</span>
-      <button type="button" disabled=${after === 0} onClick=${() => setAfter(Math.max(0, after - 100))}>Sooner</button>
-      <button type="button" disabled=${view.data.next === null} onClick=${() => setAfter(view.data.next)}>Later</button></div>`}`;
+      <button disabled=${after === 0} onClick=${() => setAfter(Math.max(0, after - 100))}>Sooner</button>
+      <button disabled=${view.data.next === null} onClick=${() => setAfter(view.data.next)}>Later</button></div>`}`;
 }

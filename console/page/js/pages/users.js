@@ -75,6 +75,8 @@ export function User({ names: [name] }) {
 function Change({ user, reload }) {
   const own = { password: { ...PASSWORD, label: "New password", hint: "empty: it stays as it is" }, tags: { required: false } };
   const save = async ({ password, tags }) => {
+    const text = `Whoever is at this page as ${user.name} has to log in again; open connections stay.`;
+    if (password && !(await confirm({ title: "Set a new password", text, verb: "Set" }))) return false;
     const secret = password ? { password } : { password_hash: user.password_hash, hashing_algorithm: user.hashing_algorithm };
     const done = await act("Saved.", "PUT", path("users", user.name), { body: { ...secret, tags: tagsOf(tags) } });
     if (done) reload();
