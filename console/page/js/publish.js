@@ -1,7 +1,7 @@
 // Publishing one message, and showing messages.
 import { html, useState } from "./lib.js";
 import { act, exchangeSegment, path } from "./api.js";
-import { asIs, column } from "./columns.js";
+import { asIs, column, named } from "./columns.js";
 import { bytes, count, duration, moment, parsed } from "./format.js";
 import { CommandForm } from "./form.js";
 import { ConnectionLink, QueueLink } from "./links.js";
@@ -57,7 +57,7 @@ function Where({ found, vhost }) {
     ]} />
     ${found.queues.length > 0 && html`<${Rows} rows=${found.queues} columns=${columns} caption="Queues that would get it" by="queue" />`}
     ${found.others.length > 0 && html`<p>Not by ${count(found.others_total)} other${found.others_total > 1 ? "s" : ""}:</p>
-      <ul>${found.others.map((one, index) => html`<li key=${index}><span class="name">${one.destination}</span>: ${one.why}</li>`)}</ul>`}`;
+      <ul>${found.others.map((one, index) => html`<li key=${index}>${named(one.destination)}: ${one.why}</li>`)}</ul>`}`;
 }
 
 function hex(text) {

@@ -4,7 +4,7 @@ import { confirm } from "./parts.js";
 import { note } from "./state.js";
 
 /** How many messages are lost without the name typed. */
-const TYPED_ABOVE = 1000;
+export const TYPED_ABOVE = 1000;
 
 /**
  * Ask for a preview, show it, and wait for the answer. `target`, `body`: of the preview. `pick`: its sentences.

@@ -1,12 +1,12 @@
 // What was changed by whom: earlier versions of policies, users and limits, compared, and put back.
-import { act, ago, bold, Chip, Choice, column, Differs, dropped, html, moment, Panel, refine, Rows, secondStep, to, usePoll, Waiting } from "../common.js";
+import { act, ago, bold, Chip, Choice, column, Differs, dropped, html, moment, named, Panel, refine, Rows, secondStep, to, usePoll, Waiting } from "../common.js";
 
 const KINDS = [["", "all"], ["policy", "policies"], ["operator-policy", "operator policies"], ["user", "users"], ["limits", "limits of virtual hosts"]];
 const LINKS = { policy: (one) => to(["policies"], { name: one.name }), user: (one) => to(["users", one.name]), limits: (one) => to(["vhosts", one.vhost]) };
 
 function What({ one }) {
   const link = LINKS[one.kind];
-  const name = html`<span class="name">${one.name || one.vhost}</span>`;
+  const name = named(one.name || one.vhost);
   return html`${one.kind} ${link ? html`<a href=${link(one)}>${name}</a>` : name}${one.name && one.vhost && html` <small>in ${one.vhost}</small>`}`;
 }
 
@@ -30,7 +30,7 @@ export function Changes({ query }) {
     { title: "What", cell: (one) => html`<${What} one=${one} />` },
     column("Change", "change", bold),
     { title: "Before → after", cell: (one) => html`<${Differs} rows=${one.differs} />` },
-    { title: "By", cell: (one) => html`<span class="name">${one.by || "the broker itself"}</span><br /><small>${one.command}</small>` },
+    { title: "By", cell: (one) => html`${named(one.by || "the broker itself")}<br /><small>${one.command}</small>` },
     column("When", "at_ms", ago),
     {
       title: "",

@@ -113,7 +113,7 @@ function Held({ about }) {
   const messages = [
     { title: "Message", cell: (one) => html`<a class="name" href=${to(["find"], one.message_id ? { message_id: one.message_id } : { id: one.id })}>${one.message_id || one.correlation_id || `number ${one.id}`}</a>` },
     OF_QUEUE,
-    { title: "Consumer", cell: (one) => html`<span class="name">${one.consumer || "a get"}</span>` },
+    { title: "Consumer", cell: (one) => named(one.consumer || "a get") },
     column("Delivery tag", "delivery_tag", count, WIDE),
     column("Size", "payload_bytes", bytes, WIDE),
   ];

@@ -1,5 +1,5 @@
 // Everything that is declared and set, out and in. An import is looked through before it is sent.
-import { act, ask, Button, Choice, column, Differs, dropped, html, lacksTag, note, number, Panel, path, Rows, secondStep, several, useEffect, usePoll, useState, Why } from "../common.js";
+import { act, ask, Button, Choice, column, Differs, dropped, html, lacksTag, named, note, number, Panel, path, Rows, secondStep, several, useEffect, usePoll, useState, Why } from "../common.js";
 
 const STATES = { new: "new", changed: "replaced", stays: "stays as it is here" };
 
@@ -13,7 +13,7 @@ function Difference({ found }) {
     column("The same", "same", number),
   ];
   const objects = [
-    { title: "Object", cell: (one) => html`<span class="name">${one.name.filter(Boolean).join(" / ")}</span>` },
+    { title: "Object", cell: (one) => named(one.name.filter(Boolean).join(" / ")) },
     { title: "Section", cell: (one) => one.section.replaceAll("_", " ") },
     { title: "Is", cell: (one) => html`<b>${STATES[one.state]}</b>` },
     { title: "Differs", cell: (one) => html`<${Differs} rows=${one.differs} />` },

@@ -1,5 +1,5 @@
 // Where a message is, and what happens in the broker.
-import { asIs, ask, Busy, Choice, column, count, Fold, html, lacksTag, moment, Panel, QueueLink, Rows, several, useEffect, useLong, useState, WIDE } from "../common.js";
+import { asIs, ask, Busy, Choice, column, count, Fold, html, lacksTag, moment, named, Panel, QueueLink, Rows, several, useEffect, useLong, useState, WIDE } from "../common.js";
 import { CommandForm, MATCHES } from "../form.js";
 import { Messages } from "../publish.js";
 import { Stream } from "../stream.js";
@@ -51,7 +51,7 @@ function Found({ found }) {
 const COLUMNS = [
   { title: "At", cell: (one) => html`<time>${moment(one.at_ms)}</time>` },
   { title: "What", cell: (one) => one.kind.replaceAll("_", " ") },
-  { title: "To", cell: (one) => html`<span class="name">${one.subject || "(default)"}</span>` },
+  { title: "To", cell: (one) => named(one.subject || "(default)") },
   column("Virtual host", "vhost", asIs, WIDE),
   { title: "Messages", isNumber: true, cell: (one) => (one.count ? count(one.count) : "") },
   { title: "More", isWide: true, cell: (one) => Object.entries(one.detail).map(([name, value]) => `${name}: ${value}`).join(", ") },

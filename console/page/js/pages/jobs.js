@@ -1,9 +1,8 @@
 // What changes many messages: dead letters back to where they came from, messages elsewhere or away, and their jobs.
-import { act, ago, ask, column, confirm, count, Danger, Facts, html, lacksTag, me, moment, named, note, Panel, path, QueueLink, rate, Rows, several, useEffect, useMay, usePoll, useRef, useState, Waiting, WIDE } from "../common.js";
+import { act, ago, ask, column, confirm, count, Danger, Facts, html, lacksTag, me, moment, named, note, Panel, path, QueueLink, rate, Rows, several, TYPED_ABOVE, useEffect, useMay, usePoll, useRef, useState, Waiting, WIDE } from "../common.js";
 import { CommandForm, MATCHES } from "../form.js";
 import { Messages } from "../publish.js";
 
-const TYPED_ABOVE = 1000;
 const ACTS = {
   replay: ["Replay", "to where each came from"],
   "replay queue": ["Replay", "to the queue that each died in"],
@@ -99,7 +98,7 @@ export function Jobs() {
     { title: "Progress", cell: (job) => html`<${Bar} job=${job} />` },
     { title: "Stayed", isWide: true, cell: (job) => reasons(job.kept) },
     column("Rate", "per_second", rate, WIDE),
-    { title: "By", isWide: true, cell: (job) => html`<span class="name">${job.by || "leveret ctl"}</span>` },
+    { title: "By", isWide: true, cell: (job) => named(job.by || "leveret ctl") },
     column("Begun", "started", ago),
     { title: "", cell: (job) => !job.ended && html`<${Danger} label="Cancel …" onClick=${() => cancel(job, view.reload)} why=${job.by === me() ? "" : lacksTag()} />` },
   ];

@@ -1,5 +1,5 @@
 // The page of leased queues, which comes with the resource `leveret/leases`.
-import { act, confirm, count, Danger, duration, html, moment, Panel, path, QueueLink, Rows, several, useMay, usePoll, Waiting } from "../common.js";
+import { act, confirm, count, Danger, duration, html, moment, named, Panel, path, QueueLink, Rows, several, useMay, usePoll, Waiting } from "../common.js";
 
 export function Leases() {
   const view = usePoll("leveret/leases");
@@ -35,5 +35,5 @@ function Of({ queue, breakLease }) {
 
 function cell(name, value) {
   if (name.endsWith("_ms") && typeof value === "number") return value > 1e12 ? html`<time>${moment(value)}</time>` : duration(value);
-  return html`<span class="name">${typeof value === "string" ? value : JSON.stringify(value)}</span>`;
+  return named(typeof value === "string" ? value : JSON.stringify(value));
 }

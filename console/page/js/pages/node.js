@@ -1,5 +1,5 @@
 // The process: its memory, its counters, what it was told.
-import { act, Button, bytes, count, dropped, duration, Facts, html, lacksTag, moment, Panel, secondStep, Table, Tile, to, usePoll, useState, Waiting } from "../common.js";
+import { act, Button, bytes, count, dropped, duration, Facts, html, lacksTag, moment, named, Panel, secondStep, Table, Tile, to, usePoll, useState, Waiting } from "../common.js";
 import { Lines, RangeChoice, rangeQuery } from "../chart.js";
 
 const words = (name) => name.replace(/_ms$/, "").replaceAll("_", " ").replaceAll("-", " ");
@@ -39,7 +39,7 @@ export function Node() {
   const status = view.data;
   const { counters = {}, usage, blocked, held, slow_consumers, ...rest } = status || {};
   return html`
-    <h1>Node ${node && html`<span class="name">${node.name}</span>`}</h1>
+    <h1>Node ${node && named(node.name)}</h1>
     <${Waiting} view=${view} what="the node" />
     ${status && html`
       <div class="tiles">

@@ -1,5 +1,5 @@
 // The nodes of a cluster: who leads, whose copies are behind, and what an operator does before a machine is switched off.
-import { act, Ago, ask, asIs, Badge, bytes, column, confirm, count, Danger, duration, Facts, html, lacksTag, moment, Panel, Rows, several, Tile, usePoll, Waiting, WIDE } from "../common.js";
+import { act, Ago, asIs, ask, Badge, bytes, column, confirm, count, Danger, duration, Facts, html, lacksTag, moment, named, Panel, Rows, several, Tile, usePoll, Waiting, WIDE } from "../common.js";
 
 const STATES = {
   leading: "serves clients; its journal is copied",
@@ -75,7 +75,7 @@ export function Nodes() {
   const figures = Object.fromEntries((nodes.data || []).map((one) => [one.name, one]));
   const of = (node) => figures[node.name.includes("@") ? node.name : `rabbit@${node.name}`] || {};
   const columns = cluster && [
-    { title: "Node", cell: (node) => html`<span class="name">${node.name}</span> ${node.name === cluster.leader && html`<${Badge} text="leads" kind="good" />`}` },
+    { title: "Node", cell: (node) => html`${named(node.name)} ${node.name === cluster.leader && html`<${Badge} text="leads" kind="good" />`}` },
     { title: "State", cell: (node) => html`<span class=${LOOKS[node.state] || ""}>${node.state.replace("_", " ")}</span> <small>${[STATES[node.state], CATCHES_UP[node["catching-up"]]].filter(Boolean).join("; ")}</small>${alarms(node)}${differs(node)}` },
     { title: "Behind", isNumber: true, cell: (node) => (node.lag == null ? "" : `${count(node.lag)}${node["lag-s"] >= 1 ? `, for ${duration(node["lag-s"] * 1000)}` : ""}`) },
     column("Memory", "of.mem_used", bytes, WIDE),

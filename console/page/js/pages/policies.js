@@ -1,5 +1,5 @@
 // Policies and operator policies: in the order in which they win, with what they say.
-import { act, asIs, bold, Button, code, column, Danger, dropped, Fold, html, isAdministrator, isPolicymaker, lacksTag, List, number, OF_VHOST, Panel, path, plain, remove, Rows, secondStep, several, state, table, to, usePoll, useState, WIDE } from "../common.js";
+import { act, asIs, bold, Button, code, column, Danger, dropped, Fold, html, isAdministrator, isPolicymaker, lacksTag, List, named, number, OF_VHOST, Panel, path, plain, remove, Rows, secondStep, several, state, table, to, usePoll, useState, WIDE } from "../common.js";
 import { CommandForm } from "../form.js";
 
 export function Policies({ query }) {
@@ -19,7 +19,7 @@ function Rules({ vhost }) {
   const view = usePoll(path("leveret", "rules", vhost), { isOnce: true });
   const rows = view.rows;
   const columns = [
-    { title: "Rule", cell: (one) => html`${one.kind} <span class="name">${one.name}</span>` },
+    { title: "Rule", cell: (one) => html`${one.kind} ${named(one.name)}` },
     column("For", "pattern", code),
     column("Priority", "priority", number, WIDE),
     column("Says", "settings", table),

@@ -109,7 +109,7 @@ function Publishers({ vhost, name, why }) {
   const columns = [
     ofClient("Client"),
     column("User", "user", named, WIDE),
-    { title: "By", cell: (one) => one.by.map((by) => html`<div key=${`${by.exchange}\n${by.routing_key}`}><span class="name">${by.exchange || "(default)"}</span> with <code>${by.routing_key || "(no key)"}</code></div>`) },
+    { title: "By", cell: (one) => one.by.map((by) => html`<div key=${`${by.exchange}\n${by.routing_key}`}>${named(by.exchange || "(default)")} with <code>${by.routing_key || "(no key)"}</code></div>`) },
     column("Published to all queues", "published", count),
     { title: "State", cell: (one) => (one.blocked ? html`<b class="fault">blocked</b>` : "running") },
   ];

@@ -1,10 +1,8 @@
 // Queues, and adding one. One queue has a file of its own.
-import { act, ago, asIs, ask, Badge, bytes, column, confirm, count, Danger, EXTRA, Fold, html, List, named, note, OF_VHOST, path, QueueLink, rate, several, table, WIDE, yesNo } from "../common.js";
+import { act, ago, asIs, ask, Badge, bytes, column, confirm, count, Danger, EXTRA, Fold, html, List, named, note, OF_VHOST, path, QueueLink, rate, several, table, TYPED_ABOVE, WIDE, yesNo } from "../common.js";
 import { CommandForm } from "../form.js";
 
 export { Queue } from "./queue.js";
-
-const TYPED_ABOVE = 1000;
 
 /** What is special about a queue, in few letters with words behind them. */
 export function Features({ queue }) {

@@ -1,5 +1,5 @@
 // Users, what they may, and how much they may open.
-import { act, Badge, Button, code, column, confirm, Danger, Facts, Fold, go, Head, html, List, me, Panel, path, remove, Rows, table, to, usePoll, UserLink, useState, VhostLink, WIDE } from "../common.js";
+import { act, Badge, Button, code, column, confirm, Danger, Facts, Fold, go, Head, html, List, me, named, Panel, path, remove, Rows, table, to, usePoll, UserLink, useState, VhostLink, WIDE } from "../common.js";
 import { CommandForm, titled } from "../form.js";
 import { Limits } from "../limits.js";
 
@@ -24,7 +24,7 @@ export function Users({ query }) {
       cell: (user) => {
         if (!permissions.data) return "–";
         const vhosts = known.get(user.name);
-        return vhosts ? html`<span class="name">${vhosts.join(", ")}</span>` : html`<b class="fault">no permissions</b>`;
+        return vhosts ? named(vhosts.join(", ")) : html`<b class="fault">no permissions</b>`;
       },
     },
     { title: "Password", isWide: true, cell: (user) => (user.password_hash ? "set" : "none: cannot log in by one") },
@@ -86,7 +86,7 @@ function Change({ user, reload }) {
 }
 
 const IN_VHOST = { title: "Virtual host", cell: (one) => html`<${VhostLink} name=${one.vhost} />` };
-const OF_EXCHANGE = { title: "Exchange", cell: (one) => html`<span class="name">${one.exchange}</span>` };
+const OF_EXCHANGE = column("Exchange", "exchange");
 const ALL = Object.fromEntries(PATTERNS.map((name) => [name, ".*"]));
 const EMPTY_TOO = Object.fromEntries(PATTERNS.map((name) => [name, { required: false }]));
 
