@@ -139,6 +139,17 @@ def _list_of_user(api: Api, request: Request) -> Steps:
     )
 
 
+def _arguments_of_preview(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    user = request.user
+    if not is_monitor(user):
+        called = [client for client in api.broker.connections if client.is_called(request.names["CONNECTION"])]
+        if not called:
+            raise not_found()
+        if any(client.user.name != user.name for client in called):
+            raise not_authorised(_NOT_AUTHORISED, missing_tag(user, "monitoring"))
+    return given
+
+
 def _close_of_user(api: Api, request: Request) -> Steps:
     name, user = request.names["U"], request.user
     if not is_administrator(user) and name != user.name:
@@ -161,7 +172,10 @@ def _list_consumers(api: Api, request: Request) -> Steps:
     return listed(request, consumers, lambda consumer: consumer_view(consumer, node))
 
 
-ADAPTERS = {"close-connection": Adapter(_arguments_of_close)}
+ADAPTERS = {
+    "close-connection": Adapter(_arguments_of_close),
+    "preview connection": Adapter(_arguments_of_preview),
+}
 _OF_VHOST, _ANY = Level.VHOST, Level.ANY
 ROUTES = [
     Route("connections", {"GET": Action(_ANY, _list)}),

@@ -140,6 +140,23 @@ def test_what_goes_with_its_last_user(broker: RunningBroker, api: ApiClient) -> 
 
 
 @pytest.mark.usefixtures("filled")
+def test_a_connection_of_ones_own(broker: RunningBroker, api: ApiClient) -> None:
+    """Without a tag for those of others, of which nothing is told."""
+    api.ask("PUT", "users/mine", {"password": "mine", "tags": "management"})
+    api.ask("PUT", "permissions/%2F/mine", {"configure": ".*", "write": ".*", "read": ".*"})
+    parameters = pika.URLParameters(broker.url.replace("guest:guest", "mine:mine"))
+    parameters.client_properties = {"connection_name": "of mine"}
+    parameters.credentials = pika.PlainCredentials("mine", "mine")
+    with pika.BlockingConnection(parameters):
+        path = "leveret/preview/connections"
+        assert api.get(f"{path}/of%20mine", user="mine")["says"] == ["1 connection is closed: of mine"]
+        refused, absent = (api.ask("GET", f"{path}/{name}", user="mine") for name in ("shop", "shp"))
+        assert (refused.status, absent.status) == (401, 404)
+        assert b"shop" not in absent.body
+    api.ask("DELETE", "users/mine")
+
+
+@pytest.mark.usefixtures("filled")
 def test_definitions(api: ApiClient) -> None:
     """Each object of the file: new, replaced with both values, another one that stays, the same; no secret is shown."""
     api.ask("PUT", "users/ann", {"password": "a", "tags": "monitoring"})

@@ -317,7 +317,7 @@ def preview_user(operator: Operator, user: UserName) -> dict[str, Any]:
     return {"connections": len(clients), "says": list(closing(clients)) or ["no connection of this user is open"]}
 
 
-@command("preview connection", http=Http("GET", "leveret/preview/connections/CONNECTION", Level.MONITORING), reads=True)
+@command("preview connection", http=Http("GET", "leveret/preview/connections/CONNECTION", Level.ANY), reads=True)
 def preview_connection(
     operator: Operator, connection: Annotated[str, NAME, "its name, or the one that its client gave it"]
 ) -> dict[str, Any]:

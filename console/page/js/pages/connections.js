@@ -1,5 +1,5 @@
 // Connections and channels.
-import { act, ago, Ago, Badge, bytes, ClientOf, column, confirm, ConnectionLink, count, Danger, duration, EXTRA, Facts, Fold, go, Head, html, isMonitor, lacksTag, Limited, List, me, named, OF_QUEUE, OF_VHOST, orNone, Panel, path, QueueLink, rate, Rows, secondStep, several, Table, to, usePoll, UserLink, useState, VhostLink, WIDE, yesNo } from "../common.js";
+import { act, ago, Ago, Badge, bytes, ClientOf, column, ConnectionLink, count, Danger, duration, EXTRA, Facts, Fold, go, Head, html, isMonitor, lacksTag, Limited, List, me, named, OF_QUEUE, OF_VHOST, orNone, Panel, path, QueueLink, rate, Rows, secondStep, several, Table, to, usePoll, UserLink, useState, VhostLink, WIDE, yesNo } from "../common.js";
 import { Lines, MESSAGE_RATES, rateLine, Rates, useRange } from "../chart.js";
 
 const flow = (one, name) => {
@@ -52,8 +52,7 @@ export function Connection({ names: [name] }) {
   const { isHere } = view;
   const close = async () => {
     const text = `${name} of ${one.user}.`;
-    const question = { title: "Close the connection", text, asks: "Reason, which the client is told" };
-    const reason = await (isMonitor() ? secondStep({ target: path("leveret", "preview", "connections", name), ...question }) : confirm(question));
+    const reason = await secondStep({ target: path("leveret", "preview", "connections", name), title: "Close the connection", text, asks: "Reason, which the client is told" });
     if (!reason) return;
     // A header takes no other letters.
     const headers = typeof reason === "string" ? { "x-reason": reason.replace(/[^\x20-\x7e]/g, "?") } : {};

@@ -149,7 +149,7 @@ function Letters({ queue }) {
   const columns = [
     { title: "Cause", cell: (one) => one.cause || "none is told" },
     column("Died in", "origin"),
-    column("Exchange", "exchange", named, WIDE),
+    column("Exchange", "exchange", (name) => named(name || "(default)"), WIDE),
     column("Messages", "count", count),
     { title: "", cell: (one) => html`<button onClick=${() => choose(one)}>Choose …</button>` },
   ];

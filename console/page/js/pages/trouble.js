@@ -1,5 +1,5 @@
 // What waits, and for what: publishers for room, messages for their time.
-import { act, asIs, Button, bytes, Chosen, code, column, confirm, count, Danger, duration, ExchangeLink, Facts, html, Limited, moment, note, OF_QUEUE, OF_VHOST, ofClient, Panel, path, Rows, several, Tile, usePoll, useState, Waiting, WIDE } from "../common.js";
+import { act, asIs, Button, bytes, Chosen, code, column, confirm, count, Danger, duration, ExchangeLink, Facts, html, Limited, moment, note, OF_QUEUE, OF_VHOST, ofClient, Panel, path, Rows, several, Tile, to, usePoll, useState, Waiting, WIDE } from "../common.js";
 
 /** Limits of the number of messages end so; all others are of octets. */
 const shownAs = (limit) => (/messages|count|length/.test(limit) ? count : bytes);
@@ -101,6 +101,7 @@ export function ScheduledRows({ vhost, queue, why = "" }) {
   const picked = found.filter((one) => chosen.has(keyOf(one)));
   const columns = [
     { title: "Due in", cell: (one) => html`<time title=${moment(one.due_ms)}>${duration(one.due_in_ms)}</time>` },
+    { title: "Message", cell: (one) => html`<a href=${to(["find"], { id: one.id })}>${one.id}</a>` },
     ...(queue === undefined ? [OF_QUEUE] : []),
     { title: "Exchange", isWide: true, cell: (one) => html`<${ExchangeLink} vhost=${one.vhost} name=${one.exchange} />` },
     column("Routing key", "routing_key", code, WIDE),
