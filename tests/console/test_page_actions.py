@@ -187,8 +187,8 @@ def test_users(person: Person, api: ApiClient) -> None:
     person.button("Save", within=form).click()
     person.sees("Whoever is at this page as ann has to log in again", within=person.tab.get_by_role("dialog"))
     person.confirms("Set")
-    person.sees_no(person.tab.get_by_role("dialog"))
     person.tab.wait_for_function("() => !document.querySelector('[name=password]').value")
+    assert form.locator("[name=tags]").input_value() == "management, policymaker"
     assert api.get("whoami", user="ann", password="other")["name"] == "ann"
     person.button("Clear …").click()
     person.confirms("Clear")

@@ -80,9 +80,10 @@ function Change({ user, reload }) {
     const secret = password ? { password } : { password_hash: user.password_hash, hashing_algorithm: user.hashing_algorithm };
     const done = await act("Saved.", "PUT", path("users", user.name), { body: { ...secret, tags: tagsOf(tags) } });
     if (done) reload();
-    return false;
+    return Boolean(done);
   };
-  return html`<${CommandForm} of="users replace" only="password tags" values=${{ tags: [].concat(user.tags).join(", ") }} own=${own} name="Password and tags" username=${user.name} verb="Save" onSubmit=${save} />`;
+  const tags = [].concat(user.tags).join(", ");
+  return html`<${CommandForm} key=${tags} of="users replace" only="password tags" values=${{ tags }} own=${own} name="Password and tags" username=${user.name} verb="Save" onSubmit=${save} />`;
 }
 
 const IN_VHOST = { title: "Virtual host", cell: (one) => html`<${VhostLink} name=${one.vhost} />` };
