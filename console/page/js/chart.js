@@ -51,9 +51,7 @@ export function RangeChoice({ range, setRange, most = RANGES.length - 1 }) {
  * Times (s) and values of `series`: {label, value, details, isRate} from samples, or from what was seen as `key`; `now`:
  * the values that the page shows elsewhere. `since`: the first sample (ms); nothing is known of the time before.
  */
-export function history(key, at, series, range, since = 0) {
-  return { ...pointsOf(key, at, series, range, since), now: series.map((one) => one.value) };
-}
+export const history = (key, at, series, range, since) => ({ ...pointsOf(key, at, series, range, since), now: series.map((one) => one.value) });
 
 function pointsOf(key, at, series, range, since) {
   // The broker's last sample may stand at the end of an interval that is not over.

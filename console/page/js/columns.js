@@ -26,4 +26,13 @@ export const keyBy = (fields) => (row) => fields.split(" ").map((field) => at(ro
 /** `shown(value, row)`: how a value is written. `field`: what the column sorts by, too, unless a table is shown. */
 export const column = (title, field, shown = named, more = {}) => ({ title, sort: shown === table ? "" : field, isNumber: NUMBERS.includes(shown), cell: (row) => shown(at(row, field), row), ...more });
 
+/** Of a consumer, as lists of consumers have it. */
+export const OF_CONSUMER = [
+  column("Tag", "consumer_tag"),
+  column("Prefetch", "prefetch_count", orNone),
+  column("Acknowledges", "ack_required", yesNo, WIDE),
+  column("Active", "active", (isActive, one) => (isActive ? "yes" : one.activity_status || "no")),
+  column("Exclusive", "exclusive", yesNo, WIDE),
+  column("Arguments", "arguments", table, WIDE),
+];
 export const OF_VHOST = column("Virtual host", "vhost", named, WIDE);

@@ -64,5 +64,8 @@ export function parsed(text) {
   }
 }
 
+/** How much of a limit is used; `shown`: how both are written. */
+export const ofLimit = (used, limit, shown) => (limit > 0 ? `${shown(used)} of ${shown(limit)}` : shown(used));
+
 /** One and several. */
 export const several = (number, one, more = one.endsWith("y") ? `${one.slice(0, -1)}ies` : `${one}s`) => `${count(number)} ${number === 1 ? one : more}`;

@@ -2,6 +2,7 @@
 import { html } from "./lib.js";
 import { asIs, at, column, EXTRA, named, number, WIDE } from "./columns.js";
 import { bytes, parsed, plain } from "./format.js";
+import { ConnectionLink } from "./links.js";
 import { chosenColumns, ColumnChoice, keyOfColumn, Rows } from "./list.js";
 import { decoded, refine } from "./route.js";
 
@@ -16,7 +17,7 @@ const FIXED = [
   column("Body", "payload", (text) => html`<code>${text.slice(0, LETTERS)}${text.length > LETTERS ? "…" : ""}</code>`),
   column("Exchange", "exchange", named, EXTRA),
   column("Attempts", "attempts", number, EXTRA),
-  column("Held by", "holder.connection", named, EXTRA),
+  { title: "Held by", isExtra: true, cell: ({ holder }) => holder && html`<${ConnectionLink} name=${holder.connection} label=${holder.connection_name} />` },
 ];
 
 /** A message with its headers, and its body if that is JSON. */

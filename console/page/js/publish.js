@@ -1,7 +1,7 @@
 // Publishing one message, and showing messages.
 import { html, useState } from "./lib.js";
 import { act, exchangeSegment, path } from "./api.js";
-import { asIs, column, named } from "./columns.js";
+import { asIs, column, named, yesNo } from "./columns.js";
 import { bytes, count, duration, moment, parsed } from "./format.js";
 import { CommandForm } from "./form.js";
 import { ConnectionLink, QueueLink } from "./links.js";
@@ -113,10 +113,10 @@ export function Messages({ messages }) {
           ["Exchange", message.exchange === undefined ? "" : message.exchange || "(default)"],
           ["Routing key", message.routing_key],
           ["Size", bytes(message.payload_bytes)],
-          ["Redelivered", message.redelivered === undefined ? "" : message.redelivered ? "yes" : "no"],
+          ["Redelivered", message.redelivered === undefined ? "" : yesNo(message.redelivered)],
           ["Attempts", message.attempts],
           ["Held by", message.holder && html`<${ConnectionLink} name=${message.holder.connection} label=${message.holder.connection_name} />, consumer <${HolderLink} holder=${message.holder} />`],
-          ["Left in the queue", count(message.message_count) === "–" ? "" : count(message.message_count)],
+          ["Left in the queue", message.message_count === undefined ? "" : count(message.message_count)],
           ["Properties", Object.keys(properties).length ? html`<${Table} value=${properties} />` : ""],
           ["Headers", Object.keys(others).length ? html`<${Table} value=${others} />` : ""],
           ["Died", Array.isArray(deaths) ? html`<${Deaths} deaths=${deaths} />` : ""],

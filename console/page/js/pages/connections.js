@@ -1,5 +1,5 @@
 // Connections and channels.
-import { act, ago, Ago, Badge, bytes, ClientOf, column, ConnectionLink, count, Danger, duration, EXTRA, Facts, Fold, go, Head, html, isMonitor, lacksTag, Limited, List, me, named, OF_QUEUE, OF_VHOST, orNone, Panel, path, QueueLink, rate, Rows, secondStep, several, Table, to, usePoll, UserLink, useState, VhostLink, WIDE, yesNo } from "../common.js";
+import { act, ago, Ago, Badge, bytes, ChannelLink, ClientOf, column, ConnectionLink, count, Danger, duration, EXTRA, Facts, Fold, go, Head, html, isMonitor, lacksTag, Limited, List, me, named, OF_CONSUMER, OF_QUEUE, OF_VHOST, orNone, Panel, path, QueueLink, rate, Rows, secondStep, several, Table, to, usePoll, UserLink, useState, VhostLink, WIDE, yesNo } from "../common.js";
 import { Lines, MESSAGE_RATES, rateLine, Rates, useRange } from "../chart.js";
 
 const flow = (one, name) => {
@@ -112,7 +112,7 @@ function Held({ about }) {
   const messages = [
     { title: "Message", cell: (one) => html`<a class="name" href=${to(["find"], one.message_id ? { message_id: one.message_id } : { id: one.id })}>${one.message_id || one.correlation_id || `number ${one.id}`}</a>` },
     OF_QUEUE,
-    { title: "Consumer", cell: (one) => named(one.consumer || "a get") },
+    { title: "Consumer", cell: (one) => html`<${ChannelLink} name=${`${about.name} (${one.channel})`} label=${one.consumer || "a get"} />` },
     column("Delivery tag", "delivery_tag", count, WIDE),
     column("Size", "payload_bytes", bytes, WIDE),
   ];
@@ -161,12 +161,7 @@ export function Channel({ names: [name] }) {
   const view = usePoll(`${path("channels", name)}?${query}`);
   const one = view.data;
   const { isHere } = view;
-  const columns = [
-    column("Tag", "consumer_tag"),
-    { title: "Queue", cell: (row) => html`<${QueueLink} vhost=${row.queue.vhost} name=${row.queue.name} />` },
-    column("Prefetch", "prefetch_count", orNone),
-    column("Acknowledges", "ack_required", yesNo),
-  ];
+  const columns = [...OF_CONSUMER, { title: "Queue", cell: (row) => html`<${QueueLink} vhost=${row.queue.vhost} name=${row.queue.name} />` }];
   return html`
     <${Head} list=${["channels", "Channels"]} what="Channel" name=${name} view=${view} />
     ${isHere && html`
@@ -177,13 +172,14 @@ export function Channel({ names: [name] }) {
         ["User", html`<${UserLink} name=${one.user} />`],
         ["Virtual host", html`<${VhostLink} name=${one.vhost} />`],
         ["State", one.state],
-        ["Confirms", one.confirm ? "yes" : "no"],
-        ["Transactional", one.transactional ? "yes" : "no"],
+        ["Confirms", yesNo(one.confirm)],
+        ["Transactional", yesNo(one.transactional)],
         ["Prefetch of a consumer", one.prefetch_count || "none"],
         ["Prefetch of the channel", one.global_prefetch_count || "none"],
         ["Unacknowledged", count(one.messages_unacknowledged)],
         ["Unconfirmed", count(one.messages_unconfirmed)],
         ["Uncommitted", count(one.messages_uncommitted)],
+        ["Uncommitted acknowledgements", count(one.acks_uncommitted)],
         ["Idle", one.idle_since && html`<${Ago} ms=${Date.parse(one.idle_since)} />`],
       ]} /><//>
       <${Panel} title="Consumers">

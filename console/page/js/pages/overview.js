@@ -1,5 +1,5 @@
 // The broker at a glance: how much is in it, how fast it goes, and what is wrong now.
-import { asIs, bytes, Chip, column, ConnectionLink, count, duration, Facts, html, Limited, isMonitor, lacksTag, number, Panel, QueueLink, rate, rateOf, Rows, set, several, Tile, to, usePoll, useShared, useState, Waiting } from "../common.js";
+import { asIs, bytes, Chip, column, ConnectionLink, count, duration, Facts, html, Limited, isMonitor, lacksTag, number, ofLimit, Panel, QueueLink, rate, rateOf, Rows, set, several, Tile, to, usePoll, useShared, useState, Waiting } from "../common.js";
 import { lengthLines, Lines, MESSAGE_RATES, RangeChoice, rangeQuery, Rates } from "../chart.js";
 
 const RATES = [...MESSAGE_RATES, ["confirm", "Confirmed"], ["return_unroutable", "Unroutable"]];
@@ -100,12 +100,11 @@ function Trouble({ nodes }) {
 function NodeNow({ name, nodes }) {
   const node = nodes.find((one) => one.name === name);
   if (!node?.running) return null;
-  const share = (used, limit, shown) => (limit > 0 ? `${shown(used)} of ${shown(limit)}` : shown(used));
   return html`<${Panel} title=${nodes.length > 1 ? `Node ${name}` : "Node"} aside=${html`<a href=${to(["node"])}>more</a>`}>
     <${Facts} rows=${[
-      ["Memory", html`${share(node.mem_used, node.mem_limit, bytes)}${node.mem_alarm ? html` <b class="fault">alarm</b>` : ""}`],
+      ["Memory", html`${ofLimit(node.mem_used, node.mem_limit, bytes)}${node.mem_alarm ? html` <b class="fault">alarm</b>` : ""}`],
       ["Disk free", html`${bytes(node.disk_free)}${node.disk_free_limit > 0 ? `, alarm below ${bytes(node.disk_free_limit)}` : ""}${node.disk_free_alarm ? html` <b class="fault">alarm</b>` : ""}`],
-      ["File descriptors", share(node.fd_used, node.fd_total, count)],
+      ["File descriptors", ofLimit(node.fd_used, node.fd_total, count)],
       ["Up for", duration(node.uptime)],
     ]} />
   <//>`;

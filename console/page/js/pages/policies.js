@@ -25,7 +25,7 @@ function Rules({ vhost }) {
     column("Says", "settings", table),
     column("From", "origin", asIs, WIDE),
   ];
-  return html`<${Panel} title="All rules, the strongest first">
+  return html`<${Panel} title="All rules, the strongest first" aside=${html`in ${named(vhost)}`}>
     <${Rows} rows=${rows} columns=${columns} caption="Rules" by="kind vhost name" empty="No rule is set: everything is as by default." />
   <//>`;
 }
@@ -45,7 +45,7 @@ function Draft({ vhost }) {
     column("Given by", "rule", asIs, WIDE),
   ];
   return html`<${CommandForm} of="draft" only="name text" own=${own} name="Draft" verb="What would change?" onSubmit=${look} why=${lacksTag()} />
-    <div aria-live="polite">${found && html`
+    <div aria-live="polite">${found && html`<p>In ${named(vhost)}:</p>
       <${Rows} rows=${found.differs} columns=${columns} caption="What would be other" by="vhost name" empty="Nothing, there." />
       <p class="dim">${several(found.queues.length + found.more, "queue")} would change in all. Nothing is in force yet.</p>`}</div>`;
 }

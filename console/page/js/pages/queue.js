@@ -1,5 +1,5 @@
 // One queue: what is in it, how fast it goes, why it is as it is, and what can be done with it.
-import { act, Ago, asIs, bold, Button, bytes, Choice, ClientOf, code, column, confirm, count, Danger, Facts, Fold, go, Head, html, lacksTag, moment, named, ofClient, ofQueue, orNone, Panel, path, rate, rateOf, refine, remove, Rows, secondStep, several, Table, Tabs, Tile, to, useMay, usePoll, useState, Waiting, WIDE, yesNo } from "../common.js";
+import { act, Ago, asIs, bold, Button, bytes, Choice, ClientOf, code, column, confirm, count, Danger, Facts, Fold, go, Head, html, lacksTag, moment, named, OF_CONSUMER, ofClient, ofQueue, Panel, path, rate, rateOf, refine, remove, Rows, secondStep, several, Table, Tabs, Tile, to, useMay, usePoll, useState, Waiting, WIDE } from "../common.js";
 import { Bind, Bindings } from "../bindings.js";
 import { lengthLines, Lines, RangeChoice, rangeQuery, Rates } from "../chart.js";
 import { CommandForm, MATCHES } from "../form.js";
@@ -92,12 +92,8 @@ function Consumers({ list }) {
   if (!list.length) return html`<p class="empty">No consumers: what comes in stays.</p>`;
   const columns = [
     { title: "Client", cell: (one) => html`<${ClientOf} details=${one.channel_details} />` },
-    column("Tag", "consumer_tag"),
     column("User", "channel_details.user", asIs, WIDE),
-    column("Prefetch", "prefetch_count", orNone),
-    column("Acknowledges", "ack_required", yesNo, WIDE),
-    { title: "Active", cell: (one) => (one.active ? "yes" : one.activity_status || "no") },
-    column("Exclusive", "exclusive", yesNo, WIDE),
+    ...OF_CONSUMER,
   ];
   return html`<${Rows} rows=${list} columns=${columns} caption="Consumers" by="channel_details.name consumer_tag" />`;
 }

@@ -1,5 +1,5 @@
 // What waits, and for what: publishers for room, messages for their time.
-import { act, asIs, Button, bytes, Chosen, code, column, confirm, count, Danger, duration, ExchangeLink, Facts, html, Limited, moment, note, OF_QUEUE, OF_VHOST, ofClient, Panel, path, Rows, several, Tile, to, usePoll, useState, Waiting, WIDE } from "../common.js";
+import { act, asIs, Button, bytes, Chosen, code, column, confirm, count, Danger, duration, ExchangeLink, Facts, html, Limited, moment, note, OF_QUEUE, OF_VHOST, ofClient, ofLimit, Panel, path, Rows, several, Tile, to, usePoll, useState, Waiting, WIDE } from "../common.js";
 
 /** Limits of the number of messages end so; all others are of octets. */
 const shownAs = (limit) => (/messages|count|length/.test(limit) ? count : bytes);
@@ -41,14 +41,13 @@ export function Blocked() {
       <${Panel} title="Limits">
         <${Rows} rows=${usage} columns=${limits} caption="Limits" by="destination limit" empty="No destination has a limit that blocks publishers." />
       <//>
-      ${Object.keys(slow).length > 0 && html`<${Panel} title="Slow consumers"><${Facts} rows=${Object.entries(slow).map(([name, value]) => [name, typeof value === "number" ? count(value) : JSON.stringify(value)])} /><//>`}
+      ${Object.keys(slow).length > 0 && html`<${Panel} title="Slow consumers"><${Facts} rows=${Object.entries(slow).map(([name, value]) => [name, count(value)])} /><//>`}
     `}`;
 }
 
 /** How much of a limit is used: a bar, and the same in words. */
 function Share({ used, most, shown }) {
-  const text = most > 0 ? `${shown(used)} of ${shown(most)}` : shown(used);
-  return html`<span class="share">${most > 0 && html`<meter min="0" max=${most} low=${most * 0.8} high=${most * 0.8} optimum="0" value=${Math.min(used, most)} aria-hidden="true"></meter>`} ${text}</span>`;
+  return html`<span class="share">${most > 0 && html`<meter min="0" max=${most} low=${most * 0.8} high=${most * 0.8} optimum="0" value=${Math.min(used, most)} aria-hidden="true"></meter>`} ${ofLimit(used, most, shown)}</span>`;
 }
 
 export function Scheduled() {

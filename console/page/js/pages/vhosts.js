@@ -1,15 +1,17 @@
 // Virtual hosts and their limits.
-import { act, asIs, code, column, count, Danger, Facts, Fold, go, Head, html, isAdministrator, lacksTag, List, number, Panel, path, remove, Rows, set, state, to, usePoll, UserLink, useState, VhostLink, WIDE } from "../common.js";
+import { act, asIs, code, column, count, Danger, EXTRA, Facts, Fold, go, Head, html, isAdministrator, lacksTag, List, number, Panel, path, remove, Rows, set, state, to, usePoll, UserLink, useState, VhostLink, WIDE } from "../common.js";
 import { lengthLines, Lines, MESSAGE_RATES, Rates, useRange } from "../chart.js";
 import { CommandForm } from "../form.js";
 import { Limits } from "../limits.js";
 
+const defaultType = ({ default_queue_type: type }) => (type === "undefined" ? "classic" : type);
 const COLUMNS = [
   { title: "Name", sort: "name", cell: (one) => html`<${VhostLink} name=${one.name} />` },
   column("Description", "description", asIs, WIDE),
   column("Ready", "messages_ready", count),
   column("Unacked", "messages_unacknowledged", count),
-  { title: "Default queue type", isWide: true, cell: (one) => (one.default_queue_type === "undefined" ? "classic" : one.default_queue_type) },
+  column("Tags", "tags", (tags = []) => tags.join(", "), EXTRA),
+  { title: "Default queue type", isWide: true, cell: defaultType },
 ];
 
 export function VirtualHosts({ query }) {
@@ -58,7 +60,7 @@ export function VirtualHost({ names: [name] }) {
         <${Facts} rows=${[
         ["Description", one.description],
         ["Tags", (one.tags || []).join(", ")],
-        ["Default queue type", one.default_queue_type === "undefined" ? "classic" : one.default_queue_type],
+        ["Default queue type", defaultType(one)],
         ["Tracing", one.tracing ? "on" : "off"],
         ["Ready", count(one.messages_ready ?? 0)],
         ["Unacknowledged", count(one.messages_unacknowledged ?? 0)],
