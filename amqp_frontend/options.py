@@ -1,13 +1,14 @@
 """Options of the AMQP frontend that an operator sets. Units are in the names."""
 
 import ssl
-from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
+
+from ..settings.slotted import slotted
 
 Network = IPv4Network | IPv6Network
 
 
-@dataclass(slots=True, frozen=True, eq=False)
+@slotted
 class FrontendOptions:
     """One object for all connections until the configuration is read again, so it is compared by identity.
 

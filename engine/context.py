@@ -7,10 +7,11 @@ A part receives the context, reads and writes its state, and calls the other par
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from ..settings import NO_POLICIES, NO_SETTINGS, LoggedTopic, Policies, SettingsRepository
+from ..settings.slotted import slotted
 from .clock import Clock
 from .deadlines import Deadlines
 from .events import Activity, Counters
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from .virtual_hosts import VirtualHosts
 
 
-@dataclass(slots=True, eq=False)
+@slotted
 class BrokerContext:
     """The state of one broker. Settings, policies and options are replaced as a whole when they are reloaded.
 
@@ -133,7 +134,7 @@ class BrokerContext:
             listener(event)
 
 
-@dataclass(slots=True, eq=False)
+@slotted
 class HostContext:
     """The state of one virtual host.
 

@@ -9,8 +9,8 @@ Source: behaviour page 2.11, 3.4; address-settings page 5.5, 6.7.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
+from ..settings.frozen import frozen
 from .context import BrokerContext, HostContext
 from .exchanges.routed import Routed
 from .messages.deaths import EXPIRED, REJECTED, dead_letter
@@ -170,7 +170,7 @@ def _queues_at(host: HostContext, exchange_name: str, key: str | None) -> Iterab
     return host.router.reach(exchange, Routed((key,)))
 
 
-@dataclass(slots=True, frozen=True, order=True)
+@frozen
 class Unroutable:
     """Messages that no queue at the dead-letter `address` took. `queue`: where they died; empty: in no queue."""
 
@@ -209,4 +209,4 @@ class UnroutableLetters:
     def places(self) -> list[Unroutable]:
         """The counts by queue and address, the largest first."""
         found = [Unroutable(*pair, count) for pair, count in self._by_pair.items()]
-        return sorted(found, key=lambda one: (-one.count, one))
+        return sorted(found, key=lambda one: (-one.count, one.vhost, one.queue, one.address))

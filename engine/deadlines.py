@@ -4,13 +4,14 @@ It neither sleeps nor reads a clock: the edge does both and calls `advance`.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+
+from ..settings.slotted import slotted
 
 Action = Callable[[], object]
 
 
-@dataclass(slots=True, eq=False)
+@slotted
 class Deadline:
     """An action at `due_ns`. A cancelled deadline has no action, and stays in the heap until it is due."""
 

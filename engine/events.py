@@ -4,9 +4,11 @@ The journal's records, the metrics, the test broker's history and the columns of
 Source: rulings, "Events".
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from enum import Enum
 from operator import attrgetter
+
+from ..settings.slotted import slotted
 
 
 class EventKind(Enum):
@@ -68,7 +70,7 @@ TERMINAL = frozenset(
 )
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class Counters:
     """Counters of events, incremented once a run, which is the only cost of an event without listeners.
 
@@ -126,7 +128,7 @@ _EVENTS = [name for name in _COUNTS if name not in _NOT_OF_EVENTS]
 _counts_of = attrgetter(*_COUNTS)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class Activity:
     """Counters of clients and queues since the broker started. The hot path touches none of them."""
 

@@ -1,8 +1,9 @@
 """The events of named objects, one class for each type of object, and those of a cluster's nodes."""
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from ..settings import Policy
+from ..settings.slotted import slotted
 from .events import EventKind
 from .exchanges.exchange import Binding, Exchange
 from .messages.event import ObjectEvent
@@ -10,7 +11,7 @@ from .queues.queue import Queue
 from .users.access import User
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class QueueEvent(ObjectEvent):
     """A queue was declared or undeclared."""
 
@@ -18,7 +19,7 @@ class QueueEvent(ObjectEvent):
     queue: Queue
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class ExchangeEvent(ObjectEvent):
     """An exchange was declared or undeclared."""
 
@@ -26,14 +27,14 @@ class ExchangeEvent(ObjectEvent):
     exchange: Exchange
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class BindingEvent(ObjectEvent):
     """A queue or an exchange, the subject, was bound or unbound."""
 
     binding: Binding
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class VirtualHostEvent(ObjectEvent):
     """A virtual host was declared, got new limits, or was undeclared. `has_objects`: its objects still exist."""
 
@@ -41,7 +42,7 @@ class VirtualHostEvent(ObjectEvent):
     has_objects: bool = False
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class UserDeclaredEvent(ObjectEvent):
     """A user was added or changed."""
 
@@ -50,7 +51,7 @@ class UserDeclaredEvent(ObjectEvent):
     user: User
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class UserUndeclaredEvent(ObjectEvent):
     """A user, the subject, was deleted."""
 
@@ -58,7 +59,7 @@ class UserUndeclaredEvent(ObjectEvent):
     kind: EventKind = field(default=EventKind.UNDECLARED, init=False)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class PolicyEvent(ObjectEvent):
     """A policy was added, changed or deleted. `policy`: the new one, or the deleted one."""
 
@@ -66,7 +67,7 @@ class PolicyEvent(ObjectEvent):
     policy: Policy
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class ParameterEvent(ObjectEvent):
     """A parameter, the subject, was set or deleted. `vhost`, `component`: empty: none. `value`: a JSON value."""
 
@@ -80,21 +81,21 @@ class ParameterEvent(ObjectEvent):
         return bool(self.component) and not self.vhost
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class SettingsEvent(ObjectEvent):
     """The settings of a virtual host were replaced."""
 
     kind: EventKind = field(default=EventKind.SETTINGS_CHANGED, init=False)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class ConnectionEvent(ObjectEvent):
     """A client, the subject, connected or disconnected. `user`: the name of its user; None: it disconnected."""
 
     user: str | None = None
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class ClusterEvent(ObjectEvent):
     """A node of a cluster, the subject, leads, follows, blocks publishers or all clients; or the set of nodes that may
     lead has changed. `term`: the number of the leadership. `why`: the reason, as text.

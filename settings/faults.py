@@ -2,10 +2,11 @@
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from .frozen import frozen
 
 
-@dataclass(slots=True, frozen=True, order=True)
+@frozen
 class Fault:
     """One fault in a file; `line` counts from 1."""
 
@@ -27,7 +28,7 @@ class ArgumentFault(ValueError):
         self.problem = problem
 
 
-@dataclass(slots=True, frozen=True, order=True)
+@frozen
 class Origin:
     """The position of a declaration or setting in the configuration."""
 

@@ -61,8 +61,9 @@ WORDS = {"errors", "events", "options", "clock", "deadlines", "durability", "tur
 #: What a room inside a room, or a module beside such rooms, may import of its siblings. Where one of a room's own rooms
 #: has a row, all have one, and so has whatever a row names.
 ARROWS = {
-    "settings/faults": set(),
-    "settings/frozen": set(),
+    "settings/faults": {"frozen"},
+    "settings/frozen": {"slotted"},
+    "settings/slotted": set(),
     "settings/lifetime": set(),
     "settings/loopback": set(),
     "settings/values": {"frozen"},
@@ -331,6 +332,7 @@ def test_the_frame_reader_knows_octets_only() -> None:
     """
     meanings = {"FieldTable", "FieldTableError", "UnknownFieldTag", "decode_table", "encode_table"}
     meanings |= {"PropertySummary", "ContentError", "scan_properties", "Shape", "Shapes", "ContentColumns"}
+    meanings.add("slotted")  # a decorator
     words = {"errors", "Field", "Reason"}
     for path in sources("amqp_frontend/wire"):
         for node in source_of(path).imports:

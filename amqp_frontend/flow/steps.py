@@ -1,10 +1,10 @@
 """The limits of a connection's turn, and the reasons why it ends."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 
 from ...engine import Broker, FullLimit, Turn, share_of
+from ...settings.slotted import slotted
 from ..peer.channel import EFFORT_MAX
 
 
@@ -19,7 +19,7 @@ class Step(Enum):
     CLOSING = auto()  # the connection ends: the rest of the input is dropped
 
 
-@dataclass(slots=True, eq=False)
+@slotted
 class Quota:
     """Limits of the parked work that is published before other connections have their turn. `used`: octets so far.
 

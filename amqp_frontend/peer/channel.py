@@ -1,10 +1,10 @@
 """A channel of a logged-in client: its session in the engine, and its state between methods."""
 
 import sys
-from dataclasses import dataclass
 from typing import ClassVar
 
 from ...engine import BulkDelete, Commit, Envelope, Queue, Route, ServiceExchange, Session, part_of
+from ...settings.slotted import slotted
 from ..wire.channel_reader import ChannelReader
 from ..wire.publish_cache import PublishCache
 
@@ -76,7 +76,7 @@ class Channel(ChannelReader):
         self.bulk_delete: BulkDelete | None = None
 
 
-@dataclass(slots=True)
+@slotted
 class CommitUnderWay:
     """A tx.commit that was too much for one turn; it is answered when the commit is done."""
 

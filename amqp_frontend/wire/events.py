@@ -3,9 +3,9 @@
 `ids` of an event: class and method id, which a close names as its cause when the event is refused.
 """
 
-from dataclasses import dataclass
 from typing import ClassVar
 
+from ...settings.slotted import slotted
 from .channel_reader import ChannelReader
 from .codec import Method, ids_of
 from .publish_cache import PublishKind
@@ -13,14 +13,14 @@ from .publish_cache import PublishKind
 NO_IDS = (0, 0)
 
 
-@dataclass(slots=True)
+@slotted
 class HeaderReceived:
     """The peer speaks AMQP 0-9-1."""
 
     ids: ClassVar[tuple[int, int]] = NO_IDS
 
 
-@dataclass(slots=True)
+@slotted
 class HeaderRejected:
     """The peer speaks another protocol: it gets the header of AMQP 0-9-1, and is disconnected. `octets`: its header."""
 
@@ -28,7 +28,7 @@ class HeaderRejected:
     ids: ClassVar[tuple[int, int]] = NO_IDS
 
 
-@dataclass(slots=True)
+@slotted
 class ConnectionMethod:
     """A method on channel 0 that is allowed in the connection's state."""
 
@@ -40,7 +40,7 @@ class ConnectionMethod:
         return ids_of(self.method.index)
 
 
-@dataclass(slots=True)
+@slotted
 class ChannelMethod:
     """A method on an open channel; `channel` is None for channel.open."""
 
@@ -54,7 +54,7 @@ class ChannelMethod:
         return ids_of(self.method.index)
 
 
-@dataclass(slots=True)
+@slotted
 class PublishReceived:
     """A run of publishes on one channel with the same arguments and the same property summary.
 
@@ -69,7 +69,7 @@ class PublishReceived:
     ids: ClassVar[tuple[int, int]] = (60, 40)
 
 
-@dataclass(slots=True)
+@slotted
 class MixedReceived:
     """Consecutive publishes on one channel, of several kinds: `kinds` and `contents` have one entry for each.
 
@@ -82,7 +82,7 @@ class MixedReceived:
     ids: ClassVar[tuple[int, int]] = PublishReceived.ids
 
 
-@dataclass(slots=True)
+@slotted
 class AcksReceived:
     """A run of basic.ack on one channel: single `tags`, then the tags of acks with multiple (`up_to`, rising)."""
 

@@ -8,11 +8,11 @@ Source: AMQP 0-9-1 4.2.3.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 
 from ...engine import ContentColumns
+from ...settings.slotted import slotted
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_END = 206
@@ -86,7 +86,7 @@ def plain_content_frames(channel: int, contents: Sequence[bytes], frame_max: int
     return found
 
 
-@dataclass(slots=True, eq=False)
+@slotted
 class ContentFraming:
     """Contents that are content frames as they were received: header frame, then body frames, all on `channel`.
 

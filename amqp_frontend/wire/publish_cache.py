@@ -4,11 +4,11 @@ Their size is bounded whatever the peer sends: a full cache is cleared. Source: 
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from struct import Struct
 from typing import Any, NamedTuple
 
 from ...engine import ContentError, PropertySummary, Shape, Shapes, scan_properties
+from ...settings.slotted import slotted
 from .codec import METHODS, decode_method
 from .layout import FRAME_OVERHEAD, HEADER_FIXED
 from .peer_errors import PropertiesUndecodable
@@ -34,7 +34,7 @@ class PublishArguments(NamedTuple):
     routing: bytes
 
 
-@dataclass(slots=True, eq=False)
+@slotted
 class PublishKind:
     """A kind of message. Messages with equal basic.publish frames and equal summaries of properties are of one kind.
 
@@ -70,7 +70,7 @@ class Form(NamedTuple):
     kind: PublishKind
 
 
-@dataclass(slots=True, eq=False)
+@slotted
 class Forms:
     """The forms of property lists that messages with one head have. `seen`: the forms so far, FORMS_MAX at most.
 

@@ -1,8 +1,7 @@
 """Data of a client's connection for operators, set by its frontend. The engine does not use them."""
 
-from dataclasses import dataclass
-
 from ...settings.frozen import frozen
+from ...settings.slotted import slotted
 
 
 @frozen
@@ -14,7 +13,7 @@ class PeerCertificate:
     validity: str
 
 
-@dataclass(slots=True, eq=False)
+@slotted
 class ConnectionInfo:
     """Data of one connection. `octets_in`, `octets_out`, `reads`, `writes` are counters; all others are set once."""
 

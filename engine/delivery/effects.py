@@ -1,10 +1,10 @@
 """Effects: values in a client's outbox that its frontend turns into frames."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from ...settings.slotted import slotted
 from ..errors import EngineError
 from ..messages.message import Envelope, Envelopes, Message, deliveries_of, id_of, stretches_alike
 from .consumer import Consumer
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DELIVERY_OVERHEAD = 64
 
 
-@dataclass(slots=True, eq=False)
+@slotted
 class Delivered:
     """Messages delivered to one consumer, with consecutive delivery tags and the same redelivered flag.
 
@@ -44,14 +44,14 @@ class Delivered:
             yield self.first_tag + start, envelope, self.contents[start:stop]
 
 
-@dataclass(slots=True, eq=False)
+@slotted
 class ConsumerCancelled:
     """The broker ended a subscription, for example because its queue was deleted."""
 
     consumer: Consumer
 
 
-@dataclass(slots=True, eq=False)
+@slotted
 class SessionFailed:
     """The broker closed a session because of an error."""
 

@@ -8,11 +8,11 @@ it takes), B.5, F.1, F.2 (FilterGroup), F.6.
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...expressions.language import Expression
+from ...settings.slotted import slotted
 from ..messages.message import Message
 from .consumer import Consumer
 from .filters import MessageSubject
@@ -133,7 +133,7 @@ class FilterCache:
         return result
 
 
-@dataclass(slots=True, eq=False)
+@slotted
 class Returned:
     """Positions of messages that returned after groups had tested them. `next`: index of the first to test."""
 

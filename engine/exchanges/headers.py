@@ -1,9 +1,10 @@
 """Matching of headers bindings, and their index by conditions. Source: behaviour page 3.9, "headers"."""
 
 from collections.abc import Collection, Container, Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Generic, TypeVar
 
+from ...settings.slotted import slotted
 from ..errors import InvalidHeadersMatch, InvalidHeadersMatchType
 from ..messages.field_table import Field, FieldTable
 from .counted import Held, values_of, with_one, without_one
@@ -105,7 +106,7 @@ D = TypeVar("D")
 _PRESENT = object()
 
 
-@dataclass(slots=True, eq=False)
+@slotted
 class _Group(Generic[D]):
     """The destinations of bindings with equal patterns. `places`: the keys and values under which it is filed."""
 

@@ -6,9 +6,9 @@ Source: queues page E; rulings 15, 16.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from ...settings.slotted import slotted
 from ..clock import MS
 from ..context import BrokerContext
 from ..events import EventKind
@@ -39,7 +39,7 @@ class BlockedClient(NamedTuple):
     since_ns: int
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class BlockedEvent(ObjectEvent):
     """A limit blocks or releases the publishes of a client, the subject.
 

@@ -5,13 +5,14 @@ Source: queues page E.1, E.2 ("Charge"); docs/decisions/0010-flow-control.md.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ...settings.slotted import slotted
 from ..messages.message import UNLIMITED
 from .usage import Usage
 
 
-@dataclass(slots=True, eq=False)
+@slotted
 class Charge:
     """The use of one node by one queue. `amount`: the result of `measure` when the node was last updated."""
 
@@ -42,7 +43,7 @@ class NodeBound:
         return self._limit() - charge.node.used + charge.amount - charge.measure(self._meter)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class Meter:
     """The counts of one queue. `in_memory`: ready or unacknowledged messages in memory, with the octets of their
     contents. `paged`: paged-out ones, with the octets that their store knows (`paged_run.octets_paged`). For queues

@@ -7,11 +7,12 @@ behaviour page 1.9.
 """
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar
 
 from ...settings import Flow
 from ...settings.frozen import frozen
+from ...settings.slotted import slotted
 from ..clock import Clock
 from ..messages.message import UNLIMITED
 from .round_robin import RoundRobin
@@ -26,7 +27,7 @@ NodeKey = tuple[str, str, Hashable]
 DEFAULT_INTERVAL_MS = 30_000
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class Usage:
     """The use of one limit. `destination`: the name of its owner in logs: a queue, an address, or the broker.
 

@@ -5,9 +5,9 @@ consumer gets those of its own site first, and those of others when they are tra
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+from ...settings.slotted import slotted
 from ..delivery.consumer import Consumer
 from ..delivery.filter_groups import FilterGroup, FilterGroups, FilterTest
 from ..messages.message import Message
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ..context import BrokerContext
 
 
-@dataclass(slots=True, eq=False)
+@slotted
 class OwnedFilter:
     """Selects the messages of one owner that a filter takes (None: all). Used as the expression of a `FilterGroup`."""
 

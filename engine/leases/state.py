@@ -7,10 +7,10 @@ Source: queues page A.2, A.3, A.7.
 
 from bisect import insort
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, ClassVar
 
+from ...settings.slotted import slotted
 from ..clock import MS
 from ..delivery.consumer import Consumer, Holder, holder_of
 from ..messages.message import UNLIMITED, Envelope, Message
@@ -319,7 +319,7 @@ class ActiveSet:
         self.count -= sum(position <= end for position in positions)
 
 
-@dataclass(slots=True, eq=False)
+@slotted
 class Browse:
     """The position of one consumer that browses the queue.
 

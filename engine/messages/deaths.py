@@ -5,9 +5,9 @@ Source: behaviour page 3.4 (x-death, newest first); address-settings page 5.6 (`
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
+from ...settings.slotted import slotted
 from .content import NATIVE, decode_properties, headers_of, scan_properties, splice_header
 from .field_table import Field, FieldTable, array_spans, decode_array, encode_array, text_of
 from .message import Envelope, Message
@@ -27,7 +27,7 @@ KEY_OCTETS_MAX = 255
 DELIVERY_COUNT = "x-delivery-count"
 
 
-@dataclass(slots=True, eq=False)
+@slotted
 class DeadLetter:
     """A copy of a dead message, to be published with its envelope. `deaths`: the encoded x-death, newest first."""
 

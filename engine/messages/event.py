@@ -6,16 +6,17 @@ those of named objects in object_events.py.
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, ClassVar
 
+from ...settings.slotted import slotted
 from ..events import EventKind
 from .message import Envelope, Message, stretches_alike
 
 
 # Neither this class nor its subclasses are frozen: creating a frozen object costs three times as much. They share two
 # methods, because generating these for each of 24 classes takes a twentieth of the broker's start.
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class Event:
     """One event of a run of messages, or of a named object. Listeners must not change it.
 
@@ -51,7 +52,7 @@ def _values(event: Event) -> dict[str, object]:
     return {one.name: getattr(event, one.name) for one in fields(event)}
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class ObjectEvent(Event):
     """An event of a named object."""
 
@@ -59,7 +60,7 @@ class ObjectEvent(Event):
     of: None = field(default=None, init=False)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class MixedEvent(Event):
     """An event of a run of new messages, each with its own envelope."""
 

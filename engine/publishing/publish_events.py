@@ -1,15 +1,16 @@
 """The events of publishing, as listeners get them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from ...settings.slotted import slotted
 from ..events import EventKind
 from ..messages.event import Event, MixedEvent, ObjectEvent
 from ..messages.message import Envelope
 from ..queues.queue import Queue
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class PublishedEvent(Event):
     """A run of new messages. `subject` is the exchange; `of` their common envelope.
 
@@ -36,7 +37,7 @@ class PublishedEvent(Event):
         return detail
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class MixedPublishedEvent(MixedEvent):
     """New messages of one client, all for one queue. `subject` is empty, because their exchanges may differ."""
 
@@ -49,7 +50,7 @@ class MixedPublishedEvent(MixedEvent):
         return PublishedEvent(self.vhost, envelope.exchange, ids, envelope, contents, (self.queue,))
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class DuplicateEvent(ObjectEvent):
     """A message was dropped before it got an id, because its address, the `subject`, knows its duplicate id."""
 

@@ -4,9 +4,10 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
+from ...settings.slotted import slotted
 from ..events import EventKind
 from ..messages.event import Event, MixedEvent, ObjectEvent
 from ..messages.message import Envelope, Message
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from ..clients.session import Session
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class EnqueuedEvent(Event):
     """New messages are in the queue. `owner`: the number of the site that owns them, in a queue with owners; else 0."""
 
@@ -29,7 +30,7 @@ class EnqueuedEvent(Event):
         return None  # `owner` is for the journal alone
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class MixedEnqueuedEvent(MixedEvent):
     """A mixed run of new messages is in the queue."""
 
@@ -39,7 +40,7 @@ class MixedEnqueuedEvent(MixedEvent):
         return EnqueuedEvent(self.vhost, self.subject, self.messages[start:stop], envelope)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class DeliveredEvent(Event):
     """Messages went to a session.
 
@@ -68,7 +69,7 @@ class DeliveredEvent(Event):
         return detail
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class AckedEvent(Event):
     """Deliveries were acknowledged, or needed no acknowledgement. The messages left the queue, unless they are `kept`.
 
@@ -89,7 +90,7 @@ class AckedEvent(Event):
         return detail or None
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class LeftEvent(Event):
     """Messages left the queue without an acknowledgement, and do not come back. `kind`: any terminal one but `acked`.
 
@@ -103,7 +104,7 @@ class LeftEvent(Event):
     came_in: bool = True
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class RequeuedEvent(Event):
     """Deliveries came back and are ready again. `counted`: they were failed attempts."""
 
@@ -113,7 +114,7 @@ class RequeuedEvent(Event):
     counted: bool
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class LeaseEndedEvent(Event):
     """Leases of messages ended. Unless another event follows, the messages are ready again.
 
@@ -126,7 +127,7 @@ class LeaseEndedEvent(Event):
     why: str
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class TransferredEvent(Event):
     """Ready messages belong to another site now, whose consumer gets them next. `number`: that of the target."""
 
@@ -141,14 +142,14 @@ class TransferredEvent(Event):
         return {"from": self.source, "to": self.target}
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class NotesEvent(ObjectEvent):
     """The state that the journal keeps with a queue's declaration changed (`Kind.notes`)."""
 
     kind: EventKind = field(default=EventKind.SETTINGS_CHANGED, init=False)
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class ScheduledEvent(Event):
     """Messages wait until they are due.
 
@@ -163,7 +164,7 @@ class ScheduledEvent(Event):
     counted: bool | None = None
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class DueEvent(Event):
     """The wait of scheduled messages is over."""
 
@@ -171,7 +172,7 @@ class DueEvent(Event):
     of: Sequence[Message]
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class ConsumerEvent(ObjectEvent):
     """A subscription to the queue began or ended. `tag`: the consumer's tag."""
 

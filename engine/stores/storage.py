@@ -1,9 +1,10 @@
 """The services that a store uses: the broker's storage, and the queue that owns the store."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
+from ...settings.slotted import slotted
 from ..durability import Durability
 from ..messages.message import Envelope, Message
 from .memory_budget import MemoryBudget
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from .topic_log import MemoryLog, TopicLog
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class Storage:
     """The storage services of one broker. `pager` and `durability` are set with a journal.
 

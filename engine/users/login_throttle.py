@@ -6,9 +6,9 @@ not affected. Source: management page 20.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from ipaddress import IPv6Address
 
+from ...settings.slotted import slotted
 from ..clock import MS
 
 #: Number of failures in a row without a delay.
@@ -30,8 +30,10 @@ THIS_MACHINE = "this machine"
 _Key = tuple[str, str]
 
 
-@dataclass(slots=True)
+@slotted
 class _Failures:
+    """Failed logins in a row, and the time of the last one."""
+
     count: int
     last_ns: int
 

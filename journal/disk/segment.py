@@ -18,10 +18,11 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from struct import Struct
 from struct import error as StructError
 
+from ...settings.slotted import slotted
 from ..format.block import (
     HEADER_SIZE,
     IS_FOOTER,
@@ -69,7 +70,7 @@ def segments_in(files: ReadableFiles, directory: str) -> list[int]:
     return sorted(int(match[1]) for name in files.names(directory) if (match := NAME.fullmatch(name)))
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class SegmentSummary:
     """Summary of a segment: the fields of its footer, and a sparse index."""
 

@@ -9,11 +9,12 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain, pairwise
 from operator import itemgetter
 from typing import NamedTuple
 
+from ...settings.slotted import slotted
 from ..format.heap import IdsSeen
 
 #: Removed rows from which on the columns are compacted, if more than half of the rows are removed.
@@ -46,7 +47,7 @@ class RecoveredMessage(NamedTuple):
     state: MessageState
 
 
-@dataclass(slots=True, eq=False, repr=False)
+@slotted
 class RecoveredQueue:
     """The messages of one queue, by id."""
 

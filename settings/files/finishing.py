@@ -5,6 +5,7 @@ Matches are parsed here and not by the loaders, because the wildcard syntax may 
 
 from collections.abc import Iterable
 from dataclasses import replace
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Any
 
@@ -62,7 +63,8 @@ def finish(builder: ConfigurationBuilder) -> tuple[Configuration, list[Fault]]:
         builder.warnings += lint_of(configuration)
         for hooks in FILE_HOOKS:
             builder.warnings += hooks.lint(configuration, builder.logged_vhosts)
-    return replace(configuration, warnings=tuple(builder.warnings)), sorted(builder.faults)
+    in_order = sorted(builder.faults, key=attrgetter("file", "line", "key", "problem"))
+    return replace(configuration, warnings=tuple(builder.warnings)), in_order
 
 
 def _check_cluster(builder: ConfigurationBuilder, configuration: Configuration, cluster_at: Origin) -> None:

@@ -6,7 +6,6 @@ regular expression.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from ..faults import ArgumentFault
@@ -130,7 +129,7 @@ DEFERRED_ACK_MS_DEFAULT = 86_400_000
 
 
 # A queue's counting and order of delivery are fixed when its state is built: such settings act at a restart.
-@dataclass(slots=True, frozen=True)
+@frozen
 class LeasedSettings:
     """None: unset. All times in milliseconds. 0 deliveries, 0 cancels: no maximum.
 

@@ -1,6 +1,7 @@
 """What a short-lived queue is spared is what would have come to nothing: the short ways against the careful ones."""
 
 import gc
+from dataclasses import fields
 
 import pytest
 from hypothesis import given
@@ -70,7 +71,7 @@ def test_the_policy_of_expiry_is_none_only_where_nothing_is_set(layer: Layer) ->
     assert expiry_policy(ResolvedSettings()) is NO_EXPIRY_POLICY
 
 
-COUNTS = [name for name in Counters.__slots__ if name != "deaths"]
+COUNTS = [one.name for one in fields(Counters) if one.name != "deaths"]
 counts = st.fixed_dictionaries({name: st.integers(0, 2) for name in COUNTS})
 
 

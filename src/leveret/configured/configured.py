@@ -8,7 +8,7 @@ Source: address-settings page 1.3, 3.5, 3.7, 3.8, 6.1, 6.7.
 """
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from ..amqp_frontend.wire.replies import reply_for
@@ -35,6 +35,7 @@ from ..settings.addresses.queue_arguments import live_arguments
 from ..settings.frozen import frozen
 from ..settings.lifetime import RESTART
 from ..settings.queue_types import ADDED_TYPES, CLASSIC, added_type
+from ..settings.slotted import slotted
 from ..settings.values import shown, value_text
 from .configured_policies import ConfiguredPolicies
 from .configured_users import ConfiguredUsers, faults_of_users
@@ -66,7 +67,7 @@ class Report:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(slots=True)
+@slotted
 class _ManagedQueue:
     """A managed queue. `exchange`: the exchange that it is bound to because of its routing type; "": none."""
 
@@ -75,8 +76,10 @@ class _ManagedQueue:
     exchange: str = ""
 
 
-@dataclass(slots=True)
+@slotted
 class _ManagedExchange:
+    """A managed exchange."""
+
     exchange: Exchange
     declaration: ExchangeDeclaration
 
@@ -431,7 +434,8 @@ def faults_of(configuration: Configuration, known: Collection[str] = ()) -> list
             found.append((queue.origin_of(key), f"{key}: {text_of(error)}"))
         except ValueError:  # one of the known faults
             continue
-    placed = [f"{origin}: {text}" for origin, text in sorted(found) if str(origin) not in known]
+    found.sort(key=lambda one: (one[0].file, one[0].line, one[1]))
+    placed = [f"{origin}: {text}" for origin, text in found if str(origin) not in known]
     return placed + faults_of_users(configuration)
 
 

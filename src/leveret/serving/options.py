@@ -1,12 +1,13 @@
 """The options of `leveret serve`, as the command line and the configuration give them."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ..settings import Configuration
 from ..settings.frozen import frozen
 from ..settings.printable import printable
+from ..settings.slotted import slotted
 from .addresses import Address
 from .file_watch import FileWatch
 from .reloading import Load
@@ -30,7 +31,7 @@ class ConsoleAddresses:
     metrics_named: bool = False
 
 
-@dataclass(slots=True)
+@slotted
 class ServeOptions:
     """The options of `leveret serve`.
 
