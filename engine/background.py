@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from .context import BrokerContext
 
@@ -14,30 +14,19 @@ if TYPE_CHECKING:
 FREE_SLICE = 20_000
 
 
-class Task(Protocol):
-    """A part whose work is done in slices: flow control, reloading, disconnects."""
-
-    @property
-    def pending(self) -> bool:
-        """Whether work is left."""
-
-    def work(self) -> None:
-        """Do one slice. Called only while `pending`."""
-
-
 class Background:
-    """The background work of one broker.
+    """The background work of one broker, with that of flow control, reloading and disconnects.
 
-    `pending`: whether work may be left. It is a plain attribute, because each turn reads it. Methods that add work set
-    it, and so do tasks.
+    `pending`: whether work may be left. It is a plain attribute, because each turn reads it. All that adds work sets
+    it. `to_trim`: queues whose `Queue.trim` is called at the ends of turns.
     """
 
-    __slots__ = ("_context", "_freed", "_tasks", "_trimmed", "pending")
+    __slots__ = ("_context", "_freed", "_tasks", "pending", "to_trim")
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._freed: deque[Freeable] = deque()
-        self._trimmed: dict[Queue, None] = {}
+        self.to_trim: dict[Queue, None] = {}
         self._tasks: deque[Iterator[None]] = deque()
         self.pending = False
 
@@ -49,12 +38,8 @@ class Background:
 
     def trim_later(self, queue: "Queue") -> None:
         """Call `Queue.trim` at the ends of turns, because the queue exceeds its limits."""
-        self._trimmed[queue] = None
+        self.to_trim[queue] = None
         self.pending = True
-
-    def will_trim(self, queue: "Queue") -> bool:
-        """Whether a later turn calls `Queue.trim` of the queue."""
-        return queue in self._trimmed
 
     def run(self, steps: Iterator[None]) -> None:
         """Run steps of some milliseconds each. Iterators alternate: at the end of each turn one of them does a step."""
@@ -65,16 +50,19 @@ class Background:
         """Do a slice of each kind. A slice may add work of another kind."""
         context = self._context
         flow, reloading, disconnects = context.flow, context.reloading, context.disconnects
-        _work(flow)
+        if flow.pending:
+            flow.work()
         if self._freed:
             self._free()
-        if self._trimmed:
+        if self.to_trim:
             self._trim()
-        _work(reloading)
-        _work(disconnects)
+        if reloading.pending:
+            reloading.work()
+        if disconnects.pending:
+            disconnects.work()
         if self._tasks:
             self._step()
-        has_own = self._freed or self._trimmed or self._tasks
+        has_own = self._freed or self.to_trim or self._tasks
         self.pending = bool(has_own) or flow.pending or reloading.pending or disconnects.pending
 
     def _free(self) -> None:
@@ -89,8 +77,8 @@ class Background:
         """Trim a slice of one queue. Skips a turn that had dead letters, so that the journal can commit in between."""
         if self._context.dead_letters.were_waiting:
             return
-        queue = next(iter(self._trimmed))
-        del self._trimmed[queue]
+        queue = next(iter(self.to_trim))
+        del self.to_trim[queue]
         if not queue.deleted:
             queue.trim()  # may call `trim_later` again
 
@@ -98,8 +86,3 @@ class Background:
         steps = self._tasks.popleft()
         if next(steps, True) is None:
             self._tasks.append(steps)
-
-
-def _work(task: Task) -> None:
-    if task.pending:
-        task.work()

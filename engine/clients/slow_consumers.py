@@ -5,8 +5,8 @@ compares the sample with the one before. All checks share one deadline; without 
 Source: queues page E.1, E.6; address-settings page 3.6 (slow-consumer-threshold).
 """
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,7 +18,7 @@ from ..errors import ConnectionForced
 from ..messages.message import Message
 from ..queues import consumers
 from ..queues.queue import Queue
-from ..rules.slow_rules import AbortRules, RateRules, SlowRules
+from ..rules.slow_rules import AbortRules, RateRules
 from .settling import requeue_run
 
 if TYPE_CHECKING:
@@ -58,126 +58,95 @@ class Sample:
         self.newest, self.settled = newest_of(consumer), settled_by(consumer.session)
 
 
+@dataclass(slots=True, eq=False)
 class Check:
-    """The check of all queues with one kind of rules and one period."""
+    """The check of all queues with one kind of rules and one period.
 
-    __slots__ = ("_samples", "due_ns", "period_ms", "queues")
+    `queues`: with the number of messages that each had received until the last check.
+    """
 
-    def __init__(self, period_ms: int) -> None:
-        self.period_ms = period_ms
-        self.due_ns = 0
-        self.queues: dict[Queue, int] = {}  # messages that each had received until the last check
-        self._samples: dict[Consumer, Sample] = {}
+    kind: type[AbortRules] | type[RateRules]
+    period_ms: int
+    due_ns: int
+    queues: dict[Queue, int] = field(default_factory=dict)
+    samples: dict[Consumer, Sample] = field(default_factory=dict)
 
     def find(self, queue: Queue, now_ns: int) -> Iterator[tuple[Consumer, str, str]]:
         """The slow consumers of a queue, each with the reason and the action."""
         before = self.queues[queue]
         received = self.queues[queue] = queue.counters.enqueued
-        if queue.paused:  # consumers get nothing, so none is slow; the next check takes new samples
+        rules = self._rules_of(queue)
+        if rules is None or queue.paused:  # consumers of a paused queue get nothing; the next check takes new samples
             for consumer in queue.consumers:
-                self._samples.pop(consumer, None)
+                self.samples.pop(consumer, None)
             return
         for consumer in list(queue.consumers):
-            sample = self._samples.get(consumer)
+            sample = self.samples.get(consumer)
             if sample is None:
-                self._samples[consumer] = Sample(consumer, now_ns)
-                continue
-            found = self._verdict(queue, consumer, sample, now_ns, received - before)
-            if found is not None:
-                yield consumer, *found
+                self.samples[consumer] = Sample(consumer, now_ns)
+            elif isinstance(rules, AbortRules):
+                if why := _why_stuck(queue, consumer, sample, now_ns, rules):
+                    yield consumer, why, CLOSED if rules.closes else CANCELLED
+            elif why := _why_below_rate(queue, consumer, sample, now_ns, rules, received - before):
+                yield consumer, why, CLOSED if rules.kills else REPORTED
 
-    @abstractmethod
-    def _verdict(
-        self, queue: Queue, consumer: Consumer, sample: Sample, now_ns: int, arrived: int
-    ) -> tuple[str, str] | None:
-        """Why a consumer is too slow, and the action; None: it is not. Updates the sample.
-
-        `arrived`: messages that came into the queue since the last check.
-        """
-
-    @staticmethod
-    @abstractmethod
-    def rules_of(slow: SlowRules) -> AbortRules | RateRules | None:
-        """The rules of this kind of check; None: there are none."""
-
-    def _concerns(self, queue: Queue) -> bool:
-        rules = None if queue.rules.slow is None else self.rules_of(queue.rules.slow)
-        return rules is not None and rules.period_ms == self.period_ms
+    def _rules_of(self, queue: Queue) -> AbortRules | RateRules | None:
+        return next((rules for rules in queue.rules.slow if type(rules) is self.kind), None)
 
     def prune(self) -> None:
         """Forget queues that are gone, have other rules or no consumers, and consumers that are gone."""
-        for queue in [one for one in self.queues if one.deleted or not one.consumers or not self._concerns(one)]:
-            del self.queues[queue]
+        for queue in list(self.queues):
+            rules = self._rules_of(queue)
+            if queue.deleted or not queue.consumers or rules is None or rules.period_ms != self.period_ms:
+                del self.queues[queue]
         present = {consumer for queue in self.queues for consumer in queue.consumers}
-        self._samples = {consumer: sample for consumer, sample in self._samples.items() if consumer in present}
+        self.samples = {consumer: sample for consumer, sample in self.samples.items() if consumer in present}
 
 
-class AbortCheck(Check):
-    """ActiveMQ's strategies: a consumer gets or acknowledges nothing for too long."""
+def _why_stuck(queue: Queue, consumer: Consumer, sample: Sample, now_ns: int, rules: AbortRules) -> str:
+    """Why a consumer that gets or acknowledges nothing is too slow (ActiveMQ's strategies); empty: it is not.
 
-    __slots__ = ()
-
-    @staticmethod
-    def rules_of(slow: SlowRules) -> AbortRules | None:
-        return slow.abort
-
-    def _verdict(
-        self, queue: Queue, consumer: Consumer, sample: Sample, now_ns: int, arrived: int
-    ) -> tuple[str, str] | None:
-        rules = None if queue.rules.slow is None else queue.rules.slow.abort
-        if rules is None:
-            return None
-        action = CLOSED if rules.closes else CANCELLED
-        newest = newest_of(consumer)
-        if newest == sample.newest and queue.has_ready and consumer.credit() <= 0:
-            sample.slow_checks += 1
-            waited_ms = (now_ns - sample.got_ns) // MS
-            if (rules.after_ms is not None and waited_ms >= rules.after_ms) or (
-                rules.checks is not None and sample.slow_checks >= rules.checks
-            ):
-                return f"got nothing for {waited_ms} ms although {queue.ready_count} messages are ready", action
-        else:
-            sample.newest, sample.got_ns, sample.slow_checks = newest, now_ns, 0
-        settled = settled_by(consumer.session)
-        if settled != sample.settled or (rules.ignores_idle and not consumer.unacked):
-            sample.settled, sample.settled_ns = settled, now_ns
-        elif rules.ack_after_ms is not None and not consumer.no_ack:
-            waited_ms = (now_ns - sample.settled_ns) // MS
-            if waited_ms >= rules.ack_after_ms:
-                return (
-                    f"acknowledged nothing for {waited_ms} ms, {consumer.unacked} messages are unacknowledged",
-                    action,
-                )
-        return None
+    Updates the sample.
+    """
+    newest = newest_of(consumer)
+    if newest == sample.newest and queue.has_ready and consumer.credit() <= 0:
+        sample.slow_checks += 1
+        waited_ms = (now_ns - sample.got_ns) // MS
+        if (rules.after_ms is not None and waited_ms >= rules.after_ms) or (
+            rules.checks is not None and sample.slow_checks >= rules.checks
+        ):
+            return f"got nothing for {waited_ms} ms although {queue.ready_count} messages are ready"
+    else:
+        sample.newest, sample.got_ns, sample.slow_checks = newest, now_ns, 0
+    settled = settled_by(consumer.session)
+    if settled != sample.settled or (rules.ignores_idle and not consumer.unacked):
+        sample.settled, sample.settled_ns = settled, now_ns
+    elif rules.ack_after_ms is not None and not consumer.no_ack:
+        waited_ms = (now_ns - sample.settled_ns) // MS
+        if waited_ms >= rules.ack_after_ms:
+            return f"acknowledged nothing for {waited_ms} ms, {consumer.unacked} messages are unacknowledged"
+    return ""
 
 
-class RateCheck(Check):
-    """Artemis' slow-consumer-threshold: a consumer's session acknowledges too few messages a second."""
+def _why_below_rate(
+    queue: Queue, consumer: Consumer, sample: Sample, now_ns: int, rules: RateRules, arrived: int
+) -> str:
+    """Why a consumer whose session acknowledges too few messages a second is too slow (Artemis'
+    slow-consumer-threshold); empty: it is not.
 
-    __slots__ = ()
-
-    @staticmethod
-    def rules_of(slow: SlowRules) -> RateRules | None:
-        return slow.rate
-
-    def _verdict(
-        self, queue: Queue, consumer: Consumer, sample: Sample, now_ns: int, arrived: int
-    ) -> tuple[str, str] | None:
-        """Judge the rate of the consumer's session, over all its consumers."""
-        rules = None if queue.rules.slow is None else queue.rules.slow.rate
-        settled = settled_by(consumer.session)
-        count, sample.settled = settled - sample.settled, settled
-        elapsed_ns, sample.settled_ns = now_ns - sample.settled_ns, now_ns
-        if rules is None or not _is_below(count, elapsed_ns, rules):
-            return None
-        if _is_below(arrived // len(queue.consumers), elapsed_ns, rules):
-            return None  # too few messages arrive to reach the rate
-        if consumer.filter is not None and consumer.credit() > 0:
-            return None  # the queue has no message that its filter takes
-        rate = f"{count} messages in {elapsed_ns // MS} ms"
-        return f"acknowledged {rate}, less than {rules.count} in {rules.seconds} s", (
-            CLOSED if rules.kills else REPORTED
-        )
+    `arrived`: messages that came into the queue since the last check. Updates the sample.
+    """
+    settled = settled_by(consumer.session)  # over all consumers of the session
+    count, sample.settled = settled - sample.settled, settled
+    elapsed_ns, sample.settled_ns = now_ns - sample.settled_ns, now_ns
+    if not _is_below(count, elapsed_ns, rules):
+        return ""
+    if _is_below(arrived // len(queue.consumers), elapsed_ns, rules):
+        return ""  # too few messages arrive to reach the rate
+    if consumer.filter is not None and consumer.credit() > 0:
+        return ""  # the queue has no message that its filter takes
+    rate = f"{count} messages in {elapsed_ns // MS} ms"
+    return f"acknowledged {rate}, less than {rules.count} in {rules.seconds} s"
 
 
 def _is_below(count: int, elapsed_ns: int, rules: RateRules) -> bool:
@@ -194,28 +163,21 @@ class SlowConsumers:
 
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
-        self._checks: dict[tuple[type[Check], int], Check] = {}
+        self._checks: dict[tuple[object, int], Check] = {}  # by kind and period
         self._deadline: Deadline | None = None
         self.counts = dict.fromkeys((CANCELLED, CLOSED, REPORTED), 0)
         self.on_found: Callable[[SlowConsumer], None] | None = None
 
     def watch(self, queue: Queue) -> None:
         """Begin to check a queue, if it has consumers and rules for slow ones."""
-        slow = queue.rules.slow
-        if slow is None or not queue.consumers:
-            return
-        for kind in (AbortCheck, RateCheck):
-            rules = kind.rules_of(slow)
-            if rules is not None:
-                self._watch(queue, kind, rules.period_ms)
-
-    def _watch(self, queue: Queue, kind: type[Check], period_ms: int) -> None:
-        check = self._checks.get((kind, period_ms))
-        if check is None:
-            check = self._checks[kind, period_ms] = kind(period_ms)
-            check.due_ns = due_after(self._broker.clock, period_ms)
-            self._set_deadline()
-        check.queues.setdefault(queue, queue.counters.enqueued)
+        for rules in queue.rules.slow if queue.consumers else ():
+            kind, period_ms = type(rules), rules.period_ms
+            check = self._checks.get((kind, period_ms))
+            if check is None:
+                due_ns = due_after(self._broker.clock, period_ms)
+                check = self._checks[kind, period_ms] = Check(kind, period_ms, due_ns)
+                self._set_deadline()
+            check.queues.setdefault(queue, queue.counters.enqueued)
 
     def _set_deadline(self) -> None:
         self._broker.deadlines.cancel(self._deadline)

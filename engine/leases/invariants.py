@@ -11,7 +11,7 @@ from .state import Leases
 def faults(leases: Leases, unacked: list[Message], *, is_small: bool) -> Iterator[str]:
     """Faults of leases and slots: each has a session's tag and a note of its end. See `Kind.faults`."""
     queue, book = leases.queue, leases.book
-    will_end_more = queue.context.broker.background.will_trim(queue)  # then it sets the deadline
+    will_end_more = queue in queue.context.broker.background.to_trim  # then it sets the deadline
     out = {id(message): message for message in unacked}
     for name, table in (("lease", book.leases), ("slot", book.slots)):
         for id_, message in table.by_id.items():

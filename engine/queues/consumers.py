@@ -36,7 +36,7 @@ def add(queue: "Queue", consumer: Consumer) -> None:
         queue.context.router.forget_routes_to(queue)  # messages are routed to it now
     if queue.has_ready:
         queue.mark()
-    if rules.slow is not None:
+    if rules.slow:
         queue.context.broker.slow_consumers.watch(queue)
     if queue.pending is not None:
         queue.context.broker.background.trim_later(queue)

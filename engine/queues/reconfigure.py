@@ -154,7 +154,7 @@ def _follow(queue: "Queue", change: RulesChange) -> None:
     set_bounds(queue)
     if queue.pending is not pending and queue.pending is not None:
         queue.context.broker.background.trim_later(queue)
-    if change.now.slow is not None:
+    if change.now.slow:
         queue.context.broker.slow_consumers.watch(queue)
     full = {} if queue.meter is None else queue.meter.full_nodes()
     if replace_meter(queue):

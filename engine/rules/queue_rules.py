@@ -81,7 +81,7 @@ class QueueRules:
     size: SizeRules = NO_SIZE_RULES
     flow: FlowRules | None = None
     pending: PendingRules | None = None  # for queues of transient subscribers
-    slow: SlowRules | None = None
+    slow: SlowRules = ()
     delayed_retry: DelayedRetry | None = None
     last_value_key: str | None = None  # name of a header
     non_destructive: bool = False

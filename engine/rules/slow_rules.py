@@ -39,18 +39,13 @@ class RateRules:
     kills: bool
 
 
-@frozen
-class SlowRules:
-    """The rules of one queue. None: not configured."""
-
-    abort: AbortRules | None
-    rate: RateRules | None
+#: The rules of one queue, at most one of each kind.
+SlowRules = tuple[AbortRules | RateRules, ...]
 
 
-def slow_rules(settings: ResolvedSettings) -> SlowRules | None:
-    """The slow-consumer rules of a queue; None: its consumers are not checked."""
-    abort, rate = _abort_rules(settings), _rate_rules(settings)
-    return None if abort is None and rate is None else SlowRules(abort, rate)
+def slow_rules(settings: ResolvedSettings) -> SlowRules:
+    """The slow-consumer rules of a queue; empty: its consumers are not checked."""
+    return tuple(rules for rules in (_abort_rules(settings), _rate_rules(settings)) if rules is not None)
 
 
 def _abort_rules(settings: ResolvedSettings) -> AbortRules | None:

@@ -220,7 +220,7 @@ def test_a_lease_that_no_deadline_ends_is_named() -> None:
     context.background.trim_later(world.q)
     check_broker(world.broker)
     world.end_turn()
-    assert not context.background.will_trim(world.q)
+    assert world.q not in context.background.to_trim
     check_broker(world.broker)
 
 
