@@ -155,12 +155,10 @@ class Exchange(ABC):
     def match(self, message: Routed) -> Sequence[Destination]:
         """The destinations of a message, perhaps with duplicates. Adds the effort of the look-up to `message.cost`."""
 
-    @abstractmethod
-    def _index(self, binding: Binding) -> None:
+    def _index(self, binding: Binding) -> None:  # noqa: B027 - some types need only `destinations`
         """Add a new binding to the index."""
 
-    @abstractmethod
-    def _unindex(self, binding: Binding) -> None:
+    def _unindex(self, binding: Binding) -> None:  # noqa: B027
         """Remove a binding from the index."""
 
 
@@ -203,12 +201,6 @@ class FanoutExchange(Exchange):
 
     def match(self, message: Routed) -> Sequence[Destination]:
         return list(self.destinations)
-
-    def _index(self, binding: Binding) -> None:
-        """The destinations are the index."""
-
-    def _unindex(self, binding: Binding) -> None:
-        """The destinations are the index."""
 
 
 class TopicExchange(Exchange):

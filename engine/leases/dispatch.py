@@ -89,10 +89,7 @@ def dispatch(leases: Leases, *, expires: bool = True) -> None:
         if turn.effort >= turn.effort_max:
             queue.mark()  # the rest is for the next turn
             break
-    if pageable is not None and (
-        queue.context.broker.storage.pager is not None or store.has_tail or pageable.share.cap is not None
-    ):
-        balance_memory(queue, pageable)
+    balance_memory(queue)
 
 
 def _has_waiting(leases: Leases) -> bool:

@@ -17,6 +17,7 @@ from ..messages.content import NATIVE, ContentError, decode_properties
 from ..messages.deaths import DELIVERY_LIMIT, EXPIRED, REJECTED
 from ..messages.field_table import Field
 from ..messages.message import Envelope, Message, id_of
+from ..queues.parts import Settlement
 from ..queues.queue import Queue
 from .headers import REASON
 from .ranked_store import RankedMessage, is_barrier, ranked
@@ -291,7 +292,7 @@ def _correlation_id(header: bytes) -> bytes:
 # -- the part of the queue -------------------------------------------------------------------------------------------
 
 
-class LeasedSettlement(LeasesPart):
+class LeasedSettlement(LeasesPart, Settlement):
     """Makes returned messages ready again, or expires them. Acknowledgements count even after a lease has ended."""
 
     __slots__ = ()
@@ -321,9 +322,6 @@ class LeasedSettlement(LeasesPart):
             return_messages(self.leases, self.leases.book.end(_running(messages)), why, is_cancel=why in CANCELS)
 
     def reject(self, queue: Queue, messages: list[Message], reason: str) -> None:
-        self.reject_or_requeue(queue, messages, reason)
-
-    def reject_or_requeue(self, queue: Queue, messages: list[Message], reason: str) -> None:
         """Expire leased messages, and free the slots of messages that are gone."""
         dead = list(self.leases.book.end(_running(messages)))
         for message in dead:
@@ -331,6 +329,8 @@ class LeasedSettlement(LeasesPart):
         if dead:
             expire_for(self.leases, dead, (FORCED_EXPIRE,))
         queue.mark()
+
+    reject_or_requeue = reject
 
     def expired(self, queue: Queue, messages: list[Message]) -> None:
         expire_for(self.leases, messages, (TIME_LIMIT,))

@@ -11,6 +11,7 @@ from ...settings.leases.leased_settings import BY_QUEUE
 from ..clock import MS, due_after
 from ..messages.message import Envelope, Message, id_of
 from ..queues import scheduled
+from ..queues.parts import Intake
 from ..queues.queue import Queue
 from ..queues.reconfigure import cap_memory, recount
 from ..queues.restore import Restorer
@@ -28,10 +29,8 @@ BUILD_SLICE = 500
 _selection_of = attrgetter("underlying_topic", "default_publish_target", "filter")
 
 
-class LeasedIntake(LeasesPart):
+class LeasedIntake(LeasesPart, Intake):
     """Logs new messages, and stores or schedules them. The router has applied the queue's filter already."""
-
-    is_plain = False
 
     __slots__ = ()
 

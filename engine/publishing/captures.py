@@ -38,8 +38,10 @@ class Captures:
         return bool(self.targets) or self.logged is not None
 
     def set_logged(self, topics: Sequence[LoggedTopic]) -> None:
+        from ..queues.log_sink import LogSink  # few brokers have logged topics
+
         self.logged = LoggedTopics(topics) if topics else None
-        self.log = (self.log or _log(self._context)) if topics else None
+        self.log = (self.log or LogSink(self._context)) if topics else None
 
     def of(self, kind: Kind) -> Capture:
         capture = self._by_kind.get(kind.name)
@@ -93,11 +95,6 @@ class Captures:
         return self.logged is not None and any(map(self.logged.has, topics))
 
     @staticmethod
-    def has_filters(found: "Mapping[Queue, Expression | None]") -> bool:
-        """Whether one of these queues has a filter."""
-        return any(filter_ is not None for filter_ in found.values())
-
-    @staticmethod
     def matching(found: "Mapping[Queue, Expression | None]", message: Message | None) -> list[Queue]:
         """The queues whose filters match a message (None: all queues). The body is read at most once."""
         from ..delivery.filters import MessageSubject  # loads the filter language, which few brokers need
@@ -111,12 +108,6 @@ class Captures:
                     continue
             matching.append(queue)
         return matching
-
-
-def _log(context: HostContext) -> Queue:
-    from ..queues.log_sink import LogSink  # few brokers have logged topics
-
-    return LogSink(context)
 
 
 class LoggedTopics:

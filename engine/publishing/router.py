@@ -122,7 +122,11 @@ class Router:
                 queues = None
         else:
             message = Routed((routing_key,))
-            queues, visited = reach_all(exchange, message, self.context)
+            seen = {exchange: None}
+            if exchange.name:
+                queues, visited = _walk(seen, message, self.context, for_all=True), seen
+            else:
+                queues = reach(exchange, message, self.context)
             self._broker.turn.effort += message.cost
             if queues is not None and self.captures:
                 queues = self._captured(queues, exchange, message, for_all=True)
@@ -182,7 +186,7 @@ class Router:
         captures = self.captures
         topics = list(dict.fromkeys(captures.topics_of(exchange.name, message.keys) + captures.targets_among(reached)))
         found = captures.capturing(topics)
-        if for_all and captures.has_filters(found):
+        if for_all and any(filter_ is not None for filter_ in found.values()):
             return None
         message.cost += len(found)
         queues = [queue for queue in reached if not queue.kind.captures]
@@ -336,7 +340,10 @@ class Router:
             binding.source.forget_routes(binding)
 
     def _note_filter(self, queue: Queue) -> None:
-        (self._filtering.discard if queue.rules.filter is None else self._filtering.add)(queue)
+        if queue.rules.filter is None:
+            self._filtering.discard(queue)
+        else:
+            self._filtering.add(queue)
 
     def bindings_changed(self, destination: Destination) -> None:
         """Make routes to a shared address stale, because bindings decide which of its queues are multicast."""
@@ -370,19 +377,11 @@ def is_visible(context: HostContext, destination: Destination) -> bool:
     return context.scopes.has(destination, context.broker.sites.now)
 
 
-def reach_all(start: Exchange, message: Routed, context: HostContext) -> tuple[list[Queue] | None, Iterable[Exchange]]:
-    """The queues of all messages with these keys (None: they differ by message), and the exchanges that were visited.
-
-    The result holds until one of these exchanges changes.
-    """
-    seen = {start: None}
-    if not start.name:
-        return reach(start, message, context), seen
-    return _walk(seen, message, context, for_all=True), seen
-
-
 def _walk(seen: dict[Exchange, None], message: Routed, context: HostContext, *, for_all: bool) -> list[Queue] | None:
-    """Walk from the exchange in `seen`, and add those that are visited. `for_all`: as for `Router._captured`."""
+    """Walk from the exchange in `seen`, and add those that are visited: the result holds until one of them changes.
+
+    `for_all`: as for `Router._captured`.
+    """
     queues: dict[Queue, None] = {}
     stack = list(seen)
     while stack:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..exchanges.exchange import Binding, Destination, Exchange
+from ..exchanges.exchange import Destination, Exchange
 from ..exchanges.routed import Routed
 from ..messages.message import Envelope
 from ..users.access import User
@@ -34,12 +34,6 @@ class ServiceExchange(Exchange):
     def match(self, message: Routed) -> Sequence[Destination]:
         return ()  # `handle` gets the messages
 
-    def _index(self, binding: Binding) -> None:
-        """Bindings to a service lead nowhere."""
-
-    def _unindex(self, binding: Binding) -> None:
-        """Bindings to a service lead nowhere."""
-
 
 class Sender(NamedTuple):
     """The sender of a request. `client`: its connection; None: it has none, as over HTTP."""
@@ -55,14 +49,10 @@ class PersonalService(ServiceExchange):
     __slots__ = ("_serve",)
 
     def __init__(self, name: str, serve: Callable[[Sender, Envelope, bytes], None]) -> None:
-        super().__init__(name, _ignore)
+        super().__init__(name, lambda envelope, content: None)  # what the broker publishes itself is no request
         self.internal = False
         self._serve = serve
 
     def for_sender(self, sender: Sender) -> ServiceExchange:
         """The service, for requests of one sender."""
         return ServiceExchange(self.name, partial(self._serve, sender))
-
-
-def _ignore(envelope: Envelope, content: bytes) -> None:
-    """Ignore a message that the broker published, such as a dead letter: it is not a request."""

@@ -21,10 +21,9 @@ from ..rules.redelivery import redelivery_delay_ms
 from ..stores.paged_index import PagedEntry
 from . import reconfigure, scheduled
 from .bounds import fails_publishers, has_full_ring
-from .parts import Dispatch
+from .parts import Dispatch, Intake, Settlement
 
 if TYPE_CHECKING:
-    from ..clients.session import Session
     from ..stores.tailed_store import TailedStore
     from .queue import Queue
     from .restore import Restorer
@@ -43,7 +42,7 @@ PASSED_MAX = 20_000
 # -- in ---------------------------------------------------------------------------------------------------------------
 
 
-class ClassicIntake:
+class ClassicIntake(Intake):
     """Refuses, schedules, hands over, drops or stores new messages one by one, and plain runs as a whole."""
 
     is_plain = True
@@ -128,14 +127,8 @@ class ClassicIntake:
         if queue.selection is not None:
             queue.selection.came_back(queue.store, messages)
 
-    def rules_changed(self, queue: "Queue") -> None:
-        """No state depends on the rules."""
-
     def restore(self, queue: "Queue", restorer: "Restorer") -> None:
         restorer.restore_ready(queue)
-
-    def restored(self, queue: "Queue") -> None:
-        """No state has to be restored."""
 
 
 def _takes_run(queue: "Queue") -> bool:
@@ -236,7 +229,6 @@ class ClassicDispatch(Dispatch):
         if queue.freeze_count:
             return
         store, consumer_list, turn = queue.consumable, queue.consumer_list, queue.context.broker.turn
-        pageable = queue.pageable
         if queue.selection is not None:
             _dispatch_selected(queue, queue.selection)
             return
@@ -275,10 +267,7 @@ class ClassicDispatch(Dispatch):
             if turn.effort >= turn.effort_max:
                 queue.mark()  # the rest is for the next turn
                 break
-        if pageable is not None and (
-            queue.context.broker.storage.pager is not None or store.has_tail or pageable.share.cap is not None
-        ):
-            balance_memory(queue, pageable)
+        balance_memory(queue)
         if store.expiring:
             _expire_behind(queue, is_expiry_done=is_expiry_done)
 
@@ -350,7 +339,6 @@ def _dispatch_selected(queue: "Queue", selection: "Selection") -> None:
 def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
     """Dispatch to the only consumer, without expiry. Its credit is checked once a run, which saves 2 us."""
     store, session, turn = queue.consumable, consumer.session, queue.context.broker.turn
-    pageable = queue.pageable
     while store.ready:
         credit = consumer.credit()
         if credit <= 0:
@@ -362,10 +350,7 @@ def _dispatch_to(queue: "Queue", consumer: Consumer) -> None:
             break
         if len(messages) == credit:
             break
-    if pageable is not None and (
-        queue.context.broker.storage.pager is not None or store.has_tail or pageable.share.cap is not None
-    ):
-        balance_memory(queue, pageable)
+    balance_memory(queue)
 
 
 def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
@@ -424,8 +409,13 @@ def _goes_straight(queue: "Queue") -> bool:
     )
 
 
-def balance_memory(queue: "Queue", pageable: "TailedStore") -> None:
+def balance_memory(queue: "Queue") -> None:
     """Page out messages beyond the quota of memory, and load messages later if too few are left."""
+    pageable = queue.pageable
+    if pageable is None or not (
+        queue.context.broker.storage.pager is not None or pageable.has_tail or pageable.share.cap is not None
+    ):
+        return
     if pageable.enforce_quota():
         queue.context.broker.background.trim_later(queue)
     _load_if_low(queue, pageable)
@@ -440,7 +430,7 @@ def _load_if_low(queue: "Queue", pageable: "TailedStore") -> None:
 # -- back -------------------------------------------------------------------------------------------------------------
 
 
-class ClassicSettlement:
+class ClassicSettlement(Settlement):
     """Removes acknowledged messages. Requeued ones go to their positions, wait for redelivery, or die."""
 
     __slots__ = ()
@@ -456,18 +446,6 @@ class ClassicSettlement:
         if not queue.events.unacked:
             return []
         return [message for session in queue.sessions for message in session.unacked_of(queue)]
-
-    def trim(self, queue: "Queue") -> None:
-        """No work is left over."""
-
-    def left_by(self, queue: "Queue", session: "Session") -> None:
-        """No state depends on sessions."""
-
-    def purged(self, queue: "Queue") -> None:
-        """No state depends on ready messages."""
-
-    def ending(self, queue: "Queue") -> None:
-        """No state depends on messages."""
 
     def reject(self, queue: "Queue", messages: list[Message], reason: str) -> None:
         queue.dead_letter_or_drop(messages, reason)

@@ -22,6 +22,7 @@ from . import scheduled
 from .classic import ClassicSettlement
 from .declaration import Declaration
 from .non_destructive import BATCH, LogDispatch, ReadPositions, copy_of
+from .parts import Intake
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -110,10 +111,8 @@ def forecast(queue: "Queue", declaration: Declaration) -> Generator[None, None, 
     return intake.forecast(queue, declaration.effective) if isinstance(intake, StreamIntake) else 0
 
 
-class StreamIntake:
+class StreamIntake(Intake):
     """Appends all messages to the log. Drops old segments by age and by octets."""
-
-    is_plain = False
 
     __slots__ = ("_end", "_log", "_retention")
 
