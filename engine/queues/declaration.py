@@ -76,10 +76,10 @@ class Declaration:
         self.rules = rules
         self.topics: Mapping[str, Layer] = NO_TOPICS
 
-    def resolved(self, context: HostContext) -> ResolvedSettings:
-        """The settings now. Arguments override topics, topics the policy, the policy the settings of the address."""
+    def resolved(self, vhost: str, settings: SettingsRepository) -> ResolvedSettings:
+        """The settings by these. Arguments override topics, topics the policy, the policy those of the address."""
         own = {**merge_topics(self.topics), **self.own_settings} if self.topics else self.own_settings
-        return context.broker.settings.resolve_queue(self.address, context.name, own, self.layer.settings, self.name)
+        return settings.resolve_queue(self.address, vhost, own, self.layer.settings, self.name)
 
     def topic_found(self, context: HostContext, name: str, layer: Layer) -> RulesChange | None:
         """Add the settings of a topic whose messages are routed to the queue. None: no rule changes."""
@@ -100,11 +100,22 @@ class Declaration:
         return self._resolve_again(context)
 
     def _resolve_again(self, context: HostContext) -> RulesChange:
-        return self._set(self._rules(context, self.resolved(context), self.rules))
+        resolved = self.resolved(context.name, context.broker.settings)
+        return self._set(self._rules(context, resolved, self.rules))
 
     def _rules(self, context: HostContext, resolved: ResolvedSettings, before: QueueRules) -> QueueRules:
         options = context.broker.options
         return self._kind.make_rules(RulesRequest(self.name, self.arguments, self.layer, resolved, options, before))
+
+    def _rules_after(
+        self, before: PolicyLayer, context: HostContext, settings: SettingsRepository, rules: QueueRules
+    ) -> QueueRules:
+        """The rules after a change of the policy, whose layer was `before`."""
+        resolved = self.resolved(context.name, settings)
+        if RING in self.layer.arguments or RING in before.arguments:
+            size = resolved.default_ring_size
+            rules = replace(rules, ring_size=size if size > 0 else None)
+        return self._rules(context, resolved, rules)
 
     def copy_with(
         self, context: HostContext, settings: SettingsRepository, policies: Policies, arguments: FieldTable | None
@@ -114,13 +125,8 @@ class Declaration:
         policy = policies.of_queue(self.name, self.type, context.name)
         layer = NO_LAYER if policy is NO_POLICY else policy.layer(plain_arguments(own))
         copy = Declaration(self.name, self.address, own, self._kind, self.rules, policy, layer)
-        over = {**merge_topics(self.topics), **copy.own_settings} if self.topics else copy.own_settings
-        resolved = settings.resolve_queue(self.address, context.name, over, layer.settings, self.name)
-        rules = self.rules
-        if RING in layer.arguments or RING in self.layer.arguments:
-            size = resolved.default_ring_size
-            rules = replace(rules, ring_size=size if size > 0 else None)
-        copy.rules = self._kind.make_rules(RulesRequest(self.name, own, layer, resolved, context.broker.options, rules))
+        copy.topics = self.topics
+        copy.rules = copy._rules_after(self.layer, context, settings, self.rules)
         return copy
 
     def follow_policy(self, context: HostContext) -> tuple[PolicyLayer, PolicyLayer]:
@@ -136,11 +142,7 @@ class Declaration:
         before, layer = self.follow_policy(context)
         if layer == before and not always:
             return None
-        rules, resolved = self.rules, self.resolved(context)
-        if RING in layer.arguments or RING in before.arguments:
-            size = resolved.default_ring_size
-            rules = replace(rules, ring_size=size if size > 0 else None)
-        return self._set(self._rules(context, resolved, rules))
+        return self._set(self._rules_after(before, context, context.broker.settings, self.rules))
 
     def ring_resized(self, size: int | None) -> RulesChange:
         """Set the ring size, as an operator asks; None: no ring."""

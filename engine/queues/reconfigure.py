@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def resolved(queue: "Queue") -> ResolvedSettings:
     """The settings in force (`Declaration.resolved`)."""
-    return queue.declaration.resolved(queue.context)
+    return queue.declaration.resolved(queue.vhost_name, queue.context.broker.settings)
 
 
 def settings_changed(queue: "Queue") -> None:
