@@ -6,6 +6,7 @@ Source: address-settings page 3.2; the address that applies: address-settings pa
 
 from ...settings import ResolvedSettings
 from ...settings.frozen import frozen
+from .limits import from_zero
 
 
 @frozen
@@ -54,11 +55,7 @@ def expiry_policy(settings: ResolvedSettings) -> ExpiryPolicy:
         return NO_EXPIRY_POLICY
     return ExpiryPolicy(
         settings.no_expiry,
-        _or_none(settings.expiry_delay_ms),
-        _or_none(settings.min_expiry_delay_ms),
-        _or_none(settings.max_expiry_delay_ms),
+        from_zero(settings.expiry_delay_ms),
+        from_zero(settings.min_expiry_delay_ms),
+        from_zero(settings.max_expiry_delay_ms),
     )
-
-
-def _or_none(value: int) -> int | None:
-    return value if value >= 0 else None

@@ -5,6 +5,7 @@ Source: queues page E.1, "pendingMessageLimitStrategy", "eviction"; E.6.
 
 from ...settings import ResolvedSettings
 from ...settings.frozen import frozen
+from .limits import from_zero
 
 OLDEST, LOWEST_PRIORITY, UNIQUE_PROPERTY = "oldest", "lowest-priority", "unique-property"
 
@@ -40,4 +41,4 @@ def pending_rules(settings: ResolvedSettings) -> PendingRules | None:
         return None
     key = settings.message_eviction_property
     eviction = settings.message_eviction if key or settings.message_eviction != UNIQUE_PROPERTY else OLDEST
-    return PendingRules(limit if limit >= 0 else None, rate, eviction, key)
+    return PendingRules(from_zero(limit), rate, eviction, key)

@@ -18,6 +18,7 @@ from ..messages.levels import OF_QUORUM, Levels, up_to
 from .arguments import QUORUM, plain_arguments, queue_type_of
 from .expiry_policy import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
 from .flow_rules import FlowRules, flow_rules
+from .limits import from_one, from_zero
 from .pending_rules import PendingRules, pending_rules
 from .size_rules import NO_SIZE_RULES, SizeRules, size_rules
 from .slow_rules import SlowRules, slow_rules
@@ -195,10 +196,6 @@ def rules_of(
     return rules
 
 
-def _levels(max_priority: int | None) -> Levels | None:
-    return up_to(max_priority) if max_priority else None
-
-
 #: The rules of queues without arguments, by the id of their settings, which the value keeps alive. To compare settings
 #: takes 3 us, because they have 50 fields; most queues share one settings object.
 _KNOWN: dict[int, tuple[ResolvedSettings, QueueRules]] = {}
@@ -219,16 +216,17 @@ def _new_rules(arguments: FieldTable, settings: ResolvedSettings, quorum_deliver
     last_value_key = settings.default_last_value_key or None
     if last_value_key is None and settings.default_last_value_queue:
         last_value_key = LAST_VALUE_KEY_DEFAULT
+    max_priority = _integer(arguments.get("x-max-priority"))
     rules = QueueRules(
-        levels=_levels(_integer(arguments.get("x-max-priority"))),
-        ring_size=_limit(settings.default_ring_size),
+        levels=up_to(max_priority) if max_priority else None,
+        ring_size=from_one(settings.default_ring_size),
         last_value_key=last_value_key,
         non_destructive=settings.default_non_destructive,
         single_active_consumer=settings.default_exclusive_queue,
-        max_consumers=_limit_or_zero(settings.default_max_consumers),
+        max_consumers=from_zero(settings.default_max_consumers),
         purge_on_no_consumers=settings.default_purge_on_no_consumers,
         consumers_before_dispatch=settings.default_consumers_before_dispatch,
-        delay_before_dispatch_ms=_limit_or_zero(settings.default_delay_before_dispatch_ms),
+        delay_before_dispatch_ms=from_zero(settings.default_delay_before_dispatch_ms),
         group_buckets=settings.default_group_buckets,
         group_rebalance=settings.default_group_rebalance,
         group_rebalance_pause_dispatch=settings.default_group_rebalance_pause_dispatch,
@@ -282,7 +280,7 @@ def with_live(rules: QueueRules, settings: ResolvedSettings) -> QueueRules:
         redelivery_delay_multiplier=settings.redelivery_delay_multiplier if has_delay else 1.0,
         redelivery_collision_avoidance_factor=settings.redelivery_collision_avoidance_factor if has_delay else 0.0,
         max_redelivery_delay_ms=settings.max_redelivery_delay_ms if has_delay else None,
-        max_delivery_attempts=_limit(settings.max_delivery_attempts) or rules.default_delivery_attempts,
+        max_delivery_attempts=from_one(settings.max_delivery_attempts) or rules.default_delivery_attempts,
         dead_letter_address=settings.dead_letter_address or None,
         dead_letter_resources=(
             AutoCreatedQueue(settings.dead_letter_queue_prefix, settings.dead_letter_queue_suffix)
@@ -304,16 +302,6 @@ def with_live(rules: QueueRules, settings: ResolvedSettings) -> QueueRules:
         slow=slow_rules(settings),
     )
     return NO_RULES if live == NO_RULES else live
-
-
-def _limit(value: int) -> int | None:
-    """A positive limit; None for every other value."""
-    return value if value > 0 else None
-
-
-def _limit_or_zero(value: int) -> int | None:
-    """A limit from 0; None for a negative value."""
-    return value if value >= 0 else None
 
 
 def _delayed_retry(arguments: FieldTable) -> DelayedRetry | None:

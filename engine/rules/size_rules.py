@@ -5,6 +5,7 @@ Source: address-settings page 3.3; ruling 16.
 
 from ...settings import ResolvedSettings
 from ...settings.frozen import frozen
+from .limits import from_zero
 
 #: Policies of a full address for new messages. PAGE: accept them, and page out (ruling 16).
 PAGE, DROP, FAIL, BLOCK = "PAGE", "DROP", "FAIL", "BLOCK"
@@ -74,14 +75,12 @@ _BY_POLICY = {policy: SizeRules(policy) for policy in (PAGE, DROP, FAIL, BLOCK)}
 def size_rules(settings: ResolvedSettings) -> SizeRules:
     """The size rules of an address, without limits that its policy does not use."""
     policy = settings.address_full_policy
-    messages_max, octets_max = _or_none(settings.max_size_messages), _or_none(settings.max_size_bytes)
-    refused_above = _or_none(settings.max_size_bytes_reject_threshold) if policy == BLOCK else None
+    messages_max, octets_max = from_zero(settings.max_size_messages), from_zero(settings.max_size_bytes)
+    refused_above = from_zero(settings.max_size_bytes_reject_threshold) if policy == BLOCK else None
     paged_messages_max = paged_octets_max = page_policy = None
     if policy == PAGE and settings.page_full_policy:
-        paged_messages_max, paged_octets_max = (
-            _or_none(settings.page_limit_messages),
-            _or_none(settings.page_limit_bytes),
-        )
+        paged_messages_max = from_zero(settings.page_limit_messages)
+        paged_octets_max = from_zero(settings.page_limit_bytes)
         if paged_messages_max is not None or paged_octets_max is not None:
             page_policy = settings.page_full_policy
     rules = SizeRules(
@@ -96,7 +95,3 @@ def size_rules(settings: ResolvedSettings) -> SizeRules:
     )
     plain = _BY_POLICY[policy]
     return plain if rules == plain else rules
-
-
-def _or_none(limit: int) -> int | None:
-    return limit if limit >= 0 else None

@@ -5,6 +5,7 @@ Source: queues page E.1, "abortSlowConsumerStrategy", E.6; address-settings page
 
 from ...settings import ResolvedSettings
 from ...settings.frozen import frozen
+from .limits import from_one
 
 KILL = "KILL"
 _SECONDS = {"MESSAGES_PER_SECOND": 1, "MESSAGES_PER_MINUTE": 60, "MESSAGES_PER_HOUR": 3_600, "MESSAGES_PER_DAY": 86_400}
@@ -51,9 +52,9 @@ def slow_rules(settings: ResolvedSettings) -> SlowRules:
 def _abort_rules(settings: ResolvedSettings) -> AbortRules | None:
     rules = AbortRules(
         period_ms=settings.abort_slow_consumer_check_period_ms,
-        after_ms=_limit(settings.abort_slow_consumer_after_ms),
-        checks=_limit(settings.abort_slow_consumer_count),
-        ack_after_ms=_limit(settings.abort_slow_ack_after_ms),
+        after_ms=from_one(settings.abort_slow_consumer_after_ms),
+        checks=from_one(settings.abort_slow_consumer_count),
+        ack_after_ms=from_one(settings.abort_slow_ack_after_ms),
         ignores_idle=settings.abort_slow_ack_ignores_idle,
         closes=settings.abort_slow_consumer_connection,
     )
@@ -61,7 +62,7 @@ def _abort_rules(settings: ResolvedSettings) -> AbortRules | None:
 
 
 def _rate_rules(settings: ResolvedSettings) -> RateRules | None:
-    count = _limit(settings.slow_consumer_threshold)
+    count = from_one(settings.slow_consumer_threshold)
     if count is None:
         return None
     return RateRules(
@@ -70,7 +71,3 @@ def _rate_rules(settings: ResolvedSettings) -> RateRules | None:
         seconds=_SECONDS[settings.slow_consumer_threshold_measurement_unit],
         kills=settings.slow_consumer_policy == KILL,
     )
-
-
-def _limit(value: int) -> int | None:
-    return value if value > 0 else None
