@@ -7,7 +7,7 @@ come last), A.9, F.4.
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from math import isnan
 from typing import ClassVar
@@ -17,8 +17,8 @@ from ..delivery.filters import MessageSubject
 from ..messages.message import Envelope, Envelopes, Message, each_of, id_of
 from ..stores.memory_budget import held_octets
 from ..stores.paged_run import Part
-from ..stores.storage import NO_OWNER, StoreOwner
-from ..stores.store import LEVEL_STEP, Dropped, Removed, Scanned
+from ..stores.storage import StoreOwner
+from ..stores.store import LEVEL_STEP, Dropped, Removed, Scanned, StoreInMemory
 
 #: The highest rank; ranks begin at 0. The position of a message of the highest rank is its id.
 RANK_MAX = 2**64 - 1
@@ -197,35 +197,24 @@ class RankedReady:
             self._head = 0
 
 
-class RankedStore:
+class RankedStore(StoreInMemory):
     """A `Store` that takes and returns `RankedMessage`s. The stored messages themselves have no position."""
 
-    first_offset: ClassVar[None] = None
-    level_max: ClassVar[int] = 0
     pageable: ClassVar[None] = None
     has_tail: ClassVar[bool] = False
     is_deep: ClassVar[bool] = False
     body_octets: ClassVar[int] = 0  # leased queues have no limit on the octets of bodies
 
-    __slots__ = ("_messages", "_owner", "expiring")
+    __slots__ = ("expiring",)
+
+    _messages: RankedReady
 
     def __init__(self, owner: StoreOwner) -> None:
-        self._owner = owner
+        super().__init__(owner)
         self._messages = RankedReady()
         self.expiring = False
 
     def __len__(self) -> int:
-        return len(self._messages)
-
-    def __iter__(self) -> Iterator[Message]:
-        return iter(self._messages)
-
-    @property
-    def ready(self) -> Sized:
-        return self._messages
-
-    @property
-    def in_memory(self) -> int:
         return len(self._messages)
 
     @property
@@ -245,9 +234,6 @@ class RankedStore:
 
     def expect_expiry(self) -> None:
         self.expiring = True
-
-    def leave_owner(self) -> None:
-        self._owner = NO_OWNER
 
     def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
         """A message of the highest rank."""
@@ -270,13 +256,7 @@ class RankedStore:
             self.append(message)
         return [], 0
 
-    def put_first(self, message: Message) -> Message | None:
-        """Insert a message at the position of its rank and id."""
-        return self.append(message)
-
-    def put_last(self, message: Message) -> Message | None:
-        """Insert a message at the position of its rank and id."""
-        return self.append(message)
+    put_first = put_last = append  # the position follows from rank and id
 
     # -- out ----------------------------------------------------------------------------------------------------------
 

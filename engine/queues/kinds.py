@@ -7,14 +7,15 @@ from importlib.util import find_spec
 from ...settings.queue_types import PACKAGES, QUEUE_TYPES
 from ..exchanges.exchange import Exchange
 from ..messages.content import REPLY_TO_ME
+from ..messages.levels import ONE_LEVEL
 from ..rules.arguments import CLASSIC as CLASSIC_TYPE
 from ..rules.arguments import QUORUM as QUORUM_TYPE
 from ..rules.arguments import STREAM as STREAM_TYPE
 from ..rules.queue_rules import NO_RULES, QueueRules
-from ..stores.kinds import make_store
-from ..stores.last_value_store import header_value
+from ..stores.last_value_store import LastValueStore, header_value
 from ..stores.non_destructive_store import NonDestructiveStore
 from ..stores.stream_store import StreamStore
+from ..stores.tailed_store import TailedStore
 from . import stream
 from .bounds import bounds_of, forecast
 from .classic import DISPATCH, INTAKE, SETTLEMENT
@@ -30,13 +31,11 @@ REPLY_PREFIX = REPLY_TO + "."
 
 def _classic_parts(queue: Queue) -> Parts:
     rules = queue.rules
-    store = make_store(
-        queue,
-        last_value_key=rules.last_value_key,
-        levels=rules.levels,
-        counts_octets=rules.max_length_bytes is not None,
-    )
-    queue.use_consumable(store)
+    levels = rules.levels or ONE_LEVEL
+    if rules.last_value_key is None:
+        queue.use_consumable(TailedStore.of_levels(queue, levels, counts_octets=rules.max_length_bytes is not None))
+    else:
+        queue.use_consumable(LastValueStore(queue, levels, header_value(rules.last_value_key)))
     return Parts(INTAKE, DISPATCH, SETTLEMENT)
 
 

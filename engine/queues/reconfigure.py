@@ -12,7 +12,6 @@ from ..flow.tree import MeterSettings
 from ..messages.deaths import MAXLEN
 from ..messages.field_table import FieldTable
 from ..messages.message import Message
-from ..stores.kinds import converted
 from ..stores.memory_cap import MemoryCap
 from .bounds import SubscriberBound, response_when_full
 from .declaration import RulesChange
@@ -146,7 +145,7 @@ def _follow(queue: "Queue", change: RulesChange) -> None:
     if queue.is_open is not was_open or has_other_filter:
         queue.context.router.forget_routes_to(queue)
     if queue.pageable is not None:
-        store = converted(queue.pageable, queue, counts_octets=change.now.max_length_bytes is not None)
+        store = queue.pageable.converted(queue, counts_octets=change.now.max_length_bytes is not None)
         if queue.selection is not None and queue.store is not store:
             queue.selection.groups.start_over()
         queue.use_consumable(store)

@@ -5,20 +5,19 @@ share, the oldest messages leave it. Consumers read them back in windows.
 Source: address-settings page 3.4, 5.8; queues page F.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
-from typing import ClassVar
 
-from ..messages.message import UNLIMITED, Envelope, Envelopes, Message, each_of, id_of
+from ..messages.message import UNLIMITED, Envelopes, Message, each_of, id_of
 from .memory_budget import OVERHEAD
 from .paged_index import PagedEntry, PagedIndex, stretches
 from .paged_message import Key, body_size
 from .paged_run import IN_JOURNAL, Part, messages_of
 from .read_windows import SCANNING, Reader, ReadWindows
 from .sorted_list import SortedList
-from .storage import NO_OWNER, StoreOwner
-from .store import Dropped, Removed, Scanned
+from .storage import StoreOwner
+from .store import Dropped, Removed, Scanned, StoreInMemory
 
 #: Maximum octets of new messages between two comparisons of memory with the share.
 MEASURE_OCTETS = 1024 * 1024
@@ -26,21 +25,20 @@ MEASURE_OCTETS = 1024 * 1024
 SPARE_KEYS = 1000
 
 
-class NonDestructiveStore:
+class NonDestructiveStore(StoreInMemory):
     """An `EvictableStore` and `Log` with all messages in order of ids, even those that are put back or put last.
 
     `memory_octets`: octets of the messages in memory. `key_of`: a function from a message to its last-value key (None:
     it has none); None: not a last-value queue.
     """
 
-    first_offset: ClassVar[None] = None
-    level_max: ClassVar[int] = 0
+    __slots__ = ("_body_octets", "_first_ids", "_by_key", "_key_of", "_measure_at", "_storage", "expiring",
+                 "memory_octets", "paged_index", "windows")  # fmt: skip
 
-    __slots__ = ("_body_octets", "_first_ids", "_by_key", "_messages", "_key_of", "_measure_at", "_owner", "_storage",
-                 "expiring", "memory_octets", "paged_index", "windows")  # fmt: skip
+    _messages: SortedList[Message]
 
     def __init__(self, owner: StoreOwner, key_of: Callable[[Message], Key | None] | None = None) -> None:
-        self._owner = owner
+        super().__init__(owner)
         self._storage = owner.storage
         self.expiring = False
         self._key_of = key_of
@@ -49,7 +47,7 @@ class NonDestructiveStore:
         self._start_memory()
 
     def _start_memory(self) -> None:
-        self._messages: SortedList[Message] = SortedList((), id_of)
+        self._messages = SortedList((), id_of)
         self.memory_octets = 0
         self._measure_at = 0  # octets in memory at which to compare them with the share
         self._body_octets: int | None = None  # octets of bodies in memory; None: not counted yet
@@ -61,24 +59,11 @@ class NonDestructiveStore:
     def __len__(self) -> int:
         return len(self._messages) + len(self.paged_index)
 
-    def __iter__(self) -> Iterator[Message]:
-        return iter(self._messages)
-
-    @property
-    def ready(self) -> Sized:
-        return self._messages
-
-    @property
-    def has_tail(self) -> bool:
-        return self.is_deep
-
-    @property
-    def in_memory(self) -> int:
-        return len(self._messages)
-
     @property
     def is_deep(self) -> bool:
         return len(self.paged_index) > 0
+
+    has_tail = is_deep
 
     @property
     def body_octets(self) -> int:
@@ -99,17 +84,11 @@ class NonDestructiveStore:
     def expect_expiry(self) -> None:
         self.expiring = True
 
-    def leave_owner(self) -> None:
-        self._owner = NO_OWNER
-
     def has(self, id_: int) -> bool:
         """Whether the message with this id is here, in memory or not."""
         return id_ in self.paged_index or any(message.id == id_ for message in self._messages.after(id_ - 1, 1))
 
     # -- in -----------------------------------------------------------------------------------------------------------
-
-    def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
-        return Message(id_, content, envelope)
 
     def append_run(self, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> None:
         for id_, (content, envelope) in enumerate(zip(contents, each_of(envelopes)), first_id):

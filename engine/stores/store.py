@@ -11,12 +11,13 @@ valid after its message has left. Source: queues page F.2, F.6.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
 from ..messages.message import Envelope, Envelopes, Message
 from .paged_index import PagedEntry
 from .paged_run import Part
 from .read_windows import Reader
+from .storage import NO_OWNER, StoreOwner
 
 if TYPE_CHECKING:
     from .tailed_store import TailedStore
@@ -241,6 +242,37 @@ class Log(Protocol):
 
     def forget(self, reader: Reader) -> None:
         """Drop the window of a reader, if it has one."""
+
+
+class StoreInMemory:
+    """The common part of the stores that have their messages in memory in one collection, which is `_messages`."""
+
+    first_offset: ClassVar[int | None] = None
+    level_max: ClassVar[int] = 0
+
+    __slots__ = ("_messages", "_owner")
+
+    _messages: Freeable
+
+    def __init__(self, owner: StoreOwner) -> None:
+        self._owner = owner
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._messages)
+
+    @property
+    def ready(self) -> Sized:
+        return self._messages
+
+    @property
+    def in_memory(self) -> int:
+        return len(self._messages)
+
+    def leave_owner(self) -> None:
+        self._owner = NO_OWNER
+
+    def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
+        return Message(id_, content, envelope)
 
 
 def ids_in(store: Store) -> list[int]:

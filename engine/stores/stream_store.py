@@ -7,7 +7,7 @@ octets a message, and 32 a run. Source: behaviour page 3.7; queues page F.
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 from ..messages.content import OFFSET
@@ -16,8 +16,8 @@ from ..messages.message import Envelope, Message
 from .memory_budget import OVERHEAD
 from .paged_run import HEADER_OCTETS, IN_JOURNAL, Numbers, Part, messages_of
 from .read_windows import SCANNING, Reader, ReadWindows
-from .storage import NO_OWNER, StoreOwner
-from .store import Dropped, Scanned
+from .storage import StoreOwner
+from .store import Dropped, Scanned, StoreInMemory
 
 #: Maximum octets of a segment (RabbitMQ's default), and maximum messages.
 SEGMENT_OCTETS_DEFAULT = 500_000_000
@@ -37,7 +37,7 @@ class Segment:
         self.last_ms = 0  # wall time of the last message's arrival
 
 
-class StreamStore:
+class StreamStore(StoreInMemory):
     """Message number i of the log has the offset `first_offset` + i; times never fall. See `Store`, `Log`.
 
     `add` appends a message. Only `drop_oldest` (a segment) and `drop_all` remove messages. A position is an offset plus
@@ -46,18 +46,19 @@ class StreamStore:
     """
 
     expiring: ClassVar[bool] = False
-    level_max: ClassVar[int] = 0
     body_octets: ClassVar[int] = 0  # not used: `octets` limits a stream
     next_expiry_ns: ClassVar[int] = 0  # messages of a stream do not expire individually
 
-    first_offset: int  #: offset of the oldest message, or of the next one if the stream is empty
+    first_offset: int  # type: ignore[misc] #: offset of the oldest message, or of the next one if it is empty
 
-    __slots__ = ("_measured_at", "_messages", "_owner", "_run_ids", "_run_offsets", "_segments", "_sizes", "_storage",
-                 "_time_of", "_time_offsets", "_times_ms", "_windows", "first_offset", "memory_octets", "memory_offset",
-                 "octets", "segment_octets_max")  # fmt: skip
+    __slots__ = ("_measured_at", "_run_ids", "_run_offsets", "_segments", "_sizes", "_storage", "_time_of",
+                 "_time_offsets", "_times_ms", "_windows", "first_offset", "memory_octets", "memory_offset", "octets",
+                 "segment_octets_max")  # fmt: skip
+
+    _messages: list[Message]
 
     def __init__(self, owner: StoreOwner) -> None:
-        self._owner = owner
+        super().__init__(owner)
         self._storage = owner.storage
         self.segment_octets_max = SEGMENT_OCTETS_DEFAULT
         self._windows = ReadWindows(owner.storage)  # of messages that were read back, by position
@@ -68,7 +69,7 @@ class StreamStore:
         self.first_offset = self.memory_offset = first_offset
         self.octets = self.memory_octets = 0
         self._measured_at = 0  # `memory_octets` at the last comparison with the share
-        self._messages: list[Message] = []
+        self._messages = []
         self._windows.clear()
         self._sizes = array("I")  # octets of each body
         self._run_offsets, self._run_ids = array("q"), array("q")  # starts of runs whose ids rise by one
@@ -79,30 +80,14 @@ class StreamStore:
     def __len__(self) -> int:
         return len(self._sizes)
 
-    def __iter__(self) -> Iterator[Message]:
-        return iter(self._messages)
-
-    @property
-    def ready(self) -> Sized:
-        return self._messages
-
-    @property
-    def has_tail(self) -> bool:
-        return self.is_deep
-
-    @property
-    def in_memory(self) -> int:
-        return len(self._messages)
-
     @property
     def is_deep(self) -> bool:
         return self.memory_offset > self.first_offset
 
+    has_tail = is_deep
+
     def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
         return ()  # no meter counts a stream
-
-    def leave_owner(self) -> None:
-        self._owner = NO_OWNER
 
     @property
     def held_octets(self) -> int:
@@ -113,9 +98,6 @@ class StreamStore:
         return self.first_offset + len(self._sizes)
 
     # -- in -----------------------------------------------------------------------------------------------------------
-
-    def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
-        return Message(id_, content, envelope)
 
     def add(self, message: Message, wall_ms: int) -> bool:
         """Append a message that arrived at `wall_ms`, with its offset added as a header. The caller calls `measure`.

@@ -10,11 +10,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import ClassVar
 
+from ..messages.levels import Levels
 from ..messages.message import UNLIMITED, Envelope, Envelopes, Message, content_of, each_of
-from .levels import Level, LeveledReady, OneLevel, ReadyLevels
+from .levels import Level, LeveledReady, ManyLevels, OneLevel, ReadyLevels
 from .memory_budget import OVERHEAD, SMALL, held_octets
 from .memory_cap import PAGE_OUT_MAX, PAGE_OUT_OCTETS, MemoryCap
 from .memory_share import MemoryShare
+from .paged_message import body_size
 from .paged_run import HEADER_OCTETS, PagedRun, Part, Run, Taken
 from .storage import NO_OWNER, StoreOwner
 from .store import LEVEL_STEP, Dropped, Removed, Scanned
@@ -61,9 +63,27 @@ class TailedStore:
         self.counts_octets = counts_octets
         self.expiring = False
 
+    @classmethod
+    def of_levels(cls, owner: StoreOwner, levels: Levels, *, counts_octets: bool) -> "TailedStore":
+        """An empty store with these levels of priority. `counts_octets`: whether it counts the octets of bodies."""
+        if levels.top or counts_octets:
+            return cls(owner, ManyLevels(LeveledReady(levels, body_size)), counts_octets=counts_octets)
+        return cls(owner)
+
     @property
     def pageable(self) -> "TailedStore | None":
         return self
+
+    def converted(self, owner: StoreOwner, *, counts_octets: bool) -> "TailedStore":
+        """The store of a queue whose rules changed: this one, or another one with all its messages.
+
+        O(messages in memory) if it is another one.
+        """
+        if self.counts_octets is counts_octets:
+            return self
+        other = TailedStore.of_levels(owner, self.levels.mapping, counts_octets=counts_octets)
+        other.take_over(self)
+        return other
 
     def take_over(self, other: "TailedStore") -> None:
         """Take all messages from another store with the same levels. O(messages in memory)."""

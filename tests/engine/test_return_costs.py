@@ -16,7 +16,6 @@ from store_owner import StoreOwner
 from leveret.engine import Envelope, Message
 from leveret.engine.messages.content import NATIVE, PropertySummary, encode_header
 from leveret.engine.messages.levels import up_to
-from leveret.engine.stores.kinds import make_store
 from leveret.engine.stores.storage import Storage
 from leveret.engine.stores.store import LEVEL_STEP
 from leveret.engine.stores.tailed_store import TailedStore
@@ -41,8 +40,7 @@ def store_of(level_max: int, memory: int | None, depth: int) -> TailedStore:
     pager = None if memory is None else MemoryPager(memory)
     storage.pager = pager
     owner = StoreOwner(storage)
-    store = owner.store = make_store(owner, levels=up_to(level_max))
-    assert isinstance(store, TailedStore)
+    store = owner.store = TailedStore.of_levels(owner, up_to(level_max), counts_octets=False)
     for id_ in range(1, depth + 1):
         envelope = ENVELOPES[id_ % (level_max + 1)]
         content = NATIVE.join(encode_header(4, {"priority": id_ % (level_max + 1)}), b"body")

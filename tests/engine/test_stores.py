@@ -15,7 +15,7 @@ from leveret.engine.leases import ranked_store
 from leveret.engine.leases.ranked_store import RankedStore
 from leveret.engine.messages.content import NATIVE, PropertySummary, encode_header
 from leveret.engine.messages.field_table import Field
-from leveret.engine.messages.levels import up_to
+from leveret.engine.messages.levels import ONE_LEVEL, up_to
 from leveret.engine.stores import (
     levels,
     memory_budget,
@@ -26,8 +26,7 @@ from leveret.engine.stores import (
     stream_store,
     tailed_store,
 )
-from leveret.engine.stores.kinds import make_store
-from leveret.engine.stores.last_value_store import header_value
+from leveret.engine.stores.last_value_store import LastValueStore, header_value
 from leveret.engine.stores.non_destructive_store import NonDestructiveStore
 from leveret.engine.stores.paged_index import PagedEntry
 from leveret.engine.stores.storage import Storage
@@ -36,14 +35,23 @@ from leveret.engine.stores.tailed_store import TailedStore
 from leveret.testing.memory_pager import MemoryPager
 
 KINDS: dict[str, tuple[Make, Kind]] = {
-    "plain": (lambda owner: make_store(owner), Kind(has_tail=True)),
-    "leveled": (lambda owner: make_store(owner, levels=up_to(2)), Kind(level_max=2, has_tail=True)),
-    "counting": (lambda owner: make_store(owner, counts_octets=True), Kind(counts=True, has_tail=True)),
+    "plain": (TailedStore, Kind(has_tail=True)),
+    "leveled": (
+        lambda owner: TailedStore.of_levels(owner, up_to(2), counts_octets=False),
+        Kind(level_max=2, has_tail=True),
+    ),
+    "counting": (
+        lambda owner: TailedStore.of_levels(owner, ONE_LEVEL, counts_octets=True),
+        Kind(counts=True, has_tail=True),
+    ),
     "both": (
-        lambda owner: make_store(owner, levels=up_to(1), counts_octets=True),
+        lambda owner: TailedStore.of_levels(owner, up_to(1), counts_octets=True),
         Kind(level_max=1, counts=True, has_tail=True),
     ),
-    "last value": (lambda owner: make_store(owner, last_value_key=KEY), Kind(replaces=True, counts=True)),
+    "last value": (
+        lambda owner: LastValueStore(owner, ONE_LEVEL, header_value(KEY)),
+        Kind(replaces=True, counts=True),
+    ),
     "kept": (NonDestructiveStore, Kind(in_order=True, keeps=True, counts=True)),
     "ranked": (RankedStore, Kind(in_order=True)),
     "stream": (StreamStore, Kind(reads_only=True)),
@@ -209,7 +217,7 @@ def test_a_stream_goes_on_after_a_restart_where_it_was() -> None:
 def test_what_left_at_the_head_does_not_come_back_with_others() -> None:
     """A scan has copied a stretch; then the head leaves, and only what stood before that comes back."""
     owner = StoreOwner(Storage())
-    store = owner.store = make_store(owner)
+    store = owner.store = TailedStore(owner)
     envelope = Envelope("", "q")
     store.append_run(1, envelope, [NATIVE.join(encode_header(1), b"x")] * 7)
     assert [position for position, _ in store.scan(3, 2).found] == [4, 5]

@@ -21,7 +21,6 @@ from leveret.engine.invariants.stores import counts_of
 from leveret.engine.messages.content import NATIVE, PropertySummary, encode_header
 from leveret.engine.messages.field_table import Field
 from leveret.engine.messages.message import UNLIMITED
-from leveret.engine.stores.kinds import converted
 from leveret.engine.stores.memory_budget import OVERHEAD
 from leveret.engine.stores.memory_cap import MemoryCap
 from leveret.engine.stores.paged_index import PagedEntry
@@ -644,7 +643,7 @@ class Story:
         chance = self.chance
         counts = chance.random() < 0.5
         assert self.pageable is not None
-        store = self.store = self.owner.store = converted(self.pageable, self.owner, counts_octets=counts)
+        store = self.store = self.owner.store = self.pageable.converted(self.owner, counts_octets=counts)
         assert store.counts_octets is counts
         self.counts = counts
 
