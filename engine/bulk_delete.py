@@ -87,7 +87,7 @@ def is_large(queue: Queue, *, deletes: bool) -> bool:
     store = queue.store
     return (
         queue.events.has_listeners
-        and not queue.keeps
+        and not queue.keeps_acked
         and not store.level_max  # the journal records a slice as a range of ids, and ids of levels interleave
         and store.in_memory > MESSAGES_SLICE
     )

@@ -328,19 +328,19 @@ class Session(SessionCounts):
         self.next_tag = tag + count
         events = consumer.queue.events
         is_mixed = type(envelopes) is not Envelope
-        of: Any = envelopes
+        run: Any = envelopes
         if not consumer.no_ack or (is_mixed and events.has_listeners):
             # No loop: the constructor and both zips run in C (0.25 us a message instead of 0.45).
-            each: Iterable[Any] = of if is_mixed else repeat(of)
+            each: Iterable[Any] = run if is_mixed else repeat(run)
             made: Iterable[Message] = map(Message, ids, contents, each, repeat(consumer), repeat(1))
             if is_mixed:
-                of = made = list(made)
+                run = made = list(made)
             if not consumer.no_ack:
                 self._note_unacked(consumer, tag, count, made)
         if consumer.no_ack:
             self.no_ack += count
         self.client.put(Delivered(consumer, tag, envelopes, False, contents), octets + count * DELIVERY_OVERHEAD)
-        events.delivered_run(consumer, self, ids, of, contents)
+        events.delivered_run(consumer, self, ids, run, contents)
 
     def deliver_ready(self, consumer: Consumer, messages: Sequence[Message]) -> None:
         """Deliver ready messages in runs; all messages of a run have the same redelivered flag."""
@@ -349,8 +349,8 @@ class Session(SessionCounts):
             envelopes = list(map(envelope_of, run))
             first = envelopes[0]
             is_shared = first is envelopes[-1] and envelopes.count(first) == len(run)
-            of = first if is_shared else envelopes
-            effects.append(Delivered(consumer, 0, of, redelivered, list(map(content_of, run))))
+            shared = first if is_shared else envelopes
+            effects.append(Delivered(consumer, 0, shared, redelivered, list(map(content_of, run))))
         self.deliver(consumer, messages, effects)
         if consumer.no_ack:
             consumer.queue.acknowledged(messages)
@@ -545,7 +545,9 @@ class Session(SessionCounts):
         with_redelivery_delay = failed and self.client.broker.options.delay_on_connection_loss
         why = "lost" if failed else "closed"
         steps = None
-        has_copies = any(queue.keeps for queue in self.subscriptions.queues)  # of messages of non-destructive queues
+        has_copies = any(
+            queue.keeps_acked for queue in self.subscriptions.queues
+        )  # of messages of non-destructive queues
         if len(self.unacked) > REQUEUE_SLICE and self.committing is None and not has_copies:
             steps = requeue_in_slices(self, why=why, counted=failed, with_redelivery_delay=with_redelivery_delay)
             next(steps)

@@ -26,13 +26,13 @@ WHOLE_OCTETS, WHOLE_MESSAGES = "global-max-size", "global-max-messages"
 class MeterSettings(NamedTuple):
     """The settings of a queue's meter. A queue with other settings gets a new meter.
 
-    `rules`: flow control of its address or of the broker. `size`: size limits of its address. `keeps`: acknowledged
-    messages stay in the queue. `evicts`: the queue drops messages instead of blocking (queues page E.4, row 14).
+    `rules`: flow control of its address or of the broker. `size`: size limits of its address. `keeps_acked`:
+    `Kind.keeps_acked`. `evicts`: the queue drops messages instead of blocking (queues page E.4, row 14).
     """
 
     rules: FlowRules | None
     size: SizeRules
-    keeps: bool
+    keeps_acked: bool
     evicts: bool
     generation: int
 
@@ -120,21 +120,21 @@ class UsageTree:
         return any(root.used >= root.limit for root in self._whole)
 
     def meter_settings_of(
-        self, rules: FlowRules | None, size: SizeRules, *, keeps: bool, evicts: bool
+        self, rules: FlowRules | None, size: SizeRules, *, keeps_acked: bool, evicts: bool
     ) -> MeterSettings | None:
         """The settings of the meter for a queue with these rules; None: it needs no meter.
 
-        A queue that `keeps` acknowledged messages pages out by itself and ignores flow control.
+        A queue that keeps acknowledged messages pages out by itself and ignores flow control.
         """
-        if keeps:
+        if keeps_acked:
             rules = None
         elif rules is None and self.system is not None:
             rules = FlowRules(
                 fails=self.system.send_fail_if_no_space, fails_after_ms=self.system.send_fail_if_no_space_after_ms
             )
-        if rules is None and not (size.blocks or size.counts_octets or self._whole or (size.pages and not keeps)):
+        if rules is None and not (size.blocks or size.counts_octets or self._whole or (size.pages and not keeps_acked)):
             return None
-        return MeterSettings(rules, size, keeps, evicts, self.generation)
+        return MeterSettings(rules, size, keeps_acked, evicts, self.generation)
 
     def make_meter(self, queue: "Queue", vhost: str, metering: MeterSettings, *, has_journal: bool) -> Meter:
         """Make the meter of a queue, with charges to its nodes."""
@@ -154,12 +154,12 @@ class UsageTree:
         for node in self._size_nodes(queue, vhost, size) if size.blocks else ():
             meter.add_charge(node, all_messages if node.in_messages else all_octets)
             blocking.append(node)
-        if size.pages and not metering.keeps:
+        if size.pages and not metering.keeps_acked:
             self._page_beyond(meter, queue, vhost, size)
         for node in self._whole:
             if size.policy != PAGE:
                 meter.add_charge(node, all_messages if node.in_messages else all_octets)
-            elif not metering.keeps:
+            elif not metering.keeps_acked:
                 charge = meter.add_charge(node, messages_in_memory if node.in_messages else octets_in_memory)
                 meter.add_memory_bound(charge, partial(_limit_of, node))
             if size.policy == BLOCK:

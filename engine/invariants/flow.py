@@ -19,7 +19,7 @@ def meter_of(queue: Queue, held: Held) -> Iterator[str]:
         return
     parts = queue.store.paged_parts()
     in_tail = (part for part in parts if isinstance(part, Message))
-    out = () if queue.keeps else held.by_queue.get(queue, ())
+    out = () if queue.keeps_acked else held.by_queue.get(queue, ())
     in_memory = list(chain(queue.messages(), in_tail, out))
     paged = list(queue.store.paged_sizes(parts))
     octets, paged_octets = sum(map(octets_of, in_memory)), sum(size for _, size, _ in paged)
@@ -30,7 +30,7 @@ def meter_of(queue: Queue, held: Held) -> Iterator[str]:
         "messages": (meter.in_memory + meter.paged, count + paged_count),
         "octets": (meter.octets, octets + paged_octets),
     }
-    if not queue.keeps:
+    if not queue.keeps_acked:
         metered["messages in memory"] = (meter.in_memory, count)
         metered["octets in memory"] = (meter.in_memory_octets, octets)
     if meter.counts_stored:

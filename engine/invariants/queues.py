@@ -40,7 +40,7 @@ def _is_forgotten(queue: Queue) -> bool:
         or queue.kind.captures
     ):
         return False
-    if not queue.store.ready or queue.keeps or not queue.consumer_list.has_waiting():
+    if not queue.store.ready or queue.keeps_acked or not queue.consumer_list.has_waiting():
         return False
     is_over = 0 < queue.store.next_expiry_ns <= queue.context.broker.clock.monotonic_ns()  # expiry comes first
     scheduler = queue.context.broker.scheduler
@@ -50,7 +50,7 @@ def _is_forgotten(queue: Queue) -> bool:
 def _places(queue: Queue, out: list[Message]) -> Iterator[str]:
     ready_ids = ids_in(queue.store)
     ids = list(chain(ready_ids, (message.id for message in queue.scheduled)))
-    if not queue.keeps:
+    if not queue.keeps_acked:
         ids += [message.id for message in out]
     if len(set(ids)) != len(ids):
         twice = sorted(id_ for id_, count in Counter(ids).items() if count > 1)

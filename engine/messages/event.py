@@ -21,7 +21,7 @@ class Event:
     """One event of a run of messages, or of a named object. Listeners must not change it.
 
     `subject`: name of the queue, exchange, address or client. `messages`: message ids, oldest first; empty for events
-    of objects. `of`: the messages, one for each id, or their common envelope. `what`: the type of the object, where
+    of objects. `run`: the messages, one for each id, or their common envelope. `what`: the type of the object, where
     objects of several types have the same event.
     """
 
@@ -29,7 +29,7 @@ class Event:
     vhost: str
     subject: str
     messages: Sequence[int]
-    of: Sequence[Message] | Envelope | None
+    run: Sequence[Message] | Envelope | None
     what: ClassVar[str] = ""
 
     def __eq__(self, other: object) -> bool:
@@ -57,14 +57,14 @@ class ObjectEvent(Event):
     """An event of a named object."""
 
     messages: Sequence[int] = field(default=(), init=False)
-    of: None = field(default=None, init=False)
+    run: None = field(default=None, init=False)
 
 
 @slotted
 class MixedEvent(Event):
     """An event of a run of new messages, each with its own envelope."""
 
-    of: None = field(default=None, init=False)
+    run: None = field(default=None, init=False)
     envelopes: Sequence[Envelope]
 
     def stretches(self) -> Iterator[Any]:

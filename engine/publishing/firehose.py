@@ -93,7 +93,7 @@ class Firehose:
             self._on_delivered(event)
 
     def _on_published(self, event: PublishedEvent) -> None:
-        session, envelope = self._publisher, event.of
+        session, envelope = self._publisher, event.run
         exchange, routing_key, left = self._expected
         if session is None or event.cause is not None:
             return
@@ -172,11 +172,11 @@ def _header(headers: FieldTable, body_size: int) -> tuple[bytes, PropertySummary
 
 def _deliveries(event: DeliveredEvent) -> Iterator[tuple[Envelope, bytes, bool]]:
     """The deliveries of an event: envelope, content, redelivered flag."""
-    if isinstance(event.of, Envelope):
+    if isinstance(event.run, Envelope):
         for content in event.contents:
-            yield event.of, content, False
+            yield event.run, content, False
         return
-    for message in event.of:
+    for message in event.run:
         yield message.envelope, message.content, event.is_redelivery(message)
 
 

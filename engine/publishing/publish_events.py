@@ -12,14 +12,14 @@ from ..queues.queue import Queue
 
 @slotted
 class PublishedEvent(Event):
-    """A run of new messages. `subject` is the exchange; `of` their common envelope.
+    """A run of new messages. `subject` is the exchange; `run` their common envelope.
 
     `queues`: the queues of their route, and the topic log (`queues/log_sink.py`). `cause`: why the broker published
     them (the reason of a dead letter, retroactive); None: a client published them.
     """
 
     kind: EventKind = field(default=EventKind.PUBLISHED, init=False)
-    of: Envelope
+    run: Envelope
     contents: Sequence[bytes]
     queues: Sequence[Queue]
     cause: str | None = None
@@ -31,7 +31,7 @@ class PublishedEvent(Event):
 
     @property
     def detail(self) -> dict[str, object]:
-        detail: dict[str, object] = {"envelope": self.of, "contents": self.contents, "queues": self.reached}
+        detail: dict[str, object] = {"envelope": self.run, "contents": self.contents, "queues": self.reached}
         if self.cause is not None:
             detail["cause"] = self.cause
         return detail

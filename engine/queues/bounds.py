@@ -177,7 +177,7 @@ def _paged_messages(queue: "Queue") -> int:
 
 def _messages_of(sharing: "list[Queue]") -> int:
     """Ready, scheduled and unacknowledged messages."""
-    return sum(len(one.store) + len(one.scheduled) + (0 if one.keeps else one.events.unacked) for one in sharing)
+    return sum(len(one.store) + len(one.scheduled) + (0 if one.keeps_acked else one.events.unacked) for one in sharing)
 
 
 # -- a ring -----------------------------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ def _body_sizes(queue: "Queue") -> Generator[None, None, "array[int]"]:
     columns = [((message.id, body_size(message)) for message in memory), *map(_sizes_of, parts)]
     sizes = array("I")
     # Messages in memory come first; but in a non-destructive queue they are the newest.
-    for _, octets in merge(*columns) if queue.keeps else chain.from_iterable(columns):
+    for _, octets in merge(*columns) if queue.keeps_acked else chain.from_iterable(columns):
         sizes.append(octets)
         if len(sizes) % SIZES_SLICE == 0:
             yield

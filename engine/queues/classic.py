@@ -52,7 +52,12 @@ class ClassicIntake(Intake):
     def message_for(self, queue: "Queue", id_: int, content: bytes, envelope: Envelope) -> Message:
         """Make a message, which has its message group if the queue's rules allow groups."""
         rules = queue.rules
-        if envelope.summary.is_marked and rules.group_buckets != 0 and rules.last_value_key is None and not queue.keeps:
+        if (
+            envelope.summary.is_marked
+            and rules.group_buckets != 0
+            and rules.last_value_key is None
+            and not queue.keeps_acked
+        ):
             message = grouped(id_, content, envelope, rules.group_buckets)
             if message is not None:
                 queue.consumer_list.enable_groups()

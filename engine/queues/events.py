@@ -182,12 +182,12 @@ class QueueEvents:
         consumer: Consumer,
         session: "Session",
         ids: Sequence[int],
-        of: Envelope | Sequence[Message],
+        run: Envelope | Sequence[Message],
         contents: Sequence[bytes],
     ) -> None:
         """Messages that were never ready went to a consumer; a no-ack consumer settles them at once.
 
-        `of`: the common envelope; for a mixed run the messages (without listeners perhaps only the envelopes).
+        `run`: the common envelope; for a mixed run the messages (without listeners perhaps only the envelopes).
         """
         count = len(contents)
         counters = self.counters
@@ -199,9 +199,9 @@ class QueueEvents:
             self.unacked += count
         if self._listeners:
             vhost, name, tag = self._vhost, self._name, consumer.tag
-            self._emit(DeliveredEvent(vhost, name, ids, of, session, tag, contents))
+            self._emit(DeliveredEvent(vhost, name, ids, run, session, tag, contents))
             if consumer.no_ack:
-                self._emit(AckedEvent(vhost, name, ids, of, client=session.client, consumer=tag))
+                self._emit(AckedEvent(vhost, name, ids, run, client=session.client, consumer=tag))
 
     def delivered(
         self, messages: Sequence[Message], session: "Session", *, consumer: Consumer | None, no_ack: bool
@@ -382,13 +382,13 @@ class QueueEvents:
         self,
         kind: EventKind,
         ids: Sequence[int],
-        of: Sequence[Message] | Envelope,
+        run: Sequence[Message] | Envelope,
         reason: str | None = None,
         to: str | None = None,
         *,
         came_in: bool = True,
     ) -> None:
-        self._emit(LeftEvent(kind, self._vhost, self._name, ids, of, reason, to, came_in))
+        self._emit(LeftEvent(kind, self._vhost, self._name, ids, run, reason, to, came_in))
 
     def _emit_consumer(self, kind: EventKind, consumer: Consumer) -> None:
         self._emit(ConsumerEvent(kind, self._vhost, self._name, consumer.tag, consumer.client))

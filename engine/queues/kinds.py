@@ -68,7 +68,7 @@ NON_DESTRUCTIVE = replace(
     CLASSIC,
     name="non-destructive",
     make_parts=_non_destructive_parts,
-    keeps=True,
+    keeps_acked=True,
     restores_delivery_counts=False,
     move_refusal="a non-destructive queue keeps its messages: purge it, or let them expire",
 )
@@ -85,7 +85,7 @@ STREAM = Kind(
     make_rules=lambda request: NO_RULES,
     refusals=Refusals(no_prefetch=True, no_ack=True, get=True, reject=True, purge=True),
     move_refusal="a stream keeps its messages: publish them again, or let it expire them",
-    keeps=True,
+    keeps_acked=True,
     restores_delivery_counts=False,
     is_limited=False,
     follows_settings=False,

@@ -82,15 +82,15 @@ class MeteredQueueEvents(QueueEvents):
         consumer: Consumer,
         session: "Session",
         ids: Sequence[int],
-        of: Envelope | Sequence[Message],
+        run: Envelope | Sequence[Message],
         contents: Sequence[bytes],
     ) -> None:
         if consumer.no_ack:
-            if isinstance(of, Envelope):
-                self._went(of, contents)
+            if isinstance(run, Envelope):
+                self._went(run, contents)
             else:
-                self._left(of)
-        super().delivered_run(consumer, session, ids, of, contents)
+                self._left(run)
+        super().delivered_run(consumer, session, ids, run, contents)
 
     def acked(self, messages: Sequence[Message], *, kept: bool = False) -> None:
         if not kept:

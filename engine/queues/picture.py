@@ -27,7 +27,7 @@ class Picture:
 
 def picture_of(queue: "Queue") -> Picture:
     messages, parts = [*queue.messages()], []
-    if not queue.keeps:  # there the deliveries are copies
+    if not queue.keeps_acked:  # there the deliveries are copies
         messages += queue.unacked_messages()
     for part in queue.store.paged_parts():
         if isinstance(part, Message):

@@ -22,7 +22,7 @@ class EnqueuedEvent(Event):
     """New messages are in the queue. `owner`: the number of the site that owns them, in a queue with owners; else 0."""
 
     kind: EventKind = field(default=EventKind.ENQUEUED, init=False)
-    of: Sequence[Message] | Envelope
+    run: Sequence[Message] | Envelope
     owner: int = 0
 
     @property
@@ -49,7 +49,7 @@ class DeliveredEvent(Event):
     """
 
     kind: EventKind = field(default=EventKind.DELIVERED, init=False)
-    of: Sequence[Message] | Envelope
+    run: Sequence[Message] | Envelope
     session: "Session"
     consumer: str | None
     contents: Sequence[bytes] = ()
@@ -77,7 +77,7 @@ class AckedEvent(Event):
     """
 
     kind: EventKind = field(default=EventKind.ACKED, init=False)
-    of: Sequence[Message] | Envelope
+    run: Sequence[Message] | Envelope
     kept: bool = False
     client: "Client | None" = None
     consumer: str | None = None
@@ -98,7 +98,7 @@ class LeftEvent(Event):
     queue (False: it refused them).
     """
 
-    of: Sequence[Message] | Envelope
+    run: Sequence[Message] | Envelope
     reason: str | None = None
     to: str | None = None
     came_in: bool = True
@@ -109,7 +109,7 @@ class RequeuedEvent(Event):
     """Deliveries came back and are ready again. `counted`: they were failed attempts."""
 
     kind: EventKind = field(default=EventKind.REQUEUED, init=False)
-    of: Sequence[Message]
+    run: Sequence[Message]
     why: str
     counted: bool
 
@@ -123,7 +123,7 @@ class LeaseEndedEvent(Event):
     """
 
     kind: EventKind = field(default=EventKind.LEASE_ENDED, init=False)
-    of: Sequence[Message]
+    run: Sequence[Message]
     why: str
 
 
@@ -132,7 +132,7 @@ class TransferredEvent(Event):
     """Ready messages belong to another site now, whose consumer gets them next. `number`: that of the target."""
 
     kind: EventKind = field(default=EventKind.TRANSFERRED, init=False)
-    of: Sequence[Message]
+    run: Sequence[Message]
     source: str
     target: str
     number: int
@@ -158,7 +158,7 @@ class ScheduledEvent(Event):
     """
 
     kind: EventKind = field(default=EventKind.SCHEDULED, init=False)
-    of: Sequence[Message]
+    run: Sequence[Message]
     why: str
     due_ns: Sequence[int]
     counted: bool | None = None
@@ -169,7 +169,7 @@ class DueEvent(Event):
     """The wait of scheduled messages is over."""
 
     kind: EventKind = field(default=EventKind.DUE, init=False)
-    of: Sequence[Message]
+    run: Sequence[Message]
 
 
 @slotted

@@ -110,7 +110,7 @@ def forecast(
     return Forecast(
         ready,
         dropped,
-        rules.dead_letter_target(MAXLEN) if dropped and not queue.keeps else None,
+        rules.dead_letter_target(MAXLEN) if dropped and not queue.keeps_acked else None,
         0 if ring is None else max(0, ready - dropped - ring),
         full if full != full_now else "",
         rules.expires_ms if is_unused else None,
@@ -192,7 +192,9 @@ def replace_meter(queue: "Queue") -> bool:
     metering: MeterSettings | None = None
     if queue.kind.is_limited:
         rules = queue.rules
-        metering = flow.meter_settings_of(rules.flow, rules.size, keeps=queue.keeps, evicts=queue.pending is not None)
+        metering = flow.meter_settings_of(
+            rules.flow, rules.size, keeps_acked=queue.keeps_acked, evicts=queue.pending is not None
+        )
     if (None if before is None else before.metering) == metering:
         return False
     if metering is None:
@@ -230,5 +232,5 @@ def recount(queue: "Queue") -> None:
         return
     parts = queue.store.paged_parts()
     in_tail = (part for part in parts if isinstance(part, Message))
-    out = () if queue.keeps else queue.unacked_messages()
+    out = () if queue.keeps_acked else queue.unacked_messages()
     queue.events.recount(chain(queue.messages(), in_tail, out), queue.store.paged_sizes(parts))

@@ -29,7 +29,7 @@ class AgreedDeliveries:
     def __call__(self, event: DeliveredEvent) -> None:
         """Hold the deliveries of an event back, if their messages are not agreed."""
         ids = event.messages
-        last_id = ids[-1] if isinstance(event.of, Envelope) else max(ids)
+        last_id = ids[-1] if isinstance(event.run, Envelope) else max(ids)
         if last_id < self._agreed_below or not self._must_wait(event):
             return
         notes, agreed_lsn = self._notes, self._durability.safe_lsn

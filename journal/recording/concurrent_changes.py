@@ -59,8 +59,8 @@ class ConcurrentChanges:
 
     def note_changed(self, event: DeliveredEvent | RequeuedEvent | ScheduledEvent) -> None:
         """Note that delivery counts or due times of messages changed."""
-        if self._of_queue is None or isinstance(event.of, Envelope):
+        if self._of_queue is None or isinstance(event.run, Envelope):
             return
         if self._queue == (event.vhost, event.subject):
             due_ns = event.due_ns if isinstance(event, ScheduledEvent) else repeat(0)
-            self._of_queue.changed.update((message.id, (message, due)) for message, due in zip(event.of, due_ns))
+            self._of_queue.changed.update((message.id, (message, due)) for message, due in zip(event.run, due_ns))

@@ -174,7 +174,7 @@ class FullMessageRecorder(MessageRecorder):
         self._objects: FullObjectRecorder = objects
 
     def _record_published(self, event: PublishedEvent) -> None:
-        envelope, queues = event.of, event.queues
+        envelope, queues = event.run, event.queues
         durable = any(queue.stores(envelope) for queue in queues)
         self._write_published(event, [self._objects.queue_id(queue) for queue in queues], durable)
         if not queues and not self._is_service(event.vhost, envelope.exchange):
@@ -225,15 +225,15 @@ class FullMessageRecorder(MessageRecorder):
 
     def _by_holder(self, event: AckedEvent | LeftEvent) -> Iterator[tuple[AckedEvent | LeftEvent, int, int]]:
         """(the event for some of its messages, ids of the consumer and the connection to which they were delivered)."""
-        if isinstance(event.of, Envelope):
+        if isinstance(event.run, Envelope):
             if isinstance(event, AckedEvent):
                 yield event, *self._objects.holder_ids(event.vhost, event.client, event.consumer)
             else:
                 yield event, 0, 0
             return
-        for holder, run in groupby(event.of, key=holder_of):
+        for holder, run in groupby(event.run, key=holder_of):
             messages = list(run)
-            part = replace(event, messages=[one.id for one in messages], of=messages)
+            part = replace(event, messages=[one.id for one in messages], run=messages)
             client = None if holder is None else holder.session.client
             tag = holder.tag if isinstance(holder, Consumer) else None
             yield part, *self._objects.holder_ids(event.vhost, client, tag)
@@ -245,15 +245,15 @@ class FullMessageRecorder(MessageRecorder):
             self._persists_deliveries and queue_id in self._objects.durable_ids and self.restores_delivery_counts(event)
         )
         has_counted = False
-        if isinstance(event.of, Envelope):
-            counted = can_count and event.of.summary.persistent
+        if isinstance(event.run, Envelope):
+            counted = can_count and event.run.summary.persistent
             runs: Iterable[tuple[tuple[int, int, bool, bool], Sequence[int]]] = [
                 ((1, 0, counted, False), event.messages)
             ]
         else:
             runs = alike(
                 (one.deliveries, one.uncounted, can_count and self._has_state(one), event.is_redelivery(one), one.id)
-                for one in event.of
+                for one in event.run
             )
         for (deliveries, uncounted, counted, redelivered), ids in runs:
             has_counted |= counted
@@ -290,7 +290,7 @@ class FullMessageRecorder(MessageRecorder):
         due_ms = [0 if due_ns is None else self.wall_ms(due_ns[index]) for index in range(len(event.messages))]
         runs = alike(
             (one.deliveries, one.uncounted, can_be_state and self._has_state(one), due, one.id)
-            for one, due in zip(event.of, due_ms)
+            for one, due in zip(event.run, due_ms)
         )
         for (deliveries, uncounted, durable, due), ids in runs:
             self._journal.messages.happened(
@@ -310,7 +310,7 @@ class FullMessageRecorder(MessageRecorder):
     def lease_ended(self, event: LeaseEndedEvent) -> None:
         """For audits only: neither leases nor their delivery counts survive a restart (queues page C.2)."""
         queue_id = self._objects.id_of_queue(event)
-        for (deliveries,), ids in alike((one.deliveries, one.id) for one in event.of):
+        for (deliveries,), ids in alike((one.deliveries, one.id) for one in event.run):
             self._journal.messages.happened(
                 event.kind, queue_id, ids, durable=False, deliveries=deliveries, reason=event.why
             )

@@ -85,12 +85,12 @@ class MessageRecorder:
         self._record_published(event)
 
     def _record_published(self, event: PublishedEvent) -> None:
-        queue_ids = [self._objects.queue_id(queue) for queue in event.queues if queue.stores(event.of)]
+        queue_ids = [self._objects.queue_id(queue) for queue in event.queues if queue.stores(event.run)]
         if queue_ids:
             self._write_published(event, queue_ids)
 
     def _write_published(self, event: PublishedEvent, queue_ids: Sequence[int], durable: bool = True) -> None:
-        envelope = event.of
+        envelope = event.run
         contents = envelope.framing.columns(event.contents)
         lsn = self._journal.messages.published(
             event.messages,
@@ -169,11 +169,11 @@ class MessageRecorder:
 
     def _write_enqueued(self, event: EnqueuedEvent, queue_id: int, run: PublishedRun, durable: bool = True) -> None:
         expires_ms = 0
-        if isinstance(event.of, Envelope):
-            envelope = event.of
+        if isinstance(event.run, Envelope):
+            envelope = event.run
         else:
-            envelope = event.of[0].envelope
-            expires_ms = self.wall_ms(event.of[0].expires_ns)
+            envelope = event.run[0].envelope
+            expires_ms = self.wall_ms(event.run[0].expires_ns)
         self._journal.messages.enqueued(
             queue_id,
             event.messages,
@@ -273,7 +273,7 @@ class MessageRecorder:
         self.changes.note_changed(event)
         states = [
             (message.deliveries, message.uncounted, 0 if due_ns is None else self.wall_ms(due_ns[index]), message.id)
-            for index, message in enumerate(event.of)
+            for index, message in enumerate(event.run)
             if self._has_state(message)
         ]
         for (deliveries, uncounted, due_ms), ids in alike(states):
@@ -297,13 +297,13 @@ class MessageRecorder:
         queue_id = self._queue_ids.get((event.vhost, event.subject))
         if queue_id is None or not self.restores_delivery_counts(event):
             return
-        if isinstance(event.of, Envelope):
-            if event.of.summary.persistent:
+        if isinstance(event.run, Envelope):
+            if event.run.summary.persistent:
                 self._journal.messages.happened(event.kind, queue_id, event.messages, deliveries=1, flags=COUNTED)
                 self.send_after(event)
             return
         self.changes.note_changed(event)
-        states = [(one.deliveries, one.uncounted, one.id) for one in event.of if self._has_state(one)]
+        states = [(one.deliveries, one.uncounted, one.id) for one in event.run if self._has_state(one)]
         for (deliveries, uncounted), ids in alike(states):
             self._journal.messages.happened(
                 event.kind, queue_id, ids, deliveries=deliveries, uncounted=uncounted, flags=COUNTED
@@ -388,7 +388,7 @@ def alike(states: Iterable[tuple[Any, ...]]) -> Iterator[tuple[tuple[Any, ...], 
 
 def is_persistent(event: EnqueuedEvent) -> bool:
     """Whether the event's messages, which are alike, are persistent."""
-    envelope = event.of if isinstance(event.of, Envelope) else event.of[0].envelope
+    envelope = event.run if isinstance(event.run, Envelope) else event.run[0].envelope
     return envelope.summary.persistent
 
 
@@ -404,11 +404,11 @@ def reason_of(event: AckedEvent | LeftEvent) -> str:
 
 def persistent_ids(event: AckedEvent | LeftEvent) -> Sequence[int]:
     """Ids of the event's persistent messages, which are in the journal if their queue is durable."""
-    if isinstance(event.of, Envelope):
-        return event.messages if event.of.summary.persistent else ()
-    if all(envelope.summary.persistent for envelope in set(map(_ENVELOPE, event.of))):
+    if isinstance(event.run, Envelope):
+        return event.messages if event.run.summary.persistent else ()
+    if all(envelope.summary.persistent for envelope in set(map(_ENVELOPE, event.run))):
         return event.messages
-    return [message.id for message in event.of if message.envelope.summary.persistent]
+    return [message.id for message in event.run if message.envelope.summary.persistent]
 
 
 def is_contiguous(ids: Sequence[int]) -> bool:

@@ -286,5 +286,5 @@ def test_nothing_is_kept_of_a_consumer_that_left(arguments: FieldTable, memory: 
         world.end_turn()
         gc.collect()
         left = [one for one in gc.get_objects() if isinstance(one, Consumer) and one.queue is world.q]
-        assert len(left) <= world.q.keeps  # whose turn it was
+        assert len(left) <= world.q.keeps_acked  # whose turn it was
     world.check()

@@ -50,7 +50,7 @@ def test_events_of_a_short_life_have_typed_fields() -> None:
     assert isinstance(acked, AckedEvent)
     queue = client.vhost.queues["q"]
     assert (published.subject, list(published.queues), published.cause) == ("amq.fanout", [queue], None)
-    assert published.detail == {"envelope": published.of, "contents": [b"one", b"two"], "queues": published.queues}
+    assert published.detail == {"envelope": published.run, "contents": [b"one", b"two"], "queues": published.queues}
     assert (list(enqueued.messages), enqueued.detail) == ([1, 2], None)
     assert (delivered.session, delivered.consumer, list(delivered.contents)) == (session, "tag", [b"one", b"two"])
     assert (acked.client, acked.consumer, acked.kept) == (client, "tag", False)

@@ -51,7 +51,7 @@ def test_paused_and_resumed(kind: str) -> None:
     assert (first.unacked, second.unacked) == (3, 0)
     consumers.pause(world.q, False)
     world.end_turn()
-    assert first.unacked + second.unacked == (16 if world.q.keeps or world.q.type == "stream" else 8)
+    assert first.unacked + second.unacked == (16 if world.q.keeps_acked or world.q.type == "stream" else 8)
 
 
 def test_gets_are_served() -> None:

@@ -230,12 +230,12 @@ class RulesMachine(RuleBasedStateMachine):
         """What came in and did not end is there; the counters say the same as the events."""
         for queue in self.world.vhost.queues.values():
             here = {message.id for message in queue.scheduled} | set(ids_in(queue.store))
-            if not queue.keeps:
+            if not queue.keeps_acked:
                 here |= {message.id for message in queue.unacked_messages()}
             assert here == {id_ for name, id_ in self.open if name == queue.name}
             counters = queue.counters.as_dict()
             ended = sum(counters[name] for name in TERMINAL_COUNTERS)
-            if not queue.keeps:
+            if not queue.keeps_acked:
                 done = sum(name == queue.name for name, _ in self.done)
                 dead_on_arrival = done - (counters["enqueued"] - len(here))
                 assert ended + counters["dropped"] == counters["enqueued"] - len(here) + dead_on_arrival

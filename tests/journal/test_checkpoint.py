@@ -264,7 +264,7 @@ def told_of(world: DepthWorld, queue: Queue, *, counts_deliveries: bool) -> dict
     """What the broker has in a queue, in memory or not."""
     wall_ms, found = world.recorder.messages.wall_ms, {}
     due = {message.id: wall_ms(due_ns) for due_ns, message in queue.scheduled.entries()}
-    messages = [*queue.messages(), *(() if queue.keeps else queue.unacked_messages())]
+    messages = [*queue.messages(), *(() if queue.keeps_acked else queue.unacked_messages())]
     for part in queue.store.paged_parts():
         if isinstance(part, Message):
             messages.append(part)

@@ -123,7 +123,7 @@ class JournalMachine(RuleBasedStateMachine):
         for queue in (queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values()):
             if queue.durable:
                 due = {message.id: due_ns for due_ns, message in queue.scheduled.entries()}
-                held = [*queue.messages(), *(() if queue.keeps else queue.unacked_messages())]
+                held = [*queue.messages(), *(() if queue.keeps_acked else queue.unacked_messages())]
                 found[queue.vhost_name, queue.name] = {
                     one.id: self.told(one, due.get(one.id, 0))
                     for one in held

@@ -90,7 +90,7 @@ class FakeQueue:
     """What the engine would say of a queue; who writes a test says it."""
 
     def __init__(self, name: str) -> None:
-        self.name, self.vhost_name, self.durable, self.keeps = name, "/", True, False
+        self.name, self.vhost_name, self.durable, self.keeps_acked = name, "/", True, False
         self.there: list[Message] = []
         self.out: list[Message] = []
         self.paged: list[Any] = []

@@ -28,7 +28,7 @@ class LateJournal(StandInJournal):
     def __call__(self, event: Event) -> None:
         if isinstance(event, PublishedEvent):
             for id_, content in zip(event.messages, event.contents):
-                self.published[id_] = body = event.of.framing.split(content)[1]
+                self.published[id_] = body = event.run.framing.split(content)[1]
                 self.queues_of.setdefault(body, set())
         elif isinstance(event, EnqueuedEvent):
             queue = self._broker.virtual_hosts[event.vhost].queues[event.subject]
@@ -36,7 +36,7 @@ class LateJournal(StandInJournal):
                 body = self.published[id_]
                 self.queues_of[body].add(event.subject)
                 self.came_to.setdefault(event.subject, []).append(body)
-                envelope = event.of[at].envelope if isinstance(event.of, list | tuple) else event.of
+                envelope = event.run[at].envelope if isinstance(event.run, list | tuple) else event.run
                 if queue.durable and envelope.summary.persistent:  # type: ignore[union-attr]
                     self.barrier_of[body] = self.record()
         elif isinstance(event, QueueEvent) and event.queue.durable:

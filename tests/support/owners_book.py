@@ -273,7 +273,7 @@ class OwnersBook:
         mine = [self._books[queue.name] for queue in event.queues if queue.name in self._books]
         self._routed.update(dict.fromkeys(event.messages, {book.queue.name for book in mine}))
         for id_, content in zip(event.messages, event.contents):
-            site = self._published[id_] = self._site_of(id_, event.of.framing.split(content)[1])
+            site = self._published[id_] = self._site_of(id_, event.run.framing.split(content)[1])
             for book in mine if site is not None else ():
                 name = book.queue.name
                 assert book.rules.has(site or ""), f"{name} captured {id_}, which was published at {site}"

@@ -101,7 +101,7 @@ class QueueWorld(DepthWorld):
     def listen(self, event: Event) -> None:
         """The books; the pager has what was published."""
         if isinstance(event, PublishedEvent):
-            self.published.update((id_, (event.of, content)) for id_, content in zip(event.messages, event.contents))
+            self.published.update((id_, (event.run, content)) for id_, content in zip(event.messages, event.contents))
             return
         self.told[event.subject][event.kind] += len(event.messages)
         if isinstance(event, LeftEvent) and not event.came_in or isinstance(event, AckedEvent) and event.kept:
@@ -160,7 +160,7 @@ class QueueWorld(DepthWorld):
             else:
                 expires = part.expires or [0] * len(part.ids)
                 found += [Look(id_, -part.level, due, part.attempts) for id_, due in zip(part.ids, expires[:])]
-        return sorted(found) if queue.keeps else found
+        return sorted(found) if queue.keeps_acked else found
 
     def facts(self) -> dict[str, Any]:
         """What is the same wherever messages are."""
@@ -184,7 +184,7 @@ class QueueWorld(DepthWorld):
         for queue in self.queues:
             name, book, ready = queue.name, self.events[queue.name], self.ready(queue)
             waiting = [_look(queue, message) for message in queue.scheduled]
-            out = [] if queue.keeps else [_look(queue, message) for message in queue.unacked_messages()]
+            out = [] if queue.keeps_acked else [_look(queue, message) for message in queue.unacked_messages()]
             ended: Counter[int] = sum((book[kind] for kind in TERMINAL), Counter())
             assert max(ended.values(), default=1) == 1, f"{name}: some left twice: {ended}"
             left = book[EventKind.ENQUEUED].keys() - ended.keys()
@@ -192,7 +192,7 @@ class QueueWorld(DepthWorld):
             counters = queue.statistics().counters
             told = {counter: sum(self.told[name][kind] for kind in kinds) for counter, kinds in COUNTED.items()}
             assert {counter: counters[counter] for counter in told} == told, f"{name}: counters, and what was told"
-            if not queue.keeps:
+            if not queue.keeps_acked:
                 for one in (*ready, *waiting, *out):
                     failed = self.failed[name][one.id]
                     assert one.attempts - (one in out) == failed, f"{name}: {one} failed {failed} times"
@@ -203,7 +203,7 @@ class QueueWorld(DepthWorld):
             if not queue.freeze_count and queue.consumer_list.groups is None:
                 waiting_ones = [consumer for consumer in queue.consumer_list.served if consumer.credit() > 0]
                 missed = [one.id for one in ready if any(self.is_wanted(each, one.id) for each in waiting_ones)]
-                assert queue.keeps or not missed, f"{name}: a consumer waits for {missed}"
+                assert queue.keeps_acked or not missed, f"{name}: a consumer waits for {missed}"
             assert not 0 < queue.store.next_expiry_ns <= now_ns, f"{name}: a head lives beyond its time"
             soonest = queue.scheduled.next_ns()
             assert soonest is None or soonest > now_ns, f"{name}: one waits beyond its time"

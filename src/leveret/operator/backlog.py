@@ -39,7 +39,7 @@ def growing(operator: Operator, *, vhost: OnlyVhost | None = None) -> Steps:
         for count, queue in enumerate(list(host.queues.values()), 1):
             if count % QUEUES_A_STEP == 0:
                 yield
-            if queue.deleted or queue.keeps or queue.rules.ring_size is not None or queue in of_dead_letters:
+            if queue.deleted or queue.keeps_acked or queue.rules.ring_size is not None or queue in of_dead_letters:
                 continue
             growth = sampler.growth(queue)
             if growth is None:

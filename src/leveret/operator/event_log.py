@@ -93,7 +93,7 @@ class EventLog:
         ids = tuple(event.messages[:MESSAGES_MAX])
         headers: tuple[bytes, ...] = ()
         if isinstance(event, PublishedEvent):
-            headers = tuple(_header_of(event.of, content) for content in event.contents[:MESSAGES_MAX])
+            headers = tuple(_header_of(event.run, content) for content in event.contents[:MESSAGES_MAX])
             self._octets += sum(map(len, headers))
         self._entries.append(
             Entry(
@@ -125,8 +125,8 @@ def _header_of(envelope: Envelope, content: bytes) -> bytes:
 def shown_detail(event: Event) -> dict[str, Any]:
     """The public details of an event: names and numbers."""
     shown: dict[str, Any] = {}
-    if isinstance(event.of, Envelope):
-        shown["exchange"], shown["routing_key"] = event.of.exchange, event.of.routing_key
+    if isinstance(event.run, Envelope):
+        shown["exchange"], shown["routing_key"] = event.run.exchange, event.run.routing_key
     for name, value in (event.detail or {}).items():
         if name == "queues":
             shown[name] = [queue.name for queue in value[:NAMES_MAX]]  # type: ignore[index]

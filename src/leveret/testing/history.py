@@ -153,7 +153,7 @@ class Recorder:
         for now_ns, event in self._events:
             if not isinstance(event, PublishedEvent) or (vhost is not None and event.vhost != vhost):
                 continue
-            envelope, cause = event.of, event.cause
+            envelope, cause = event.run, event.cause
             if cause is not None and not copies:
                 continue
             at, wall = self._times(now_ns)
@@ -200,10 +200,10 @@ def _without_first(event: Event, count: int) -> Event:
     messages = event.messages[count:]
     if isinstance(event, PublishedEvent):
         return replace(event, messages=messages, contents=event.contents[count:])
-    of = event.of if isinstance(event.of, Envelope) else ()  # the history uses only the ids of messages
+    run = event.run if isinstance(event.run, Envelope) else ()  # the history uses only the ids of messages
     if isinstance(event, DeliveredEvent):
-        return replace(event, messages=messages, of=of, contents=event.contents[count:])
-    return replace(event, messages=messages, of=of)
+        return replace(event, messages=messages, run=run, contents=event.contents[count:])
+    return replace(event, messages=messages, run=run)
 
 
 #: Names in events' details whose values are objects of the engine.

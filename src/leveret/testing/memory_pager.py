@@ -16,7 +16,7 @@ class MemoryPager:
     def record(self, event: Event) -> None:
         """Make published messages readable, as a listener."""
         if isinstance(event, PublishedEvent):
-            envelopes = [event.of] * len(event.contents) if isinstance(event.of, Envelope) else event.of
+            envelopes = [event.run] * len(event.contents) if isinstance(event.run, Envelope) else event.run
             self.journal.update(zip(event.messages, zip(envelopes, event.contents)))
 
     def budget(self) -> int:

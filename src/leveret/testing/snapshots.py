@@ -214,7 +214,7 @@ def snapshot_of(queue: Queue, clock: EngineClock) -> QueueSnapshot:
 def _ready(queue: Queue) -> list[Message]:
     """The ready messages, in memory and on disk."""
     found = [*queue.store, *_only_on_disk(queue)]
-    if queue.keeps:
+    if queue.keeps_acked:
         found.sort(key=lambda message: message.id)  # messages on disk may come before or between the others
     return found
 

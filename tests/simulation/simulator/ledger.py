@@ -104,7 +104,7 @@ class Ledger:
         name = event.vhost, event.subject
         queue = self._queue(name)
         present = self.present.setdefault(name, {})
-        keys, of = self._keys, event.of
+        keys, of = self._keys, event.run
         for index, id_ in enumerate(event.messages):
             envelope = of if isinstance(of, Envelope) else of[index].envelope
             if id_ in present:
@@ -343,7 +343,7 @@ class Ledger:
 
 def keys_of(event: PublishedEvent) -> list[bytes]:
     """Of the messages that were published: the ends of their bodies, however these are framed."""
-    split = event.of.framing.split
+    split = event.run.framing.split
     return [bytes(split(content)[1][-KEY_SIZE:]) for content in event.contents]
 
 
@@ -373,7 +373,7 @@ def _contents(queue: Queue, *, transient: bool = False) -> Iterator[tuple[int, b
     """Message id and key of all that is in a queue, wherever it is. What only the disk has comes without its key."""
     parts = queue.store.paged_parts()
     aside = (part for part in parts if isinstance(part, Message))
-    for message in chain(queue.messages(), () if queue.keeps else queue.unacked_messages(), aside):
+    for message in chain(queue.messages(), () if queue.keeps_acked else queue.unacked_messages(), aside):
         if transient or message.envelope.summary.persistent:
             yield message.id, message.body[-KEY_SIZE:]
     for part in parts:

@@ -41,7 +41,7 @@ class Addresses(Book):
 
     def _published(self, event: PublishedEvent) -> None:
         assert self._broker is not None
-        address = event.of.routing_key
+        address = event.run.routing_key
         if event.cause is not None or event.subject or address not in SHARED:
             return
         host = self._broker.virtual_hosts[event.vhost]
@@ -51,7 +51,7 @@ class Addresses(Book):
         is_open = [queue for queue in sharing if queue.is_open]
         bound = {queue for queue in sharing if any(one.source.name == address for one in queue.incoming)}
         reached = set(event.reached) & set(sharing)
-        if event.of.copies:  # to other keys as well
+        if event.run.copies:  # to other keys as well
             for queue in reached:
                 self._take_turn(queue)
             return

@@ -55,23 +55,23 @@ class Deaths(Book):
         if event.cause in (None, "retroactive", MOVED):
             return
         for id_, content in zip(event.messages, event.contents):
-            if event.of.cause_id in self._explored or (not self._waiting and self._is_starting):
-                self._told[id_] = deaths_in(event.of.framing.split(content)[0])
+            if event.run.cause_id in self._explored or (not self._waiting and self._is_starting):
+                self._told[id_] = deaths_in(event.run.framing.split(content)[0])
                 continue
             if not self._waiting:
-                raise Broken(f"message {id_} is a dead letter of {event.of.cause_id}, for which nobody waits")
+                raise Broken(f"message {id_} is a dead letter of {event.run.cause_id}, for which nobody waits")
             name, dead, reason = self._waiting.popleft()
-            if (dead, reason) != (event.of.cause_id, event.cause):
-                raise Broken(f"a dead letter of {event.of.cause_id} ({event.cause}), to come was {dead} ({reason})")
-            deaths = deaths_in(event.of.framing.split(content)[0])
+            if (dead, reason) != (event.run.cause_id, event.cause):
+                raise Broken(f"a dead letter of {event.run.cause_id} ({event.cause}), to come was {dead} ({reason})")
+            deaths = deaths_in(event.run.framing.split(content)[0])
             expected = self._expected(dead, name[1], reason)
             if expected is not None and deaths != expected:
                 raise Broken(f"the dead letter of {dead} tells {deaths}, to be told was {expected}")
             self._told[id_] = deaths
             features = self._where.places[name].features if name in self._where.places else {}
             target = features.get("dead_letter_to", features.get("dead_letter_address"))
-            if target is not None and event.of.routing_key != target:
-                raise Broken(f"the dead letter of {dead} goes to {event.of.routing_key} and not to {target}")
+            if target is not None and event.run.routing_key != target:
+                raise Broken(f"the dead letter of {dead} goes to {event.run.routing_key} and not to {target}")
 
     def _expected(self, dead: int, queue: str, reason: str) -> Told:
         deaths = dict(self._told.get(dead, {}))

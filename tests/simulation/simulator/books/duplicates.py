@@ -52,10 +52,10 @@ class Duplicates(Book):
         return id_ in self._remembered.get(name, ())[-self._size(name[1]) :]
 
     def _published(self, event: PublishedEvent) -> None:
-        if event.cause is not None or not self._size(event.of.routing_key):
+        if event.cause is not None or not self._size(event.run.routing_key):
             return
-        name = event.vhost, event.of.routing_key
-        split = event.of.framing.split
+        name = event.vhost, event.run.routing_key
+        split = event.run.framing.split
         for id_, content, key in zip(event.messages, event.contents, keys_of(event)):
             tagged: Any = Content(bytes(split(content)[0])[HEADER_START:], b"").headers[HEADER]
             brings = tagged[1].decode()
@@ -68,7 +68,7 @@ class Duplicates(Book):
         name = event.vhost, event.subject
         if not self._size(event.subject):
             return
-        is_durable, of = self._where.places[name].queue.durable, event.of
+        is_durable, of = self._where.places[name].queue.durable, event.run
         for at, id_ in enumerate(event.messages):
             brings, key = self._coming.pop(id_)
             self._remembered.setdefault(name, []).append(brings)

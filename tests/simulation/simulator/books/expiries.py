@@ -44,7 +44,7 @@ class Expiries(Book):
         features = self._where.places[name].features
         if features.get("stream") or features.get("foreign"):
             return
-        of, ttl_ms, now_ns = event.of, features.get("ttl_ms"), self._clock.monotonic_ns()
+        of, ttl_ms, now_ns = event.run, features.get("ttl_ms"), self._clock.monotonic_ns()
         for index, id_ in enumerate(event.messages):
             expiration = (of if isinstance(of, Envelope) else of[index].envelope).summary.expiration
             lives_ms = [ms for ms in (ttl_ms, None if expiration is None else int(expiration)) if ms is not None]

@@ -60,7 +60,7 @@ class Flow(Book):
             meter = queue.meter
             if meter is None or keys_of(event)[0][:4] in self.committing:
                 continue
-            for node in meter.blocking_stored if queue.stores(event.of) else meter.blocking_transient:
+            for node in meter.blocking_stored if queue.stores(event.run) else meter.blocking_transient:
                 if node.is_full:
                     raise Broken(f"{event.messages} came in, and the {node.limit_name} of {node.destination} is full")
                 before_last = len(event.messages) - 1 if node.in_messages else sum(map(len, event.contents[:-1]))
@@ -160,7 +160,7 @@ def amounts_of(queue: Queue, minimum_size: int) -> dict[str, int] | None:
     """What limits count of a queue; None: part of it is not in memory."""
     if any(not isinstance(part, Message) for part in queue.store.paged_parts()):
         return None
-    messages = [*queue.messages(), *(() if queue.keeps else queue.unacked_messages())]
+    messages = [*queue.messages(), *(() if queue.keeps_acked else queue.unacked_messages())]
     aside = [part for part in queue.store.paged_parts() if isinstance(part, Message)]
     if aside or any(type(message.content) is not bytes for message in messages):
         return None

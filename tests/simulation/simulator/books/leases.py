@@ -168,7 +168,7 @@ class Leases(Book):
     def _published(self, event: PublishedEvent) -> None:
         if not any((event.vhost, queue.name) in self._shelves for queue in event.queues):
             return
-        split, known = event.of.framing.split, self._known
+        split, known = event.run.framing.split, self._known
         for id_, content in zip(event.messages, event.contents):
             properties = bytes(split(content)[0][HEADER_START:])
             if properties not in known:
@@ -205,7 +205,7 @@ class Leases(Book):
         if shelf is None:
             return
         self._number += 1
-        of = event.of
+        of = event.run
         for at, id_ in enumerate(event.messages):
             self._acked.pop((shelf.place.name, id_), None)  # an id that was lost with its message may come again
             self._rejected.discard((shelf.place.name, id_))

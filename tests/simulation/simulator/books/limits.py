@@ -23,7 +23,7 @@ class Limits(Book):
 
     def _published(self, event: PublishedEvent) -> None:
         if any("max_octets" in self._where.features_of(queue.name) for queue in event.queues):
-            split = event.of.framing.split
+            split = event.run.framing.split
             self._octets.update((id_, len(split(one)[1])) for id_, one in zip(event.messages, event.contents))
 
     def _sum(self, place: Place) -> int:

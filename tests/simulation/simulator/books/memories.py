@@ -59,8 +59,8 @@ class Memories(Book):
     # -- what happens -------------------------------------------------------------------------------------------------
 
     def _published(self, event: PublishedEvent) -> None:
-        split = event.of.framing.split
-        of = event.of
+        split = event.run.framing.split
+        of = event.run
         for id_, content in zip(event.messages, event.contents):
             self._envelopes[id_] = of.exchange, of.routing_key, of.summary.priority, bytes(split(content)[0])
 
@@ -68,7 +68,7 @@ class Memories(Book):
         name = event.vhost, event.subject
         features = self._where.places[name].features
         is_known = not features.keys() & {"foreign", "stream", "leased"}
-        of, ttl_ms, now_ns = event.of, features.get("ttl_ms"), self._clock.monotonic_ns()
+        of, ttl_ms, now_ns = event.run, features.get("ttl_ms"), self._clock.monotonic_ns()
         for index, id_ in enumerate(event.messages):
             key = name, id_
             self._states.pop(key, None)
@@ -86,17 +86,17 @@ class Memories(Book):
     def _requeued(self, event: RequeuedEvent) -> None:
         name = event.vhost, event.subject
         if not self._where.places[name].keeps:
-            for id_, message in zip(event.messages, event.of):
+            for id_, message in zip(event.messages, event.run):
                 self._note((name, id_), 0, message.deliveries - message.uncounted)
 
     def _scheduled(self, event: ScheduledEvent) -> None:
         name = event.vhost, event.subject
-        for id_, due_ns, message in zip(event.messages, event.due_ns, event.of):
+        for id_, due_ns, message in zip(event.messages, event.due_ns, event.run):
             self._note((name, id_), due_ns, message.deliveries - message.uncounted)
 
     def _due(self, event: DueEvent) -> None:
         name = event.vhost, event.subject
-        for id_, message in zip(event.messages, event.of):
+        for id_, message in zip(event.messages, event.run):
             self._note((name, id_), 0, message.deliveries - message.uncounted)
 
     # -- durability ---------------------------------------------------------------------------------------------------

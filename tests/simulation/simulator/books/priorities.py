@@ -41,7 +41,7 @@ class Priorities(Book):
         highest = self._where.places[name].features.get("priority_max")
         if highest is None:
             return
-        of = event.of
+        of = event.run
         for index, id_ in enumerate(event.messages):
             summary = of.summary if isinstance(of, Envelope) else of[index].envelope.summary
             self._levels[name, id_] = min(summary.priority or 0, highest)

@@ -112,7 +112,7 @@ class Redelivery(Book):
         place = self._where.places[name]
         if place.features.get("foreign"):
             return
-        for id_, due_ns, message in zip(event.messages, event.due_ns, event.of):
+        for id_, due_ns, message in zip(event.messages, event.due_ns, event.run):
             if event.why == RESCHEDULED:
                 asked_ns = self.rescheduled.pop((name, id_), None)
                 if asked_ns is None or due_ns != self._until(asked_ns, message.expires_ns):

@@ -133,18 +133,18 @@ class Routes(Book):
         if event.cause is not None or event.subject == TRACED or keys_of(event)[0][:4] in self._committing:
             return
         reached = {queue.name for queue in event.reached} - self._leased
-        split = event.of.framing.split
+        split = event.run.framing.split
         of: bytes | None = None
         is_by_header = any(one.type == "headers" for one in self._map(event.vhost).exchanges.values())
         for content in event.contents if is_by_header and event.subject else event.contents[:1]:
             if event.subject:
                 of = self._of(bytes(split(content)[0][HEADER_START:]))
-            expected = self._expected(event.vhost, event.subject, event.of.routing_key, of)
-            if event.of.routing_key.startswith(EXPLORED) or event.subject.startswith(EXPLORED):
+            expected = self._expected(event.vhost, event.subject, event.run.routing_key, of)
+            if event.run.routing_key.startswith(EXPLORED) or event.subject.startswith(EXPLORED):
                 return  # the engine's invariants know their addresses, filters and diverts
             if expected is not None and reached != expected:
                 raise Broken(
-                    f"{list(event.messages)[:5]}, published to '{event.subject}' by '{event.of.routing_key}', went to "
+                    f"{list(event.messages)[:5]}, published to '{event.subject}' by '{event.run.routing_key}', went to "
                     f"{sorted(reached)}, bindings lead to {sorted(expected)}"
                 )
 

@@ -53,8 +53,8 @@ class Routing(Book):
         ids = event.messages
         keys = keys_of(event)
         self.keys.update(zip(ids, keys))
-        self.addresses.update(dict.fromkeys(ids, shortstr(event.of.exchange) + shortstr(event.of.routing_key)))
-        split = event.of.framing.split
+        self.addresses.update(dict.fromkeys(ids, shortstr(event.run.exchange) + shortstr(event.run.routing_key)))
+        split = event.run.framing.split
         self.headers.update((id_, bytes(split(content)[0])) for id_, content in zip(ids, event.contents))
         if event.cause is None and event.subject != TRACED:
             self.seen.update(keys)
