@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 from leveret.configured.typed_arguments import fields_of
 from leveret.engine import NATIVE, Broker, Envelope, ManualClock, encode_header, publish_by_name
-from leveret.engine.leases import built_from
+from leveret.engine.leases.state import leases_of
 from leveret.engine.stores.topic_log import MemoryLog
 from leveret.journal import Journal
 from leveret.journal.recording.pager import JournalPager
@@ -89,7 +89,7 @@ def main() -> None:
         begin, longest = time.process_time(), 0.0
         declare(broker, "late")
         queue = broker.virtual_hosts["/"].queues["late"]
-        while built_from(queue) is None:
+        while not leases_of(queue).recovered_point:
             before = time.thread_time()
             broker.scheduler.load()
             broker.end_turn()

@@ -170,7 +170,8 @@ class Moving:
                 position, target = targets[id_]
                 self.waits_for = self._awaited(target, message)
                 if self.waits_for:
-                    self._read_again_from(position)
+                    self.looked_at -= sum(one >= position for one in self._seen)
+                    self._after, self.is_done = position - 1, False  # it is read again
                     break
                 if self._publish(message, target):
                     moved.setdefault(target.title, []).append(back.pop(id_))
@@ -205,7 +206,3 @@ class Moving:
             reason = f"refused by a limit, on the way to {target.title}"
             self.kept[reason] = self.kept.get(reason, 0) + 1
         return not outcome.refused
-
-    def _read_again_from(self, position: int) -> None:
-        self.looked_at -= sum(one >= position for one in self._seen)
-        self._after, self.is_done = position - 1, False

@@ -55,10 +55,6 @@ class ConsumerList:
         if self.groups is None:
             self.groups = Groups()
 
-    def wait(self, waits: bool) -> None:
-        """Make dispatch wait for more consumers, or continue."""
-        self.waits = waits
-
     # -- joining and leaving ------------------------------------------------------------------------------------------
 
     def check_join(self, consumer: Consumer, *, queue: str, vhost: str) -> None:

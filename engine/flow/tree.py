@@ -161,7 +161,7 @@ class UsageTree:
                 meter.add_charge(node, all_messages if node.in_messages else all_octets)
             elif not metering.keeps_acked:
                 charge = meter.add_charge(node, messages_in_memory if node.in_messages else octets_in_memory)
-                meter.add_memory_bound(charge, partial(_limit_of, node))
+                meter.add_memory_bound(charge, lambda node=node: node.limit)
             if size.policy == BLOCK:
                 blocking.append(node)
         for node in blocking:
@@ -259,7 +259,3 @@ def _memory_limit_of(node: Usage, rules: FlowRules) -> int:
         return UNLIMITED
     share = node.limit * rules.cursor_high_water_percent // 100
     return min(share, node.low) if rules.blocks else share
-
-
-def _limit_of(node: Usage) -> int:
-    return node.limit

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = [
     "DeliveredLeases",
     "LeasedRules",
-    "built_from",
     "discarding",
     "is_leased",
     "list_leases",
@@ -35,13 +34,6 @@ def list_leases(queue: Queue, count: int) -> list[dict[str, object]]:
     from . import reports
 
     return reports.list_leases(queue, count)
-
-
-def built_from(queue: Queue) -> str | None:
-    """The recovery point that a leased queue was built from; None: it is being built."""
-    from .state import leases_of
-
-    return leases_of(queue).recovered_point or None
 
 
 def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:

@@ -113,12 +113,11 @@ def _transfers(
 
     A site gets a part if it owns no ready message. `by_number`: the messages at the head, by owner.
     """
-    rest = [
-        message
-        for number, some in by_number.items()
-        if owners.name_of(number) not in free
-        for message in (some if _skips_wait(leases, owners, number) else _waited(owners, some))
-    ]
+    rest: list[Message] = []
+    for number, some in by_number.items():
+        if owners.name_of(number) not in free:
+            skips_wait = _skips_wait(leases, owners, number)
+            rest += [message for message in some if skips_wait or owners.waits.has_waited(message.id)]
     if not rest:
         return []
     rest.sort(key=id_of)
@@ -145,11 +144,6 @@ def _has_one_owner(leases: Leases, owners: Owners, messages: Sequence[Message]) 
         return False
     ids = [messages[0].id, messages[-1].id] if store.levels.is_sorted else [message.id for message in messages]
     return owners.runs.have_one_owner(min(ids), max(ids))
-
-
-def _waited(owners: Owners, messages: Sequence[Message]) -> list[Message]:
-    """The messages that have waited for their own site long enough."""
-    return [message for message in messages if owners.waits.has_waited(message.id)]
 
 
 def _skips_wait(leases: Leases, owners: Owners, number: int) -> bool:

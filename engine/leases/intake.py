@@ -175,7 +175,8 @@ def _admit_each(
         queue.arm_expiry()
         arm(leases)
         if expires_ns <= max(1, queue.context.broker.clock.monotonic_ns()):
-            _deliver_or_expire(leases, expires_ns)
+            dispatch.dispatch(leases, expires=False)  # to consumers with room, before the rest expires (A.5)
+            expire_ready(leases, expires_ns)
     return refused
 
 
@@ -191,12 +192,6 @@ def _expect(leases: Leases, message: Message, has_own_lifetime: bool) -> None:
     store.expect_expiry()
     if has_own_lifetime or leases.rules.is_ranked or leases.book.has_own_lifetimes:
         leases.book.expect(message.expires_ns, message.id, store.position_of(message))
-
-
-def _deliver_or_expire(leases: Leases, now_ns: int) -> None:
-    """Hand messages with a lifetime of 0 to consumers with room, and expire the rest (queues page A.5)."""
-    dispatch.dispatch(leases, expires=False)
-    expire_ready(leases, now_ns)
 
 
 def _rebuild_store(leases: Leases, *, was_ranked: bool) -> None:
@@ -233,15 +228,10 @@ def _expect_all(leases: Leases) -> None:
     if is_mixed or any(one[1] > other[1] for one, other in pairwise(times)):
         for id_, due_ns, position in times:
             leases.book.expect(due_ns, id_, position)
-    if _would_new_expire_before(leases, times[-1][1] if times else 0):
-        leases.book.has_own_lifetimes = True
-    end_due(leases)
-
-
-def _would_new_expire_before(leases: Leases, due_ns: int) -> bool:
-    """Whether a message that comes now, with the lifetime of the queue, expires before `due_ns` (monotonic)."""
     lifetime_ms = leases.rules.lifetime_ms(None)
-    return lifetime_ms is not None and due_after(leases.queue.context.broker.clock, lifetime_ms) < due_ns
+    if times and lifetime_ms is not None and due_after(leases.queue.context.broker.clock, lifetime_ms) < times[-1][1]:
+        leases.book.has_own_lifetimes = True  # a message that comes now would expire before the last one
+    end_due(leases)
 
 
 def _lifetimes(store: Store) -> list[tuple[int, int, int]]:

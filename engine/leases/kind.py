@@ -10,7 +10,6 @@ from ...settings.leases.leased_settings import AMPS, LeasedFault, is_regex, leas
 from ...settings.values import shown
 from ..clock import MS
 from ..context import HostContext
-from ..delivery.consumer_list import ConsumerList
 from ..errors import InvalidArgument
 from ..messages.field_table import FieldTable
 from ..messages.message import Message
@@ -40,10 +39,6 @@ if TYPE_CHECKING:
 
 #: Argument of a declaration: the recovery point of a new queue.
 POINT = "x-recovery-point"
-
-
-def _consumer_list(queue: Queue) -> ConsumerList:
-    return LeaseConsumers(queue.rules, queue.context.broker)
 
 
 def _parts(queue: Queue) -> Parts:
@@ -156,11 +151,6 @@ def _started(queue: Queue, rebuilds: bool) -> None:
         rebuilding.begin(leases, since_id, queue.context.broker.next_id, was_there=True)
 
 
-def _view(queue: Queue) -> Hosts | None:
-    """The sites that see the queue; None: it has no x-replication, so all sites see it."""
-    return leases_of(queue).hosts
-
-
 def _site_of(queue: Queue, message: Message) -> str:
     leases = leases_of(queue)
     if leases.owners is not None:
@@ -210,7 +200,7 @@ def _faults(queue: Queue, unacked: list[Message], is_small: bool) -> Iterator[st
 
 LEASED = Kind(
     "leased",
-    make_consumer_list=_consumer_list,
+    make_consumer_list=lambda queue: LeaseConsumers(queue.rules, queue.context.broker),
     make_parts=_parts,
     bounds=bounds_of,
     forecast=forecast,
@@ -225,7 +215,7 @@ LEASED = Kind(
     faults=_faults,
     own_deadline=lambda queue: leases_of(queue).deadline,
     scoped=scoped,
-    view=_view,
+    view=lambda queue: leases_of(queue).hosts,
     host=_host,
     unhost=_unhost,
     site_of=_site_of,

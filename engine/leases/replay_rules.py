@@ -138,10 +138,8 @@ def _of_bookmark(text: str, next_id: int) -> tuple[Boundary | None, Boundary | N
 
 def _begin(text: str, next_id: int) -> Boundary | None:
     """The start of a replay. Of several bookmarks: after the oldest that this log knows. None: only new messages."""
-    if text == "0":
-        return Boundary()
-    if is_timestamp(text):
-        return Boundary(wall_ms=wall_ms_of(text))
+    if text == "0" or is_timestamp(text):
+        return _boundary(text)
     ids: list[int] = []
     for part in text.split(",", BOOKMARKS_MAX):
         found = _BOOKMARK.fullmatch(part.strip())
@@ -198,12 +196,7 @@ def _gap(field: Field) -> int:
 
 def boundary_of(point: str) -> Boundary | None:
     """The boundary at a valid recovery point (E-RP); None: only new messages."""
-    if point == EPOCH:
-        return Boundary()
-    if is_timestamp(point):
-        return Boundary(wall_ms=wall_ms_of(point))
-    found = _BOOKMARK.fullmatch(point)
-    return None if found is None or int(found[1]) != ORIGIN else Boundary(int(found[2]))
+    return Boundary() if point == EPOCH else _boundary(point)
 
 
 def is_known(point: str, first_id: int, next_id: int) -> bool:

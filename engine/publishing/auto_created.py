@@ -91,7 +91,7 @@ class Reaper:
         watched = [
             queue
             for queue in self._broker.virtual_hosts.queues()
-            if queue.is_auto_created or declared_too and _is_declared_by_client(queue)
+            if queue.is_auto_created or declared_too and not (queue.is_configured or queue.exclusive)
         ]
         unused = {queue for queue in watched if self._is_unused(queue)}
         for queue in unused & self._unused:
@@ -113,8 +113,3 @@ class Reaper:
             return False
         idle_ns = self._broker.clock.monotonic_ns() - queue.last_used_ns
         return idle_ns >= settings.auto_delete_queues_delay_ms * MS
-
-
-def _is_declared_by_client(queue: Queue) -> bool:
-    """Whether a client declared the queue, and not as exclusive."""
-    return not queue.is_configured and not queue.exclusive

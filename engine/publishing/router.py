@@ -111,7 +111,8 @@ class Router:
     def _look_up(self, exchange: Exchange, routing_key: str) -> Route:
         queues: list[Queue] | None = None
         visited: Iterable[Exchange] = (exchange,)
-        if is_reply_address(exchange, routing_key) or self._takes_turns(exchange, routing_key):
+        takes_turns = not exchange.name and len(self._sharing.get(routing_key, ())) > 1
+        if takes_turns or is_reply_address(exchange, routing_key):
             pass  # the queues differ by message
         elif (
             not exchange.name and not self._sharing and not self.captures
@@ -227,10 +228,6 @@ class Router:
         multicast = [queue for queue in sharing if queue in bound]
         anycast = (queue for queue in sharing if queue not in bound and queue.is_open and queue not in filtered_out)
         return multicast, None if address in self.context.queues else next(anycast, None)
-
-    def _takes_turns(self, exchange: Exchange, routing_key: str) -> bool:
-        """Whether several queues share the address, so that each message goes to the next one in turn."""
-        return bool(self._sharing) and not exchange.name and len(self._sharing.get(routing_key, ())) > 1
 
     def _open_queues(self, queues: list[Queue], exchange: Exchange, message: Routed) -> list[Queue]:
         """The open queues whose filters take the message. At the default exchange also those that share an address."""

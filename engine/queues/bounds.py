@@ -452,7 +452,8 @@ class SubscriberBound(Bound):
     def _chosen(self, candidates: Sequence[Message], count: int) -> list[int]:
         """Indexes, rising, of the candidates to drop for an excess of `count`. Empty: drop the first ones."""
         if self.rules.eviction == LOWEST_PRIORITY:
-            return sorted(at for _, at in nsmallest(count, zip(map(_priority_of, candidates), range(len(candidates)))))
+            ranks = ((message.envelope.summary.priority or 0, at) for at, message in enumerate(candidates))
+            return sorted(at for _, at in nsmallest(count, ranks))
         values = self._values = {message.id: self._value_of(message) for message in candidates}
         newest: dict[object, tuple[tuple[int, int], int]] = {}
         for at, message in enumerate(candidates):
@@ -472,10 +473,6 @@ class SubscriberBound(Bound):
         if field is None:
             return None
         return field.comparable(), timestamp if isinstance(timestamp, int) else 0
-
-
-def _priority_of(message: Message) -> int:
-    return message.envelope.summary.priority or 0
 
 
 def _prefetch_of(consumer: Consumer) -> int:

@@ -138,7 +138,7 @@ class MemoryLog:
 
     def read(self, vhost: str, position: int, wanted: Wanted, octets: int) -> Page:
         runs = self._runs
-        at = max(bisect_right(runs, position, key=_first_id) - 1, 0)
+        at = max(bisect_right(runs, position, key=lambda run: run.first_id) - 1, 0)
         found: list[LoggedMessage] = []
         for _ in range(RUNS_MAX):
             if octets <= 0 or at >= len(runs):
@@ -158,10 +158,6 @@ class MemoryLog:
     def entered(self, vhost: str, queue: str, position: int, wall_ms: int) -> Entered:
         """Not used: only a restart reads it, and without a journal no queue survives that."""
         return Entered((), 0, self.end())
-
-
-def _first_id(run: _Run) -> int:
-    return run.first_id
 
 
 def _octets_of(contents: Sequence[bytes]) -> int:
