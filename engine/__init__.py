@@ -1,8 +1,9 @@
+# mypy: implicit-reexport
+# ruff: noqa: F401 - imported for others
 """The broker as a pure machine: no I/O, no tasks; clock and chance are passed in.
 
 This is the public interface: other packages import these names only. `errors` has a class for each refusal. The journal
-also imports `engine.state`, to restore the state after a restart. `__all__` repeats the names, because type checkers
-take a name that is only imported here as private.
+also imports `engine.state`, to restore the state after a restart.
 """
 
 from ..settings.queue_types import QUEUE_TYPES
@@ -118,29 +119,3 @@ from .users.login_throttle import THIS_MACHINE, LoginThrottle, address_origin
 from .users.passwords import NO_PASSWORD, SALT_SIZE, SHA256, PasswordHash, hash_password, read_password_hash
 from .users.permissions import Grant, Permissions, TopicPermission
 from .virtual_host import VirtualHost
-
-__all__ = [
-    "ARGUMENTS", "BODY_SIZE_BUCKETS", "DISCARDED", "EXCHANGE_TYPES", "HTTP", "MS", "NATIVE", "NO_LIMITS", "NO_PASSWORD",
-    "OPTIONAL_KINDS", "PREDECLARED", "PROPERTIES", "QUEUE_TYPES", "REJECTED", "REPLY_PREFIX", "REPLY_TO",
-    "REPLY_TO_ME", "SALT_SIZE", "SHA256", "TERMINAL", "THIS_MACHINE", "UNLIMITED", "UNTIL_CAUGHT_UP", "AckedEvent",
-    "BadRequest", "Binding", "BindingEvent", "BlockedEvent", "BlockedWarning", "Broker", "BrokerOptions", "BulkDelete",
-    "Choice", "Client", "Clock", "ClusterEvent", "Commit", "CommonHeader", "ConnectionEvent", "ConnectionForced",
-    "ConnectionInfo", "Consumer", "ConsumerCancelled", "ConsumerEvent", "ContentColumns", "ContentError", "Deadline",
-    "Deadlines", "Delivered", "DeliveredEvent", "DirectExchange", "DryRunResult", "DueEvent", "Durability", "Effect",
-    "EngineError", "EnqueuedEvent", "Envelope", "Event", "EventKind", "Exchange", "ExchangeEvent", "Field",
-    "FieldTable", "FieldTableError", "FindTarget", "FlowControl", "Framing", "FullLimit", "Grant", "Holder",
-    "LeaseEndedEvent", "LeftEvent", "Listener", "Location", "LoginThrottle", "ManualClock", "Message", "MessageAddress",
-    "MixedEnqueuedEvent", "MixedEvent", "MixedPublishedEvent", "Moving", "NotFound", "NotesEvent", "ParameterEvent",
-    "PartlyPublished", "PasswordHash", "PastSessions", "PeerCertificate", "Permissions", "PolicyEvent",
-    "PropertySummary", "PropertyValue", "PublishedEvent", "Queue", "QueueEvent", "QueueGone", "Reason", "RequeuedEvent",
-    "Route", "ScheduledEvent", "ServiceExchange", "Session", "SessionFailed", "SettingsEvent", "Shape", "Shapes",
-    "Sizes", "SlowConsumer", "TempStore", "TopicPermission", "TransferredEvent", "Turn", "UnknownFieldTag",
-    "Unreadable", "Unroutable", "Usage", "User", "UserDeclaredEvent", "UserUndeclaredEvent", "Users", "VirtualHost",
-    "VirtualHostEvent", "VirtualHostLimits", "VirtualHostNotFound", "Waiter", "address_origin", "answer_request",
-    "bounded_ms", "check_consumer_arguments", "check_expiration", "chosen_by", "consumers", "dead_letter_queues",
-    "decode_bare_table", "decode_properties", "decode_table", "due_after", "encode_header", "encode_table", "errors",
-    "hash_password", "holder_of", "is_large", "json_of_table", "kind_of_type", "messages_of", "number_of", "origin_of",
-    "own_settings", "part_of", "plain_arguments", "publish_by_name", "queue_type_of", "read_password_hash",
-    "reconfigure", "runs_of", "scan_properties", "scheduled", "share_of", "table_of_json", "takes_all", "to_exchange",
-    "to_origin", "to_queue", "unknown_arguments",
-]  # fmt: skip

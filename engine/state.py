@@ -1,3 +1,5 @@
+# mypy: implicit-reexport
+# ruff: noqa: F401 - imported for others
 """The names that only the journal needs, to record the contents of queues and to restore them after a restart.
 
 No package but the journal imports this file.
@@ -12,21 +14,3 @@ from .stores.paged_index import stretches
 from .stores.paged_message import body_size
 from .stores.paged_run import Part, Run
 from .stores.topic_log import Entered, LoggedMessage, Page, TopicLog, Wanted
-
-__all__ = [
-    "EXCHANGE_TYPES",
-    "OVERHEAD",
-    "Entered",
-    "IdCache",
-    "LoggedMessage",
-    "Page",
-    "Part",
-    "Picture",
-    "Restorer",
-    "Run",
-    "TopicLog",
-    "Wanted",
-    "body_size",
-    "picture_of",
-    "stretches",
-]

@@ -29,12 +29,6 @@ class ExpressionError(ValueError):
         where = f"column {self.column}" if self.line == 1 else f"line {self.line}, column {self.column}"
         return f"{where}: {self.problem}"
 
-    def picture(self) -> str:
-        """The line with a caret below the position. Tabs stay, so that both lines are shown alike."""
-        line = self.text.split("\n")[self.line - 1]
-        before = "".join("\t" if character == "\t" else " " for character in line[: self.column - 1])
-        return f"{line}\n{before}^"
-
 
 class UnsupportedFunction(ExpressionError):
     """A function of AMPS that is not supported here."""

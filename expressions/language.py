@@ -1,3 +1,5 @@
+# mypy: implicit-reexport
+# ruff: noqa: F401 - imported for others
 """The interface of this room for other rooms. Patterns are imported from their own modules, which load faster."""
 
 from .errors import ExpressionError, UnsupportedFunction
@@ -5,15 +7,3 @@ from .expression import Expression, compiled
 from .subject import Subject
 from .syntax import AMPS, JMS, Dialect
 from .values import Value
-
-__all__ = [
-    "AMPS",
-    "JMS",
-    "Dialect",
-    "Expression",
-    "ExpressionError",
-    "Subject",
-    "UnsupportedFunction",
-    "Value",
-    "compiled",
-]

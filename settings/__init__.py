@@ -1,3 +1,5 @@
+# mypy: implicit-reexport
+# ruff: noqa: F401 - imported for others
 """Configuration and address settings. Pure: text in, frozen objects out.
 
 Sub-packages; each imports only those before it: `rows` (the tables), `addresses`, `policies`, `declared`, `lint`,
@@ -31,50 +33,3 @@ from .policies.policy import Policy, PolicyFault, faults_of_policy, make_policy,
 from .rows.address_settings import Layer, ResolvedSettings, layer_of
 from .rows.flow_control import NO_WHOLE_LIMITS, Flow, SystemUsage, WholeLimits
 from .rows.queue_attributes import QUEUE_ARGUMENTS
-
-__all__ = [
-    "NO_DESTINATIONS",
-    "NO_LAYER",
-    "NO_POLICIES",
-    "NO_POLICY",
-    "NO_SETTINGS",
-    "NO_WHOLE_LIMITS",
-    "QUEUE_ARGUMENTS",
-    "ArgumentFault",
-    "Configuration",
-    "DestinationPolicies",
-    "Divert",
-    "EffectivePolicy",
-    "Entry",
-    "ExchangeDeclaration",
-    "Fault",
-    "Flow",
-    "Layer",
-    "LimitsDeclaration",
-    "LoggedTopic",
-    "MatchFault",
-    "Origin",
-    "OwnSettings",
-    "PermissionDeclaration",
-    "Policies",
-    "Policy",
-    "PolicyFault",
-    "PolicyLayer",
-    "QueueDeclaration",
-    "ResolvedSettings",
-    "SettingsRepository",
-    "SystemUsage",
-    "UserDeclaration",
-    "WholeLimits",
-    "Wildcards",
-    "entry",
-    "faults_of_policy",
-    "layer_of",
-    "load_configuration",
-    "make_policy",
-    "parse_destination",
-    "policy_layer",
-    "read_policy",
-    "settings_of_arguments",
-    "merge_topics",
-]

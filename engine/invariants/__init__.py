@@ -1,3 +1,5 @@
+# mypy: implicit-reexport
+# ruff: noqa: F401 - imported for others
 """Invariants of the engine between two turns. A broken one is a mistake in the broker's code.
 
 Tests check them at their end, the simulation after each turn, `leveret serve --debug` every second; production does
@@ -6,5 +8,3 @@ docs/simulation.md, "Invariants".
 """
 
 from .checking import MANY, InvariantBroken, check_broker, check_queues, check_routes
-
-__all__ = ["MANY", "InvariantBroken", "check_broker", "check_queues", "check_routes"]

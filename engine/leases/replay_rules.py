@@ -26,8 +26,8 @@ _RANGE = re.compile(r"([\[(])([^:]*):([^:]*)([\])])")
 _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(|B|KB|MB|GB|X)", re.IGNORECASE)
 _OCTETS = {"B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3}
 BOOKMARKS_MAX = 1000
-#: Recovery points: the whole log, only new messages, all messages since the queue was declared.
-EPOCH, NOW, CREATION = "epoch", "now", "creation"
+#: Recovery points: the whole log, all messages since the queue was declared. Others: "now", a time, a bookmark.
+EPOCH, CREATION = "epoch", "creation"
 
 
 class Boundary(NamedTuple):

@@ -74,13 +74,11 @@ def test_faults_of_selectors(text: str, column: int, problem: str) -> None:
     assert problem in str(caught.value)
 
 
-def test_the_caret_stands_below_the_fault() -> None:
-    """In the line where it is; tabs stay tabs, so that it does in every terminal."""
+def test_a_fault_names_its_line_and_column() -> None:
+    """In an expression of several lines."""
     with pytest.raises(ExpressionError) as caught:
         compiled("/a = 1 AND\n\t/b = = 2 AND\n/c = 3", AMPS)
-    error = caught.value
-    assert str(error) == "line 2, column 7: expected a value, found operator ="
-    assert error.picture() == "\t/b = = 2 AND\n\t     ^"
+    assert str(caught.value) == "line 2, column 7: expected a value, found operator ="
 
 
 @pytest.mark.parametrize("text", ["GEO_DISTANCE(/a)", "sin(1) = 0", "1 = VALUE_LOOKUP('x')", "UNIX_TIMESTAMP() > 1"])
