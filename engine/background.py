@@ -21,8 +21,6 @@ class Background:
     it. `to_trim`: queues whose `Queue.trim` is called at the ends of turns.
     """
 
-    __slots__ = ("_context", "_freed", "_tasks", "pending", "to_trim")
-
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._freed: deque[Freeable] = deque()

@@ -25,8 +25,6 @@ class Bindings:
     permissions apply; None: the broker.
     """
 
-    __slots__ = ("_context", "count")
-
     def __init__(self, context: HostContext) -> None:
         self._context = context
         self.count = 0

@@ -24,8 +24,6 @@ class BulkDelete:
     removed so far.
     """
 
-    __slots__ = ("_broker", "_client", "_end", "_queue", "_unbind", "count", "is_small")
-
     def __init__(
         self, queue: Queue, client: Client, *, unbind: Callable[[Queue, int], None] | None, end: Callable[[Queue], int]
     ) -> None:

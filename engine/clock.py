@@ -30,8 +30,6 @@ def due_after(clock: Clock, wait_ms: int) -> int:
 class ManualClock:
     """A clock that moves only by its methods, for tests and simulations."""
 
-    __slots__ = ("_now_ns", "_wall_start_ms")
-
     def __init__(self, wall_start_ms: int = 1_700_000_000_000) -> None:
         self._now_ns = 0
         self._wall_start_ms = wall_start_ms

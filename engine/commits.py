@@ -15,8 +15,6 @@ COMMIT_SLICE = 2_000
 class Commits:
     """The large commits of one broker. Only the first of those `waiting` may have begun."""
 
-    __slots__ = ("_context", "waiting")
-
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self.waiting: deque[Commit] = deque()

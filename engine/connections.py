@@ -16,8 +16,6 @@ from .virtual_host import VirtualHost
 class Connections(dict[Client, None]):
     """The clients of one broker, oldest first."""
 
-    __slots__ = ("_context",)
-
     def __init__(self, context: BrokerContext) -> None:
         super().__init__()
         self._context = context

@@ -39,8 +39,6 @@ class DeadLetters:
     waiting.
     """
 
-    __slots__ = ("_context", "late", "published", "waiting", "were_waiting")
-
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self.waiting: deque[tuple[Queue, Message, str, str]] = deque()
@@ -186,8 +184,6 @@ class UnroutableLetters:
     `on_unroutable`: called for the first, tenth, hundredth, ... of one queue and address. `on_made`: called with the
     virtual host, the name and the address of a queue that was created because nothing was bound to the address.
     """
-
-    __slots__ = ("_by_pair", "count", "on_made", "on_unroutable")
 
     def __init__(self) -> None:
         self._by_pair: dict[tuple[str, str, str], int] = {}

@@ -26,8 +26,6 @@ class Deadline:
 class Deadlines:
     """A heap of `Deadline`s; equal times run in the order in which they were set."""
 
-    __slots__ = ("_cancelled", "_heap", "_order", "on_earlier")
-
     def __init__(self) -> None:
         self._heap: list[Deadline] = []
         self._order = 0

@@ -22,8 +22,6 @@ EXCHANGES_SLICE, POLICIES_SLICE = 1_000, 3_000
 class DeclaredExchanges(dict[str, Exchange]):
     """The exchanges of one virtual host, by name. `client`: the caller, whose permissions apply; None: the broker."""
 
-    __slots__ = ("_by_alternate", "_context")
-
     def __init__(self, context: HostContext) -> None:
         super().__init__()
         self._context = context

@@ -42,8 +42,6 @@ NAME_OCTETS_MAX = 255
 class DeclaredQueues(dict[str, Queue]):
     """The queues of one virtual host, by full name. `client`: the caller, whose permissions apply; None: the broker."""
 
-    __slots__ = ("_context",)
-
     def __init__(self, context: HostContext) -> None:
         super().__init__()
         self._context = context

@@ -19,8 +19,6 @@ QUEUES_SLICE = 200
 class Disconnects:
     """Clients to disconnect, then virtual hosts to delete, which have no clients left. `pending`: work is left."""
 
-    __slots__ = ("_clients", "_context", "_vhosts", "pending")
-
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self.pending = False

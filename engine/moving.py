@@ -54,9 +54,6 @@ class Moving:
     complete.
     """
 
-    __slots__ = ("_after", "_choice", "_client", "_last", "_last_id", "_seen", "_why", "done", "find_target", "is_done",
-                 "kept", "looked_at", "queue", "total", "waits_for")  # fmt: skip
-
     def __init__(self, queue: Queue, client: Client, choice: Choice, find_target: FindTarget | None, why: str) -> None:
         """`why`: the reason in events. `client`: the caller, whose permissions apply."""
         self.queue, self.find_target = queue, find_target

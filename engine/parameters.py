@@ -16,8 +16,6 @@ Identity = tuple[str, str, str]
 class Parameters:
     """The parameters of one broker: any JSON values, in the order in which they were set."""
 
-    __slots__ = ("_context", "_values")
-
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._values: dict[Identity, object] = {}

@@ -23,8 +23,6 @@ SETTINGS_SLICE = 150
 class Reloading:
     """The reloading of one broker. `pending`: queues have to apply changed policies or settings."""
 
-    __slots__ = ("_context", "_waiting", "pending")
-
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self._waiting: deque[tuple[Iterator[Queue], list[Policy] | None]] = deque()

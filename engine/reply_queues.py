@@ -10,8 +10,6 @@ from .queues.queue import Queue
 class ReplyQueues(dict[str, Queue]):
     """The reply queues by address. Every client may publish to them; they are in no list of queues."""
 
-    __slots__ = ("_context",)
-
     def __init__(self, context: HostContext) -> None:
         super().__init__()
         self._context = context

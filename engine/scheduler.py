@@ -19,8 +19,6 @@ class Scheduler:
     `round`: number of rounds of dispatch since the broker started; `round_width`: number of queues in the present one.
     """
 
-    __slots__ = ("_ahead", "_context", "_is_dispatching", "awaiting", "to_load", "marked", "round", "round_width")
-
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
         self.marked: dict[Marked, None] = {}

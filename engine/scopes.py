@@ -24,8 +24,6 @@ class Scopes:
     `routes`: the routes, perhaps stale, that the publishers of a site share, by exchange, routing key and site.
     """
 
-    __slots__ = ("_by_name", "_context", "_views", "routes")
-
     def __init__(self, context: "HostContext") -> None:
         self._context = context
         self._views: dict[Queue, View] = {}

@@ -54,8 +54,6 @@ class Sites:
     `_known`: the last known group of each site, present or absent.
     """
 
-    __slots__ = ("_clock", "_deadlines", "_known", "_leaving", "groups", "now", "own", "transfer_after_ns", "watchers")
-
     def __init__(self, deadlines: Deadlines, clock: Clock) -> None:
         self._clock = clock
         self._deadlines = deadlines

@@ -18,8 +18,6 @@ from .virtual_host import VirtualHost
 class VirtualHosts(dict[str, VirtualHost]):
     """The virtual hosts by name."""
 
-    __slots__ = ("_context", "_firehose", "_parameters", "changes")
-
     def __init__(self, context: BrokerContext, parameters: Parameters) -> None:
         super().__init__()
         self._context = context

@@ -60,8 +60,6 @@ class AcknowledgementWatch:
     The default timeout is in the broker's options; None: no timeout.
     """
 
-    __slots__ = ("_broker", "_acking_consumers", "_deadline", "_is_checking", "_notes", "_shortest_ms")
-
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
         self._acking_consumers = 0

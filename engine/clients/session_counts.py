@@ -21,8 +21,6 @@ class SessionCounts:
 class PastSessions(SessionCounts):
     """The sums of all closed sessions."""
 
-    __slots__ = ("confirmed", "delivered")
-
     def __init__(self) -> None:
         super().__init__()
         self.confirmed = self.delivered = 0

@@ -159,8 +159,6 @@ class SlowConsumers:
     `on_found`: called with each of them, for the log.
     """
 
-    __slots__ = ("_broker", "_checks", "_deadline", "counts", "on_found")
-
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
         self._checks: dict[tuple[object, int], Check] = {}  # by kind and period

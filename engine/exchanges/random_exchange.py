@@ -37,7 +37,6 @@ class LocalRandomExchange(RandomExchange):
     """RabbitMQ 4.0's core type, which chooses among the queues of the node. In Leveret one node has all queues."""
 
     type = "x-local-random"
-    __slots__ = ()
 
 
 EXCHANGE_TYPES[RandomExchange.type] = RandomExchange

@@ -26,8 +26,6 @@ class ParkedTotal:
     `limit`: maximum of `octets`; 0: no limit.
     """
 
-    __slots__ = ("limit", "octets", "spooled")
-
     def __init__(self) -> None:
         self.octets = self.spooled = 0
         self.limit = 0

@@ -128,8 +128,6 @@ class FullLimit:
 class Alarm(Usage):
     """A node that an operator, the journal or the cluster switches. `since_ms`: wall time when it was raised."""
 
-    __slots__ = ("_clock", "_reason", "since_ms")
-
     is_limit = False
 
     def __init__(self, limit_name: str, on_drained: Callable[[Usage], None], clock: Clock) -> None:

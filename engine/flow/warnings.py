@@ -25,8 +25,6 @@ class BlockedWarning(NamedTuple):
 class BlockedWarnings:
     """The warnings of one broker. `on_due`: called with each warning; None: there are no warnings and no timers."""
 
-    __slots__ = ("_clock", "_deadlines", "_recent", "on_due")
-
     def __init__(self, clock: Clock, deadlines: Deadlines) -> None:
         self._clock = clock
         self._deadlines = deadlines

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 class TopicCapture:
     """The leased queues of one virtual host, by the topics that they select."""
 
-    __slots__ = ("_captures", "_context", "_literal", "_patterns", "_since", "_reported", "_reported_list", "_under")
-
     def __init__(self, context: HostContext) -> None:
         self._context = context
         self._captures = context.router.captures

@@ -60,8 +60,6 @@ Steps = Generator[None, None, Discarded]
 class LeaseControl:
     """Serves the requests of one virtual host."""
 
-    __slots__ = ("_context",)
-
     def __init__(self, context: HostContext) -> None:
         self._context = context
 

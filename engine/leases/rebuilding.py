@@ -34,8 +34,6 @@ class Rebuild:
     before the boundary are dropped.
     """
 
-    __slots__ = ("boundary", "collects_ids", "end", "entered", "has_begun", "position", "start", "until_id")
-
     def __init__(self, boundary: Boundary, position: int, end: int, until_id: int, *, collects_ids: bool) -> None:
         self.boundary, self.position, self.start, self.end, self.until_id = boundary, position, position, end, until_id
         self.collects_ids = collects_ids

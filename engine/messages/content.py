@@ -317,8 +317,6 @@ class Framing(Protocol):
 class NativeFraming:
     """The engine's framing: four octets of header length, header payload, body."""
 
-    __slots__ = ()
-
     @staticmethod
     def join(header: bytes, body: bytes) -> bytes:
         """Make a content of this framing."""

@@ -21,8 +21,6 @@ class Sizes:
     Costs 0.3 us for one message, 0.05 us per message in long runs of equal size.
     """
 
-    __slots__ = ("counts", "octets")
-
     def __init__(self) -> None:
         self.counts = [0] * (len(BODY_SIZE_BUCKETS) + 1)
         self.octets = 0

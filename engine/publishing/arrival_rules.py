@@ -52,8 +52,6 @@ def arrival_rules(address: str, settings: ResolvedSettings, diverts: tuple[Diver
 class Diverts:
     """The diverts of one virtual host, by address."""
 
-    __slots__ = ("_by_address",)
-
     def __init__(self, diverts: Iterable[Divert] = ()) -> None:
         self._by_address: dict[str, list[Divert]] = {}
         for divert in diverts:

@@ -65,8 +65,6 @@ class Reaper:
     It scans auto-created queues and, with `auto-delete-created-queues`, those that clients declared.
     """
 
-    __slots__ = ("_broker", "_deadline", "_unused")
-
     def __init__(self, broker: BrokerContext) -> None:
         self._broker = broker
         self._unused: set[Queue] = set()  # found by the last scan

@@ -25,8 +25,6 @@ class Captures:
     of their messages; None: no topic is listed.
     """
 
-    __slots__ = ("_by_kind", "_context", "log", "logged", "targets")
-
     def __init__(self, context: HostContext) -> None:
         self._context = context
         self._by_kind: dict[str, Capture] = {}
@@ -115,8 +113,6 @@ class LoggedTopics:
 
     Source: queues page A.2, A.3.2, H.1.
     """
-
-    __slots__ = ("_names", "_patterns")
 
     def __init__(self, topics: Iterable[LoggedTopic]) -> None:
         topics = list(topics)

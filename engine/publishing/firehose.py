@@ -40,8 +40,6 @@ KEY_OCTETS_MAX = 255
 class Firehose:
     """The firehose of one broker. The scheduler dispatches it like a queue."""
 
-    __slots__ = ("_context", "_expected", "_pending", "_publisher", "vhosts")
-
     deleted = False
 
     def __init__(self, context: BrokerContext) -> None:

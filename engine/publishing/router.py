@@ -36,8 +36,6 @@ EXCHANGE_COST, FOUND_PER_EFFORT = 2, 8
 class Router:
     """Finds the queues of an exchange and a routing key."""
 
-    __slots__ = ("_broker", "_filtering", "_sharing", "captures", "context", "diverts")
-
     def __init__(self, context: HostContext) -> None:
         self.context = context
         self._broker = context.broker

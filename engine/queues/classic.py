@@ -47,8 +47,6 @@ class ClassicIntake(Intake):
 
     is_plain = True
 
-    __slots__ = ()
-
     def message_for(self, queue: "Queue", id_: int, content: bytes, envelope: Envelope) -> Message:
         """Make a message, which has its message group if the queue's rules allow groups."""
         rules = queue.rules
@@ -209,8 +207,6 @@ def time_to_live_ms(rules: QueueRules, envelope: Envelope) -> int | None:
 
 class ClassicDispatch(Dispatch):
     """Serves consumers with credit in round-robin order, or by filters and message groups if there are any."""
-
-    __slots__ = ()
 
     def removes_messages(self, queue: "Queue", consumer: Consumer) -> bool:
         return True
@@ -437,8 +433,6 @@ def _load_if_low(queue: "Queue", pageable: "TailedStore") -> None:
 
 class ClassicSettlement(Settlement):
     """Removes acknowledged messages. Requeued ones go to their positions, wait for redelivery, or die."""
-
-    __slots__ = ()
 
     def acknowledged(self, queue: "Queue", messages: Sequence[Message]) -> None:
         queue.events.acked(messages)

@@ -19,8 +19,6 @@ SINK = replace(REPLY, name="log", goes_with_consumers=False)
 class LogSink(Queue):
     """The log destination of one virtual host. Listeners skip it by its name, which is empty, unlike any queue's."""
 
-    __slots__ = ()
-
     def __init__(self, context: HostContext) -> None:
         super().__init__(context, "", kind=SINK, durable=True)
 

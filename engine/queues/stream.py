@@ -261,8 +261,6 @@ class StreamDispatch(LogDispatch[StreamStore]):
 class StreamSettlement(ClassicSettlement):
     """Keeps all messages. To get a message again, a consumer subscribes at its offset."""
 
-    __slots__ = ()
-
     def acknowledged(self, queue: "Queue", messages: Sequence[Message]) -> None:
         queue.events.acked(messages, kept=True)
 

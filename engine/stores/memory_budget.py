@@ -41,8 +41,6 @@ def held_octets(messages: Messages) -> int:
 class MemoryBudget:
     """The budget of a broker with a pager. `memory`, an argument of methods, is its present limit in octets."""
 
-    __slots__ = ("_charges", "_charge_max", "_largest", "_requests", "total")
-
     def __init__(self) -> None:
         #: (charge, octets, messages) of each store: its octets with the unused part of its grant; and its octets and
         #: messages when they were last measured.

@@ -23,8 +23,6 @@ class Reader(Protocol):
 class Scanning:
     """The reader of all scans. It has no credit, so its window may be dropped for others."""
 
-    __slots__ = ()
-
     def credit(self) -> int:
         return 0
 

@@ -40,8 +40,6 @@ class TempStore(Protocol):
 class NoTempStore:
     """The temp store of a broker without a disk. It stores nothing."""
 
-    __slots__ = ("has_failed", "limit", "on_change", "used")
-
     def __init__(self) -> None:
         self.limit = self.used = 0
         self.has_failed = False

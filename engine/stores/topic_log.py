@@ -97,8 +97,6 @@ class _Run:
 class MemoryLog:
     """A `TopicLog` in memory. A position is the id of a message."""
 
-    __slots__ = ("_octets", "_runs")
-
     def __init__(self) -> None:
         self._runs: deque[_Run] = deque()
         self._octets = 0

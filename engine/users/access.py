@@ -116,8 +116,6 @@ class Users:
     `login_throttle`: delays logins after failures; None: no delays.
     """
 
-    __slots__ = ("_by_name", "_is_used", "attempts", "changes", "login_throttle")
-
     def __init__(self, users: Iterable[User] = (), login_throttle: LoginThrottle | None = None) -> None:
         self._by_name = {user.name: user for user in users}
         self._is_used = bool(self._by_name)

@@ -46,8 +46,6 @@ class _Failures:
 class LoginThrottle:
     """Counts failed logins and computes delays. `now_ns`: monotonic. All methods are O(1)."""
 
-    __slots__ = ("_failures", "_names", "_now_ns")
-
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
         self._failures: dict[_Key, _Failures] = {}  # the latest failure last

@@ -39,8 +39,6 @@ class Automaton:
     `size`: number of nodes, which is the cost of a character that is not cached. Raises: PatternFault.
     """
 
-    __slots__ = ("_graph", "_known", "size")
-
     def __init__(self, tree: Node) -> None:
         self._graph = _Graph(tree)
         self.size = self._graph.size

@@ -29,8 +29,6 @@ _STEPS = 64
 class Backtracker:
     """A compiled tree. Raises: PatternFault, when it is too large."""
 
-    __slots__ = ("_code", "_loops", "groups")
-
     def __init__(self, tree: Node) -> None:
         self._code: list[tuple[Any, ...]] = []
         self.groups = 0

@@ -11,8 +11,6 @@ class Like:
     The others are searched one after the other: the first match of each leaves most for the next.
     """
 
-    __slots__ = ("_segments", "_size")
-
     def __init__(self, pattern: str, escape: str | None) -> None:
         segments: list[list[str]] = [[]]
         position = 0

@@ -21,8 +21,6 @@ class Pattern:
     Raises: PatternFault.
     """
 
-    __slots__ = ("_automaton", "_quick", "start", "text")
-
     def __init__(self, text: str, literals: dict[str, str] | None = None) -> None:
         self.text = text
         tree = parse_pattern(_filled(text, literals or {}))

@@ -26,8 +26,6 @@ RE_MAX, RE_MAX_EACH = 20_000, 20
 class Searcher:
     """A pattern of a filter. Raises: PatternFault."""
 
-    __slots__ = ("_automaton", "_backtracker", "_has_references", "_translated", "_tree")
-
     def __init__(self, text: str) -> None:
         tree = parse_pattern(text, references=True)
         self._tree = tree

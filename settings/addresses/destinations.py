@@ -24,8 +24,6 @@ class DestinationPolicies:
           default: for every queue and topic that no other entry covers.
     """
 
-    __slots__ = ("_queues", "_topics", "default", "queues", "topics")
-
     def __init__(
         self, queues: Iterable[Entry] = (), topics: Iterable[Entry] = (), default: Entry | None = None
     ) -> None:

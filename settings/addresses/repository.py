@@ -35,12 +35,6 @@ SERVER_NAMED = "amq.gen-"
 class SettingsRepository:
     """All entries of a configuration. Raises: DuplicateMatch."""
 
-    __slots__ = (
-        "_by_address", "_indexes", "_by_destination", "_by_entries", "_by_layers", "_topic_layers", "attempts",
-        "concerns_topics", "deletes_declared_queues", "hides_metrics", "destinations", "entries", "id_cache_size",
-        "usage", "uuid_namespace", "wildcards",
-    )  # fmt: skip
-
     def __init__(
         self,
         entries: Iterable[Entry] = (),

@@ -21,8 +21,6 @@ T = TypeVar("T")
 class _Table:
     """The values of one table as attributes; each is looked up when it is read."""
 
-    __slots__ = ("_configuration", "_name")
-
     def __init__(self, configuration: "Configuration", name: str) -> None:
         self._configuration, self._name = configuration, name
 

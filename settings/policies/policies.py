@@ -22,8 +22,6 @@ class Policies:
     `spent`: cost of all look-ups of policies so far, in units of about 1 us.
     """
 
-    __slots__ = ("_by_identity", "_ordered", "_pairs", "_ranked", "spent")
-
     def __init__(self, policies: Iterable[Policy] = ()) -> None:
         self._by_identity = {policy.identity: policy for policy in policies}
         self._pairs: dict[tuple[object, object], EffectivePolicy] = {}
@@ -111,8 +109,6 @@ class Policies:
 
 class RankedPolicies:
     """Policies in order of precedence. Those whose pattern begins with a literal prefix are looked up by it."""
-
-    __slots__ = ("_by_prefix", "_others", "_patterns", "_policies")
 
     def __init__(self, policies: list[Policy]) -> None:
         self._policies = policies

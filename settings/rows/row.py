@@ -32,6 +32,11 @@ class Row:
     default_text: str = ""
 
     @property
+    def default_in_words(self) -> str:
+        """Text in place of the default, or empty."""
+        return "required" if self.default is REQUIRED else self.default_text
+
+    @property
     def read(self) -> Reader:
         return self.kind.read
 
