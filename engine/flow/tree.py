@@ -161,7 +161,7 @@ class UsageTree:
                 meter.add_charge(node, all_messages if node.in_messages else all_octets)
             elif not metering.keeps_acked:
                 charge = meter.add_charge(node, messages_in_memory if node.in_messages else octets_in_memory)
-                meter.add_memory_bound(charge, lambda node=node: node.limit)
+                meter.add_memory_bound(charge, partial(getattr, node, "limit"))
             if size.policy == BLOCK:
                 blocking.append(node)
         for node in blocking:
