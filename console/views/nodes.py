@@ -38,9 +38,7 @@ _MECHANISMS = {
 
 def is_memory_alarm(broker: Broker) -> bool:
     """Whether publishers are blocked for memory, or by an operator."""
-    return broker.flow.alarm_reason is not None or any(
-        node.is_full and node.limit_name == "memory" for node in broker.flow.nodes()
-    )
+    return broker.flow.alarm_reason is not None or any(node.limit_name == "memory" for node in broker.flow.full_nodes())
 
 
 def is_disk_alarm(broker: Broker) -> bool:

@@ -48,6 +48,7 @@ class UsageTree:
         self._context = context
         self._nodes: dict[NodeKey, Usage] = {}
         self._roots: dict[str, Usage] = {}
+        self._full: dict[Usage, None] = {}  # of both
         self._changed: dict[Meter, None] = {}  # meters whose changes the nodes do not know
         self._drained: dict[Usage, None] = {}
         self._whole: list[Usage] = []  # the roots of the limits on all addresses
@@ -90,7 +91,7 @@ class UsageTree:
             root = self._roots.get(name)
             if root is None:
                 in_messages = name == WHOLE_MESSAGES
-                root = Usage("broker", name, self._note_drained, is_root=True, in_messages=in_messages)
+                root = Usage("broker", name, self._note_drained, self._full, is_root=True, in_messages=in_messages)
                 self._roots[name] = root
             root.set_limit(limit, flow)
         for node in self._nodes.values():
@@ -224,7 +225,8 @@ class UsageTree:
         key = (limit_name, vhost, name)
         node = self._nodes.get(key)
         if node is None:
-            node = self._nodes[key] = Usage(where, limit_name, self._note_drained, in_messages=in_messages, key=key)
+            node = Usage(where, limit_name, self._note_drained, self._full, in_messages=in_messages, key=key)
+            self._nodes[key] = node
         node.set_limit(max(1, limit), self._flow)  # 0 in settings: always full; in `Usage`: no limit
         return node
 
@@ -239,7 +241,7 @@ class UsageTree:
 
     def _end(self, node: Usage) -> None:
         """Remove the limit of a node, and release its waiting clients."""
-        node.is_full = False
+        node.mark(False)
         node.limit = 0
         if node.round_robin:
             self._note_drained(node)
@@ -248,6 +250,11 @@ class UsageTree:
         """All nodes, those of the broker first."""
         self._update_nodes()
         return [*self._roots.values(), *self._nodes.values()]
+
+    def full_nodes(self) -> list[Usage]:
+        """The nodes that are full, in the order in which they became so. Without a look at the others."""
+        self._update_nodes()
+        return list(self._full)
 
 
 def _memory_limit_of(node: Usage, rules: FlowRules) -> int:

@@ -31,12 +31,13 @@ DEFAULT_INTERVAL_MS = 30_000
 class Usage:
     """The use of one limit. `destination`: the name of its owner in logs: a queue, an address, or the broker.
 
-    `key`: in the tree; of a limit of the whole broker None.
+    `full_nodes`: has this node while it is full. `key`: in the tree; of a limit of the whole broker None.
     """
 
     destination: str
     limit_name: str
     on_drained: "Callable[[Usage], None]"
+    full_nodes: "dict[Usage, None]" = field(default_factory=dict)
     is_root: bool = False  # a limit of the whole broker; reaching it is an alarm
     in_messages: bool = False  # counts messages instead of octets
     key: NodeKey | None = None
@@ -62,24 +63,32 @@ class Usage:
         self.limit = limit
         self.low = (flow.low_mark_messages if self.in_messages else flow.low_mark)(limit) if limit else 0
         was_full = self.is_full
-        self.is_full = 0 < limit <= self.used or (was_full and self.used > self.low and limit > 0)
+        self.mark(0 < limit <= self.used or (was_full and self.used > self.low and limit > 0))
         if was_full and not self.is_full:
             self.on_drained(self)
 
+    def mark(self, is_full: bool) -> None:
+        """Set whether the node is full."""
+        self.is_full = is_full
+        if is_full:
+            self.full_nodes[self] = None
+        else:
+            self.full_nodes.pop(self, None)
+
     def stay_full(self) -> None:
         """Stay full after a recount, unless the use has fallen to the low mark."""
-        self.is_full = self.limit > 0 and self.used > self.low
+        self.mark(self.limit > 0 and self.used > self.low)
 
     def change(self, amount: int) -> None:
         """Add to the use, or (below 0) subtract from it."""
         used = self.used = self.used + amount
         if self.is_full:
             if used <= self.low:
-                self.is_full = False
+                self.mark(False)
                 if self.round_robin:
                     self.on_drained(self)
         elif 0 < self.limit <= used:
-            self.is_full = True
+            self.mark(True)
 
     @property
     def room(self) -> int:

@@ -75,3 +75,5 @@ def usage_of(broker: BrokerContext) -> Iterator[str]:
             yield f"{node.reason}: (use, meters) is {own}, by meters {(used[node], meter_counts[node])}"
         if node.is_full and node.used <= node.low or not node.is_full and 0 < node.limit <= node.used:
             yield f"{node.reason}: {node.used} of {node.limit} is used, full: {node.is_full}"
+        if node.is_full != (node in flow._full):
+            yield f"{node.reason}: is full: {node.is_full}, and listed so: {node in flow._full}"

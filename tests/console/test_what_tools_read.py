@@ -82,3 +82,20 @@ def test_the_cluster_name_of_the_configuration_is_shown() -> None:
         api.ask("PUT", "cluster-name", {"name": "other"})
         assert api.ask("GET", "global-parameters/cluster_name").json["value"] == "other"
         assert api.ask("GET", "global-parameters/internal_cluster_id").json["value"] == "leveret-shop"  # as before
+
+
+def test_a_limit_of_memory_that_blocks_is_an_alarm() -> None:
+    """It is on as long as publishers are blocked, also by the limit of one queue."""
+    with start_broker(
+        management=True, config={"system-usage": {"memory": "1KB", "store": "1MB", "temp": "1MB"}}
+    ) as broker:
+        api = ApiClient(broker.management_url)
+        check, message = "health/checks/local-alarms", {"properties": {}, "routing_key": "full", "payload": "a" * 1100}
+        api.ask("PUT", "queues/%2F/full", {})
+        assert api.ask("GET", check).status == 200
+        api.ask("POST", "exchanges/%2F/amq.default/publish", {**message, "payload_encoding": "string"})
+        assert api.ask("GET", check).json["alarms"][0]["resource"] == "memory"
+        assert api.ask("GET", "nodes").json[0]["mem_alarm"] is True
+        api.ask("DELETE", "queues/%2F/full/contents")
+        assert api.ask("GET", check).status == 200
+        assert api.ask("GET", "nodes").json[0]["mem_alarm"] is False

@@ -51,7 +51,7 @@ def _alarms(broker: Broker) -> list[str]:
 
 
 def _limits(broker: Broker) -> list[str]:
-    full = [node for node in broker.flow.nodes() if node.is_full and node.is_limit]
+    full = broker.flow.full_nodes()
     named = [f"{node.limit_name} of {node.destination} ({node.used} of {node.limit})" for node in full[:NAMED_MAX]]
     if not full:
         return []
