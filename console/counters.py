@@ -83,7 +83,11 @@ def _sum(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
     return tuple(map(sum, zip(*rows)))
 
 
-_ready, _unacked = attrgetter("ready_count"), attrgetter("events.unacked")
+_ready, _unacked, _consumers = (
+    attrgetter("ready_count"),
+    attrgetter("events.unacked"),
+    attrgetter("consumer_list.consumers"),
+)
 
 
 def lengths_of(queues: Iterable[Queue]) -> Generator[None, None, Lengths]:
@@ -96,6 +100,16 @@ def lengths_of(queues: Iterable[Queue]) -> Generator[None, None, Lengths]:
         unacked += sum(map(_unacked, some))
         yield
     return ready, unacked
+
+
+def consumers_of(queues: Iterable[Queue]) -> Generator[None, None, int]:
+    """Count the consumers of these queues, in steps."""
+    found = list(queues)
+    count = 0
+    for start in range(0, len(found), QUEUES_A_STEP):
+        count += sum(map(len, map(_consumers, found[start : start + QUEUES_A_STEP])))
+        yield
+    return count
 
 
 def vhost_values(vhost: VirtualHost, clients: Sequence[Client], lengths: Lengths) -> Values:

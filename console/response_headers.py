@@ -29,4 +29,8 @@ def http_date(seconds: float) -> str:
 
 def clean(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
     """The headers with control characters replaced, since names of objects may contain these."""
-    return [(name, "".join(c if " " <= c <= "~" else "?" for c in value)) for name, value in headers]
+    return [(name, value if value.isascii() and value.isprintable() else _printable(value)) for name, value in headers]
+
+
+def _printable(value: str) -> str:
+    return "".join(c if " " <= c <= "~" else "?" for c in value)

@@ -6,6 +6,7 @@ from typing import Any
 from ..api import Api
 from ..bodies import json_object
 from ..cluster import NodeFacts
+from ..counters import CHURN
 from ..dispatcher import Action, Level, Route
 from ..http_messages import JSON_MEDIA, Answer, Request, bad_request, not_found
 from ..listing import Columns, listed
@@ -23,15 +24,16 @@ FEATURES = (
     "maintenance_mode_status", "quorum_queue", "stream_queue", "user_limits", "virtual_host_metadata",
 )  # fmt: skip
 
+#: The field of a node that serves no clients.
+_NO_CHURN = {name: value for one in CHURN for name, value in ((one, 0), (f"{one}_details", {"rate": 0.0}))}
+
 
 def _view(api: Api, request: Request, facts: NodeFacts) -> dict[str, Any]:
     """A node, with rates. The answering node also has samples, if a range asks for them."""
     if facts.host is None:
         return down_view(facts)
-    is_own, churn = facts.name == api.options.node, api.sampler.churn()
-    if not is_own:
-        churn = {name: {"rate": 0.0} if name.endswith("_details") else 0 for name in churn}
-    clock = api.broker.context.clock
+    is_own, clock = facts.name == api.options.node, api.broker.context.clock
+    churn = api.sampler.churn() if is_own else _NO_CHURN
     view = {**node_view(facts, facts.host, api.options, clock.wall_ms()), **churn}
     view |= api.node_rates.setdefault(facts.name, NodeRates()).update(view, clock.monotonic_ns() // NS_A_MS)
     if is_own:

@@ -5,10 +5,11 @@ from typing import Any
 
 from ...engine import EXCHANGE_TYPES, Broker, Client, User
 from ..cluster import NodeFacts
+from ..counters import consumers_of
 from ..node_facts import Listening
 from ..options import ConsoleOptions
 from ..permissions import is_monitor, may_list
-from ..steps import Steps, map_in_steps
+from ..steps import Steps
 
 _DESCRIPTIONS = {
     "direct": "AMQP direct exchange, as per the AMQP specification",
@@ -100,7 +101,7 @@ def totals_of(broker: Broker, user: User, *, has_consumers: bool) -> Steps:
     return {
         "channels": sum(len(client.sessions) for client in clients),
         "connections": len(clients),
-        "consumers": sum((yield from map_in_steps(lambda queue: len(queue.consumers), queues))),
+        "consumers": (yield from consumers_of(queues)),
         "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
         "queues": sum(len(vhost.queues) for vhost in vhosts),
     }

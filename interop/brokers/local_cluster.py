@@ -94,7 +94,7 @@ class LocalCluster:
     # -- processes -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start all processes. `await_clients` waits until they are ready."""
+        """Start all processes. They are ready when each node `accepts` clients."""
         self._end_leftovers()
         for member in range(3):
             self.start_member(member)

@@ -6,6 +6,7 @@ Source: management page 21.
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import is_not
 from typing import TYPE_CHECKING
 
 import trio
@@ -47,8 +48,17 @@ class ConsoleParts:
     tls: Callable[[], TlsFiles] = lambda: NO_TLS
     files: Callable[[], tuple[str, ...]] = tuple
     _is_loaded: bool = False
+    _made: "ConsoleOptions | None" = None
+    _made_of: tuple[object, ...] = ()
 
     def options(self) -> "ConsoleOptions":
+        """The options now. A request reads them a dozen times, so they are made again only after a reload."""
+        made_of = (self.control(), self.configuration(), self.tls(), *self.files())
+        if self._made is None or len(made_of) != len(self._made_of) or any(map(is_not, made_of, self._made_of)):
+            self._made, self._made_of = self._make_options(), made_of
+        return self._made
+
+    def _make_options(self) -> "ConsoleOptions":
         from .console import console_options, listening
 
         if not self._is_loaded:

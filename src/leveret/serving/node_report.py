@@ -103,24 +103,26 @@ class NodeReport:
     # -- the status for other nodes -----------------------------------------------------------------------------------
 
     def status(self) -> dict[str, object]:
-        """Figures of this process; the leader's status also has the alarms of all nodes."""
-        host, leader_facts = host_facts_of(self.data), self.leader_facts
-        status: dict[str, object] = {name: getattr(host, field) for field, name in _HOST_FIELDS.items()}
-        status |= {
-            "clients": self._clients(),
-            "started-ms": self._started_ms,
-            "data": self.data,
-            "disk-reserve": self.reserve,
-            "alarms": list(self._alarms(host)),
-            CONFIGURATION: self._configuration(),
-            _HISTORY: self._history(),
-        }
+        """Figures of this process, and what it knows; the leader's status also has the alarms of all nodes."""
+        status, leader_facts = self._figures(), self.leader_facts
+        status |= {CONFIGURATION: self._configuration(), _HISTORY: self._history()}
         if leader_facts is not None:
             self._note_end()
             alarms = [list(one) for one in self._follower_alarms()]
             status |= {"cluster-name": leader_facts.cluster_name(), "cluster-alarms": alarms}
             status["not-hosted"] = first_lines(leader_facts.not_hosted)
         return status
+
+    def _figures(self) -> dict[str, object]:
+        host = host_facts_of(self.data)
+        return {
+            **{name: getattr(host, field) for field, name in _HOST_FIELDS.items()},
+            "clients": self._clients(),
+            "started-ms": self._started_ms,
+            "data": self.data,
+            "disk-reserve": self.reserve,
+            "alarms": list(self._alarms(host)),
+        }
 
     def _history(self) -> list[list[object]]:
         """The leaderships that this node knows, including those in the other nodes' statuses."""
@@ -228,12 +230,12 @@ class NodeReport:
         node = self._node()
         view, own = node.view, node.key()
         insync = None if view is None else view.insync
-        keys = {} if view is None else {one.name: one for one in view.nodes}
+        keys, linked = {} if view is None else {one.name: one for one in view.nodes}, self._linked()
         return ClusterFacts(
             shown_node(own.name),
             self.leader,
             tuple(
-                self._facts_of(name, own if name == own.name else keys.get(name), own, insync)
+                self._facts_of(name, own if name == own.name else keys.get(name), own, insync, linked)
                 for name in node.options.nodes
             ),
             node.options.min_in_sync,
@@ -256,14 +258,21 @@ class NodeReport:
         present_ms = SystemClock.wall_ms() - node.since_ms if node.agreement.state is State.HELD else 0
         return (node.held_ms + max(0, present_ms)) / 1000
 
-    def _facts_of(self, name: str, key: NodeKey | None, own: NodeKey, insync: InSync | None) -> NodeFacts:
+    def _facts_of(
+        self,
+        name: str,
+        key: NodeKey | None,
+        own: NodeKey,
+        insync: InSync | None,
+        linked: Mapping[bytes, FollowerStatistics],
+    ) -> NodeFacts:
         if key is None:
             return NodeFacts(shown_node(name))
-        node, link = self._node(), self._linked().get(key.node_id)
+        node, link = self._node(), linked.get(key.node_id)
         behind: dict[str, Any] = {}
         status: Mapping[str, object] = {}
         if key is own:
-            is_running, status = True, self.status()
+            is_running, status = True, self._figures()
         elif node.leading is not None:
             is_running = link is not None
             if link is not None:
