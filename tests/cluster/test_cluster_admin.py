@@ -57,7 +57,7 @@ def test_the_lead_is_handed_over_to_another_node() -> None:
     assert bench.asked == [("b", False), ("b", False), (None, False)]
     with pytest.raises(CommandError, match="node a leads already"):
         bench.admin.handover("a")
-    with pytest.raises(CommandError, match="node c is not there"):
+    with pytest.raises(CommandError, match="node c is absent: it is not registered in etcd; start it first"):
         bench.admin.handover("c")
     assert len(bench.asked) == 3
 

@@ -102,6 +102,34 @@ def test_the_journal(is_lost: bool, said: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "row, etcd, said",
+    [
+        ({}, "answers", []),
+        ({"is-drained": True, "state": "drained"}, "answers", []),
+        (
+            {"state": "absent", "is-linked": None},
+            "answers",
+            ["1 of 2 nodes is not in sync (node b is absent): see `ctl"],
+        ),
+        (
+            {"state": "following", "is-in-sync": False, "lag": 7},
+            "etcd is not reached: refused",
+            [
+                "1 of 2 nodes is not in sync (node b is following, 7 records behind): see `ctl cluster`",
+                "etcd is not reached: refused: no other node can lead",
+            ],
+        ),
+    ],
+)
+def test_the_nodes_of_a_cluster(row: dict[str, object], etcd: str, said: list[str]) -> None:
+    """Not all is well while one is missing: when the next one is lost, publishers are blocked."""
+    nodes = [{"name": name, "state": "in_sync", "is-linked": True, "is-in-sync": True, "lag": 0} for name in "ab"]
+    nodes[1] |= row
+    found = drained(trouble(Broker(ManualClock()), {"leader": "a", "etcd": etcd, "nodes": nodes}))
+    assert [one[: len(wanted)] for one, wanted in zip(found, said, strict=True)] == said
+
+
+@pytest.mark.parametrize(
     "count, said", [(1, "1 dead letter found no queue and was"), (3, "3 dead letters found no queue and were")]
 )
 def test_dead_letters_without_a_queue(count: int, said: str) -> None:

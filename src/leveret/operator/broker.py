@@ -27,8 +27,9 @@ LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 def status(operator: Operator) -> Steps:
     """Show the number of objects and messages now, and counters since the start."""
     statistics = yield from operator.broker.statistics_in_steps()
+    cluster = None if operator.cluster is None else operator.cluster.status()
     return {
-        "trouble": (yield from trouble(operator.broker)),
+        "trouble": (yield from trouble(operator.broker, cluster)),
         "product": "leveret",
         "version": __version__,
         "uptime_ms": operator.broker.context.clock.wall_ms() - operator.started_ms,

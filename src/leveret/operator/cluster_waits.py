@@ -3,6 +3,7 @@
 `leveret ctl` uses this, too: during an upgrade the leader may run a release without these commands.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from .command_error import CommandError
@@ -15,7 +16,11 @@ def in_sync_reasons(status: Status, node: str | None = None) -> list[str]:
     """Why the node, or one of all nodes, is not in sync; []: all are. Raises: CommandError: there is no such node."""
     if (reason := _without_leader(status)) is not None:
         return [reason]
-    rows = status["nodes"] if node is None else [_row(status, node)]
+    return not_in_sync(status["nodes"] if node is None else [_row(status, node)])
+
+
+def not_in_sync(rows: Iterable[Row]) -> list[str]:
+    """The nodes of these rows that are not in sync, in words."""
     return [_shown(row) for row in rows if not _is_in_sync(row)]
 
 
@@ -45,8 +50,8 @@ def _reasons_to_keep(status: Status, row: Row) -> list[str]:
     others = [one for one in status["nodes"] if one["name"] != name and _is_in_sync(one)]
     reasons = []
     if len(others) < least:
-        not_in_sync = [_shown(one) for one in status["nodes"] if one["name"] != name and not _is_in_sync(one)]
-        why = f" ({'; '.join(not_in_sync)})" if not_in_sync else ""
+        missing = not_in_sync(one for one in status["nodes"] if one["name"] != name)
+        why = f" ({'; '.join(missing)})" if missing else ""
         reasons.append(f"without node {name} {len(others)} of {least} nodes would be in sync{why}")
     if name == status["leader"] and not any(_can_lead(status, one) for one in others):
         reasons.append(f"node {name} leads, and no other node in sync can")

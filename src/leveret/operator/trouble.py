@@ -6,14 +6,15 @@ from datetime import UTC, datetime
 from ..engine import MS, Broker, dead_letter_queues
 from ..settings.printable import and_more
 from ..settings.values import shown
+from .cluster_waits import Status, etcd_trouble, not_in_sync
 
 #: Maximum limits or queues that a sentence names; the others are counted.
 NAMED_MAX = 3
 
 
-def trouble(broker: Broker) -> Generator[None, None, list[str]]:
-    """One sentence for each problem, the gravest first; []: all is well."""
-    found = [*_journal(broker), *_replication(broker), *_alarms(broker), *_limits(broker)]
+def trouble(broker: Broker, cluster: Status | None = None) -> Generator[None, None, list[str]]:
+    """One sentence for each problem, the gravest first; []: all is well. `cluster`: the answer of `ctl cluster`."""
+    found = [*_journal(broker), *_replication(broker), *_nodes(cluster), *_alarms(broker), *_limits(broker)]
     found += [*_blocked(broker), *_unroutable_letters(broker)]
     return [*found, *(yield from _unconsumed_letters(broker))]
 
@@ -41,6 +42,18 @@ def _replication(broker: Broker) -> list[str]:
     return [
         f"publishers are blocked {_since(alarm.since_ms)} ({alarm.reason}): start the missing nodes, see `ctl cluster`"
     ]
+
+
+def _nodes(cluster: Status | None) -> list[str]:
+    """Nodes that are not in sync, and an etcd that does not answer: no node, or fewer nodes, could lead next."""
+    if cluster is None:
+        return []
+    missing, etcd = not_in_sync(cluster["nodes"]), etcd_trouble(cluster)
+    verb = "is" if len(missing) == 1 else "are"
+    count = f"{len(missing)} of {len(cluster['nodes'])} nodes {verb} not in sync"
+    named = and_more(missing[:NAMED_MAX], len(missing))
+    found = [f"{count} ({named}): see `ctl cluster`"] if missing else []
+    return [*found, *([f"{etcd}: no other node can lead, and the set of nodes in sync cannot change"] if etcd else [])]
 
 
 def _alarms(broker: Broker) -> list[str]:

@@ -119,11 +119,9 @@ class ClusterAdmin:
 
     def forget(self, node: str) -> dict[str, Any]:
         """Forget a node that is down and not needed."""
+        self._check_is_node(node)
         node = self._name_of(node)
-        rows = {one["name"]: one for one in self.status()["nodes"]}
-        if node not in rows:
-            raise CommandError(f"there is no node {node}; nodes are {', '.join(rows)}")
-        row = rows[node]
+        row = next(one for one in self.status()["nodes"] if one["name"] == node)
         if row["state"] not in ("lost", "absent"):
             raise CommandError(f"node {node} is up: stop it first")
         self._check_needed(node, row)
@@ -171,5 +169,12 @@ class ClusterAdmin:
     def _key_of(self, name: str) -> NodeKey:
         key = None if self._node.view is None else self._node.view.node_named(self._name_of(name))
         if key is None:
-            raise CommandError(f"node {name} is not there; nodes are {', '.join(sorted(self._node.options.nodes))}")
+            self._check_is_node(name)
+            raise CommandError(f"node {name} is absent: it is not registered in etcd; start it first")
         return key
+
+    def _check_is_node(self, name: str) -> None:
+        """Raises: CommandError."""
+        nodes = self._node.options.nodes
+        if self._name_of(name) not in nodes:
+            raise CommandError(f"there is no node {name}; nodes are {', '.join(sorted(nodes))}")
