@@ -1,5 +1,6 @@
 """Clients of a node that does not lead: held, passed on, handed to this node's frontends, or told to come back."""
 
+import json
 import math
 import socket
 from collections.abc import Awaitable, Callable
@@ -17,11 +18,13 @@ from leveret.amqp_frontend.edge.arrival import Arrival
 from leveret.amqp_frontend.edge.server import serve
 from leveret.serving import gate as gate_module
 from leveret.serving.addresses import Address, bind
-from leveret.serving.gate import GOODBYE, GRACE_S, PEEK_S, Frontends, Gate, Passing
-from leveret.serving.gate_client import GateClient
+from leveret.serving.gate import GRACE_S, HTTP_PATIENCE_S, PEEK_S, Frontends, Gate, Passing, goodbye
+from leveret.serving.gate_client import GateClient, Service
 from leveret.serving.listeners import Listeners
 
 PATIENCE_S = 30.0
+#: What a client of AMQP is told while no node leads.
+GOODBYE = goodbye(Service.AMQP, "no node of this cluster leads")
 LOOPBACK = Address("127.0.0.1", 0)
 
 
@@ -57,12 +60,12 @@ class World:
         client.socket.send(b"own")
 
 
-def run(script: Callable[[World], Awaitable[None]]) -> None:
+def run(script: Callable[[World], Awaitable[None]], patience_s: float = PATIENCE_S) -> None:
     """Run a script in virtual time."""
 
     async def main() -> None:
         listeners = Listeners(*({bind(LOOPBACK, 8): LOOPBACK} for _ in range(3)))
-        world = World(Gate(listeners, lambda: PATIENCE_S, lambda client: world.answer(client)), listeners)
+        world = World(Gate(listeners, lambda: patience_s, lambda client: world.answer(client)), listeners)
         async with trio.open_nursery() as nursery:
             await nursery.start(world.gate.run)
             await script(world)
@@ -88,6 +91,22 @@ def test_a_client_is_held_until_patience_is_over() -> None:
         assert trio.current_time() - began == pytest.approx(PATIENCE_S, abs=1.0)
 
     run(script)
+
+
+@pytest.mark.parametrize("patience_s, held_s", [(PATIENCE_S, HTTP_PATIENCE_S), (3.0, 3.0)])
+def test_a_request_is_answered_before_monitors_give_up(patience_s: float, held_s: float) -> None:
+    """With 503 and the reason, since many tools wait for 15 s at most; a lost leader is replaced earlier."""
+
+    async def script(world: World) -> None:
+        client = await world.client(world.listeners.console)
+        began = trio.current_time()
+        await client.send_all(b"GET /api/overview HTTP/1.1\r\n\r\n")
+        head, _, body = (await everything(client)).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503 ") and f"content-length: {len(body)}".encode() in head
+        assert json.loads(body) == {"error": "not_leading", "reason": "no node of this cluster leads"}
+        assert trio.current_time() - began == pytest.approx(held_s, abs=1.0)
+
+    run(script, patience_s)
 
 
 def test_a_client_of_amqp_that_asks_for_this_node_is_answered_at_once() -> None:
@@ -238,7 +257,7 @@ def test_a_client_whose_leader_never_takes_it_is_told_when_patience_is_over() ->
         client = await world.client(world.listeners.amqp)
         await client.send_all(b"AMQP\0\0\x09\x01")
         with trio.fail_after(2 * PATIENCE_S):
-            assert await everything(client) == GOODBYE
+            assert b"CONNECTION_FORCED - the node that leads does not serve clients" in await everything(client)
 
     run(script)
 
@@ -275,7 +294,8 @@ def test_a_node_that_cannot_be_one_of_the_cluster_holds_nobody() -> None:
         late = await world.client(world.listeners.amqp)
         await late.send_all(b"AMQP\0\0\x09\x01")
         with trio.fail_after(PATIENCE_S):
-            assert await everything(early) == await everything(late) == GOODBYE
+            why = goodbye(Service.AMQP, "this node cannot be one of the cluster")
+            assert await everything(early) == await everything(late) == why
 
     run(script)
 

@@ -19,6 +19,8 @@ from ..amqp_frontend.edge.proxy_protocol import ProxyFault, peer_of
 from ..amqp_frontend.edge.tls import TlsFault
 from ..amqp_frontend.options import FrontendOptions
 from ..cluster.link.relay import relay
+from ..console.cluster import NOT_LED
+from ..console.encoding import encoded
 from .descriptors import descriptor_limits
 from .gate_client import GateClient, Service, TlsStream
 from .listeners import Listeners
@@ -32,6 +34,9 @@ CLIENTS_MAX = 10_000
 HANDSHAKES_MAX = 256
 #: Seconds between two attempts to pass a client on: a leader that refuses clients may not serve yet.
 AGAIN_S = 0.1
+#: Maximum seconds for which an HTTP request is held: a lost leader is replaced within them, and monitoring tools, which
+#: wait for 15 s, get an answer with the reason.
+HTTP_PATIENCE_S = 10.0
 #: Seconds after which clients of a lost leader are closed; a leader that resigns closes them itself.
 GRACE_S = 0.5
 #: To see the path of an HTTP request: octets to peek at beside the path, and seconds to wait for them.
@@ -87,8 +92,9 @@ class _Accepts:
 class Gate:
     """Accepts clients on the process's listeners while no broker of this process does.
 
-    `patience_s`: how long a client is held. `answer`: answers HTTP requests about this node (metrics, health), with the
-    paths `own_paths`. `options`: of the AMQP frontend, for the next TLS handshake.
+    `patience_s`: how long a client is held; one of HTTP at most `HTTP_PATIENCE_S`. `answer`: answers HTTP requests
+    about this node (metrics, health), with the paths `own_paths`. `options`: of the AMQP frontend, for the next TLS
+    handshake.
     """
 
     def __init__(
@@ -271,13 +277,15 @@ class Gate:
 
     async def _find_server(self, client: GateClient) -> bool:
         """Hold a client until it is handed over, passed on or refused. Returns whether the gate owns the socket."""
-        until = trio.current_time() + self._patience_s()
+        patience_s = self._patience_s()
+        is_amqp = client.service is Service.AMQP
+        until = trio.current_time() + (patience_s if is_amqp else min(patience_s, HTTP_PATIENCE_S))
         while True:
             changed = self._changed
             if self.frontends is not None:
                 frontends = self.frontends
                 try:
-                    if client.service is Service.AMQP:
+                    if is_amqp:
                         await frontends.amqp.send(client.arrival())
                     else:
                         await frontends.console.send(self._for_console(client))
@@ -293,10 +301,17 @@ class Gate:
                 pause_s = AGAIN_S
             left_s = 0.0 if self._is_closed else until - trio.current_time()
             if left_s <= 0:
-                _send_goodbye(client)
+                why = self._why_refused()
+                logger.warning("a client is refused: %s", why)
+                client.send_goodbye(goodbye(client.service, why))
                 return True
             with trio.move_on_after(min(pause_s, left_s)):
                 await changed.wait()
+
+    def _why_refused(self) -> str:
+        if self._is_closed:
+            return "this node cannot be one of the cluster"
+        return NOT_LED if self._pass_on is None else "the node that leads does not serve clients"
 
     def _for_console(self, client: GateClient) -> Arrival:
         """The arrival for the console, which reads only sockets: terminated TLS is relayed through a socket pair."""
@@ -329,14 +344,12 @@ async def _relay(stream: TlsStream, other: trio.SocketStream, client: GateClient
         client.close()
 
 
-#: The answers to clients that are refused: connection.close with 320, and HTTP 503.
-_TEXT = b"CONNECTION_FORCED - no node of this cluster leads"
-_CLOSE = b"\x00\x0a\x00\x32" + b"\x01\x40" + bytes([len(_TEXT)]) + _TEXT + b"\x00\x00\x00\x00"
-GOODBYE = b"\x01\x00\x00" + len(_CLOSE).to_bytes(4, "big") + _CLOSE + b"\xce"
-UNAVAILABLE = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
-
-
-def _send_goodbye(client: GateClient) -> None:
-    """Refuse a client, because no node leads."""
-    logger.warning("a client is refused: no node leads")
-    client.send_goodbye(GOODBYE if client.service is Service.AMQP else UNAVAILABLE)
+def goodbye(service: Service, why: str) -> bytes:
+    """The last answer to a client that is refused: connection.close with 320, or HTTP 503."""
+    if service is Service.AMQP:
+        text = f"CONNECTION_FORCED - {why}".encode()
+        close = b"\x00\x0a\x00\x32" + b"\x01\x40" + bytes([len(text)]) + text + b"\x00\x00\x00\x00"
+        return b"\x01\x00\x00" + len(close).to_bytes(4, "big") + close + b"\xce"
+    body = encoded({"error": "not_leading", "reason": why})
+    head = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body
