@@ -1,7 +1,7 @@
 """The jobs `redelivery`, `loss` and `deadletters`: messages that failed, were removed unread, or died."""
 
 from ..engines.protocol import quoted_list, rows, value
-from .lives import KEPT, RETURNED, STARTED
+from .lives import KEPT, REDELIVERED, RETURNED, STARTED
 from .outputs import DEADLETTERS, LOSS, REDELIVERY, WINDOW, conform
 from .tables import Tables
 
@@ -104,19 +104,20 @@ POISON_ATTEMPTS = 5
 #: Returns for which the message is not to blame: its consumer left regularly.
 LEFT = "reason IN ('closed', 'unsubscribed', 'recovered')"
 DEAD = "kind IN ('dead_lettered', 'killed')"
-#: First deliveries are not read ({least} is 2): a message that was returned or rejected, or used up its attempts, had
+#: First deliveries are not read: a message that was returned or rejected, or used up its attempts, had
 #: at least one. (The broker does not count the return of a consumer that left: its `attempt` is 0.)
-#: If the broker was started more than once they are read, because messages that were unacknowledged at a kill come
-#: again with attempt 1. In streams and non-destructive queues that means nothing: each consumer gets a first delivery.
+#: Later deliveries are those with a higher attempt or the flag redelivered. If a broker was started again, or another
+#: leader took over, all are read: messages that were unacknowledged come again with attempt 1, and a message that was
+#: never delivered may have the flag. In streams and non-destructive queues each consumer gets a first delivery.
 REDELIVERY_QUERY = """
-SELECT *, coalesce(attempts >= {poison_attempts} OR failures >= {poison_attempts} OR is_used_up, false) AS poison
-FROM (
+WITH folded AS (
     SELECT vhost, queue, msg_id,
         greatest(max(attempt), max(IF({returned} OR ({dead} AND reason IN ('delivery_limit', 'rejected')), 1, 0)))
             AS attempts,
         count_if({returned}) AS requeues,
         count_if(kind = 'lease_ended') AS leases_ended,
         count_if(kind = 'delivered') AS deliveries,
+        count_if(kind = 'delivered' AND attempt > 1) AS later_attempts,
         bool_or({dead}) AS dead,
         count_if({returned} AND NOT coalesce({left}, false)) AS failures,
         bool_or({dead} AND reason = 'delivery_limit') AS is_used_up,
@@ -125,15 +126,19 @@ FROM (
         max_by(reason, lsn) FILTER (WHERE reason IS NOT NULL) AS last_reason,
         max(ts) AS last_ts
     FROM recorded
-    WHERE msg_id > 0 AND ({returned} OR (kind = 'delivered' AND attempt >= {least}) OR {dead})
+    WHERE msg_id > 0 AND ({returned} OR (kind = 'delivered' AND {is_read}) OR {dead})
     GROUP BY vhost, queue, msg_id
-) AS folded
-WHERE requeues > 0 OR dead OR attempts > 1 OR {again}
+), counted AS (
+    SELECT folded.*, {redeliveries} AS redeliveries FROM folded{with_log_queues}
+)
+SELECT *, coalesce(attempts >= {poison_attempts} OR failures >= {poison_attempts} OR is_used_up, false) AS poison
+FROM counted WHERE requeues > 0 OR dead OR attempts > 1 OR redeliveries > 0
 """
-#: The message has two deliveries with attempt 1.
-AGAIN = """(deliveries > 1 AND NOT EXISTS (
-    SELECT 1 FROM {log_queues} AS log_queues WHERE log_queues.vhost = folded.vhost AND log_queues.queue = folded.queue
-))"""
+IS_LATER = f"(attempt > 1 OR (CAST(flags AS int) & {REDELIVERED}) <> 0)"
+#: SQL of `redeliveries`, and of a join for it, if all deliveries are read.
+REDELIVERIES = "IF(log_queues.queue IS NULL, greatest(deliveries - 1, 0), later_attempts)"
+WITH_LOG_QUEUES = """
+    LEFT JOIN {log_queues} AS log_queues ON log_queues.vhost = folded.vhost AND log_queues.queue = folded.queue"""
 
 
 def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
@@ -141,16 +146,18 @@ def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
     tables.require_deliveries("redelivery")
     dialect = tables.engine.dialect
     pauses = dialect.ordered_array("arg_ms", "lsn", "kind IN ('requeued', 'scheduled') AND arg_ms > 0")
-    starts = int(value(tables.engine, f"SELECT count(*) FROM events WHERE {STARTED}") or 0)
-    is_restarted = starts > (1 if tables.first_lsn() <= 1 else 0)
+    known = 1 if tables.first_lsn() <= 1 else 0
+    starts = f"greatest(count_if({STARTED}), count_if(kind = 'led'))"
+    is_restarted = int(value(tables.engine, f"SELECT {starts} FROM events") or 0) > known
     text = REDELIVERY_QUERY.format(
         poison_attempts=poison_attempts,
         returned=RETURNED,
         left=LEFT,
         dead=DEAD,
         pauses=pauses,
-        least=1 if is_restarted else 2,
-        again=AGAIN.format(log_queues=tables.log_queues()) if is_restarted else "false",
+        is_read="true" if is_restarted else IS_LATER,
+        redeliveries=REDELIVERIES if is_restarted else "deliveries",
+        with_log_queues=WITH_LOG_QUEUES.format(log_queues=tables.log_queues()) if is_restarted else "",
     )
     return conform(dialect, text, REDELIVERY)
 

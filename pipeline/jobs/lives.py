@@ -12,7 +12,8 @@ TERMINALS = (
     "cancelled",
 )
 CODE_BITS = 6
-DURABLE, KEPT = 1, 2
+#: Flags of an event.
+DURABLE, KEPT, REDELIVERED = 1, 2, 32
 
 #: SQL: a return, that is, the end of a delivery whose message stays: it is requeued, scheduled for a delay, or its
 #: lease ended. It is no return if the lease ended because another consumer acknowledged the message, or because the

@@ -35,14 +35,16 @@ DEPTH = columns(
     "depth_max bigint, in_per_s double, out_per_s double, bytes_end bigint",
 )
 #: One row per message that was redelivered or died. `attempts`: as the broker counts, anew after a kill.
+#: `redeliveries`: deliveries after the first one in this queue; of a stream or a non-destructive queue only those to
+#: the same consumer, because each consumer gets a first one.
 #: `leases_ended`: leases that did not end with an acknowledgement; returns among them count in `requeues`, too.
 #: `poison`: the message used up its attempts; or its attempts, or its returns by failing consumers (rejected, lost,
 #: lease ended), reach --poison-attempts. A message that was rejected for good before that is dead, not poison.
 #: `backoff_ms`: for each return with a delay, in order, the milliseconds from its record until the message was due.
 REDELIVERY = columns(
-    "vhost string, queue string, msg_id bigint, attempts smallint, requeues bigint, leases_ended bigint",
-    "dead boolean, poison boolean, backoff_ms array<bigint>, last_consumer string?, last_reason string?",
-    "last_ts timestamp",
+    "vhost string, queue string, msg_id bigint, attempts smallint, redeliveries bigint, requeues bigint",
+    "leases_ended bigint, dead boolean, poison boolean, backoff_ms array<bigint>, last_consumer string?",
+    "last_reason string?, last_ts timestamp",
 )
 #: Messages removed without an acknowledgement. `cause`: the kind of the event. `n`: lost messages; `bytes`: their
 #: octets, null if not known. `moved`: a copy arrived in another queue, as a dead letter or by a move, and counts there.

@@ -92,10 +92,22 @@ def test_a_message_that_came_back_had_an_attempt(engine: Any) -> None:
     """Of a consumer that left, whose deliveries the broker does not count."""
     tables = told(
         engine, "1 0 enqueued 1 q", "2 1 delivered 1 q attempt=1", "3 2 requeued 1 q reason=closed",
-        "4 3 delivered 1 q attempt=1", "5 4 acked 1 q",
+        "4 3 delivered 1 q attempt=1 flags=33", "5 4 acked 1 q",
     )  # fmt: skip
     found = answered(tables, "redelivery", redelivery(tables))
-    assert [(row.msg_id, row.attempts, row.requeues, row.poison) for row in found] == [(1, 1, 1, False)]
+    assert [(row.msg_id, row.attempts, row.redeliveries, row.requeues, row.poison) for row in found] == [
+        (1, 1, 1, 1, False),
+    ]
+
+
+def test_a_mark_on_a_first_delivery_is_no_redelivery(engine: Any) -> None:
+    """A new leader of a cluster marks what waited, whether it was delivered before or not."""
+    tables = told(
+        engine, "1 0 led 0 reason={}", "2 0 enqueued 1 q", "3 0 enqueued 2 q", "4 1 delivered 2 q attempt=1",
+        "5 9 led 0 reason={}", "6 10 delivered 1 q attempt=1 flags=33", "7 11 acked 1 q",
+        "8 12 delivered 2 q attempt=1 flags=33", "9 13 acked 2 q",
+    )  # fmt: skip
+    assert [(row.msg_id, row.redeliveries) for row in answered(tables, "redelivery", redelivery(tables))] == [(2, 1)]
 
 
 def test_returns_after_a_delay_are_returns(engine: Any) -> None:

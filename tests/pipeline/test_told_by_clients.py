@@ -340,6 +340,9 @@ def test_redeliveries(tables: Tables, memory: Memory) -> None:
     assert {(one.vhost, one.queue, called[one.msg_id]) for one in rows} == {
         key for key, count in memory.again.items() if count > 1
     } | {("/", WORK, f"w={number}") for number in range(25, 30)} | {("/", LOST, f"l{number}") for number in range(3)}
+    assert {(one.vhost, one.queue, called[one.msg_id]): one.redeliveries for one in rows if one.redeliveries} == {
+        key: count - 1 for key, count in memory.again.items() if count > 1
+    }
     assert Counter((one.vhost, one.queue) for one in rows if one.msg_id in dead) == {
         ("/", WORK): 5, ("/", LOST): 3, (SHOP, RETRY): 4,
     }  # fmt: skip
