@@ -3,17 +3,19 @@
 import argparse
 import os
 import secrets
-from collections.abc import Callable, Sequence
+import shlex
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..answers import EXIT_FAULT, EXIT_OK, Answer
 from ..engines.protocol import Engine, Row, rows, value
 from ..error_texts import spark_error_text
+from ..lake.lake import absolute
 from ..lake.nodes import Node, chosen_nodes, nodes_of
-from ..output.formats import PAGES
+from ..output.formats import PAGES, write_text
 from ..progress import Progress
 from ..retries import retry_slow_workers
 from ..schemas import Columns, columns
@@ -29,6 +31,9 @@ from .replay import CHOSEN, LOG, ORDER, ReplayOptions, batches, choose, log_of, 
 from .tables import EmptyLake, NotRecorded, Tables
 from .timing import fairness, latency
 from .trace import Trail, replays_in, trace, trace_messages
+
+if TYPE_CHECKING:
+    from ..report.model import Report
 
 #: Messages that a replay sends between two entries in its log. After a kill it may send up to this many again.
 REPLAY_BATCH = 1000
@@ -123,10 +128,11 @@ def _run_on_nodes(
     for name, error in unanswered.items():
         progress.say("missing", what=f"node {name}: {error}")
     nodes = [one for one in nodes_of(options.lake) if one.name in trails] or nodes
+    pages = NodePages(options, nodes) if job == "report" else None
     for node in [one for one in nodes if one.name not in unanswered]:
         given = argparse.Namespace(**{**vars(options), "trail": trails.get(node.name)})
-        if job == "report":
-            given.out = node_page_path(_page_path(options), node.name)
+        if pages is not None:
+            given.out, given.window, given.reports = pages.path(node.name), pages.window_s, pages.reports
         unknown_here: set[tuple[str, str]] = set()
         try:
             answers.add(node, _run_on(node, engine, job, given, progress, opened, unknown_here))
@@ -141,7 +147,10 @@ def _run_on_nodes(
         raise next(iter(unanswered.values()))
     if job == "trace" and not answers:
         raise ValueError(f"no message {options.message!r} in the lake")
-    more = {"unanswered": {name: str(error) for name, error in unanswered.items()}} if unanswered else {}
+    texts = {name: str(error) for name, error in unanswered.items()}
+    more: dict[str, Any] = {"unanswered": texts} if texts else {}
+    if pages is not None:
+        more["file"] = pages.write(texts)
     return answers.answer({**more, "seconds": progress.seconds})
 
 
@@ -349,14 +358,44 @@ def _whatif(work: JobContext) -> Answer:
     return Answer("whatif", {"whatif": differing}, facts, EXIT_FAULT if is_fault else EXIT_OK)
 
 
-def _page_path(options: argparse.Namespace) -> str:
+def page_path(options: argparse.Namespace) -> str:
+    """The path of the page of a report."""
     path: str = options.out or "report.html"
     return path if path.endswith(PAGES) else f"{path.rstrip('/')}/report.html"
 
 
+class NodePages:
+    """The pages of a report over several nodes: one of each node, and one with the nodes beside each other.
+
+    reports: filled by `_report`, node -> its figures. window_s: the width of windows on all pages.
+    """
+
+    def __init__(self, options: argparse.Namespace, nodes: Sequence[Node]) -> None:
+        from .report import common_window  # slow to import
+
+        self._options, self._path = options, page_path(options)
+        given = options.window if options.is_window_given else None
+        self.window_s = common_window(options.lake, nodes, options.selection, given)
+        self.reports: dict[str, Report] = {}
+
+    def path(self, node: str) -> str:
+        return node_page_path(self._path, node)
+
+    def write(self, unanswered: Mapping[str, str]) -> str:
+        """Write the page of all nodes. Returns its path. `unanswered`: nodes that could not answer, and why."""
+        from ..report.fleet_page import render_fleet
+
+        notes = [f"{node}: {why}" for node, why in unanswered.items()]
+        notes += [f"{node}: {note}" for node, report in self.reports.items() for note in report.notes]
+        files = {node: Path(self.path(node)).name for node in self.reports}
+        write_text(self._path, render_fleet(self._options.lake, self.reports, files, notes))
+        return self._path
+
+
 def _report(work: JobContext) -> Answer:
     """Write a page with the answers of other jobs. Each reads its own part of the lake."""
-    from .report import ReportRequest, write_report  # slow to import
+    from ..report.page import render
+    from .report import ReportRequest, collect  # slow to import
 
     options = work.options
     whole = work.tables.part({})
@@ -365,11 +404,17 @@ def _report(work: JobContext) -> Answer:
         given = argparse.Namespace(**{**vars(options), "window": window_s, "poison_attempts": POISON_ATTEMPTS})
         return JOBS[job](JobContext(job, selected_tables(whole, job, given), given, work.progress))
 
-    path = _page_path(options)
+    path = page_path(options)
     part = selected_tables(whole, "depth", options)
     source = (options.journal or [options.lake])[0]
-    asked = ReportRequest(part.node or source, work.selection, part, answer)
-    write_report(asked, path, options.window if options.is_window_given else None, work.progress)
+    of_node = f" --node {shlex.quote(part.node)}" if part.node else ""
+    trace = f"leveret pipeline trace --lake {shlex.quote(absolute(options.lake))}{of_node}"
+    asked = ReportRequest(part.node or source, work.selection, part, answer, trace)
+    reports: dict[str, Report] | None = getattr(options, "reports", None)
+    found = collect(asked, options.window if options.is_window_given or reports is not None else None, work.progress)
+    write_text(path, render(found))
+    if reports is not None:
+        reports[part.node] = found
     return Answer("report", facts={"file": path})
 
 

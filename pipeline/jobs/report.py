@@ -4,36 +4,54 @@ Its size is limited: it shows WINDOWS_MAX windows of QUEUES_MAX queues, and the 
 longer, the windows are wider, and the page says so.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..answers import Answer
-from ..engines.protocol import Engine, Row, rows
-from ..output.formats import write_text
+from ..engines.protocol import PERCENTILES, Engine, Row, rows, value
+from ..lake.lake import span_of_events
+from ..lake.nodes import Node
 from ..progress import Progress
-from ..report.model import Part, Report
-from ..report.page import render
+from ..report.model import MEASURES, Part, Report, peaks, second
 from ..selection import Selection
 from .engine_table import EngineTable
+from .lives import KEPT
 from .tables import Tables
 
 QUEUES_MAX, WINDOWS_MAX, ROWS_MAX = 8, 500, 20
 #: If no width is given, the narrowest of these widths (seconds) is chosen with about this many windows.
 WINDOWS_AIMED = 240
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
-#: Name of a total -> SQL for the events that it counts.
-TOTALS = {
+#: The totals. `COUNTED`: SQL of the events that count. `OF_FATES`: a fate of the audit. The others are sums of jobs.
+TOTALS = (
+    *("published", "enqueued", "delivered", "redelivered", "acknowledged", "read in streams", "dead-lettered", "lost"),
+    *("refused", "discarded on purpose", "left in queues"),
+)
+COUNTED = {
     "published": "kind = 'published'",
     "enqueued": "kind = 'enqueued'",
     "delivered": "kind = 'delivered'",
-    "redelivered": "kind = 'delivered' AND attempt > 1",
-    "acknowledged": "kind = 'acked'",
-    "dead-lettered": "kind = 'dead_lettered'",
-    "removed unread": "kind IN ('evicted', 'replaced', 'expired', 'dropped', 'killed')",
+    "read in streams": f"kind = 'acked' AND (CAST(flags AS int) & {KEPT}) <> 0",
 }
-#: Totals that need recorded deliveries.
-OF_DELIVERIES = ("delivered", "redelivered")
+OF_FATES = {"acknowledged": "acked", "dead-lettered": "dead_lettered", "left in queues": "open"}
+#: Totals that are left out if they are 0. (Without recorded deliveries `delivered` is.)
+IF_ANY = ("delivered", "read in streams", "refused", "discarded on purpose")
+#: The oldest messages that each queue had at its peak.
+EXAMPLES = 3
+AT_PEAK = """
+SELECT lives.vhost, lives.queue, msg_id,
+    row_number() OVER (PARTITION BY lives.vhost, lives.queue ORDER BY enqueued_lsn, msg_id) AS place
+FROM lives JOIN (VALUES {peaks}) AS peaks(vhost, queue, begin, until)
+    ON lives.vhost = peaks.vhost AND lives.queue = peaks.queue
+WHERE unix_seconds(enqueued_ts) < until AND (finished_ts IS NULL OR unix_seconds(finished_ts) >= begin)
+"""
+SLOWEST = """
+SELECT vhost, queue, msg_id, row_number() OVER (
+    PARTITION BY vhost, queue ORDER BY unix_micros(finished_ts) - unix_micros(enqueued_ts) DESC, msg_id
+) AS place
+FROM lives WHERE kind = 'acked' AND first_delivered_ts IS NOT NULL AND ({drawn})
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +59,14 @@ class ReportRequest:
     """The part of a lake that a report shows.
 
     answer: runs a job with windows of a width in seconds; raises ValueError if the journal did not record enough.
+    trace: the shell command that shows a message; its id is to be appended.
     """
 
     name: str
     selection: Selection
     tables: Tables
     answer: Callable[[str, int], Answer]
+    trace: str
 
     @property
     def engine(self) -> Engine:
@@ -57,11 +77,6 @@ class ReportRequest:
         """SQL: the condition of --since, to be appended to another one."""
         since = self.selection.since_us
         return "" if since is None else f" AND ts >= {self.engine.dialect.timestamp(since)}"
-
-
-def write_report(request: ReportRequest, path: str, window_s: int | None, progress: Progress) -> None:
-    """Compute and write the page. `window_s`: None: choose a width by the time. Raises: ValueError, OSError."""
-    write_text(path, render(collect(request, window_s, progress)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +96,8 @@ def collect(request: ReportRequest, window_s: int | None, progress: Progress) ->
     begin, end = _span(request)
     width = fitted_width(window_s or window_width(begin, end), begin, end)
     drawn = _drawn(request)
-    totals, is_whole = _totals(request)
-    attempts = _attempts(request)
+    counted = _counted(request)
+    deliveries = _deliveries(request)
     notes = [f"not whole: {missing}"] if (missing := request.tables.missing_text()) else []
     if lost := request.tables.holes_text():
         notes.append(f"not whole: {lost}")
@@ -93,14 +108,15 @@ def collect(request: ReportRequest, window_s: int | None, progress: Progress) ->
     assert audit.main is not None
     faults = Part(list(audit.main.head(ROWS_MAX)), count=audit.main.count())
     progress.say("audit")
-    found: dict[str, Part] = {}
-    for job, query in _QUERIES.items():
-        found |= query(request, job, width, drawn)
-        progress.say(job)
     fates = dict(audit.facts["fates"])
-    totals["left in queues"] = fates.get("open", 0)
-    if request.selection.queues:
-        del totals["published"]  # an event `published` has no queue
+    totals = counted | {name: fates.get(fate, 0) for name, fate in OF_FATES.items()}
+    found: dict[str, Any] = {"of_node": {}}
+    for job, query in _QUERIES.items():
+        parts = query(request, job, width, drawn)
+        totals |= parts.pop("totals", {})
+        found["of_node"] |= parts.pop("of_node", {})
+        found |= parts
+        progress.say(job)
     return Report(
         source=request.name,
         begin=begin,
@@ -108,12 +124,14 @@ def collect(request: ReportRequest, window_s: int | None, progress: Progress) ->
         window_s=width,
         queues=drawn.keys,
         queue_count=drawn.count,
-        totals={name: n for name, n in totals.items() if is_whole or name not in OF_DELIVERIES},
+        totals={name: totals[name] for name in TOTALS if name in totals and (totals[name] or name not in IF_ANY)},
         notes=notes,
         fates=fates,
         unknown=sum(audit.facts.get("unknown", {}).values()),
+        trace=request.trace,
         faults=faults,
-        attempts=Part(attempts),
+        attempts=Part(deliveries),
+        holes=Part(request.tables.holes()),
         **found,
     )
 
@@ -121,6 +139,18 @@ def collect(request: ReportRequest, window_s: int | None, progress: Progress) ->
 def window_width(begin: int, end: int) -> int:
     """The narrowest width in STEPS_S with at most about WINDOWS_AIMED windows."""
     return next((step for step in STEPS_S if (end - begin) // step <= WINDOWS_AIMED), STEPS_S[-1])
+
+
+def common_window(lake: str, nodes: Sequence[Node], selection: Selection, window_s: int | None) -> int:
+    """The width of windows, in seconds, for a report over several nodes. `window_s`: the wanted width, if any.
+
+    Raises: as `committed_files`.
+    """
+    span = span_of_events(lake, [one.journal for one in nodes])
+    begin, end = (int(at.timestamp()) for at in span) if span else (0, 0)
+    begin = max(begin, (selection.since_us or 0) // 10**6)
+    end = end if selection.until_us is None else min(end, selection.until_us // 10**6)
+    return fitted_width(window_s or window_width(begin, end), begin, max(begin, end))
 
 
 def fitted_width(window_s: int, begin: int, end: int) -> int:
@@ -154,32 +184,39 @@ def _drawn(request: ReportRequest) -> _DrawnQueues:
     return _DrawnQueues(keys, int(every["n"]), " OR ".join(each) or "1 = 0")
 
 
-def _totals(request: ReportRequest) -> tuple[dict[str, int], bool]:
-    """The totals by name; and whether deliveries were recorded."""
-    counts = ", ".join(f"count_if({condition}) AS n{at}" for at, condition in enumerate(TOTALS.values()))
+def _counted(request: ReportRequest) -> dict[str, int]:
+    """The totals in `COUNTED`. With --queue there is no `published`, because such an event has no queue."""
+    counted = {name: so for name, so in COUNTED.items() if name != "published" or not request.selection.queues}
+    counts = ", ".join(f"count_if({so}) AS n{at}" for at, so in enumerate(counted.values()))
     (row,) = rows(request.engine, f"SELECT {counts} FROM events WHERE msg_id > 0{request.since_condition}")
-    found = {name: int(row[f"n{at}"] or 0) for at, name in enumerate(TOTALS)}
-    return found, found["delivered"] > 0
+    return {name: int(row[f"n{at}"] or 0) for at, name in enumerate(counted)}
 
 
-def _attempts(request: ReportRequest) -> list[Row]:
-    """Rows with vhost, queue, attempts and n, the number of messages that had this number of deliveries."""
+def _deliveries(request: ReportRequest) -> list[Row]:
+    """Rows with vhost, queue, deliveries and n, the number of messages that had this number of deliveries.
+
+    Without streams and non-destructive queues, where each consumer gets every message.
+    """
     each = (
-        "SELECT vhost, queue, msg_id, max(attempt) AS attempts FROM events"
-        f" WHERE kind = 'delivered' AND msg_id > 0{request.since_condition} GROUP BY vhost, queue, msg_id"
+        f"SELECT vhost, queue, msg_id, count(*) AS deliveries FROM events ANTI JOIN {request.tables.log_queues()} AS"
+        f" log_queues USING (vhost, queue) WHERE kind = 'delivered' AND msg_id > 0{request.since_condition}"
+        " GROUP BY vhost, queue, msg_id"
     )
     return rows(
         request.engine,
-        f"SELECT vhost, queue, attempts, count(*) AS n FROM ({each}) AS each GROUP BY vhost, queue, attempts",
+        f"SELECT vhost, queue, deliveries, count(*) AS n FROM ({each}) AS each GROUP BY vhost, queue, deliveries",
     )
 
 
 def _query(
-    part: Callable[[ReportRequest, EngineTable, _DrawnQueues], dict[str, Part]], *names: str
-) -> Callable[..., dict[str, Part]]:
-    """A function that computes the parts `names` of the report. If the job cannot answer, each part says why."""
+    part: Callable[[ReportRequest, EngineTable, _DrawnQueues], dict[str, Any]], *names: str
+) -> Callable[..., dict[str, Any]]:
+    """A function that computes the parts `names` of the report. If the job cannot answer, each part says why.
 
-    def query(request: ReportRequest, job: str, window_s: int, drawn: _DrawnQueues) -> dict[str, Part]:
+    The function may return two more parts, `totals` and `of_node`.
+    """
+
+    def query(request: ReportRequest, job: str, window_s: int, drawn: _DrawnQueues) -> dict[str, Any]:
         try:
             table = request.answer(job, window_s).main
         except ValueError as error:
@@ -190,46 +227,94 @@ def _query(
     return query
 
 
-def _series(name: str) -> Callable[[ReportRequest, EngineTable, _DrawnQueues], dict[str, Part]]:
-    def part(request: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Part]:
-        return {name: Part(rows(request.engine, f"SELECT * FROM {table.name} WHERE {drawn.condition}"))}
+def _by_window(request: ReportRequest, name: str, table: EngineTable, columns: str) -> dict[str, dict[str, Part]]:
+    """The part `of_node` of a table. `columns`: SQL of aggregates over the queues of a window."""
+    if not request.tables.node:
+        return {}
+    text = f"SELECT window_start, {columns} FROM {table.name} GROUP BY window_start"
+    return {"of_node": {name: Part(rows(request.engine, text))}}
 
-    return part
+
+def _depth(request: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Any]:
+    depths = rows(request.engine, f"SELECT * FROM {table.name} WHERE {drawn.condition}")
+    columns = (
+        "sum(depth_end) AS depth_max, sum(depth_min) AS depth_min, sum(bytes_end) AS bytes_end,"
+        " sum(in_per_s) AS in_per_s, sum(out_per_s) AS out_per_s"
+    )
+    more = _by_window(request, "depth", table, columns)
+    text = request.engine.dialect.text
+    shown = [
+        f"({text(row['vhost'])}, {text(row['queue'])}, {second(row)}, {second(row) + row['window_s']})"
+        for row in peaks(depths).values()
+    ]
+    oldest = AT_PEAK.format(peaks=", ".join(shown)) if shown else ""
+    slowest = SLOWEST.format(drawn=drawn.condition)
+    examples = [
+        {**row, "why": why}
+        for why, query, most in (("peak", oldest, EXAMPLES), ("slowest", slowest, 1))
+        if query
+        for row in rows(
+            request.engine,
+            f"SELECT vhost, queue, msg_id FROM ({query}) AS placed WHERE place <= {most} ORDER BY vhost, queue, place",
+        )
+    ]
+    return {"depth": Part(depths), "examples": Part(examples), **more}
 
 
-def _first(name: str) -> Callable[[ReportRequest, EngineTable, _DrawnQueues], dict[str, Part]]:
-    def part(request: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Part]:
+def _latency(request: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Any]:
+    times = (f"{what}_ms_{point}" for what in MEASURES for point in PERCENTILES)
+    more = _by_window(request, "latency", table, ", ".join(f"max({name}) AS {name}" for name in times))
+    return {"latency": Part(rows(request.engine, f"SELECT * FROM {table.name} WHERE {drawn.condition}")), **more}
+
+
+def _redelivery(request: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Any]:
+    count = value(request.engine, f"SELECT count(*) FROM {table.name} WHERE redeliveries > 0")
+    return {**_first("poison")(request, table, drawn), "totals": {"redelivered": count}}
+
+
+def _first(name: str) -> Callable[[ReportRequest, EngineTable, _DrawnQueues], dict[str, Any]]:
+    def part(request: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Any]:
         return {name: Part(list(table.head(ROWS_MAX)), count=table.count())}
 
     return part
 
 
-def _losses(request: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Part]:
+def _losses(request: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Any]:
     view = table.name
     series = rows(
         request.engine,
         f"SELECT vhost, queue, window_start, sum(n) AS n FROM {view} WHERE {drawn.condition}"
         " GROUP BY vhost, queue, window_start",
     )
-    totals = (
+    by_cause = (
         "SELECT vhost, queue, cause, sum(n) AS n, sum(bytes) AS bytes, sum(moved) AS moved, sum(refused) AS refused,"
         f" sum(discarded) AS discarded, max(age_ms_max) AS age_ms_max FROM {view} GROUP BY vhost, queue, cause"
     )
-    most = rows(request.engine, f"{totals} ORDER BY n DESC, vhost, queue, cause LIMIT {ROWS_MAX}")
-    (every,) = rows(request.engine, f"SELECT count(*) AS n FROM ({totals}) AS totals")
-    return {"losses": Part(series), "loss_totals": Part(most, count=int(every["n"]))}
+    most = rows(request.engine, f"{by_cause} ORDER BY n DESC, vhost, queue, cause LIMIT {ROWS_MAX}")
+    sums = "count(*) AS n, sum(n) AS lost, sum(refused) AS refused, sum(discarded) AS discarded"
+    (every,) = rows(request.engine, f"SELECT {sums} FROM ({by_cause}) AS by_cause")
+    return {
+        "losses": Part(series),
+        "loss_totals": Part(most, count=int(every["n"])),
+        "totals": {
+            "lost": int(every["lost"] or 0),
+            "refused": int(every["refused"] or 0),
+            "discarded on purpose": int(every["discarded"] or 0),
+        },
+        **_by_window(request, "losses", table, "sum(n) AS n"),
+    }
 
 
-def _fairness(request: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Part]:
+def _fairness(request: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -> dict[str, Any]:
     order = "vhost, queue, deliveries DESC, consumer, conn_id"
     most = rows(request.engine, f"SELECT * FROM {table.name} ORDER BY {order} LIMIT {2 * ROWS_MAX}")
     return {"fairness": Part(most, count=table.count())}
 
 
 _QUERIES: dict[str, Callable[..., dict[str, Any]]] = {
-    "depth": _query(_series("depth"), "depth"),
-    "latency": _query(_series("latency"), "latency"),
-    "redelivery": _query(_first("poison"), "poison"),
+    "depth": _query(_depth, "depth"),
+    "latency": _query(_latency, "latency"),
+    "redelivery": _query(_redelivery, "poison"),
     "loss": _query(_losses, "losses", "loss_totals"),
     "deadletters": _query(_first("deadletters"), "deadletters"),
     "fairness": _query(_fairness, "fairness"),

@@ -10,7 +10,7 @@ an ingest did not commit before it was killed do not count. A lake can be moved 
 
 import errno
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -18,7 +18,17 @@ from pathlib import Path
 from typing import Any
 
 from ..schemas import BY_DATE, TABLES, ddl, stored
-from .delta_tables import CHECKPOINTS, check_path, files_in, files_of, lsn_of, open_table, retained_of, table_path
+from .delta_tables import (
+    CHECKPOINTS,
+    check_path,
+    files_in,
+    files_of,
+    lsn_of,
+    mark_of,
+    open_table,
+    retained_of,
+    table_path,
+)
 from .delta_tables import Retained as Retained  # offered here, too
 from .delta_tables import absolute as absolute
 
@@ -115,6 +125,17 @@ def row_count(lake: str, table: str) -> int:
     from pyarrow import parquet
 
     return sum(parquet.read_metadata(path).num_rows for path in committed_files(lake, table))
+
+
+def span_of_events(lake: str, journals: Collection[str | None]) -> tuple[datetime, datetime] | None:
+    """The times of the first and last event of some nodes, from the log of `events`; None: they have no events.
+
+    journals: ids. Raises: as `committed_files`.
+    """
+    delta = open_table(lake, "events")
+    marks = {mark_of(one) for one in journals if one}
+    files = [one for one in (files_in(delta) if delta else ()) if one["mark"] in marks and one.get("min.ts")]
+    return (min(one["min.ts"] for one in files), max(one["max.ts"] for one in files)) if files else None
 
 
 def _files_of_spark(lake: str, table: str) -> list[str]:

@@ -74,7 +74,7 @@ def send_lineage(
 def outputs_of(answer: Answer, paths: Sequence[str]) -> dict[str, tuple[Columns, int]]:
     """The files of an answer: path -> columns, number of rows. The pages of a report have no columns."""
     if "file" in answer.facts:
-        pages = answer.facts.get("nodes", {"": answer.facts}).values()
+        pages = [answer.facts, *answer.facts.get("nodes", {}).values()]
         return {str(one["file"]): ((), 0) for one in pages}
     tables = list(answer.tables.values())
     return {path: (table.columns, table.count()) for path, table in zip(paths, tables, strict=False)}

@@ -84,3 +84,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[in
     )
     heads = "".join(f"{side.format('th')}{escape(name)}</th>" for side, name in zip(sides, head, strict=True))
     return f'<div class="table"><table><thead><tr>{heads}</tr></thead><tbody>\n{lines}</tbody></table></div>\n'
+
+
+def commands(summary: str, lines: Sequence[str]) -> str:
+    """A text that opens lines to paste into a shell; a click chooses a whole line. `summary`: in HTML."""
+    shown = "".join(f"<code>{escape(printable(line))}</code>" for line in lines)
+    return f"<details><summary>{summary}</summary>{shown}</details>" if lines else summary

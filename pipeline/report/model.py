@@ -1,5 +1,6 @@
 """A report as plain values: the rows of its sections, and the lines of its charts as uPlot draws them."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,15 +26,21 @@ class Report:
 
     begin, end: seconds since 1970 of the first and last event. window_s: the width of windows. queues: the drawn ones
     as (virtual host, queue), most messages first. queue_count: of all queues. fates: number of messages by fate.
-    unknown: number of messages with something that is a fault unless a hole explains it. Parts:
+    unknown: number of messages with something that is a fault unless a hole explains it. trace: the shell command that
+    shows a message; its id is to be appended. Parts:
 
     - faults: FAULTS of the audit
     - depth, latency: DEPTH and LATENCY of the drawn queues
-    - attempts: vhost, queue, attempts, n; n is the number of messages with this number of deliveries
+    - examples: vhost, queue, why, msg_id of the drawn queues. why: `peak` (the oldest messages in the queue when it had
+      the most) or `slowest` (the one with the longest time until its acknowledgement)
+    - attempts: vhost, queue, deliveries, n; n is the number of messages with this number of deliveries
     - poison: REDELIVERY, poison first
     - losses: LOSS of the drawn queues
     - loss_totals: vhost, queue, cause, n, bytes, moved, refused, discarded, age_ms_max; of all queues
-    - deadletters, fairness, blocked: the tables of the jobs with these names
+    - deadletters, fairness, blocked, holes: the tables with these names
+
+    of_node: in a lake with several nodes the rows of `depth`, `latency` and `losses` of the whole node, that is, of all
+    queues together. Depth is the sum, at the end of each window; latency is that of the slowest queue.
     """
 
     source: str
@@ -46,9 +53,11 @@ class Report:
     notes: Sequence[str] = ()
     fates: Mapping[str, int] = field(default_factory=dict)
     unknown: int = 0
+    trace: str = ""
     faults: Part = Part()
     depth: Part = Part()
     latency: Part = Part()
+    examples: Part = Part()
     attempts: Part = Part()
     poison: Part = Part()
     losses: Part = Part()
@@ -56,6 +65,43 @@ class Report:
     deadletters: Part = Part()
     fairness: Part = Part()
     blocked: Part = Part()
+    holes: Part = Part()
+    of_node: Mapping[str, Part] = field(default_factory=dict)
+
+
+#: The most nodes that are drawn.
+NODES_MAX = 8
+
+
+def fleet(source: str, nodes: Mapping[str, Report], notes: Sequence[str]) -> Report:
+    """The figures of several nodes together. Its `queues` are the nodes, as ("", node), those with most messages first.
+
+    Only totals, times and charts are filled. `nodes`: name -> report, at least one, all with the same width of windows.
+    """
+    names = sorted(nodes, key=lambda name: (-nodes[name].totals.get("enqueued", 0), name))
+    drawn = names[:NODES_MAX]
+    totals: Counter[str] = Counter()
+    for report in nodes.values():
+        totals.update(report.totals)
+
+    def rows_of(part: str) -> Part:
+        of_nodes = ((name, nodes[name].of_node.get(part, Part())) for name in drawn)
+        return Part([{**row, "vhost": "", "queue": name} for name, found in of_nodes for row in found.rows])
+
+    return Report(
+        source=source,
+        begin=min(one.begin for one in nodes.values()),
+        end=max(one.end for one in nodes.values()),
+        window_s=next(iter(nodes.values())).window_s,
+        queues=[("", name) for name in drawn],
+        queue_count=len(nodes),
+        totals=totals,
+        notes=notes,
+        holes=Part([row for report in nodes.values() for row in report.holes.rows]),
+        depth=rows_of("depth"),
+        latency=rows_of("latency"),
+        losses=rows_of("losses"),
+    )
 
 
 #: Significant digits of drawn numbers, few because a page may have some hundred thousand of them.
@@ -65,7 +111,10 @@ PERCENTILES = ("p50", "p95", "p99", "p999")
 
 
 def charts(report: Report) -> dict[str, Any]:
-    """The figures of all charts, for JSON: `times`, and each chart's lines, one for each queue in their order."""
+    """The figures of all charts, for JSON: `times`, and each chart's lines, one for each queue in their order.
+
+    holes: [begin, end] of each, in seconds since 1970.
+    """
     times = windows(report)
     place = {at: index for index, at in enumerate(times)}
     found: dict[str, Any] = {"times": times, "window_s": report.window_s}
@@ -86,6 +135,13 @@ def charts(report: Report) -> dict[str, Any]:
         for measure in MEASURES
     }
     found["losses"] = _lines(report, report.losses.rows, "n", place, 0)
+    found["holes"] = [
+        [
+            at.timestamp() if at else edge
+            for at, edge in ((row["before_ts"], report.begin), (row["after_ts"], report.end))
+        ]
+        for row in report.holes.rows
+    ]
     return found
 
 
@@ -124,6 +180,16 @@ def _with_zeros_at_end(
 def second(row: Row) -> int:
     """The beginning of a row's window, in seconds since 1970."""
     return int(row["window_start"].timestamp())
+
+
+def peaks(rows: Iterable[Row]) -> dict[tuple[str, str], Row]:
+    """The row of each queue's highest depth, the first one of several."""
+    found: dict[tuple[str, str], Row] = {}
+    for row in rows:
+        key = (row["vhost"], row["queue"])
+        if key not in found or (row["depth_max"], -second(row)) > (found[key]["depth_max"], -second(found[key])):
+            found[key] = row
+    return found
 
 
 def _rounded(value: float) -> float:

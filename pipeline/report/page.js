@@ -89,6 +89,21 @@
     context.restore();
   }
 
+  /** A band for each hole of the journal. */
+  function drawHoles(chart) {
+    const { left, top, width, height } = chart.bbox;
+    chart.ctx.save();
+    chart.ctx.fillStyle = colour("--fault");
+    chart.ctx.globalAlpha = 0.3;
+    for (const [begin, end] of figures.holes) {
+      const [from, to] = [begin, end].map((at) => chart.valToPos(at, "x", true));
+      if (from > left + width || to < left) continue;
+      const first = Math.max(from, left);
+      chart.ctx.fillRect(first, top, Math.max(Math.min(to, left + width) - first, 2 * devicePixelRatio), height);
+    }
+    chart.ctx.restore();
+  }
+
   function make(element) {
     const lines = linesOf(element);
     const shown = SHOWN[element.dataset.unit];
@@ -132,7 +147,7 @@
             },
           })),
         ],
-        hooks: "peaks" in element.dataset ? { draw: [drawPeaks] } : {},
+        hooks: { draw: "peaks" in element.dataset ? [drawHoles, drawPeaks] : [drawHoles] },
       },
       [figures.times, ...order.map((index) => drawn[index])],
       element,

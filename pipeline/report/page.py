@@ -14,8 +14,8 @@ from typing import Any
 
 from ...settings.printable import printable
 from ...vendored import UPLOT_PROGRAM, UPLOT_STYLE, text
-from .markup import bar, chart, choice, count, duration, instant, number, octets, plain, table
-from .model import Part, Report, Row, charts, second
+from .markup import bar, chart, choice, commands, count, duration, instant, number, octets, plain, table
+from .model import Part, Report, Row, charts, peaks, second
 
 HERE = Path(__file__).parent
 COLOURS = 8
@@ -39,13 +39,18 @@ NOTHING = {
 
 
 def render(report: Report) -> str:
-    """The page as HTML."""
+    """The page of one node as HTML."""
+    page = Page(report)
+    return document(report, page, page.body())
+
+
+def document(report: Report, page: "Page", body: str) -> str:
+    """The HTML of a page. `body`: its content."""
     style, uplot, program = (
         text(UPLOT_STYLE) + (HERE / "page.css").read_text(encoding="utf-8"),
         text(UPLOT_PROGRAM),
         (HERE / "page.js").read_text(encoding="utf-8"),
     )
-    page = _Page(report)
     named = [{"name": printable(page.label(*key)), "colour": at % COLOURS} for at, key in enumerate(report.queues)]
     figures = json.dumps({**charts(report), "queues": named}, separators=(",", ":")).replace("<", "\\u003c")
     policy = (
@@ -57,17 +62,57 @@ def render(report: Report) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="content-security-policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(title)}</title>\n<style>{style}</style></head>\n<body>\n{page.body()}\n"
+        f"<title>{escape(title)}</title>\n<style>{style}</style></head>\n<body>\n{body}\n"
         f'<script type="application/json" id="figures">{figures}</script>\n'
         f"<script>{uplot}</script>\n<script>{program}</script>\n</body></html>\n"
     )
+
+
+def holes_table(holes: Iterable[tuple[str, Row]]) -> str:
+    """A table of holes. `holes`: (node, row); without names if there is one node."""
+    holes = list(holes)
+    named = any(node for node, _ in holes)
+    rows = [
+        (*([plain(node)] if named else []), f"{row['first_lsn']} to {row['last_lsn']}", plain(row["why"]),
+         *(instant(int(at.timestamp())) if at else "" for at in (row["before_ts"], row["after_ts"])),
+         octets(row["octets"]))
+        for node, row in holes
+    ]  # fmt: skip
+    return table((*(["node"] if named else []), "lost records", "why", "after", "before", "unreadable"), rows)
+
+
+def charts_of_depth(title: str) -> str:
+    return (
+        chart(title, "depth.peak", "count", peaks=True)
+        + choice("rates", (("in", "in"), ("out", "out")), "in", "Messages per second")
+        + chart("", "rates", "rate")
+    )
+
+
+def charts_of_latency(of: str = "") -> str:
+    return (
+        choice("latency", PERCENTILES, "p99", "Percentile")
+        + chart(f"Wait in the queue, to the first delivery{of}", "latency.queue", "ms")
+        + chart(f"Service, from the last delivery to the acknowledgement{of}", "latency.service", "ms")
+        + chart(f"The whole way, from the queue to the acknowledgement{of}", "latency.e2e", "ms")
+    )
+
+
+def traced(report: Report, queue: Row, why: str) -> str:
+    """The examples of a queue, with the commands that trace them."""
+    ids = [
+        row["msg_id"]
+        for row in report.examples.rows
+        if (row["vhost"], row["queue"], row["why"]) == (queue["vhost"], queue["queue"], why)
+    ]
+    return commands(", ".join(map(str, ids)), [f"{report.trace} {one}" for one in ids])
 
 
 def _digest(program: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()}'"
 
 
-class _Page:
+class Page:
     """Renders the parts of one report."""
 
     def __init__(self, report: Report) -> None:
@@ -81,43 +126,55 @@ class _Page:
         """A queue's name, with the virtual host if there are several of these."""
         return f"{queue} in {vhost}" if self._has_several_vhosts else queue
 
-    def queue(self, row: Row) -> str:
-        """A queue's name with its colour, for a table; grey if the queue is not drawn."""
-        at = self._place.get((row["vhost"], row["queue"]))
+    def swatch(self, vhost: str, queue: str) -> str:
+        """The colour of a queue, for a table; grey if the queue is not drawn."""
+        at = self._place.get((vhost, queue))
         colour = "other" if at is None else f"c{at % COLOURS}"
-        return f'<span class="swatch {colour}"></span>{plain(self.label(row["vhost"], row["queue"]))}'
+        return f'<span class="swatch {colour}"></span>'
+
+    def queue(self, row: Row) -> str:
+        """A queue's name with its colour, for a table."""
+        return self.swatch(row["vhost"], row["queue"]) + plain(self.label(row["vhost"], row["queue"]))
+
+    def message(self, msg_id: int) -> str:
+        """A message's id, with the command that traces it."""
+        return commands(str(msg_id), [f"{self._report.trace} {msg_id}"])
 
     def body(self) -> str:
         report = self._report
         parts = [
-            self._head(),
-            self._section("Audit", "audit", self._audit()),
-            self._section("Depth", "depth", self._depth()),
-            self._section("Latency", "latency", self._latency()),
-            self._section("Redelivery and poison", "redelivery", self._redelivery()),
-            self._section("Losses", "losses", self._losses()),
-            self._section("Dead letters", "deadletters", self._deadletters()),
-            self._section("Fairness", "fairness", self._fairness()),
+            self.head("queues"),
+            self.section("Audit", "audit", self._audit()),
+            self.section("Depth", "depth", self._depth()),
+            self.section("Latency", "latency", self._latency()),
+            self.section("Redelivery and poison", "redelivery", self._redelivery()),
+            self.section("Losses", "losses", self._losses()),
+            self.section("Dead letters", "deadletters", self._deadletters()),
+            self.section("Fairness", "fairness", self._fairness()),
         ]
         leases = [row for row in report.fairness.rows if row["leases_ended"]]
         if leases:
-            parts.append(self._section("Leases that ended without an acknowledgement", "leases", self._leases(leases)))
+            parts.append(self.section("Leases that ended without an acknowledgement", "leases", self._leases(leases)))
+        if report.holes.rows:
+            parts.insert(1, self.section("Holes", "holes", holes_table(("", row) for row in report.holes.rows)))
         if report.blocked.rows:
-            parts.append(self._section("Publishers that waited for room", "blocked", self._blocked()))
+            parts.append(self.section("Publishers that waited for room", "blocked", self._blocked()))
         return "\n".join(parts)
 
-    def _head(self) -> str:
+    def head(self, drawn_things: str) -> str:
+        """The head of the page. `drawn_things`: queues or nodes."""
         report = self._report
         cards = "".join(f"<div><b>{count(n)}</b> {escape(name)}</div>" for name, n in report.totals.items())
         notes = "".join(f"<li>{escape(printable(note))}" for note in report.notes)
-        many = f"{len(report.queues)} of {count(report.queue_count)} queues, those with the most messages, are drawn."
+        some = f"{len(report.queues)} of {count(report.queue_count)} {drawn_things}"
+        many = f"{some}, those with the most messages, are drawn."
         drawn = f'<p class="dim">{many}</p>' if report.queue_count > len(report.queues) else ""
         keys = "".join(
             f'<button type="button" class="key" aria-pressed="true" data-queue="{at}">'
             f'<span class="swatch c{at % COLOURS}"></span>{plain(self.label(*key))}</button>'
             for at, key in enumerate(report.queues)
         )
-        legend = f'<nav class="legend" aria-label="Queues that are drawn">{keys}</nav>' if keys else ""
+        legend = f'<nav class="legend" aria-label="Drawn {drawn_things}">{keys}</nav>' if keys else ""
         return (
             f'<header><p class="dim">Leveret, report of the journal</p><h1>{plain(report.source)}</h1>'
             f"<p>{instant(report.begin)} to {instant(report.end)} UTC, {duration((report.end - report.begin) * 1000)},"
@@ -127,7 +184,7 @@ class _Page:
             f"{drawn}{legend}"
         )
 
-    def _section(self, title: str, name: str, content: str) -> str:
+    def section(self, title: str, name: str, content: str) -> str:
         return f'<section id="{name}"><h2>{escape(title)}</h2>\n{content}</section>'
 
     def _or_why(self, part: Part, name: str) -> str | None:
@@ -153,7 +210,7 @@ class _Page:
             f'<p class="fault">{count(number_of)} fault{"s" if number_of != 1 else ""}.</p>{what}'
             + table(
                 ("fault", "message", "queue", "what"),
-                [(plain(row["fault"]), plain(row["msg_id"]), self.queue(row), plain(row["detail"]))
+                [(plain(row["fault"]), self.message(row["msg_id"]), self.queue(row), plain(row["detail"]))
                  for row in faults.rows],
                 right=(1,),
             )
@@ -164,25 +221,19 @@ class _Page:
         found = self._or_why(self._report.depth, "depth")
         if found:
             return found
-        peaks: dict[tuple[str, str], Row] = {}
         lasts: dict[tuple[str, str], Row] = {}
         for row in self._report.depth.rows:
             key = (row["vhost"], row["queue"])
-            if key not in peaks or row["depth_max"] > peaks[key]["depth_max"]:
-                peaks[key] = row
             if key not in lasts or second(row) >= second(lasts[key]):
                 lasts[key] = row
         rows = [
-            (self.queue(row), count(row["depth_max"]), instant(second(row)), count(lasts[key]["depth_end"]),
-             octets(lasts[key]["bytes_end"]))
-            for key, row in sorted(peaks.items(), key=lambda one: -one[1]["depth_max"])
+            (self.queue(row), count(row["depth_max"]), instant(second(row)), traced(self._report, row, "peak"),
+             count(lasts[key]["depth_end"]), octets(lasts[key]["bytes_end"]))
+            for key, row in sorted(peaks(self._report.depth.rows).items(), key=lambda one: -one[1]["depth_max"])
         ]  # fmt: skip
-        return (
-            chart("Messages in the queue: the most in each window", "depth.peak", "count", peaks=True)
-            + table(("queue", "peak", "in the window of", "at the end", "octets at the end"), rows, right=(1, 3, 4))
-            + choice("rates", (("in", "in"), ("out", "out")), "in", "Messages per second")
-            + chart("", "rates", "rate")
-        )
+        head = ("queue", "peak", "in the window of", "its oldest messages", "at the end", "octets at the end")
+        title = "Messages in the queue: the most in each window"
+        return charts_of_depth(title) + table(head, rows, right=(1, 4, 5))
 
     def _latency(self) -> str:
         found = self._or_why(self._report.latency, "latency")
@@ -195,16 +246,14 @@ class _Page:
             for name in (f"{what}_ms_{point}" for what in ("queue", "service", "e2e") for point in ("p50", "p99")):
                 one[name] = max((value for value in (one[name], row[name]) if value is not None), default=None)
         shown = ("queue_ms_p50", "queue_ms_p99", "service_ms_p50", "service_ms_p99", "e2e_ms_p50", "e2e_ms_p99")
-        rows = [(self.queue(row), count(row["n"]), *(duration(row[name]) for name in shown)) for row in worst.values()]
+        rows = [
+            (self.queue(row), count(row["n"]), *(duration(row[name]) for name in shown),
+             traced(self._report, row, "slowest"))
+            for row in worst.values()
+        ]  # fmt: skip
         head = ("queue", "messages", "wait p50", "wait p99", "service p50", "service p99", "whole p50", "whole p99")
-        return (
-            choice("latency", PERCENTILES, "p99", "Percentile")
-            + chart("Wait in the queue, to the first delivery", "latency.queue", "ms")
-            + chart("Service, from the last delivery to the acknowledgement", "latency.service", "ms")
-            + chart("The whole way, from the queue to the acknowledgement", "latency.e2e", "ms")
-            + '<p class="dim">Of the worst window:</p>'
-            + table(head, rows, right=range(1, 8))
-        )
+        worst_text = '<p class="dim">Of the worst window:</p>'
+        return charts_of_latency() + worst_text + table((*head, "slowest message"), rows, right=range(1, 8))
 
     def _redelivery(self) -> str:
         part = self._report.poison
@@ -212,7 +261,7 @@ class _Page:
         if found:
             return found
         rows = [
-            (self.queue(row), plain(row["msg_id"]), count(row["attempts"]), count(row["requeues"]),
+            (self.queue(row), self.message(row["msg_id"]), count(row["attempts"]), count(row["requeues"]),
              "poison" if row["poison"] else "", "yes" if row["dead"] else "", plain(row["last_consumer"]),
              plain(row["last_reason"]), duration(max(row["backoff_ms"] or [0]) or None))
             for row in part.rows
@@ -230,7 +279,7 @@ class _Page:
         counts: dict[tuple[str, str], list[int]] = {}
         for row in self._report.attempts.rows:
             line = counts.setdefault((row["vhost"], row["queue"]), [0] * (ATTEMPTS_SHOWN + 1))
-            line[min(int(row["attempts"]), ATTEMPTS_SHOWN)] += int(row["n"])
+            line[min(int(row["deliveries"]), ATTEMPTS_SHOWN)] += int(row["n"])
         if not counts:
             return ""
         most = max(max(line) for line in counts.values())
@@ -277,10 +326,11 @@ class _Page:
         rows = [
             (self.queue(row), plain(row["reason"] or row["kind"]), count(row["n"]), plain(row["outcome"]),
              ", ".join(plain(one) for one in row["arrived_in"] or ()), plain(row["last_consumer"]),
-             instant(int(row["last_ts"].timestamp())))
+             instant(int(row["last_ts"].timestamp())),
+             commands(", ".join(map(str, row["samples"])), [f"{self._report.trace} {one}" for one in row["samples"]]))
             for row in part.rows
         ]  # fmt: skip
-        head = ("queue", "why", "messages", "outcome", "copies in", "last consumer", "last")
+        head = ("queue", "why", "messages", "outcome", "copies in", "last consumer", "last", "some of them")
         return table(head, rows, right=(2,)) + _more_text(part, "kinds")
 
     def _fairness(self) -> str:

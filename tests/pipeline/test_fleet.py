@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -214,6 +215,27 @@ def test_more_numbers_by_node_and_together(asked: Asked, story: Any) -> None:
     assert "east: not simulated" in compared.facts["left_out"]
     for job, every in (("depth", asked.ask("depth")[1]), ("loss", lost)):
         assert asked.ask(job, "--node", "west")[1] == [row for row in every if row["node"] == "west"], job
+
+
+@pytest.mark.spark
+def test_a_report_has_the_nodes_beside_each_other(asked: Asked, story: Any, tmp_path: Path) -> None:
+    """Their totals are those of the jobs; a page for each node, with the same windows; the hole; what to paste."""
+    answer, _ = asked.ask("report", "--out", str(tmp_path / "all.html"))
+    assert answer.facts["file"] == str(tmp_path / "all.html")
+    assert {one.name for one in tmp_path.iterdir()} == {"all.html", *(f"all-{name}.html" for name in NODES)}
+    page = (tmp_path / "all.html").read_text()
+    audited = asked.ask("audit")[0]
+    fates = audited.facts["fates"]
+    for total, count in (("acknowledged", fates["acked"]), ("left in queues", fates["open"]), ("lost", 0)):
+        assert f"<b>{count}</b> {total}" in page, total
+    for name, facts in audited.facts["nodes"].items():
+        assert f'<a href="all-{name}.html">' in page
+        one = (tmp_path / f"all-{name}.html").read_text()
+        assert f"<b>{facts['fates']['acked']}</b> acknowledged" in one
+        assert re.search(r'"window_s":(\d+)', one)[1] == re.search(r'"window_s":(\d+)', page)[1]  # type: ignore[index]
+    for name in ("all", "all-north"):
+        assert f"<td>{story[2][0]} to {story[2][1]}</td>" in (tmp_path / f"{name}.html").read_text()
+    assert f"trace --lake {asked.lake} --node east 1</code>" in page
 
 
 @pytest.mark.spark

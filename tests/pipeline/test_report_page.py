@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from page_person import chromium
-from sample_report import HOSTILE, empty_report, sample_report
+from sample_report import HOSTILE, at, empty_report, sample_report
 
+from leveret.pipeline.report.fleet_page import render_fleet
 from leveret.pipeline.report.markup import count, duration, octets
 from leveret.pipeline.report.model import Part, Report, charts, windows
 from leveret.pipeline.report.page import render
@@ -64,6 +65,29 @@ def test_what_is_left_out_is_said() -> None:
         assert words in page, words
     some = replace(sample_report(), faults=Part(sample_report().faults.rows * 2, count=900))
     assert "900 faults." in render(some) and "The first 2 of 900 faults." in render(some)
+
+
+def test_nodes_beside_each_other() -> None:
+    """A row and a line for each, with a link to its page; sums on top; holes; the highest peak first."""
+    east, west = sample_report(of_node=True), replace(empty_report(), unknown=2, totals={"published": 3})
+    page = render_fleet(
+        "lake", {"west <b>": west, "east": east}, {"west <b>": "r-west <b>.html", "east": "r-east.html"}
+    )
+    figures = figures_of(page)
+    assert [one["name"] for one in figures["queues"]] == [
+        "east",
+        "west <b>",
+    ] and "<b>1\u202f234\u202f570</b> pub" in page
+    assert '<a href="r-east.html"><bdi>east</bdi></a></td><td><span class="fault">1 fault</span>' in page
+    assert '<a href="r-west%20%3Cb%3E.html"><bdi>west &lt;b&gt;</bdi></a></td><td><span class="fault">2 unknown' in page
+    assert figures["holes"] == [[at(60).timestamp(), at(70).timestamp()]] and "1000 to 1499" in page
+    depths = [row for row in east.depth.rows if row["window_start"] == at(60)]
+    assert figures["depth"]["peak"][0][60] == sum(row["depth_max"] for row in depths)
+    assert figures["depth"]["peak"][1] == [None] * len(figures["times"])
+    first = page[page.index('id="peaks"') :]
+    assert re.search(r"<bdi>east</bdi></td><td><bdi>mail</bdi>.*?--lake &#x27;/a lake&#x27; 100</code>", first)
+    many = {f"n{number}": east for number in range(12)}
+    assert "8 of 12 nodes" in render_fleet("lake", many, {name: f"{name}.html" for name in many})
 
 
 def test_series() -> None:
@@ -123,6 +147,22 @@ def test_in_a_browser(tmp_path: Path) -> None:
                 assert tab.evaluate(PICTURE, "depth.peak") != before
                 assert tab.evaluate("document.title") != "owned"
         assert len(colours) == 2, "the lines of light and dark are not the same"
+        page.write_text(
+            render_fleet("lake", {"a": sample_report(of_node=True), "b": empty_report()}, {"a": "", "b": ""})
+        )
+        with browser.new_context(viewport={"width": 360, "height": 800}) as context:
+            tab = context.new_page()
+            tab.on("console", lambda message: complaints.append(message.text))
+            tab.on("pageerror", lambda error: complaints.append(str(error)))
+            tab.goto(page.as_uri())
+            assert tab.locator(".chart canvas").count() == 6
+            assert tab.evaluate("document.documentElement.scrollWidth") <= 360
+            before = tab.evaluate(PICTURE, "depth.peak")
+            tab.locator("#peaks summary").first.click()
+            assert tab.locator("#peaks code").first.is_visible()
+            page.write_text(page.read_text().replace('"holes":[[', '"holes":[],"none":[['))
+            tab.reload()
+            assert tab.evaluate(PICTURE, "depth.peak") != before, "a hole is drawn"
         page.write_text(render(empty_report()))
         with browser.new_context() as context:
             tab = context.new_page()

@@ -19,8 +19,8 @@ def at(window: int) -> datetime:
     return datetime.fromtimestamp(BEGIN + window * MINUTE, UTC)
 
 
-def sample_report(queues: int = 5) -> Report:
-    """Of four hours in two virtual hosts."""
+def sample_report(queues: int = 5, *, of_node: bool = False) -> Report:
+    """Of four hours in two virtual hosts. `of_node`: as one of several nodes."""
     chance = random.Random(7)
     names = ["orders", "mail", HOSTILE, "invoices.overdue.with.a.name.that.does.not.end.soon", "audit", "a", "b", "c"]
     keys = [("/" if place != 3 else "billing", name) for place, name in enumerate(names[:queues])]
@@ -60,7 +60,7 @@ def sample_report(queues: int = 5) -> Report:
         for place in range(6)
     ]  # fmt: skip
     attempts = [
-        {"vhost": vhost, "queue": queue, "attempts": n, "n": int(3000 / n ** (1 + place))}
+        {"vhost": vhost, "queue": queue, "deliveries": n, "n": int(3000 / n ** (1 + place))}
         for place, (vhost, queue) in enumerate(keys)
         for n in range(1, 12)
     ]
@@ -85,14 +85,26 @@ def sample_report(queues: int = 5) -> Report:
         {"vhost": "/", "conn_id": 7, "connection": HOSTILE, "destination": "orders", "limit": "max-size",
          "since": at(40), "until": at(41), "waited_ms": 61_000}
     ]  # fmt: skip
+    examples = [
+        {"vhost": vhost, "queue": queue, "why": why, "msg_id": 100 * place + n}
+        for place, (vhost, queue) in enumerate(keys)
+        for why, most in (("peak", 3), ("slowest", 1))
+        for n in range(most)
+    ]
+    holes = [
+        {"journal": "j", "first_lsn": 1000, "last_lsn": 1499, "why": "a damaged block", "segment": "s",
+         "file_offset": 0, "octets": 40_000, "before_ts": at(60), "after_ts": at(70)}
+    ]  # fmt: skip
     return Report(
         f"leveret-data {HOSTILE}", BEGIN, BEGIN + WINDOWS * MINUTE - 1, MINUTE, keys, 12,
         {"published": 1_234_567, "delivered": 1_250_000, "acknowledged": 1_200_001, "redelivered": 4321,
-         "dead-lettered": 60, "removed unread": 777, "left in queues": 3210},
+         "dead-lettered": 60, "lost": 777, "left in queues": 3210},
         notes=["records 1 to 89 were deleted before the first ingest, and are not counted"],
         fates={"acked": 1_200_001, "open": 3210, "expired": 400}, faults=Part(faults, count=1), depth=Part(depth),
         latency=Part(latency), attempts=Part(attempts), poison=Part(poison, count=4321), losses=Part(losses),
         loss_totals=Part(totals), deadletters=Part(dead), fairness=Part(fairness), blocked=Part(blocked),
+        examples=Part(examples), holes=Part(holes), trace="leveret pipeline trace --lake '/a lake'",
+        of_node={"depth": Part(depth), "latency": Part(latency), "losses": Part(losses)} if of_node else {},
     )  # fmt: skip
 
 
