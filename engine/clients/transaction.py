@@ -74,9 +74,6 @@ class Commit:
     safe. A commit that has begun continues even if its session, client or virtual host ends.
     """
 
-    __slots__ = ("_error", "_next", "_offset", "_returned", "_settled", "_transaction", "has_begun", "is_done",
-                 "session", "sync_lsn")  # fmt: skip
-
     def __init__(self, session: "Session", transaction: Transaction) -> None:
         self.session = session
         self._transaction = transaction

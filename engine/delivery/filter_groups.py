@@ -145,8 +145,6 @@ class Returned:
 class FilterGroups:
     """The groups of one queue. `returned`: returned messages, which groups test before they continue."""
 
-    __slots__ = ("_returned_count", "_by_key", "_broker", "_of", "returned")
-
     def __init__(self, broker: "BrokerContext") -> None:
         self._broker = broker
         self._by_key: dict[object, FilterGroup] = {}

@@ -125,8 +125,6 @@ class HeadersPatterns(Generic[D]):
     far.
     """
 
-    __slots__ = ("_filed", "_groups", "_serial", "_unconditional", "conditions", "cost")
-
     def __init__(self) -> None:
         self.conditions = 0
         self.cost = 0

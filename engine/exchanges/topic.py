@@ -25,8 +25,6 @@ class TopicPatterns(Generic[T]):
     `cost`: the cost of all look-ups so far, in units of effort. It never falls.
     """
 
-    __slots__ = ("_automata", "_exact", "_tree", "cost")
-
     def __init__(self) -> None:
         self._exact: dict[str, Held[T]] = {}
         self._tree: TopicTree[T] = TopicTree()

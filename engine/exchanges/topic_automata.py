@@ -157,8 +157,6 @@ class _Group(Generic[T]):
 class TopicAutomata(Generic[T]):
     """A multiset of (normalised words of a pattern, value)."""
 
-    __slots__ = ("_groups", "_places", "excess_states")
-
     def __init__(self) -> None:
         self._groups: dict[str, _Group[T]] = {}
         self._places: dict[Words, tuple[str, _Bundle[T]]] = {}

@@ -51,8 +51,6 @@ class _Node(Generic[T]):
 class TopicTree(Generic[T]):
     """A multiset of (normalised words of a pattern, value)."""
 
-    __slots__ = ("_root",)
-
     def __init__(self) -> None:
         self._root: _Node[T] = _Node(())
 

@@ -21,8 +21,6 @@ class LeaseBook:
     `cancels`: message id -> how often the message was given back, if it was.
     """
 
-    __slots__ = ("_leased_lifetimes", "_lifetimes", "cancels", "has_own_lifetimes", "leases", "slots")
-
     def __init__(self, period_ns: int) -> None:
         """`period_ns`: duration of a lease; 0: leases do not end by time."""
         self.leases = LeaseTable(period_ns)
@@ -105,8 +103,6 @@ class LeaseTable:
     All leases of a queue last equally long, so they end in the order of their beginnings. A lease counts from the next
     whole `TOGETHER_NS`, so that leases that began together end together.
     """
-
-    __slots__ = ("_begun_ns", "_period_ns", "by_id")
 
     def __init__(self, period_ns: int) -> None:
         """`period_ns`: duration of a lease; 0: leases do not end by time."""

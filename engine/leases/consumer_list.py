@@ -29,8 +29,6 @@ class LeaseConsumers(ConsumerList):
     messages. `renewing`: consumers whose leases are renewed while their connections are alive.
     """
 
-    __slots__ = ("_asked_for_none", "_fairness", "_last_at", "unleased", "overdue", "renewing")
-
     def __init__(self, rules: QueueRules, broker: "BrokerContext") -> None:
         super().__init__(rules, broker)
         self._fairness = rules_in(rules).settings.fairness

@@ -21,8 +21,6 @@ class DeferredAcks:
     or due).
     """
 
-    __slots__ = ("_inactive", "_until_ms")
-
     def __init__(self, octets: bytes = b"") -> None:
         """`octets`: as `to_octets` made them."""
         self._until_ms: dict[int, int] = dict(_ENTRY.iter_unpack(octets[: len(octets) // _ENTRY.size * _ENTRY.size]))

@@ -314,8 +314,6 @@ def pop(leases: Leases) -> Message | None:
 class LeasedDispatch(LeasesPart, Dispatch):
     """Leases messages to consumers by the fairness model; shows copies to browsing and replaying ones."""
 
-    __slots__ = ()
-
     def joining(self, queue: Queue, consumer: Consumer) -> None:
         """Read the arguments; prepare a browse or a replay. Raises: InvalidArgument, and the errors of `replay_for`."""
         leases = self.leases

@@ -295,8 +295,6 @@ def _correlation_id(header: bytes) -> bytes:
 class LeasedSettlement(LeasesPart, Settlement):
     """Makes returned messages ready again, or expires them. Acknowledgements count even after a lease has ended."""
 
-    __slots__ = ()
-
     def acknowledged(self, queue: Queue, messages: Sequence[Message]) -> None:
         """Remove acknowledged messages, also those whose lease has ended. All have one holder, or none (no-ack)."""
         leases, holder = self.leases, messages[0].holder

@@ -22,8 +22,6 @@ AGREED = ("x-underlying-topic", "x-queue-filter", "x-semantics", OWNER)
 class Hosts:
     """The sites that host one queue (a `View`). `refused`: site that declares it with other arguments -> the reason."""
 
-    __slots__ = ("_replication", "_sites", "declaring", "is_of_one_site", "name", "refused", "scope")
-
     def __init__(self, name: str, replication: str, scope: str, sites: Sites) -> None:
         """`name`: as its clients call it. `scope`: a site, or a domain; empty: all sites."""
         self.name = name

@@ -32,8 +32,6 @@ _selection_of = attrgetter("underlying_topic", "default_publish_target", "filter
 class LeasedIntake(LeasesPart, Intake):
     """Logs new messages, and stores or schedules them. The router has applied the queue's filter already."""
 
-    __slots__ = ()
-
     def message_for(self, queue: Queue, id_: int, content: bytes, envelope: Envelope) -> Message:
         """A new message, with its rank if the queue has ranks."""
         rules = self.leases.rules

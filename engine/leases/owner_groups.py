@@ -44,8 +44,6 @@ class OwnedFilterTest(FilterTest):
 class OwnerGroups(FilterGroups):
     """The groups by owner and filter. `filters`: those of the consumers, by key."""
 
-    __slots__ = ("_consumers", "_groups", "_owners", "filters")
-
     def __init__(self, broker: "BrokerContext", owners: Owners) -> None:
         super().__init__(broker)
         self._owners = owners

@@ -42,8 +42,6 @@ class OwnerRuns:
     `newest`: for each number the highest id that it may have.
     """
 
-    __slots__ = ("_at", "_firsts", "_ids", "_last_id", "_number", "_numbers", "_octets", "_starts", "newest")
-
     def __init__(self) -> None:
         self._firsts = array("q")  # id of the first change of each block
         self._starts = array("Q")  # where each block begins in ...
@@ -211,8 +209,6 @@ class OwnerRuns:
 class Waits:
     """The times when messages became ready. Messages that have waited long enough for their owner are forgotten."""
 
-    __slots__ = ("_delayed", "_due", "_marks", "_sites", "waited_id")
-
     def __init__(self, sites: Sites) -> None:
         self._sites = sites
         self._marks: deque[list[int]] = deque()  # [monotonic ns of the first arrival, of the last, its last id]
@@ -268,9 +264,6 @@ class Owners:
     transferred messages that are ready. `waits`: how long messages wait. `last_target`: number of the site that got
     the last transfer.
     """
-
-    __slots__ = ("_initial", "_numbers", "_sites", "is_changed", "moved", "moved_ready", "names", "runs", "last_target",
-                 "waits")  # fmt: skip
 
     def __init__(self, sites: Sites, initial: str | None) -> None:
         """`initial`: the owner of all new messages; None: the sites of their publishers."""

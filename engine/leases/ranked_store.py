@@ -104,8 +104,6 @@ def _last_position(block: Block) -> int:
 class RankedReady:
     """Messages in order of positions. `popleft`, and `add` at the end, are cheap; other operations are O(block)."""
 
-    __slots__ = ("_blocks", "_count", "_head")
-
     def __init__(self) -> None:
         self._blocks: list[Block] = []
         self._head = 0  # messages of the first block that are taken out already
@@ -204,8 +202,6 @@ class RankedStore(StoreInMemory):
     has_tail: ClassVar[bool] = False
     is_deep: ClassVar[bool] = False
     body_octets: ClassVar[int] = 0  # leased queues have no limit on the octets of bodies
-
-    __slots__ = ("expiring",)
 
     _messages: RankedReady
 

@@ -40,8 +40,6 @@ READING_EFFORT, SHOWING_EFFORT = 3, 5
 class ReplayHolder(PastHolder):
     """Holder of the deliveries of one replay: they count against its prefetch only."""
 
-    __slots__ = ("_mark",)
-
     def __init__(self, queue: Queue, session: "Session", mark: Callable[[], object]) -> None:
         super().__init__(queue, session)
         self._mark = mark
@@ -56,9 +54,6 @@ class Replay:
     """The progress of one reader. `position`: of its next read in the log. `waiting`: messages that were read but not
     delivered yet.
     """
-
-    __slots__ = ("_due_ns", "_last_ms", "_last_octets", "deadline", "has_begun", "holder", "log", "position",
-                 "prefetch", "rules", "seen_id", "target", "waiting")  # fmt: skip
 
     def __init__(self, log: TopicLog, rules: ReplayRules, holder: ReplayHolder, prefetch: int) -> None:
         self.log, self.rules, self.holder, self.prefetch = log, rules, holder, prefetch

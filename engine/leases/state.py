@@ -50,10 +50,6 @@ class Leases:
     `owners`: the sites that own its messages; None: none does. `transfers`: the deadline of the next transfer.
     """
 
-    __slots__ = ("_topics", "active", "barriers", "book", "browsing", "consumer_list", "deadline", "deferred", "hosts",
-                 "last_id", "owners", "past", "queue", "rebuild", "recovered_point", "replaying", "rules",
-                 "transfers")  # fmt: skip
-
     def __init__(self, queue: Queue) -> None:
         consumer_list = queue.consumer_list
         assert isinstance(consumer_list, LeaseConsumers)
@@ -248,8 +244,6 @@ class Leases:
 class LeasesPart:
     """A part of a leased queue, with the state that all its parts share."""
 
-    __slots__ = ("leases",)
-
     def __init__(self, leases: Leases) -> None:
         self.leases = leases
 
@@ -281,8 +275,6 @@ class ActiveSet:
     `end`: the position of the last active message. `count`: active ones, leased or ready. Positions of paged-out
     messages are known without reading them.
     """
-
-    __slots__ = ("_depth", "count", "end")
 
     def __init__(self, depth: int) -> None:
         self._depth = depth

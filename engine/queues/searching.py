@@ -32,8 +32,6 @@ WINDOW = 1000
 class Search:
     """The search of one queue. `is_waiting`: it cannot continue before `load`."""
 
-    __slots__ = ("_broker", "_groups", "_reader", "_returned_is_paged_out", "is_waiting")
-
     def __init__(self, groups: FilterGroups, broker: "BrokerContext") -> None:
         self._groups = groups
         self._broker = broker

@@ -42,8 +42,6 @@ class Selection:
     `groups`: the consumers by filter, with a group for those without. `search`: the progress of groups in the queue.
     """
 
-    __slots__ = ("_arriving", "_broker", "_last_served", "_served", "groups", "search")
-
     def __init__(self, broker: "BrokerContext") -> None:
         self._broker = broker
         self.groups = FilterGroups(broker)
@@ -340,8 +338,6 @@ class Plan:
     round. `runs`: messages by consumer, in order for each session. `last_served`: the numbers of the consumers' last
     deliveries before the round.
     """
-
-    __slots__ = ("_by_session", "_credit", "_room", "last", "last_served", "positions", "runs")
 
     def __init__(self) -> None:
         self.positions: dict[int, Consumer] = {}

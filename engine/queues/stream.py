@@ -46,8 +46,6 @@ class LogEnd:
     LSN.
     """
 
-    __slots__ = ("_log", "_safe_offset", "_unsafe", "chunk_offset")
-
     def __init__(self, log: StreamStore) -> None:
         self._log = log
         self.chunk_offset = 0
@@ -113,8 +111,6 @@ def forecast(queue: "Queue", declaration: Declaration) -> Generator[None, None, 
 
 class StreamIntake(Intake):
     """Appends all messages to the log. Drops old segments by age and by octets."""
-
-    __slots__ = ("_end", "_log", "_retention")
 
     def __init__(self, queue: "Queue", log: StreamStore, end: LogEnd) -> None:
         self._log = log
@@ -197,8 +193,6 @@ class StreamIntake(Intake):
 
 class StreamDispatch(LogDispatch[StreamStore]):
     """Each consumer reads from its offset to the end."""
-
-    __slots__ = ("_end",)
 
     def __init__(self, positions: ReadPositions, log: StreamStore, end: LogEnd) -> None:
         super().__init__(positions, log)

@@ -32,9 +32,6 @@ class NonDestructiveStore(StoreInMemory):
     it has none); None: not a last-value queue.
     """
 
-    __slots__ = ("_body_octets", "_first_ids", "_by_key", "_key_of", "_measure_at", "_storage", "expiring",
-                 "memory_octets", "paged_index", "windows")  # fmt: skip
-
     _messages: SortedList[Message]
 
     def __init__(self, owner: StoreOwner, key_of: Callable[[Message], Key | None] | None = None) -> None:

@@ -39,8 +39,6 @@ class Ids(Numbers):
 class PagedIndex:
     """Messages by id. Columns grow only at their ends, or are replaced, so that snapshots of them stay valid."""
 
-    __slots__ = ("_contents", "_expires", "_gone", "_gone_count", "_head", "_ids", "_sizes", "body_octets")
-
     def __init__(self) -> None:
         self.body_octets = 0  # octets of all bodies
         self._start_columns()

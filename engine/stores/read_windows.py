@@ -43,8 +43,6 @@ class Window:
 class ReadWindows:
     """The windows by reader. The reader None reads at the head. Readers may share a window, because they get copies."""
 
-    __slots__ = ("_storage", "_windows")
-
     def __init__(self, storage: Storage) -> None:
         self._storage = storage
         self._windows: dict[Reader | None, Window] = {}

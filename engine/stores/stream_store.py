@@ -51,10 +51,6 @@ class StreamStore(StoreInMemory):
 
     first_offset: int  # type: ignore[misc] #: offset of the oldest message, or of the next one if it is empty
 
-    __slots__ = ("_measured_at", "_run_ids", "_run_offsets", "_segments", "_sizes", "_storage", "_time_of",
-                 "_time_offsets", "_times_ms", "_windows", "first_offset", "memory_octets", "memory_offset", "octets",
-                 "segment_octets_max")  # fmt: skip
-
     _messages: list[Message]
 
     def __init__(self, owner: StoreOwner) -> None:

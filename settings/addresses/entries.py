@@ -45,8 +45,6 @@ class DuplicateMatch(ValueError):
 class EntryIndex:
     """The entries of one virtual host, or of all."""
 
-    __slots__ = ("exact", "literal", "root", "texts")
-
     def __init__(self) -> None:
         self.exact: dict[str, Entry] = {}  # by address
         self.literal: dict[str, Entry] = {}  # by address
