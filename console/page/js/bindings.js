@@ -38,7 +38,7 @@ export function Bindings({ bindings, side, reload, empty, why = "" }) {
     ${why && bindings.length > 0 && html`<p class="dim">Unbind: ${why}.</p>`}`;
 }
 
-/** Bind a queue, or an exchange, to an exchange. `fixed`: the end that is the page's own. */
+/** `queue` or `source`: the end that is the page's own. */
 export function Bind({ vhost, queue, source, reload, why = "" }) {
   const ends = queue === undefined ? "destination destination_type" : "source";
   const bind = async ({ destination = queue, destination_type: kind = "queue", source: from = source, ...body }) => {

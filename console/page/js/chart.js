@@ -100,13 +100,10 @@ function clock(at, ticks) {
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** The line of a rate in statistics. */
 export const rateLine = (label, stats, name) => [label, rateOf(stats, name), stats?.[`${name}_details`], true];
 
-/** The lines of what is in queues. */
 export const lengthLines = (one) => [["ready", "Ready"], ["unacknowledged", "Unacknowledged"]].map(([name, label]) => [label, one[`messages_${name}`], one[`messages_${name}_details`]]);
 
-/** Rates of messages, with their labels. */
 export const MESSAGE_RATES = [["publish", "Published"], ["deliver_get", "Delivered"], ["ack", "Acknowledged"], ["redeliver", "Redelivered"]];
 
 /** A chart of rates in statistics: those of `names`, [name, label], that they have. */

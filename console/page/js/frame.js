@@ -1,5 +1,5 @@
 // What is around every page: where one can go, who one is, how often it is looked.
-import { html, useEffect, useRef, useState } from "./lib.js";
+import { html, useEffect, useRef, useState, visible } from "./lib.js";
 import { ask, exchangeSegment, usePoll } from "./api.js";
 import { lacksTag } from "./may.js";
 import { Chip, Choice } from "./parts.js";
@@ -104,7 +104,7 @@ export function Frame({ children }) {
     vhosts.reload(); // one may be new
     lookWhoIsHere();
     const title = GROUPS.flatMap(([, links]) => links).find(([key]) => key === place);
-    document.title = `${segments.length > 1 ? `${segments[segments.length - 1]} – ` : ""}${title ? title[1] : "Page"} – Leveret`;
+    document.title = `${segments.length > 1 ? `${visible(segments[segments.length - 1])} – ` : ""}${title ? title[1] : "Page"} – Leveret`;
   }, [segments.join("\n")]);
   useEffect(() => {
     const timer = setInterval(lookWhoIsHere, SESSION_MS); // which renews it

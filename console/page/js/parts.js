@@ -4,7 +4,6 @@ import { duration, moment, plain } from "./format.js";
 import { here, to } from "./route.js";
 import { forget, set, state, useKept, useShared } from "./state.js";
 
-/** A section with a heading. */
 export function Panel({ title, children, aside, id }) {
   return html`<section class="panel" aria-labelledby=${id || slug(title)}>
     <header><h2 id=${id || slug(title)}>${title}</h2>${aside}</header>
@@ -115,7 +114,6 @@ export function Button({ label, onClick, disabled = false, why = "", kind = "" }
   return html`<span class="denied" title=${why}><button class=${kind} disabled>${label}</button> <${Why} text=${why} /></span>`;
 }
 
-/** Why something is grey. */
 export const Why = ({ text }) => html`<small class="why">${text}</small>`;
 
 /** A button that does something that cannot be undone asks first: see `confirm`. */

@@ -101,7 +101,6 @@ function Deaths({ deaths }) {
 /** The consumer of an unacknowledged message, on its channel's page. */
 const HolderLink = ({ holder }) => html`<a class="name" href=${to(["channels", `${holder.connection} (${holder.channel})`])}>${holder.consumer || "a get"}</a>`;
 
-/** Messages as the API gives them. */
 export function Messages({ messages }) {
   return html`<ol class="messages">
     ${messages.map((message, index) => {

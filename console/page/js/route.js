@@ -18,7 +18,6 @@ export function here() {
   };
 }
 
-/** The address of a page. */
 export function to(segments, query = {}) {
   const search = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "" && value !== undefined));
   const text = search.toString();

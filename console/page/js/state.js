@@ -98,7 +98,6 @@ export function forget(id) {
 }
 
 export const has = (...tags) => Boolean(state.user) && tags.some((tag) => state.user.tags.includes(tag));
-/** The name of the user. */
 export const me = () => state.user.name;
 /** Whether the broker has a package, whose page is shown then. */
 export const brings = (name) => Boolean(state.user) && state.user.packages.includes(name);

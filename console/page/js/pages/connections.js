@@ -92,7 +92,6 @@ export function Connection({ names: [name] }) {
     `}`;
 }
 
-/** Why a connection is blocked. */
 function Blocked({ about }) {
   if (!about || !about.blocked_by.length) return null;
   const held = about.held.publishes ? ` ${several(about.held.publishes, "publish waits", "publishes wait")} here.` : "";

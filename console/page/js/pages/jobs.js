@@ -53,7 +53,6 @@ export function Many({ vhost, queue, first = {}, positions, why = "" }) {
 
 const reasons = (kept) => kept.map((one) => `${count(one.count)}: ${one.reason}`).join("; ");
 
-/** What a dry run saw. */
 function Found({ found }) {
   return html`<h3>Dry run: ${several(found.matched, "message")} of ${count(found.looked_at)} looked at</h3>
     <${Facts} rows=${[

@@ -18,7 +18,6 @@ export function Leases() {
     ${queues.map((queue) => html`<${Of} key=${`${queue.vhost}\n${queue.queue}`} queue=${queue} breakLease=${breakLease} />`)}`;
 }
 
-/** The leases of one queue. */
 function Of({ queue, breakLease }) {
   const why = useMay(queue.vhost, "queue", queue.queue)("read");
   const names = queue.leases.length ? Object.keys(queue.leases[0]) : [];

@@ -4,7 +4,6 @@ import { Lines, RangeChoice, rangeQuery } from "../chart.js";
 
 const words = (name) => name.replace(/_ms$/, "").replaceAll("_", " ").replaceAll("-", " ");
 
-/** A value of the status in words. */
 function shown(name, value) {
   if (typeof value !== "number") return typeof value === "object" ? html`<${Table} value=${value} />` : String(value);
   if (name.endsWith("_ms")) return value > 1e12 ? moment(value) : duration(value);

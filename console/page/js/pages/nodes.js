@@ -43,7 +43,6 @@ function Acts({ node, leader, reload }) {
     ${node["is-in-sync"] && button("Hand over", `Let ${name} lead`, `${leader} hands over to ${name}.`, true, `${leader} was asked to hand over to ${name}.`)} ${drain}</span>`;
 }
 
-/** A change of the cluster, in words. */
 const WORDS = {
   led: (change) => `${change.node} leads, in term ${change.term}${change.why && `: ${change.why}`}`,
   left: (change) => `${change.node} led until then, in term ${change.term}`,

@@ -64,7 +64,6 @@ function Charts({ view, range, setRange }) {
 /** From how many queues on it is told that growth is not known. */
 const UNKNOWN_TOLD = 100;
 
-/** What needs attention: each line leads there. */
 function Trouble({ nodes }) {
   const { vhost } = useShared();
   const cluster = usePoll(nodes.length > 1 ? "leveret/cluster" : null).data;

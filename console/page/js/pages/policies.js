@@ -14,7 +14,6 @@ export function Policies({ query }) {
   `;
 }
 
-/** Policies and address-settings as one list. */
 function Rules({ vhost }) {
   const view = usePoll(path("leveret", "rules", vhost), { isOnce: true });
   const rows = view.rows;

@@ -14,7 +14,6 @@ const RATES = [["publish", "In"], ["deliver_get", "Out"], ["ack", "Acknowledged"
 const [RANGE, RANGE_MOST] = [1, 2];
 
 const TABS = [["", "Overview"], ["clients", "Clients"], ["bindings", "Bindings"], ["messages", "Messages"], ["settings", "Settings"]];
-/** What belongs to each tab. */
 const SHOWN = {
   "": ({ queue, view, range, setRange, may }) => html`<${Details} queue=${queue} at=${view.at} range=${range} setRange=${setRange} />
     <${End} queue=${queue} reload=${view.reload} may=${may} />`,
@@ -190,7 +189,6 @@ function Take({ queue, reload, why }) {
   <//>`;
 }
 
-/** Purge and delete, each in two steps. */
 function End({ queue, reload, may }) {
   const place = path("queues", queue.vhost, queue.name);
   const preview = path("leveret", "preview", "queues", queue.vhost, queue.name);
