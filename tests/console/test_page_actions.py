@@ -159,8 +159,13 @@ def test_users(person: Person, api: ApiClient) -> None:
     person.fills(form, name="bob", password="secret", vhost="")
     person.button("Add", within=form).click()
     person.sees("User bob is there, without permissions.")
+    bob = api.get("users/bob")
+    person.fills(form, name="bob", password="another", vhost="")
+    person.button("Add", within=form).click()
+    person.sees("User bob is there already.")
+    assert api.get("users/bob") == bob
     assert api.get("users/bob/permissions") == [] and api.ask("DELETE", "users/bob").status == 204
-    person.fills(form, name="ann", password="secret", tags="monitoring", configure="", write="^w$")
+    person.fills(form, name="ann", password="secret", tags="monitoring", vhost="/", configure="", write="^w$")
     person.button("Add", within=form).click()
     person.link("ann").click()
     person.sees_heading("ann")

@@ -25,7 +25,7 @@ function Kind({ title, base, query, what }) {
   const why = lacksTag("policymaker");
   const changed = (done) => done && setTurn((count) => count + 1);
   const remove = async (one) => {
-    if (!(await confirm({ title: `Delete this ${what}`, text: `${called(one)}.`, verb: "Delete" }))) return;
+    if (!(await confirm({ title: `Delete this ${what}`, text: `${called(one)}. This cannot be undone.`, verb: "Delete" }))) return;
     changed(await act(`${one.name} is deleted.`, "DELETE", place(one)));
   };
   const save = async ({ value, ...one }) => {

@@ -1,5 +1,5 @@
 // Users, what they may, and how much they may open.
-import { act, Badge, Button, code, column, confirm, Danger, Facts, Fold, go, Head, html, List, me, named, Panel, path, remove, Rows, table, to, usePoll, UserLink, useState, VhostLink, WIDE } from "../common.js";
+import { act, Badge, Button, code, column, confirm, Danger, Facts, Fold, go, Head, html, List, me, named, note, Panel, path, remove, Rows, table, to, usePoll, UserLink, useState, VhostLink, WIDE } from "../common.js";
 import { CommandForm, titled } from "../form.js";
 import { Limits } from "../limits.js";
 
@@ -32,6 +32,8 @@ export function Users({ query }) {
   ];
   const add = async ({ vhost, ...given }) => {
     const { name, password, tags } = given;
+    const found = vhost ? null : await act("", "GET", "users?columns=name");
+    if (found?.value.some((one) => one.name === name)) return note(`User ${name} is there already.`, true);
     const done = vhost
       ? await act(`User ${name} is there, with permissions in ${vhost}.`, "POST", path("leveret", "vhosts", vhost, "users"), { body: given })
       : await act(`User ${name} is there, without permissions.`, "PUT", path("users", name), { body: { password, tags } });
