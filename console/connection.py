@@ -76,8 +76,11 @@ class Connection:
                 event: object = None
                 with trio.move_on_after(HEAD_S):
                     event = await self._next()
-                if not isinstance(event, h11.Request) or not await self._answer(event):
+                if not isinstance(event, h11.Request):
                     return
+                with self._state.answering():
+                    if not await self._answer(event):
+                        return
                 if http.our_state is not h11.DONE or http.their_state is not h11.DONE:
                     await self._drain()
                     return

@@ -31,6 +31,8 @@ ADDRESS_MAX, METRICS_MAX = 20, 50
 _ACCEPT_PAUSE_S = 0.1
 #: Maximum seconds for the TLS handshake, and for closing TLS.
 HANDSHAKE_S, CLOSING_S = 5.0, 1.0
+#: Maximum seconds for the answers to requests when the console ends, and seconds between two looks at them.
+LAST_ANSWERS_S, _LAST_ANSWERS_PAUSE_S = 0.3, 0.01
 
 
 class Arrival(Protocol):
@@ -89,6 +91,11 @@ class Server:
                 facts = None if self._facts is None else self._facts(self.delays)
                 self._state = make(self.runtime, self.options, self.sampler(), facts)
         return self._state
+
+    async def last_answers(self) -> None:
+        """Wait until no request waits for its answer: one that waited for the lead is told that it has ended."""
+        while self._state is not None and self._state.requests > self._state.streams:
+            await trio.sleep(_LAST_ANSWERS_PAUSE_S)
 
     def sampler(self) -> "Sampler":
         """The sampler, made on first use: when there is something to sample, or for the first connection."""
@@ -296,4 +303,6 @@ async def serve(
         nursery.start_soon(server.sample)
         task_status.started()
         await stopping.wait()
+        with trio.move_on_after(LAST_ANSWERS_S):
+            await server.last_answers()
         nursery.cancel_scope.cancel()

@@ -56,6 +56,7 @@ class ConsoleState:
         self._metrics: Metrics | None = None
         self._at_work = dict.fromkeys(Work, 0)
         self.streams = 0
+        self.requests = 0  # that are read, and not answered yet
         self._unfinished = 0  # octets of the bodies that are being read
         self.turn = trio.Lock()  # held during a step, so that connections take turns
 
@@ -118,6 +119,15 @@ class ConsoleState:
         await self.runtime.wait_while_suspended()
         if self.runtime.has_resigned:
             raise Refusal(503, "not_leading", "this node no longer leads", (("retry-after", "1"),))
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Count a request until its answer is sent."""
+        self.requests += 1
+        try:
+            yield
+        finally:
+            self.requests -= 1
 
     @contextmanager
     def streaming(self) -> Iterator[None]:

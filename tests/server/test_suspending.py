@@ -1,12 +1,15 @@
 """A leader that may not be one any more: it reads and sends nothing; then it goes on, or ends with connection.close."""
 
+import random
 import socket
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 import trio
 import trio.testing
+from api_client import basic
 from configured_broker import load
 from rawclient import Client
 from socket_broker import SocketBroker
@@ -14,8 +17,10 @@ from stand_in_journal import StandInJournal
 
 from leveret.amqp_frontend.edge.server import RESIGN_TIMEOUT_S
 from leveret.amqp_frontend.edge.server import serve as serve_amqp
+from leveret.console.server import serve as serve_console
 from leveret.engine import Broker, Event
-from leveret.serving.composition import default_users
+from leveret.serving.composition import build_broker, default_users
+from leveret.serving.console import console_options
 from leveret.serving.runtime import Runtime, SystemClock
 
 GOODBYE = "CONNECTION_FORCED - this node no longer leads"
@@ -255,3 +260,33 @@ def test_the_frontend_ends_soon_after_the_last_close(monkeypatch: pytest.MonkeyP
         return trio.current_time() - began
 
     assert RESIGN_TIMEOUT_S <= trio.run(main) < 120
+
+
+def test_a_request_that_waits_for_the_lead_is_told_that_it_has_ended() -> None:
+    """With 503, and not with a connection that ends; one to a broker that goes on is answered."""
+
+    async def main() -> list[bytes]:
+        built = build_broker(load(""), SystemClock(), random.Random(1).random, None)
+        runtime, stopping = Runtime(built.broker), trio.Event()
+        listener = socket.create_server(("127.0.0.1", 0))
+        options = console_options(built.control, load(""), 0, None, list)
+        request = f"GET /api/overview HTTP/1.1\r\nhost: localhost\r\nauthorization: {basic('guest', 'guest')}\r\n\r\n"
+        answers = []
+        async with trio.open_nursery() as nursery:
+            await nursery.start(partial(serve_console, runtime, [listener], lambda: options, stopping=stopping))
+            for end in (runtime.resume, runtime.resign):
+                client = await trio.open_tcp_stream(*listener.getsockname())
+                runtime.suspend()
+                await client.send_all(request.encode())
+                with trio.move_on_after(0.2):
+                    answers.append(await client.receive_some(1 << 16))
+                end()
+                if runtime.has_resigned:
+                    stopping.set()
+                answers.append(await client.receive_some(1 << 16))
+        listener.close()
+        return answers
+
+    goes_on, ended = trio.run(main)
+    assert goes_on.startswith(b"HTTP/1.1 200 ")
+    assert ended.startswith(b"HTTP/1.1 503 ") and b"this node no longer leads" in ended

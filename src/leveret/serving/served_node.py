@@ -181,7 +181,8 @@ class ServedNode:
             return "it opens its data directory"
         if node.stopping.is_set() or node.agreement.state is State.REFUSED or self._report.leader is not None:
             return ""
-        reasons = [why(node), *([node.coordinator.trouble] if node.coordinator.trouble else [])]
+        led = "" if node.following.followed is None else ", which does not serve clients"
+        reasons = [f"{why(node)}{led}", *([node.coordinator.trouble] if node.coordinator.trouble else [])]
         return "; ".join(dict.fromkeys(reasons))
 
     def _status(self) -> dict[str, object]:

@@ -1,0 +1,59 @@
+"""What a node tells the others of itself, and whom they take for the leader that serves clients."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from leveret.cluster.agreement.states import State
+from leveret.cluster.history import History
+from leveret.serving.node_report import NodeReport
+from leveret.serving.shared_configuration import SharedConfiguration
+from leveret.serving.tls_files import NO_TLS
+from leveret.settings import Configuration
+
+
+def report_of(node: Any) -> NodeReport:
+    """Of a node without links to followers."""
+    shared = SharedConfiguration(b"a secret of the cluster", Configuration(), NO_TLS)
+    current: Any = SimpleNamespace(faults=(), reloads=0)
+    return NodeReport(lambda: node, ".", 0, "leveret", lambda: 0, lambda: 0, shared, current)
+
+
+def node(name: str, state: State, *, leading: Any = None, followed: str | None = None, status: Any = None) -> Any:
+    """As far as a report looks at it."""
+    return SimpleNamespace(
+        agreement=SimpleNamespace(state=state),
+        history=History(0),
+        leading=leading,
+        following=SimpleNamespace(followed=followed, leader_status=status or {}),
+        options=SimpleNamespace(name=name),
+        view=None,
+    )
+
+
+@pytest.mark.parametrize(
+    "state, is_served, serves",
+    [
+        (State.TAKING_OVER, False, False),
+        (State.LEADING, True, True),
+        (State.HELD, True, True),
+        (State.SUSPENDED, True, False),
+    ],
+)
+def test_followers_know_whether_their_leader_serves(state: State, is_served: bool, serves: bool) -> None:
+    """Otherwise load balancers send clients to them, who wait: a leader that is suspended answers nobody."""
+
+    async def status() -> dict[str, object]:
+        return report_of(node("a", state, leading=SimpleNamespace(is_served=is_served, links=None))).status()
+
+    told = trio.run(status)
+    follower = report_of(node("b", State.IN_SYNC, followed="a", status=told))
+    assert follower.leader == ("rabbit@a" if serves else None)
+
+
+def test_a_leader_of_the_release_before_serves() -> None:
+    """It does not tell."""
+    assert report_of(node("b", State.IN_SYNC, followed="a", status={"clients": 1})).leader == "rabbit@a"
+    assert report_of(node("b", State.IN_SYNC)).leader is None
