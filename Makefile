@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: redeclarations test-clients-cluster bench-clients-cluster cluster-agreement cluster cluster-node cluster-rounds test-cluster test-long test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-cluster simulate-planted changelog dist wheel clean
+.PHONY: redeclarations test-clients-cluster bench-clients-cluster cluster-agreement cluster cluster-node cluster-rounds test-cluster test-long test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster object-stores bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-cluster simulate-planted changelog dist wheel clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -112,6 +112,11 @@ spark: $(VENV)/.spark
 
 spark-cluster: $(VENV)/.spark
 	@LEVERET_SPARK_CLUSTER=1 $(BIN)/pytest tests/pipeline/test_cluster.py $(ARGS)
+
+# Lakes in an object store, a stand-in for S3, and their rows through Iceberg's metadata.
+object-stores: $(VENV)/.spark
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev-stores]'
+	@$(BIN)/pytest -n0 tests/pipeline/test_object_stores.py $(ARGS)
 
 # Ten million events into a lake, five jobs on it, streaming queries killed over living brokers; some 4 GB of disk.
 # `make bench-pipeline ARGS="--only jobs"`; journals and lakes stay for the next time.

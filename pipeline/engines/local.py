@@ -129,6 +129,7 @@ class LocalEngine:
 
     def parquet_files(self, name: str, paths: Sequence[str], columns: Columns) -> None:
         nothing = {column: f"CAST(NULL AS {self.dialect.type(type_)})" for column, type_, _ in columns}
+        paths = [one for path in paths for one in (self._fetched(path) if "://" in path else [path])]
         if not paths:
             self.view(name, f"SELECT {_select_list(nothing)} WHERE false")
             return
@@ -141,8 +142,35 @@ class LocalEngine:
         }
         self.view(name, f"SELECT {_select_list(found)} FROM {source}")
 
+    def _fetched(self, uri: str) -> list[str]:
+        """The paths of copies of a file of an object store, or of the files of a directory there, if there is one.
+
+        Raises: OSError.
+        """
+        from pyarrow import fs  # slow to import, and only URIs need it
+
+        copy = Path(self._scratch.name, "fetched", uri.partition("://")[2])
+        if not copy.exists():
+            system, path = fs.FileSystem.from_uri(uri)
+            kind = system.get_file_info(path).type
+            if kind == fs.FileType.NotFound:
+                return []
+            (copy if kind == fs.FileType.Directory else copy.parent).mkdir(parents=True, exist_ok=True)
+            fs.copy_files(path, str(copy), source_filesystem=system, destination_filesystem=fs.LocalFileSystem())
+        return [str(one) for one in copy.iterdir()] if copy.is_dir() else [str(copy)]
+
+    def _put(self, sql: str, uri: str) -> None:
+        """Write the rows of a query to a file of an object store. Raises: ValueError, OSError."""
+        from pyarrow import fs
+
+        made = self._copy(sql, Path(self._scratch.name))
+        fs.copy_files(str(made), uri)
+        made.unlink()
+
     def write(self, sql: str, path: str) -> None:
         """As in `Engine`; the file gets its name when it is complete."""
+        if "://" in path:
+            return self._put(sql, path)
         target = Path(path)
         target.parent.mkdir(parents=True, exist_ok=True)
         if target.is_dir() and not all(_is_spark_file(one) for one in target.iterdir()):
@@ -155,6 +183,8 @@ class LocalEngine:
         begun.replace(target)
 
     def append(self, sql: str, path: str) -> None:
+        if "://" in path:
+            return self._put(sql, f"{path}/part-{uuid4()}.parquet")
         directory = Path(path)
         directory.mkdir(parents=True, exist_ok=True)
         self._copy(sql, directory).replace(directory / f"part-{uuid4()}.parquet")

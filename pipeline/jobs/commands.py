@@ -347,7 +347,7 @@ def _whatif(work: JobContext) -> Answer:
     found = _selected_rows(whatif(work.tables, settings), work)
     facts: dict[str, Any] = {}
     if without := left_out(work.tables):
-        work.progress.say("left_out", what=without)
+        work.progress.say("left_out", what=without, **({"node": work.tables.node} if work.tables.node else {}))
         facts["left_out"] = without
     if not options.verify:
         return Answer("whatif", {"whatif": EngineTable(engine, "whatif", found, COLUMNS["whatif"])}, facts)
@@ -359,8 +359,10 @@ def _whatif(work: JobContext) -> Answer:
 
 
 def page_path(options: argparse.Namespace) -> str:
-    """The path of the page of a report."""
+    """The path of the page of a report. Raises: ValueError."""
     path: str = options.out or "report.html"
+    if "://" in path:
+        raise ValueError(f"--out {path}: a page cannot be written to a URI")
     return path if path.endswith(PAGES) else f"{path.rstrip('/')}/report.html"
 
 

@@ -26,12 +26,8 @@ def choose_engine(
 ) -> str:
     """LOCAL or SPARK. `tell`: called with a sentence if Spark would be better, but is not installed.
 
-    Raises: ValueError (the engine cannot read this lake), OSError.
+    Raises: ValueError (a damaged log), OSError.
     """
-    if "://" in lake:
-        if wanted == LOCAL:
-            raise ValueError(f"{lake}: --engine local reads the lakes of this machine; this one needs --engine spark")
-        return SPARK
     if wanted != AUTO:
         return wanted
     if not is_one_process(master):
@@ -131,7 +127,9 @@ def open_log(lake: str, engine: Engine) -> str:
 
 
 def _exists(path: str, engine: Engine) -> bool:
-    if isinstance(engine, SparkEngine) and "://" in path:
-        where = engine.session.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
-        return bool(where.getFileSystem(engine.session.sparkContext._jsc.hadoopConfiguration()).exists(where))
-    return os.path.isdir(path)
+    if "://" not in path:
+        return os.path.isdir(path)
+    if not isinstance(engine, SparkEngine):
+        return True  # DuckDB's engine looks when it fetches the files
+    where = engine.session.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
+    return bool(where.getFileSystem(engine.session.sparkContext._jsc.hadoopConfiguration()).exists(where))

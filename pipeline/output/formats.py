@@ -92,6 +92,8 @@ def write(answer: Answer, out: str, format_: str | None, rows: int | None) -> li
     else:
         found, tables = format_ or "parquet", list(answer.tables.items())
         paths = [f"{out.rstrip('/')}/{name}{SUFFIX_OF[found]}" for name, _ in tables]
+    if found != "parquet" and "://" in out:
+        raise ValueError(f"--out {out}: only Parquet files can be written to a URI")
     for path, (name, table) in zip(paths, tables, strict=True):
         if found == "parquet":
             table.write_parquet(path)

@@ -196,20 +196,17 @@ def test_what_is_one_process(tmp_path: Path) -> None:
 
 
 def test_which_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the lake's rows unless it is named; a cluster and a lake elsewhere are Spark's; without Spark DuckDB tries."""
+    """By the lake's rows unless it is named; a cluster is Spark's; without Spark DuckDB tries."""
     lake = str(tmp_path)
     assert choose_engine(lake) == LOCAL and choose_engine(lake, "spark") == SPARK
-    assert choose_engine(lake, master="spark://h:1") == choose_engine("hdfs://h/lake") == SPARK
+    assert choose_engine(lake, master="spark://h:1") == SPARK
     assert choose_engine(lake, "local", master="spark://h:1") == LOCAL
-    with pytest.raises(ValueError, match="--engine local reads the lakes of this machine"):
-        choose_engine("hdfs://h/lake", "local")
     monkeypatch.setattr(opening, "row_count", lambda *_: LOCAL_MAX + 1)
     monkeypatch.setattr(opening, "find_spec", lambda name: name)
     assert choose_engine(lake) == SPARK and choose_engine(lake, "local") == LOCAL
     monkeypatch.setattr(opening, "find_spec", lambda name: None)
     told_of: list[str] = []
     assert choose_engine(lake, tell=told_of.append) == LOCAL and choose_engine(lake, "spark") == SPARK
-    assert choose_engine("hdfs://h/lake") == SPARK, "nothing else can read it"
     (words,) = told_of
     assert words.startswith(f"{LOCAL_MAX + 1} events are answered by DuckDB") and "leveret[spark]" in words
 
