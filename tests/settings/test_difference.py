@@ -21,7 +21,7 @@ from leveret.settings.declared.declarations import (
     UserDeclaration,
 )
 from leveret.settings.difference import differences
-from leveret.settings.lifetime import ARRIVAL, AT_CONNECTION, AT_CREATION, LIVE, NEVER, Lifetime
+from leveret.settings.lifetime import ARRIVAL, AT_CONNECTION, AT_CREATION, LIVE, NEVER, RESTART, Lifetime
 from leveret.settings.rows.address_settings import SETTINGS, Setting
 from leveret.settings.rows.broker_keys import KEYS
 from leveret.settings.rows.queue_attributes import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
@@ -125,6 +125,20 @@ CHANGES: list[tuple[str, Configuration, Configuration, str, Lifetime | None]] = 
     ("queue 'q'", with_queue(), with_queue(address="other"), "address", NEVER),
     ("queue 'q'", with_queue(), with_queue(routing_type="MULTICAST"), "routing-type", LIVE),
     ("queue 'q'", with_queue(), with_queue(arguments=MappingProxyType({"x-other": 1})), "x-other: unset -> 1", NEVER),
+    (
+        "queue 'q'",
+        with_queue(),
+        with_queue(address="other", arguments=MappingProxyType({"x-address": "other"})),
+        "address",
+        NEVER,
+    ),
+    (
+        "queue 'q'",
+        with_queue(arguments=MappingProxyType({"x-max-length": 1})),
+        with_queue(arguments=MappingProxyType({"x-max-length": 2})),
+        "x-max-length: 1 -> 2",
+        NEVER,
+    ),
     ("queue 'q' in vhost 'v'", Configuration(), with_queue(vhost="v"), "declared", LIVE),
     ("exchange 'x'", Configuration(), Configuration(exchanges=(ExchangeDeclaration("x"),)), "declared", LIVE),
     ("exchange 'x'", Configuration(exchanges=(ExchangeDeclaration("x"),)), Configuration(), "no longer declared", None),
@@ -156,6 +170,13 @@ CHANGES: list[tuple[str, Configuration, Configuration, str, Lifetime | None]] = 
     ("user 'u'", with_user(), with_user(password="other"), "another password", AT_CONNECTION),
     ("user 'u'", with_user(), with_user(password="", password_hash="h"), "another password", AT_CONNECTION),
     ("user 'u'", with_user(password_hash="g"), with_user(password_hash="h"), "another password", AT_CONNECTION),
+    (
+        "user 'u'",
+        with_user(password="", password_hash="h"),
+        with_user(password="", password_hash="h", hashing_algorithm="rabbit_password_hashing_sha512"),
+        "another password",
+        AT_CONNECTION,
+    ),
     ("user 'u'", with_user(), with_user(tags=frozenset({"monitoring"})), "tags none", LIVE),
     ("user 'u'", with_user(), with_user(permissions=(PermissionDeclaration("/", ".*"),)), "tags none", LIVE),
     ("user 'u'", with_user(), with_user(topic_permissions=(TopicPermissionDeclaration("/", "t"),)), "topic perm", LIVE),
@@ -216,6 +237,32 @@ def test_each_key_of_a_table(table: str) -> None:
         assert (what, acts) == (f"[{table}] {key[1]}", KEYS[table][key[1]].acts)
     new = Configuration(explicit=MappingProxyType({key: str(id(value)) for key, value in keys.items()}))
     assert len([one for one in told(Configuration(), new) if one[0].startswith(f"[{table}]")]) == len(keys)
+
+
+def test_what_each_node_of_a_cluster_has_of_its_own_is_no_difference() -> None:
+    """Between two nodes; one that reloads is told all of it."""
+
+    def node(name: str, place: str, heartbeat: int) -> Configuration:
+        keys = {("cluster", "node"): name, ("broker", "listen"): (place,), ("broker", "heartbeat"): heartbeat}
+        return Configuration(explicit=MappingProxyType(keys), is_clustered=True)
+
+    a = node("a", "127.0.0.1:5672", 7)
+    assert [what for what, *_ in told(a, node("b", "127.0.0.1:5673", 8))] == ["[broker] heartbeat"]
+    assert [what for what, *_ in told(a, node("a", "127.0.0.1:5673", 7))] == ["[broker] listen"]
+
+
+def test_a_setting_that_another_argument_gives() -> None:
+    """It needs a new queue, unless both can change; a default that follows another argument changes with that."""
+
+    def changes(before: dict[str, object], after: dict[str, object]) -> dict[str, Lifetime | None]:
+        old, new = (with_queue(arguments=MappingProxyType(one)) for one in (before, after))
+        return {how.partition(":")[0]: acts for _, how, acts in told(old, new)}
+
+    assert changes({"x-ring-size": 7}, {"x-ring-size": 8})["default-ring-size"] is LIVE
+    assert changes({"x-ring-size": 7}, {"x-max-length": 8})["default-ring-size"] is NEVER
+    leased, once = {"x-queue-type": "amps"}, {"x-queue-type": "amps", "x-semantics": "at-most-once"}
+    assert changes(leased, once) == {"semantics": RESTART, "fairness": RESTART}
+    assert changes(leased, {**once, "x-fairness": "fast"}) == {"semantics": RESTART, "fairness": LIVE}
 
 
 def test_changes_of_several_kinds_are_all_told() -> None:

@@ -5,7 +5,21 @@ from __future__ import annotations
 import pytest
 
 from leveret.settings.rows.address_settings import BY_KEY, SETTINGS
-from leveret.settings.values import BYTES, DELAY, DELAY_OR_OFF, INT_MAX, LONG_MAX, Kind
+from leveret.settings.values import (
+    ADDRESS,
+    BYTES,
+    BYTES_OR_OFF,
+    DELAY,
+    DELAY_OR_OFF,
+    INT_MAX,
+    LONG_MAX,
+    MULTIPLIER,
+    PERIOD,
+    RATE_OR_OFF,
+    ROUTING_TYPE,
+    Kind,
+    shown,
+)
 
 #: By a key of each kind: what is taken, and what is not.
 LIMITS: dict[str, tuple[list[object], list[object]]] = {
@@ -41,6 +55,40 @@ def test_what_a_key_takes(name: str) -> None:
     for value in refused:
         with pytest.raises(ValueError):
             read(value)
+
+
+@pytest.mark.parametrize(
+    "kind, given, read",
+    [
+        (BYTES, "10 mb", 10 * 1024**2),
+        (BYTES, "2gIb", 2 * 1024**3),
+        (BYTES, " 64 k ", 65_536),
+        (BYTES_OR_OFF, " -1 ", -1),
+        (ADDRESS, "\xe9" * 127, "\xe9" * 127),
+        (ROUTING_TYPE, " anycast ", "ANYCAST"),
+    ],
+)
+def test_what_is_written_otherwise(kind: Kind, given: object, read: object) -> None:
+    """Units and words in any case, and with spaces, as Artemis reads them."""
+    assert kind.read(given) == read
+
+
+@pytest.mark.parametrize(
+    "kind, given",
+    [
+        *((PERIOD, 0), (PERIOD, "0s"), (MULTIPLIER, float("inf")), (RATE_OR_OFF, float("inf"))),
+        (ADDRESS, "\xe9" * 128),
+    ],
+)
+def test_what_nothing_could_be_done_with(kind: Kind, given: object) -> None:
+    """No period, no finite number, more octets than AMQP has for a name."""
+    with pytest.raises(ValueError):
+        kind.read(given)
+
+
+def test_a_number_of_thousands_of_digits_is_named() -> None:
+    """Python makes no text of it."""
+    assert shown(10**5000) == "this int"
 
 
 def test_the_attribute_of_a_key_is_its_name() -> None:

@@ -90,6 +90,16 @@ def test_everything_beside_all_jms_queues(is_first: bool) -> None:
     assert (resolved.redelivery_delay_ms, resolved.max_delivery_attempts) == (9, 3)
 
 
+def test_queues_of_dead_letters_beside_files_of_artemis() -> None:
+    """Artemis creates none, Leveret does: each entry is of its own file's mind."""
+    xml = settings(("#", "<dead-letter-address>D</dead-letter-address>"))
+    ours = "[[address-setting]]\nmatch = 'ours'\nexpiry-address = 'E'\n"
+    configuration, faults = load_configuration([("f.xml", xml), ("f.toml", ours)])
+    resolve = configuration.repository.resolve
+    assert not faults
+    assert [resolve(name).auto_create_missing_queues for name in ("ours", "theirs")] == [True, False]
+
+
 def test_settings_of_topics_alone() -> None:
     """A name is one here: what `jms.topic.#` sets beside `#` holds for queues as well, and it says so."""
     pair = (

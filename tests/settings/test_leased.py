@@ -188,3 +188,11 @@ def test_group_queues_and_warnings() -> None:
     both = leased_settings("Q", {"x-file-backed": "enabled", "x-target-depth": "1000"})
     assert [text.split(":")[0] for text in leased_warnings(both)] == ["W-FBM-TQD"]
     assert leased_warnings(leased_settings("Q", {})) == []
+
+
+def test_a_name_that_is_too_long_with_its_scope() -> None:
+    """AMQP could not carry it."""
+    for size, codes in ((250, []), (251, ["E-NAME"])):
+        scope = "s" * size
+        _, faults = read_leased(f"name@{scope}", {"x-queue-scope": scope, "x-replication": "local"})
+        assert [fault.code for fault in faults] == codes

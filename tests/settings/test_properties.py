@@ -82,6 +82,39 @@ def test_properties_go_over_xml_field_by_field_wherever_they_are_given() -> None
     assert [one.match.text for one in configuration.repository.entries] == ["q"]
 
 
+DECLARED = """
+[[address]]
+name = "a"
+queue = [{ name = "kept", ring-size = 3 }, { name = "gone" }]
+[[address]]
+name = "b"
+queue = [{ name = "b1" }, { name = "b2" }]
+[[divert]]
+name = "d"
+address = "a"
+forwarding-address = "b"
+"""
+
+
+def test_what_other_files_declare_is_changed_or_removed() -> None:
+    """A queue keeps its other arguments; a divert is another one; `-` removes a queue, or all of an address."""
+    text = "divertConfigurations.d.address=a\ndivertConfigurations.d.forwardingAddress=c\n"
+    for one in ("a.queueConfigs.kept.maxConsumers=2", "a.queueConfigs.gone=-", "b=-"):
+        text += f"addressConfigurations.{one}\n"
+    configuration = load(text, DECLARED)
+    (kept,) = configuration.queues
+    assert (kept.name, dict(kept.arguments)["x-ring-size"], dict(kept.arguments)["x-max-consumers"]) == ("kept", 3, 2)
+    assert [divert.forwarding_addresses for divert in configuration.diverts] == [("c",)]
+
+
+@pytest.mark.parametrize("types, exchange", [("MULTICAST", "a"), ("ANYCAST,MULTICAST", ""), ("ANYCAST", "")])
+def test_the_routing_type_of_a_queue_that_names_none(types: str, exchange: str) -> None:
+    """That of its address, where that has one alone."""
+    text = f"addressConfigurations.a.routingTypes={types}\naddressConfigurations.a.queueConfigs.q.durable=true\n"
+    (queue,) = load(text).queues
+    assert queue.exchange == exchange
+
+
 def test_another_quotation_and_another_word_for_removal() -> None:
     """key.surround and remove.value."""
     text = "key.surround=%%\nremove.value=gone\naddressSettings.%%a.b%%.ringSize=1\naddressSettings.%%a.b%%=gone\n"
@@ -171,9 +204,10 @@ def test_every_field_has_a_bean(field: "object") -> None:
 
 def test_lines_continue_and_unescape() -> None:
     """java.util.Properties: continuation, escapes, `=`, `:` or space."""
-    text = 'a\\ b = c\\\n   d\n# x\\\ne:f\\u0041\\t\ng h\n"q=r".s=t\ni\n'
+    text = 'a\\ b = c\\\n   d\n# x\\\ne:f\\u0041\\t\ng h\n"q=r".s=t\ni\nj=k\\\\\nl\n'
     assert list(logical_lines(text)) == [
-        (1, "a b", "cd"), (4, "e", "fA"), (5, "g", "h"), (6, '"q=r".s', "t"), (7, "i", ""),
+        (1, "a b", "cd"), (4, "e", "fA"), (5, "g", "h"), (6, '"q=r".s', "t"), (7, "i", ""), (8, "j", "k\\"),
+        (9, "l", ""),
     ]  # fmt: skip
 
 

@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import QUEUE_ARGUMENTS, ArgumentFault, SettingsRepository, entry, settings_of_arguments
+from leveret.settings.addresses.queue_arguments import plain_value
 from leveret.settings.rows.address_settings import BY_ATTRIBUTE, NOTHING_SET
+from leveret.settings.values import INT_MAX
 
 RULED = SettingsRepository(
     [
@@ -17,6 +19,7 @@ RULED = SettingsRepository(
             expiry_address="E",
             default_ring_size=3,
             default_exclusive_queue=True,
+            auto_create_missing_queues=False,
         )
     ]
 )
@@ -37,6 +40,11 @@ RULED = SettingsRepository(
         ({"x-delivery-limit": 3}, "max_delivery_attempts", 4),
         ({"x-delivery-limit": 300}, "max_delivery_attempts", 301),
         ({"x-delivery-limit": -3}, "max_delivery_attempts", -1),
+        ({"x-delivery-limit": INT_MAX}, "max_delivery_attempts", INT_MAX),
+        ({"x-max-deliveries": 3, "x-queue-type": "amps"}, "max_delivery_attempts", 5),
+        ({"x-ring-size": 7}, "auto_create_missing_queues", False),
+        ({"x-dead-letter-address": "X"}, "auto_create_missing_queues", True),
+        ({"x-expiry-address": "X"}, "auto_create_missing_queues", True),
         ({"x-dead-letter-address": ""}, "dead_letter_address", ""),
         ({"x-dead-letter-exchange": "X"}, "dead_letter_address", ""),
         ({"x-dead-letter-exchange": "X"}, "expiry_address", ""),
@@ -50,6 +58,16 @@ def test_a_queues_own_arguments_stand_above_settings(
     """Explicit argument > merged address-setting > default, also where the argument is the larger one."""
     own = settings_of_arguments(arguments)
     assert getattr(RULED.resolve_queue("q", "/", own.settings), attribute) == expected
+
+
+@pytest.mark.parametrize(
+    "key, given, plain",
+    [("x-redelivery-delay", "5s", 5000), ("x-redelivery-delay-multiplier", 2, 2), ("x-other", "5s", "5s")],
+)
+def test_a_configured_argument_is_what_a_client_would_send(key: str, given: object, plain: object) -> None:
+    """Of the same type: a queue that a client declares again with 2 is the same, and not one with 2.0."""
+    value = plain_value(key, given)
+    assert value == plain and type(value) is type(plain)
 
 
 def test_attempts_stay_unlimited_when_only_the_queue_asks_for_delays() -> None:

@@ -119,7 +119,21 @@ def test_the_native_form() -> None:
     assert [(exchange.name, exchange.type) for exchange in configuration.exchanges] == [("news", "fanout")]
     (divert,) = configuration.diverts
     assert (divert.address, divert.forwarding_addresses, divert.is_exclusive) == ("news", ("audit", "mirror"), True)
+    assert divert.routing_name == "copy"
     assert configuration.vhosts == ("other",)
+
+
+def test_the_same_match_of_two_virtual_hosts() -> None:
+    """Each has its own settings."""
+    text = "".join(f"[[address-setting]]\nmatch = 'q'\nvhost = '{v}'\nredelivery-delay = {ord(v)}\n" for v in "ab")
+    repository = load(text).repository
+    assert [repository.resolve("q", vhost).redelivery_delay_ms for vhost in ("a", "b", "c")] == [97, 98, 0]
+
+
+def test_a_file_that_ends_too_early() -> None:
+    """The fault has its last line."""
+    (fault,) = faults_of("[broker]\nheartbeat = 5\nlisten = [")
+    assert fault.startswith("0.toml:3: TOML: ")
 
 
 def test_provenance_has_file_line_and_match() -> None:
