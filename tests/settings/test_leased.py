@@ -1,6 +1,6 @@
 """Settings of leased queues: every element's default, values and faults. Source: queues page A.3, H.2."""
 
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import fields
 
 import pytest
 
@@ -63,8 +63,6 @@ def test_every_default() -> None:
     """A row for each element of queues page A.3."""
     settings = leased_settings("Q", {"x-queue-type": "amps"})
     assert {field.name: getattr(settings, field.name) for field in fields(LeasedSettings)} == DEFAULTS
-    with pytest.raises(FrozenInstanceError):
-        settings.fairness = "fast"  # type: ignore[misc]
 
 
 def test_defaults_that_follow_from_others() -> None:
