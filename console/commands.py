@@ -81,6 +81,8 @@ def _path_arguments(api: Api, request: Request, command: CommandRoute) -> dict[s
             raise not_found()
         if "U" in names and api.broker.users.find(names["U"]) is None:
             raise not_found()
+        if "N" in names:
+            api.node(request)
     return {argument: names[word] for word, argument in command.http.path_arguments(command.arguments).items()}
 
 

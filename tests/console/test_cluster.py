@@ -370,6 +370,7 @@ def test_what_an_operator_asks_over_http() -> None:
     assert console.get("leveret/cluster")["leader"] == "a"
     assert console.ask("POST", "leveret/cluster/handover", {"node": B}) == (200, {"from": "a", "to": B})
     assert console.ask("DELETE", f"nodes/{C}")[0] == 204
+    assert console.ask("DELETE", "nodes/rabbit@d")[0] == console.ask("DELETE", "nodes/c")[0] == 404
     assert console.desk.asked == ("forget", C)
     console.api.broker.connections.replace_user(replace(console.api.broker.users.find("guest"), tags=("monitoring",)))  # type: ignore[type-var]
     assert console.ask("DELETE", f"nodes/{C}")[0] == console.ask("POST", "leveret/cluster/drain", {})[0] == 401
