@@ -15,10 +15,11 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..brokers.maven import NotFetched
 from ..brokers.peers import durable_leveret
 from ..brokers.processes import PeerFailed, unwind_on_sigterm
-from .distribution import NoArtemis, artemis, configuration_file, fetch
-from .leveret_side import LeveretProcess
+from .distribution import artemis, configuration_file, fetch
+from .leveret_side import Leveret
 from .page import page
 from .run import Shown, run
 from .table import BROKERS, Scenario, TableError, broker_xml, read_table
@@ -41,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not scenarios:
             raise TableError(f"no scenario is called {' or '.join(options.only)}")
         results = [shown for name in options.broker.split(",") for shown in _run(name, scenarios, options.work)]
-    except (NoArtemis, PeerFailed, TableError, KeyError) as error:
+    except (NotFetched, PeerFailed, TableError, KeyError) as error:
         print(f"leveret.interop.artemis: {error}", file=sys.stderr)
         return 2
     failed = [shown for shown in results if shown.faults]
@@ -59,7 +60,7 @@ def _run(name: str, scenarios: list[Scenario], work: Path) -> list[Shown]:
         try:
             from .artemis_side import Artemis
         except ImportError as error:
-            raise NoArtemis(f"{error} (pip install leveret[artemis])") from error
+            raise PeerFailed(f"{error} (pip install leveret[artemis])") from error
         with artemis(home, configuration) as peer:
             file = configuration_file(peer.directory)
             return run(name, lambda: Artemis(peer, file), scenarios, _tell)
@@ -69,7 +70,7 @@ def _run(name: str, scenarios: list[Scenario], work: Path) -> list[Shown]:
         file = Path(directory) / "broker.xml"
         file.write_text(configuration)
         with durable_leveret("--config", str(file)) as peer:
-            return run(name, lambda: LeveretProcess(peer, file), scenarios, _tell)
+            return run(name, lambda: Leveret(peer, file), scenarios, _tell)
 
 
 def _tell(shown: Shown) -> None:

@@ -27,8 +27,8 @@ class _Consumer:
 class Leveret(Side):
     """nack is basic.nack with requeue, reject is basic.reject without requeue, release is basic.recover."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, peer: Peer, file: Path) -> None:
+        self._peer, self._file = peer, file
         self._consumers: dict[str, _Consumer] = {}
         self._open()
 
@@ -38,7 +38,7 @@ class Leveret(Side):
         self._channel.confirm_delivery()
 
     def _connect(self) -> Any:
-        return pika.BlockingConnection(pika.URLParameters(f"{self._url}?heartbeat=0"))
+        return pika.BlockingConnection(pika.URLParameters(f"{self._peer.url}?heartbeat=0"))
 
     def publish(self, queue: str, outgoing: Outgoing) -> None:
         headers: Mapping[str, Any] = {**outgoing.headers, **({"x-delay": outgoing.delay} if outgoing.delay else {})}
@@ -75,13 +75,9 @@ class Leveret(Side):
         consumer = self._consumers[name]
         deadline = self.now() + seconds
         while len(consumer.incoming) < count and self.now() < deadline:
-            self._read_events(consumer.connection, deadline)
+            consumer.connection.process_data_events(max(0.0, min(deadline - self.now(), POLL_SECONDS)))
         received, consumer.incoming[:count] = consumer.incoming[:count], []
         return received
-
-    def _read_events(self, connection: Any, deadline: float) -> None:
-        """Read what has arrived, or wait for a moment."""
-        connection.process_data_events(max(0.0, min(deadline - self.now(), POLL_SECONDS)))
 
     def settle(self, name: str, how: str, received: Received) -> None:
         channel = self._consumers[name].channel
@@ -117,10 +113,13 @@ class Leveret(Side):
         return ask(self._publishing, command, **arguments)
 
     def restart(self, *, kill: bool) -> None:
-        raise NotImplementedError("only LeveretProcess can be restarted")
+        self.end()
+        self._peer.restart(kill=kill)
+        self._open()
 
     def configure(self, configuration: str) -> None:
-        raise NotImplementedError("only LeveretProcess can be configured")
+        self._file.write_text(configuration)
+        self._ask("reload")
 
     def end(self) -> None:
         for connection in (self._publishing, *(consumer.connection for consumer in self._consumers.values())):
@@ -129,23 +128,6 @@ class Leveret(Side):
             except (pika.exceptions.AMQPError, OSError):
                 pass  # the broker may have ended
         self._consumers.clear()
-
-
-class LeveretProcess(Leveret):
-    """A Leveret that can be restarted and reloads `file`."""
-
-    def __init__(self, peer: Peer, file: Path) -> None:
-        self._peer, self._file = peer, file
-        super().__init__(peer.url)
-
-    def restart(self, *, kill: bool) -> None:
-        self.end()
-        self._peer.restart(kill=kill)
-        self._open()
-
-    def configure(self, configuration: str) -> None:
-        self._file.write_text(configuration)
-        self._ask("reload")
 
 
 def _queue(name: str) -> str:

@@ -6,6 +6,8 @@ import os
 import re
 import shutil
 import subprocess
+import zipfile
+import zlib
 from pathlib import Path
 
 DOWNLOAD_SECONDS_MAX = 600
@@ -38,7 +40,7 @@ def why_java_is_missing(program: str, java_min: int) -> str:
 def fetch(artifact: str, work: Path) -> None:
     """Copy an artifact into the folder `work`, by Maven. Raises: NotFetched."""
     if shutil.which("mvn") is None:
-        raise NotFetched(f"no Maven to fetch {artifact} with")
+        raise NotFetched(f"no Maven to fetch {artifact} with; or put it in {work}")
     work.mkdir(parents=True, exist_ok=True)
     command = ["mvn", "--batch-mode", "--quiet", "dependency:copy", f"-Dartifact={artifact}"]
     try:
@@ -63,18 +65,26 @@ def unpacked(artifact: str, archive: str, inside: str, work: Path, java_min: int
     """
     if remark := why_java_is_missing(inside, java_min):
         raise NotFetched(remark)
-    work = work.resolve()
-    home = work / inside
-    if home.exists():
-        return home
-    fetch(artifact, work)
-    unpacking = work / f"unpacking-{os.getpid()}"
-    shutil.unpack_archive(work / archive, unpacking)
+    file = work.resolve() / archive
+    if not (file.parent / inside).exists():
+        if not file.exists():
+            fetch(artifact, file.parent)
+        unpack(file, inside)
+    return file.parent / inside
+
+
+def unpack(archive: Path, inside: str) -> None:
+    """Unpack a folder of an archive beside it; other processes may do so at the same time.
+
+    Raises: NotFetched: the archive is damaged.
+    """
+    home, unpacking = archive.parent / inside, archive.with_name(f"unpacking-{os.getpid()}")
     home.parent.mkdir(parents=True, exist_ok=True)
     try:
+        shutil.unpack_archive(archive, unpacking)
         (unpacking / inside).rename(home)
-    except OSError:
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         if not home.exists():  # else another process was faster
-            raise
-    shutil.rmtree(unpacking, ignore_errors=True)
-    return home
+            raise NotFetched(f"{archive} cannot be unpacked ({error}); delete it to have it fetched again") from error
+    finally:
+        shutil.rmtree(unpacking, ignore_errors=True)

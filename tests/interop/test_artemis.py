@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from leveret.interop.artemis import distribution
-from leveret.interop.artemis.leveret_side import Leveret, LeveretProcess
+from leveret.interop.artemis.leveret_side import Leveret
 from leveret.interop.artemis.page import page
 from leveret.interop.artemis.run import Shown, Trial, run
 from leveret.interop.artemis.side import Received
 from leveret.interop.artemis.table import Scenario, TableError, broker_xml, read_table
+from leveret.interop.brokers.maven import NotFetched, unpack, why_java_is_missing
 from leveret.interop.brokers.peers import Peer, durable_leveret
 from leveret.interop.brokers.processes import PeerFailed
 from leveret.testing import RunningBroker, start_broker
@@ -32,7 +33,7 @@ class VirtualLeveret(Leveret):
 
     def __init__(self, broker: RunningBroker) -> None:
         self._broker = broker
-        super().__init__(broker.url)
+        super().__init__(Peer("leveret", broker.port, os.getpid(), Path(), Path()), Path())
 
     def now(self) -> float:
         return self._broker.clock.elapsed
@@ -98,12 +99,12 @@ def test_leveret_shows_what_the_table_says(virtual_broker: RunningBroker, scenar
 
 
 @pytest.fixture(scope="module")
-def leveret_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LeveretProcess]:
+def leveret_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Leveret]:
     """A real `leveret serve` with a journal."""
     file = tmp_path_factory.mktemp("artemis") / "broker.xml"
     file.write_text(broker_xml(TABLE))
     with durable_leveret("--config", str(file)) as peer:
-        side = LeveretProcess(peer, file)
+        side = Leveret(peer, file)
         yield side
         side.end()
 
@@ -112,7 +113,7 @@ IN_A_PROCESS = [scenario for scenario in TABLE if scenario.restarts]
 
 
 @pytest.mark.parametrize("scenario", IN_A_PROCESS, ids=names(IN_A_PROCESS))
-def test_leveret_shows_it_over_a_restart(leveret_process: LeveretProcess, scenario: Scenario) -> None:
+def test_leveret_shows_it_over_a_restart(leveret_process: Leveret, scenario: Scenario) -> None:
     """The same where the broker is stopped or killed on the way; nothing waits for time."""
     assert not any(step.verb == "pause" for step in scenario.steps)
     assert Trial("leveret", leveret_process, scenario, TABLE).run() == ()
@@ -131,12 +132,11 @@ FEW = [scenario for scenario in TABLE if scenario.name in HANDFUL]
 def home() -> Path:
     """Artemis' distribution, where it was fetched."""
     pytest.importorskip("proton", reason="python-qpid-proton is not installed (make artemis)")
-    if distribution.why_java_is_missing():
-        pytest.skip(distribution.why_java_is_missing())
-    found = distribution.cached(WORK)
-    if found is None:
+    if why := why_java_is_missing("Artemis", distribution.JAVA_VERSION_MIN):
+        pytest.skip(why)
+    if not (WORK / distribution.NAME).exists():
         pytest.skip("Artemis was not fetched on this machine (make artemis)")
-    return found
+    return WORK / distribution.NAME
 
 
 @pytest.fixture(scope="module")
@@ -173,11 +173,11 @@ def test_without_java_or_maven_it_says_so(tmp_path: Path, monkeypatch: pytest.Mo
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("leveret.interop.artemis: no Java on this machine")
     java = shutil.which("java")
-    if java is None or distribution.why_java_is_missing():
+    if java is None or why_java_is_missing("Artemis", distribution.JAVA_VERSION_MIN):
         pytest.skip("the rest needs Java")
     (tmp_path / "java").symlink_to(java)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(distribution.NoArtemis, match="no Maven to fetch Artemis with; or unpack"):
+    with pytest.raises(NotFetched, match="no Maven to fetch org.apache.*; or put it in"):
         distribution.fetch(tmp_path / "work")
 
 
@@ -190,18 +190,19 @@ def test_a_name_that_no_scenario_has_is_an_error() -> None:
 
 def test_an_archive_that_was_cut_short_is_refused(tmp_path: Path) -> None:
     """By name, and nothing half unpacked is taken for a distribution."""
-    name = f"apache-artemis-{distribution.VERSION}"
+    name = distribution.NAME
     whole = tmp_path / f"{name}-bin.zip"
     with zipfile.ZipFile(whole, "w") as archive:
         archive.writestr(f"{name}/bin/artemis", "#!/bin/sh\n" * 1000)
     octets = whole.read_bytes()
     whole.write_bytes(octets[: len(octets) // 2])
-    with pytest.raises(distribution.NoArtemis, match="cannot be unpacked .*delete it"):
-        distribution.unpack(tmp_path)
+    with pytest.raises(NotFetched, match="cannot be unpacked .*delete it"):
+        unpack(whole, name)
     assert [path.name for path in tmp_path.iterdir()] == [whole.name]
     whole.write_bytes(octets)
-    assert distribution.unpack(tmp_path) == distribution.cached(tmp_path) == tmp_path / name
-    assert distribution.unpack(tmp_path) == tmp_path / name  # it is there already
+    for _ in range(2):  # the second time it is there already
+        unpack(whole, name)
+        assert (tmp_path / name / "bin" / "artemis").exists()
 
 
 def test_what_is_not_as_the_table_says_is_told(virtual_broker: RunningBroker) -> None:
