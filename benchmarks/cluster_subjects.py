@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +16,6 @@ from jetstream_load import check_client, make_stream, run_load
 from leveret.interop.brokers.jetstream import jetstream_cluster
 from leveret.interop.brokers.local_cluster import LocalCluster
 from leveret.interop.brokers.peers import durable_leveret, rabbitmq_cluster
-from leveret.interop.brokers.processes import PeerFailed
 
 WINDOW = 200
 RATE_PACED = 500
@@ -131,36 +126,11 @@ class Cluster(Subject):
         self.local = kind(directory)
         stack.callback(self.local.kill)
         self.local.start()
-        for name in self.local.names:
-            self._await(partial(self.local.accepts, name), f"{name} accepts clients")
-        self.await_in_sync()
-
-    def status(self) -> Mapping[str, Any]:
-        """By `leveret ctl --json cluster` through any node that answers; empty: none does."""
-        for name in self.local.names:
-            if not self.local.is_running(name):
-                continue
-            url = f"amqp://guest:guest@127.0.0.1:{self.local.port(name)}/"
-            command = [sys.executable, "-P", "-m", "leveret", "ctl", "--url", url, "--json", "cluster"]
-            try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=10)
-            except subprocess.TimeoutExpired:
-                continue
-            if done.returncode == 0:
-                found: dict[str, Any] = json.loads(done.stdout)
-                return found
-        return {}
+        self.local.await_clients()
+        self.local.await_in_sync()
 
     def nodes(self) -> list[str]:
-        leader = ""
-
-        def look() -> bool:
-            nonlocal leader
-            leader = str(self.status().get("leader") or "")  # which may not answer the next time
-            return leader != ""
-
-        self._await(look, "a node leads")
-        return [leader, *(name for name in self.local.names if name != leader)]
+        return self.local.leader_first()
 
     def port(self, node: str) -> int:
         return self.local.port(node)
@@ -175,27 +145,15 @@ class Cluster(Subject):
         return [process.pid for process in self.local._members.values()]
 
     def start(self, node: str) -> None:
-        self._await(lambda: not self.local.is_running(node), f"{node} has ended")
+        self.local.wait_until(lambda: not self.local.is_running(node), f"{node} has ended")
         self.local.start_node(node)
 
     def await_in_sync(self) -> None:
-        self._await(lambda: len(self.status().get("insync", ())) == len(self.local.names), "all are in sync")
+        self.local.await_in_sync()
 
     def hand_over(self) -> None:
         """As an operator does it."""
-        url = f"amqp://guest:guest@127.0.0.1:{self.local.port(self.local.names[0])}/"
-        command = [sys.executable, "-P", "-m", "leveret", "ctl", "--url", url, "handover"]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=30)
-        if done.returncode:
-            raise PeerFailed(f"handover: {done.stderr.strip()}")
-
-    def _await(self, fact: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + IN_SYNC_SECONDS_MAX
-        while not fact():
-            if time.monotonic() > deadline:
-                logs = "".join(f"\n{name}: {self.local.log(name).read_text()[-1500:]}" for name in self.local.names)
-                raise PeerFailed(f"not within {IN_SYNC_SECONDS_MAX:g} s: {what}{logs}")
-            time.sleep(0.05)
+        self.local.ctl(self.local.names[0], "handover")
 
 
 class RabbitMQ(Subject):

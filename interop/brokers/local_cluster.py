@@ -23,13 +23,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
-from ..wire.loopback import LOOPBACK
-from .processes import POLL_SECONDS, end_of, kill_group
+from ..wire.loopback import LOOPBACK, answers_amqp
+from .processes import POLL_SECONDS, PeerFailed, await_fact, end_of, kill_group
 
 NAMES = ("a", "b", "c")
 WITHOUT_ETCD = "no etcd on this machine (Debian: apt install etcd-server; make peers)"
@@ -38,6 +40,7 @@ PORTS = range(20_000, 32_000)
 #: Seconds after which a node that should hand over and end is killed.
 STOP_SECONDS_MAX = 20.0
 ETCD_STOP_SECONDS_MAX = 5.0
+CTL_SECONDS_MAX = 60.0
 #: Seconds between two lines about what the cluster waits for.
 REPORT_SECONDS = 15.0
 
@@ -127,13 +130,58 @@ class LocalCluster:
 
     def accepts(self, name: str) -> bool:
         """Whether clients at a node are answered: it leads, or passes them on to the leader."""
+        return answers_amqp(self.port(name), seconds=1)
+
+    def await_clients(self) -> None:
+        """Wait until clients at each node are answered. Raises: PeerFailed."""
+        for name in self.names:
+            self.wait_until(partial(self.accepts, name), f"{name} accepts clients")
+
+    def ctl(self, name: str, *command: str) -> str:
+        """Run `leveret ctl` at a node. Returns its output. Raises: PeerFailed: it failed."""
+        url = f"amqp://guest:guest@{LOOPBACK}:{self.port(name)}/"
+        asked = [sys.executable, "-P", "-m", "leveret", "ctl", "--url", url, *command]
         try:
-            with socket.create_connection((LOOPBACK, self.port(name)), timeout=1) as connection:
-                connection.settimeout(1)
-                connection.sendall(b"AMQP\0\0\x09\x01")
-                return connection.recv(3) == b"\x01\0\0"
-        except OSError:
-            return False
+            done = subprocess.run(asked, capture_output=True, text=True, timeout=CTL_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            raise PeerFailed(f"ctl {' '.join(command)} did not end") from None
+        if done.returncode:
+            raise PeerFailed(f"ctl {' '.join(command)}: {done.stderr.strip()}")
+        return done.stdout
+
+    def status(self) -> dict[str, Any]:
+        """The output of `leveret ctl cluster` at the first node that answers; {}: none does."""
+        for name in filter(self.is_running, self.names):
+            with suppress(PeerFailed):
+                return dict(json.loads(self.ctl(name, "--json", "cluster")))
+        return {}
+
+    def leader_first(self) -> list[str]:
+        """The names of the nodes, the leader's first. Raises: PeerFailed: no node leads."""
+        leader = ""
+
+        def look() -> bool:
+            nonlocal leader
+            leader = str(self.status().get("leader") or "")  # which may not answer the next time
+            return leader != ""
+
+        self.wait_until(look, "a node leads")
+        return sorted(self.names, key=lambda name: name != leader)
+
+    def start_ended(self) -> None:
+        """Start the nodes that have ended, and wait until all are in sync. Raises: PeerFailed."""
+        for name in self.names:
+            if not self.is_running(name):
+                self.start_node(name)
+        self.await_in_sync()
+
+    def await_in_sync(self) -> None:
+        """Raises: PeerFailed."""
+        self.wait_until(lambda: len(self.status().get("insync", ())) == len(self.names), "all nodes are in sync")
+
+    def wait_until(self, fact: Callable[[], bool], what: str) -> None:
+        """Raises: PeerFailed: the time is over; with the ends of the nodes' logs."""
+        await_fact(fact, what, map(self.log, self.names))
 
     def port(self, name: str, kind: str = "amqp") -> int:
         """A port of a node. `kind`: amqp, amqps, console, metrics or link."""

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -131,6 +131,16 @@ def wait_for(fact: Callable[[], bool], process: subprocess.Popen[bytes], log: Pa
         if code is not None or time.monotonic() > deadline:
             what = "did not answer in time" if code is None else f"ended with {code}"
             raise PeerFailed(f"{process.args!r} {what}; it wrote:\n{end_of(log)}")
+        time.sleep(POLL_SECONDS)
+
+
+def await_fact(fact: Callable[[], bool], what: str, logs: Iterable[Path] = ()) -> None:
+    """Wait until `fact` is true. Raises: PeerFailed: the time is over; with the ends of the logs."""
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while not fact():
+        if time.monotonic() > deadline:
+            ends = "".join(f"\n{log.stem}: {end_of(log)}" for log in logs)
+            raise PeerFailed(f"not within {START_SECONDS_MAX:g} s: {what}{ends}")
         time.sleep(POLL_SECONDS)
 
 

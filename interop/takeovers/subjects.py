@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +13,7 @@ from typing import Protocol
 
 from ..brokers.local_cluster import LocalCluster
 from ..brokers.peers import Peer, rabbitmq_cluster
-from ..brokers.processes import POLL_SECONDS, START_SECONDS_MAX, PeerFailed, directory_for, end_of
+from ..brokers.processes import await_fact, directory_for
 from ..tools.http import ask
 from ..wire.loopback import answers_amqp
 
@@ -63,14 +61,6 @@ DEEDS: dict[str, Callable[[Subject], float]] = {
 }
 
 
-def _await(fact: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + START_SECONDS_MAX
-    while not fact():
-        if time.monotonic() > deadline:
-            raise PeerFailed(f"not within {START_SECONDS_MAX:g} s: {what}")
-        time.sleep(POLL_SECONDS * 5)
-
-
 @dataclass
 class LeveretCluster:
     """Three nodes of Leveret and three members of etcd."""
@@ -78,64 +68,27 @@ class LeveretCluster:
     local: LocalCluster
     name: str = "leveret"
 
-    def status(self) -> dict[str, object]:
-        """The output of `leveret ctl cluster` at any node; {}: no node answers."""
-        for node in filter(self.local.is_running, self.local.names):
-            url = f"amqp://guest:guest@127.0.0.1:{self.local.port(node)}/"
-            command = [sys.executable, "-P", "-m", "leveret", "ctl", "--url", url, "--json", "cluster"]
-            try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=20)
-            except subprocess.TimeoutExpired:
-                continue
-            if not done.returncode:
-                return dict(json.loads(done.stdout))
-        return {}
-
-    def _leader(self) -> str:
-        found = ""
-
-        def look() -> bool:
-            nonlocal found
-            found = str(self.status().get("leader") or "")  # which may not answer the next time
-            return found != ""
-
-        _await(look, "a node leads")
-        return found
-
     def urls(self) -> list[str]:
-        leader = self._leader()
-        nodes = [*(node for node in self.local.names if node != leader), leader]
-        return [f"amqp://guest:guest@127.0.0.1:{self.local.port(node)}/" for node in nodes]
+        leader, *others = self.local.leader_first()
+        return [f"amqp://guest:guest@127.0.0.1:{self.local.port(node)}/" for node in (*others, leader)]
 
     def kill_leader(self) -> None:
-        self.local.send(self._leader(), signal.SIGKILL)
+        self.local.send(self.local.leader_first()[0], signal.SIGKILL)
 
     def stop_leader(self) -> None:
-        leader = self._leader()
+        leader = self.local.leader_first()[0]
         self.local.send(leader, signal.SIGTERM)
-        _await(lambda: not self.local.is_running(leader), f"{leader} has ended")
+        self.local.wait_until(lambda: not self.local.is_running(leader), f"{leader} has ended")
 
     def nobody(self) -> None:
-        leader = self._leader()
+        leader = self.local.leader_first()[0]
         self.local.send_to_members(signal.SIGSTOP)
         self.local.send(leader, signal.SIGKILL)
         time.sleep(NOBODY_SECONDS)
         self.local.send_to_members(signal.SIGCONT)
 
     def heal(self) -> None:
-        for node in self.local.names:
-            if not self.local.is_running(node):
-                self.local.start_node(node)
-        wanted = sorted(self.local.names)
-        try:
-            _await(lambda: self._in_sync() == wanted, "all nodes are in sync")
-        except PeerFailed as failure:
-            logs = "".join(f"\n{node}: {end_of(self.local.log(node))}" for node in self.local.names)
-            raise PeerFailed(f"{failure}{logs}") from None
-
-    def _in_sync(self) -> list[str]:
-        members = self.status().get("insync")
-        return sorted(map(str, members)) if isinstance(members, list) else []
+        self.local.start_ended()
 
 
 @dataclass
@@ -171,7 +124,7 @@ class RabbitMQCluster:
         leader = self._leader()
         self._send(leader, signal.SIGTERM)
         assert leader.processes is not None
-        _await(leader.processes.has_ended, f"{leader.port} has ended")
+        await_fact(leader.processes.has_ended, f"{leader.port} has ended")
 
     def nobody(self) -> None:
         leader = self._leader()
@@ -187,7 +140,7 @@ class RabbitMQCluster:
             if peer.processes is not None and peer.processes.has_ended():
                 peer.processes.start_again()
         for peer in self.peers:
-            _await(partial(answers_amqp, peer.port), f"{peer.port} accepts clients")
+            await_fact(partial(answers_amqp, peer.port), f"{peer.port} accepts clients")
 
 
 @contextmanager
@@ -197,8 +150,7 @@ def leveret_cluster() -> Iterator[LeveretCluster]:
         subject = LeveretCluster(LocalCluster(directory))
         try:
             subject.local.start()
-            for node in subject.local.names:
-                _await(partial(subject.local.accepts, node), f"{node} accepts clients")
+            subject.local.await_clients()
             subject.heal()
             yield subject
         finally:

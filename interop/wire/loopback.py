@@ -23,10 +23,10 @@ def listens(port: int) -> bool:
     return True
 
 
-def answers_amqp(port: int) -> bool:
-    """Whether a protocol header is answered by connection.start."""
+def answers_amqp(port: int, seconds: float = 5.0) -> bool:
+    """Whether a protocol header is answered by connection.start within this time."""
     try:
-        with socket.create_connection((LOOPBACK, port), timeout=5) as connection:
+        with socket.create_connection((LOOPBACK, port), timeout=seconds) as connection:
             connection.sendall(b"AMQP\0\0\x09\x01")
             return connection.recv(3) == b"\x01\0\0"
     except OSError:
