@@ -14,7 +14,7 @@ import aiormq
 import aiormq.channel
 import aiormq.connection
 from channel_driver import DELIVERY, RETURN, ChannelDriver
-from driver import BROKEN_OFF, PROPERTIES, UNANNOUNCED, Closed, body_of, content, where
+from driver import LOST, PROPERTIES, UNANNOUNCED, Closed, body_of, content, where
 
 CODES: dict[type[BaseException], tuple[str, int]] = {
     **{kind: ("channel", code) for code, kind in aiormq.channel.EXCEPTION_MAPPING.items()},
@@ -208,7 +208,7 @@ class AioPika(ChannelDriver):
             code, text = (*error.args, "", "")[:2]
             scope = "connection" if isinstance(error, aiormq.exceptions.ConnectionClosed) else "channel"
             return Closed(scope if code else "client", code or 0, str(text))
-        return Closed(BROKEN_OFF if isinstance(error, ConnectionError) else "client", 0, repr(error))
+        return Closed(LOST if isinstance(error, ConnectionError) else "client", 0, repr(error))
 
 
 def _content(message: Any) -> dict[str, Any]:

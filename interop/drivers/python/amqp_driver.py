@@ -8,7 +8,7 @@ from typing import Any
 import amqp
 import amqp.exceptions
 from channel_driver import DELIVERY, ChannelDriver
-from driver import BROKEN_OFF, PROPERTIES, Closed, body_of, content, where
+from driver import LOST, PROPERTIES, Closed, body_of, content, where
 
 
 class PyAmqp(ChannelDriver):
@@ -156,7 +156,7 @@ class PyAmqp(ChannelDriver):
     def closed_by(self, error: Exception) -> Closed:
         code = getattr(error, "reply_code", 0) or 0
         if not code:
-            return Closed(BROKEN_OFF, 0, repr(error))
+            return Closed(LOST, 0, repr(error))
         is_connection = isinstance(error, amqp.exceptions.ConnectionError) or code in (320, 402) or code >= 500
         text = error.reply_text  # type: ignore[attr-defined]
         return Closed("connection" if is_connection else "channel", code, text)

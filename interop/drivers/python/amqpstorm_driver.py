@@ -12,7 +12,7 @@ from typing import Any
 import amqpstorm.connection
 from amqpstorm.exception import AMQPChannelError, AMQPConnectionError, AMQPError, AMQPMessageError
 from channel_driver import DELIVERY, ChannelDriver
-from driver import BROKEN_OFF, PROPERTIES, Closed, body_of, content, where
+from driver import LOST, PROPERTIES, Closed, body_of, content, where
 
 BY_SERVER = re.compile(r"was closed by remote server: (.*)", re.DOTALL)
 RETURNED = re.compile(r"Message not delivered: (.*) \((\d+)\) to queue '(.*)' from exchange '(.*)'", re.DOTALL)
@@ -193,7 +193,7 @@ class AmqpStorm(ChannelDriver):
         found = BY_SERVER.search(str(error))
         if found:
             return Closed(scope, getattr(error, "error_code", 0) or 0, found[1])
-        return Closed("client" if scope == "channel" else BROKEN_OFF, 0, str(error))
+        return Closed("client" if scope == "channel" else LOST, 0, str(error))
 
 
 CLASSES = ("basic", "exchange", "queue", "tx")

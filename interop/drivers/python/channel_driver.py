@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partialmethod
 from typing import Any
 
-from driver import BROKEN_OFF, PROPERTIES, Closed, Driver, content, where
+from driver import LOST, PROPERTIES, Closed, Driver, content, where
 
 QUEUE_FLAGS = ("passive", "durable", "exclusive", "auto_delete")
 DELIVERY = ("delivery_tag", "redelivered", "exchange", "routing_key")
@@ -54,7 +54,7 @@ class ChannelDriver(Driver):
     def closed_event(self, connection: str, channel: str | None, closed: Closed) -> None:
         """Make an event of a close, but not of a channel that ended with its connection."""
         scope = closed.answer["scope"]
-        if scope == "channel" if channel else scope in ("connection", BROKEN_OFF):
+        if scope == "channel" if channel else scope in ("connection", LOST):
             self.happened("closed", connection, channel, **closed.answer)
 
     def channel_close(self, request: dict[str, Any]) -> None:

@@ -31,7 +31,7 @@ UNANNOUNCED = {
         "publisher_confirms": True,
     }
 }
-BROKEN_OFF = "lost"  # the scope of a connection that was lost without a close
+LOST = "lost"  # the scope of a connection that was lost without a close
 
 
 class Closed(Exception):
@@ -42,17 +42,12 @@ class Closed(Exception):
         self.answer = {"scope": scope, "code": code, "text": text}
 
 
-class Lacks(Exception):
-    """The client cannot do this."""
-
-
 class Driver:
     """Reads operations, calls the method of each, and answers with its result or exception."""
 
     client = ""
-    lacks: Mapping[
-        str, str
-    ] = {}  # operation, operation:argument, type:LETTER, event:NAME or recover -> why it is lacking
+    #: Operation, operation:argument, type:LETTER, event:NAME or recover -> why it is lacking.
+    lacks: Mapping[str, str] = {}
     reads_not: tuple[str, ...] = ()  # letters of table types that the client cannot read
     octets: type = bytes  # types that the client writes as octets (x) in tables
 
@@ -83,8 +78,6 @@ class Driver:
                 }
             except Closed as error:
                 answer = {"error": error.answer}
-            except Lacks as error:
-                answer = {"lacks": str(error)}
             except Exception as error:
                 answer = {"error": {"scope": "client", "code": 0, "text": f"{type(error).__name__}: {error}"}}
             print(json.dumps({"id": request["id"], **answer}), flush=True)

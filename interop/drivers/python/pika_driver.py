@@ -10,10 +10,10 @@ from typing import Any
 import pika
 import pika.exceptions
 from channel_driver import DELIVERY, RETURN, ChannelDriver, of_attributes
-from driver import BROKEN_OFF, UNANNOUNCED, Closed, body_of, where
+from driver import LOST, UNANNOUNCED, Closed, body_of, where
 from pika.adapters.blocking_connection import BlockingChannel
 
-LOST = (
+LOST_ERRORS = (
     pika.exceptions.StreamLostError,
     pika.exceptions.AMQPHeartbeatTimeout,
     pika.exceptions.IncompatibleProtocolError,
@@ -160,8 +160,8 @@ class Pika(ChannelDriver):
             )
             if found:
                 return Closed("connection", int(found[1]), found[2])
-        if isinstance(error, LOST):
-            return Closed(BROKEN_OFF, 0, repr(error))
+        if isinstance(error, LOST_ERRORS):
+            return Closed(LOST, 0, repr(error))
         return Closed("client", 0, repr(error))
 
     def close_connection(self, connection: Any) -> None:
