@@ -9,49 +9,55 @@ from dataclasses import dataclass
 from .view import Leader, Transaction
 
 
+class Decision:
+    """A value that `Agreement.handle` returns."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Register:
+class Register(Decision):
     """The name of this node is free: write its key `node/NAME`, under its lease, and keep that lease."""
 
 
 @dataclass(frozen=True, slots=True)
-class ReadKeys:
+class ReadKeys(Decision):
     """Read all keys, linearizably, and report them with `Read`. One read at a time is enough."""
 
 
 @dataclass(frozen=True, slots=True)
-class Transact:
+class Transact(Decision):
     """Send a transaction; report its outcome with `Answered` or `InDoubt`. Two are under way only after `Resign`."""
 
     transaction: Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class EndLease:
+class EndLease(Decision):
     """Stop renewing the lease of the key `leader`, and revoke the lease if etcd is reached."""
 
 
 @dataclass(frozen=True, slots=True)
-class Follow:
+class Follow(Decision):
     """Copy the journal of this leader over a link to it; None: copy no journal."""
 
     leader: Leader | None
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledge:
+class Acknowledge(Decision):
     """Whether the follower's link acknowledges what is fsynced. Off: no acknowledgement may leave this node."""
 
     is_on: bool
 
 
 @dataclass(frozen=True, slots=True)
-class RejoinAsNew:
+class RejoinAsNew(Decision):
     """Give this directory a new node id, which is in no set, and start a new agreement. No other decision follows."""
 
 
 @dataclass(frozen=True, slots=True)
-class TakeOver:
+class TakeOver(Decision):
     """Lead: write the term into the term table, recover the journal, start the broker; then report `TookOver`."""
 
     term: int
@@ -60,21 +66,21 @@ class TakeOver:
 
 
 @dataclass(frozen=True, slots=True)
-class Agree:
+class Agree(Decision):
     """Everything below `lsn` is agreed: answers that wait for it may be sent, and segments that it frees deleted."""
 
     lsn: int
 
 
 @dataclass(frozen=True, slots=True)
-class LevelRaised:
+class LevelRaised(Decision):
     """etcd says that the journal is of this level: records that older programs cannot read may be written."""
 
     level: int
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(Decision):
     """Block publishers by the alarm `replication`, and serve all other clients, also after `Suspend`. A new reason
     replaces the old one."""
 
@@ -82,66 +88,44 @@ class Hold:
 
 
 @dataclass(frozen=True, slots=True)
-class Resume:
+class Resume(Decision):
     """Release publishers, and read clients again: after `Hold`, `Suspend` or `Quiesce`. The first `Resume` or `Hold`
     after `TakeOver` lets the listeners serve."""
 
 
 @dataclass(frozen=True, slots=True)
-class Suspend:
+class Suspend(Decision):
     """Read nothing from clients and send them nothing: another node may lead."""
 
 
 @dataclass(frozen=True, slots=True)
-class Quiesce:
+class Quiesce(Decision):
     """Read nothing from clients and end all turns, so that the lead can be handed over; then report `Quiesced`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Resign:
+class Resign(Decision):
     """Close the broker with reply code 320, without sealing the journal; open that for copying; report `Reopened`."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Refuse:
+class Refuse(Decision):
     """This node cannot be one of the cluster. Its directory stays as it is; an operator has to act."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class HandoverRefused:
+class HandoverRefused(Decision):
     """This node keeps the lead. Tell the operator who asked for the handover `why`."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class Note(Decision):
     """Write to the log why this node waits, or does not campaign."""
 
     text: str
-
-
-Decision = (
-    Register
-    | ReadKeys
-    | Transact
-    | EndLease
-    | Follow
-    | Acknowledge
-    | RejoinAsNew
-    | TakeOver
-    | Agree
-    | LevelRaised
-    | Hold
-    | Resume
-    | Suspend
-    | Quiesce
-    | Resign
-    | Refuse
-    | HandoverRefused
-    | Note
-)

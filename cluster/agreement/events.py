@@ -10,8 +10,14 @@ from ...journal.format.terms import TermTable
 from .view import Transaction, View
 
 
+class Event:
+    """A value that `Agreement.handle` takes."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
-class Read:
+class Read(Event):
     """The keys of the cluster, from an answer of etcd or from its watch.
 
     `asked_ns`: the time at which the linearizable read was sent. None: a watch reported it, perhaps late. Only the
@@ -23,7 +29,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class Answered(Event):
     """A transaction is done, with the view after it; or it was not done and never will be.
 
     `why`: why it did not reach etcd; empty: etcd refused it, because a guard did not hold.
@@ -37,33 +43,33 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class InDoubt:
+class InDoubt(Event):
     """No answer came to a transaction that was sent: etcd may have done it, or may do it later."""
 
     transaction: Transaction
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseRenewed:
+class LeaseRenewed(Event):
     """etcd renewed the lease of the key `leader`. `asked_ns`: when this node asked for that."""
 
     asked_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Event):
     """The time that `Agreement.next_ns` named has come. A tick at another time does no harm."""
 
 
 @dataclass(frozen=True, slots=True)
-class Durable:
+class Durable(Event):
     """This node's journal is fsynced below `lsn`."""
 
     lsn: int
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
+class Joined(Event):
     """This follower has joined its leader: its journal is cut, and its term table has the leader's terms."""
 
     terms: TermTable
@@ -71,19 +77,19 @@ class Joined:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinRefused:
+class JoinRefused(Event):
     """The leader refused this follower for good: `why`, in words."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderRefused:
+class LeaderRefused(Event):
     """The leader's machine refused a connection for a link (timeouts do not count): the leader's process is gone."""
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderHeard:
+class LeaderHeard(Event):
     """A beacon of the leader that this node follows. It comes after a `Durable` of all that this node acknowledged."""
 
     term: int
@@ -92,7 +98,7 @@ class LeaderHeard:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkOpened:
+class LinkOpened(Event):
     """At the leader: a follower has joined. After its cut the follower's journal ends at `end`, an LSN."""
 
     node_id: bytes
@@ -100,28 +106,28 @@ class LinkOpened:
 
 
 @dataclass(frozen=True, slots=True)
-class LinkClosed:
+class LinkClosed(Event):
     """At the leader: the link of a follower is closed."""
 
     node_id: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class FollowerRefused:
+class FollowerRefused(Event):
     """At the leader: a follower's machine refused a connection for a link: the follower's process is gone."""
 
     node_id: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class FollowerHeard:
+class FollowerHeard(Event):
     """At the leader: a beacon of a follower has come."""
 
     node_id: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledged:
+class Acknowledged(Event):
     """At the leader: a follower has fsynced everything below `lsn`, which the leader of `term` sent."""
 
     node_id: bytes
@@ -130,7 +136,7 @@ class Acknowledged:
 
 
 @dataclass(frozen=True, slots=True)
-class TookOver:
+class TookOver(Event):
     """The broker of this node runs. The first record of its term gets `first_lsn`."""
 
     terms: TermTable
@@ -139,14 +145,14 @@ class TookOver:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeoverFailed:
+class TakeoverFailed(Event):
     """The journal could not be recovered, or the broker could not be started."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Reopened:
+class Reopened(Event):
     """After `Resign`: the broker is closed, and the journal is open for copying."""
 
     terms: TermTable
@@ -154,36 +160,36 @@ class Reopened:
 
 
 @dataclass(frozen=True, slots=True)
-class DiskStalled:
+class DiskStalled(Event):
     """A write, an fsync or a probe of this node's journal hangs for longer than `disk-stall`."""
 
 
 @dataclass(frozen=True, slots=True)
-class DiskRecovered:
+class DiskRecovered(Event):
     """The disk no longer hangs."""
 
 
 @dataclass(frozen=True, slots=True)
-class DiskFull:
+class DiskFull(Event):
     """At the leader: its journal has had no room for a while. `roomy`: the nodes that have room."""
 
     roomy: frozenset[bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class DiskFailed:
+class DiskFailed(Event):
     """The leader's journal accepts no more records until it is opened again."""
 
 
 @dataclass(frozen=True, slots=True)
-class JournalDamaged:
+class JournalDamaged(Event):
     """At the leader: its journal is damaged in octets that followers need."""
 
     damage: Damaged
 
 
 @dataclass(frozen=True, slots=True)
-class HandOver:
+class HandOver(Event):
     """An operator, or SIGTERM (`is_leaving`), wants another node to lead. `to`: which one; None: the leader chooses.
 
     A leader that is leaving gives up the lead in any case; otherwise it keeps the lead if no node can succeed it.
@@ -194,56 +200,24 @@ class HandOver:
 
 
 @dataclass(frozen=True, slots=True)
-class Quiesced:
+class Quiesced(Event):
     """After `Quiesce`: no client is read, all turns have ended, and the journal ends at the LSN `end`."""
 
     end: int
 
 
 @dataclass(frozen=True, slots=True)
-class Drain:
+class Drain(Event):
     """An operator wants this node not to lead."""
 
 
 @dataclass(frozen=True, slots=True)
-class Revive:
+class Revive(Event):
     """An operator allows this node to lead again."""
 
 
 @dataclass(frozen=True, slots=True)
-class RaiseLevel:
+class RaiseLevel(Event):
     """At the leader: an operator allows records that programs below this level cannot read."""
 
     level: int
-
-
-Event = (
-    Read
-    | Answered
-    | InDoubt
-    | LeaseRenewed
-    | Tick
-    | Durable
-    | Joined
-    | JoinRefused
-    | LeaderRefused
-    | LeaderHeard
-    | LinkOpened
-    | LinkClosed
-    | FollowerRefused
-    | FollowerHeard
-    | Acknowledged
-    | TookOver
-    | TakeoverFailed
-    | Reopened
-    | DiskStalled
-    | DiskRecovered
-    | DiskFull
-    | DiskFailed
-    | JournalDamaged
-    | HandOver
-    | Quiesced
-    | Drain
-    | Revive
-    | RaiseLevel
-)
