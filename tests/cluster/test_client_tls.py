@@ -32,7 +32,7 @@ from leveret.engine import User, Users
 from leveret.journal import TermTable
 from leveret.serving import gate, gate_client
 from leveret.serving.addresses import Address, bind
-from leveret.serving.gate import Frontends, Gate, Passing, own_paths
+from leveret.serving.gate import Frontends, Gate, own_paths
 from leveret.serving.gate_client import GateClient
 from leveret.serving.listeners import Listeners
 from leveret.serving.runtime import Runtime
@@ -122,7 +122,7 @@ class World:
         self.leader = LinkAddress(*listening.getsockname()[:2])
         await nursery.start(listener.serve, [listening])
 
-    async def pass_on(self, client: GateClient) -> Passing:
+    async def pass_on(self, client: GateClient) -> Passed:
         """As a node that follows does."""
         node: Any = SimpleNamespace(
             _passed_to=None, gate=SimpleNamespace(pass_on=lambda found: setattr(self, "_pass_on", found)),
@@ -405,10 +405,10 @@ def test_a_client_whose_leader_refuses_it_is_passed_on_later(tmp_path: Path) -> 
         world.patience_s = 100
         attempts: list[Passed] = []
 
-        async def pass_on(client: GateClient) -> Passing:
+        async def pass_on(client: GateClient) -> Passed:
             if not attempts:
                 attempts.append(Passed.REFUSED)
-                return Passing.REFUSED
+                return Passed.REFUSED
             return await world.pass_on(client)
 
         await world.lead(nursery)

@@ -16,9 +16,10 @@ from socket_broker import SocketBroker
 
 from leveret.amqp_frontend.edge.arrival import Arrival
 from leveret.amqp_frontend.edge.server import serve
+from leveret.cluster.link.clients import Passed
 from leveret.serving import gate as gate_module
 from leveret.serving.addresses import Address, bind
-from leveret.serving.gate import GRACE_S, HTTP_PATIENCE_S, PEEK_S, Frontends, Gate, Passing, goodbye
+from leveret.serving.gate import GRACE_S, HTTP_PATIENCE_S, PEEK_S, Frontends, Gate, goodbye
 from leveret.serving.gate_client import GateClient, Service
 from leveret.serving.listeners import Listeners
 
@@ -41,16 +42,16 @@ class World:
         """A client of the first of these listeners."""
         return await trio.open_tcp_stream(*next(iter(of)).getsockname()[:2])
 
-    async def pass_on(self, client: GateClient) -> Passing:
+    async def pass_on(self, client: GateClient) -> Passed:
         """A leader that refuses the first two attempts."""
         self.passed.append(client)
         if len(self.passed) < 3:
-            return Passing.REFUSED
+            return Passed.REFUSED
         with pytest.raises(BlockingIOError):
             while client.socket.recv(1000):
                 pass
         client.socket.send(b"led")
-        return Passing.SERVED
+        return Passed.SERVED
 
     async def answer(self, client: GateClient) -> None:
         """This node's own answer."""
@@ -250,8 +251,8 @@ def test_a_client_whose_leader_never_takes_it_is_told_when_patience_is_over() ->
     """Patience begins once, not with each attempt."""
 
     async def script(world: World) -> None:
-        async def refuse(client: GateClient) -> Passing:
-            return Passing.REFUSED
+        async def refuse(client: GateClient) -> Passed:
+            return Passed.REFUSED
 
         world.gate.pass_on(refuse)
         client = await world.client(world.listeners.amqp)
@@ -266,10 +267,10 @@ def test_clients_that_were_passed_on_end_with_their_leader() -> None:
     """Soon after there is another, or none: the octets of one that is lost without a word never end."""
 
     async def script(world: World) -> None:
-        async def stay(client: GateClient) -> Passing:
+        async def stay(client: GateClient) -> Passed:
             client.socket.recv(1000)
             await trio.sleep_forever()
-            return Passing.SERVED
+            return Passed.SERVED
 
         for change in (world.gate.hold, lambda: world.gate.pass_on(stay)):
             world.gate.pass_on(stay)
@@ -306,12 +307,12 @@ def test_a_leader_that_resigns_has_the_last_word() -> None:
     async def script(world: World) -> None:
         resigned = trio.Event()
 
-        async def say_goodbye(client: GateClient) -> Passing:
+        async def say_goodbye(client: GateClient) -> Passed:
             client.socket.recv(1000)
             await resigned.wait()
             await later(GRACE_S / 2)
             client.socket.send(b"320")
-            return Passing.SERVED
+            return Passed.SERVED
 
         world.gate.pass_on(say_goodbye)
         client = await world.client(world.listeners.amqp)

@@ -9,7 +9,6 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from enum import Enum, auto
 from functools import partial
 
 import trio
@@ -18,6 +17,7 @@ from ..amqp_frontend.edge.arrival import Arrival
 from ..amqp_frontend.edge.proxy_protocol import ProxyFault, peer_of
 from ..amqp_frontend.edge.tls import TlsFault
 from ..amqp_frontend.options import FrontendOptions
+from ..cluster.link.clients import Passed
 from ..cluster.link.relay import relay
 from ..console.cluster import NOT_LED
 from ..console.encoding import encoded
@@ -49,15 +49,8 @@ NODE_REQUEST = b"GET "
 _PAUSE_S = 0.1
 
 
-class Passing(Enum):
-    """The result of passing a client on."""
-
-    SERVED = auto()  # the connection is over
-    REFUSED = auto()  # nothing was read from the client, and nothing sent
-
-
 #: Passes a client on to the leader. Returns when the connection is over, or the leader has refused it.
-PassOn = Callable[[GateClient], Awaitable[Passing]]
+PassOn = Callable[[GateClient], Awaitable[Passed]]
 
 
 @dataclass(slots=True, frozen=True)
@@ -71,22 +64,6 @@ class Frontends:
 def own_paths(prefix: str) -> tuple[bytes, ...]:
     """The paths of HTTP requests about this node. `prefix`: of the API."""
     return (*_OWN_PAGES, *(f"{prefix}{path}".encode() for path in _OWN_OF_API))
-
-
-class _Accepts:
-    """Whether the gate accepts clients. `waiting`: scopes of the tasks that wait for one; `stop` cancels them."""
-
-    def __init__(self) -> None:
-        self.allowed = trio.Event()
-        self.allowed.set()
-        self.waiting: set[trio.CancelScope] = set()
-
-    def stop(self) -> None:
-        """Accept no client until `allowed` is set."""
-        if self.allowed.is_set():
-            self.allowed = trio.Event()
-        for scope in self.waiting:
-            scope.cancel()
 
 
 class Gate:
@@ -115,7 +92,9 @@ class Gate:
         self.frontends: Frontends | None = None
         self._passing: dict[trio.CancelScope, None] = {}  # of clients that are passed on to the leader
         self._shaking: dict[trio.CancelScope, None] = {}  # of clients in their TLS handshake, oldest first
-        self._accepts = _Accepts()
+        self._may_accept = trio.Event()
+        self._may_accept.set()
+        self._accepting: set[trio.CancelScope] = set()  # of the tasks that wait for a client
         self._is_closed = False
         self._changed = trio.Event()
         self.clients = 0
@@ -138,13 +117,15 @@ class Gate:
     @asynccontextmanager
     async def lent_listeners(self) -> AsyncIterator[None]:
         """Lend the listeners to this node's frontends for the block, in which the gate accepts nothing."""
-        self._accepts.stop()
-        while self._accepts.waiting:
+        self._may_accept = trio.Event()
+        for scope in self._accepting:
+            scope.cancel()
+        while self._accepting:
             await trio.lowlevel.checkpoint()
         try:
             yield
         finally:
-            self._accepts.allowed.set()
+            self._may_accept.set()
 
     def close(self) -> None:
         """Refuse all clients, present and later ones: this node cannot join the cluster."""
@@ -180,7 +161,7 @@ class Gate:
         self, nursery: trio.Nursery, listener: socket.socket, service: Service, *, is_tls: bool
     ) -> None:
         while True:
-            await self._accepts.allowed.wait()
+            await self._may_accept.wait()
             if not await self._is_readable(listener):
                 continue
             try:
@@ -201,13 +182,12 @@ class Gate:
 
     async def _is_readable(self, listener: socket.socket) -> bool:
         """Wait for a client. Returns False if the listeners were lent meanwhile."""
-        accepts, scope = self._accepts, trio.CancelScope()
-        accepts.waiting.add(scope)
-        try:
-            with scope:
+        with trio.CancelScope() as scope:
+            self._accepting.add(scope)
+            try:
                 await trio.lowlevel.wait_readable(listener)
-        finally:
-            accepts.waiting.discard(scope)
+            finally:
+                self._accepting.discard(scope)
         return not scope.cancel_called
 
     def take(self, arrival: Arrival, wait: Callable[[], Awaitable[None]]) -> None:
@@ -326,14 +306,12 @@ class Gate:
 
     async def _pass_on_to_leader(self, client: GateClient, pass_on: PassOn) -> bool:
         """Returns whether the connection is over; False: the leader refused it."""
-        scope = trio.CancelScope()
-        passing = self._passing
-        passing[scope] = None
-        passed = Passing.SERVED
-        with scope:
+        passing, passed = self._passing, Passed.SERVED
+        with trio.CancelScope() as scope:
+            passing[scope] = None
             passed = await pass_on(client)
         passing.pop(scope, None)
-        return passed is Passing.SERVED
+        return passed is Passed.SERVED
 
 
 async def _relay(stream: TlsStream, other: trio.SocketStream, client: GateClient) -> None:

@@ -4,6 +4,7 @@ import logging
 import os
 import socket
 from collections.abc import Iterable
+from contextlib import suppress
 
 from ..settings.frozen import frozen
 from .addresses import Address, AddressTaken, bind, url_of
@@ -42,14 +43,6 @@ class Listeners:
         return [listener for listener, address in self.amqp.items() if not address.is_tls]
 
     @property
-    def http_tls(self) -> list[socket.socket]:
-        return [listener for listener, address in (*self.console.items(), *self.metrics.items()) if address.is_tls]
-
-    @property
-    def has_tls(self) -> bool:
-        return bool(self.amqp_tls or self.http_tls)
-
-    @property
     def amqp_urls(self) -> list[str]:
         """The addresses of AMQP as clients write them."""
         return [url_of(address, listener) for listener, address in self.amqp.items()]
@@ -68,7 +61,8 @@ class Listeners:
         for listener, address in (*self.amqp.items(), *self.console.items(), *self.metrics.items()):
             listener.close()
             if address.path:
-                _remove(address.path)
+                with suppress(OSError):
+                    os.unlink(address.path)
 
 
 def bind_all(addresses: Iterable[Address]) -> list[socket.socket]:
@@ -93,10 +87,3 @@ def bind_console(what: str, addresses: list[Address], *, is_named: bool) -> list
             raise
         logger.warning("no %s: %s", what, error)
         return []
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        pass

@@ -42,7 +42,7 @@ from .cluster_admin import ClusterAdmin
 from .cluster_files import ClusterFiles, load_cluster
 from .cluster_sites import site_of
 from .composition import DataUnusable
-from .gate import Gate, Passing, own_paths
+from .gate import Gate, own_paths
 from .gate_client import GateClient, Service
 from .listeners import Listeners
 from .node_checks import NodeChecks
@@ -135,10 +135,11 @@ class ServedNode:
             status=self._status,
             reload=lambda: None if reload is None else reload("the leader asked for it"),
         )
+        checks = NodeChecks(self._report, options.data, self._certificates)
         self.gate = Gate(
             listeners,
             lambda: current.configuration.cluster.patience_ms / 1000,
-            self._answer,
+            NodePages(self.node, self._report, checks, lambda: current.configuration).answer,
             options=current.frontend_options,
             own_paths=lambda: own_paths(current.configuration.management.path_prefix),
         )
@@ -146,8 +147,6 @@ class ServedNode:
         self._site = site_of(configuration)
         self._not_hosted: list[str] = []  # the refusals for this node that were logged last
         self._passed_to: tuple[int, str] | None = None  # the leader that clients are passed on to
-        checks = NodeChecks(self._report, options.data, self._certificates)
-        self._pages = NodePages(self.node, self._report, checks, lambda: current.configuration)
 
     async def run(self, on_serving: Callable[[], object], on_console: Callable[[], object]) -> None:
         name = self._options.configuration.cluster.node
@@ -226,15 +225,14 @@ class ServedNode:
         self._passed_to = leader.term, leader.address
         address = LinkAddress.parse(leader.address)
 
-        async def pass_on(client: GateClient) -> Passing:
+        async def pass_on(client: GateClient) -> Passed:
             tls = client.tls
             header = client_header(
                 _host_and_port(client.address),
                 _host_and_port(client.local),
                 None if tls is None else ClientTls(tls.protocol, tls.cipher, tls.certificate),
             )
-            passed = await self._passer.pass_on(client.stream(), client.first, address, header, client.service.value)
-            return Passing.SERVED if passed is Passed.SERVED else Passing.REFUSED
+            return await self._passer.pass_on(client.stream(), client.first, address, header, client.service.value)
 
         self.gate.pass_on(pass_on)
 
@@ -297,16 +295,13 @@ class ServedNode:
             certificate = None
         return TerminatedTls(tls.version, tls.cipher, certificate)
 
-    async def _answer(self, client: GateClient) -> None:
-        await self._pages.answer(client)
-
     def _certificates(self) -> list[Certificate]:
         """The certificates of the TLS listeners, as read last."""
-        if not self._listeners.has_tls:
+        listeners = self._listeners
+        if not any(one.is_tls for of in (listeners.amqp, listeners.console, listeners.metrics) for one in of.values()):
             return []
         from .console import certificates_of, listening
 
-        listeners = self._listeners
         shown = [*listening(listeners.amqp), *listening(listeners.console, "http")]
         return certificates_of(self._current.tls, [*shown, *listening(listeners.metrics, "http/prometheus")])
 
