@@ -28,7 +28,8 @@ class Rates:
         if command == "status" and isinstance(result, dict) and isinstance(result.get("counters"), dict):
             counts, last = result["counters"], before.get(())
             self._counts = {(): counts}
-            shown = {name: _with_rate(count, _rate(last, counts, name, seconds)) for name, count in counts.items()}
+            rates = {name: _rate(last, counts, name, seconds) for name in counts}
+            shown = {name: f"{count} ({rates[name]}/s)" if rates[name] else count for name, count in counts.items()}
             return {**result, "counters": shown}
         if command not in ROWS or not isinstance(result, list):
             return result
@@ -52,7 +53,3 @@ def _rate(before: Mapping[str, Any] | None, counts: Mapping[str, Any], name: str
     if before is None or seconds <= 0 or not isinstance(before.get(name), int) or counts[name] < before[name]:
         return None
     return float(round((counts[name] - before[name]) / seconds, 1))
-
-
-def _with_rate(count: Any, rate: float | None) -> Any:
-    return f"{count} ({rate}/s)" if rate else count

@@ -92,8 +92,7 @@ class ControlTable:
 
     def load(self) -> None:
         """Import the modules of all commands at once."""
-        for _ in self._import_modules():
-            pass
+        finished(self._import_modules())
 
     def _import_modules(self) -> Steps:
         """Import the modules for the first command, one a step: all at once would block every client for 20 ms."""

@@ -175,7 +175,7 @@ def faults_and_remarks(configuration: Configuration, document: object) -> tuple[
     broker = Broker(ManualClock(), Users([DEFAULT_GUEST]), settings=configuration.repository)
     ConfiguredObjects(broker, configuration).apply(configuration)
     reader = DefinitionsReader(broker, document)
-    reader.remark_arguments()
+    reader.trial.context.on_unknown_arguments = reader.remark_arguments
     plan: Plan = finished(reader.plan())
     return plan.faults, plan.remarks
 

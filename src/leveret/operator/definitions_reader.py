@@ -143,11 +143,8 @@ class DefinitionsReader:
                     self._plan.faults.append(f"{self._position}: {text_of(error)}")
         return self._plan
 
-    def remark_arguments(self) -> None:
-        """Add a remark for each unknown argument of a queue."""
-        self.trial.context.on_unknown_arguments = self._remark_arguments
-
-    def _remark_arguments(self, what: str, of: str, vhost: str, names: dict[str, str]) -> None:
+    def remark_arguments(self, what: str, of: str, vhost: str, names: dict[str, str]) -> None:
+        """Add a remark for each unknown argument, as `on_unknown_arguments` of the temporary broker."""
         for name, like in names.items():
             hint = f", did you mean {shown(like)}?" if like else ""
             self._plan.remarks.append(f"{self._position}: {shown(name)}: no {what} has this argument{hint}")

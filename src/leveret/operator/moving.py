@@ -5,9 +5,7 @@ Source: management page 16; ruling 24.
 
 import logging
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from typing import Annotated, Any
 
 from ..console.dispatcher import Http, Level
@@ -17,7 +15,6 @@ from ..engine import (
     Choice,
     Client,
     Clock,
-    DryRunResult,
     EngineError,
     FindTarget,
     Moving,
@@ -181,8 +178,7 @@ def dead_letters(operator: Operator, *, all: bool = True, vhost: OnlyVhost | Non
     until_ns = clock.monotonic_ns() + COUNTED_NS
     for queue in found[:QUEUES_MAX]:
         most = LETTERS_MAX // len(found[:QUEUES_MAX])
-        is_over = partial(_is_over, clock, until_ns)
-        rows.append((yield from _count_letters(queue, queue.ready_count if all else most, is_over)))
+        rows.append((yield from _count_letters(queue, queue.ready_count if all else most, clock, until_ns)))
     return {"queues": len(found), "items": rows}
 
 
@@ -264,7 +260,10 @@ def _dry_run(moving: Moving) -> Steps:
         except QueueGone:
             raise CommandError("the queue was deleted") from None
         for one in seen:
-            _count_target(one, targets, transient)
+            if one.target is not None:
+                targets[one.target.title] += 1
+                if one.message.envelope.summary.persistent:
+                    transient.update(queue.name for queue in one.target.queues if not queue.durable)
             if len(sample) < SAMPLE:
                 row = shown_message(one.position, one.message, SAMPLE_OCTETS)
                 sample.append({**row, "to": one.target.title if one.target else "", "stays": one.reason})
@@ -285,22 +284,11 @@ def _dry_run(moving: Moving) -> Steps:
     }
 
 
-def _count_target(one: DryRunResult, targets: Counter[str], transient: set[str]) -> None:
-    if one.target is not None:
-        targets[one.target.title] += 1
-        if one.message.envelope.summary.persistent:
-            transient.update(queue.name for queue in one.target.queues if not queue.durable)
-
-
-def _is_over(clock: Clock, until_ns: int) -> bool:
-    return clock.monotonic_ns() > until_ns
-
-
-def _count_letters(queue: Queue, most: int, is_over: Callable[[], bool] = lambda: False) -> Steps:
-    """Count about `most` of a queue's first messages by cause and origin, until `is_over`."""
+def _count_letters(queue: Queue, most: int, clock: Clock, until_ns: int) -> Steps:
+    """Count about `most` of a queue's first messages by cause and origin, at the latest until a time."""
     causes: Counter[tuple[str, str, str]] = Counter()
     after = looked_at = oldest_s = 0
-    while not queue.deleted and looked_at < most and not is_over():
+    while not queue.deleted and looked_at < most and clock.monotonic_ns() <= until_ns:
         try:
             seen = queue.scan(after, LETTERS_STEP)
         except EngineError:

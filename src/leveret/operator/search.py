@@ -96,8 +96,7 @@ def where(
     scan = _Search(operator, lambda message: any(one(message) for one in matches), None, FOUND_MAX, WHERE_MS)
     queues = _queues_of(operator, vhost, None)
     yield from scan.search_all(queues, None if as_user is None else operator.user(as_user))
-    items = scan.rows
-    items = [one for one in items if one["properties"].get("message_id") == message_id] or items
+    items = [one for one in scan.rows if one["properties"].get("message_id") == message_id] or scan.rows
     rows = list(map(_place_row, items[:FOUND]))
     if not report:
         return rows
@@ -202,20 +201,17 @@ class _Search:
                             if len(self.rows) == self._count:
                                 break
                     yield
-                    self._note_limits()
+                    if len(self.rows) >= self._count:
+                        self.stopped = f"{self._count} messages were found"
+                    elif self.looked_at >= SEARCHED_MAX:
+                        self.stopped = f"{self.looked_at} messages were looked at"
+                    elif self._clock.monotonic_ns() >= self._until_ns:
+                        self.stopped = f"it took {self._within_ms // 1000} s"
                     if self.stopped:
                         return
 
     def _fits(self, message: Message) -> bool:
         return self._id in (None, message.id) and (self._matches is None or self._matches(message))
-
-    def _note_limits(self) -> None:
-        if len(self.rows) >= self._count:
-            self.stopped = f"{self._count} messages were found"
-        elif self.looked_at >= SEARCHED_MAX:
-            self.stopped = f"{self.looked_at} messages were looked at"
-        elif self._clock.monotonic_ns() >= self._until_ns:
-            self.stopped = f"it took {self._within_ms // 1000} s"
 
     def answer(self) -> dict[str, Any]:
         return {
