@@ -11,6 +11,7 @@ import trio
 
 from ..configured.configured import Report
 from ..engine import Unreadable
+from ..operator.command_error import CommandError
 from ..settings.printable import printable, printable_lines
 from . import collector
 from .addresses import AddressTaken
@@ -20,7 +21,7 @@ from .frontends import Frontend, FrontendMissing, find_frontend
 from .listeners import Listeners
 from .options import ConsoleAddresses, ServeOptions
 from .process_signals import RELOADS, STOPS, SignalQueue, ignore, open_signal_queue
-from .reloading import CurrentConfiguration, log_report, reload, run_reload, watch_files
+from .reloading import CurrentConfiguration, log_report, reload, watch_files
 from .served_broker import DefinitionsRefused, ServedBroker
 
 if TYPE_CHECKING:
@@ -178,11 +179,20 @@ class ServingProcess:
         return reload(options.load, options.watch, self.current, objects, needs_tls=self._needs_tls)
 
     def reload_now(self, why: str) -> None:
-        """Reload the configuration files, and log the result."""
+        """Reload the configuration files, and log the result. Errors are logged, too, so that the process continues."""
         broker = self._broker()
         if self._manager is not None:
             self._manager.reloading()
-        run_reload(None if broker is None else broker.built.control, self._reload, why)
+        try:
+            if broker is not None:
+                broker.built.control.run("reload", {"here": True})
+            elif faults := self._reload().faults:
+                raise CommandError("; ".join(faults))
+            logger.info("configuration reloaded: %s", why)
+        except CommandError as error:
+            logger.error("%s: %s", why, error)
+        except Exception:
+            logger.exception("%s: the configuration could not be reloaded", why)
         if broker is not None:
             broker.runtime.end_turn()
         self._tell_ready()

@@ -10,8 +10,6 @@ import trio
 from ..amqp_frontend.options import FrontendOptions
 from ..configured.configured import ConfiguredObjects, Report
 from ..configured.options import frontend_options, log_lines_per_second, refresh_period_ms
-from ..operator.command_error import CommandError
-from ..operator.control import ControlTable
 from ..settings import Configuration
 from ..settings.lifetime import RESTART
 from .descriptors import descriptor_limits
@@ -130,23 +128,6 @@ async def watch_files(watch: FileWatch, current: CurrentConfiguration, reload_no
             logger.error("%s: FILE: cannot be read; the configuration is not changed", name)
         if changed := [name for finding in findings for name in finding.changed]:
             reload_now(f"{', '.join(changed)} changed")
-
-
-def run_reload(control: ControlTable | None, reload_files: Callable[[], Report], why: str) -> None:
-    """Reload by the broker's command, or only the files if there is no broker, and log the result.
-
-    Errors are logged, too, so that the process continues.
-    """
-    try:
-        if control is not None:
-            control.run("reload", {"here": True})
-        elif faults := reload_files().faults:
-            raise CommandError("; ".join(faults))
-        logger.info("configuration reloaded: %s", why)
-    except CommandError as error:
-        logger.error("%s: %s", why, error)
-    except Exception:
-        logger.exception("%s: the configuration could not be reloaded", why)
 
 
 def log_report(report: Report) -> None:
