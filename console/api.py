@@ -14,7 +14,7 @@ from ..engine import Broker, Queue, User, VirtualHost
 from .bodies import content_type
 from .dispatcher import Action, Dispatcher, Level, Route
 from .encoding import encoded_in_steps
-from .http_messages import JSON_TYPE, Answer, Refusal, Request, Work, access_refused, not_found
+from .http_messages import JSON_TYPE, Answer, Refusal, Request, Work, access_refused, existing, not_found
 from .login import Logins
 from .metrics.facts import MetricsFacts
 from .node_rates import NodeRates
@@ -183,10 +183,7 @@ class Api:
         moved = MOVED.get(path)
         if moved is not None:
             return Answer(301, headers=(("location", self.options.path_prefix + moved),))
-        answer = self._pages.get(path, list(self.dispatcher))
-        if answer is None:
-            raise not_found()
-        return answer
+        return existing(self._pages.get(path, list(self.dispatcher)))
 
     def check_host(self, host: str, options: ConsoleOptions) -> None:
         """Refuse unknown names in the header `host`, since DNS rebinding can make any name resolve to this machine.
@@ -237,17 +234,11 @@ class Api:
 
     def node(self, request: Request) -> str:
         """The node in the path. Raises: Refusal."""
-        found = self.find_node(request.names["N"])
-        if found is None:
-            raise not_found()
-        return found
+        return existing(self.find_node(request.names["N"]))
 
     def vhost(self, request: Request) -> VirtualHost:
         """The virtual host in the path. Raises: Refusal."""
-        found = self.broker.virtual_hosts.get(request.names["V"])
-        if found is None:
-            raise not_found()
-        return found
+        return existing(self.broker.virtual_hosts.get(request.names["V"]))
 
     def vhost_to_change(self, request: Request) -> VirtualHost:
         """The virtual host in the path of a change, for which RabbitMQ has another 404. Raises: Refusal."""
@@ -258,10 +249,7 @@ class Api:
 
     def queue(self, request: Request) -> Queue:
         """The queue in the path. Raises: Refusal."""
-        found = self.vhost(request).queues.get(request.names["Q"])
-        if found is None:
-            raise not_found()
-        return found
+        return existing(self.vhost(request).queues.get(request.names["Q"]))
 
     def readable_queue(self, request: Request) -> Queue:
         """The queue in the path, if the user may read from it. Raises: Refusal."""

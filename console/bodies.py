@@ -3,6 +3,7 @@
 Source: management page 1.3, 10, 20.
 """
 
+import base64
 import json
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping
@@ -121,6 +122,14 @@ def text(value: object, name: str) -> str:
     if not isinstance(value, str):
         raise bad_request(["not_string", name])
     return value
+
+
+def check_base64(value: str) -> None:
+    """Check that a text is base64. Raises: Refusal."""
+    try:
+        base64.b64decode(value, validate=True)
+    except ValueError:
+        raise bad_request(["not_base64", value]) from None
 
 
 def check_size(what: str, name: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from .api import Api
 from .bodies import arguments, boolean, integer, json_object
 from .dispatcher import Action, CommandRoute, Handler, Route
-from .http_messages import Answer, Request, not_found
+from .http_messages import Answer, Request, existing
 from .steps import Steps
 
 #: Arguments that are never read from a body or query, because permissions depend on them.
@@ -75,12 +75,12 @@ def _path_arguments(api: Api, request: Request, command: CommandRoute) -> dict[s
     if "V" in names:
         vhost = api.vhost_to_change(request) if creates else api.vhost(request)
     if not creates:
-        if "Q" in names and names["Q"] not in vhost.queues:
-            raise not_found()
-        if "X" in names and names["X"] not in vhost.exchanges:
-            raise not_found()
-        if "U" in names and api.broker.users.find(names["U"]) is None:
-            raise not_found()
+        if "Q" in names:
+            existing(vhost.queues.get(names["Q"]))
+        if "X" in names:
+            existing(vhost.exchanges.get(names["X"]))
+        if "U" in names:
+            existing(api.broker.users.find(names["U"]))
         if "N" in names:
             api.node(request)
     return {argument: names[word] for word, argument in command.http.path_arguments(command.arguments).items()}

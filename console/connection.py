@@ -4,8 +4,8 @@ Loaded with the first connection. Source: management page 20.
 """
 
 import logging
-import time
 from dataclasses import replace
+from email.utils import formatdate
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
@@ -26,8 +26,8 @@ from .http_messages import (
     bad_request,
     query_of,
 )
+from .origins import cors_headers
 from .proxies import client_behind
-from .response_headers import clean, headers_for, http_date
 from .slots import Slot
 from .state import ConsoleState, in_turns
 
@@ -52,6 +52,8 @@ PROBE_S = 0.25
 COMPRESSED_MIN = 1024
 #: Octets of a body that are compressed, and sent, in one step.
 COMPRESSED_AT_ONCE, SENT_AT_ONCE = 64 * 1024, 256 * 1024
+#: Makes browsers use only TLS for this host, for a year.
+HSTS = ("strict-transport-security", "max-age=31536000")
 
 
 class Connection:
@@ -118,7 +120,10 @@ class Connection:
         except Refusal as refusal:
             answer = refusal.answer()
         if request is not None:
-            answer = replace(answer, headers=(*answer.headers, *headers_for(request, answer, self._state.options())))
+            allow = dict(answer.headers).get("allow")
+            more = cors_headers(request, allow, self._state.options())
+            more = (*more, HSTS) if request.peer.is_secure else more
+            answer = replace(answer, headers=(*answer.headers, *more))
         is_head = event.method == b"HEAD"
         if answer.stream is not None and not is_head:
             return await self._stream_answer(answer, answer.stream)
@@ -127,8 +132,8 @@ class Connection:
     async def _stream_answer(self, answer: Answer, stream: Stream) -> bool:
         """Send a stream piece by piece until either side ends it. Returns whether all pieces were sent in time."""
         http, state = self._http, self._state
-        headers = [*HEADERS, *answer.headers, ("server", "Leveret"), ("date", http_date(time.time()))]
-        raw = http.send(h11.Response(status_code=answer.status, headers=clean(headers))) or b""
+        headers = _complete([*HEADERS, *answer.headers])
+        raw = http.send(h11.Response(status_code=answer.status, headers=headers)) or b""
         with state.streaming(), self._slot.at_work():
             while not state.runtime.has_resigned and (piece := stream.piece()) is not None:
                 state.runtime.end_turn()
@@ -272,11 +277,10 @@ class Connection:
             headers.append(("content-encoding", "gzip"))
         if answer.status not in (204, 304):
             headers.append(("content-length", str(sum(map(len, parts)))))
-        headers += [("server", "Leveret"), ("date", http_date(time.time()))]
         if self._must_close() and ("connection", "close") not in headers:
             headers.append(("connection", "close"))
         reason = HTTPStatus(answer.status).phrase.encode()
-        raw = http.send(h11.Response(status_code=answer.status, headers=clean(headers), reason=reason)) or b""
+        raw = http.send(h11.Response(status_code=answer.status, headers=_complete(headers), reason=reason)) or b""
         for part in [] if head else parts:
             for start in range(0, len(part), SENT_AT_ONCE):
                 raw += http.send(h11.Data(data=part[start : start + SENT_AT_ONCE])) or b""
@@ -297,6 +301,16 @@ class Connection:
         while isinstance(event, h11.Data):
             event = http.next_event()
         return not isinstance(event, h11.EndOfMessage)
+
+
+def _complete(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """The headers with ours, and with control characters replaced, since names of objects may contain these."""
+    complete = [*headers, ("server", "Leveret"), ("date", formatdate(usegmt=True))]
+    return [(name, value if value.isascii() and value.isprintable() else _printable(value)) for name, value in complete]
+
+
+def _printable(value: str) -> str:
+    return "".join(c if " " <= c <= "~" else "?" for c in value)
 
 
 async def _compressed(parts: list[bytes]) -> list[bytes]:

@@ -3,10 +3,12 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 from urllib.parse import parse_qsl
 
 from ..engine import User, address_origin
+
+T = TypeVar("T")
 
 #: Headers of every answer. Source: management page 1.4, 20.
 HEADERS = (
@@ -139,6 +141,13 @@ def bad_request(reason: Any) -> Refusal:
 def not_found() -> Refusal:
     """A refusal with status 404 and RabbitMQ's text for unknown paths and objects."""
     return Refusal(404, "Object Not Found", "Not Found")
+
+
+def existing(found: T | None) -> T:
+    """The object that a path names. Raises: Refusal, with status 404, if it is None."""
+    if found is None:
+        raise not_found()
+    return found
 
 
 def not_authorised(reason: str, detail: str = "") -> Refusal:

@@ -69,7 +69,6 @@ class ConsoleOptions:
     mechanisms: tuple[str, ...] = ("AMQPLAIN", "PLAIN")
     data: str | None = None  # directory of the journal
     disk_reserve: int = 0  # octets that the journal leaves free
-    log_files: tuple[str, ...] = ()
     config_files: tuple[str, ...] = ()
     certificates: Callable[[], list[Certificate]] = field(default=list)
     tls: "SSLContext | None" = None

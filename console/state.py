@@ -11,7 +11,7 @@ import trio
 
 from ..engine import Broker
 from .api import Api, Call
-from .http_messages import Answer, Refusal, Request, Work, not_authorised, not_found
+from .http_messages import Answer, Refusal, Request, Work, existing, not_authorised
 from .metrics.facts import MetricsFacts
 from .options import ConsoleOptions
 from .permissions import is_monitor
@@ -65,12 +65,11 @@ class ConsoleState:
     @property
     def metrics(self) -> "Metrics":
         """The metrics, made on first use. Raises: Refusal, if they are off."""
-        if self._facts is None:
-            raise not_found()
+        facts = existing(self._facts)
         if self._metrics is None:
             from .metrics.requests import Metrics  # loaded at the first scrape
 
-            self._metrics = Metrics(lambda: self.runtime.broker, self.options, self._facts, self._require_monitor)
+            self._metrics = Metrics(lambda: self.runtime.broker, self.options, facts, self._require_monitor)
         return self._metrics
 
     def _require_monitor(self, request: Request) -> None:

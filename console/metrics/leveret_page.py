@@ -3,7 +3,7 @@
 from collections import Counter
 from operator import attrgetter
 
-from ...engine import Broker, Client, Usage
+from ...engine import Broker, Client
 from ..options import ConsoleOptions
 from .buckets import Buckets
 from .exposition import COUNTER, GAUGE, HISTOGRAM, UNTYPED, Family, Sample, histogram, labelled, rendered
@@ -91,23 +91,16 @@ def _flow(broker: Broker, channels: ChannelSums) -> list[str]:
         for (vhost, address, why), count in sorted(waiting.items())
     ]
     nodes = [(node, labelled({"address": node.destination, "limit": node.limit_name})) for node in broker.flow.nodes()]
+    used = [Sample(node.used, labels) for node, labels in nodes]
+    limits = [Sample(node.limit, labels) for node, labels in nodes]
     return [
         _many("blocked_producers", GAUGE, "Connections whose publishes wait, by limit", blocked),
         _one("blocked_connections", GAUGE, "Connections that may not publish now", channels.blocked),
         _one("held_bytes", GAUGE, "Octets of publishes that wait, in memory", broker.flow.parked.octets),
-        _many("limit_used", GAUGE, "Use of a limit, in octets or messages", _used(nodes)),
-        _many(
-            "limit_max",
-            GAUGE,
-            "The limit, in octets or messages",
-            [Sample(node.limit, labels) for node, labels in nodes],
-        ),
+        _many("limit_used", GAUGE, "Use of a limit, in octets or messages", used),
+        _many("limit_max", GAUGE, "The limit, in octets or messages", limits),
         _one("over_limit_total", COUNTER, "Messages accepted over a limit", broker.flow.over_limit),
     ]
-
-
-def _used(nodes: list[tuple[Usage, str]]) -> list[Sample]:
-    return [Sample(node.used, labels) for node, labels in nodes]
 
 
 def _journal(journal: JournalFigures) -> list[str]:

@@ -7,7 +7,7 @@ from ...engine import Client, Session
 from ..api import Api
 from ..commands import Adapter
 from ..dispatcher import Action, Level, Route
-from ..http_messages import Answer, Request, bad_request, not_authorised, not_found
+from ..http_messages import Answer, Request, bad_request, existing, not_authorised
 from ..listing import Columns, listed
 from ..permissions import is_administrator, is_monitor, missing_tag
 from ..ranges import ranges_of
@@ -50,9 +50,7 @@ def _list(api: Api, request: Request) -> Steps:
 def _client(api: Api, request: Request, *, to_close: bool = False) -> Client:
     """The connection in the path. Raises: Refusal."""
     name, user = request.names["NAME"], request.user
-    found = next((client for client in api.broker.connections if client.name == name), None)
-    if found is None:
-        raise not_found()
+    found = existing(next((client for client in api.broker.connections if client.name == name), None))
     may_use_all = is_administrator(user) if to_close else is_monitor(user)
     if not may_use_all and found.user.name != user.name:
         raise not_authorised(_NOT_AUTHORISED, missing_tag(user, "administrator" if to_close else "monitoring"))
@@ -115,9 +113,7 @@ def _list_channels(api: Api, request: Request) -> Steps:
 def _show_channel(api: Api, request: Request) -> Steps:
     name, user, node = request.names["NAME"], request.user, api.options.node
     sessions = (session for client in api.broker.connections for session in client.sessions)
-    session = next((session for session in sessions if channel_name(session) == name), None)
-    if session is None:
-        raise not_found()
+    session = existing(next((session for session in sessions if channel_name(session) == name), None))
     if not is_monitor(user) and session.client.user.name != user.name:
         raise not_authorised(_NOT_AUTHORISED, missing_tag(user, "monitoring"))
     ranges = ranges_of(request)
@@ -143,9 +139,7 @@ def _arguments_of_preview(api: Api, request: Request, given: Mapping[str, Any]) 
     user = request.user
     if not is_monitor(user):
         called = [client for client in api.broker.connections if client.is_called(request.names["CONNECTION"])]
-        if not called:
-            raise not_found()
-        if any(client.user.name != user.name for client in called):
+        if any(client.user.name != user.name for client in existing(called or None)):
             raise not_authorised(_NOT_AUTHORISED, missing_tag(user, "monitoring"))
     return given
 

@@ -8,7 +8,7 @@ from ..bodies import json_object
 from ..cluster import NodeFacts
 from ..counters import CHURN
 from ..dispatcher import Action, Level, Route
-from ..http_messages import JSON_MEDIA, Answer, Request, bad_request, not_found
+from ..http_messages import JSON_MEDIA, Answer, Request, bad_request, existing
 from ..listing import Columns, listed
 from ..node_rates import NodeRates
 from ..ranges import ranges_of
@@ -155,9 +155,7 @@ _MONITORING, _ADMINISTRATOR = Level.MONITORING, Level.ADMINISTRATOR
 
 def _turns(api: Api, request: Request) -> dict[str, Any]:
     """Show the histogram of the event loop's delays, measured four times a second. `counts`: not cumulative."""
-    if api.facts is None:
-        raise not_found()
-    delays = api.facts.delays
+    delays = existing(api.facts).delays
     return {"bounds_ms": [bound * 1000 for bound in delays.bounds], "counts": list(delays.counts)}
 
 

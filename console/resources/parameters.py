@@ -14,7 +14,7 @@ from ..api import Api
 from ..bodies import json_object, require
 from ..commands import Adapter
 from ..dispatcher import Action, Level, Route
-from ..http_messages import Answer, Request, bad_request, not_authorised, not_found
+from ..http_messages import Answer, Request, bad_request, existing, not_authorised
 from ..listing import Columns, listed
 from ..permissions import is_administrator, missing_tag
 from ..steps import Steps
@@ -57,11 +57,9 @@ def _as_parameter(policy: Policy, component: str) -> dict[str, Any]:
 
 def _parameter(api: Api, request: Request) -> dict[str, Any]:
     vhost, names = api.vhost(request).name, request.names
-    row: dict[str, Any]
-    for row in [*_limits_and_operator_policies(api), *_policies(api), *api.ask("parameters list")]:
-        if (row["vhost"], row["component"], row["name"]) == (vhost, names["COMPONENT"], names["NAME"]):
-            return row
-    raise not_found()
+    wanted = {"vhost": vhost, "component": names["COMPONENT"], "name": names["NAME"]}
+    rows = [*_limits_and_operator_policies(api), *_policies(api), *api.ask("parameters list")]
+    return existing(next((row for row in rows if wanted.items() <= row.items()), None))
 
 
 def _show_parameter(api: Api, request: Request) -> Any:
@@ -136,11 +134,8 @@ def _global_parameters(api: Api, request: Request) -> Steps:
 
 
 def _global_parameter(api: Api, request: Request) -> dict[str, Any]:
-    row: dict[str, Any]
-    for row in api.ask("global-parameters list"):
-        if row["name"] == request.names["NAME"]:
-            return row
-    raise not_found()
+    rows: list[dict[str, Any]] = api.ask("global-parameters list")
+    return existing(next((row for row in rows if row["name"] == request.names["NAME"]), None))
 
 
 def _show_global(api: Api, request: Request) -> Any:

@@ -10,7 +10,7 @@ from ..api import Api
 from ..bodies import json_object, require
 from ..commands import Adapter
 from ..dispatcher import Action, Level, Route
-from ..http_messages import JSON_MEDIA, Answer, Refusal, Request, bad_request, not_found
+from ..http_messages import JSON_MEDIA, Answer, Refusal, Request, bad_request, existing
 from ..listing import Columns, listed
 from ..options import CommandRefused
 from ..steps import Steps
@@ -34,10 +34,8 @@ class _Policies:
 
     def _find(self, api: Api, request: Request) -> Policy:
         vhost = api.vhost(request).name
-        found = api.broker.context.policies.find(vhost, request.names["NAME"], is_operator=self._is_operator)
-        if found is None:
-            raise not_found()
-        return found
+        policies = api.broker.context.policies
+        return existing(policies.find(vhost, request.names["NAME"], is_operator=self._is_operator))
 
     def show(self, api: Api, request: Request) -> Any:
         return Columns(request).selected(self._find(api, request).value())

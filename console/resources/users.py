@@ -1,7 +1,5 @@
 """Users, their permissions and limits. Source: management page 2, 8.3, 8.4, 10."""
 
-import base64
-import binascii
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -9,10 +7,10 @@ from ...engine import SHA256, User, read_password_hash
 from ...expressions.patterns.pattern_syntax import PatternFault
 from ...settings.policies.policy_keys import erlang
 from ..api import Api
-from ..bodies import json_object, require
+from ..bodies import check_base64, json_object, require
 from ..commands import Adapter
 from ..dispatcher import Action, Level, Route
-from ..http_messages import JSON_MEDIA, Answer, Request, bad_request, not_found
+from ..http_messages import JSON_MEDIA, Answer, Request, bad_request, existing
 from ..listing import Columns, listed
 from ..steps import Steps, map_in_steps
 from ..views.access import permission_rows, topic_rows, user_limits, user_view
@@ -23,10 +21,7 @@ _TOPIC_KEYS = ("exchange", "write", "read")
 
 
 def _user(api: Api, request: Request) -> User:
-    found = api.broker.users.find(request.names["U"])
-    if found is None:
-        raise not_found()
-    return found
+    return existing(api.broker.users.find(request.names["U"]))
 
 
 def _by_name(user: User) -> str:
@@ -68,10 +63,7 @@ def _password(given: Mapping[str, Any]) -> dict[str, str]:
         algorithm = given.get("hashing_algorithm") or SHA256
         if not isinstance(algorithm, str):
             raise bad_request("hashing_algorithm: expected text")
-        try:
-            base64.b64decode(hashed, validate=True)
-        except (binascii.Error, ValueError):
-            raise bad_request(["not_base64", hashed]) from None
+        check_base64(hashed)
         try:
             read_password_hash(hashed, algorithm)
         except ValueError as error:
@@ -118,10 +110,7 @@ def _listed_rows(api: Api, request: Request, rows_of: Callable[[User], Iterable[
 def _permission(api: Api, request: Request) -> dict[str, Any]:
     """The permissions of the path's user in the path's virtual host. Raises: Refusal, if there are none."""
     api.vhost(request)
-    row = _find_permission(api, request)
-    if row is None:
-        raise not_found()
-    return row
+    return existing(_find_permission(api, request))
 
 
 def _show_permission(api: Api, request: Request) -> Any:
@@ -174,9 +163,7 @@ def _topics_of(api: Api, request: Request) -> list[dict[str, Any]]:
     vhost, exchange = api.vhost(request).name, request.names.get("X")
     rows = [row for row in topic_rows(_user(api, request)) if row["vhost"] == vhost]
     rows = [row for row in rows if exchange in (None, row["exchange"])]
-    if not rows:
-        raise not_found()
-    return rows
+    return existing(rows or None)
 
 
 def _show_topics(api: Api, request: Request) -> Any:

@@ -118,7 +118,7 @@ def node_view(node: NodeFacts, host: HostFacts, options: ConsoleOptions, now_ms:
         "fd_used": host.descriptors,
         "gc_bytes_reclaimed": 0,
         "gc_num": sum(one["collections"] for one in gc.get_stats()) if is_own else 0,
-        "log_files": list(options.log_files) if is_own else [],
+        "log_files": [],
         "mem_alarm": "memory" in node.alarms,
         "mem_calculation_strategy": "rss",
         "mem_limit": host.memory_max,
