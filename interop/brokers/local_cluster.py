@@ -209,7 +209,7 @@ class LocalCluster:
         return f"leveret node {name} ready amqp://{LOOPBACK}:{self.port(name)}/ pid {self.pid(name)}"
 
     def end_of(self, name: str) -> str | None:
-        """How a node ended, with the end of its log; None: it runs."""
+        """How a node ended, in words; None: it runs."""
         code = self._nodes[name].poll()
         if code is None:
             return None

@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -95,7 +95,7 @@ def directory_for(name: str) -> Iterator[Path]:
 
 @contextmanager
 def started(
-    command: Sequence[str], environment: Mapping[str, str], log: Path, directory: Path | None = None
+    command: Sequence[str | Path], environment: Mapping[str, str], log: Path, directory: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run `command` as leader of a new process group, which is killed at the end."""
     with log.open("ab") as output:
@@ -112,6 +112,14 @@ def started(
         yield process
     finally:
         kill_group(process)
+
+
+def run_limited(
+    command: Sequence[str | Path], environment: Mapping[str, str], log: Path, directory: Path, seconds: float
+) -> None:
+    """Run a program to its end. It is killed if it has not ended in time."""
+    with started(command, environment, log, directory) as process, suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
 
 
 def kill_group(process: subprocess.Popen[Any]) -> None:

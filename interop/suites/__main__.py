@@ -23,7 +23,7 @@ from pathlib import Path
 
 from ..brokers.follower import leveret_follower
 from ..brokers.peers import Peer, leveret, rabbitmq
-from ..brokers.processes import PeerFailed, kill_group
+from ..brokers.processes import PeerFailed, run_limited
 from ..running.foreign import BROKERS, Environment, chosen, parser
 from ..wire.loopback import LOOPBACK
 from .comparison import Comparison, SuiteRun, compare, read_junit, read_waiting, render
@@ -129,7 +129,8 @@ def run_suite(
     results.mkdir(parents=True, exist_ok=True)
     stem = f"{suite.name}-{broker}"
     junit, log = results / f"{stem}.xml", results / f"{stem}.log"
-    junit.unlink(missing_ok=True)
+    for file in (junit, log):
+        file.unlink(missing_ok=True)
     command = [
         *(installed.python, "-m", "pytest", "-p", PLUGIN.stem, "-p", "no:cacheprovider", "-o", "log_cli=false"),
         *("--tb=short", "-rfEs", "-W", "ignore", f"--timeout={suite.test_seconds_max}", f"--junitxml={junit}"),
@@ -140,8 +141,13 @@ def run_suite(
         plugins = peer.directory / "plugin"  # so that nothing else of Leveret can be imported
         plugins.mkdir()
         shutil.copy(PLUGIN, plugins)
-        with log.open("wb") as output:
-            _run_limited(command, installed.sources, _environment(suite, peer, plugins), output.fileno(), suite)
+        run_limited(
+            command,
+            _environment(suite, peer, plugins),
+            log,
+            installed.sources,
+            suite.suite_seconds_max + 2 * suite.test_seconds_max + GRACE_SECONDS,
+        )
         shutil.copy(peer.log, results / f"{stem}-broker.log")
     if keyword:
         print("", log.read_text(errors="replace"), sep="\n")
@@ -169,27 +175,6 @@ def _environment(suite: Suite, peer: Peer, plugins: Path) -> dict[str, str]:
         "RABBITMQ_5672_TCP": str(peer.port),
         "RABBITMQ_URL": f"{peer.url}%2f",  # rabbitpy
     }
-
-
-def _run_limited(
-    command: Sequence[str | Path], cwd: Path, environment: dict[str, str], output: int, suite: Suite
-) -> None:
-    """Run a suite to its end. Kill it if it has not ended itself in time."""
-    process = subprocess.Popen(
-        command,
-        cwd=cwd,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-    try:
-        process.wait(suite.suite_seconds_max + 2 * suite.test_seconds_max + GRACE_SECONDS)
-    except subprocess.TimeoutExpired:
-        pass
-    finally:
-        kill_group(process)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ..brokers.processes import kill_group
+from ..brokers.processes import run_limited
 from ..running.toolchains import NotHere
 from ..suites.__main__ import install
 from ..suites.comparison import PASSED, SKIPPED, read_junit
@@ -138,22 +138,7 @@ def _run(
     command: Sequence[str | Path], cwd: Path, broker: HttpBroker, directory: Path, variables: Mapping[str, str]
 ) -> Run:
     """Run a suite. Each test is a check, except skipped ones."""
-    with (directory / "log").open("wb") as log:
-        process = subprocess.Popen(
-            command,
-            cwd=cwd,
-            env={**environment_of(broker, directory), **variables},
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-        try:
-            process.wait(SECONDS_MAX)
-        except subprocess.TimeoutExpired:
-            pass
-        finally:
-            kill_group(process)
+    run_limited(command, {**environment_of(broker, directory), **variables}, directory / "log", cwd, SECONDS_MAX)
     outcomes = read_junit(directory / "junit.xml").outcomes
     run = Run()
     for test, outcome in outcomes.items():

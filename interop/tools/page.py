@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import platform
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from .results import Difference, Result, Run, compare
@@ -37,13 +37,9 @@ class Entry:
     date: str = field(default_factory=lambda: datetime.date.today().isoformat())
 
     def as_data(self) -> dict[str, Any]:
-        runs = {
-            broker: {check: result.as_data() for check, result in run.results.items()}
-            for broker, run in self.runs.items()
-        }
-        differences = [{"check": one.check, "text": one.text, "reason": one.reason} for one in self.differences]
+        runs = {broker: asdict(run)["results"] for broker, run in self.runs.items()}
         told = {"version": self.version, "left_out": self.left_out, "date": self.date}
-        return {**told, "runs": runs, "differences": differences}
+        return {**told, "runs": runs, "differences": [asdict(one) for one in self.differences]}
 
 
 def entry_of(tool: Tool, data: dict[str, Any], known: Mapping[str, Mapping[str, str]]) -> Entry:

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from ..running.toolchains import NotHere
 from . import admin_lines
 from .brokers import HttpBroker
 from .exchanged import run_exchange
@@ -141,5 +140,3 @@ _TOOLS = (
 )
 # fmt: on
 TOOLS = {tool.name: tool for tool in _TOOLS}
-
-__all__ = ["TOOLS", "NotHere"]

@@ -26,9 +26,6 @@ class Result:
     keys: tuple[str, ...] = ()
     reason: str = ""
 
-    def as_data(self) -> dict[str, Any]:
-        return {"passed": self.passed, "facts": self.facts, "keys": list(self.keys), "reason": self.reason}
-
 
 @dataclass(slots=True)
 class Run:

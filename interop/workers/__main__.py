@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from ..brokers.follower import leveret_follower
@@ -27,7 +28,7 @@ from ..brokers.peers import Peer, durable_leveret, rabbitmq
 from ..brokers.processes import PeerFailed, kill_group
 from ..running.foreign import chosen, parser
 from .frameworks import FRAMEWORKS, install
-from .outcomes import Run, as_data, differences, render, word
+from .outcomes import Run, differences, render, word
 
 HERE = Path(__file__).parent
 
@@ -50,7 +51,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name} could not be run: {error}", file=sys.stderr)
             return 2
     out = options.out or options.work / "workers.json"
-    out.write_text(json.dumps({name: as_data(runs) for name, runs in results.items()}, indent=1) + "\n")
+    data = {name: {broker: asdict(run) for broker, run in runs.items()} for name, runs in results.items()}
+    out.write_text(json.dumps(data, indent=1) + "\n")
     differing = [line for name, runs in results.items() for line in differences(name, runs)]
     print("", render(results), *differing, sep="\n")
     return 1 if differing else 0

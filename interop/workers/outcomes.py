@@ -46,7 +46,3 @@ def word(outcome: dict[str, Any] | None) -> str:
     if outcome is None:
         return "not run"
     return f"{'FAILED' if 'failed' in outcome else 'as expected'} ({outcome['seconds']:.1f} s)"
-
-
-def as_data(runs: dict[str, Run]) -> dict[str, Any]:
-    return {broker: {"versions": run.versions, "outcomes": run.outcomes} for broker, run in runs.items()}
