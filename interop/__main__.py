@@ -20,7 +20,7 @@ from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
 from .brokers.broker import Broker, external
-from .brokers.fresh import FRESH, fresh
+from .brokers.fresh import FRESH
 from .brokers.processes import PeerFailed, unwind_on_sigterm
 from .running import scorecard
 from .running.driven_clients import driven_clients
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             absent: dict[str, str] = {}
             for name in names:
                 try:
-                    with nullcontext(given) if given else fresh(name) as broker:
+                    with nullcontext(given) if given else FRESH[name]() as broker:
                         columns.append(_column(broker, clients, skipped, scenarios, options))
                 except (FileNotFoundError, PeerFailed) as error:
                     absent[name] = str(error)
@@ -122,9 +122,10 @@ def _given(options: argparse.Namespace) -> Broker | None:
     """The broker of --url, if it is given. Raises: ValueError, NoBroker."""
     if not options.url:
         return None
-    alarm, disk = (options.alarm_on, options.alarm_off), (options.disk_full, options.disk_free)
-    tls = {"tls_port": options.tls_port, "ca": options.ca}
-    return external(options.url, **tls, restart=options.restart, alarm=alarm, disk=disk)
+    commands = {"restart": options.restart, "crash": options.restart}
+    commands |= {"alarm-on": options.alarm_on, "alarm-off": options.alarm_off}
+    commands |= {"disk-full": options.disk_full, "disk-free": options.disk_free}
+    return external(options.url, options.tls_port, options.ca, commands)
 
 
 def _column(
@@ -146,7 +147,7 @@ def _column(
         return Column(broker.name, broker.version, hellos, dict(skipped), results)
 
     def alone(name: str) -> list[Result]:
-        with fresh(broker.name) as one:
+        with FRESH[broker.name]() as one:
             return Suite(one, {name: clients[name]}, options.seconds, tell).run(scenarios)
 
     with ThreadPoolExecutor(FRAIL_AT_ONCE) as pool:

@@ -69,16 +69,8 @@ REASONS = {
 }
 
 
-def external(
-    url: str,
-    *,
-    tls_port: int = 0,
-    ca: Path | None = None,
-    restart: str = "",
-    alarm: tuple[str, str] = ("", ""),
-    disk: tuple[str, str] = ("", ""),
-) -> Broker:
-    """An external broker. `restart`, `alarm` (on, off) and `disk` (full, free): shell commands.
+def external(url: str, tls_port: int, ca: Path | None, commands: Mapping[str, str]) -> Broker:
+    """An external broker. `commands`: name of a control -> shell command; "": there is none.
 
     Raises: ValueError: it is not an amqp URL. NoBroker: the broker does not answer, or refuses the login.
     """
@@ -95,8 +87,6 @@ def external(
     with Handshake(parts.hostname, port) as handshake:
         properties = handshake.greeting()
         handshake.login(user, password, vhost)
-    commands = {"restart": restart, "crash": restart, "alarm-on": alarm[0], "alarm-off": alarm[1]}
-    commands |= {"disk-full": disk[0], "disk-free": disk[1]}
     controls = {name: _command(command) for name, command in commands.items() if command}
     return Broker(
         properties.get("product", "?").lower(),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -39,16 +40,6 @@ QPID = Path(".peers/qpid")
 
 
 @contextmanager
-def fresh(name: str) -> Iterator[Broker]:
-    """A fresh broker by its name: leveret, leveret-follower, rabbitmq, garagemq, qpid.
-
-    Raises: FileNotFoundError: it is not on this machine. PeerFailed: it did not start.
-    """
-    with FRESH[name]() as broker:
-        yield broker
-
-
-@contextmanager
 def _rabbitmq() -> Iterator[Broker]:
     with _certificates() as (directory, ca), ExitStack() as stack:
         (port,) = free_ports(1)
@@ -71,7 +62,8 @@ def _rabbitmq() -> Iterator[Broker]:
 
         alarms = {"alarm-on": watermark(MEMORY_LOW), "alarm-off": watermark(MEMORY_USUAL)}
         alarms |= {"disk-full": disk_limit(DISK_FREE_HIGH), "disk-free": disk_limit(DISK_FREE_USUAL)}
-        yield _of(peer, tls_port=port, ca=ca, controls={**_restarts(peer), **alarms})
+        broker = _of(peer)
+        yield replace(broker, tls_port=port, ca=ca, controls={**broker.controls, **alarms})
 
 
 @contextmanager
@@ -94,19 +86,17 @@ def _leveret_follower() -> Iterator[Broker]:
         tls = f"[tls]\ncertificate = '{certificate}'\nkey = '{key}'\n"
         disk = stack.enter_context(_small_disk(directory, CLUSTER_DISK_SIZE))
         peer = stack.enter_context(leveret_follower(settings=tls, data=disk, has_tls=True))
-        yield _leveret_of(peer, directory, peer.tls_port, disk, HANDED_OVER)
+        yield replace(_leveret_of(peer, directory, peer.tls_port, disk), texts=HANDED_OVER)
 
 
-def _leveret_of(
-    peer: Peer, directory: Path, tls_port: int, disk: Path | None, texts: Mapping[str, str] | None = None
-) -> Broker:
-    why = {"disk": "a file system to fill can be mounted by root alone"}
+def _leveret_of(peer: Peer, directory: Path, tls_port: int, disk: Path | None) -> Broker:
+    broker, why = _of(peer), {"disk": "a file system to fill can be mounted by root alone"}
     alarms = {"alarm-on": lambda: leveret_ctl(peer, "block"), "alarm-off": lambda: leveret_ctl(peer, "unblock")}
-    controls = _restarts(peer) | alarms
+    controls = {**broker.controls, **alarms}
     if disk:
         ballast = disk / "ballast"
         controls |= {"disk-full": lambda: _fill(ballast, peer), "disk-free": lambda: ballast.write_bytes(b"")}
-    return _of(peer, tls_port=tls_port, ca=directory / "ca.pem", controls=controls, withholds=why, texts=texts)
+    return replace(broker, tls_port=tls_port, ca=directory / "ca.pem", controls=controls, withholds=why)
 
 
 @contextmanager
@@ -153,7 +143,7 @@ def _fill(ballast: Path, peer: Peer) -> None:
 def _garagemq() -> Iterator[Broker]:
     with garagemq() as peer:
         why = {need: f"garagemq has no {what}" for need, what in WITHHELD.items()}
-        yield _of(peer, controls=_restarts(peer), withholds=why, is_frail=True, seconds_max=MEASURED_SECONDS_MAX)
+        yield replace(_of(peer), withholds=why, is_frail=True, seconds_max=MEASURED_SECONDS_MAX)
 
 
 @contextmanager
@@ -164,12 +154,12 @@ def _qpid() -> Iterator[Broker]:
         except NotFetched as error:
             raise FileNotFoundError(str(error)) from error
         why = {need: f"Qpid has no {WITHHELD[need]}" for need in ("alarm", "disk")}
-        controls = _restarts(peer)
-        yield _of(peer, tls_port=tls_port, ca=ca, controls=controls, withholds=why, seconds_max=MEASURED_SECONDS_MAX)
+        yield replace(_of(peer), tls_port=tls_port, ca=ca, withholds=why, seconds_max=MEASURED_SECONDS_MAX)
 
 
 #: Features that brokers lack, or that cannot be triggered from outside.
 WITHHELD = {"tls": "TLS", "alarm": "memory alarm", "disk": "disk alarm"}
+#: Name -> starts a fresh broker. Raises: FileNotFoundError: it is not on this machine. PeerFailed: it did not start.
 FRESH = {
     "leveret": _leveret,
     "leveret-follower": _leveret_follower,
@@ -179,39 +169,14 @@ FRESH = {
 }
 
 
-def _of(
-    peer: Peer,
-    *,
-    controls: Mapping[str, Callable[[], object]],
-    tls_port: int = 0,
-    ca: Path | None = None,
-    withholds: Mapping[str, str] | None = None,
-    is_frail: bool = False,
-    texts: Mapping[str, str] | None = None,
-    seconds_max: float = 60.0,
-) -> Broker:
+def _of(peer: Peer) -> Broker:
+    """A broker that was started here. Its controls restart it."""
     with Handshake(LOOPBACK, peer.port) as handshake:
         announced = handshake.greeting().get("version", "?")
     version = metadata.version("leveret") if peer.name == "leveret" else announced  # in its server properties
-    return Broker(
-        peer.name,
-        version,
-        LOOPBACK,
-        peer.port,
-        tls_port=tls_port,
-        ca=ca,
-        is_ours=True,
-        controls=controls,
-        withholds=withholds or {},
-        processes=peer.processes,
-        is_frail=is_frail,
-        texts=texts or {},
-        seconds_max=seconds_max,
-    )
-
-
-def _restarts(peer: Peer) -> dict[str, Callable[[], object]]:
-    return {"restart": peer.restart, "crash": lambda: peer.restart(kill=True)}
+    controls: dict[str, Callable[[], object]] = {"restart": peer.restart, "crash": lambda: peer.restart(kill=True)}
+    name, processes = peer.name, peer.processes
+    return Broker(name, version, LOOPBACK, peer.port, is_ours=True, controls=controls, processes=processes)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 from etcd_servers import ETCD, WHY_NOT
 
 from leveret.interop.brokers.broker import Broker
-from leveret.interop.brokers.fresh import fresh
+from leveret.interop.brokers.fresh import FRESH
 from leveret.interop.brokers.peers import find_rabbitmq
 from leveret.interop.running.run import FAILED, NOT_RUN, PASSED
 from leveret.interop.running.scenario import read_features
@@ -26,7 +26,7 @@ NOT_RUN_HERE = {"a file system to fill can be mounted by root alone"}
 @pytest.fixture(scope="module")
 def follower() -> Iterator[Broker]:
     """Of a cluster of three nodes."""
-    with fresh("leveret-follower") as broker:
+    with FRESH["leveret-follower"]() as broker:
         yield broker
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from leveret.interop.__main__ import main
 from leveret.interop.brokers.broker import Broker
-from leveret.interop.brokers.fresh import fresh
+from leveret.interop.brokers.fresh import FRESH
 from leveret.interop.running.run import FAILED, PASSED
 from leveret.interop.running.scenario import LEASES, read_features
 from leveret.interop.running.suite import Driven, Suite
@@ -31,7 +31,7 @@ BUILT = Path(__file__).parents[2] / ".peers" / "drivers"
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with fresh("leveret") as broker:
+    with FRESH["leveret"]() as broker:
         yield broker
 
 

@@ -11,7 +11,7 @@ import pytest
 from leveret import __version__
 from leveret.interop.__main__ import main
 from leveret.interop.brokers.broker import Broker
-from leveret.interop.brokers.fresh import fresh
+from leveret.interop.brokers.fresh import FRESH
 from leveret.interop.running import scenario as scenarios
 from leveret.interop.running.run import FAILED, NOT_RUN, PASSED
 from leveret.interop.running.scenario import ScenarioError, read_features
@@ -25,7 +25,7 @@ SCALED = ("content", "publishing", "transactions")
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[Broker]:
-    with fresh("leveret") as broker:
+    with FRESH["leveret"]() as broker:
         yield broker
 
 
@@ -66,7 +66,7 @@ def test_other_clients_pass(broker: Broker, tmp_path: Path, client: str) -> None
 def test_a_broker_that_cannot_be_had_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without Java and Maven its column is skipped with the reason."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(FileNotFoundError, match="no Java"), fresh("qpid"):
+    with pytest.raises(FileNotFoundError, match="no Java"), FRESH["qpid"]():
         pass
 
 
