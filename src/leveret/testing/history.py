@@ -1,11 +1,11 @@
 """The history of a test broker: the engine's events in order, up to a maximum, and the published messages."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar
 
 from ..engine import Binding, Broker, DeliveredEvent, Envelope, Event, ParameterEvent, PublishedEvent
 from .engine_clock import EngineClock
@@ -69,38 +69,27 @@ class PublishedMessage(Content):
 
 
 @nearest_names
-class Record(Sequence[Entry], Generic[Entry]):
-    """An immutable excerpt of the history, oldest first. `dropped`: number of earlier events that were not kept."""
+class Record(tuple[Entry, ...], Generic[Entry]):
+    """An excerpt of the history, oldest first. `dropped`: number of earlier events that were not kept."""
 
-    __slots__ = ("_entries", "dropped")
+    dropped: int
 
-    def __init__(self, entries: Sequence[Entry], dropped: int) -> None:
-        self._entries = tuple(entries)
-        self.dropped = dropped
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def __iter__(self) -> Iterator[Entry]:
-        return iter(self._entries)
-
-    @overload
-    def __getitem__(self, index: int) -> Entry: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Entry, ...]: ...
-    def __getitem__(self, index: int | slice) -> Entry | tuple[Entry, ...]:
-        return self._entries[index]
+    def __new__(cls, entries: Iterable[Entry], dropped: int) -> "Record[Entry]":
+        record = super().__new__(cls, entries)
+        record.dropped = dropped
+        return record
 
     def __eq__(self, other: object) -> bool:
-        if isinstance(other, Record):
-            return self._entries == other._entries
-        return list(self._entries) == other if isinstance(other, list) else NotImplemented
+        return list(self) == other if isinstance(other, list) else super().__eq__(other)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
 
     __hash__ = None  # type: ignore[assignment]
 
     def __str__(self) -> str:
         lines = [f"(the {self.dropped} oldest events were not kept)"] if self.dropped else []
-        return "\n".join([*lines, *map(str, self._entries)]) or "(nothing)"
+        return "\n".join([*lines, *map(str, self)]) or "(nothing)"
 
     def __repr__(self) -> str:
         return f"<{len(self)} entries, {self.dropped} dropped>\n{self}"

@@ -177,13 +177,11 @@ def turns_of_this_loop() -> "Callable[[], Awaitable[None]] | None":
 
     Then the loop's clients have had their turns, however busy the machine is.
     """
-    try:
-        library = sniffio.current_async_library()
-    except sniffio.AsyncLibraryNotFoundError:
+    if not is_in_event_loop():
         return None
     begin: Callable[..., object]
     again: Callable[..., object]
-    if library == "asyncio":
+    if sniffio.current_async_library() == "asyncio":
         import asyncio
 
         loop = asyncio.get_running_loop()

@@ -21,6 +21,7 @@ from .values import WrongValue
 LOG = logging.getLogger(__name__)
 
 PREFIX = "/v1/"
+HELP = f"GET {PREFIX} lists the operations, POST {PREFIX}OPERATION calls one"
 #: Maximum octets of a request's body.
 BODY_MAX = 16 << 20
 #: Seconds without input after which a client is dropped.
@@ -62,7 +63,7 @@ class Handler(BaseHTTPRequestHandler):
         if not self._is_allowed():
             return
         if self.path.rstrip("/") != PREFIX.rstrip("/"):
-            self._fail(HTTPStatus.NOT_FOUND, f"GET {PREFIX} lists the operations, POST {PREFIX}OPERATION calls one")
+            self._fail(HTTPStatus.NOT_FOUND, HELP)
             return
         self._answer(HTTPStatus.OK, {"result": self.server.operations.described()})
 
@@ -91,9 +92,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _do_other(self) -> None:
         if self._is_allowed():
-            self._fail(
-                HTTPStatus.METHOD_NOT_ALLOWED, f"GET {PREFIX} lists the operations, POST {PREFIX}OPERATION calls one"
-            )
+            self._fail(HTTPStatus.METHOD_NOT_ALLOWED, HELP)
 
     do_DELETE = do_HEAD = do_OPTIONS = do_PATCH = do_PUT = _do_other
 
