@@ -35,8 +35,7 @@ def live_difference(objects: ConfiguredObjects, new: Configuration, policies: Po
     found: list[dict[str, Any]] = []
     more = 0
     broker = objects.broker
-    queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values()]
-    for count, queue in enumerate(queues, 1):
+    for count, queue in enumerate(list(broker.virtual_hosts.queues()), 1):
         lines = [] if queue.deleted else list(_changes_of(objects, queue, new, policies, listed))
         if lines and len(found) < LISTED_MAX:
             found.append({"queue": queue.name, "vhost": queue.vhost_name, "changes": lines})

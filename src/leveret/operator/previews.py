@@ -125,8 +125,7 @@ def consequences(
     context, rows = operator.broker.context, []
     changed = policies.changed_since(context.policies) if settings is context.settings and not arguments else None
     left_out = set(without)
-    queues = [queue for vhost in operator.broker.virtual_hosts.values() for queue in vhost.queues.values()]
-    for count, queue in enumerate(queues, 1):
+    for count, queue in enumerate(list(operator.broker.virtual_hosts.queues()), 1):
         if count % STEP_QUEUES == 0:
             yield
         if queue.deleted or queue in left_out:
@@ -262,13 +261,7 @@ def preview_exchange(operator: Operator, exchange: ExchangeName, *, vhost: Vhost
     host = operator.vhost(vhost)
     if exchange not in host.exchanges:
         raise CommandError(f"no exchange {exchange!r} in virtual host {vhost!r}")
-    outgoing = list(host.exchanges[exchange].bindings.values())
-    incoming = [
-        binding
-        for other in host.exchanges.values()
-        for binding in other.bindings.values()
-        if binding.destination is host.exchanges[exchange]
-    ]
+    outgoing, incoming = host.exchanges[exchange].bindings.values(), host.exchanges[exchange].incoming
     says = []
     if outgoing:
         names = _named(dict.fromkeys(one.destination.name for one in outgoing))
