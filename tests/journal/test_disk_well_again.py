@@ -231,6 +231,22 @@ def test_readers_see_the_last_records_of_an_idle_broker(fsync: str, interval_ms:
     run(life, story)
 
 
+def test_a_busy_broker_writes_nothing_but_records() -> None:
+    """Each block states that the one before it is durable: an idle broker alone writes that by itself."""
+    life = Life()
+
+    async def story() -> None:
+        await life.passes(1)
+        commits = life.journal.statistics().commits
+        for _ in range(20):
+            life.send()
+            life.work()
+            await life.passes(0.1)
+        assert life.journal.statistics().commits == commits + 20
+
+    run(life, story)
+
+
 def test_a_large_commit_that_had_not_begun() -> None:
     """It waited for the disk, and nobody else does: the end of that is the beginning of a turn."""
     life = Life()

@@ -75,6 +75,7 @@ class Supervisor:
         self._is_tick_set = False
         self._is_retry_set = False
         self._ticked_lsn = 0  # records below it are stated as durable
+        self._seen_lsn = 0  # the next record's when `_tick` was set
         self._is_closed = False  # later reports of the journal's thread are ignored
         if journal.has_spent_reserve:
             self._begin_low()
@@ -235,7 +236,7 @@ class Supervisor:
             self._request_checkpoint()
         if not self._is_tick_set and self.journal.options.fsync != "never":
             self._is_tick_set = True
-            self._call_later(TICK_SECONDS, self._tick)
+            self._tick_later()
         self.broker.more_is_safe()
 
     def _request_checkpoint(self) -> None:
@@ -249,13 +250,17 @@ class Supervisor:
         lsn = journal.next_lsn
         if journal.state is not WriterState.RUNNING:
             self._is_tick_set = False
-        elif journal.trusted_lsn < lsn:
-            self._call_later(TICK_SECONDS, self._tick)  # records are still being written
+        elif lsn != self._seen_lsn or journal.trusted_lsn < lsn:
+            self._tick_later()  # the journal was not idle, or records are still being written
         else:
             self._is_tick_set = False
             if self._ticked_lsn < lsn:
                 self._ticked_lsn = lsn
                 journal.tick()
+
+    def _tick_later(self) -> None:
+        self._seen_lsn = self.journal.next_lsn
+        self._call_later(TICK_SECONDS, self._tick)
 
     def _call_later(self, seconds: float, action: Callable[[], object]) -> None:
         self.broker.context.deadlines.set(self.broker.context.clock.monotonic_ns() + int(seconds * 1e9), action)
