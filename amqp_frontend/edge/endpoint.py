@@ -157,7 +157,8 @@ class Endpoint:
             try:
                 if self._send_all():
                     session.output_sent()
-                    if not session.output.is_stalled:  # otherwise answers wait for the disk, which flushes again
+                    # Answers that pile up wait for the disk, whose progress flushes again.
+                    if self.drained is not None and not session.output.is_stalled:
                         self._continue_drained()
                 else:
                     self._writing = True

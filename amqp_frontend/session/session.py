@@ -159,7 +159,7 @@ class AmqpSession:
             journal.flush_on_progress()
             return self.heartbeat.take_due()  # a heartbeat need not wait for the disk
         backlog = self.backlog
-        if backlog.unfinished is not None or backlog.parking.can_continue:
+        if backlog.unfinished is not None or (backlog.parking.channels and backlog.parking.can_continue):
             journal.flush_on_progress()
         if self.confirming.channels:
             self.confirming.send_due()
