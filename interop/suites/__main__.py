@@ -26,7 +26,7 @@ from ..brokers.peers import Peer, leveret, rabbitmq
 from ..brokers.processes import PeerFailed, run_limited
 from ..running.foreign import BROKERS, Environment, chosen, parser
 from ..wire.loopback import LOOPBACK
-from .comparison import Comparison, SuiteRun, compare, read_junit, read_waiting, render
+from .comparison import WAITING_FILE, Comparison, SuiteRun, compare, read_junit, read_known, render
 from .pinned import PYTEST, SUITES, Suite
 
 PLUGIN = Path(__file__).with_name("client_plugin.py")
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         print(error, file=sys.stderr)
         return 2
-    work, waiting = options.work.resolve(), read_waiting()
+    work, waiting = options.work.resolve(), read_known(WAITING_FILE, '"test id" = "feature"')
     comparisons = []
     for name in names:
         try:

@@ -90,12 +90,15 @@ def _outcome(case: ElementTree.Element) -> Outcome:
     return Outcome(PASSED)
 
 
-def read_waiting() -> dict[str, dict[str, str]]:
-    """The known differences: suite -> pattern -> feature. Raises: ValueError: the file is invalid."""
-    tables = tomllib.loads(WAITING_FILE.read_text())
-    for suite, table in tables.items():
-        if not isinstance(table, dict) or not all(isinstance(feature, str) for feature in table.values()):
-            raise ValueError(f'{WAITING_FILE.name}: [{suite}] is to hold lines of the form "test id" = "feature"')
+def read_known(file: Path, line: str) -> dict[str, dict[str, str]]:
+    """The known differences: suite or tool -> pattern -> feature or reason. `line`: the form of a line, for the error.
+
+    Raises: ValueError: the file is invalid.
+    """
+    tables = tomllib.loads(file.read_text())
+    for name, table in tables.items():
+        if not isinstance(table, dict) or not all(isinstance(reason, str) and reason for reason in table.values()):
+            raise ValueError(f"{file.name}: [{name}] is to hold lines of the form {line}")
     return tables
 
 

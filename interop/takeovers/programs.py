@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..running.toolchains import CLIENTS, SOURCES, NotHere, Toolchain
-from ..workers.frameworks import install
+from ..tools.tool import output_of, python
+from ..workers.frameworks import FRAMEWORKS
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "clients-cluster.md"
 _FILE = re.compile(r"^```\w+\n(?:<\?php\n)?(?:#|//) ([\w.]+)\n.*?^```$", re.DOTALL | re.MULTILINE)
@@ -51,8 +51,8 @@ class Program:
             if chain is not None:
                 self._build(chain, folder, tell)
             (folder / "built").touch()
-        python = str(self._python(work)) if chain is None else sys.executable
-        words = {"python": python, "file": str(file), "folder": str(folder)}
+        found = python(CELERY, work.resolve(), *FRAMEWORKS[CELERY]) if chain is None else sys.executable
+        words = {"python": str(found), "file": str(file), "folder": str(folder)}
         return [word.format(**words) for word in self.command]
 
     def _build(self, chain: Toolchain, folder: Path, tell: Callable[[str], object]) -> None:
@@ -60,16 +60,7 @@ class Program:
             shutil.copy(SOURCES / chain.folder / name, folder)
         for command in chain.build:
             tell(f"building {self.file} ...")
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-            if done.returncode:
-                raise NotHere(f"{' '.join(command)}: {(done.stdout + done.stderr)[-1500:]}")
-
-    @staticmethod
-    def _python(work: Path) -> Path:
-        try:
-            return install(CELERY, work.resolve())
-        except subprocess.CalledProcessError as error:
-            raise NotHere(f"pip: {error}") from None
+            output_of(command, cwd=folder)
 
 
 PROGRAMS = {

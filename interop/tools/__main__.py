@@ -24,13 +24,15 @@ from ..brokers.processes import PeerFailed
 from ..running.at_once import at_once
 from ..running.foreign import chosen, parser
 from ..running.toolchains import NotHere
+from ..suites.comparison import read_known
 from .brokers import http_broker, http_follower
 from .page import Entry, entry_of, render
 from .pinned import TOOLS
-from .results import Run, compare, read_known
+from .results import Run, compare
 from .scene import scene
 from .tool import Tool
 
+KNOWN_FILE = Path(__file__).with_name("known.toml")
 #: Reasons why a tool is left out.
 LEFT_OUT = (NotHere, PeerFailed, FileNotFoundError)
 
@@ -44,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     work = options.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
-    known = read_known()
+    known = read_known(KNOWN_FILE, '"check" = "reason"')
     out = options.out or work / "tools.json"
     data = json.loads(out.read_text()) if options.only and out.exists() else {}
     entries: list[Entry] = []

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from ..suites.comparison import matches
-
-KNOWN_FILE = Path(__file__).with_name("known.toml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +83,6 @@ def _first(got: Any, expected: Any) -> str:
 def _short(value: Any) -> str:
     text = str(value)
     return text if len(text) <= 200 else f"{text[:200]}..."
-
-
-def read_known(path: Path = KNOWN_FILE) -> dict[str, dict[str, str]]:
-    """The known differences: tool -> pattern of a check -> reason. Raises: ValueError: the file is invalid."""
-    tables = tomllib.loads(path.read_text())
-    for tool, table in tables.items():
-        if not isinstance(table, dict) or not all(isinstance(reason, str) and reason for reason in table.values()):
-            raise ValueError(f'{path.name}: [{tool}] is to hold lines of the form "check" = "reason"')
-    return tables
 
 
 #: Pattern of text that differs from run to run -> its replacement. Nodes a, b and c are those of `LocalCluster`.

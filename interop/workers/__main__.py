@@ -26,8 +26,8 @@ from pathlib import Path
 from ..brokers.follower import leveret_follower
 from ..brokers.peers import Peer, durable_leveret, rabbitmq
 from ..brokers.processes import PeerFailed, kill_group
-from ..running.foreign import chosen, parser
-from .frameworks import FRAMEWORKS, install
+from ..running.foreign import Environment, chosen, parser
+from .frameworks import FRAMEWORKS
 from .outcomes import Run, differences, render, word
 
 HERE = Path(__file__).parent
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: dict[str, dict[str, Run]] = {}
     for name in names:
         try:
-            python = install(name, options.work.resolve())
+            python = Environment(options.work.resolve() / name, *FRAMEWORKS[name]).install()
             results[name] = {
                 broker: run(name, python, broker, options.k, is_follower=options.follower) for broker in brokers
             }

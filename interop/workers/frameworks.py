@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from ..running.foreign import Environment
-
 #: Framework -> the packages of its environment. Its application is `work_NAME.py` beside this file.
 FRAMEWORKS = {
     "celery": ("celery==5.7.0", "kombu==5.7.0", "amqp==5.4.2", "billiard==4.3.2"),
@@ -14,11 +10,3 @@ FRAMEWORKS = {
     "taskiq": ("taskiq==0.13.0", "taskiq-aio-pika==0.6.1", "aio-pika==10.2.1", "aiormq==7.2.4", "pamqp==4.0.1"),
     "nameko": ("nameko==2.14.1", "kombu==5.7.0", "amqp==5.4.2", "eventlet==0.41.3"),
 }
-
-
-def install(name: str, work: Path) -> Path:
-    """The Python of a framework's environment, which is created if necessary.
-
-    Raises: subprocess.CalledProcessError: pip failed (its output is on stderr).
-    """
-    return Environment(work / name, *FRAMEWORKS[name]).install()

@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 
 from leveret.interop.brokers.peers import Peer
+from leveret.interop.suites.comparison import read_known
+from leveret.interop.tools.__main__ import KNOWN_FILE
 from leveret.interop.tools.admin_lines import NAGIOS, V1
 from leveret.interop.tools.brokers import HttpBroker
 from leveret.interop.tools.lines import Line, fields_of, run_lines
 from leveret.interop.tools.page import Entry, render
 from leveret.interop.tools.permissions import run_permissions
 from leveret.interop.tools.pinned import TOOLS
-from leveret.interop.tools.results import Result, Run, compare, read_known, steady
+from leveret.interop.tools.results import Result, Run, compare, steady
 from leveret.interop.tools.scene import scene
 from leveret.testing import start_broker
 
@@ -126,11 +128,12 @@ def test_a_check_that_was_not_run() -> None:
 
 def test_known_differences_are_of_tools_that_are_there(tmp_path: Path) -> None:
     """And each has its reason."""
-    assert read_known().keys() <= TOOLS.keys()
+    form = '"check" = "reason"'
+    assert read_known(KNOWN_FILE, form).keys() <= TOOLS.keys()
     wrong = tmp_path / "known.toml"
     wrong.write_text('[tool]\ncheck = ""\n')
     with pytest.raises(ValueError, match="reason"):
-        read_known(wrong)
+        read_known(wrong, form)
 
 
 def test_what_changes_from_run_to_run_is_hidden() -> None:
