@@ -80,19 +80,28 @@ def configured_at(configuration: Configuration, key: str, table: str = "broker")
     return str(origin) if origin is not None else "leveret"
 
 
-def addresses_of(texts: Sequence[str], configuration: Configuration) -> tuple[list[Address], list[str]]:
-    """The addresses to listen on, and their faults."""
+def addresses_of(
+    texts: Sequence[str], configuration: Configuration, *, is_http: bool = False
+) -> tuple[list[Address], list[str]]:
+    """The addresses to listen on, of AMQP or of HTTP, and their faults."""
     listen: list[Address] = []
-    problems: list[str] = []
+    faults: list[str] = []
     for text in texts:
         try:
-            listen.append(parse_address(text))
+            address = parse_address(text, is_http=is_http)
         except AddressError as error:
-            problems.append(str(error))
+            faults.append(str(error))
             continue
-        if listen[-1].is_tls and configuration.tls.certificate is None:
-            problems.append(f"{text!r}: TLS needs a certificate: [tls] certificate is missing")
-    return listen, problems
+        listen.append(address)
+        is_inside = address.path or is_loopback(address.host)
+        if address.is_tls and configuration.tls.certificate is None:
+            faults.append(f"{text!r}: TLS needs a certificate: [tls] certificate is missing")
+        elif is_http and not address.is_tls and not is_inside and not configuration.management.plain_outside:
+            faults.append(
+                f"{text!r}: is outside loopback, where passwords could be read: expected https:// with [tls], "
+                "127.0.0.1, or plain-outside = true in [management]"
+            )
+    return listen, faults
 
 
 def console_places(
@@ -111,32 +120,8 @@ def console_places(
         return None, [] if where is None else [f"{where}: {needs}"]
     file = configured_at(configuration, "listen", "management")
     where = "leveret: --management:" if given is not None else f"{file}: listen:"
-    listen, faults = _console_addresses_of(where, texts, configuration)
+    listen, faults = addresses_of(texts, configuration, is_http=True)
     text = configuration.management.metrics
-    where = f"{configured_at(configuration, 'metrics', 'management')}: metrics:"
-    metrics, more = _console_addresses_of(where, () if text == "off" else (text,), configuration)
-    return (listen, metrics), faults + more
-
-
-def _console_addresses_of(
-    where: str, texts: Sequence[str], configuration: Configuration
-) -> tuple[list[Address], list[str]]:
-    """Addresses of HTTP, and their faults."""
-    listen: list[Address] = []
-    faults: list[str] = []
-    for text in texts:
-        try:
-            address = parse_address(text, is_http=True)
-        except AddressError as error:
-            faults.append(f"{where} {error}")
-            continue
-        is_inside = address.path or is_loopback(address.host)
-        if address.is_tls and configuration.tls.certificate is None:
-            faults.append(f"{where} {text!r}: TLS needs a certificate: [tls] certificate is missing")
-        elif not address.is_tls and not is_inside and not configuration.management.plain_outside:
-            faults.append(
-                f"{where} {text!r}: is outside loopback, where passwords could be read: expected https:// with [tls], "
-                "127.0.0.1, or plain-outside = true in [management]"
-            )
-        listen.append(address)
-    return listen, faults
+    in_file = f"{configured_at(configuration, 'metrics', 'management')}: metrics:"
+    metrics, more = addresses_of(() if text == "off" else (text,), configuration, is_http=True)
+    return (listen, metrics), [*(f"{where} {fault}" for fault in faults), *(f"{in_file} {fault}" for fault in more)]
