@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: redeclarations test-clients-cluster bench-clients-cluster cluster-agreement cluster cluster-node cluster-rounds test-cluster test-long test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster object-stores bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-cluster simulate-planted changelog dist wheel clean
+.PHONY: redeclarations test-clients-cluster bench-clients-cluster cluster-agreement cluster cluster-node cluster-rounds test-cluster test-long test-rabbitmq test-toolchains mutants mutants-map stories image-test dashboards serve test browser machines tools spark spark-cluster object-stores three-brokers whatif-stories bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves bench-cluster clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-cluster simulate-planted changelog dist wheel clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -112,6 +112,15 @@ spark: $(VENV)/.spark
 
 spark-cluster: $(VENV)/.spark
 	@LEVERET_SPARK_CLUSTER=1 $(BIN)/pytest tests/pipeline/test_cluster.py $(ARGS)
+
+# A story of three real brokers in one lake, one of which is killed: every number of every job, on both engines.
+three-brokers: $(VENV)/.spark
+	@$(BIN)/pytest -n0 tests/pipeline/test_three_brokers.py $(ARGS)
+
+# What-if of random histories under the settings that were in force: `make whatif-stories STORIES=200`.
+STORIES ?= 200
+whatif-stories: $(VENV)/.spark
+	@WHATIF_STORIES=$(STORIES) $(PYTEST) --timeout=0 tests/pipeline/test_whatif_verified.py $(ARGS)
 
 # Lakes in an object store, a stand-in for S3, and their rows through Iceberg's metadata.
 object-stores: $(VENV)/.spark

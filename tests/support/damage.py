@@ -20,7 +20,7 @@ def blocks_of(journal: Path, base: int) -> list[tuple[int, int, int]]:
 
 def harm(journal: Path, base: int, offset: int) -> None:
     """One octet of a block is another."""
-    (file,) = journal.glob(f"*{base}.log")
+    (file,) = journal.glob(f"*{base:020d}.log")
     data = bytearray(file.read_bytes())
     data[offset + 40] ^= 1
     file.write_bytes(data)
