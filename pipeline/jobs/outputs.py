@@ -87,8 +87,8 @@ REPLAY_LOG = columns(
     "replay_id string, msg_id bigint, source_lsn bigint, address string, ts timestamp, sent int, node string?",
 )
 #: Counts that the engine gives for the same arrivals (`would_be`), beside the recorded ones (`was`). `margin`: the
-#: possible error of `would_be`: the journal does not record the order within a millisecond, which matters in rings and
-#: in queues with limits, priorities or last values.
+#: possible error of `would_be`: the journal does not record the order within a millisecond, which matters in rings, in
+#: queues with limits, priorities or last values, and where the broker stopped.
 WHATIF = columns(
     "vhost string, queue string, what string, was bigint, would_be bigint, margin bigint",
 )

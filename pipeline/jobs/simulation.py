@@ -166,7 +166,10 @@ class _Simulation:
         self.released: set[int] = set()  # LATE messages: their leases have ended in the recording, not in the engine
         self.broker.context.listeners.append(self._listen)
         self.begin_ms = 0
-        self.margin = 0  # steps in the same millisecond as another one, in a queue where their order matters
+        # Steps in the same millisecond as another one, in a queue where their order matters; and messages that expired,
+        # or whose lease ended, in a millisecond of `slack`, which is behind the last recorded event before a start.
+        self.margin = 0
+        self.slack: set[int] = set()
         self.steps: list[_Step] = []  # a heap
         self.order = 0
 
@@ -175,6 +178,7 @@ class _Simulation:
         for ms, lsn, stopped_ms in starts:
             if stopped_ms is not None:
                 self._expect(min(stopped_ms + SLACK_MS, ms), lsn, act=STOP)
+                self.slack.add(stopped_ms + SLACK_MS)
             self._expect(ms, lsn, act=START)
         for arrival in arrivals:
             self._expect(arrival.ms, arrival.lsn, arrival=arrival)
@@ -184,7 +188,7 @@ class _Simulation:
         bounds = (rules.levels, rules.ring_size, rules.last_value_key, rules.max_length, rules.max_length_bytes)
         if any(bound is not None for bound in bounds):
             together = Counter(step.ms for step in self.steps)
-            self.margin = sum(count for count in together.values() if count > 1)
+            self.margin += sum(count for count in together.values() if count > 1)
 
     def _expect(
         self,
@@ -238,10 +242,17 @@ class _Simulation:
             self.clock.advance_ns(end_ns - now_ns)
             return until_ms
         now_ms = self.begin_ms + self.clock.advance_ns(max(0, due_ns - now_ns)) // MS
+        before = self._ended() if now_ms in self.slack else None
         self.broker.advance()
         self.broker.end_turn()
+        if before is not None:
+            self.margin += self._ended() - before
         self._deliver(now_ms)
         return now_ms
+
+    def _ended(self) -> int:
+        """The number of messages that expired, and of returns."""
+        return self.broker.statistics().counters["expired"] + self.returned
 
     def counters(self) -> dict[str, int]:
         counters = self.broker.statistics().counters
@@ -270,6 +281,8 @@ class _Simulation:
         self.is_stopped, self.is_starting = False, True
         for message in self.queue.unacked_messages():
             message.deliveries = 0  # so that this return does not reach the delivery limit
+            if not self.arrivals[message.id].is_durable:
+                message.expires_ns = 0  # it ends with the start, even if its time is over
         for session in self.busy:
             session.close(failed=False)
         self.busy.clear()
