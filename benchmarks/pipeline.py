@@ -124,13 +124,13 @@ class _Writer:
         self.journal.close()
 
 
-def ingest(journal: Path, lake: Path, cores: int) -> dict[str, float]:
-    """Time one ingest in a process of its own, as people run it."""
+def ingest(journal: Path, lake: Path, cores: int, master: str = "") -> dict[str, float]:
+    """Time one ingest in a process of its own, as people run it. `master`: of Spark; "": processes read the journal."""
     if lake.exists():
         shutil.rmtree(lake)
     began = time.monotonic()
     command = [sys.executable, "-m", "leveret.pipeline", "ingest", "--journal", str(journal), "--lake", str(lake)]
-    process = subprocess.Popen([*command, "--master", f"local[{cores}]"])
+    process = subprocess.Popen([*command, "--master", master or f"local[{cores}]"])
     cpu: dict[int, float] = {}
     peak = 0
     while process.poll() is None:
@@ -182,18 +182,20 @@ def main() -> None:
     one = commands.add_parser("journal")
     one.add_argument("directory", type=Path)
     one.add_argument("--events", type=int, default=10_000_000)
+    one.add_argument("--seed", type=int, default=1)
     two = commands.add_parser("ingest")
     two.add_argument("directory", type=Path)
     two.add_argument("--lake", type=Path, required=True)
     two.add_argument("--cores", type=int, default=2)
+    two.add_argument("--master", default="", help="of Spark, whose tasks then read the journal")
     options = parser.parse_args()
     if options.command == "journal":
         began = time.monotonic()
-        tally = write_journal(options.directory, options.events)
+        tally = write_journal(options.directory, options.events, seed=options.seed)
         size = sum(path.stat().st_size for path in options.directory.glob("*.log"))
         print(json.dumps({"events": tally, "octets": size, "seconds": round(time.monotonic() - began, 1)}))
     else:
-        print(json.dumps(ingest(options.directory, options.lake, options.cores)))
+        print(json.dumps(ingest(options.directory, options.lake, options.cores, options.master)))
 
 
 if __name__ == "__main__":
