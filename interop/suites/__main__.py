@@ -124,7 +124,8 @@ def run_suite(
 ) -> SuiteRun:
     """Run a suite on a fresh broker. Its output and the broker's are stored in `results`. `is_follower`: of a cluster.
 
-    pytest-timeout ends a test that hangs. A suite that exceeds its time ends early, without the other tests.
+    pytest-timeout ends a test that hangs. Fixtures and reports are not in its time: it would end pytest itself if a
+    report came late. A suite that exceeds its time ends early, without the other tests.
     """
     results.mkdir(parents=True, exist_ok=True)
     stem = f"{suite.name}-{broker}"
@@ -133,7 +134,8 @@ def run_suite(
         file.unlink(missing_ok=True)
     command = [
         *(installed.python, "-m", "pytest", "-p", PLUGIN.stem, "-p", "no:cacheprovider", "-o", "log_cli=false"),
-        *("--tb=short", "-rfEs", "-W", "ignore", f"--timeout={suite.test_seconds_max}", f"--junitxml={junit}"),
+        *("--tb=short", "-rfEs", "-W", "ignore", f"--junitxml={junit}"),
+        *(f"--timeout={suite.test_seconds_max}", "-o", "timeout_func_only=true"),
         *(("-k", keyword) if keyword else ()),
         *suite.arguments,
     ]
