@@ -133,16 +133,16 @@ class _Parser:
     # -- ranks of operators -------------------------------------------------------------------------------------------
 
     def disjunction(self) -> Node:
-        operands = [self.conjunction()]
-        while self.take_word("OR"):
-            operands.append(self.conjunction())
-        return operands[0] if len(operands) == 1 else Logic("OR", tuple(operands))
+        return self.logic("OR", self.conjunction)
 
     def conjunction(self) -> Node:
-        operands = [self.negation()]
-        while self.take_word("AND"):
-            operands.append(self.negation())
-        return operands[0] if len(operands) == 1 else Logic("AND", tuple(operands))
+        return self.logic("AND", self.negation)
+
+    def logic(self, word: str, read: Callable[[], Node]) -> Node:
+        operands = [read()]
+        while self.take_word(word):
+            operands.append(read())
+        return operands[0] if len(operands) == 1 else Logic(word, tuple(operands))
 
     def negation(self) -> Node:
         count = 0
@@ -260,10 +260,7 @@ class _Parser:
             return Match(left, "like", token.text, self.escape(), negated)
         kind = "text" if token.kind == RAW else "regex"
         if kind == "regex":
-            try:
-                check_pattern(token.text)
-            except PatternFault as fault:
-                raise self.fault(token, f"the pattern: {fault}") from fault
+            self.check_pattern(token, token.text)
         return Match(left, kind, token.text, None, negated)
 
     def escape(self) -> str | None:
@@ -361,10 +358,13 @@ class _Parser:
         if name == "PROPERTY" and literal.value not in PROPERTY_NAMES:
             raise self.fault(first, f"no such property: {literal.value}; expected one of {', '.join(PROPERTY_NAMES)}")
         if name == "REGEXP_REPLACE":
-            try:
-                check_pattern(literal.value)
-            except PatternFault as fault:
-                raise self.fault(first, f"the pattern: {fault}") from fault
+            self.check_pattern(first, literal.value)
+
+    def check_pattern(self, token: Token, pattern: str) -> None:
+        try:
+            check_pattern(pattern)
+        except PatternFault as fault:
+            raise self.fault(token, f"the pattern: {fault}") from fault
 
 
 def _shown(token: Token) -> str:

@@ -40,43 +40,33 @@ def concat(subject: Subject, *values: Value) -> Value:
     return "".join(parts)
 
 
-def upper(subject: Subject, value: Value) -> Value:
-    text = _text(subject, value)
-    if text is None:
-        return None
+def _of_text(compute: Callable[[str], Value]) -> Callable[[Subject, Value], Value]:
+    def function(subject: Subject, value: Value) -> Value:
+        text = _text(subject, value)
+        return None if text is None else compute(text)
+
+    return function
+
+
+def _of_two_texts(compute: Callable[[str, str], Value]) -> Callable[[Subject, Value, Value], Value]:
+    def function(subject: Subject, value: Value, other_value: Value) -> Value:
+        text, other = _text(subject, value), _text(subject, other_value)
+        return None if text is None or other is None else compute(text, other)
+
+    return function
+
+
+def _upper(text: str) -> str:
     return text.upper() if text.isascii() else text.translate(_UPPER)
 
 
-def lower(subject: Subject, value: Value) -> Value:
-    text = _text(subject, value)
-    return None if text is None else _lowered(text)
-
-
-def _lowered(text: str) -> str:
+def _lower(text: str) -> str:
     return text.lower() if text.isascii() else text.translate(_LOWER)
 
 
-def length(subject: Subject, value: Value) -> Value:
-    text = _text(subject, value)
-    return None if text is None else len(text)
-
-
-def instr(subject: Subject, value: Value, part: Value) -> Value:
+def _position(text: str, part: str) -> int:
     """The position of the first occurrence of a part, from 1; 0: none."""
-    text, wanted = _text(subject, value), _text(subject, part)
-    return None if text is None or wanted is None else text.find(wanted) + 1
-
-
-def instr_i(subject: Subject, value: Value, part: Value) -> Value:
-    """Like `instr`, ignoring case."""
-    text, wanted = _text(subject, value), _text(subject, part)
-    return None if text is None or wanted is None else _lowered(text).find(_lowered(wanted)) + 1
-
-
-def strequal_i(subject: Subject, one: Value, other: Value) -> Value:
-    """1 if two texts are equal, ignoring case, else 0."""
-    left, right = _text(subject, one), _text(subject, other)
-    return None if left is None or right is None else int(_lowered(left) == _lowered(right))
+    return text.find(part) + 1
 
 
 def substr(subject: Subject, value: Value, start: Value, count: Value = 1e9) -> Value:
@@ -162,22 +152,14 @@ def _filled(template: str, text: str, slots: list[int], charge: Charge) -> str:
     return "".join(parts)
 
 
-def reverse(subject: Subject, value: Value) -> Value:
-    text = _text(subject, value)
-    return None if text is None else text[::-1]
-
-
 def char_value(subject: Subject, value: Value) -> Value:
     """The character with this code point."""
     code = _count(value)
     return chr(code) if code is not None and 0 < code <= _CODE_MAX else None
 
 
-def md5(subject: Subject, value: Value) -> Value:
+def _md5(text: str) -> str:
     """The MD5 of the octets in UTF-8, in hexadecimal."""
-    text = _text(subject, value)
-    if text is None:
-        return None
     return hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
 
 
@@ -204,12 +186,12 @@ _CASTAGNOLI = [_castagnoli(octet) for octet in range(256)]
 
 TEXTS: dict[str, Callable[..., Value]] = {
     "CONCAT": concat,
-    "UPPER": upper,
-    "LOWER": lower,
-    "LENGTH": length,
-    "INSTR": instr,
-    "INSTR_I": instr_i,
-    "STREQUAL_I": strequal_i,
+    "UPPER": _of_text(_upper),
+    "LOWER": _of_text(_lower),
+    "LENGTH": _of_text(len),
+    "INSTR": _of_two_texts(_position),
+    "INSTR_I": _of_two_texts(lambda text, part: _position(_lower(text), _lower(part))),
+    "STREQUAL_I": _of_two_texts(lambda text, other: int(_lower(text) == _lower(other))),
     "SUBSTR": substr,
     "LEFT": left,
     "RIGHT": right,
@@ -217,8 +199,8 @@ TEXTS: dict[str, Callable[..., Value]] = {
     "LTRIM": _trimmed(str.lstrip),
     "RTRIM": _trimmed(str.rstrip),
     "REPLACE": replace,
-    "REVERSE": reverse,
+    "REVERSE": _of_text(lambda text: text[::-1]),
     "CHAR_VALUE": char_value,
-    "MD5": md5,
+    "MD5": _of_text(_md5),
     "CRC32": crc32,
 }
