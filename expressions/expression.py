@@ -21,10 +21,10 @@ NO_VALUES: Mapping[str, Value] = {}
 class Expression:
     """An expression; made by `compiled`. `text`: its normal form; filters with equal `key` match the same messages.
 
-    `reads_body`: it has paths. `too_costly`: number of evaluations that were ended because they took too long.
+    `reads_body`: it has paths.
     """
 
-    __slots__ = ("_compiler", "_condition", "_evaluate", "_tree", "dialect", "key", "reads_body", "text", "too_costly")
+    __slots__ = ("_compiler", "_condition", "_evaluate", "_tree", "dialect", "key", "reads_body", "text")
 
     def __init__(self, text: str, dialect: Dialect, client_values: Mapping[str, Value]) -> None:
         parsed = parse(text, dialect)
@@ -40,7 +40,6 @@ class Expression:
         used = tuple((name, client_values.get(name)) for name in sorted(compiler.used))
         self.key: tuple[object, ...] = (dialect, self.text, used)
         self.reads_body = compiler.reads_body
-        self.too_costly = 0
 
     def matches(self, subject: Subject) -> bool:
         """Whether the message matches: the expression is true, neither false nor unknown. Raises nothing."""
@@ -52,7 +51,6 @@ class Expression:
         try:
             return self._condition(subject)
         except TooCostly:
-            self.too_costly += 1
             return None
 
     def value(self, subject: Subject) -> Value:
@@ -63,7 +61,6 @@ class Expression:
                 self._evaluate = self._compiler.value(self._tree).evaluate
             return self._evaluate(subject)
         except TooCostly:
-            self.too_costly += 1
             return None
 
     def __repr__(self) -> str:

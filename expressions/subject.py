@@ -31,17 +31,15 @@ UNREAD: Final = _Unread()
 class Subject(ABC):
     """A message. `routing_key`, `exchange`: as published.
 
-    `document`: its body as JSON: use `read()` while it is `UNREAD`. `is_unreadable`: parsing was tried, and the body is
-    no JSON.
+    `document`: its body as JSON: use `read()` while it is `UNREAD`. None: the body is no JSON.
     """
 
-    __slots__ = ("document", "exchange", "is_unreadable", "routing_key", "spent")
+    __slots__ = ("document", "exchange", "routing_key", "spent")
 
     def __init__(self, exchange: str, routing_key: str) -> None:
         self.exchange = exchange
         self.routing_key = routing_key
         self.document: Value | _Unread = UNREAD
-        self.is_unreadable = False
         self.spent = 0  # by the current evaluation
 
     @abstractmethod
@@ -64,10 +62,8 @@ class Subject(ABC):
 
     def read(self) -> Value:
         """The body of the message as JSON; None if it is no JSON."""
-        document = _document(self.body())
-        self.is_unreadable = document is None
-        self.document = document
-        return document
+        self.document = _document(self.body())
+        return self.document
 
     def header(self, name: str) -> Value:
         """A header; `a.b` is also b in the table a."""

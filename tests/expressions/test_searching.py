@@ -134,7 +134,6 @@ def test_hostile_patterns_have_their_true_answer(pattern: str, subject: str) -> 
     expression = compiled(f"s LIKE '{pattern}'", AMPS)
     assert expression.truth(message) is False
     assert message.spent <= COST_MAX
-    assert expression.too_costly == 0
 
 
 @pytest.mark.parametrize("negated, found", [("", None), ("NOT ", None)])
@@ -168,11 +167,11 @@ def test_each_member_of_a_list_is_work() -> None:
     ],
 )
 def test_what_takes_too_long_is_unknown(text: str, value: str) -> None:
-    """After 50 ms of work or so the evaluation ends, and that is counted (choice 10)."""
+    """After 50 ms of work or so the evaluation ends (choice 10)."""
     message = Given(headers={"s": value, "l": list(range(3000)), "m": list(range(4000, 7000))})
     expression = compiled(text, AMPS)
     assert expression.truth(message) is None
-    assert expression.too_costly == 1
+    assert message.spent > COST_MAX
     assert expression.value(message) is None
 
 
