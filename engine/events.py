@@ -104,7 +104,6 @@ class Counters:
     deaths: dict[tuple[str, bool], int] | None = None
 
     def died(self, reason: str, count: int, *, is_dead_lettered: bool) -> None:
-        """Count messages that died."""
         deaths = self.deaths
         if deaths is None:
             deaths = self.deaths = {}

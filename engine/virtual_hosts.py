@@ -92,7 +92,6 @@ class VirtualHosts(dict[str, VirtualHost]):
             queue.kind.started(queue, rebuilds)
 
     def queues(self) -> Iterator[Queue]:
-        """The queues of all virtual hosts."""
         return (queue for vhost in self.values() for queue in vhost.queues.values())
 
     def find_queue(self, vhost: str, name: str) -> Queue | None:

@@ -38,7 +38,6 @@ class Unacked(dict[int, Message]):
         return taken
 
     def take_all(self) -> list[Message]:
-        """Remove and return all messages."""
         taken = list(self.values())
         self.clear()
         return taken

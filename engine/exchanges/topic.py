@@ -33,7 +33,6 @@ class TopicPatterns(Generic[T]):
 
     @property
     def excess_states(self) -> int:
-        """`TopicAutomata.excess_states`."""
         return self._automata.excess_states
 
     def excess_states_with(self, pattern: str) -> int:

@@ -107,7 +107,6 @@ class Meter:
 
     @property
     def octets(self) -> int:
-        """The octets of all messages."""
         return self.in_memory_octets + self.paged_octets
 
     def update_nodes(self) -> None:

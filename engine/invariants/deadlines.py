@@ -49,7 +49,6 @@ def is_set(deadline: Deadline | None) -> bool:
 
 
 def is_before(deadline: Deadline | None, due_ns: int) -> bool:
-    """Whether a deadline is set no later than `due_ns`."""
     return deadline is not None and deadline.action is not None and deadline.due_ns <= due_ns
 
 

@@ -140,7 +140,6 @@ def with_entries(envelope: Envelope, content: bytes, entries: bytes) -> bytes:
 
 
 def _known_split(header: bytes) -> tuple[bytes, bytes, bytes]:
-    """`_split` with a cache."""
     properties = header[12:]
     split = _known.get(properties)
     if split is None:

@@ -218,7 +218,6 @@ class Waits:
 
     @property
     def has_delayed(self) -> bool:
-        """Whether delayed messages wait."""
         return bool(self._delayed)
 
     def has_waited(self, id_: int) -> bool:

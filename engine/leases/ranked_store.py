@@ -180,7 +180,6 @@ class RankedReady:
         return message
 
     def behind(self, position: int) -> Iterator[tuple[int, Message]]:
-        """The messages behind a position, with their positions."""
         self._trim()
         at = bisect_right(self._blocks, position, key=_last_position)
         for block in self._blocks[at:]:

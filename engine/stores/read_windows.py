@@ -75,7 +75,6 @@ class ReadWindows:
         return [] if window is None else list(window.messages.values())
 
     def forget(self, reader: Reader | None) -> None:
-        """Drop the window of a reader, if it has one."""
         self._windows.pop(reader, None)
 
     def clear(self) -> None:

@@ -129,11 +129,9 @@ class Users:
         return iter(tuple(self._by_name.values()))
 
     def find(self, name: str) -> User | None:
-        """The current user of this name, or None."""
         return self._by_name.get(name)
 
     def add(self, user: User) -> None:
-        """Add or replace a user."""
         self._by_name[user.name] = user
         self.changes += 1
         self._is_used = True

@@ -128,7 +128,6 @@ def regexp_replace(searcher: Searcher, subject: Subject, value: Value, new: Valu
 
 
 def _filled(template: str, text: str, slots: list[int], charge: Charge) -> str:
-    """The template with the texts of the groups."""
     if "\\" not in template:
         charge(len(template))
         return template

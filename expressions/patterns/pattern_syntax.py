@@ -28,7 +28,6 @@ class CharClass:
     folded: bool = False  # ignores case
 
     def has(self, character: str) -> bool:
-        """Whether the character matches."""
         forms = {character, character.lower(), character.upper()} if self.folded else {character}
         codes = [ord(form) for form in forms if len(form) == 1]
         return any(low <= code <= high for code in codes for low, high in self.ranges) != self.negated

@@ -62,7 +62,6 @@ class WordPattern:
     single_word: str
 
     def matches(self, word: str) -> bool:
-        """Whether it covers a word."""
         return re.fullmatch("(?s:.+)".join(map(re.escape, self.text.split(self.single_word))), word) is not None
 
 

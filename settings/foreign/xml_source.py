@@ -29,7 +29,6 @@ class XmlSource:
         self._including: dict[str, tuple[str, ...]] = {}  # included file -> the chain of files from the first to it
 
     def at(self, element: Element) -> Origin:
-        """The position of an element."""
         return Origin(element.file or self.file, element.line)
 
     # -- faults and warnings at an element: see the builder ------------------------------------------------------------

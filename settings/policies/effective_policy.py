@@ -44,7 +44,6 @@ class EffectivePolicy:
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """The policies that apply."""
         return tuple(one for one in (self.policy, self.operator) if one is not None)
 
     def policy_of(self, key: str) -> Policy:

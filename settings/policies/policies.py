@@ -39,7 +39,6 @@ class Policies:
         return len(self._by_identity)
 
     def find(self, vhost: str, name: str, *, is_operator: bool = False) -> Policy | None:
-        """The policy of that name, or None."""
         return self._by_identity.get((vhost, is_operator, name))
 
     def with_these(self, policies: Iterable[Policy]) -> "Policies":
@@ -48,7 +47,6 @@ class Policies:
         return Policies({**self._by_identity, **added}.values())
 
     def without(self, identities: Iterable[tuple[str, bool, str]]) -> "Policies":
-        """Without these policies."""
         gone = set(identities)
         return Policies([one for one in self._by_identity.values() if one.identity not in gone])
 

@@ -65,7 +65,6 @@ class Policy:
 
     @property
     def matcher(self) -> "Pattern":
-        """The compiled pattern."""
         if self.compiled is not None:
             return self.compiled
         from ...expressions.patterns.patterns import Pattern  # of a policy that was not made by make_policy
