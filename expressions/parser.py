@@ -106,11 +106,6 @@ class _Parser:
     def is_operator(self, operator: str) -> bool:
         return self.token.kind == OPERATOR and self.token.text == operator
 
-    def expect_operator(self, operator: str) -> Token:
-        if not self.is_operator(operator):
-            raise self.unexpected(repr(operator))
-        return self.advance()
-
     def expect_word(self, word: str) -> None:
         if not self.take_word(word):
             raise self.unexpected(word)
@@ -228,7 +223,9 @@ class _Parser:
             raise self.fault(token, "strings have no order in selectors: expected a number")
 
     def members(self) -> tuple[Node, ...]:
-        self.expect_operator("(")
+        if not self.is_operator("("):
+            raise self.unexpected("'('")
+        self.advance()
         self.deeper(self.token)
         found = self.separated(self.sum, "members")
         self.close()

@@ -134,16 +134,14 @@ _STRING, _TABLE, _ARRAY = b"SFA"
 _MEASURED = _STRINGS | {_TABLE, _ARRAY}
 
 
-def decode_table(
-    data: bytes, start: int = 0, depth: int = DEPTH_MAX, *, raw: str | None = None
-) -> tuple[FieldTable, int]:
+def decode_table(data: bytes, start: int = 0, *, raw: str | None = None) -> tuple[FieldTable, int]:
     """Decode the table whose four length octets stand at `start`. Of duplicate keys the first counts.
 
     `raw`: name of an entry that is not decoded if it is an array; its value is the octets of the items.
     Returns the table and the offset after it. Raises: FieldTableError, UnknownFieldTag.
     """
     begin, end = _span(data, start, len(data))
-    return _table(data, begin, end, depth, raw), end
+    return _table(data, begin, end, DEPTH_MAX, raw), end
 
 
 def decode_array(data: bytes) -> list[Field]:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from math import isfinite
 
-from ...settings.addresses.queue_arguments import selector_text
+from ...settings.addresses.queue_arguments import check_selector
 from ...settings.frozen import frozen
 from ...settings.queue_types import ADDED_TYPES, QUEUE_TYPES
 from ...settings.rows.queue_attributes import SELECTOR
@@ -119,7 +119,7 @@ def _number(low: float, high: float, *, above: bool = False) -> Check:
 
 def _selector_fault(text: str) -> Reason | None:
     try:
-        selector_text(text)
+        check_selector(text)
     except ValueError as error:
         return Reason("text", f"expected {error}")
     return None

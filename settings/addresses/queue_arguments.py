@@ -104,8 +104,8 @@ def plain_value(key: str, value: object) -> object:
     return value if read == value else read
 
 
-def selector_text(value: object) -> str:
-    """A valid JMS selector. Raises: ValueError with the fault."""
+def check_selector(value: object) -> None:
+    """Check a JMS selector. Raises: ValueError with the fault."""
     from ...expressions.language import JMS, ExpressionError, compiled  # 20 ms, for the few queues with a selector
 
     if not isinstance(value, str) or not value.strip():
@@ -114,7 +114,6 @@ def selector_text(value: object) -> str:
         compiled(value, JMS, {})
     except ExpressionError as error:
         raise ValueError(f"a selector: {error}") from None
-    return value
 
 
 def parse_argument(key: str, text: str) -> object:

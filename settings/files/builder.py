@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from ...expressions.patterns.pattern_syntax import PatternFault
 from ..addresses.destinations import parse_destination
 from ..addresses.matching import Match, MatchFault, Wildcards, parse_match
-from ..addresses.queue_arguments import selector_text, settings_of_arguments
+from ..addresses.queue_arguments import check_selector, settings_of_arguments
 from ..declared.declarations import (
     MULTICAST,
     Divert,
@@ -224,7 +224,7 @@ class ConfigurationBuilder:
 
     def check_selector(self, origin: Origin, key: str, value: object) -> None:
         try:
-            selector_text(value)
+            check_selector(value)
         except ValueError as error:
             self.invalid(origin, key, value, error)
 
