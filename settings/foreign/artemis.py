@@ -46,39 +46,6 @@ def routing_type_of(address: str, default: str) -> str:
     return MULTICAST if address.startswith(TOPIC_PREFIX) else default
 
 
-def load_jms_queue(builder: ConfigurationBuilder, file: str, element: Element, name: str) -> None:
-    """Read `<queue name="x"><entry name="/queue/x"/></queue>` of hornetq-jms.xml: the queue x."""
-    durable = True
-    arguments: dict[str, object] = {}
-    origins: dict[str, Origin] = {}
-    in_file: dict[str, str] = {}
-    for child in element.children:
-        origin = Origin(file, child.line)
-        if child.name == "durable":
-            try:
-                durable = BOOLEAN.read_text(child.text)
-            except ValueError as error:
-                builder.invalid(origin, child.name, child.value, error)
-        elif child.name in ("selector", "filter"):
-            if text := child.attributes.get("string", child.text).strip():
-                arguments[SELECTOR], origins[SELECTOR], in_file = text, origin, {SELECTOR: child.name}
-        elif child.name == "entry":
-            builder.no_effect(origin, child.name)
-        else:
-            builder.unknown(origin, child.name, "<queue>", ("entry", "durable", "selector"))
-    origin = Origin(file, element.line)
-    queue = QueueDeclaration(name, name, durable=durable, arguments=arguments, origin=origin, origins=origins)
-    builder.add_queue(queue, in_file)
-
-
-def load_jms_topic(builder: ConfigurationBuilder, file: str, element: Element, name: str) -> None:
-    """Read `<topic name="x">`: a fanout exchange x."""
-    for child in element.children:
-        if child.name != "entry":
-            builder.unknown(Origin(file, child.line), child.name, "<topic>", ("entry",))
-    builder.add_exchange(ExchangeDeclaration(name, origin=Origin(file, element.line)))
-
-
 _WILDCARD_CHILDREN = {"delimiter", "any-words", "single-word"}
 
 #: Elements that may be repeated in <configuration> or <core>, beside those without a counterpart.
@@ -243,16 +210,42 @@ class _Loader(XmlSource):
         if name is None:
             return
         if address is None and any(child.name in ("entry", "selector") for child in element.children):
-            load_jms_queue(self.builder, self.file, element, name)
+            self.jms_queue(element, name)
         elif address is None or without_jms_prefix(address) == name:
             self.queue(element, name, routing_type_of(address or "", ANYCAST))
         else:
             self.queue(element, self.without_prefix_at(element, address), routing_type_of(address, MULTICAST))
 
+    def jms_queue(self, element: Element, name: str) -> None:
+        """Read `<queue name="x"><entry name="/queue/x"/></queue>` of hornetq-jms.xml: the queue x."""
+        durable = True
+        arguments: dict[str, object] = {}
+        origins: dict[str, Origin] = {}
+        in_file: dict[str, str] = {}
+        for child in element.children:
+            origin = self.at(child)
+            if child.name == "durable":
+                durable = self.value(child.name, child.value, BOOLEAN, origin, True)
+            elif child.name in ("selector", "filter"):
+                if text := child.attributes.get("string", child.text).strip():
+                    arguments[SELECTOR], origins[SELECTOR], in_file = text, origin, {SELECTOR: child.name}
+            elif child.name == "entry":
+                self.no_effect(child, child.name)
+            else:
+                self.unknown(child, child.name, "<queue>", ("entry", "durable", "selector"))
+        at = self.at(element)
+        queue = QueueDeclaration(name, name, durable=durable, arguments=arguments, origin=at, origins=origins)
+        self.builder.add_queue(queue, in_file)
+
     def topic(self, element: Element) -> None:
+        """Read `<topic name="x">` of hornetq-jms.xml: a fanout exchange x."""
         name = self.name_of(element)
-        if name is not None:
-            load_jms_topic(self.builder, self.file, element, name)
+        if name is None:
+            return
+        for child in element.children:
+            if child.name != "entry":
+                self.unknown(child, child.name, "<topic>", ("entry",))
+        self.builder.add_exchange(ExchangeDeclaration(name, origin=self.at(element)))
 
     def queue(self, element: Element, address: str, routing_type: str) -> None:
         name = self.name_of(element)

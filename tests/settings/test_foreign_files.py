@@ -301,6 +301,21 @@ def test_a_file_that_includes_others() -> None:
     assert fault.startswith("etc/parts/one.xml:2: redelivery-delay: 'soon' is invalid")
 
 
+@pytest.mark.parametrize(
+    "included, fault",
+    [
+        ("<queue name='q'>\n<entry name='/q'/><durable>maybe</durable></queue>", "2: durable: 'maybe' is invalid"),
+        ("<queue name='q'>\n<entry name='/q'/>\n<colour/></queue>", "3: colour: unknown key in <queue>"),
+        ("<queue name='q'>\n<entry name='/q'/><filter string='('/></queue>", "2: filter: '(' is invalid"),
+        ("<topic name='t'>\n<colour/></topic>", "2: colour: unknown key in <topic>"),
+    ],
+)
+def test_faults_of_jms_objects_in_a_file_that_is_included(included: str, fault: str) -> None:
+    """They name that file, not the one that includes it."""
+    (found,) = read(f"<configuration {XI}><xi:include href='jms.xml'/></configuration>", {"etc/jms.xml": included})[1]
+    assert found.startswith(f"etc/jms.xml:{fault}")
+
+
 def test_what_stands_in_for_a_file_that_is_missing() -> None:
     """`xi:fallback`, with a warning."""
     instead = "<xi:fallback><id-cache-size>9</id-cache-size></xi:fallback>"
