@@ -271,6 +271,7 @@ class _Loader:
                     self.builder.unknown(where, key, "queueConfigs", known)
             except ValueError as error:
                 self.builder.invalid(where, key, value, error)
+        arguments.pop("x-address", None)  # that of an earlier file
         if name != address:
             arguments["x-address"] = address
         queue = replace(queue, address=address, arguments=arguments, origins=origins)

@@ -107,6 +107,14 @@ def test_what_other_files_declare_is_changed_or_removed() -> None:
     assert [divert.forwarding_addresses for divert in configuration.diverts] == [("c",)]
 
 
+def test_a_queue_that_moves_to_the_address_of_its_own_name() -> None:
+    """The argument with the address of the other file goes: the engine would still take that one."""
+    before = '[[address]]\nname = "a"\n[[address.queue]]\nname = "q"\n'
+    configuration = load(before, "addressConfigurations.q.queueConfigs.q.durable=false")
+    (queue,) = configuration.queues
+    assert (queue.address, queue.durable, dict(queue.arguments)) == ("q", False, {})
+
+
 @pytest.mark.parametrize("types, exchange", [("MULTICAST", "a"), ("ANYCAST,MULTICAST", ""), ("ANYCAST", "")])
 def test_the_routing_type_of_a_queue_that_names_none(types: str, exchange: str) -> None:
     """That of its address, where that has one alone."""
