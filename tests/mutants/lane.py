@@ -26,8 +26,10 @@ from tree import Job, Result, Tree, Verdict, is_of
 
 #: A fault that takes more memory than this is found.
 MEMORY_MAX = 6 << 30
-#: A test that computes for so many seconds has failed; pytest-timeout looks after those that wait.
+#: A test that computes for so many seconds has failed.
 HANGS_S = 15
+#: A test that computes for a smaller part of `--waits` seconds waits. On a busy machine one that computes gets more.
+WAITS_SHARE = 0.05
 #: So many times what all tests may compute they may last: on a busy machine, and where they wait.
 WAITS_MAX = 20
 OVER = Result(Verdict.UNDECIDED, "the time was over before the tests were")
@@ -37,6 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """What `Tree.try_jobs` says."""
     parser.addoption("--jobs", metavar="FILE", help="try these faults, a pickled list of `Job`s")
     parser.addoption("--results", metavar="DESCRIPTOR", type=int, help="where results are written to, pickled")
+    parser.addoption("--waits", metavar="SECONDS", type=float, help="a test that waits for so long has failed")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -145,21 +148,32 @@ class _Lane:
             self._program.swap(job.mutant.file, changed_functions(self._tree.before(job.mutant), job.mutant.source))
         watch = _Watch()
         self._session.config.pluginmanager.register(watch)
+        waits_s, computed_s = self._session.config.getoption("--waits"), 0.0
 
         def hangs(*_: object) -> None:
             """Ends the process: an exception would be caught, or Hypothesis would run the example again."""
             os.write(write, pickle.dumps(Result(Verdict.FOUND, watch.running)))
             os._exit(0)
 
+        def hangs_if_it_waits(*_: object) -> None:
+            nonlocal computed_s
+            before_s, computed_s = computed_s, process_time()
+            if computed_s - before_s < waits_s * WAITS_SHARE:
+                hangs()
+
         signal.signal(signal.SIGPROF, hangs)
+        signal.signal(signal.SIGALRM, hangs_if_it_waits)
         result = Result(Verdict.SURVIVED, f"{len(items)} tests passed")
         machines = [item for item in items if item.nodeid in job.machines]
         others = items[: len(items) - len(machines)]
         for some, end_s in ((others, job.seconds / 2 if machines else job.seconds), (machines, job.seconds)):
             for item, following in zip(some, [*some[1:], None]):
+                computed_s = process_time()
                 signal.setitimer(signal.ITIMER_PROF, HANGS_S)
+                signal.setitimer(signal.ITIMER_REAL, waits_s, waits_s)
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
                 signal.setitimer(signal.ITIMER_PROF, 0)
+                signal.setitimer(signal.ITIMER_REAL, 0)
                 if watch.failed or process_time() > end_s:
                     with contextlib.suppress(BaseException):
                         self._session._setupstate.teardown_exact(None)  # what a session's fixtures started

@@ -69,7 +69,10 @@ def try_each(tree: Tree, jobs: Sequence[AnyJob]) -> Iterator[tuple[AnyJob, Resul
 
 
 def try_by_tests(mutants: list[Mutant], seconds: float, lanes: int) -> Iterator[Tried]:
-    """Rows that name a test by it alone, which needs no map; then the others, and those that it does not find."""
+    """Rows that name a test by it alone, which needs no map; then the others, and those that it does not find.
+
+    Without a map these are undecided.
+    """
     left = [mutant for mutant in mutants if not mutant.found_by]
     named = [mutant for mutant in mutants if mutant.found_by]
     for tried in try_all(named, partial(make_job, covering=Covering({}), seconds=seconds), lanes):
@@ -77,8 +80,12 @@ def try_by_tests(mutants: list[Mutant], seconds: float, lanes: int) -> Iterator[
             yield tried
         else:
             left.append(tried[0])
-    if left:
-        yield from try_all(left, partial(make_job, covering=read_covering(), seconds=seconds), lanes)
+    try:
+        covering = read_covering()
+    except SystemExit as missing:
+        yield from ((mutant, Result(Verdict.UNDECIDED, str(missing)), 0.0) for mutant in left)
+    else:
+        yield from try_all(left, partial(make_job, covering=covering, seconds=seconds), lanes)
 
 
 def try_all(mutants: list[Mutant], make: Callable[[Mutant], AnyJob], lane_count: int) -> Iterator[Tried]:

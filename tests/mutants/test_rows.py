@@ -251,6 +251,22 @@ def test_a_fault_is_found_by_the_tests_that_run_it(tmp_path: Path) -> None:
         assert tree.before(row) != row.source
 
 
+def test_a_test_that_waits_fails_and_one_that_computes_slowly_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long that takes: on a busy machine a test of four seconds lasts longer than a minute."""
+    monkeypatch.setattr("tree.WAITS_S", 2)
+    row = next(row for row in all_rows() if row.name == "settings/longer-pattern-loses")
+    with Tree(tmp_path / "tree") as tree:
+        file = "tests/settings/test_long.py"
+        computes = "def test_computes():\n    while time.process_time() < 5:\n        pass\n"
+        waits = "def test_waits():\n    select.select([], [], [], 60)\n"
+        (tree.directory / file).write_text(f"import select\nimport time\n{computes}{waits}")
+        harmless = replace(row, source=tree.before(row))
+        jobs = [Job(harmless, [f"{file}::{test}"], 120) for test in ("test_computes", "test_waits")]
+        assert [result.verdict.name for _, result, _ in try_each(tree, jobs)] == ["SURVIVED", "FOUND"]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_worlds_of_each_kind_run(kind: str) -> None:
     assert run_world(Seed(kind, 50)) is None

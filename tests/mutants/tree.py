@@ -40,7 +40,7 @@ PARTS = (
     "Makefile",
     "LICENSE",
 )
-#: A test that waits for so many seconds has failed.
+#: A test that hardly computes for so many seconds waits, and has failed (`lane.py`).
 WAITS_S = 60
 #: Where the process ended before the first test or world: a fault of which this comes is found.
 NOTHING = "there was no result"
@@ -160,7 +160,7 @@ class Tree:
         files = dict.fromkeys(test.partition("::")[0] for job in jobs for test in (*job.tests, *job.machines))
         there = [file for file in files if (self.directory / file).exists()]
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "lane"]
-        command += ["--assert=plain", f"--timeout={WAITS_S}"]  # nobody reads why a test failed
+        command += ["--assert=plain", "--timeout=0", f"--waits={WAITS_S}"]  # nobody reads why a test failed
         return [*command, *(there or ["tests/mutants"])]  # some test, or pytest would take all
 
     def try_anew(self, job: AnyJob) -> tuple[Result, float]:
