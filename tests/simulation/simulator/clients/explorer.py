@@ -54,14 +54,17 @@ class Explorer(Channel):
         self._expects: set[str] = set()  # tags of consumers for which deliveries may come
         self._newest = 0  # delivery tag
         self._is_ready = False
+        self._declared_in = 0  # in which connection it declared all
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
     def opened(self) -> None:
-        for end in self._exchanges:
-            self._declare_exchange(end)
-        for end in self._queues:
-            self._declare(end)
+        if self._declared_in != self.client.life:  # what is refused would be refused again, without an end
+            self._declared_in = self.client.life
+            for end in self._exchanges:
+                self._declare_exchange(end)
+            for end in self._queues:
+                self._declare(end)
         self.ask("basic.qos", "basic.qos-ok", _nothing, prefetch_count=self.chance.choice((0, 1, 10)))
         if self.options["confirms"]:
             self.ask("confirm.select", "confirm.select-ok", self._begin)
