@@ -42,6 +42,7 @@ def check_accounts(host: Host, clients: Iterable[Client]) -> None:
         raise Broken(f"{parked.octets} and {parked.spooled} octets are parked by the sum, {octets} and {spooled} are")
     if host.temp.used and not spooled and not any(_spooled(host)):
         raise Broken(f"{host.temp.used} octets are in the temp store, and are of nobody")
+    host.temp.check()
 
 
 def check_journal(host: Host, ledger: Ledger) -> None:

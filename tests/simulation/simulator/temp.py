@@ -1,75 +1,64 @@
-"""The temp store of a simulated broker: octets in memory that are gone with its process. See `engine.TempStore`."""
+"""The temp store of a simulated broker: the product's, whose files are in memory and are gone with its process."""
 
 from __future__ import annotations
 
+import errno
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from io import BytesIO
+from typing import Any
 
 from leveret.engine import Location
+from leveret.journal.recording.temp_store import Chunk, FileTempStore
 
 from .ledger import Broken
 
-
-class Chunk:
-    """What was put there at once. `live`: octets that somebody will ask for."""
-
-    __slots__ = ("live", "octets")
-
-    def __init__(self, octets: bytes) -> None:
-        self.octets = octets
-        self.live = len(octets)
+#: So small that worlds come to the next chunk.
+CHUNK_SIZE = 3000
 
 
-class SimulatedTempStore:
-    """`has_room`: whether the disk takes anything. What nobody asks for any more is forgotten at once."""
+class _File(BytesIO):
+    def __init__(self, has_room: Callable[[], bool]) -> None:
+        super().__init__()
+        self._has_room = has_room
+
+    def write(self, octets: Any) -> int:
+        if not self._has_room():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return super().write(octets)
+
+
+class SimulatedTempStore(FileTempStore):
+    """`has_room`: whether the disk takes anything."""
 
     def __init__(self, has_room: Callable[[], bool], happened: Counter[str]) -> None:
-        self.limit = 0
-        self.used = 0
-        self.on_change: Callable[[int], object] = lambda used: None
-        self.has_failed = False
+        super().__init__(chunk_size=CHUNK_SIZE)
         self._has_room = has_room
         self._happened = happened
 
+    def _new_chunk(self) -> Chunk:
+        chunk = Chunk.__new__(Chunk)
+        chunk.file, chunk.size, chunk.live = _File(self._has_room), 0, 0  # type: ignore[assignment]
+        return chunk
+
     def spool(self, contents: Sequence[bytes]) -> Location | None:
-        octets = b"".join(contents)
-        if 0 < self.limit <= self.used:
-            self._happened["temp store: at its limit"] += 1
-            return None
-        if not self._has_room():
-            self._happened["temp store: disk full"] += 1
-            self.has_failed = True
-            return None
-        self._happened["temp store: spooled"] += 1
-        self.has_failed = False
-        self._count(len(octets))
-        return Location(Chunk(octets), 0)
+        """See `TempStore`. Raises: Broken, if it takes something above its limit."""
+        is_full = 0 < self.limit <= self.used
+        location = super().spool(contents)
+        if is_full and location is not None:
+            raise Broken(f"the temp store took something with {self.used} octets in it, its limit is {self.limit}")
+        what = "spooled" if location is not None else "at its limit" if is_full else "disk full"
+        self._happened[f"temp store: {what}"] += 1
+        return location
 
     def unspool(self, location: Location, size: int) -> bytes:
-        """See `TempStore`. Raises: Broken, if nobody may ask for that any more."""
-        chunk = location.chunk
-        assert isinstance(chunk, Chunk)
-        found = chunk.octets[location.offset : location.offset + size]
-        if len(found) != size:
-            raise Broken(f"{size} octets are asked for that are not in the temp store")
         self._happened["temp store: read back"] += 1
-        return found
+        return super().unspool(location, size)
 
-    def release(self, location: Location, size: int) -> None:
-        """See `TempStore`. Raises: Broken, if that was released before."""
-        chunk = location.chunk
-        assert isinstance(chunk, Chunk)
-        chunk.live -= size
-        if chunk.live < 0:
-            raise Broken("octets of the temp store were released twice")
-        if not chunk.live:
-            chunk.octets = b""
-        self._count(-size)
-
-    def close(self) -> None:
-        self.used = 0
-
-    def _count(self, octets: int) -> None:
-        if octets:
-            self.used += octets
-            self.on_change(self.used)
+    def check(self) -> None:
+        """Its files are those of which somebody needs something, and the last one. Raises: Broken."""
+        if idle := [chunk for chunk in self._open if not chunk.live and chunk is not self._chunk]:
+            raise Broken(f"{len(idle)} files of the temp store are open, and nobody needs anything of them")
+        if (live := sum(chunk.live for chunk in self._open)) != self.used:
+            raise Broken(f"{live} octets of the temp store are needed, and {self.used} are counted")
