@@ -17,29 +17,37 @@ STORM_S = 10
 
 
 class Seed(NamedTuple):
-    """Which world: one of a kind."""
+    """Which world: one of a kind. `variant`: above 0, one with the same inhabitants, and another story (`vary`)."""
 
     kind: str
     seed: int
+    variant: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.seed}" + (f" variant {self.variant}" if self.variant else "")
 
 
 def run_world(seed: Seed) -> str | None:
     """To its end. Returns what broke; None: nothing."""
-    return KINDS[seed.kind](seed.seed)
+    return KINDS[seed.kind](seed)
 
 
-def _short(seed: int) -> str | None:
-    from simulator.swarm import make_swarm
+def _short(seed: Seed) -> str | None:
+    from simulator.swarm import make_swarm, vary
     from simulator.world import World
 
-    return World(make_swarm(seed)).run().fault
+    plan = make_swarm(seed.seed)
+    if seed.variant:
+        vary(plan, seed.variant)
+    return World(plan).run().fault
 
 
-def _storm(seed: int) -> str | None:
+def _storm(of: Seed) -> str | None:
     from simulation.models import real_nodes
     from simulation.world import World
 
-    logger = logging.getLogger("leveret")
+    assert not of.variant
+    seed, logger = of.seed, logging.getLogger("leveret")
     before = logger.level
     logger.setLevel(logging.CRITICAL + 1)
     try:
@@ -55,4 +63,4 @@ def _storm(seed: int) -> str | None:
     return None
 
 
-KINDS: dict[str, Callable[[int], str | None]] = {SHORT: _short, STORM: _storm}
+KINDS: dict[str, Callable[[Seed], str | None]] = {SHORT: _short, STORM: _storm}

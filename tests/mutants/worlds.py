@@ -94,7 +94,7 @@ class _Worlds:
         self._tree.remove()
         *seeds, result = _pickles(said)
         if isinstance(result, Seed):
-            how = f"{result.kind} {result.seed}: the world has no end, or was the end"
+            how = f"{result}: the world has no end, or was the end"
             seeds, result = [result], Result(Verdict.FOUND, how)
         return result, seeds[-1], used.ru_utime + used.ru_stime
 
@@ -122,7 +122,7 @@ def _run_worlds(job: WorldsJob, told: BinaryIO) -> Result:
         signal.setitimer(signal.ITIMER_PROF, 0)
         gc.collect()  # while it runs, little is
         if fault is not None:
-            return Result(Verdict.FOUND, f"{seed.kind} {seed.seed}: {fault}")
+            return Result(Verdict.FOUND, f"{seed}: {fault}")
         if process_time() - begun > job.seconds:
             break
     return Result(Verdict.SURVIVED, f"no world of {worlds} broke")

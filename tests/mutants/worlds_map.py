@@ -23,6 +23,8 @@ from simulated import SHORT, STORM, Seed, run_world
 FILE = KEPT / "worlds.json"
 #: Of so many worlds one is a storm of three nodes.
 STORM_EVERY = 4
+#: So many of the worlds that run a function are varied.
+VARIED_MAX = 8
 #: Files of which other worlds run nothing.
 CLUSTERED = ("cluster/", "journal/copying/")
 
@@ -35,14 +37,19 @@ class WorldsMap:
         self._functions = functions or {}
 
     def of(self, file: str, function: str, first_seed: int) -> Iterator[Seed]:
-        """Worlds that run it, and then without end those from a seed on; of a module's own code: of all in its file."""
+        """Worlds that run it, and then without end variants of the first of them, and those from a seed on.
+
+        Of a module's own code: worlds that run any function of its file.
+        """
         of_file = [name for name in self._functions if name.startswith(f"{file}::")]
         names = of_file if function == MODULE else [f"{file}::{function}"]
-        known = dict.fromkeys(at for name in names for at in self._functions.get(name, ()))
-        yield from (self._worlds[at] for at in known)
-        for seed in count(first_seed):
+        known = [self._worlds[at] for at in dict.fromkeys(at for name in names for at in self._functions.get(name, ()))]
+        yield from known
+        varied = [world for world in known if world.kind == SHORT][:VARIED_MAX]
+        for number in count():
+            yield from (world._replace(variant=number + 1) for world in varied)
             is_storm = file.startswith(CLUSTERED)
-            yield Seed(STORM if is_storm else SHORT, seed)
+            yield Seed(STORM if is_storm else SHORT, first_seed + number)
 
 
 def read_map() -> WorldsMap:
@@ -70,7 +77,7 @@ def measure(first: int, number: int) -> None:
             sys.settrace(None)
         gc.collect()
         if fault is not None:
-            print(f"{world.kind} {world.seed} breaks: {fault}", flush=True)
+            print(f"{world} breaks: {fault}", flush=True)
             continue
         worlds.append(world)
         costs.append(process_time() - begun)

@@ -176,6 +176,20 @@ def make_swarm(seed: int) -> Plan:
     return plan
 
 
+def vary(plan: Plan, number: int) -> None:
+    """The same inhabitants and limits, and another story: what they do and when faults come is drawn anew."""
+    chance = Random(f"variant {plan.seed} {number}")
+    plan.seed = chance.getrandbits(31)
+    for client in plan.clients:
+        client.seed = chance.getrandbits(32)
+    busy_s = min((start for start, _ in plan.calms), default=plan.seconds)
+    for fault in plan.faults:
+        fault.seed = chance.getrandbits(32)
+        if fault.at_s < busy_s:
+            fault.at_s = chance.uniform(0, busy_s)
+    plan.faults.sort(key=lambda fault: fault.at_s)
+
+
 def _give_habits(plan: Plan, chance: Random) -> None:
     """What clients ask for when they connect, and how they cut what they send."""
     for client in plan.clients:
