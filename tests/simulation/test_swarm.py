@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable
 from contextlib import nullcontext
 from importlib import import_module
@@ -19,9 +20,11 @@ from simulator.ledger import Broken, is_as_published
 from simulator.parts import FaultPlan, Plan
 from simulator.reader import BEHIND, Reader
 from simulator.selectors import FILTERS, SELECTORS, TEXTS, arguments_of, of_in
-from simulator.swarm import LONG_EVERY, SMALL, limited, make_swarm, make_world
+from simulator.swarm import LONG_EVERY, SMALL, limited, make_swarm, make_world, vary
+from simulator.temp import CHUNK_SIZE, SimulatedTempStore
 from simulator.world import World, retained_ns
 
+from leveret.amqp_frontend.session.closing import Closing
 from leveret.engine.messages.content import encode_header
 from leveret.engine.messages.field_table import Field
 from leveret.expressions.language import AMPS, JMS, compiled
@@ -50,6 +53,50 @@ def test_a_short_world_is_the_same_again() -> None:
     first, second = World(plan).run(), World(plan).run()
     assert first.fault is None
     assert first.hash == second.hash
+
+
+def test_a_variant_has_the_same_inhabitants_and_another_story() -> None:
+    """Each number gives one, which is a world of its own."""
+    plan = next(plan for seed in range(1, 99) if (plan := make_swarm(seed)).faults)
+    one, again, other = (make_swarm(plan.seed) for _ in range(3))
+    vary(one, 1)
+    vary(again, 1)
+    vary(other, 2)
+    assert one.to_json() == again.to_json() != other.to_json()
+    assert (one.queues, one.configuration, one.limits) == (plan.queues, plan.configuration, plan.limits)
+    assert [client.options for client in one.clients] == [client.options for client in plan.clients]
+    assert [client.seed for client in one.clients] != [client.seed for client in plan.clients]
+    assert sorted(fault.kind for fault in one.faults) == sorted(fault.kind for fault in plan.faults)
+
+
+def test_a_password_that_is_refused_at_once_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever guesses passwords waits before each."""
+    plan = make_swarm(7)
+    plan.faults = [FaultPlan(0.1, "strangers", seed) for seed in range(10)]
+    assert World(plan).run().fault is None
+
+    def refuse(closing: Closing, why: str) -> None:
+        closing.on_login(False)
+        closing.abort = closing.finished = True
+
+    monkeypatch.setattr(Closing, "refuse_silently", refuse)
+    assert "login was refused" in str(World(plan).run().fault)
+
+
+def test_files_of_the_temp_store_that_nobody_needs_are_noticed() -> None:
+    """The last one may be empty: the next contents come there."""
+    store = SimulatedTempStore(lambda: True, Counter())
+    first, last = store.spool([bytes(CHUNK_SIZE)]), store.spool([b"a"])
+    assert first is not None and last is not None
+    store.check()
+    store.release(last, 1)
+    store.check()
+    first.chunk.live = 0  # type: ignore[attr-defined]
+    with pytest.raises(Broken, match="nobody needs"):
+        store.check()
+    first.chunk.live = CHUNK_SIZE - 1  # type: ignore[attr-defined]
+    with pytest.raises(Broken, match="are counted"):
+        store.check()
 
 
 @pytest.mark.parametrize("path", [f"{module}.{name}" for module, names in SMALL.items() for name in names])

@@ -26,7 +26,8 @@ from leveret.serving.composition import BuiltBroker, Data, build_broker
 from leveret.serving.runtime import Runtime
 from leveret.settings import Configuration
 
-from .disk import DATA, Disk, Struck
+from .disk import DATA, MS, Disk, Struck
+from .ledger import Broken
 from .loop import SECOND, SimulatedClock, now_ns, pass_time
 from .network import Network, SimulatedSocket
 from .temp import SimulatedTempStore
@@ -38,6 +39,22 @@ LOOK_S = 0.25
 
 class SimulatedEndpoint(Endpoint):
     """A connection whose socket is simulated."""
+
+    _server: SimulatedServer
+    _refused_ns = 0  # when its login was
+
+    def _answered(self, is_logged_in: bool) -> None:
+        super()._answered(is_logged_in)
+        if not is_logged_in:
+            self._refused_ns = now_ns()
+
+    def close(self) -> None:
+        """See `Endpoint`. Raises: Broken, if the next password can be tried at once."""
+        sock, stayed_ns = cast(SimulatedSocket, self.socket), now_ns() - self._refused_ns
+        delay_ns = self.session.closing._options.refused_login_delay_ms * MS
+        if self._refused_ns and stayed_ns < delay_ns and sock.is_connected and self._server.accepts():
+            raise Broken(f"a connection whose login was refused was closed {stayed_ns / MS} ms after that")
+        super().close()
 
     async def wait_readable(self, descriptor: int) -> None:  # type: ignore[override]
         await cast(SimulatedSocket, self.socket).readable()
@@ -54,6 +71,7 @@ class SimulatedServer(Server):
     def __init__(self, runtime: Runtime, options: Callable[[], FrontendOptions], nursery: trio.Nursery) -> None:
         super().__init__(runtime, options, nursery)
         self._send, self._receive = trio.open_memory_channel[SimulatedSocket](float("inf"))
+        self.accepts: Callable[[], bool] = lambda: True
 
     def accept(self, sock: SimulatedSocket) -> None:
         """A new connection."""
@@ -62,7 +80,7 @@ class SimulatedServer(Server):
     async def accept_all(self) -> None:
         """Until cancelled."""
         async for sock in self._receive:
-            peer = ("127.0.0.1", 40000 + sock.fileno() % 20000)
+            peer = (sock.address, 40000 + sock.fileno() % 20000)
             await self._accepted(Arrival(cast(socket.socket, sock), peer, site=sock.site))
 
 
@@ -151,6 +169,7 @@ class Host:
                     self.is_alive = True
                     self.runtime.end_turn()  # what the start left to do
                     self.server = SimulatedServer(self.runtime, self._options, nursery)
+                    self.server.accepts = lambda: self.network.accept is not None
                     nursery.start_soon(self.runtime.run)
                     nursery.start_soon(self._tend)
                     nursery.start_soon(self._make_commits)

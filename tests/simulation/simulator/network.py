@@ -54,6 +54,8 @@ class Weather:
         self.factor = 1
 
 
+#: The address of peers on the broker's own machine.
+HERE = "127.0.0.1"
 #: States of a connection, as TCP_INFO has them on Linux.
 _ESTABLISHED, _CLOSE_WAIT = 1, 8
 
@@ -73,6 +75,7 @@ class SimulatedSocket:
         self._writer: trio.lowlevel.Task | None = None
         self.resets = False
         self.site: str | None = None  # of the client; None: it comes without one
+        self.address = HERE  # of the client
 
     # -- what the frontend calls --------------------------------------------------------------------------------------
 
@@ -118,6 +121,11 @@ class SimulatedSocket:
             raise BlockingIOError
         self._link.to_client(bytes(data[:size]))
         return size
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the client is there, as far as the broker's system knows."""
+        return self._descriptor >= 0 and not self._ended and self._broken is None
 
     @property
     def has_unread(self) -> bool:
@@ -389,14 +397,14 @@ class Network:
         self.links: list[Link] = []
         self.gone: set[str] = set()  # sites without clients
 
-    def connect(self, peer: Peer, site: str | None = None) -> Link | None:
-        """A connection, None: refused. `site`: the peer's."""
+    def connect(self, peer: Peer, site: str | None = None, address: str = HERE) -> Link | None:
+        """A connection, None: refused. `site`, `address`: the peer's."""
         if self.accept is None or now_ns() < self.refused_until_ns or site in self.gone:
             return None
         link = Link(self._schedule, self._chance, self.weather, peer, next(self._descriptors), self._watch)
         self.links = [other for other in self.links if other.is_open]
         self.links.append(link)
-        link.socket.site = site
+        link.socket.site, link.socket.address = site, address
         self.accept(link.socket)
         return link
 

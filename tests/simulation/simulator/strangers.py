@@ -9,9 +9,11 @@ from leveret.interop.wire.raw_codec import PROTOCOL_HEADER, frame, method_frame
 
 from .clients.knowledge import Knowledge
 from .loop import SECOND
-from .network import Network
+from .network import HERE, Network
 from .schedule import Schedule
 
+#: Where they come from.
+ADDRESSES = (HERE, "192.0.2.1", "192.0.2.2", "192.0.2.3")
 #: A stranger that nobody sends away goes after so long.
 STAYS_S = 25
 
@@ -31,7 +33,7 @@ class Stranger:
         self._world = world
         self._chance = chance
         self._answers = 0
-        self.link = world.network.connect(self)
+        self.link = world.network.connect(self, address=chance.choice(ADDRESSES))
         if self.link is None:
             return
         self._kind = chance.choice(list(_FIRST))

@@ -164,6 +164,8 @@ def make_swarm(seed: int) -> Plan:
         plan.configuration = plan.configuration.replace('segment-size = "1MiB"', 'segment-size = "64KiB"')
     _inhabit(plan, chance, has_flow=has_flow, has_system=has_system)
     _add_faults(plan, chance)
+    if any(fault.kind == "strangers" for fault in plan.faults) and (few := Random(f"few {seed}").choice((0, 8, 16))):
+        plan.configuration = plan.configuration.replace("[limits]\n", f"[limits]\nhalf-open-connections = {few}\n")
     add_sites(plan)
     if not has_system and not plan.sites:
         add_explorers(plan)
