@@ -11,7 +11,7 @@ from random import Random
 from typing import Any
 
 from .parts import QueuePlan
-from .queue_kinds import Kind, Settings
+from .queue_kinds import Kind, Settings, _number
 
 #: Worlds that have any of this, and those among them with [system-usage].
 SHARE, WITH_SYSTEM = 0.4, 0.4
@@ -70,6 +70,19 @@ def _impatient(chance: Random, queue: QueuePlan, settings: Settings, other: str)
     _blocking(chance, queue, settings, other)
 
 
+def _kept(chance: Random, queue: QueuePlan, settings: Settings, other: str) -> None:
+    """It keeps its messages for a while; nobody is held, as nobody could make room."""
+    queue.arguments["x-message-ttl"] = _number(1000)
+    settings.add(
+        queue.name,
+        default_non_destructive=True,
+        address_full_policy="DROP",
+        max_size_bytes=chance.choice((5_000, 1_000_000)),
+        max_delivery_attempts=1000,  # never reached: so that deliveries say how often a message came back
+    )
+    queue.features |= {"keeps": True, "ttl_ms": 1000, "drops_full": True}
+
+
 #: As `queue_kinds.QUEUE_KINDS`.
 FLOW_KINDS: dict[str, tuple[int, Kind]] = {
     "blocking": (4, _blocking),
@@ -77,6 +90,7 @@ FLOW_KINDS: dict[str, tuple[int, Kind]] = {
     "refused": (3, _refused),
     "full": (1, _full),
     "held-and-expiring": (1, _impatient),
+    "kept-and-full": (2, _kept),
 }
 
 
