@@ -48,6 +48,7 @@ CONSTANT: dict[str, dict[str, set[str]]] = {
         "nodes.py": {
             *("strategy", "mem_calculation_strategy", "enabled_plugins"),
             *("name", "description", "AMQPLAIN", "EXTERNAL", "PLAIN"),  # texts about ourselves and mechanisms
+            "log_files",  # the log goes to standard error
         },
         "overview.py": {
             *("path", "product_name", "release_series_support_status", "enable_queue_totals", "enabled"),

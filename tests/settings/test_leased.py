@@ -4,6 +4,7 @@ from dataclasses import fields
 
 import pytest
 
+from leveret.settings import SettingsRepository, entry, settings_of_arguments
 from leveret.settings.leases.leased_settings import (
     BY_ARGUMENT,
     BY_TAG,
@@ -194,3 +195,10 @@ def test_a_name_that_is_too_long_with_its_scope() -> None:
         scope = "s" * size
         _, faults = read_leased(f"name@{scope}", {"x-queue-scope": scope, "x-replication": "local"})
         assert [fault.code for fault in faults] == codes
+
+
+def test_deliveries_of_a_leased_queue_are_not_its_attempts() -> None:
+    """`x-max-deliveries` limits them by the queue's own rule; the limit of its address-setting stays."""
+    ruled = SettingsRepository([entry("#", max_delivery_attempts=5)])
+    own = settings_of_arguments({"x-max-deliveries": 3, "x-queue-type": "amps"})
+    assert ruled.resolve_queue("q", "/", own.settings).max_delivery_attempts == 5

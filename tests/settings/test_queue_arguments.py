@@ -41,7 +41,6 @@ RULED = SettingsRepository(
         ({"x-delivery-limit": 300}, "max_delivery_attempts", 301),
         ({"x-delivery-limit": -3}, "max_delivery_attempts", -1),
         ({"x-delivery-limit": INT_MAX}, "max_delivery_attempts", INT_MAX),
-        ({"x-max-deliveries": 3, "x-queue-type": "amps"}, "max_delivery_attempts", 5),
         ({"x-ring-size": 7}, "auto_create_missing_queues", False),
         ({"x-dead-letter-address": "X"}, "auto_create_missing_queues", True),
         ({"x-expiry-address": "X"}, "auto_create_missing_queues", True),
