@@ -260,7 +260,7 @@ class Sampler:
         return 0.0 if series is None else series.rate(QUEUE_NAMES.index(name))
 
     def growth(self, queue: Queue) -> int | None:
-        """By how many messages a queue grew in the last minute, if it grew in both halves of that; else 0.
+        """By how many messages a queue grew in the last minute; 0: not in both halves, or it only went up and down.
 
         None: it has been sampled for less than a minute, or has no ranges.
         """
@@ -271,7 +271,10 @@ class Sampler:
         if before is None or middle is None:
             return None
         now = series.latest[_MESSAGES]
-        return now - before if before < middle < now else 0
+        if not before < middle < now:
+            return 0
+        lowest = [series.lowest(_MESSAGES, now_ms - age * 1000, now_ms - (age - 30) * 1000) or 0 for age in (60, 30)]
+        return now - before if lowest[0] < lowest[1] else 0
 
     def _capacity(self, queue: Queue) -> float:
         """The part of the last samples in which a message would have been delivered at once; 0 without consumers."""

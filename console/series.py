@@ -77,6 +77,14 @@ class Series:
         """The time of the oldest sample that is kept."""
         return min((one.times[0] for one in self._resolutions), default=self.recorded_ms)
 
+    def lowest(self, index: int, since_ms: int, until_ms: int) -> int | None:
+        """The lowest value between two times; None: the first one is before the first stored sample."""
+        for one in self._resolutions:
+            place = bisect_right(one.times, since_ms)
+            if place:
+                return min(sample[index] for sample in one.samples[place - 1 : bisect_right(one.times, until_ms)])
+        return None
+
     def at(self, index: int, at_ms: int) -> int | None:
         """The value at a time; None: the time is before the first stored sample."""
         for one in self._resolutions:

@@ -42,6 +42,25 @@ def test_growth() -> None:
     assert grown([]) == 0
 
 
+def test_what_goes_up_and_down_does_not_grow() -> None:
+    """Bursts that are consumed each time, however much larger each is than the one before."""
+    harness = Harness()
+    queue, sampler = harness.queue(), Sampler(lambda: harness.broker)
+
+    def pass_seconds(count: int) -> None:
+        for _ in range(count):
+            for _ in sampler.sample_all():
+                pass
+            assert not sampler.growth(queue)
+            harness.advance(1000)
+
+    for burst in range(10, 100, 10):
+        harness.publish(*["x"] * burst)
+        pass_seconds(5)
+        harness.take(burst)
+        pass_seconds(5)
+
+
 def test_queues_that_are_meant_to_grow(
     broker: RunningBroker, api: ApiClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
