@@ -31,7 +31,7 @@ NOTHING = {
     "faults": "No fault: each message was in its queue once, in order, and left it once.",
     "depth": "No message was in a queue in this time.",
     "latency": "No message was delivered in this time.",
-    "poison": "No message was delivered twice, and none died.",
+    "redelivery": "No message was delivered twice, and none died.",
     "losses": "No message was removed otherwise than by an acknowledgement.",
     "deadletters": "No message died.",
     "fairness": "No consumer got a message.",
@@ -145,18 +145,21 @@ class Page:
         parts = [
             self.head("queues"),
             self.section("Audit", "audit", self._audit()),
-            self.section("Depth", "depth", self._depth()),
-            self.section("Latency", "latency", self._latency()),
-            self.section("Redelivery and poison", "redelivery", self._redelivery()),
-            self.section("Losses", "losses", self._losses()),
-            self.section("Dead letters", "deadletters", self._deadletters()),
-            self.section("Fairness", "fairness", self._fairness()),
         ]
+        if report.holes.rows:
+            parts.insert(1, self.section("Holes", "holes", holes_table(("", row) for row in report.holes.rows)))
+        for title, name, part, content in (
+            ("Depth", "depth", report.depth, self._depth),
+            ("Latency", "latency", report.latency, self._latency),
+            ("Redelivery and poison", "redelivery", report.poison, self._redelivery),
+            ("Losses", "losses", report.loss_totals, self._losses),
+            ("Dead letters", "deadletters", report.deadletters, self._deadletters),
+            ("Fairness", "fairness", report.fairness, self._fairness),
+        ):
+            parts.append(self.section(title, name, self._or_why(part, name) or content(part)))
         leases = [row for row in report.fairness.rows if row["leases_ended"]]
         if leases:
             parts.append(self.section("Leases that ended without an acknowledgement", "leases", self._leases(leases)))
-        if report.holes.rows:
-            parts.insert(1, self.section("Holes", "holes", holes_table(("", row) for row in report.holes.rows)))
         if report.blocked.rows:
             parts.append(self.section("Publishers that waited for room", "blocked", self._blocked()))
         return "\n".join(parts)
@@ -217,30 +220,24 @@ class Page:
             + _more_text(faults, "faults")
         )  # fmt: skip
 
-    def _depth(self) -> str:
-        found = self._or_why(self._report.depth, "depth")
-        if found:
-            return found
+    def _depth(self, part: Part) -> str:
         lasts: dict[tuple[str, str], Row] = {}
-        for row in self._report.depth.rows:
+        for row in part.rows:
             key = (row["vhost"], row["queue"])
             if key not in lasts or second(row) >= second(lasts[key]):
                 lasts[key] = row
         rows = [
             (self.queue(row), count(row["depth_max"]), instant(second(row)), traced(self._report, row, "peak"),
              count(lasts[key]["depth_end"]), octets(lasts[key]["bytes_end"]))
-            for key, row in sorted(peaks(self._report.depth.rows).items(), key=lambda one: -one[1]["depth_max"])
+            for key, row in sorted(peaks(part.rows).items(), key=lambda one: -one[1]["depth_max"])
         ]  # fmt: skip
         head = ("queue", "peak", "in the window of", "its oldest messages", "at the end", "octets at the end")
         title = "Messages in the queue: the most in each window"
         return charts_of_depth(title) + table(head, rows, right=(1, 4, 5))
 
-    def _latency(self) -> str:
-        found = self._or_why(self._report.latency, "latency")
-        if found:
-            return found
+    def _latency(self, part: Part) -> str:
         worst: dict[tuple[str, str], dict[str, Any]] = {}
-        for row in self._report.latency.rows:
+        for row in part.rows:
             one = worst.setdefault((row["vhost"], row["queue"]), {**row, "n": 0})
             one["n"] += row["n"]
             for name in (f"{what}_ms_{point}" for what in ("queue", "service", "e2e") for point in ("p50", "p99")):
@@ -255,11 +252,7 @@ class Page:
         worst_text = '<p class="dim">Of the worst window:</p>'
         return charts_of_latency() + worst_text + table((*head, "slowest message"), rows, right=range(1, 8))
 
-    def _redelivery(self) -> str:
-        part = self._report.poison
-        found = self._or_why(part, "poison")
-        if found:
-            return found
+    def _redelivery(self, part: Part) -> str:
         rows = [
             (self.queue(row), self.message(row["msg_id"]), count(row["attempts"]), count(row["requeues"]),
              "poison" if row["poison"] else "", "yes" if row["dead"] else "", plain(row["last_consumer"]),
@@ -293,11 +286,7 @@ class Page:
         head = ("queue", *(str(n) for n in range(1, ATTEMPTS_SHOWN)), f"{ATTEMPTS_SHOWN} or more")
         return "<h3>Messages by their number of deliveries</h3>" + table(head, rows, right=range(1, len(head)))
 
-    def _losses(self) -> str:
-        part = self._report.loss_totals
-        found = self._or_why(part, "losses")
-        if found:
-            return found
+    def _losses(self, part: Part) -> str:
         rows = [
             (
                 self.queue(row),
@@ -318,11 +307,7 @@ class Page:
             + _more_text(part, "queues and causes")
         )
 
-    def _deadletters(self) -> str:
-        part = self._report.deadletters
-        found = self._or_why(part, "deadletters")
-        if found:
-            return found
+    def _deadletters(self, part: Part) -> str:
         rows = [
             (self.queue(row), plain(row["reason"] or row["kind"]), count(row["n"]), plain(row["outcome"]),
              ", ".join(plain(one) for one in row["arrived_in"] or ()), plain(row["last_consumer"]),
@@ -333,11 +318,7 @@ class Page:
         head = ("queue", "why", "messages", "outcome", "copies in", "last consumer", "last", "some of them")
         return table(head, rows, right=(2,)) + _more_text(part, "kinds")
 
-    def _fairness(self) -> str:
-        part = self._report.fairness
-        found = self._or_why(part, "fairness")
-        if found:
-            return found
+    def _fairness(self, part: Part) -> str:
         rows = [
             (self.queue(row), plain(row["consumer"] or "basic.get"), plain(row.get("connection") or row["conn_id"]),
              count(row["deliveries"]), bar(row["share"]), duration(row["service_ms_p50"]),
