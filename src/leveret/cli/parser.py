@@ -1,4 +1,4 @@
-"""The parser of the command line: all commands by name, and the arguments of the one that is given."""
+"""The parser of the command line: the arguments of the given command, or the names of all."""
 
 import argparse
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ def refuse_empty(parser: argparse.ArgumentParser, options: argparse.Namespace) -
 
 
 def parser_of(commands: Commands, word: str, command: ModuleType | None) -> argparse.ArgumentParser:
-    """The parser of all commands. Only the given command has its arguments."""
+    """The parser of the given command, with its arguments; without one, of all commands, whose arguments it lacks."""
     parser = NearestParser(prog="leveret", description="An AMQP 0-9-1 broker.")
     if word in ("-h", "--help"):
         from .build_facts import pages
@@ -28,11 +28,11 @@ def parser_of(commands: Commands, word: str, command: ModuleType | None) -> argp
         parser.epilog = f"Pages that messages name (docs/...) are in {pages()}." if pages() else None
     parser.add_argument("--version", action=_Version, nargs=0, help="what is installed here, and on what it runs")
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
-    for one, (_, text) in commands.items():
-        if command is None or one != word:
+    if command is not None:
+        command.add_arguments(verbs.add_parser(word, **getattr(command, "PARSER", {})))
+    else:
+        for one, (_, text) in commands.items():
             verbs.add_parser(one, help=text)
-        else:
-            command.add_arguments(verbs.add_parser(one, help=text, **getattr(command, "PARSER", {})))
     return parser
 
 
