@@ -27,7 +27,7 @@ from .queue_types import QueueType, added_type
 from .rows.address_settings import SETTINGS
 from .rows.broker_keys import KEYS
 from .rows.queue_attributes import LIVE_ARGUMENTS
-from .values import value_text
+from .values import in_vhost, value_text
 
 T = TypeVar("T")
 
@@ -115,7 +115,7 @@ def _queue_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     before = {(queue.vhost, queue.name): queue for queue in old.queues}
     after = {(queue.vhost, queue.name): queue for queue in new.queues}
     for key in sorted(before.keys() | after.keys()):
-        what = f"queue {key[1]!r}{_in_vhost(key[0])}"
+        what = f"queue {key[1]!r}{in_vhost(key[0])}"
         if key not in after:
             queue = before[key]
             setting = new.repository.resolve(queue.address, queue.vhost).config_delete_queues
@@ -189,7 +189,7 @@ def _changes_of_type(
 
 def _logged_topic_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
     def title(topic: LoggedTopic) -> str:
-        return topic.title + _in_vhost(topic.vhost)
+        return topic.title + in_vhost(topic.vhost)
 
     for what, before, after in _pairs(old.logged_topics, new.logged_topics, title):
         if before is None:
@@ -333,11 +333,7 @@ def _pairs(
 
 
 def _full_name(one: ExchangeDeclaration | Divert | Policy) -> str:
-    return f"{one.name!r}{_in_vhost(one.vhost)}"
-
-
-def _in_vhost(vhost: str) -> str:
-    return f" in vhost {vhost!r}" if vhost != "/" else ""
+    return f"{one.name!r}{in_vhost(one.vhost)}"
 
 
 def _entry_text(one: Entry) -> str:

@@ -12,6 +12,7 @@ from .addresses.matching import DEFAULT_WILDCARDS
 from .declared.configuration import Configuration
 from .faults import Origin
 from .rows.broker_keys import KEYS
+from .values import in_vhost
 
 #: Values of `x-replication` by which one node, or one group of nodes, has a queue.
 OF_SOME_NODES = frozenset({"local", "group"})
@@ -34,28 +35,24 @@ def _parts(configuration: Configuration) -> Iterator[tuple[str, object]]:
     if repository.wildcards != DEFAULT_WILDCARDS:
         yield "[wildcard-addresses]", repository.wildcards
     for entry in (*repository.entries, *repository.destinations.entries):
-        yield f"{entry.kind} {entry.match.text!r}{_in(entry.vhost or '/')}", entry.settings
+        yield f"{entry.kind} {entry.match.text!r}{in_vhost(entry.vhost or '/')}", entry.settings
     for queue in configuration.queues:
         if queue.arguments.get("x-replication") in OF_SOME_NODES:
             continue
-        yield f"queue {queue.name!r}{_in(queue.vhost)}", queue
+        yield f"queue {queue.name!r}{in_vhost(queue.vhost)}", queue
     for exchange in configuration.exchanges:
-        yield f"exchange {exchange.name!r}{_in(exchange.vhost)}", exchange
+        yield f"exchange {exchange.name!r}{in_vhost(exchange.vhost)}", exchange
     for divert in configuration.diverts:
-        yield f"divert {divert.name!r}{_in(divert.vhost)}", divert
+        yield f"divert {divert.name!r}{in_vhost(divert.vhost)}", divert
     for topic in configuration.logged_topics:
-        yield f"{topic.title}{_in(topic.vhost)}", topic
+        yield f"{topic.title}{in_vhost(topic.vhost)}", topic
     for vhost in configuration.vhosts:
         yield f"vhost {vhost!r}", configuration.limits.get(vhost)
     for user in configuration.users:
         yield f"user {user.name!r}", user
     for policy in configuration.policies:
         kind = "operator policy" if policy.is_operator else "policy"
-        yield f"{kind} {policy.name!r}{_in(policy.vhost)}", policy
-
-
-def _in(vhost: str) -> str:
-    return "" if vhost == "/" else f" in vhost {vhost!r}"
+        yield f"{kind} {policy.name!r}{in_vhost(policy.vhost)}", policy
 
 
 def text_of(value: object) -> str:

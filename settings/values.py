@@ -301,6 +301,11 @@ def value_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def in_vhost(vhost: str) -> str:
+    """A virtual host behind the name of an object in texts; nothing for the default one."""
+    return "" if vhost == "/" else f" in vhost {vhost!r}"
+
+
 def shown(value: object) -> str:
     """A value as texts of errors quote it, cut to 80 characters."""
     try:

@@ -98,7 +98,7 @@ ARROWS = {
     "settings/foreign": {"faults", "values", "rows", "addresses", "declared", "queue_types", "lint", "files"},
     "settings/loading": {"faults", "declared", "files", "foreign"},
     "settings/explain": {"values", "rows", "addresses", "policies", "declared", "queue_types"},
-    "settings/shared_parts": {"faults", "rows", "addresses", "declared"},
+    "settings/shared_parts": {"faults", "values", "rows", "addresses", "declared"},
     "settings/difference": {"lifetime", "values", "rows", "addresses", "policies", "declared", "queue_types"},
     "settings/leases": {
         "frozen",

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..settings.difference import differences
 from ..settings.printable import printable, printable_lines
+from ..settings.values import in_vhost
 from .configuration_files import load
 from .tls_arguments import add_tls_arguments, context_of
 
@@ -64,8 +65,8 @@ def _live(options: argparse.Namespace) -> int:
 def _live_lines(answer: dict[str, Any]) -> list[str]:
     lines = list(answer["changes"])
     for one in answer["queues"]:
-        where = "" if one["vhost"] == "/" else f" in vhost {one['vhost']!r}"
-        lines += [f"queue {one['queue']!r}{where}, which is there:", *(f"  {change}" for change in one["changes"])]
+        lines.append(f"queue {one['queue']!r}{in_vhost(one['vhost'])}, which is there:")
+        lines += [f"  {change}" for change in one["changes"]]
     if answer["more"]:
         lines.append(f"... and {answer['more']} more queues")
     return lines

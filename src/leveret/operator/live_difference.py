@@ -14,7 +14,7 @@ from ..settings.difference import differences
 from ..settings.explain import Explained, argument_rows, explain_rows
 from ..settings.lifetime import AT_CREATION, LIVE, WITHOUT_MEANING
 from ..settings.rows.address_settings import BY_KEY
-from ..settings.values import value_text
+from ..settings.values import in_vhost, value_text
 from .command_error import CommandError
 from .steps import Steps
 
@@ -86,7 +86,7 @@ def _changes_of(
     old_rows = explain_rows(objects.broker.context.settings, address, vhost, own, None, before, queue.name)
     new_rows = explain_rows(new.repository, address, vhost, own, None, after, queue.name)
     old_values = {row.name: row.value for row in (*old_rows, *argument_rows(arguments, {}, before))}
-    what = f"queue {queue.name!r}" + (f" in vhost {vhost!r}" if vhost != "/" else "")
+    what = f"queue {queue.name!r}{in_vhost(vhost)}"
     for row in (*new_rows, *argument_rows(arguments, {}, after)):
         old = old_values.pop(row.name, None)
         if (what, row.name) not in listed:
