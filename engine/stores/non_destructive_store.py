@@ -306,33 +306,36 @@ class NonDestructiveStore(StoreInMemory):
         return self.paged_index.take(id_)
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
-        gone = _Removal()
+        gone = Removed([], [])
         for _ in range(min(count, len(self))):
             self._remove_head(gone, with_content)
-        return gone.removed()
+        return gone
 
     def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
-        gone = _Removal()
+        gone, octets = Removed([], []), 0
         while (
             0 < self.next_expiry_ns <= now_ns
             and len(gone.messages) + len(gone.unread) < count_max
-            and (gone.octets < octets_max or not with_content)
+            and (octets < octets_max or not with_content)
         ):
-            self._remove_head(gone, with_content)
-        return gone.removed()
+            octets += self._remove_head(gone, with_content)
+        return gone
 
-    def _remove_head(self, gone: "_Removal", with_content: bool) -> None:
+    def _remove_head(self, gone: Removed, with_content: bool) -> int:
+        """Move the oldest message to `gone`. Returns the octets of its content; 0: it was not read."""
         message = self.read_head(self.paged_index.first_id) if with_content and self.head_is_paged else None
         head = self.take_head()
         if isinstance(head, Message):
-            gone.add(head)
+            found = head
         elif message is None:
             gone.unread.append(head)
+            return 0
         else:
             found = Message(head.id, message.content, message.envelope)
             found.expires_ns = head.expires_ns
-            gone.add(found)
             gone.recounted += len(found.content) - head.octets
+        gone.messages.append(found)
+        return len(found.content)
 
     def drop_all(self) -> Dropped:
         octets = self.paged_index.content_octets
@@ -367,29 +370,11 @@ class NonDestructiveStore(StoreInMemory):
         self.fill(SCANNING, after, count)
 
     def take_at(self, positions: Sequence[int]) -> Removed:
-        gone = _Removal()  # paged-out contents are not read
+        gone = Removed([], [])  # paged-out contents are not read
         for id_ in sorted(set(positions)):
             one = self.take_id(id_)
             if isinstance(one, Message):
                 gone.messages.append(one)
             elif one is not None:
                 gone.unread.append(one)
-        return gone.removed()
-
-
-class _Removal:
-    """Collects the removed messages."""
-
-    __slots__ = ("messages", "octets", "recounted", "unread")
-
-    def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self.unread: list[PagedEntry] = []
-        self.octets = self.recounted = 0
-
-    def add(self, message: Message) -> None:
-        self.messages.append(message)
-        self.octets += len(message.content)
-
-    def removed(self) -> Removed:
-        return Removed(self.messages, self.unread, self.recounted)
+        return gone

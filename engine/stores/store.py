@@ -13,6 +13,7 @@ valid after its message has left. Source: queues page F.2, F.6.
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
 
+from ...settings.slotted import slotted
 from ..messages.message import Envelope, Envelopes, Message
 from .paged_index import PagedEntry
 from .paged_run import Part
@@ -39,7 +40,8 @@ class Freeable(Protocol):
         """Remove any message, to free memory in slices."""
 
 
-class Removed(NamedTuple):
+@slotted
+class Removed:
     """The messages that one call has removed from a store."""
 
     messages: list[Message]  # those with content, in order of delivery
