@@ -126,6 +126,16 @@ def test_a_night(nodes: ClusterNodes, browser: Any) -> None:
         operator.sees(third, "it may lead")
         assert operator.ctl("cluster", "wait-in-sync")["is-ready"]
 
+        # Nobody could take over for a while: etcd is gone.
+        nodes.etcd.kill(0)
+        person.opens(heading="Overview")
+        person.sees("No other node can lead: etcd is not reached", within=person.panel("Needs attention"))
+        assert "no other node can lead" in operator.ctl("status")["trouble"][0]
+        publisher.await_confirms(20)
+        nodes.etcd.start(0)
+        until(lambda: operator.ctl("cluster")["etcd"] == "answers", "etcd")
+        person.opens("nodes", heading="Nodes")
+
         # The leader's machine is switched off.
         operator.person.button("Drain …", within=operator.row(leader)).click()
         person.confirms("Drain")

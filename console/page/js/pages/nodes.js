@@ -105,6 +105,7 @@ export function Nodes() {
         ["Since", html`<${Ago} ms=${cluster["since-ms"]} />`],
         ["Because", cluster.why],
         ["In sync", cluster.insync.join(", ")],
+        ["etcd", cluster.etcd],
       ]} /><//>
       <${History} view=${history} />
     `}`;

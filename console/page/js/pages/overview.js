@@ -79,6 +79,7 @@ function Trouble({ nodes }) {
   const lagging = (cluster?.nodes || []).filter((one) => !one["is-in-sync"] || !one["is-linked"]);
   const lines = [
     lagging.length > 0 && html`<li class=${cluster.state === "leading" ? "warning" : "fault"}><a href=${to(["nodes"])}>${lagging.length} of ${several(cluster.nodes.length, "node")}</a> not in sync: ${lagging.map((one) => `${one.name} is ${one.state.replace("_", " ")}`).join(", ")}</li>`,
+    cluster?.etcd && cluster.etcd !== "answers" && html`<li class="fault">No other node can lead: ${cluster.etcd}</li>`,
     alarm && html`<li class="fault"><b>Alarm</b>: publishers are blocked${typeof alarm === "string" ? `: ${alarm}` : ""}.</li>`,
     full.length > 0 && html`<li class="fault"><a href=${to(["blocked"])}>${several(full.length, "limit")} reached</a>: ${full.slice(0, 3).map((one, index) => html`${index ? ", " : ""}<${Limited} text=${one.destination} />`)}</li>`,
     connections.length > 0 && html`<li class="fault"><a href=${to(["blocked"])}>${several(connections.length, "connection")} blocked</a>, the longest for ${duration(connections[0].waiting_ms)}: <${ConnectionLink} name=${connections[0].connection} label=${connections[0].connection_name} /></li>`,
