@@ -111,8 +111,14 @@ def collect(request: ReportRequest, window_s: int | None, progress: Progress) ->
     fates = dict(audit.facts["fates"])
     totals = counted | {name: fates.get(fate, 0) for name, fate in OF_FATES.items()}
     found: dict[str, Any] = {"of_node": {}}
-    for job, query in _QUERIES.items():
-        parts = query(request, job, width, drawn)
+    for job, (query, *names) in _QUERIES.items():
+        try:
+            table = request.answer(job, width).main
+        except ValueError as error:
+            parts: dict[str, Any] = {name: Part(why_not=str(error)) for name in names}
+        else:
+            assert isinstance(table, EngineTable)
+            parts = query(request, table, drawn)
         totals |= parts.pop("totals", {})
         found["of_node"] |= parts.pop("of_node", {})
         found |= parts
@@ -208,25 +214,6 @@ def _deliveries(request: ReportRequest) -> list[Row]:
     )
 
 
-def _query(
-    part: Callable[[ReportRequest, EngineTable, _DrawnQueues], dict[str, Any]], *names: str
-) -> Callable[..., dict[str, Any]]:
-    """A function that computes the parts `names` of the report. If the job cannot answer, each part says why.
-
-    The function may return two more parts, `totals` and `of_node`.
-    """
-
-    def query(request: ReportRequest, job: str, window_s: int, drawn: _DrawnQueues) -> dict[str, Any]:
-        try:
-            table = request.answer(job, window_s).main
-        except ValueError as error:
-            return {name: Part(why_not=str(error)) for name in names}
-        assert isinstance(table, EngineTable)
-        return part(request, table, drawn)
-
-    return query
-
-
 def _by_window(request: ReportRequest, name: str, table: EngineTable, columns: str) -> dict[str, dict[str, Part]]:
     """The part `of_node` of a table. `columns`: SQL of aggregates over the queues of a window."""
     if not request.tables.node:
@@ -311,12 +298,15 @@ def _fairness(request: ReportRequest, table: EngineTable, drawn: _DrawnQueues) -
     return {"fairness": Part(most, count=table.count())}
 
 
-_QUERIES: dict[str, Callable[..., dict[str, Any]]] = {
-    "depth": _query(_depth, "depth"),
-    "latency": _query(_latency, "latency"),
-    "redelivery": _query(_redelivery, "poison"),
-    "loss": _query(_losses, "losses", "loss_totals"),
-    "deadletters": _query(_first("deadletters"), "deadletters"),
-    "fairness": _query(_fairness, "fairness"),
-    "blocked": _query(_first("blocked"), "blocked"),
+_Query = Callable[[ReportRequest, EngineTable, _DrawnQueues], dict[str, Any]]
+#: Job -> the function that makes parts of the report of its answer, and the parts that say why if it cannot answer. The
+#: function may return two more parts, `totals` and `of_node`.
+_QUERIES: dict[str, tuple[_Query, *tuple[str, ...]]] = {
+    "depth": (_depth, "depth"),
+    "latency": (_latency, "latency"),
+    "redelivery": (_redelivery, "poison"),
+    "loss": (_losses, "losses", "loss_totals"),
+    "deadletters": (_first("deadletters"), "deadletters"),
+    "fairness": (_fairness, "fairness"),
+    "blocked": (_first("blocked"), "blocked"),
 }
