@@ -156,7 +156,7 @@ export function Question() {
       <h2 id="question">${title}</h2>
       <p>${text}</p>
       ${says.length > 0 && html`<ul class="says">${says.map((one) => html`<li key=${one}>${one}</li>`)}</ul>`}
-      ${rows.length > 1 && html`<ul class="pairs">${rows.slice(0, ROWS_MAX).map((one) => html`<li key=${one}>${one}</li>`)}${rows.length > ROWS_MAX && html`<li>…</li>`}</ul>`}
+      ${rows.length > 0 && html`<ul class="pairs">${rows.slice(0, ROWS_MAX).map((one) => html`<li key=${one}>${one}</li>`)}${rows.length > ROWS_MAX && html`<li>…</li>`}</ul>`}
       ${typed &&
       html`<label>To go on, type <b class="name">${typed}</b>
         <input value=${given} onInput=${(event) => setGiven(event.currentTarget.value)} autocomplete="off" /></label>`}
