@@ -5,16 +5,16 @@ import re
 import socket
 
 #: Escape sequences of terminals.
-#: Ends of lines, with the arrows that delta-rs puts before causes.
 _TERMINAL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+#: Ends of lines, with the arrows that delta-rs puts before causes.
 _ARROW = re.compile(r"\s*\n\s*(?:↳\s*)?")
 #: The beginning of DuckDB's texts: `Binder Error: `, `Out of Memory Error: `.
 _KIND = re.compile(r"(?:[A-Z][\w-]* )(?:[\w-]+ )*?Error: ")
 #: The message in those texts of DuckDB that are JSON.
 _JSON_MESSAGE = re.compile(r'"exception_message":("(?:[^"\\]|\\.)*")')
 #: The beginning of py4j's texts about exceptions of Java.
-#: The name of a Java class before its message.
 _CALL = "An error occurred while calling"
+#: The name of a Java class before its message.
 _CLASS = re.compile(r"(?:[\w$]+\.)+[\w$]+: ")
 _STANDALONE = re.compile(r"spark://([^:/,]+):(\d+)")
 PROBE_SECONDS = 3
@@ -31,7 +31,7 @@ _LOST = (
 
 
 def spark_error_text(error: Exception) -> str:
-    """The text of Leveret's exception inside Spark's; without one that of Java's; else the first line."""
+    """The text of Leveret's exception inside Spark's; else of Java's inside it; else its first line."""
     lines = [line.strip() for line in str(error).strip().splitlines()]
     for words in lines:
         if words.startswith("leveret.") and ": " in words:

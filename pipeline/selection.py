@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 #: Jobs that compute each row from events of one queue, so that events of other queues need not be read.
 BY_QUEUE = ("audit", "latency", "depth", "redelivery", "loss", "fairness")
-#: Jobs that do not need all older events -> SQL of the events that they read. {since}: a timestamp.
+#: Jobs that do not need all older rows of the table `events` -> SQL of the rows that they need. {since}: a timestamp.
 EVENTS_SINCE = {
     "latency": "ts >= {since}",
     "fairness": "ts >= {since}",
     "deadletters": "(ts >= {since} OR kind NOT IN ('dead_lettered', 'killed', 'expired'))",
 }
-#: Jobs that read nothing older than `since`. fairness and deadletters are not among them: they look up older
-#: connections and deliveries.
+#: Jobs that need nothing older than `since` from any table. fairness and deadletters are not among them: they look up
+#: older connections and deliveries.
 READS_SINCE = ("latency",)
 #: Job -> SQL of the rows since {since}. The audit is not here: its rows have an LSN, but no time.
 ROWS_SINCE = {

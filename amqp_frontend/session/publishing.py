@@ -49,11 +49,11 @@ def publish_run_with_room(
         if returned:
             session.send_returns(channel, returned)
         if full is None:
-            if not taken:
+            if not taken:  # the quota is used up
                 parking.put_back(channel, _rest(event, start), turn)
                 return PARKED
         elif is_refused(session, full, turn):
-            count = 1 if route.queues is None else len(contents) - start  # there is no room for the following ones, too
+            count = 1 if route.queues is None else len(contents) - start  # known queues have no room for later ones
             refuse(session, channel, known, full, contents[start : start + count], behind=len(contents) - start - count)
             start += count
         else:

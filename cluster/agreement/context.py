@@ -28,7 +28,7 @@ class NodeContext:
     highest_term: int = 0  # of all that this node saw, in etcd and in its journal
     clock_difference_ns: int = 0  # the last leader's wall clock minus this node's
     leader_fingerprint: str = ""  # of the last leader's configuration
-    is_put_back: bool = False  # etcd's revision fell: its data were put back, or deleted
+    is_put_back: bool = False  # etcd's data were put back, or deleted: its revision fell
     is_drained: bool = False
     is_stalled: bool = False  # the disk hangs
     sent: Transaction | None = None  # without an answer yet
@@ -88,10 +88,10 @@ class NodeContext:
         self.highest_term = max(self.highest_term, terms.last_term)
 
     def take_view(self, view: View, asked_ns: int | None) -> bool:
-        """Replace the newest view. False: the given one is older.
+        """Replace the newest view. `asked_ns`: start of its read; None: a watch gave it. False: `view` is older.
 
-        If a read that began after a higher revision was seen gives a lower one, etcd's data were put back (rule R10).
-        A term above all earlier ones ends that state.
+        etcd's revision never falls: if a later read gives a lower one, etcd's data were put back (rule R10). They count
+        as put back until a term above all earlier ones is seen.
         """
         if self.view is not None and view.revision < self.view.revision:
             if asked_ns is None or asked_ns <= self.view_ns:

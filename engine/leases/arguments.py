@@ -27,7 +27,7 @@ class ConsumerRequest:
 def request_of(arguments: FieldTable, *, name: str, vhost: str) -> ConsumerRequest:
     """Read the arguments, except those of replays. Raises: InvalidArgument."""
     where = {"name": name, "vhost": vhost}
-    _boolean(arguments, REPLACE, where)
+    _boolean(arguments, REPLACE, where)  # only checked here; `clients/subscriptions.py` acts on it
     browses = _boolean(arguments, BROWSE, where)
     top_n = _natural(arguments, TOP_N, where)
     if top_n is not None and not browses:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Messages that one step scans at most.
 STEP = 250
-#: Search steps of groups that are behind a found message, before another group is handed that message.
+#: Steps in one dispatch for groups that are behind a found message, so that they examine it before it is handed out.
 CATCH_UP_STEPS = 4
 #: Effort that a step may spend beyond its limit, so that all groups examine the message just read.
 OVERRUN_EFFORT = 1000
@@ -40,7 +40,7 @@ class Search:
         self.is_waiting = False
 
     def examine_returned(self, store: Scannable, until: int) -> bool:
-        """Examine returned messages until the effort reaches `until`. Returns whether none is left."""
+        """Examine `FilterGroups.returned` until the effort reaches `until`. Returns whether all are examined."""
         groups, turn = self._groups, self._broker.turn
         while groups.returned:
             returned = groups.returned[0]
@@ -65,9 +65,9 @@ class Search:
         return True
 
     def advance(self, store: Scannable, wanted: Sequence[FilterGroup], found_max: int, until: int) -> bool:
-        """Make a step for the first of these groups that can continue, and for all groups at its position.
+        """Make a step for the first of these groups that can continue. Groups further on join where it reaches them.
 
-        `found_max`: found messages at which a group pauses. Returns whether the step examined a message.
+        `found_max`: a group that has found this many messages pauses. Returns whether the step examined a message.
         """
         reader = self._reader
         if reader in wanted:  # the group that had the last window comes last
@@ -142,7 +142,7 @@ class Search:
 
 
 def groups_behind(groups: Iterable[FilterGroup]) -> list[FilterGroup]:
-    """The groups whose position is before the first message that one of these groups has found."""
+    """The groups that have not reached the first message that any of these groups has found."""
     position = min((group.found[0].position for group in groups if group.found), default=0)
     return [group for group in groups if group.position < position and not group.is_at_end]
 

@@ -22,7 +22,7 @@ from .pattern_syntax import (
 )
 
 NODES_MAX = 1000
-#: Maximum steps of compiling: nested empty groups make no nodes.
+#: Maximum steps of compiling. Nested empty groups make no nodes, so `NODES_MAX` does not bound the steps.
 STEPS_MAX = 20 * NODES_MAX
 #: Maximum cached sets of nodes.
 MEMORY_MAX = 2000

@@ -1,4 +1,4 @@
-"""The columns of each job's table. Source: Spark page 3."""
+"""The columns and the order of each job's table, and SQL that jobs share. Source: Spark page 3."""
 
 from ..engines.protocol import Dialect
 from ..schemas import Columns, columns
@@ -38,8 +38,8 @@ DEPTH = columns(
 #: `redeliveries`: deliveries after the first one in this queue; of a stream or a non-destructive queue only those to
 #: the same consumer, because each consumer gets a first one.
 #: `leases_ended`: leases that did not end with an acknowledgement; returns among them count in `requeues`, too.
-#: `poison`: the message used up its attempts; or its attempts, or its returns by failing consumers (rejected, lost,
-#: lease ended), reach --poison-attempts. A message that was rejected for good before that is dead, not poison.
+#: `poison`: the message used up its attempts; or --poison-attempts is reached by its attempts, or by its returns from
+#: failing consumers (rejected, lost, lease ended). A message rejected for good before that is dead, not poison.
 #: `backoff_ms`: for each return with a delay, in order, the milliseconds from its record until the message was due.
 REDELIVERY = columns(
     "vhost string, queue string, msg_id bigint, attempts smallint, redeliveries bigint, requeues bigint",
@@ -86,7 +86,7 @@ DEADLETTERS = columns(
 REPLAY_LOG = columns(
     "replay_id string, msg_id bigint, source_lsn bigint, address string, ts timestamp, sent int, node string?",
 )
-#: Counts that the engine gives for the same arrivals (`would_be`), beside the recorded ones (`was`). `margin`: the
+#: Counts for the same arrivals under other settings (`would_be`), beside the recorded ones (`was`). `margin`: the
 #: possible error of `would_be`: the journal does not record the order within a millisecond, which matters in rings, in
 #: queues with limits, priorities or last values, and where the broker stopped.
 WHATIF = columns(

@@ -17,7 +17,7 @@ from .parts import merge_parts
 #: The most octets of a file after compaction. A file with less than a quarter of that is small.
 FILE_OCTETS = 128 * 1024 * 1024
 #: An ingest compacts a table if a day of it has more small files than this. For that, files with more than `SMALL_ROWS`
-#: rows do not count: whole segments give such files.
+#: rows do not count: an ingest of whole segments makes such files.
 SMALL_MAX, SMALL_ROWS = 100, GROUP_ROWS // 2
 #: Hours for which replaced files are kept by default, for jobs that still read them.
 KEEP_HOURS = 24

@@ -36,7 +36,7 @@ def other_format(content: str) -> str:
 
 
 def _is_erlang(content: str) -> bool:
-    """Whether it is a list of tuples, or of plug-ins that ends with a full stop; or begins with a comment (%)."""
+    """Whether it is a list of tuples, or a list (of plug-ins) and a full stop; or a text that begins with %."""
     plain = _COMMENT.sub("", content).strip()
     if not plain.startswith("["):
         return content.lstrip().startswith("%")

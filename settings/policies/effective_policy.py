@@ -85,8 +85,8 @@ NO_LAYER = PolicyLayer()
 def policy_layer(effective: EffectivePolicy, declared: Mapping[str, object]) -> PolicyLayer:
     """The effect of a policy on a queue that was declared with these arguments (plain values).
 
-    The declaration has precedence, except for limits: there the smaller value applies. An operator's cap also applies
-    beside a Leveret argument for the same limit.
+    The declaration has precedence, except for limits: there the smaller value applies. A value that contradicts another
+    argument of the declaration (x-max-length and x-ring-size) applies only if it is an operator policy's.
     """
     if effective is NO_POLICY or not effective.definition:
         return NO_LAYER
@@ -112,7 +112,7 @@ def policy_layer(effective: EffectivePolicy, declared: Mapping[str, object]) -> 
 
 
 def _settings(given: Mapping[str, object]) -> Layer:
-    """Settings one by one, because an operator's cap may contradict a policy's argument for the same limit."""
+    """The settings of these arguments, read one by one: an operator's may contradict a policy's."""
     settings = NOTHING_SET
     for argument, value in given.items():
         settings = with_fewer_attempts(settings_of_arguments({argument: value}).settings, settings)
@@ -120,7 +120,7 @@ def _settings(given: Mapping[str, object]) -> Layer:
 
 
 def _smaller(key: str, value: object, declared: object) -> object | None:
-    """The smaller of two limits; None if they cannot be compared. A negative delivery limit means none."""
+    """The smaller of two limits; None if they cannot be compared. A negative delivery limit means no limit."""
     if isinstance(value, bool) or not isinstance(value, int) or not isinstance(declared, int):
         return None
     if key == "delivery-limit":
@@ -129,7 +129,7 @@ def _smaller(key: str, value: object, declared: object) -> object | None:
 
 
 def _contradicts(argument: str, declared: Mapping[str, object]) -> bool:
-    """Whether the declaration sets the same limit by another argument."""
+    """Whether the declaration has an argument that contradicts this one."""
     pairs = (*CONFLICTS, ("x-overflow", "x-ring-size"))
     return any(
         (argument == one and other in declared) or (argument == other and one in declared) for one, other in pairs

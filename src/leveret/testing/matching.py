@@ -92,7 +92,7 @@ def _is_plain_class(wanted: Wanted) -> bool:
 
 
 def is_condition(wanted: Wanted) -> bool:
-    """Whether the pattern is a callable to be called."""
+    """Whether the pattern is a callable that decides; a class is not."""
     return callable(wanted) and not isinstance(wanted, type)
 
 
@@ -118,7 +118,7 @@ def _is_partly(wanted: Wanted, value: Any) -> bool:
 
 
 def aligned(wanted: Wanted, value: Any) -> Any:
-    """The pattern with the value's parts where they match, so that its text differs from the value's only elsewhere."""
+    """The pattern with its matching parts replaced by the value's: then a diff of the texts shows only mismatches."""
     if isinstance(wanted, Partial):
         return aligned(wanted.content, value)
     if is_like(wanted, value):
