@@ -9,7 +9,7 @@ from .node import Node
 
 #: The field of a node's status with its configuration, which is not shown.
 CONFIGURATION = "configuration"
-_COPIES = frozenset({State.FOLLOWING, State.IN_SYNC})
+_FOLLOWER_STATES = frozenset({State.FOLLOWING, State.IN_SYNC})
 
 
 def cluster_status(node: Node) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def why(node: Node) -> str:
         return "no node leads" if obstacle is None else f"no node leads, and this one does not campaign: {obstacle}"
     if view.leader.node_id == node.node_id:
         return "it led, and has not read etcd since then"
-    if state in _COPIES:
+    if state in _FOLLOWER_STATES:
         trouble = f", but has no link: {node.following.trouble}" if node.following.trouble else ""
         return f"follows {view.leader.name}{trouble}"
     return "no node led, so this one campaigned"

@@ -120,12 +120,12 @@ def refuse(
     Raises: DestinationFull, to end the channel.
     """
     engine_session = channel.session
-    is_last = engine_session.confirms is None and not known.mandatory
-    engine_session.count_unpublished(len(contents) + (behind if is_last else 0), refused=True)
+    ends_channel = engine_session.confirms is None and not known.mandatory
+    engine_session.count_unpublished(len(contents) + (behind if ends_channel else 0), refused=True)
     if engine_session.confirms is not None:
         session.confirming.channels[channel] = None
         return
-    if is_last:
+    if ends_channel:
         raise errors.DestinationFull(destination=full.destination, limit=full.limit)
     text = f"RESOURCE_ERROR - {full.destination}: {full.limit} limit"
     session.output.render()

@@ -25,7 +25,7 @@ NODES_MAX = 1000
 #: Maximum steps of compiling. Nested empty groups make no nodes, so `NODES_MAX` does not bound the steps.
 STEPS_MAX = 20 * NODES_MAX
 #: Maximum cached sets of nodes.
-MEMORY_MAX = 2000
+CACHED_MAX = 2000
 
 #: What a cached set depends on: the set after the character, the character (None at the end), the kind of the one
 #: before it (see the next line), and whether it is the last one.
@@ -58,7 +58,7 @@ class Automaton:
             if found is None:
                 if on_uncached is not None:
                     on_uncached()
-                if len(known) >= MEMORY_MAX:
+                if len(known) >= CACHED_MAX:
                     known.clear()
                 found = known[key] = self._graph.matching(*key)
             if found & start:

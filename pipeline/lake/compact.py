@@ -53,9 +53,9 @@ def compact_table(delta: Any, lake: str, table: str, rows_max: float = inf) -> A
     old: list[File] = []
     new: list[Part] = []
     for (day, mark), files in _small_files(delta, rows_max).items():
-        for bin_ in _groups(files):
-            old += bin_
-            new.append(merge_parts(lake, table, day, mark, [one["path"] for one in bin_]))
+        for group in _groups(files):
+            old += group
+            new.append(merge_parts(lake, table, day, mark, [one["path"] for one in group]))
     return replace(delta, lake, table, old, new) if new else delta
 
 
@@ -76,12 +76,12 @@ def _small_files(delta: Any, rows_max: float) -> dict[tuple[str | None, str], li
 
 def _groups(files: list[File]) -> list[list[File]]:
     """Groups of files in a row, each to be merged into one file. A file that would be alone is left out."""
-    bins: list[list[File]] = [[]]
+    groups: list[list[File]] = [[]]
     octets = 0
     for one in files:
-        if bins[-1] and octets + one["size_bytes"] > FILE_OCTETS:
-            bins.append([])
+        if groups[-1] and octets + one["size_bytes"] > FILE_OCTETS:
+            groups.append([])
             octets = 0
-        bins[-1].append(one)
+        groups[-1].append(one)
         octets += one["size_bytes"]
-    return [one for one in bins if len(one) > 1]
+    return [one for one in groups if len(one) > 1]

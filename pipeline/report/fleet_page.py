@@ -23,20 +23,20 @@ def render_fleet(source: str, nodes: Mapping[str, Report], pages: Mapping[str, s
 
 
 def _body(page: Page, report: Report, nodes: Mapping[str, Report], pages: Mapping[str, str]) -> str:
-    names = list(report.totals)
-    head = ("node", "audit", "lost records", *names, "from", "to")
+    totals = list(report.totals)
+    head = ("node", "audit", "lost records", *totals, "from", "to")
     rows = [
         (
             f'{page.swatch("", name)}<a href="{escape(quote(pages[name]))}">{plain(name)}</a>',
             _verdict(one), count(_lost_records(one.holes.rows)) if one.holes.rows else "",
-            *(count(one.totals.get(total)) for total in names), instant(one.begin), instant(one.end),
+            *(count(one.totals.get(total)) for total in totals), instant(one.begin), instant(one.end),
         )
         for name, one in sorted(nodes.items())
     ]  # fmt: skip
     holes = [(name, row) for name, one in sorted(nodes.items()) for row in one.holes.rows]
     parts = [
         page.head("nodes"),
-        page.section("Nodes", "nodes", table(head, rows, right=range(2, 3 + len(names)))),
+        page.section("Nodes", "nodes", table(head, rows, right=range(2, 3 + len(totals)))),
         *([page.section("Holes", "holes", holes_table(holes))] if holes else []),
         page.section("Depth", "depth", charts_of_depth("Messages in all queues, at the end of each window")),
         page.section("Latency", "latency", charts_of_latency(" of the slowest queue") if report.latency.rows else
@@ -49,8 +49,8 @@ def _body(page: Page, report: Report, nodes: Mapping[str, Report], pages: Mappin
 
 def _verdict(report: Report) -> str:
     """The result of a node's audit in a few words."""
-    number_of = report.faults.count if report.faults.count is not None else len(report.faults.rows)
-    words = [f"{count(number_of)} fault{'s' if number_of != 1 else ''}"] if number_of else []
+    faults = report.faults.count if report.faults.count is not None else len(report.faults.rows)
+    words = [f"{count(faults)} fault{'s' if faults != 1 else ''}"] if faults else []
     words += [f"{count(report.unknown)} unknown"] if report.unknown else []
     return f'<span class="fault">{", ".join(words)}</span>' if words else '<span class="good">no fault</span>'
 

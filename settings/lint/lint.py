@@ -88,7 +88,7 @@ def _lint_of_flow(one: Entry, configuration: Configuration) -> Iterator[str]:
     is_unique = one.settings.get("message_eviction") == "unique-property"
     if is_unique and not one.settings.get("message_eviction_property"):
         origin = one.origin_of("message_eviction")
-        yield f"{origin}: {where}: unique-property needs a message-eviction-property: the oldest message is evicted"
+        yield f"{origin}: {where}: unique-property needs a message-eviction-property, or the oldest message is evicted"
     policy = one.settings.get("address_full_policy", "PAGE")
     if policy != "PAGE" and not _has_size_limit(configuration):
         origin = one.origin_of("address_full_policy")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from steps import steps
 
-from leveret.expressions.patterns.automaton import MEMORY_MAX, Automaton
+from leveret.expressions.patterns.automaton import CACHED_MAX, Automaton
 from leveret.expressions.patterns.pattern_syntax import PATTERN_MAX, PatternFault, parse_pattern
 from leveret.expressions.patterns.patterns import Pattern, permission_pattern
 
@@ -212,4 +212,4 @@ def test_the_memory_of_a_pattern_is_bounded() -> None:
     automaton = Automaton(parse_pattern("^[^x]*[a-f][^x]{3}[^y]*z$"))
     for number in range(20_000):
         automaton.search(f"{chr(0x4E00 + number)}{number:x}z")
-    assert len(automaton._known) <= MEMORY_MAX
+    assert len(automaton._known) <= CACHED_MAX

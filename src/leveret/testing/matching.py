@@ -60,6 +60,7 @@ def is_like(wanted: Wanted, value: Any) -> bool:
 
 
 def is_body(wanted: Body, body: bytes) -> bool:
+    """Whether a body matches the pattern."""
     if isinstance(wanted, _OCTETS):
         return bytes(wanted) == body
     if isinstance(wanted, str):
