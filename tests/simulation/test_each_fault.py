@@ -7,7 +7,7 @@ from simulator.explored import FAULT
 from simulator.faults import FAULTS
 from simulator.faults.sites import SITE_FAULTS
 from simulator.plan import WEIGHTS, ClientPlan, FaultPlan, Plan, QueuePlan
-from simulator.swarm import FAULT_GROUPS, OF_FEATURES
+from simulator.swarm import FAULT_GROUPS, OF_FEATURES, SETTLING
 from simulator.world import World
 
 
@@ -22,7 +22,7 @@ def test_a_world_with_this_fault(kind: str) -> None:
 
 
 def test_every_fault_can_come() -> None:
-    """Those of sites, features and explorers where a world has them, others in short worlds alone."""
+    """Those of sites, features, explorers and tenants where a world has them, others in short worlds alone."""
     groups = [*FAULT_GROUPS.values(), *(faults for _, faults in OF_FEATURES)]
     of_short = {kind for faults in groups for kind in faults}
-    assert WEIGHTS.keys() | SITE_FAULTS.keys() | of_short | {FAULT} == FAULTS.keys()
+    assert WEIGHTS.keys() | SITE_FAULTS.keys() | of_short | {FAULT, SETTLING} == FAULTS.keys()

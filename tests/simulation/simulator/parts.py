@@ -77,6 +77,7 @@ class Plan:
     sites: dict[str, str] = field(default_factory=dict)  # of clients, with the group of each; none in most worlds
     pace: float = NORMAL_PACE  # how often a second each client acts, on average; it connects again as much sooner
     rehearsed: float = 0  # the part of its turns after which a restart is rehearsed
+    punctual: bool = False  # clients come when the first broker listens; else they try again later
     checked: float = 1.0  # the part of its turns after which the engine's invariants are looked at
 
     def queue(self, name: str) -> QueuePlan:

@@ -117,6 +117,8 @@ OF_FEATURES: tuple[tuple[frozenset[str], dict[str, int]], ...] = (
     (frozenset({"delays", "delay_ms"}), {"operator changes what is scheduled": 1}),
     (frozenset({"leased"}), {"operator changes lease periods": 1}),
 )
+#: What operators do first where there are tenants.
+SETTLING = "operator settles tenants"
 #: Clients that may close their channel, and open it again.
 LEAVING = frozenset({"publisher", "worker", "borrower", "getter"})
 #: While these last, publishes wait or are refused.
@@ -156,6 +158,7 @@ def make_swarm(seed: int) -> Plan:
     if chance.random() < 0.7:
         plan.limits = _limits(chance)
     plan.checked = chance.choice((1.0, 0.3))
+    plan.punctual = True
     plan.pace = Random(f"pace {seed}").choice((40.0, 100.0, 200.0))
     plan.seconds *= (NORMAL_PACE / plan.pace) ** 0.5
     plan.rehearsed = Random(f"rehearsals {seed}").choice((0, 0.003, 0.01, 0.03))
@@ -187,7 +190,7 @@ def vary(plan: Plan, number: int) -> None:
     busy_s = min((start for start, _ in plan.calms), default=plan.seconds)
     for fault in plan.faults:
         fault.seed = chance.getrandbits(32)
-        if fault.at_s < busy_s:
+        if 0 < fault.at_s < busy_s:
             fault.at_s = chance.uniform(0, busy_s)
     plan.faults.sort(key=lambda fault: fault.at_s)
 
@@ -321,6 +324,8 @@ def _add_faults(plan: Plan, chance: Random) -> None:
         while (at_s := at_s + chance.expovariate(1 / every_s)) < plan.seconds:
             kind = chance.choices(list(group), list(group.values()))[0]
             plan.faults.append(FaultPlan(at_s, kind, chance.getrandbits(32)))
+    if any(client.kind == "tenant" for client in plan.clients):
+        plan.faults.append(FaultPlan(0, SETTLING, chance.getrandbits(32)))
     plan.faults.sort(key=lambda fault: fault.at_s)
     plan.pauses = sorted(chance.uniform(0.3, plan.seconds) for _ in range(chance.choice((0, 1, 3))))
 

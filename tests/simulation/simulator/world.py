@@ -209,9 +209,14 @@ class World:
 
     async def _story(self) -> None:
         """Clients act and faults strike, then everything comes to rest and is looked at."""
+        while self.plan.punctual and self.network.accept is None:
+            await pass_time(0.001)
         for client in self.clients:
             self._wake(client)
-            client.connect()
+            if self.plan.punctual and client.comes_and_goes:  # its user and virtual host come first
+                self.schedule.after(SECOND // 50, client.connect)
+            else:
+                client.connect()
         for fault in self.plan.faults:
             self.schedule.at(int(fault.at_s * SECOND), partial(self._strike, fault))
         for at_s in self.plan.pauses:

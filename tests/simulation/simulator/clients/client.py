@@ -62,7 +62,7 @@ HARMLESS = frozenset(
         *("operator sets a parameter", "operator looks", "operator changes the configuration", "operator traces"),
         *("operator changes lease periods", "operator moves messages", "operator discards messages"),
         *("operator purges a queue", "operator pauses a queue", "operator changes what is scheduled"),
-        "operator changes what is explored",
+        *("operator changes what is explored", "operator settles tenants"),
     }
 )
 #: How often the time between two tries to connect doubles: to half a minute on average.

@@ -53,8 +53,21 @@ def _run_later(world: Victim, later_ns: int, command: str, **arguments: Any) -> 
     world.schedule.after(later_ns, partial(world.schedule.in_the_process, act))
 
 
+def _settle(world: Victim, chance: Random) -> None:
+    """All users and virtual hosts are there before tenants come, some with limits."""
+    for name in VHOSTS:
+        run(world, "vhosts", action="add", name=name)
+        if chance.random() < 0.4:
+            _limit_vhost(world, chance, name)
+    for name in USERS:
+        _make_user(world, chance, name)
+
+
 def _add_user(world: Victim, chance: Random) -> None:
-    name = chance.choice(USERS)
+    _make_user(world, chance, chance.choice(USERS))
+
+
+def _make_user(world: Victim, chance: Random, name: str) -> None:
     run(world, "users", action="add", name=name, password=name, tags=chance.choice(([], ["monitoring"])))
     for vhost in ("/", *VHOSTS):
         if chance.random() < 0.7:
@@ -139,10 +152,14 @@ def _add_vhost(world: Victim, chance: Random) -> None:
     if luck < 0.7:
         run(world, "vhosts", action="add", name=name)
     elif luck < 0.85:
-        most = {"max-connections": chance.choice((-1, 0, 2)), "max-queues": chance.choice((-1, 3))}
-        run(world, "vhosts", action="limits", name=name, **most)
+        _limit_vhost(world, chance, name)
     else:
         run(world, "vhosts", action="default-queue-type", name=name, type=chance.choice(("classic", "quorum")))
+
+
+def _limit_vhost(world: Victim, chance: Random, name: str) -> None:
+    most = {"max-connections": chance.choice((-1, 0, 2)), "max-queues": chance.choice((-1, 2))}
+    run(world, "vhosts", action="limits", name=name, **most)
 
 
 def _delete_vhost(world: Victim, chance: Random) -> None:
@@ -230,6 +247,7 @@ _OF_ALL = re.compile(r"(?m)^(memory|store|temp) = (\d+)$")
 
 
 _ACTS: dict[str, Callable[[Victim, Random], None]] = {
+    "settles tenants": _settle,
     "adds a user": _add_user,
     "changes a user": _change_user,
     "deletes a user": _delete_user,
