@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from leveret.engine.clients.unacked import SETTLED_MAX
+from leveret.journal.recording.pager import CACHED_MAX
 
 from .ledger import Broken
 
@@ -18,10 +19,12 @@ from .ledger import Broken
 ALWAYS, EACH = 250, 4
 #: The most ids that an address of a world remembers.
 IDS_MAX = 1000
-#: What has its own limit: ids against duplicates, deadlines that were cancelled, tags that were settled.
+#: What has its own limit: ids against duplicates, deadlines that were cancelled, tags that were settled, and the
+#: envelopes of what was paged out.
 ALSO = {
     **{"IdCache._numbers": IDS_MAX, "IdCache._order": IDS_MAX},
     **{"Deadlines._heap": 512, "UnackedIndex._by_queue[]": SETTLED_MAX},
+    **{"EnvelopeCache._summaries": CACHED_MAX, "EnvelopeCache._envelopes": CACHED_MAX},
 }
 #: Of a large table the first entries are looked into.
 LOOKED_INTO = 50
