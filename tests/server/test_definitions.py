@@ -396,6 +396,11 @@ def test_a_deep_file_is_refused() -> None:
         table_of_json({"x": deep})
 
 
+def test_a_number_above_63_bits_is_a_timestamp() -> None:
+    """AMQP has no other type for it, so that the timestamps of a declared table come back from its definitions."""
+    assert table_of_json({"x-max-length": 2**63}) == {"x-max-length": Field("T", 2**63)}
+
+
 def test_the_spec_tables_users_are_sound() -> None:
     """tests/spec/definitions.json, which RabbitMQ takes too."""
     document = json.loads((Path(__file__).parents[1] / "spec" / "definitions.json").read_text())
