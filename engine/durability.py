@@ -30,6 +30,9 @@ class Durability(Protocol):
     def sync_lsn_of_all(self) -> int:
         """The LSN after the records of all clients; 0: all are safe, or the disk has no room for them."""
 
+    def sync_lsn_of_objects(self) -> int:
+        """The LSN after the last change of queues, exchanges or bindings by any client; 0 as in `sync_lsn_of_all`."""
+
     def recall(self, id_: int, location: int, size: int) -> None:
         """Announce that an old message comes into a queue next. `location`: that of its content in the journal.
 

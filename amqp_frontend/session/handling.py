@@ -226,8 +226,9 @@ def _channel_method(session: AmqpSession, event: ChannelMethod, turn: Connection
     before = turn.records
     rest = HANDLERS[type(event.method)](session, channel, event.method)
     sync_lsn = durability.sync_lsn() if turn.records != before else 0
-    if not sync_lsn and journal.has_acted and getattr(event.method, "durable", True):
-        sync_lsn = durability.sync_lsn_of_all()  # the answer also states that earlier changes of this peer are safe
+    if not sync_lsn and getattr(event.method, "durable", True):
+        # The answer also states that earlier changes of this peer are safe, and what it found, which others changed.
+        sync_lsn = durability.sync_lsn_of_all() if journal.has_acted else durability.sync_lsn_of_objects()
     if sync_lsn:
         journal.has_acted = journal.has_published = False
         journal.send_answer_after(sync_lsn, channel.number)

@@ -230,10 +230,11 @@ _IDS = frozenset({DUPLICATE_IDS})
 
 
 class ObjectRecords:
-    """Appends records of names and objects to the turn under way."""
+    """Appends records of names and objects to the turn under way. `changed_lsn`: behind that of the last change."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns
+        self.changed_lsn = 0
 
     def define(self, object_type: int, vhost_id: int, name: str) -> int:
         """The id of a name (`VHOST`, `EXCHANGE`, `QUEUE`, `CONSUMER`, ... of record.py); assigned if it has none."""
@@ -280,7 +281,7 @@ class ObjectRecords:
             address_id=id_ if object_type == EXCHANGE else 0,
             heap=encode_declared(declared),
         )
-        return self._turns.append(record)
+        return self._append(record)
 
     def bound(self, source_id: int, bound: Bound, *, durable: bool = True, restated: bool = False) -> int:
         """Append a binding from an exchange. Returns the LSN."""
@@ -293,7 +294,13 @@ class ObjectRecords:
     def _binding(self, kind: int, source_id: int, bound: Bound, flags: int) -> int:
         queue_id = bound.target_id if bound.object_type == QUEUE else 0
         record = Record(kind, flags=flags, address_id=source_id, queue_id=queue_id, heap=encode_bound(bound))
-        return self._turns.append(record)
+        return self._append(record)
+
+    def _append(self, record: Record) -> int:
+        lsn = self._turns.append(record)
+        if not record.flags & RESTATED:
+            self.changed_lsn = lsn + 1
+        return lsn
 
     def cluster_changed(self, kind: int, term: int, text: str) -> int:
         """Append an event of a cluster's node (`text`: JSON). Returns the LSN."""

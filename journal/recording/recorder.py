@@ -209,6 +209,13 @@ class Recorder:
         journal.turns.is_awaited = True
         return journal.next_lsn
 
+    def sync_lsn_of_objects(self) -> int:
+        lsn = self._journal.objects.changed_lsn
+        if self.is_behind or self.safe_lsn >= lsn:
+            return 0
+        self._journal.turns.is_awaited = True
+        return lsn
+
     def begin(self, objects: Container[int]) -> None:
         """After restoring: retire the names of all objects but these (ids of durable ones).
 

@@ -112,6 +112,30 @@ def test_an_answer_waits_for_nothing_of_others(desk: DurableDesk) -> None:
     assert [type(one.frame) for one in other.take()] == [C.Queue.DeclareOk]
 
 
+@pytest.mark.parametrize(
+    "change, asked",
+    [
+        (method(1, C.Queue.Declare, queue="new", durable=True), method(1, C.Queue.Declare, queue="new", durable=True)),
+        (method(1, C.Queue.Delete, queue="q"), method(1, C.Queue.Delete, queue="q")),
+        (
+            method(1, C.Queue.Bind, queue="q", exchange="amq.direct", routing_key="new"),
+            method(1, C.Queue.Bind, queue="q", exchange="amq.direct", routing_key="new"),
+        ),
+    ],
+    ids=["declare", "delete", "bind"],
+)
+def test_an_answer_waits_for_a_change_of_others_that_it_found(change: bytes, asked: bytes, desk: DurableDesk) -> None:
+    """Two clients ask for the same: what the second is told is true after a kill, too."""
+    first, second = desk.pair.open(), desk.pair.open()
+    for peer, octets in ((first, change), (second, asked)):
+        peer.send(octets)
+        assert peer.take() == []
+    desk.settle()
+    for peer in (first, second):
+        (answer,) = peer.take()
+        assert answer.frame.name.endswith("Ok")
+
+
 def test_a_transient_queue_waits_for_nothing(desk: DurableDesk) -> None:
     """Reply queues come and go, and nothing survives of them."""
     ack_one(desk)

@@ -73,5 +73,8 @@ class LateJournal(StandInJournal):
     def sync_lsn(self) -> int:
         return UNTIL_CAUGHT_UP if self.has_failed else self.next_lsn
 
+    def sync_lsn_of_objects(self) -> int:
+        return self.sync_lsn_of_all()
+
     def sync_lsn_of_all(self) -> int:
         return 0 if self.is_behind or self.safe_lsn >= self.next_lsn else self.next_lsn

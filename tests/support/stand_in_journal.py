@@ -19,5 +19,8 @@ class StandInJournal:
     def sync_lsn_of_all(self) -> int:
         return 0
 
+    def sync_lsn_of_objects(self) -> int:
+        return 0
+
     def keep_id(self, vhost: str, address: str, id_: str, first_id: int, size: int) -> bool:
         return False
