@@ -177,7 +177,7 @@ def host_with(*, live: int = 0, parked: int = 0, temp: int = 0, **changes: Any) 
         broker=SimpleNamespace(
             flow=SimpleNamespace(parked=SimpleNamespace(octets=7 + parked, spooled=0)), virtual_hosts={}
         ),
-        temp=SimpleNamespace(used=temp),
+        temp=SimpleNamespace(used=temp, check=lambda: None),
         supervisor=SimpleNamespace(
             recorder=SimpleNamespace(is_behind=False, has_failed=False, takes_nothing=False),
             journal=SimpleNamespace(statistics=lambda: SimpleNamespace(live=live)),
