@@ -112,7 +112,7 @@ class Books:
         """What another broker remembers that started now, after all that was written. Raises: Broken."""
         where = Whereabouts(self._plan)
         where.attach(broker)
-        self._memories.compare(where.places.values(), was_set=False)
+        self._memories.compare(where.places.values())
 
     def turn_ended(self) -> None:
         """The engine has nothing left to do for now. Raises: Broken."""

@@ -132,17 +132,22 @@ class Memories(Book):
     # -- a new life ---------------------------------------------------------------------------------------------------
 
     def attach(self, broker: Broker) -> None:
-        was_set = self._clock.wall_ms() - self._clock.monotonic_ns() // MS != self._wall_began_ms
-        self._wall_began_ms = self._clock.wall_ms() - self._clock.monotonic_ns() // MS
-        self.compare(self._where.places.values(), was_set=was_set)
-        if was_set:
+        self.compare(self._where.places.values())
+        if self._was_set:
             self._lives.clear()
+        self._wall_began_ms = self._clock.wall_ms() - self._clock.monotonic_ns() // MS
         self._states.clear()
         self._changed.clear()
         self._open.clear()
 
-    def compare(self, places: Iterable[Place], *, was_set: bool) -> None:
-        """What a broker found that has just started. `was_set`: the wall clock. Raises: Broken."""
+    @property
+    def _was_set(self) -> bool:
+        """Whether the wall clock was set since this life began: then times move at a restart."""
+        return self._clock.wall_ms() - self._clock.monotonic_ns() // MS != self._wall_began_ms
+
+    def compare(self, places: Iterable[Place]) -> None:
+        """What a broker found that has just started. Raises: Broken."""
+        was_set = self._was_set
         durable_from = self._open[0][0] if self._open else None
         for place in places:
             if place.features.keys() & {"foreign", "stream", "leased"} or not place.queue.durable:
