@@ -198,6 +198,8 @@ class Client:
         if self.state is OFFLINE:
             return
         self.state = OFFLINE
+        if self.link is not None:
+            self.link.close()  # it may have been an earlier link that ended: this one would end the next connection
         self.waiting.clear()
         for channel in self.channels.values():
             channel.is_open = False
