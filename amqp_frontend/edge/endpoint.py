@@ -10,14 +10,15 @@ import logging
 import socket
 import struct
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import trio
 
 from ...engine import Broker, Queue
 from ..flow.steps import Step
 from ..flow.throttle import SLICE_S, throttle_wait_of
-from ..options import FrontendOptions
 from ..peer.login import Peer
 from ..peer.output import REPLIES_MAX
 from ..session.handling import handle_bytes
@@ -25,12 +26,14 @@ from ..session.session import AmqpSession
 from ..wire.large_body import LargeBody
 from ..wire.large_output import Gathered
 from ..wire.states import ConnectionState
-from .admission import Admission, NoSlot
+from .admission import NoSlot
 from .arrival import Arrival, TerminatedTls
-from .introduction import READ_SIZE, Introduction, note_tls
-from .poller import Poller
-from .proxy_protocol import ProxyFault
-from .tls import TlsFault, TlsTransport
+from .introduction import READ_SIZE, note_tls, read_proxy_header, read_some, shake_hands
+from .proxy_protocol import ProxyFault, proxied
+from .tls import PIECE, TlsFault, TlsTransport
+
+if TYPE_CHECKING:
+    from .server import Server
 
 logger = logging.getLogger("leveret.amqp")
 
@@ -83,40 +86,24 @@ class Runtime(Protocol):
         """Return when clients may be read and sent to."""
 
 
-class EndpointServer(Protocol):
-    """The part of the server that an endpoint uses. `options` is called for each connection."""
-
-    runtime: Runtime
-    options: Callable[[], FrontendOptions]
-    nursery: trio.Nursery
-    admission: "Admission[Endpoint]"
-    poller: Poller | None
-
-    def note_proxied(self, endpoint: "Endpoint") -> None:
-        """Note that a proxy has named the peer. Raises: NoSlot."""
-
-    def forget(self, endpoint: "Endpoint") -> None:
-        """Note that the connection has ended."""
-
-
 class Endpoint:
     """A socket and its session. `transport`: the socket itself, or TLS over it.
 
     `wait_readable`, `wait_writable` and `handle` can be replaced (the test broker).
     """
 
-    __slots__ = ("_first", "_gathers", "_has_ended", "_is_introduced", "_is_proxied", "_pending", "_reads_directly",
-                 "_server", "_tls", "_writing", "drained", "scope", "session", "socket", "throttled",
+    __slots__ = ("_first", "_gathers", "_has_ended", "_is_proxied", "_must_shake_hands", "_pending",
+                 "_reads_directly", "_server", "_tls", "_writing", "drained", "scope", "session", "socket", "throttled",
                  "transport", "unblocked")  # fmt: skip
 
     def __init__(
-        self, server: EndpointServer, sock: socket.socket, peer: Peer, tls: TlsTransport | None, is_proxied: bool
+        self, server: "Server", sock: socket.socket, peer: Peer, tls: TlsTransport | None, is_proxied: bool
     ) -> None:
         self._server = server
         self.socket = sock
         self._tls = tls
         self._is_proxied = is_proxied
-        self._is_introduced, self._first = tls is None and not is_proxied, b""
+        self._must_shake_hands, self._first = tls is not None, b""
         self.transport: socket.socket | TlsTransport = tls or sock
         self.session = self._make_session(peer)
         self.session.closing.on_login = self._answered
@@ -139,7 +126,7 @@ class Endpoint:
 
     def take_over(self, terminated: TerminatedTls) -> None:
         """Note that the peer's TLS ends elsewhere, or that its handshake is over: the next octets are AMQP."""
-        self._is_introduced, self._first = True, terminated.first
+        self._must_shake_hands, self._first = False, terminated.first
         note_tls(self.session, terminated.protocol, terminated.cipher, terminated.certificate)
 
     def _answered(self, is_logged_in: bool) -> None:
@@ -381,31 +368,38 @@ class Endpoint:
             return b""
 
     async def _first_octets(self) -> bytes:
-        """The first octets of AMQP, if any came with the introduction. Raises: as `Introduction.first_octets`."""
-        if not self._is_introduced:
-            introduction = Introduction(
-                self.socket,
-                self.session,
-                self._tls,
-                is_proxied=self._is_proxied,
-                wait_readable=self.wait_readable,
-                on_proxied=lambda: self._server.note_proxied(self),
-                on_begun=self._note_begun,
-            )
-            return await introduction.first_octets()
+        """The first octets of AMQP, after a PROXY header and the TLS handshake; empty if none came with these.
+
+        Raises: ProxyFault, TlsFault, NoSlot, OSError.
+        """
+        session, tls = self.session, self._tls if self._must_shake_hands else None
         data, self._first = self._first, b""
-        while True:
-            try:
-                if not data:
-                    await self.wait_readable(self.socket.fileno())
-                    data = self.transport.recv(READ_SIZE)
-            except BlockingIOError:
-                continue
-            if data:
-                self._note_begun()
-            else:
-                self.session.closing.finished = True  # as in `Introduction.first_octets`
-            return data
+        if self._is_proxied:
+            data = await self._read_proxy_header()
+        while not data and not session.closing.finished:
+            await self.wait_readable(self.socket.fileno())
+            with suppress(BlockingIOError):
+                data = self.transport.recv(READ_SIZE) if tls is None else self.socket.recv(PIECE)
+                session.closing.finished = not data  # a load balancer's health check; not logged
+        if session.closing.finished:
+            return b""
+        self._note_begun()
+        if tls is not None:
+            data = await shake_hands(self.socket, tls, data, partial(read_some, self.socket, self.wait_readable))
+            note_tls(session, tls.protocol, tls.cipher, tls.certificate)
+        return data
+
+    async def _read_proxy_header(self) -> bytes:
+        """Returns: the octets after the header."""
+        header, data = await read_proxy_header(partial(read_some, self.socket, self.wait_readable))
+        if header is None:
+            self.session.closing.finished = True  # as in `_first_octets`
+            return b""
+        login = self.session.login
+        login.peer = proxied(login.peer, header)
+        if header.source is not None:
+            self._server.note_proxied(self)
+        return data
 
     def _note_begun(self) -> None:
         """Note that the peer has sent octets."""

@@ -1,4 +1,4 @@
-"""The introduction of a connection before AMQP: a PROXY header, the TLS handshake. It waits, under time limits.
+"""The introduction of a connection before AMQP: a PROXY header, the TLS handshake. Callers limit its time.
 
 Source: behaviour page 1.2; security page, "TLS-level exhaustion".
 """
@@ -12,7 +12,7 @@ import trio
 
 from ..session.session import AmqpSession
 from .certificates import Certificate, certificate_facts, user_name
-from .proxy_protocol import SIZE_MAX, ProxyFault, ProxyHeader, proxied, read_header
+from .proxy_protocol import SIZE_MAX, ProxyFault, ProxyHeader, read_header
 from .tls import PIECE, TlsFault, TlsTransport
 
 logger = logging.getLogger("leveret.amqp")
@@ -73,70 +73,11 @@ async def shake_hands(sock: socket.socket, tls: TlsTransport, data: bytes, read_
     return tls.early_data()
 
 
-class Introduction:
-    """The introduction of one connection.
-
-    `on_proxied` is called when a proxy has named the peer (raises NoSlot), `on_begun` when the peer has sent octets.
-    """
-
-    def __init__(
-        self,
-        sock: socket.socket,
-        session: AmqpSession,
-        tls: TlsTransport | None,
-        *,
-        is_proxied: bool,
-        wait_readable: Callable[[int], Awaitable[None]],
-        on_proxied: Callable[[], None],
-        on_begun: Callable[[], None],
-    ) -> None:
-        self._socket = sock
-        self._session = session
-        self._tls = tls
-        self._is_proxied = is_proxied
-        self._wait_readable = wait_readable
-        self._on_proxied = on_proxied
-        self._on_begun = on_begun
-
-    async def first_octets(self) -> bytes:
-        """Do the whole introduction.
-
-        Returns: the octets of AMQP that came with it, if any. Raises: ProxyFault, TlsFault, NoSlot, OSError.
-        """
-        session = self._session
-        data = await self._read_proxy_header() if self._is_proxied else b""
-        if not data and not session.closing.finished:
-            data = await self._read_some(PIECE if self._tls is not None else READ_SIZE)
-            if not data:
-                session.closing.finished = True  # a load balancer's health check; not logged
-        if session.closing.finished:
-            return b""
-        self._on_begun()
-        return data if self._tls is None else await self._shake_hands(self._tls, data)
-
-    async def _read_proxy_header(self) -> bytes:
-        """Returns: the octets behind the header."""
-        header, data = await read_proxy_header(self._read_some)
-        if header is None:
-            self._session.closing.finished = True  # as in `first_octets`
-            return b""
-        login = self._session.login
-        login.peer = proxied(login.peer, header)
-        if header.source is not None:
-            self._on_proxied()
-        return data
-
-    async def _shake_hands(self, tls: TlsTransport, data: bytes) -> bytes:
-        """Returns: octets of AMQP that came in the same read as the end of the handshake."""
-        early = await shake_hands(self._socket, tls, data, self._read_some)
-        note_tls(self._session, tls.protocol, tls.cipher, tls.certificate)
-        return early
-
-    async def _read_some(self, size: int) -> bytes:
-        """The next octets of the socket, empty at its end."""
-        while True:
-            await self._wait_readable(self._socket.fileno())
-            try:
-                return self._socket.recv(size)
-            except BlockingIOError:
-                pass
+async def read_some(sock: socket.socket, wait_readable: Callable[[int], Awaitable[None]], size: int) -> bytes:
+    """The next octets of a socket, at most `size`; empty at its end. Raises: OSError."""
+    while True:
+        await wait_readable(sock.fileno())
+        try:
+            return sock.recv(size)
+        except BlockingIOError:
+            pass

@@ -81,15 +81,11 @@ class ParkedContents:
             return work
         return work.spooled(location)
 
-    def added(self, work: ParkedWork) -> None:
-        """Count work that was parked."""
-        self._count(work, 1)
+    def add(self, work: ParkedWork, sign: int) -> None:
+        """Count work that was parked (`sign` 1), or is no longer parked (-1).
 
-    def removed(self, work: ParkedWork) -> None:
-        """Count work that is no longer parked; `with_contents` or `released` has to be called, too."""
-        self._count(work, -1)
-
-    def _count(self, work: ParkedWork, sign: int) -> None:
+        In the second case `with_contents` or `released` has to be called, too.
+        """
         octets = work.octets * sign
         if work.location is not None:
             self.spooled_count += sign
@@ -341,7 +337,7 @@ class Parking:
 
     def _added(self, work: ParkedWork, turn: ConnectionTurn) -> None:
         contents = self.contents
-        contents.added(work)
+        contents.add(work, 1)
         if self.state is S.OPEN:
             self._step(ParkingStep.PARK)
         is_new = turn.since_ns is None  # otherwise it was tried, parked again, and counted before
@@ -352,7 +348,7 @@ class Parking:
 
     def _removed(self, work: ParkedWork) -> None:
         contents = self.contents
-        contents.removed(work)
+        contents.add(work, -1)
         if self.is_full:
             is_half = self._parked_octets <= self._octets_when_full // 2 and contents.count < PARKED_MAX // 2
             if is_half or not (contents.count or contents.spooled_count):

@@ -5,22 +5,23 @@ fails when a class has no row. RabbitMQ's texts have values as Erlang writes the
 whole texts. Source: behaviour page 0 to 2; tests/spec/error_cases.json.
 """
 
+from collections.abc import Callable
 from enum import Enum
 from math import isfinite
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...engine import Field, Reason
 from ...engine import errors as engine
 from . import peer_errors as peer
 
 
-class Fields(dict[str, object]):
+class Fields(dict[str, Any]):
     """The fields of an error, and the texts that are derived from them."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(vars(error))
 
-    def __missing__(self, key: str) -> object:
+    def __missing__(self, key: str) -> str:
         return DERIVED_TEXTS[key](self)
 
 
@@ -81,8 +82,7 @@ def _float_term(value: float) -> str:
 
 
 def _reason(fields: Fields) -> str:
-    reason = fields["reason"]
-    assert isinstance(reason, Reason)
+    reason: Reason = fields["reason"]
     if reason.kind == "type":
         return f'"expected integer, got {reason.word}"'
     if reason.kind == "unacceptable":
@@ -93,45 +93,25 @@ def _reason(fields: Fields) -> str:
 
 
 def _octets(fields: Fields) -> str:
-    payload = fields["payload"]
-    assert isinstance(payload, bytes)
+    payload: bytes = fields["payload"]
     if len(payload) <= 16:
         return f"all octets = {term(payload)}"
     return f"first 16 octets = {term(payload[:16])}"
 
 
-def _arguments_term(fields: Fields) -> str:
-    return term(_bytes(fields["arguments"]))
-
-
-def _value_term(fields: Fields) -> str:
-    return term(_bytes(fields["value"]))
-
-
-def _field_term(fields: Fields) -> str:
-    field = fields["field"]
-    assert isinstance(field, Field)
-    return _term_of(field)
-
-
 def _weight_fault(fields: Fields) -> str:
     if fields["is_integer"]:
         return "The binding key must be greater than 0"
-    return f"The binding key must be an integer: {term(_bytes(fields['value']))}"
+    return f"The binding key must be an integer: {term(fields['value'])}"
 
 
-def _bytes(value: object) -> bytes:
-    assert isinstance(value, bytes)
-    return value
-
-
-DERIVED_TEXTS = {
+DERIVED_TEXTS: dict[str, Callable[[Fields], str]] = {
     "difference": _difference,
     "reason_text": _reason,
     "octets": _octets,
-    "arguments_term": _arguments_term,
-    "value_term": _value_term,
-    "field_term": _field_term,
+    "arguments_term": lambda fields: term(fields["arguments"]),
+    "value_term": lambda fields: term(fields["value"]),
+    "field_term": lambda fields: _term_of(fields["field"]),
     "weight_fault": _weight_fault,
 }
 
@@ -437,19 +417,16 @@ def text_for_log(error: Exception, text: str) -> str:
     if isinstance(error, engine.LoginThrottled):
         return f"{text} (too many failed logins: no password is checked for {error.wait_ns // 1_000_000} ms)"
     for name in _SECRET & vars(error).keys():
-        return f"{text.partition(' - ')[0]} - {type(error).__name__}, {_counted(vars(error)[name])}"
+        return f"{text.partition(' - ')[0]} - {type(error).__name__}, {len(vars(error)[name])} octets"
     return text
 
 
 def describe(error: Exception) -> str:
     """An error without a reply, for the log."""
-    fields = (f"{key}={_counted(value) if key in _SECRET else repr(value)}" for key, value in vars(error).items())
+    fields = (
+        f"{key}={f'{len(value)} octets' if key in _SECRET else repr(value)}" for key, value in vars(error).items()
+    )
     return f"{type(error).__name__} {', '.join(fields)}".rstrip()
-
-
-def _counted(value: object) -> str:
-    assert isinstance(value, bytes)
-    return f"{len(value)} octets"
 
 
 def reply_for(error: Exception) -> Reply:

@@ -328,7 +328,7 @@ def test_without_the_extra(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
     import importlib.util
 
     from leveret.__main__ import main
-    from leveret.cli.serve_command import console_addresses
+    from leveret.cli.configuration_files import console_addresses
     from leveret.settings import Configuration, load_configuration
 
     found = importlib.util.find_spec

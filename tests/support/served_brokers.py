@@ -11,11 +11,11 @@ import trio
 
 from leveret.journal import ClusterJournal
 from leveret.operator.control import ControlTable
-from leveret.serving.addresses import Address
+from leveret.serving.addresses import Address, ConsoleAddresses
 from leveret.serving.app import ServingProcess
 from leveret.serving.frontends import find_frontend
 from leveret.serving.listeners import Listeners
-from leveret.serving.options import ConsoleAddresses, ServeOptions
+from leveret.serving.options import ServeOptions
 from leveret.serving.served_broker import ServedBroker
 from leveret.settings import load_configuration
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from ..settings import Configuration
 from ..settings.faults import in_order
 from ..settings.printable import printable, printable_lines
-from .configuration_files import addresses_of, configured_at, console_places, load, load_definitions
+from .configuration_files import addresses_of, configured_at, console_addresses, load, load_definitions
 from .tls_arguments import add_tls_arguments, context_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     _, problems = addresses_of(configuration.broker.listen, configuration)
     where = configured_at(configuration, "listen")
     faults += [*tls.faults, *(f"{where}: listen: {problem}" for problem in problems)]
-    faults += console_places(None, configuration)[1]
+    faults += console_addresses(None, configuration)[1]
     wrong, suspicious = _check_definitions(configuration, is_sound=not faults)
     faults += wrong
     if configuration.is_clustered and not faults:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..serving.addresses import Address, AddressError, parse_address
+from ..serving.addresses import Address, AddressError, ConsoleAddresses, parse_address
 from ..settings import Configuration, load_configuration
 from ..settings.faults import Origin, in_order
 from ..settings.loopback import is_loopback
@@ -104,10 +104,11 @@ def addresses_of(
     return listen, faults
 
 
-def console_places(
-    given: str | None, configuration: Configuration
-) -> tuple[tuple[list[Address], list[Address]] | None, list[str]]:
-    """The addresses of the console and of its metrics, and their faults; None if the console is off."""
+def console_addresses(given: str | None, configuration: Configuration) -> tuple[ConsoleAddresses | None, list[str]]:
+    """The addresses of the console, and their faults; None if it is not installed, or off.
+
+    `given`: from the command line, in place of the configuration's.
+    """
     from importlib.util import find_spec
 
     origins = [origin for (table, _), origin in configuration.origins.items() if table == "management"]
@@ -124,4 +125,6 @@ def console_places(
     text = configuration.management.metrics
     in_file = f"{configured_at(configuration, 'metrics', 'management')}: metrics:"
     metrics, more = addresses_of(() if text == "off" else (text,), configuration, is_http=True)
-    return (listen, metrics), [*(f"{where} {fault}" for fault in faults), *(f"{in_file} {fault}" for fault in more)]
+    is_named = given is not None or ("management", "listen") in configuration.explicit
+    addresses = ConsoleAddresses(listen, is_named, metrics, ("management", "metrics") in configuration.explicit)
+    return addresses, [*(f"{where} {fault}" for fault in faults), *(f"{in_file} {fault}" for fault in more)]

@@ -5,6 +5,7 @@ import base64
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict
 
 from ..engine import ContentError, FieldTable, FieldTableError, decode_properties, decode_table
 from ..journal import JournalError, JournalReader, Names, Record
@@ -63,27 +64,10 @@ def _verify(options: argparse.Namespace) -> int:
     report = verify(directory)
     code = EXIT_DAMAGED if report.faults else EXIT_TORN if report.torn_bytes else EXIT_SOUND
     if options.json:
-        print(json.dumps(_report_fields(report)))
+        print(json.dumps(asdict(report)))
     else:
         print("\n".join(map(printable, _report_lines(report))))
     return code
-
-
-def _report_fields(report: Report) -> dict[str, object]:
-    return {
-        "segments": report.segments,
-        "blocks": report.blocks,
-        "records": report.records,
-        "first_lsn": report.first_lsn,
-        "next_lsn": report.next_lsn,
-        "torn_segment": report.torn_segment,
-        "torn_bytes": report.torn_bytes,
-        "gaps": report.gaps,
-        "faults": [
-            {"segment": fault.segment, "offset": fault.offset, "what": fault.what, "lost": fault.lost}
-            for fault in report.faults
-        ],
-    }
 
 
 def _report_lines(report: Report) -> Iterator[str]:

@@ -4,15 +4,11 @@ import argparse
 import logging
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ..settings import Configuration
 from ..settings.faults import in_order
 from ..settings.printable import printable
-from .configuration_files import addresses_of, configured_at, console_places, load, load_definitions
-
-if TYPE_CHECKING:
-    from ..serving.options import ConsoleAddresses
+from .configuration_files import addresses_of, configured_at, console_addresses, load, load_definitions
 
 EXIT_UNUSABLE = 2
 LOG_LEVELS = ("debug", "info", "warning", "error")
@@ -96,18 +92,6 @@ def run(options: argparse.Namespace) -> int:
     wanted.is_forced, wanted.rebuilds_queues = options.force, options.review_queues
     wanted.checks_invariants = options.debug
     return serve(wanted)
-
-
-def console_addresses(given: str | None, configuration: Configuration) -> "tuple[ConsoleAddresses | None, list[str]]":
-    """The addresses of the console, and their faults; None if it is not installed, or off."""
-    from ..serving.options import ConsoleAddresses
-
-    places, faults = console_places(given, configuration)
-    if places is None:
-        return None, faults
-    explicit = configuration.explicit
-    is_named = given is not None or ("management", "listen") in explicit
-    return ConsoleAddresses(places[0], is_named, places[1], ("management", "metrics") in explicit), faults
 
 
 def _with_profile(configuration: Configuration, profile: str) -> tuple[Configuration, list[str]]:

@@ -1,6 +1,5 @@
-"""Makes the options of each part of the broker. Only this file maps keys of the configuration to options.
+"""Makes the options of each part of the broker from keys of the configuration.
 
-Each function reads only the keys of its part, so that a test can tell which part a reloaded key changes.
 Source: interfaces page, "Configuration keys".
 """
 
@@ -11,7 +10,6 @@ from ..amqp_frontend.options import FrontendOptions
 from ..engine import UNLIMITED, BrokerOptions, MessageAddress
 from ..settings import Configuration
 from ..settings.declared.cluster import cluster_name_of, node_of
-from ..settings.frozen import frozen
 
 if TYPE_CHECKING:
     from ..journal import JournalOptions
@@ -50,11 +48,6 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
         flow=configuration.flow,
         transfer_after_ms=configuration.cluster.transfer_after_ms,
     )
-
-
-def unsent_max(configuration: Configuration) -> int:
-    """Maximum unsent octets of a connection, beyond which its deliveries pause; fixed when the broker is made."""
-    return configuration.broker_limits.unsent_per_connection
 
 
 def frontend_options(
@@ -111,38 +104,3 @@ def journal_options(configuration: Configuration) -> "JournalOptions":
         reader_age_ms=journal.reader_age_ms,
         reader_size=journal.reader_size,
     )
-
-
-@frozen
-class RecordingOptions:
-    """Options for records that recovery does not need, and for paging.
-
-    `counts_max`: larger delivery counts are not recorded; -1: all are. `keeps_ids`: duplicate ids survive a restart.
-    `memory_size`: octets of ready messages in memory.
-    """
-
-    persists_deliveries: bool
-    counts_max: int
-    keeps_ids: bool
-    memory_size: int
-
-
-def recording_options(configuration: Configuration) -> RecordingOptions:
-    """The recording options, which are fixed when a broker's journal is opened."""
-    broker = configuration.broker
-    return RecordingOptions(
-        persists_deliveries=broker.persist_delivery_count_before_delivery,
-        counts_max=broker.max_redelivery_records,
-        keeps_ids=broker.persist_id_cache,
-        memory_size=configuration.broker_limits.memory,
-    )
-
-
-def log_lines_per_second(configuration: Configuration) -> int:
-    """Maximum log lines per second of the AMQP frontend; 0: no limit."""
-    return configuration.broker_limits.log_lines_per_second
-
-
-def refresh_period_ms(configuration: Configuration) -> int:
-    """Period of checks of the configuration's files; negative: no checks."""
-    return configuration.broker.configuration_file_refresh_period_ms

@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 import stat
+from dataclasses import field
 
 from ..settings.frozen import frozen
 
@@ -34,6 +35,20 @@ class Address:
             return f"unix:{self.path}"
         scheme = f"{_SCHEMES[self.is_http]}s://" if self.is_tls else ""
         return f"{scheme}[{self.host}]:{self.port}" if ":" in self.host else f"{scheme}{self.host}:{self.port}"
+
+
+@frozen
+class ConsoleAddresses:
+    """The addresses of the console and of its metrics.
+
+    `is_named`, `metrics_named`: whether a user named them. If so, an address that is taken is an error; otherwise that
+    listener is left out.
+    """
+
+    listen: list[Address]
+    is_named: bool = False
+    metrics: list[Address] = field(default_factory=list)
+    metrics_named: bool = False
 
 
 #: The schemes of AMQP, and of HTTP.

@@ -14,12 +14,12 @@ from ..engine import Unreadable
 from ..operator.command_error import CommandError
 from ..settings.printable import printable, printable_lines
 from . import collector
-from .addresses import AddressTaken
+from .addresses import AddressTaken, ConsoleAddresses
 from .allocator import return_memory
 from .composition import DataUnusable
 from .frontends import Frontend, FrontendMissing, find_frontend
 from .listeners import Listeners
-from .options import ConsoleAddresses, ServeOptions
+from .options import ServeOptions
 from .process_signals import RELOADS, STOPS, SignalQueue, ignore, open_signal_queue
 from .reloading import CurrentConfiguration, log_report, reload, watch_files
 from .served_broker import DefinitionsRefused, ServedBroker

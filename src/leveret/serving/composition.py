@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..configured.configured import ConfiguredObjects, Report, unknown_points
 from ..configured.configured_users import DEFAULT_GUEST
-from ..configured.options import broker_options, unsent_max
+from ..configured.options import broker_options
 from ..engine import Broker, Clock, LoginThrottle, Message, TempStore, Users
 from ..operator.control import EXCHANGE, ControlTable
 from ..operator.operator import Operator
@@ -107,7 +107,7 @@ def build_broker(
         settings=configuration.repository,
         options=broker_options(configuration),
         chance=chance,
-        unsent_max=unsent_max(configuration),
+        unsent_max=configuration.broker_limits.unsent_per_connection,
         site=site,
         groups=groups,
     )
@@ -184,7 +184,6 @@ def _open_journal(data: Data, broker: Broker, configuration: Configuration) -> "
             holds_reserve=data.holds_reserve,
             files=data.files,
             cluster=data.cluster,
-            took_over=data.cluster is not None,
         )
     except (JournalError, OSError) as error:
         raise DataUnusable(why_unusable(data.path, error)) from error

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from ..settings.frozen import frozen
-from .addresses import Address, AddressTaken, bind, url_of
-from .options import ConsoleAddresses, ServeOptions
+from .addresses import Address, AddressTaken, ConsoleAddresses, bind, url_of
+from .options import ServeOptions
 
 logger = logging.getLogger("leveret")
 

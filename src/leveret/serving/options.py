@@ -5,30 +5,15 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from ..settings import Configuration
-from ..settings.frozen import frozen
 from ..settings.printable import printable
 from ..settings.slotted import slotted
-from .addresses import Address
+from .addresses import Address, ConsoleAddresses
 from .file_watch import FileWatch
 from .reloading import Load
 from .tls_files import NO_TLS, TlsFiles
 
 if TYPE_CHECKING:
     from ..operator.json_file import JsonFile
-
-
-@frozen
-class ConsoleAddresses:
-    """The addresses of the console and of its metrics.
-
-    `is_named`, `metrics_named`: whether a user named them. If so, an address that is taken is an error; otherwise that
-    listener is left out.
-    """
-
-    listen: list[Address]
-    is_named: bool = False
-    metrics: list[Address] = field(default_factory=list)
-    metrics_named: bool = False
 
 
 @slotted
@@ -50,7 +35,7 @@ class ServeOptions:
     watch: FileWatch | None = None
     tls: TlsFiles = NO_TLS
     definitions: "JsonFile | None" = None
-    console: "ConsoleAddresses | None" = None
+    console: ConsoleAddresses | None = None
     is_forced: bool = False
     rebuilds_queues: bool = False
     checks_invariants: bool = False

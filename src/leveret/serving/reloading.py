@@ -9,7 +9,7 @@ import trio
 
 from ..amqp_frontend.options import FrontendOptions
 from ..configured.configured import ConfiguredObjects, Report
-from ..configured.options import frontend_options, log_lines_per_second, refresh_period_ms
+from ..configured.options import frontend_options
 from ..settings import Configuration
 from ..settings.lifetime import RESTART
 from .descriptors import descriptor_limits
@@ -50,7 +50,7 @@ class CurrentConfiguration:
         self._frontend_options = frontend_options(
             configuration, tls=tls.context, descriptor_max=descriptor_limits().connections
         )
-        set_budget("leveret.amqp", log_lines_per_second(configuration))
+        set_budget("leveret.amqp", configuration.broker_limits.log_lines_per_second)
         self.replaced.set()
         self.replaced = trio.Event()
 
@@ -117,7 +117,7 @@ async def watch_files(watch: FileWatch, current: CurrentConfiguration, reload_no
     """Reload when a configuration file, or a certificate, has changed (`configuration-file-refresh-period`)."""
     is_settling = False
     while True:
-        period_ms = refresh_period_ms(current.configuration)
+        period_ms = current.configuration.broker.configuration_file_refresh_period_ms
         pause_s = max(period_ms, PERIOD_MIN_MS) / 1000 if period_ms >= 0 else float("inf")
         with trio.move_on_after(min(pause_s, SETTLING_S) if is_settling else pause_s):
             await current.replaced.wait()  # reloaded by hand: the period may have changed

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import trio
 
-from ..configured.options import journal_options, recording_options
+from ..configured.options import journal_options
 from ..engine import Broker, Unreadable
 from ..journal import (
     ClusterJournal,
@@ -39,6 +39,34 @@ RETRY_SECONDS = 1.0
 WRITER_SPARES, READER_SPARES = 4, 1
 #: Idle seconds after which the journal states that its last records are durable, for its readers.
 TICK_SECONDS = 0.25
+
+
+def _restored(path: str, broker: Broker, configuration: Configuration, journal: Journal) -> Recorder:
+    """Restore the broker from its journal, and return the recorder of its changes."""
+    recorder = (FullRecorder if journal.options.scope == "all" else Recorder)(
+        broker,
+        journal,
+        persists_deliveries=configuration.broker.persist_delivery_count_before_delivery,
+        counts_max=configuration.broker.max_redelivery_records,
+        keeps_ids=configuration.broker.persist_id_cache,
+    )
+    if journal.leads_cluster:
+        recorder.hold_deliveries()
+    pager = JournalPager(broker, journal, recorder, configuration.broker_limits.memory)
+    broker.context.storage.pager = pager
+    found = journal.recovered
+    try:
+        count = restore(broker, journal, recorder, took_over=journal.leads_cluster)
+    except BaseException:
+        if journal.leads_cluster:
+            journal.abandon()
+        else:
+            journal.close()
+        raise
+    if found.torn_bytes:
+        logger.warning("%s: a write that was interrupted was cut off: %d octets", path, found.torn_bytes)
+    logger.info("%s: %d messages, %d objects restored", path, count, len(found.objects))
+    return recorder
 
 
 def why_unusable(path: str, error: JournalError | OSError) -> str:
@@ -91,64 +119,32 @@ class Supervisor:
         *,
         holds_reserve: bool = True,
         files: Files | None = None,
-        took_over: bool = False,
         cluster: ClusterJournal | None = None,
     ) -> "Supervisor":
-        """Open the journal and restore the broker. `files`, `cluster`: as in `composition.Data`; `took_over`: as in
-        `restore`.
+        """Open the journal and restore the broker. `files`, `cluster`: as in `composition.Data`.
 
         Raises: JournalError (locked, foreign or damaged, with a text for the operator), OSError.
         """
         options = journal_options(configuration)
         options = options if holds_reserve else replace(options, reserve_size=0)
-        if files is not None:
-            journal = Journal.open(path, broker.context.clock, options, files=files, threaded=False, cluster=cluster)
-            return cls._open(path, broker, configuration, journal, took_over=took_over)
-        spares = SpareFiles(WRITER_SPARES), SpareFiles(READER_SPARES)
+        spares = () if files is not None else (SpareFiles(WRITER_SPARES), SpareFiles(READER_SPARES))
+        writing, reading = spares or (files, None)
+        assert writing is not None
         try:
             journal = Journal.open(
-                path, broker.context.clock, options, files=spares[0], content_files=spares[1], cluster=cluster
+                path,
+                broker.context.clock,
+                options,
+                files=writing,
+                content_files=reading,
+                threaded=files is None,
+                cluster=cluster,
             )
-            return cls._open(path, broker, configuration, journal, spares=spares, took_over=took_over)
+            recorder = _restored(path, broker, configuration, journal)
         except BaseException:
             for spare in spares:
                 spare.release()
             raise
-
-    @classmethod
-    def _open(
-        cls,
-        path: str,
-        broker: Broker,
-        configuration: Configuration,
-        journal: Journal,
-        *,
-        spares: tuple[SpareFiles, ...] = (),
-        took_over: bool,
-    ) -> "Supervisor":
-        recording = recording_options(configuration)
-        recorder = (FullRecorder if journal.options.scope == "all" else Recorder)(
-            broker,
-            journal,
-            persists_deliveries=recording.persists_deliveries,
-            counts_max=recording.counts_max,
-            keeps_ids=recording.keeps_ids,
-        )
-        if journal.leads_cluster:
-            recorder.hold_deliveries()
-        broker.context.storage.pager = JournalPager(broker, journal, recorder, recording.memory_size)
-        found = journal.recovered
-        try:
-            count = restore(broker, journal, recorder, took_over=took_over)
-        except BaseException:
-            if journal.leads_cluster:
-                journal.abandon()
-            else:
-                journal.close()
-            raise
-        if found.torn_bytes:
-            logger.warning("%s: a write that was interrupted was cut off: %d octets", path, found.torn_bytes)
-        logger.info("%s: %d messages, %d objects restored", path, count, len(found.objects))
         return cls(broker, journal, recorder, spares)
 
     def commit(self) -> None:
