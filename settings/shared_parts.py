@@ -51,8 +51,7 @@ def _parts(configuration: Configuration) -> Iterator[tuple[str, object]]:
     for user in configuration.users:
         yield f"user {user.name!r}", user
     for policy in configuration.policies:
-        kind = "operator policy" if policy.is_operator else "policy"
-        yield f"{kind} {policy.name!r}{in_vhost(policy.vhost)}", policy
+        yield f"{policy.kind} {policy.name!r}{in_vhost(policy.vhost)}", policy
 
 
 def text_of(value: object) -> str:

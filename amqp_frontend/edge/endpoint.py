@@ -506,7 +506,7 @@ class Endpoint:
 
     def make_room(self, why: str) -> None:
         """Close the socket at once, because another connection needs its slot."""
-        self.session.closing.drop(why)
+        self.session.closing.give_up(f"dropped: {why}")
         self.close()
         self.scope.cancel()
 

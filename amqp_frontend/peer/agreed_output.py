@@ -244,7 +244,3 @@ class AgreedOutput(Output):
         self._closing.clear()
         self.held_octets = self._held_reply_size = self.reply_size = 0
         self._last = None
-
-    def end(self) -> None:
-        super().end()
-        self.clear()

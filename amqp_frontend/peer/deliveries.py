@@ -1,4 +1,4 @@
-"""Renders the engine's effects as octets: basic.deliver, basic.cancel, basic.return, basic.get-ok.
+"""Renders the engine's effects as octets: basic.deliver, basic.return, basic.get-ok.
 
 A delivery is a prefix, the tag, a suffix, and the content as published. Prefixes are cached for each consumer and
 length of exchange and routing key. A run of deliveries is built without a loop in Python. Source: performance page 4,
@@ -176,11 +176,6 @@ def _render_mixed(
         )
     heads, tails = map(prefixes.__getitem__, envelopes), map(suffixes.__getitem__, envelopes)
     return chain.from_iterable(zip(heads, tags, tails, frames))
-
-
-def render_cancel(number: int, tag: str) -> bytes:
-    """basic.cancel from the server, with nowait."""
-    return encode_method(number, commands.Basic.Cancel, tag, True)
 
 
 def render_returns(

@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from typing import Any
 
+from pamqp import commands
+
 from ...engine import ConsumerCancelled, Delivered, SessionFailed
 from ..ended import nothing
-from ..wire.codec import Method, answer_frame
+from ..wire.codec import Method, answer_frame, encode_method
 from ..wire.frames import Connection
 from ..wire.large_output import AVERAGE_MIN, Octets
-from .deliveries import render_cancel, render_delivered
+from .deliveries import ConsumerWire, render_delivered
 from .login import Login
 
 #: Octets of unsent answers (not deliveries, which the engine limits) above which the connection is not read.
@@ -83,7 +85,8 @@ class Output:
         if "consumer_cancel_notify" not in self._login.capabilities:
             return ()
         wire = effect.consumer.opaque
-        return (render_cancel(wire.number, effect.consumer.tag),)  # type: ignore[attr-defined]
+        assert isinstance(wire, ConsumerWire)
+        return (encode_method(wire.number, commands.Basic.Cancel, effect.consumer.tag, True),)  # with nowait
 
     def take(self) -> list[Octets]:
         """Remove and return all output, with deliveries."""
@@ -104,7 +107,7 @@ class Output:
 
     def end(self) -> None:
         """End with the connection: drop the output and the callables."""
-        self.parts.clear()
+        self.clear()
         self.wake = nothing
         self.on_session_failed = nothing
 

@@ -11,10 +11,18 @@ from .session import AmqpSession, Handler
 
 def open_channel(session: AmqpSession, number: int) -> None:
     """channel.open: any free number; only the number of open ones is limited. Raises: TooManyChannels."""
-    open_now = len(session.connection.channels)
+    connection, client = session.connection, session.login.client
+    open_now = len(connection.channels)
+    assert client is not None
     if open_now >= session.channel_max:
         raise TooManyChannels(count=open_now, limit=session.channel_max)
-    session.open_channel(number)
+    connection.channels[number] = Channel(
+        number,
+        client.open_session(number),
+        connection.publish_cache,
+        frame_max=connection.frame_max,
+        message_size_max=session.options.message_size_max,
+    )
     session.output.send(number, commands.Channel.OpenOk, b"")
 
 

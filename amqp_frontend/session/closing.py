@@ -191,13 +191,8 @@ class Closing:
 
     # -- without a close --------------------------------------------------------------------------------------------
 
-    def drop(self, why: str) -> None:
-        """Close the socket at once, because another connection needs its slot."""
-        logger.warning("%s: dropped: %s", self._login.peer.name, why)
-        self._drop()
-
     def give_up(self, why: str) -> None:
-        """Close the socket at once, because the peer is silent."""
+        """Close the socket at once: the peer is silent, or another connection needs its slot."""
         logger.warning("%s: %s", self._login.peer.name, why)
         self._drop()
 
@@ -209,7 +204,7 @@ class Closing:
         elif self._heartbeat.has_received:
             self._set_timer(rest_ms, self._handshake_timed_out)
         else:
-            self.drop(f"nothing came within {self._first_wait_ms} ms")
+            self.give_up(f"dropped: nothing came within {self._first_wait_ms} ms")
 
     def _handshake_timed_out(self) -> None:
         self.give_up("handshake timed out")

@@ -50,10 +50,6 @@ class JournalWait:
         """Like `send_after`, for all channels."""
         self.sync_lsn = max(self.sync_lsn, sync_lsn)
 
-    def clear(self) -> None:
-        """Wait for nothing: the output that waited is dropped."""
-        self.sync_lsn = 0
-
     @property
     def is_lost(self) -> bool:
         """Whether the records for which an answer waits will never be on the disk."""

@@ -175,7 +175,7 @@ class AmqpSession:
         """Whether output has to wait for the journal."""
         journal = self.journal
         if journal.is_lost:
-            journal.clear()
+            journal.sync_lsn = 0
             self.output.clear()  # the peer must not get an answer that states success
             self.closing.refuse(InternalError(), None)
         return journal.is_waiting
@@ -201,7 +201,7 @@ class AmqpSession:
             client.on_expelled = client.on_send_after = None
             client.abandon()
             self.login.client = None
-        self.journal.clear()
+        self.journal.sync_lsn = 0
         self.journal.has_published = False
         self.confirming.channels.clear()
         self.backlog.clear()
@@ -229,19 +229,6 @@ class AmqpSession:
         return has_work or self.journal.has_published
 
     # -- for handlers -----------------------------------------------------------------------------------------------
-
-    def open_channel(self, number: int) -> Channel:
-        """Open a channel with a session of the engine."""
-        assert self.login.client is not None
-        channel = Channel(
-            number,
-            self.login.client.open_session(number),
-            self.connection.publish_cache,
-            frame_max=self.connection.frame_max,
-            message_size_max=self.options.message_size_max,
-        )
-        self.connection.channels[number] = channel
-        return channel
 
     #: Makes names for queues and consumers without a name.
     make_name = staticmethod(generated_name)

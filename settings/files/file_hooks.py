@@ -29,12 +29,8 @@ class FileHooks:
     xml: Callable[[], tuple[Iterable[str], LoadXml]]
 
 
+#: Packages add their parts when they are imported.
 FILE_HOOKS: list[FileHooks] = []
-
-
-def register_file_hooks(hooks: FileHooks) -> None:
-    """Add the part of a package."""
-    FILE_HOOKS.append(hooks)
 
 
 def xml_formats() -> dict[str, LoadXml]:

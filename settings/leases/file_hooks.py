@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ..files.file_hooks import FileHooks, LoadXml, register_file_hooks
+from ..files.file_hooks import FILE_HOOKS, FileHooks, LoadXml
 from .checks import complete, lint_of_leases
 
 
@@ -12,4 +12,4 @@ def _xml() -> tuple[Iterable[str], LoadXml]:
     return AMPS_ROOTS, load_amps
 
 
-register_file_hooks(FileHooks(complete, lint_of_leases, _xml))
+FILE_HOOKS.append(FileHooks(complete, lint_of_leases, _xml))

@@ -61,7 +61,11 @@ class Policy:
     def title(self) -> str:
         """A name for people."""
         where = f"{self.origin}: " if self.origin is not None else ""
-        return f"{where}{'operator policy' if self.is_operator else 'policy'} {self.name!r}"
+        return f"{where}{self.kind} {self.name!r}"
+
+    @property
+    def kind(self) -> str:
+        return "operator policy" if self.is_operator else "policy"
 
     @property
     def matcher(self) -> "Pattern":

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from ..settings import Configuration
 from ..settings.faults import in_order
 from ..settings.printable import printable, printable_lines
-from .configuration_files import addresses_of, configured_at, console_addresses, load, load_definitions
+from .configuration_files import EXIT_UNUSABLE, addresses_of, configured_at, console_addresses, load, load_definitions
 from .tls_arguments import add_tls_arguments, context_of
 
 if TYPE_CHECKING:
     from ..serving.tls_files import TlsFiles
 
-EXIT_OK, EXIT_UNUSABLE = 0, 2
+EXIT_OK = 0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

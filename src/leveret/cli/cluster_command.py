@@ -10,13 +10,13 @@ from ..settings import Configuration
 from ..settings.declared.cluster import nodes_of
 from ..settings.faults import in_order
 from ..settings.printable import printable
-from .configuration_files import load
+from .configuration_files import load, print_faults
 
 if TYPE_CHECKING:
     from ..cluster.agreement.view import Transaction, View
     from ..cluster.coordinator.etcd import EtcdCoordinator
 
-EXIT_OK, EXIT_FAILED, EXIT_UNUSABLE = 0, 1, 2
+EXIT_OK, EXIT_FAILED = 0, 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,8 +37,7 @@ def run(options: argparse.Namespace) -> int:
     if not faults and not configuration.is_clustered:
         faults = [f"{options.file}: [cluster] is missing: this is not a node of a cluster"]
     if faults:
-        print("\n".join(map(printable, in_order(faults, [options.file]))), file=sys.stderr)
-        return EXIT_UNUSABLE
+        return print_faults(in_order(faults, [options.file]))
     return int(options.action(options, configuration))
 
 
@@ -72,8 +71,7 @@ def _recover(options: argparse.Namespace, configuration: Configuration) -> int:
     files, faults, warnings = load_cluster(configuration)
     print("".join(f"warning: {printable(line)}\n" for line in warnings), end="", file=sys.stderr)
     if files is None:
-        print("\n".join(map(printable, faults)), file=sys.stderr)
-        return EXIT_UNUSABLE
+        return print_faults(faults)
     coordinator = EtcdCoordinator(files.etcd, configuration.cluster.name)
     names = [node.name for node in nodes_of(configuration.cluster)]
     try:

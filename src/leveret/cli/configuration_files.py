@@ -1,7 +1,8 @@
 """Configuration files as commands read them: their texts, their faults, and the addresses in them."""
 
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,10 +10,13 @@ from ..serving.addresses import Address, AddressError, ConsoleAddresses, parse_a
 from ..settings import Configuration, load_configuration
 from ..settings.faults import Origin, in_order
 from ..settings.loopback import is_loopback
+from ..settings.printable import printable
 
 if TYPE_CHECKING:
     from ..operator.json_file import JsonFile
 
+#: The exit code of a command that cannot use its files.
+EXIT_UNUSABLE = 2
 #: Maximum characters of an included file.
 INCLUDED_SIZE_MAX = 1024**2
 
@@ -40,6 +44,12 @@ def load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
     lines += faults_of(configuration, {str(Origin(fault.file, fault.line)) for fault in faults})
     warnings = (*configuration.warnings, *suspicious_arguments(configuration))
     return replace(configuration, warnings=warnings), in_order([*unreadable, *lines], names)
+
+
+def print_faults(faults: Iterable[str]) -> int:
+    """Print why files cannot be used. Returns: the exit code of the command."""
+    print("\n".join(map(printable, faults)), file=sys.stderr)
+    return EXIT_UNUSABLE
 
 
 def _fetch(file: str, path: str) -> tuple[str, str]:

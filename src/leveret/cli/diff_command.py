@@ -8,10 +8,10 @@ from typing import Any
 from ..settings.difference import differences
 from ..settings.printable import printable, printable_lines
 from ..settings.values import in_vhost
-from .configuration_files import load
+from .configuration_files import EXIT_UNUSABLE, load, print_faults
 from .tls_arguments import add_tls_arguments, context_of
 
-EXIT_SAME, EXIT_CHANGED, EXIT_UNUSABLE = 0, 1, 2
+EXIT_SAME, EXIT_CHANGED = 0, 1
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +32,7 @@ def run(options: argparse.Namespace) -> int:
         return EXIT_UNUSABLE
     (old, faults), (new, more) = (load([name]) for name in options.files)
     if faults + more:
-        print("\n".join(map(printable, faults + more)), file=sys.stderr)
-        return EXIT_UNUSABLE
+        return print_faults(faults + more)
     changes = differences(old, new)
     print("\n".join(printable(str(change)) for change in changes) if changes else "no change")
     return EXIT_CHANGED if changes else EXIT_SAME
@@ -45,8 +44,7 @@ def _live(options: argparse.Namespace) -> int:
 
     new, faults = load(options.files)
     if faults:
-        print("\n".join(map(printable, faults)), file=sys.stderr)
-        return EXIT_UNUSABLE
+        return print_faults(faults)
     arguments: dict[str, Any] = {"files": [[name, _read(name)] for name in options.files]}
     if new.included:
         arguments["included"] = {name: _read(name) for name in new.included}

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -11,9 +10,9 @@ from ..settings.explain import Explained, Explanation, explain, explain_table
 from ..settings.printable import printable
 from ..settings.rows.broker_keys import KEYS
 from ..settings.values import value_text
-from .configuration_files import load
+from .configuration_files import load, print_faults
 
-EXIT_OK, EXIT_UNUSABLE = 0, 2
+EXIT_OK = 0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,8 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     configuration, faults = load([options.file])
     if faults:
-        print("\n".join(map(printable, faults)), file=sys.stderr)
-        return EXIT_UNUSABLE
+        return print_faults(faults)
     table = options.name[1:-1] if options.name.startswith("[") and options.name.endswith("]") else ""
     if table in KEYS and not any(queue.name == options.name for queue in configuration.queues):
         rows = explain_table(configuration, table)

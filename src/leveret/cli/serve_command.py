@@ -7,10 +7,8 @@ from dataclasses import replace
 
 from ..settings import Configuration
 from ..settings.faults import in_order
-from ..settings.printable import printable
-from .configuration_files import addresses_of, configured_at, console_addresses, load, load_definitions
+from .configuration_files import addresses_of, configured_at, console_addresses, load, load_definitions, print_faults
 
-EXIT_UNUSABLE = 2
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -83,8 +81,7 @@ def run(options: argparse.Namespace) -> int:
     if options.memory and configuration.is_clustered:
         faults.append("leveret: --memory: a node of a cluster has what is confirmed on disk, expected --data DIR")
     if faults:
-        print("\n".join(map(printable, in_order(faults, options.config))), file=sys.stderr)
-        return EXIT_UNUSABLE
+        return print_faults(in_order(faults, options.config))
     data = data_of(configuration)
     again = read if options.config else None
     wanted = ServeOptions(configuration, listen, data, again, watch, tls, definitions, console)

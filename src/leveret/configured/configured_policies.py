@@ -20,7 +20,7 @@ class ConfiguredPolicies:
         """Apply the declared policies. Returns a line for each change."""
         changed, gone = self._changed_by(configuration)
         lines = [f"{one.title} {'changed' if one.identity in self._declared else 'set'}" for one in changed]
-        lines += [f"{_kind(one)} {shown(one.name)} is no longer declared: cleared" for one in gone]
+        lines += [f"{one.kind} {shown(one.name)} is no longer declared: cleared" for one in gone]
         policies = self.policies_after(configuration)
         self._declared = {policy.identity: policy for policy in configuration.policies}
         if changed or gone:
@@ -43,7 +43,3 @@ class ConfiguredPolicies:
             or now.find(policy.vhost, policy.name, is_operator=policy.is_operator) is None
         ]
         return changed, [policy for identity, policy in self._declared.items() if identity not in wanted]
-
-
-def _kind(policy: Policy) -> str:
-    return "operator policy" if policy.is_operator else "policy"

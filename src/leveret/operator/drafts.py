@@ -232,11 +232,10 @@ def _given_and_overridden(names: list[str], rules: dict[str, str], known: Contai
 
 
 def _policy_row(policy: Policy) -> dict[str, Any]:
-    kind = "operator policy" if policy.is_operator else "policy"
     origin = "" if policy.origin is None else str(policy.origin)
     value = policy.value()
     settings = value.pop("definition")
-    return {"kind": kind, **value, "settings": settings, "origin": origin}
+    return {"kind": policy.kind, **value, "settings": settings, "origin": origin}
 
 
 def _entry_row(entry: Entry) -> dict[str, Any]:

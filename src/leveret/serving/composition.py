@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..configured.configured import ConfiguredObjects, Report, unknown_points
 from ..configured.configured_users import DEFAULT_GUEST
@@ -79,10 +79,7 @@ def build_broker(
     data: Data | None = None,
     *,
     users: Users | None = None,
-    reload: Callable[[], Report] | None = None,
-    load: Callable[[], tuple[Configuration, list[str]]] | None = None,
-    edge_status: Callable[[], dict[str, Any]] | None = None,
-    log_lines: Callable[[], list[dict[str, Any]]] | None = None,
+    operator: Operator | None = None,
     is_forced: bool = False,
     rebuilds_all: bool = False,
 ) -> BuiltBroker:
@@ -93,12 +90,12 @@ def build_broker(
         data: None: everything in memory.
         users: the users at the start; None: the journal's and the configured users (guest if there are none), with
             logins throttled against guessing.
-        reload, load, edge_status, log_lines: see `ControlTable`.
+        operator: for the commands, with the facts of this process.
         is_forced: replace recovery points that the log does not have by the present.
         rebuilds_all: build leased queues from their recovery points, and ignore their stored state.
     Raises: DataUnusable.
     """
-    control = ControlTable(Operator(reload=reload, load=load, edge_status=edge_status, log_lines=log_lines))
+    control = ControlTable(operator)
     site, groups = _sites(configuration) if data is not None and data.cluster is not None else ("", {})
     broker = Broker(
         clock,

@@ -14,6 +14,7 @@ import trio
 from ..amqp_frontend.edge.poller import Wakeup, poller_of_this_run
 from ..configured.configured import Report
 from ..engine import Broker, Unreadable
+from ..operator.operator import Operator
 from ..operator.steps import finished
 from .composition import BuiltBroker, Data, DataUnusable, build_broker
 from .descriptors import descriptor_limits
@@ -69,10 +70,7 @@ class ServedBroker:
             SystemClock(),
             random.random,
             None if options.data is None else Data(options.data, cluster=cluster),
-            reload=reload,
-            load=options.load,
-            edge_status=_edge_status,
-            log_lines=options.log_lines,
+            operator=Operator(reload=reload, load=options.load, edge_status=_edge_status, log_lines=options.log_lines),
             is_forced=options.is_forced,
             rebuilds_all=options.rebuilds_queues,
         )

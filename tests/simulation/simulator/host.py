@@ -22,6 +22,7 @@ from leveret.configured.options import frontend_options
 from leveret.engine import Broker, Unreadable
 from leveret.journal import DirectoryLost, WriterState
 from leveret.journal.disk.writer import RETRY_SECONDS, Writer
+from leveret.operator.operator import Operator
 from leveret.serving import composition
 from leveret.serving.composition import BuiltBroker, Data, build_broker
 from leveret.serving.runtime import Runtime
@@ -122,7 +123,7 @@ class Host:
                 clock,
                 chance.random,
                 Data(DATA, files=disk.files),
-                reload=reload,
+                operator=Operator(reload=reload),
             )
         supervisor = self.built.supervisor
         assert supervisor is not None
