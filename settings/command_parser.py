@@ -19,7 +19,8 @@ class NearestParser(argparse.ArgumentParser):
         return options, self._take_words(options, left) if left else left
 
     def _take_words(self, options: argparse.Namespace, left: list[str]) -> list[str]:
-        """Add words after an option to the list of positional words before it, which argparse ends at the first option.
+        """Add words after an option to the list of positional words before it: argparse ends that list at
+        the first option.
 
         Returns: the words that were not added.
         """

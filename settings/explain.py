@@ -276,7 +276,7 @@ def with_rows_of_type(
     own_rules: Mapping[str, str],
     layer: PolicyLayer,
 ) -> list[Explained]:
-    """The rows of a queue. If its type has its own arguments: these, then the rows of the address that concern it."""
+    """The rows of a queue. A type with its own arguments has their rows, then those of the address that concern it."""
     own = added_type(declared)
     if own is None:
         return rows
@@ -314,7 +314,7 @@ def argument_rows(declared: Mapping[str, object], own_rules: Mapping[str, str], 
 
 
 def placement_rows(policy: EffectivePolicy) -> list[Explained]:
-    """Keys of its policies that choose the node of a queue, each with its effect here."""
+    """The keys of policies that choose the node of a queue, each with its effect here."""
     return [
         Explained(
             key,

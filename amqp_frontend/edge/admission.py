@@ -64,7 +64,7 @@ class _Address(Generic[T]):
         return len(self.silent) + len(self.begun) + len(self.refused)
 
     def oldest(self, before_ns: int) -> T | None:
-        """The first connection to lose its slot; None: those that have begun all entered after `before_ns`."""
+        """The first connection to lose its slot; None: all have begun, and entered after `before_ns`."""
         for one in self.silent:
             return one
         for one, since_ns in self.begun.items():
@@ -90,7 +90,7 @@ class HalfOpen(Generic[T]):
         return len(self._address_of)
 
     def make_room(self, origin: str, *, is_trusted: bool, now_ns: int, slots: int) -> T | None:
-        """Find a slot for a newcomer. Returns: the connection that loses its slot and is to be closed, if one has to.
+        """Find a slot for a newcomer. Returns: the connection that loses its slot and is to be closed, or None.
 
         origin: as in `Peer.origin`. is_trusted: this machine, or a listed proxy. Raises: NoSlot.
         """
@@ -236,7 +236,7 @@ class Admission(Generic[T]):
         return ""
 
     def note_short(self, why: str) -> None:
-        """Log that no connection can be accepted, or (no reason) that one was."""
+        """Log the reason of a shortage once, and its end: `why` is empty when a connection was accepted."""
         if why and not self._is_short:
             logger.error("no more connections are accepted: %s", why)
         elif self._is_short and not why:

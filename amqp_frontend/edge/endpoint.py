@@ -230,7 +230,7 @@ class Endpoint:
             runtime.end_turn()
 
     def suspend(self) -> None:
-        """Send nothing while the broker is suspended: the writer task waits. Each turn checks it before it reads."""
+        """Send nothing while the broker is suspended: the writer task waits. A turn checks for it before it reads."""
         if not self._writing:
             self._writing = True
             self._server.nursery.start_soon(self._write)
@@ -298,7 +298,7 @@ class Endpoint:
 
     def _take_turns(self) -> Awaitable[Pause]:
         """Take a turn whenever the peer has sent octets, until one needs this task."""
-        poller = self._server.poller  # it is awaited directly: each coroutine between takes 230 octets a connection
+        poller = self._server.poller  # awaited directly, because a coroutine in between takes 230 octets
         return self._turns_through_trio() if poller is None else poller.until(self.socket.fileno(), self._turn)
 
     async def _turns_through_trio(self) -> Pause:
@@ -438,7 +438,8 @@ class Endpoint:
             self.flush()
 
     async def _throttle_publisher(self, queue: Queue) -> None:
-        """Throttle a peer that published into a congested queue, until this has room or its consumers make none."""
+        """Throttle a peer that published into a congested queue, until the queue has room, or its consumers no
+        longer make any."""
         session = self.session
         wait = throttle_wait_of(queue, session.login.client)
         if wait is None:

@@ -54,7 +54,7 @@ class _Waiter(Generic[T]):
 
 
 class Poller:
-    """Waits in the place of trio's epoll: for the events that it waits for, and for the sockets of connections."""
+    """Waits in place of trio's epoll: for trio's events, and for the sockets of connections."""
 
     __slots__ = ("_epoll", "_events", "_inner", "_inner_fd", "_runnable", "_waiters", "modify", "register",
                  "unregister")  # fmt: skip

@@ -1,6 +1,6 @@
 """The AMQP frontend as a server: it listens, accepts connections or turns them away, and stops.
 
-Of the frontend's code only this module, endpoint.py and introduction.py wait. Source: performance page 4; ruling 4.
+Of the frontend only this folder has code that waits. Source: performance page 4; ruling 4.
 """
 
 import errno
@@ -128,7 +128,8 @@ class Server:
             logger.warning("%s: refused: %s", peer.name, why)
 
     async def _find_room(self, peer: Peer, is_trusted: bool, options: FrontendOptions, *, is_short: bool) -> None:
-        """Like `_make_room`, but a known peer waits a little for a slot, and so do those behind it in the backlog.
+        """Like `_make_room`, but a known peer waits a little for a slot, and so do the peers behind it in the
+        backlog.
 
         Raises: NoSlot.
         """
@@ -141,7 +142,7 @@ class Server:
             self._make_room(peer, is_trusted, options, is_short=is_short)
 
     def _make_room(self, peer: Peer, is_trusted: bool, options: FrontendOptions, *, is_short: bool = False) -> None:
-        """Close a connection to make room for a newcomer, if there is none. Raises: NoSlot."""
+        """Close a connection for a newcomer, unless there is room. Raises: NoSlot."""
         admission = self.admission
         lost = admission.make_room(peer, is_trusted=is_trusted, options=options, is_short=is_short, now_ns=_now_ns())
         if lost is not None:

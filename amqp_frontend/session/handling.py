@@ -227,7 +227,7 @@ def _channel_method(session: AmqpSession, event: ChannelMethod, turn: Connection
     rest = HANDLERS[type(event.method)](session, channel, event.method)
     sync_lsn = durability.sync_lsn() if turn.records != before else 0
     if not sync_lsn and getattr(event.method, "durable", True):
-        # The answer also states that earlier changes of this peer are safe, and what it found, which others changed.
+        # The answer also states that the peer's earlier changes are safe, and may show changes of other peers.
         sync_lsn = durability.sync_lsn_of_all() if journal.has_acted else durability.sync_lsn_of_objects()
     if sync_lsn:
         journal.has_acted = journal.has_published = False
@@ -272,5 +272,5 @@ EVENT_HANDLERS: dict[type, EventHandler] = {
     HeaderReceived: header_received,
     HeaderRejected: _header_rejected,
 }
-#: Handlers of parked events, if they differ.
+#: Handlers of parked events, where they differ from those of new ones.
 LATE_HANDLERS: dict[type, EventHandler] = {PublishReceived: published_late, MixedReceived: published_mixed_late}

@@ -53,7 +53,7 @@ def publish_run_with_room(
                 parking.put_back(channel, _rest(event, start), turn)
                 return PARKED
         elif is_refused(session, full, turn):
-            count = 1 if route.queues is None else len(contents) - start  # known queues have no room for later ones
+            count = 1 if route.queues is None else len(contents) - start  # known queues are full for all
             refuse(session, channel, known, full, contents[start : start + count], behind=len(contents) - start - count)
             start += count
         else:
@@ -115,7 +115,9 @@ def refuse(
     *,
     behind: int = 0,
 ) -> None:
-    """Refuse messages (rows 5 to 7): nack, return, or end the channel, which drops `behind` later messages of the run.
+    """Refuse messages (rows 5 to 7): nack, return, or end the channel.
+
+    behind: number of later messages in the run, which are dropped with the channel.
 
     Raises: DestinationFull, to end the channel.
     """
@@ -278,7 +280,7 @@ def _is_request(session: AmqpSession, event: PublishReceived) -> bool:
 
 
 def _must_wait(engine_session: Session, known: KnownRoute) -> bool:
-    """Whether messages wait for room on the disk. A transaction waits with its commit."""
+    """Whether messages wait for room on the disk. Those of a transaction wait at its commit."""
     if engine_session.transaction is not None:
         return False
     return known.route.waits_for_disk(known.envelope, is_confirmed=engine_session.confirms is not None)

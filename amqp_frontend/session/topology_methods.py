@@ -106,7 +106,7 @@ def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queu
 
 
 def _queue_name(session: AmqpSession, channel: Channel, queue: str) -> str:
-    """The queue to bind or delete. Empty: the last one declared. A name of nothing but line ends does not mean that."""
+    """The queue to bind or delete. Empty: the last one declared. A name of only line ends does not."""
     return clean(queue) if queue else session.queue_name(channel, "")
 
 
@@ -138,7 +138,7 @@ def _must_wait(channel: Channel, queue: "Queue | None") -> bool:
 
 
 def _finish_bulk_delete(session: AmqpSession, channel: Channel) -> int | None:
-    """End the method's wait. Returns: messages that the bulk delete removed for it; None: there was none."""
+    """End the method's wait. Returns: messages that the bulk delete removed for it; None: there was no bulk delete."""
     bulk_delete, channel.bulk_delete = channel.bulk_delete, None
     if bulk_delete is None:
         return None

@@ -41,7 +41,7 @@ class Gathered:
         self._entries.reverse()  # the next one is last, so that removing it is cheap
 
     def send(self, sock: Vectored) -> bool:
-        """Send what the kernel takes. Returns: whether that was all. Raises: BlockingIOError (nothing), OSError."""
+        """Send what the kernel takes. Returns: whether it took all. Raises: OSError, also if it takes nothing."""
         entries = self._entries
         while entries:
             sent = sock.sendmsg(entries[: -ENTRIES_MAX - 1 : -1])

@@ -1,4 +1,4 @@
-"""Errors of a peer: breaches of the protocol, and requests that only this frontend refuses. One class each.
+"""Errors of a peer: breaches of the protocol, and requests that only this frontend refuses. Each has a class.
 
 replies.py has the reply code and text of each class. The fields in the text are attributes, as with the engine's
 errors; the docstrings name them. Source: behaviour page 0 to 2.

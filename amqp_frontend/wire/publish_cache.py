@@ -84,7 +84,7 @@ class Forms:
 
 
 class PublishHead(NamedTuple):
-    """What is cached of messages with the same basic.publish frame and the same size of property list.
+    """The cached data of messages with the same basic.publish frame and the same size of property list.
 
     `unpack`: (octets, offset of the message) -> body size, property list, the octets from the header frame's end to the
     body as one number. `method_size`: octets of the basic.publish frame. `head_size`: octets before the body.

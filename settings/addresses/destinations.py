@@ -53,7 +53,7 @@ class DestinationPolicies:
 
 
 def parse_destination(text: str) -> Match:
-    """The name of an entry, a pattern or one queue or topic. Raises: MatchFault."""
+    """Parse the name of an entry: a pattern, or one queue or topic. Raises: MatchFault."""
     if "" in text.split(WILDCARDS.delimiter):
         raise MatchFault("an element is empty" if text else "an empty name covers nothing")
     if "," in text:

@@ -103,7 +103,7 @@ def _unprotected(configuration: "Configuration") -> Iterator[Problem]:
 
 
 def _not_on_disk(configuration: "Configuration") -> Iterator[Problem]:
-    """A node that does not write to disk before it confirms: after a crash it could lead without those messages."""
+    """A node that does not write to disk before it confirms: after a crash it could lead without confirmed messages."""
     fsync = configuration.journal.fsync
     if fsync != "commit":
         problem = f'is {shown(fsync)}, a node of a cluster needs "commit": confirmed messages must be on disk'

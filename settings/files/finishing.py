@@ -116,8 +116,8 @@ def _is_of_artemis(one: RawEntry) -> bool:
 
 
 def _with_missing_queues(one: RawEntry) -> dict[str, Any]:
-    """The values of an entry, if there are entries of Artemis. With a dead-letter or expiry address they also say
-    whether its queue is created: false in files of Artemis, true in ours, which may override an entry of Artemis.
+    """The values of an entry, if there are entries of Artemis. An entry with a dead-letter or expiry address then also
+    sets whether the queue there is created: false in files of Artemis, true in ours, which may override them.
     """
     if not (one.values.get("dead_letter_address") or one.values.get("expiry_address")):
         return one.values

@@ -332,7 +332,7 @@ class _Loader(XmlSource):
         return self.without_prefix_at(element, name)
 
     def without_prefix_at(self, element: Element, address: str) -> str:
-        """An address without its JMS prefix, which in a fragment without a namespace says that HornetQ wrote it."""
+        """An address without its JMS prefix. In a fragment without a namespace, it shows that HornetQ wrote it."""
         plain = without_jms_prefix(address)
         if plain != address and not element.namespace:
             self.builder.imply(self.at(element), "broker", "legacy-hornetq-headers", True)

@@ -81,7 +81,7 @@ def is_regex(topic: str) -> bool:
 
 
 def selects(topic: str) -> Callable[[str], bool]:
-    """A function: whether an UnderlyingTopic selects the topic of a name. Regular expressions take linear time.
+    """A function that tells whether an UnderlyingTopic selects the topic of a name, in linear time.
 
     Raises: PatternFault.
     """

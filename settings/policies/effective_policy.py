@@ -112,7 +112,7 @@ def policy_layer(effective: EffectivePolicy, declared: Mapping[str, object]) -> 
 
 
 def _settings(given: Mapping[str, object]) -> Layer:
-    """The settings of these arguments, read one by one: an operator's may contradict a policy's."""
+    """The settings of these arguments, read one by one: an operator policy's may contradict a policy's."""
     settings = NOTHING_SET
     for argument, value in given.items():
         settings = with_fewer_attempts(settings_of_arguments({argument: value}).settings, settings)

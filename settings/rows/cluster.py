@@ -69,7 +69,7 @@ def host_and_port(value: object) -> str:
 
 
 def copy_rate(value: object) -> int:
-    """Octets a second. A leader reads 1 MiB at once and then waits: below 1 MiB a second, for more than a second."""
+    """Octets a second. A leader reads 1 MiB at a time and then waits: a lower rate would mean long waits."""
     try:
         rate = size_bytes(value)
     except ValueError:

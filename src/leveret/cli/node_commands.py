@@ -191,8 +191,8 @@ class NodeCommands:
     ) -> Status:
         """Ask for the cluster's state until `is_done`.
 
-        Raises: ControlFailed: the time is over; its text is `late`, and the reason that `why` finds in the last state.
-        By default that is trouble with etcd, through which nodes learn of each other's changes.
+        Raises: ControlFailed: the time is over; its text is `late`, and the reason that `why` finds in the last state:
+        by default trouble with etcd, through which nodes learn of each other's changes.
         """
         last = ""
         while True:

@@ -1,7 +1,7 @@
 """The policies that the configuration declares, applied to a broker at its start and after each reload.
 
-A declared policy is reset to its entry whenever the entry changes; until then changes by `leveret ctl` last. A policy
-that is no longer declared is deleted. Source: behaviour page 3.12; ruling 11.
+A declared policy is reset to its entry whenever the entry changes; until then, changes by `leveret ctl` stay. A
+policy that is no longer declared is deleted. Source: behaviour page 3.12; ruling 11.
 """
 
 from ..engine import Broker

@@ -1,8 +1,8 @@
 """The users and limits that the configuration declares: applied to a broker at its start and after each reload.
 
-A declared user is reset to its entry whenever the entry changes, and at a restart; until then changes by `leveret ctl`
-last. A user that is no longer declared is deleted, and its connections are closed. The default guest exists while the
-configuration names no user.
+A declared user is reset to its entry whenever the entry changes, and at a restart; until then, changes by
+`leveret ctl` stay. A user that is no longer declared is deleted, and its connections are closed. The default guest
+exists while the configuration names no user.
 Source: interfaces page; behaviour page 3.13 to 3.15.
 """
 

@@ -206,8 +206,8 @@ def _state(operator: Operator, client: Client) -> str:
 
 
 def _oldest_since(operator: Operator, session: Session, tag: int | None) -> dict[str, Any]:
-    """The latest possible wall time in ms of a channel's oldest delivery, whose tag is `tag`: times are noted every
-    ten seconds. None: nothing is unacknowledged, or it was delivered after the last note.
+    """The time of the channel's oldest delivery, whose tag is `tag`: wall time in ms, up to ten seconds late, because
+    times are noted every ten seconds. None: nothing is unacknowledged, or no time was noted since the delivery.
     """
     at_ns = None if tag is None else operator.broker.context.acknowledgements.delivered_ns(session, tag)
     if at_ns is None:

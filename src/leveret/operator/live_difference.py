@@ -31,7 +31,7 @@ def live_difference(objects: ConfiguredObjects, new: Configuration, policies: Po
     Returns: {"changes": [text], "queues": [{"queue", "vhost", "changes": [text]}], "more": number of other queues}.
     """
     changes = differences(objects.configuration, new)
-    listed = {(change.what, change.how.partition(": ")[0]) for change in changes}  # of queues that files declare
+    listed = {(change.what, change.how.partition(": ")[0]) for change in changes}  # changes of declared queues
     found: list[dict[str, Any]] = []
     more = 0
     broker = objects.broker

@@ -285,7 +285,7 @@ def _dry_run(moving: Moving) -> Steps:
 
 
 def _count_letters(queue: Queue, most: int, clock: Clock, until_ns: int) -> Steps:
-    """Count about `most` of a queue's first messages by cause and origin, at the latest until a time."""
+    """Count about `most` of a queue's first messages by cause and origin. Stop at `until_ns`."""
     causes: Counter[tuple[str, str, str]] = Counter()
     after = looked_at = oldest_s = 0
     while not queue.deleted and looked_at < most and clock.monotonic_ns() <= until_ns:

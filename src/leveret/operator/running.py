@@ -30,7 +30,7 @@ from ..settings.values import value_text
 
 
 def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = None) -> list[Explanation]:
-    """Explain the queues called `name`; else those called so in a scope; else the address of that name.
+    """Explain the queues called `name`; else those of that name in a scope; else the address of that name.
 
     An address is explained in "/", and in every other virtual host with its own entries or policies for it. `vhost`:
     only in this one, which exists.

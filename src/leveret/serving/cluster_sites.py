@@ -112,7 +112,7 @@ class ClusterSites:
     def _withdraw(self, name: str, queues: Sequence[Queue]) -> None:
         """Withdraw queues that a node no longer declares; delete one that no node declares, if settings say so.
 
-        A queue that was withdrawn while no leader noticed stays, as do those of the leader's own files.
+        Queues of the leader's own files stay, and queues that a node withdrew while no leader noticed it.
         """
         for queue in queues:
             settings = self._broker.context.settings.resolve(queue.address, queue.vhost_name)

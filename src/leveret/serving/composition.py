@@ -90,7 +90,7 @@ def build_broker(
         data: None: everything in memory.
         users: the users at the start; None: the journal's and the configured users (guest if there are none), with
             logins throttled against guessing.
-        operator: for the commands, with the facts of this process.
+        operator: the context of commands, with the facts of this process; None: without them.
         is_forced: replace recovery points that the log does not have by the present.
         rebuilds_all: build leased queues from their recovery points, and ignore their stored state.
     Raises: DataUnusable.

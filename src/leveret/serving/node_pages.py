@@ -77,7 +77,7 @@ class NodePages:
                 await stream.aclose()
 
     def _without_prefix(self, path: str) -> str:
-        """A path without the API's prefix. The paths outside the API have no prefix."""
+        """A path of the API without its prefix; other paths unchanged."""
         rest = path.removeprefix(self._configuration().management.path_prefix)
         return rest if rest.startswith(PREFIX) else path
 

@@ -24,7 +24,7 @@ class ServeOptions:
     `tls`: the result of the configuration's `[tls]`.
     `definitions`: a file in RabbitMQ's form that is imported at the start.
     `console`: the addresses of the console; None: no console.
-    `is_forced`, `rebuilds_queues`, `log_lines`: see `build_broker`.
+    `is_forced`, `rebuilds_queues`: see `build_broker`. `log_lines`: the last lines of the log.
     `checks_invariants`: check the invariants of the engine, and stop when one is broken.
     """
 

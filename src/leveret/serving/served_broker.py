@@ -213,7 +213,7 @@ class ServedBroker:
             self.stop()
 
     def _stop_for(self, error: Unreadable) -> None:
-        """Stop because spooled messages cannot be read, as after a failure of the journal."""
+        """Stop because spooled messages cannot be read; `run` raises the error."""
         self._lost = error
         self.stop()
 

@@ -199,7 +199,7 @@ class ServedNode:
         served = LEADING_MODULES + (CONSOLE_MODULES if self._listeners.console or self._listeners.metrics else ())
         for name in served:
             import_module(name)
-        collector.set_up()  # to look through their objects takes 15 ms, up to every ten seconds
+        collector.set_up()  # examining the objects of these modules takes 15 ms a time
 
     def build(self, cluster: ClusterJournal) -> ServedLeadership:
         others = tuple(self._node_options.others)
@@ -357,7 +357,7 @@ def node_options(
 
 
 async def log_waiting(waits_for: Callable[[], str]) -> None:
-    """Until cancelled: log what this node waits for while it serves no client: without the line it would look healthy.
+    """Log, until cancelled, what this node waits for while it serves no client: otherwise it would look healthy.
 
     `waits_for`: the reason why no client is served through this node; "": clients are served.
     """

@@ -179,7 +179,7 @@ class Supervisor:
         """Handle reports of the journal's thread, make checkpoints, reclaim, until cancelled.
 
         `request_report`: called in that thread to have the event loop call `more_is_safe` soon; None: trio does it.
-        Raises: Unreadable: content on disk could not be read, and the broker must not go on without it; DirectoryLost:
+        Raises: Unreadable: content on disk could not be read, so the broker must stop; DirectoryLost:
         nothing can be stored.
         """
         token = trio.lowlevel.current_trio_token()
@@ -350,7 +350,7 @@ class Supervisor:
         is_sealed = self.journal.options.fsync != "never"
         while self.journal.state is WriterState.RUNNING and self.journal.trusted_lsn < lsn:
             if not is_sealed and self.recorder.is_behind and not self.broker.is_unfinished:
-                is_sealed = True  # with fsync = never only ended segments are synced, and the recorder waits for it
+                is_sealed = True  # with fsync = never only ended segments are synced, and the recorder waits for that
                 self.journal.begin_segment()
             await trio.sleep(0.01)
         if self.journal.state is not WriterState.RUNNING:

@@ -16,7 +16,7 @@ from .file_watch import FileMark, marks_of
 
 _VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 _MINIMUM = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
-#: For TLS 1.2 (all of 1.3's are good): only forward secrecy and authenticated encryption.
+#: Ciphers of TLS 1.2 with forward secrecy and authenticated encryption. TLS 1.3 has only such ciphers.
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 
 #: A certificate in a PEM file, in each form that OpenSSL accepts; its group: the text in base64.
