@@ -5,7 +5,7 @@ Source: address-settings page 3.8.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from .addresses.entries import Entry
 from .addresses.queue_arguments import OwnSettings, settings_of_arguments
@@ -27,7 +27,7 @@ from .queue_types import QueueType, added_type
 from .rows.address_settings import SETTINGS
 from .rows.broker_keys import KEYS
 from .rows.queue_attributes import LIVE_ARGUMENTS
-from .values import in_vhost, value_text
+from .values import in_vhost, text_or_unset, value_text
 
 T = TypeVar("T")
 
@@ -75,7 +75,7 @@ def key_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
         for key, row in keys.items():
             before, after = old.value(table, key), new.value(table, key)
             if before != after and not (are_two_nodes and row.is_of_node):
-                yield Change(f"[{table}] {key}", f"{_text(before)} -> {_text(after)}", row.acts)
+                yield Change(f"[{table}] {key}", f"{text_or_unset(before)} -> {text_or_unset(after)}", row.acts)
 
 
 def _usage_changes(old: Configuration, new: Configuration) -> Iterator[Change]:
@@ -338,15 +338,11 @@ def _full_name(one: ExchangeDeclaration | Divert | Policy) -> str:
 
 def _entry_text(one: Entry) -> str:
     return ", ".join(
-        f"{setting.key} {_text(one.settings[setting.attribute])} ({setting.acts.value})"
+        f"{setting.key} {text_or_unset(one.settings[setting.attribute])} ({setting.acts.value})"
         for setting in SETTINGS
         if setting.attribute in one.settings
     )
 
 
 def _changed(name: str, before: object, after: object) -> str:
-    return f"{name}: {_text(before)} -> {_text(after)}"
-
-
-def _text(value: Any) -> str:
-    return "unset" if value is None else value_text(value)
+    return f"{name}: {text_or_unset(before)} -> {text_or_unset(after)}"

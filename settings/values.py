@@ -301,6 +301,11 @@ def value_text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
+def text_or_unset(value: object) -> str:
+    """A value as TOML writes it; "unset" for None."""
+    return "unset" if value is None else value_text(value)
+
+
 def in_vhost(vhost: str) -> str:
     """A virtual host behind the name of an object in texts; nothing for the default one."""
     return "" if vhost == "/" else f" in vhost {vhost!r}"

@@ -4,7 +4,7 @@ Source: RabbitMQ's `ssl_cert_login_from`, and its implementation; RFC 4514 for d
 """
 
 import ssl
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -50,7 +50,7 @@ def user_name(certificate: Certificate, login_from: str, san_type: str = "dns", 
         kind = _SAN_KINDS[san_type]
         names = [value for found, value in certificate.get("subjectAltName", ()) if found == kind]
         return names[san_index] if san_index < len(names) else None
-    common_names = [value for name, value in _attributes(certificate) if name == "commonName"]
+    common_names = [value for part in certificate.get("subject", ()) for name, value in part if name == "commonName"]
     return ",".join(common_names) or None
 
 
@@ -77,11 +77,6 @@ def _validity(certificate: Certificate) -> str:
         return " - ".join(f"{datetime.fromtimestamp(one, UTC):%Y-%m-%dT%H:%M:%SZ}" for one in times)
     except (KeyError, ValueError, TypeError, OverflowError, OSError):
         return ""
-
-
-def _attributes(certificate: Certificate) -> Iterator[tuple[str, str]]:
-    for part in certificate.get("subject", ()):
-        yield from part
 
 
 def _escaped(value: str) -> str:

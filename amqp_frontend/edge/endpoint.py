@@ -383,7 +383,8 @@ class Endpoint:
                 session.closing.finished = not data  # a load balancer's health check; not logged
         if session.closing.finished:
             return b""
-        self._note_begun()
+        session.heartbeat.has_received = True
+        self._server.admission.half_open.note_begun(self)
         if tls is not None:
             data = await shake_hands(self.socket, tls, data, partial(read_some, self.socket, self.wait_readable))
             note_tls(session, tls.protocol, tls.cipher, tls.certificate)
@@ -400,11 +401,6 @@ class Endpoint:
         if header.source is not None:
             self._server.note_proxied(self)
         return data
-
-    def _note_begun(self) -> None:
-        """Note that the peer has sent octets."""
-        self.session.heartbeat.has_received = True
-        self._server.admission.half_open.note_begun(self)
 
     async def _catch_up(self, is_stalled: bool) -> None:
         """Finish the peer's requests before it is read again.

@@ -368,7 +368,7 @@ class Parking:
 
     def _timed_out(self) -> None:
         self._stall = None
-        full = self._any_full_limit()
+        full = next((parked.full for parked in self.channels.values() if parked.full is not None), None)
         if full is not None and not full.is_alarm:  # an alarm may last for any time
             limit_ms = self._stall_max_ms
             self.on_timeout(ParkingExhausted(destination=full.destination, limit=full.limit, waited_ms=limit_ms))
@@ -377,9 +377,6 @@ class Parking:
     def _stall_max_ms(self) -> int:
         """Milliseconds; 0: no limit. Without a configured limit it is `OWN_STALL_MS` for a peer that may free room."""
         return self._broker.context.options.flow.max_stall_ms or (OWN_STALL_MS if self._makes_room() else 0)
-
-    def _any_full_limit(self) -> FullLimit | None:
-        return next((parked.full for parked in self.channels.values() if parked.full is not None), None)
 
     def _step(self, step: ParkingStep) -> None:
         self.state = PARKING_NEXT[self.state][step]

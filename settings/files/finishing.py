@@ -36,7 +36,8 @@ def finish(builder: ConfigurationBuilder) -> tuple[Configuration, list[Fault]]:
     for key, (value, origin) in builder.implied.items():
         if key not in builder.explicit:
             builder.explicit[key], builder.explicit_at[key] = value, origin
-    usage = _usage(builder)
+    given = {key: value for (table, key), value in builder.explicit.items() if table == "system-usage"}
+    usage = system_usage_of(given) if builder.has_system_usage or given else None
     repository = _repository(builder, usage)
     for hooks in () if builder.faults else FILE_HOOKS:
         hooks.complete(builder)
@@ -80,11 +81,6 @@ def _check_cluster(builder: ConfigurationBuilder, configuration: Configuration, 
         builder.fault(place(table, key), key, problem)
     for table, key, problem in cluster_warnings(configuration):
         builder.warn(place(table, key), key, problem)
-
-
-def _usage(builder: ConfigurationBuilder) -> SystemUsage | None:
-    given = {key: value for (table, key), value in builder.explicit.items() if table == "system-usage"}
-    return system_usage_of(given) if builder.has_system_usage or given else None
 
 
 def _repository(builder: ConfigurationBuilder, usage: SystemUsage | None) -> SettingsRepository:

@@ -156,9 +156,10 @@ def complete(builder: ConfigurationBuilder) -> None:
     """Give leased queues their dead-letter destinations and exchanges for publishing to them; check their topics."""
     notes = builder.notes(AmpsNotes)
     _add_dead_letters(builder, notes.actions)
-    if builder.cluster_at is not None:
+    if builder.cluster_at is not None:  # other nodes have their own LocalQueue of that name
         for key in notes.local & builder.queues.keys():
-            builder.queues[key] = _of_this_node(builder.queues[key])
+            queue = builder.queues[key]
+            builder.queues[key] = replace(queue, arguments={**queue.arguments, "x-replication": LOCAL})
     check = TopicCheck(tuple(builder.logged_topics.values()), builder.logged_vhosts)
     for key, queue in builder.queues.items():
         if not is_leased(queue.arguments):
@@ -171,11 +172,6 @@ def complete(builder: ConfigurationBuilder) -> None:
             builder.fault(origin, path, str(LeasedFault("E-REPL-LOCAL", "name", shown(queue.name))))
     for exchange in topic_exchanges(builder.queues.values(), builder.exchanges):
         builder.add_exchange(exchange)
-
-
-def _of_this_node(queue: QueueDeclaration) -> QueueDeclaration:
-    """A LocalQueue of a file: on a node of a cluster, other nodes have their own of that name."""
-    return replace(queue, arguments={**queue.arguments, "x-replication": LOCAL})
 
 
 def _add_dead_letters(builder: ConfigurationBuilder, actions: Sequence[ExpiryAction]) -> None:

@@ -29,7 +29,7 @@ def looks_like(name: str, other: str) -> bool:
         return False
     if len(left) == len(right) == 2:
         return left == right[::-1]  # two letters are exchanged
-    if _begins_word(one, start):
+    if start == 0 or ord(one[start - 1]) in _SEPARATORS:  # the first letter of a word
         return False
     if len(left) == len(right) == 1:
         is_last = not end or ord(one[len(one) - end]) in _SEPARATORS
@@ -69,10 +69,6 @@ def _common_prefix(one: str, two: str) -> int:
             break
         count += 1
     return count
-
-
-def _begins_word(text: str, place: int) -> bool:
-    return place == 0 or ord(text[place - 1]) in _SEPARATORS
 
 
 def _word_length(text: str, place: int) -> int:

@@ -124,7 +124,8 @@ def run(options: argparse.Namespace) -> int:
 def _print_again(text: str, options: argparse.Namespace) -> None:
     """Print an answer for --watch. In a terminal it replaces the previous answer in one write, without flickering."""
     if not options.json:
-        text = f"{datetime.now().astimezone().isoformat(' ', 'seconds')}  {' '.join(_words_of(options))}\n{text}"
+        words = " ".join(map(printable, (options.command or "", *options.arguments)))
+        text = f"{datetime.now().astimezone().isoformat(' ', 'seconds')}  {words}\n{text}"
     if sys.stdout.isatty():
         lines, room = text.split("\n"), max(2, shutil.get_terminal_size().lines - 1)
         if len(lines) > room:
@@ -134,10 +135,6 @@ def _print_again(text: str, options: argparse.Namespace) -> None:
     else:
         print(text)
     sys.stdout.flush()
-
-
-def _words_of(options: argparse.Namespace) -> list[str]:
-    return [printable(word) for word in (options.command or "", *options.arguments)]
 
 
 def _run(options: argparse.Namespace, rates: Rates | None = None) -> int:

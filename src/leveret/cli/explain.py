@@ -9,7 +9,7 @@ from typing import Any
 from ..settings.explain import Explained, Explanation, explain, explain_table
 from ..settings.printable import printable
 from ..settings.rows.broker_keys import KEYS
-from ..settings.values import value_text
+from ..settings.values import text_or_unset
 from .configuration_files import load, print_faults
 
 EXIT_OK = 0
@@ -61,10 +61,6 @@ def explanation_text(one: Explanation) -> str:
 
 def _lines(rows: Sequence[Explained]) -> list[str]:
     """A line for each setting with its value and its rule."""
-    settings = [printable(f"{row.name} = {_text(row.value)}") for row in rows]
+    settings = [printable(f"{row.name} = {text_or_unset(row.value)}") for row in rows]
     width = min(max(map(len, settings), default=0), 60)
     return [printable(f"  {setting:{width}}  {row.rule}") for setting, row in zip(settings, rows)]
-
-
-def _text(value: object) -> str:
-    return "unset" if value is None else value_text(value)

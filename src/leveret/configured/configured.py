@@ -164,7 +164,9 @@ class ConfiguredObjects:
         try:
             exchange = vhost.exchanges.declare(declared.name, declared.type, durable=True)
         except EngineError as error:
-            self._remark(f"{_exchange_at(declared)} exists with other arguments and is not changed: {text_of(error)}")
+            name = _shown_in(declared.vhost, declared.name)
+            text = f"exists with other arguments and is not changed: {text_of(error)}"
+            self._remark(f"{declared.origin}: exchange {name} {text}")
             self._exchanges.pop((declared.vhost, declared.name), None)
             return False
         self._exchanges[declared.vhost, declared.name] = _ManagedExchange(exchange, declared)
@@ -487,10 +489,6 @@ def _shown_field(field: Field | None) -> str:
 
 def _queue_at(declared: QueueDeclaration) -> str:
     return f"{declared.origin}: queue {_shown_in(declared.vhost, declared.name)}"
-
-
-def _exchange_at(declared: ExchangeDeclaration) -> str:
-    return f"{declared.origin}: exchange {_shown_in(declared.vhost, declared.name)}"
 
 
 def _shown_in(vhost: str, name: str) -> str:

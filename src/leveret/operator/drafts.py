@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from ..configured.configured import ConfiguredObjects, faults_of
 from ..console.dispatcher import Http, Level
-from ..engine import Broker, Queue, plain_arguments
+from ..engine import Broker, plain_arguments
 from ..settings import Configuration, Entry, Policies, Policy, PolicyFault, read_policy, settings_of_arguments
 from ..settings.explain import (
     Explanation,
@@ -191,7 +191,8 @@ def _rules_of(broker: Broker, one: Explanation) -> Iterator[dict[str, Any]]:
     queue = broker.virtual_hosts[one.vhost].queues.get(one.name) if one.kind == "queue" else None
     given = {row.name.removeprefix("x-"): row.rule for row in one.rows}
     place = {"of": one.name, "of_vhost": one.vhost}
-    policies = _policies_in_force(broker, one, queue)
+    in_force = broker.context.policies.of_queue(one.name, "classic", one.vhost) if queue is None else queue.policy
+    policies = in_force.policies
     titles = tuple(policy.title for policy in policies)
     if queue is not None and queue.arguments:
         settings = plain_arguments(queue.arguments)
@@ -211,12 +212,6 @@ def _rules_of(broker: Broker, one: Explanation) -> Iterator[dict[str, Any]]:
             if (known := BY_KEY.get(name)) is not None and rule == rule_of(entry, known.attribute)
         }
         yield {**row, **place, **_given_and_overridden(list(row["settings"]), mine, given)}
-
-
-def _policies_in_force(broker: Broker, one: Explanation, queue: Queue | None) -> tuple[Policy, ...]:
-    if queue is not None:
-        return queue.policy.policies
-    return broker.context.policies.of_queue(one.name, "classic", one.vhost).policies
 
 
 def _given_and_overridden(names: list[str], rules: dict[str, str], known: Container[str]) -> dict[str, list[str]]:

@@ -361,19 +361,15 @@ class Supervisor:
             gone = self.journal.old_segments.reclaim()
             base_lsn = self.journal.old_segments.worth_emptying()
             if base_lsn is not None:
-                await self._empty(base_lsn)
+                for _ in empty_segment(self.broker, self.journal, self.recorder, base_lsn):
+                    self._end_turn()
+                    await trio.lowlevel.checkpoint()
         except (JournalError, OSError) as error:
             logger.error("reclaiming: %s", error)
             return True
         if gone:
             logger.info("%d segments reclaimed", len(gone))
         return True
-
-    async def _empty(self, base_lsn: int) -> None:
-        """Move the live messages of an old segment forward, so that the segment can be deleted."""
-        for _ in empty_segment(self.broker, self.journal, self.recorder, base_lsn):
-            self._end_turn()
-            await trio.lowlevel.checkpoint()
 
     def abandon(self, timeout_s: float | None = None) -> bool:
         """Close without writing or recording, because this node no longer leads.

@@ -444,7 +444,9 @@ class Harness:
     def checkpoint(self, *, reclaims: bool = False) -> None:
         """Write a checkpoint. `reclaims`: then delete useless segments, and empty one that is almost useless."""
         self.end_turn()
-        self._checkpoint()
+        for _ in checkpoint(self.broker, self.journal, self.recorder):
+            self.journal.commit()
+        self.settle()
         if reclaims:
             self.journal.old_segments.reclaim()
             base_lsn = self.journal.old_segments.worth_emptying()
@@ -452,11 +454,6 @@ class Harness:
                 for _ in empty_segment(self.broker, self.journal, self.recorder, base_lsn):
                     self.journal.commit()
             self.settle()
-
-    def _checkpoint(self) -> None:
-        for _ in checkpoint(self.broker, self.journal, self.recorder):
-            self.journal.commit()
-        self.settle()
 
     def records(self) -> list[Record]:
         """The records of the journal in order."""

@@ -29,10 +29,6 @@ T = TypeVar("T")
 SHOWN_MAX = 200
 
 
-def _no_headers() -> Mapping[str, Any]:
-    return MappingProxyType({})
-
-
 @nearest_names
 @dataclass(slots=True, frozen=True)
 class Properties:
@@ -40,7 +36,7 @@ class Properties:
 
     content_type: str | None = None
     content_encoding: str | None = None
-    headers: Mapping[str, Any] = field(default_factory=_no_headers)
+    headers: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     delivery_mode: int | None = None
     priority: int | None = None
     correlation_id: str | None = None
