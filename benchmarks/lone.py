@@ -118,7 +118,7 @@ def measure_brokers(load: str, options: argparse.Namespace) -> None:
         subjects: dict[str, tuple[Running, tuple[str, ...]]] = {}
         command = STORED if load == "stored" else LEVERET
         subjects["leveret"] = (stack.enter_context(started(command)), LOADS[load])
-        if options.baseline and load != "stored":
+        if options.baseline:
             subjects["baseline"] = (stack.enter_context(started(options.baseline)), LOADS[load])
         if options.rabbitmq:
             from leveret.interop.brokers.peers import rabbitmq

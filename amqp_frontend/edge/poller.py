@@ -10,6 +10,7 @@ these do not exist (other systems, another trio) there is no poller, and endpoin
 docs/decisions/0031.
 """
 
+import math
 import os
 import select
 import threading
@@ -53,11 +54,16 @@ class _Waiter(Generic[T]):
         return trio.lowlevel.Abort.SUCCEEDED
 
 
+def nothing_to_do() -> float:
+    """See `Poller.before_wait`."""
+    return math.inf
+
+
 class Poller:
     """Waits in place of trio's epoll: for trio's events, and for the sockets of connections."""
 
-    __slots__ = ("_epoll", "_events", "_inner", "_inner_fd", "_runnable", "_waiters", "modify", "register",
-                 "unregister")  # fmt: skip
+    __slots__ = ("_epoll", "_events", "_inner", "_inner_fd", "_runnable", "_waiters", "before_wait", "modify",
+                 "register", "unregister")  # fmt: skip
 
     def __init__(self, inner: "select.epoll", runnable: Sequence[object]) -> None:
         """`inner`: trio's epoll. `runnable`: the tasks that trio will run next."""
@@ -66,6 +72,8 @@ class Poller:
         self._runnable = runnable
         self._waiters: dict[int, _Waiter[Any]] = {}
         self._events: list[tuple[int, int]] = []  # those whose turns are still to come, the last one first
+        #: Called before each wait, between turns. Returns: the seconds after which it is called again at the latest.
+        self.before_wait: Callable[[], float] = nothing_to_do
         self._epoll = select.epoll()
         self._epoll.register(self._inner_fd, select.EPOLLIN)
         self.modify, self.register, self.unregister = inner.modify, inner.register, inner.unregister
@@ -103,9 +111,7 @@ class Poller:
         end = time.monotonic() + timeout
         while True:
             if not self._events:
-                self._events = self._epoll.poll(timeout)
-                if not self._events:
-                    return ()
+                self._events = self._epoll.poll(min(timeout, self.before_wait()))
                 self._events.reverse()
             if self._take_turns():
                 return self._inner.poll(0, maxevents)
@@ -146,34 +152,35 @@ class Wakeup:
     """Calls a function where trio waits, whenever another thread asks for it.
 
     `TrioToken.run_sync_soon` switches to a task of trio for each call, which takes ten times as long.
+    `eventfd`: the function is also called when something else has written to it.
     """
 
-    __slots__ = ("_action", "_fd", "_lock", "_poller")
+    __slots__ = ("_action", "_lock", "_poller", "eventfd")
 
     def __init__(self, poller: Poller, action: Callable[[], object]) -> None:
         self._poller = poller
         self._action = action
-        self._fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self.eventfd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._lock = threading.Lock()  # a request must not write to the next file with this number
 
     def request(self) -> None:
         """Ask for a call, from any thread. Requests before a call share it. After the end of `run`: no effect."""
         with self._lock:
-            if self._fd >= 0:
-                os.eventfd_write(self._fd, 1)
+            if self.eventfd >= 0:
+                os.eventfd_write(self.eventfd, 1)
 
     async def run(self) -> None:
         """Call the function on each request, until cancelled. Raises: as the function."""
         try:
-            await self._poller.until(self._fd, self._call)
+            await self._poller.until(self.eventfd, self._call)
         finally:
-            self._poller.forget(self._fd)
+            self._poller.forget(self.eventfd)
             with self._lock:
-                os.close(self._fd)
-                self._fd = -1
+                os.close(self.eventfd)
+                self.eventfd = -1
 
     def _call(self) -> None:
-        os.eventfd_read(self._fd)
+        os.eventfd_read(self.eventfd)
         self._action()
 
 

@@ -14,6 +14,7 @@ from ..format.errors import DirectoryLost
 from .cluster_journal import ClusterJournal
 from .directory import PROBE, Directory
 from .files import DIRECTORY_GONE, DISK_FULL, OUT_OF_RESOURCES, Files, SyncError, sync_file, write_all
+from .kernel_sync import KernelSync
 from .options import JournalOptions
 from .reserve import Reserve
 from .segment import SegmentSummary, path_of
@@ -109,11 +110,11 @@ class SegmentFile:
         self._directory = directory
         self._files = directory.files
         self._mode = options.fsync
-        self._is_committed_by_fsync = options.fsync == "commit" and cluster is None
+        self.syncs_each_commit = options.fsync == "commit" and cluster is None
         self._interval_s = options.fsync_interval_ms / 1000
         self._preallocate_size = options.preallocate_size
         self.now_s = now_s
-        self._last_sync_s = 0.0
+        self._sync_began_s = self._last_sync_s = 0.0
         self._handle = -1
         self._allocated = 0
         self._reports_links = True
@@ -121,7 +122,7 @@ class SegmentFile:
     @property
     def committed_lsn(self) -> int:
         """All records below it are as safe as the mode promises; in a cluster, they are agreed."""
-        if self._is_committed_by_fsync:
+        if self.syncs_each_commit:
             return self.durable_lsn
         return self.written_lsn if self.cluster is None else self.cluster.agreed_lsn
 
@@ -208,14 +209,30 @@ class SegmentFile:
 
     def sync(self) -> None:
         """Fsync the written blocks. Raises: SyncError, DirectoryLost."""
-        began_s = self.now_s()
+        self._sync_began_s = self.now_s()
         sync_file(self._files, self._handle)
+        self._synced()
+
+    def begin_sync(self, kernel_sync: KernelSync) -> None:
+        """Begin to fsync the written blocks; nothing else is done with the file until `end_sync`. Raises: OSError."""
+        self._sync_began_s = self.now_s()
+        kernel_sync.begin(self._handle)
+
+    def end_sync(self, kernel_sync: KernelSync, *, waits: bool = False) -> bool:
+        """Returns: whether the fsync has ended. `waits`: until it has. Raises: SyncError, DirectoryLost."""
+        if not kernel_sync.has_ended(waits=waits):
+            return False
+        self._synced()
+        return True
+
+    def _synced(self) -> None:
+        """Raises: DirectoryLost."""
         if self._reports_links and not self._files.is_linked(self._handle):
             # A file without a name is lost when the process ends.
             raise DirectoryLost(f"{self.path}: the open segment was deleted")
         self.sync_count += 1
         self._last_sync_s = self.now_s()
-        self.sync_times.add(self._last_sync_s - began_s)
+        self.sync_times.add(self._last_sync_s - self._sync_began_s)
         self.durable_lsn = self.written_lsn
         if self.cluster is not None:
             self.cluster.on_synced(self.durable_lsn)

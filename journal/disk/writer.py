@@ -5,6 +5,10 @@ turn is under way, the writer takes the block, writes it, syncs, and reports the
 commit, except for records for which no answer waits: acknowledgements go with the next commit, at the latest after
 `SYNC_DELAY_SECONDS`. A separate commit for them would cost as much as one of a hundred messages.
 
+Small blocks, as of messages that come alone, need no thread where the kernel can sync on its own: the broker's thread
+writes them before it waits (`commit_small`), and the kernel wakes it after the fsync (`end_small`). There is one commit
+at a time, whoever does it.
+
 States: running -> full (no room on the disk: `retry` writes the same octets again) -> running; any -> failed (another
 error of a write, or any of an fsync: the journal is not trusted until its directory is opened again); closed. When
 the system is out of descriptors or memory the writer stays running and tries again soon: confirms take longer.
@@ -13,6 +17,7 @@ Source: rulings 4 and 21; docs/journal-format.md, "The crash model".
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -21,12 +26,15 @@ from enum import Enum, auto
 from ..format.block import Block, BlockBuilder
 from ..format.errors import DirectoryLost, JournalClosed, JournalError, JournalFailed, JournalFull
 from .files import DIRECTORY_GONE, DISK_FULL, OUT_OF_RESOURCES, SyncError
+from .kernel_sync import KernelSync
 from .segment_file import Job, Roll, SegmentFile, as_block
 
 logger = logging.getLogger("leveret.journal")
 
 #: Octets of a block above which the next turn begins another; one commit may write several blocks.
 BLOCK_SIZE_MAX = 1024 * 1024
+#: Octets of a block up to which the broker's thread writes it: 10 us, as much as it costs to wake the other thread.
+SMALL_BLOCK_MAX = 16 * 1024
 #: Seconds that records with no answer waiting for them may wait for the commit of other records. At 20 messages a
 #: second the acknowledgement of one goes with the next: one fsync a message instead of two.
 SYNC_DELAY_SECONDS = 0.05
@@ -68,6 +76,10 @@ class Writer:
         self._is_awaited = False  # an answer waits for records of the open block
         self._had_answers = False  # answers waited for the last commit: acknowledgements of its messages will come
         self._is_idle = False  # the thread waits for jobs, not only until SYNC_DELAY_SECONDS are over
+        self._is_waiting = False  # the thread waits for jobs, and commits nothing
+        self._kernel_sync: KernelSync | None = None  # set: the broker's thread commits small blocks
+        self._is_syncing = False  # the broker's thread has a commit under way
+        self._unawaited_until_s: float | None = None  # when small records that no answer waits for are committed
         self._closing = False
         self._has_segment = False  # a roll has been asked for
         self._open = BlockBuilder(file.written_lsn)
@@ -113,14 +125,19 @@ class Writer:
             self._in_turn = False
             self._is_awaited |= is_awaited
             if self._is_awaited or self._is_idle:
-                self._work.notify()
+                self._notify_thread()
             return self._open.next_lsn
+
+    def _notify_thread(self) -> None:
+        """Have the open block committed by the thread, unless `commit_small` will do it, or a commit is under way."""
+        if self._kernel_sync is None or (self._open.size > SMALL_BLOCK_MAX and not self._is_syncing):
+            self._work.notify()
 
     def commit_now(self) -> None:
         """Between turns: commit now, because an answer began to wait for records that were appended before."""
         with self._lock:
             self._is_awaited = True
-            self._work.notify()
+            self._notify_thread()
 
     def roll(self, ts_us: int, checkpoint: tuple[int, int], fill: Callable[[BlockBuilder], object]) -> int:
         """Between turns: begin a new segment for all later records. `fill` writes its head.
@@ -150,6 +167,71 @@ class Writer:
                 self._open = BlockBuilder(block.next_lsn)
             self._jobs.append(job)
             self._work.notify()
+
+    def let_kernel_sync(self, kernel_sync: KernelSync) -> None:
+        """From now on the broker's thread calls `commit_small` before it waits, and `end_small` after each fsync."""
+        assert self.file.syncs_each_commit and self._thread is not None
+        self._kernel_sync = kernel_sync
+
+    def stop_kernel_sync(self) -> None:
+        """Let the thread commit everything again, after the fsync under way."""
+        self.end_small(waits=True)
+        with self._work:
+            kernel_sync, self._kernel_sync = self._kernel_sync, None
+            self._work.notify()  # of what waits for no answer
+        if kernel_sync is not None:
+            kernel_sync.close()
+
+    def commit_small(self) -> float:
+        """Between turns: write a small block that answers wait for, or that waited long enough, and begin its fsync.
+
+        Returns: the seconds after which this is to be called again at the latest.
+        """
+        with self._lock:
+            block, sync = self._open, self._kernel_sync
+            if not block.count or self._in_turn or self._is_syncing or sync is None or self.state is not RUNNING:
+                return math.inf
+            if not self._is_waiting:
+                return SYNC_DELAY_SECONDS  # the thread takes this block next, if answers wait for it
+            if not self._is_awaited:
+                now_s = self.file.now_s()
+                if self._unawaited_until_s is None:
+                    self._unawaited_until_s = now_s + SYNC_DELAY_SECONDS
+                if now_s < self._unawaited_until_s:
+                    return self._unawaited_until_s - now_s
+            if self._jobs or self._taken or block.size > SMALL_BLOCK_MAX:
+                self._is_awaited = True
+                self._work.notify()
+                return SYNC_DELAY_SECONDS
+            self._take_open()
+            self._is_syncing = True
+        before = self.file.committed_lsn
+        failure = self._write_taken()
+        if failure is None and not self._taken:
+            try:
+                self.file.begin_sync(sync)
+            except OSError:  # nothing was begun: this kernel cannot do it
+                self._end_commit(before, self._sync_or_none())
+                self.stop_kernel_sync()
+        else:
+            self._end_commit(before, failure)
+        return math.inf
+
+    def end_small(self, *, waits: bool = False) -> None:
+        """Note the end of the fsync that `commit_small` has begun. `waits`: until it has ended.
+
+        Does not call `on_durable`.
+        """
+        if not self._is_syncing:
+            return
+        before, failure = self.file.committed_lsn, None
+        assert self._kernel_sync is not None
+        try:
+            if not self.file.end_sync(self._kernel_sync, waits=waits):
+                return
+        except (OSError, DirectoryLost) as error:
+            failure = self._failed_sync(error)
+        self._end_commit(before, failure, reports=False)
 
     @property
     def next_lsn(self) -> int:
@@ -197,6 +279,7 @@ class Writer:
             while not is_committed() and self.run_once():
                 pass
             return is_committed()
+        self.end_small(waits=True)
         with self._progress:
             self._is_awaited = True
             self._work.notify()
@@ -219,6 +302,7 @@ class Writer:
 
         False: a write or fsync has not returned within the time; call it again.
         """
+        self.stop_kernel_sync()
         with self._work:
             self._closing = True
             if self.state is not FAILED:
@@ -237,6 +321,7 @@ class Writer:
 
         Raises: JournalFull, JournalFailed (the next opening finds the records that were written).
         """
+        self.stop_kernel_sync()
         with self._work:
             if self._closing or self.state is CLOSED:
                 return
@@ -277,14 +362,17 @@ class Writer:
             while True:
                 if self.state is FAILED:
                     return False
+                if self._is_syncing:
+                    if not wait:
+                        return False
+                    self._wait_for_work(None)
+                    continue
                 if self.state is RUNNING:
                     self._taken += self._jobs
                     self._jobs = []
                     is_wanted = self._is_awaited or self._taken or self._closing or not is_patient
                     if is_wanted and self._open.count and not self._in_turn:
-                        self._taken.append(self._open)
-                        self._open = BlockBuilder(self._open.next_lsn)
-                        self._had_answers, self._is_awaited = self._is_awaited, False
+                        self._take_open()
                     if self._taken:
                         return True
                 until_sync_s = self.file.until_sync_s() if self.state is RUNNING else None
@@ -299,10 +387,24 @@ class Writer:
                     timeout_s = SYNC_DELAY_SECONDS
                 else:
                     timeout_s = min(SYNC_DELAY_SECONDS, until_sync_s)
-                is_patient = self._work.wait(timeout_s)
+                is_patient = self._wait_for_work(timeout_s)
                 self._is_idle = False
         self._sync_or_fail()
         return self.state is not FAILED
+
+    def _wait_for_work(self, timeout_s: float | None) -> bool:
+        """Returns: False after the timeout."""
+        self._is_waiting = True
+        is_notified = self._work.wait(timeout_s)
+        self._is_waiting = False
+        return is_notified
+
+    def _take_open(self) -> None:
+        """Take the open block for the next commit, and open another."""
+        self._taken.append(self._open)
+        self._open = BlockBuilder(self._open.next_lsn)
+        self._had_answers, self._is_awaited = self._is_awaited, False
+        self._unawaited_until_s = None
 
     def commit_taken(self) -> bool:
         """Write the jobs that were taken, and sync if the mode requires it. Jobs that did not fit stay.
@@ -313,6 +415,13 @@ class Writer:
         cluster = self.file.cluster
         if cluster is not None:
             cluster.busy_since_s = self.file.now_s()
+        failure = self._write_taken()
+        if not isinstance(failure, JournalFailed) and self.file.wants_sync():
+            failure = self._sync_or_none() or failure
+        return self._end_commit(before, failure)
+
+    def _write_taken(self) -> JournalError | None:
+        """Write the jobs that were taken; those that did not fit stay. Returns: the failure that stopped it."""
         jobs = self._taken
         failure: JournalError | None = None
         done = 0
@@ -328,18 +437,20 @@ class Writer:
         self.commit_count += 1
         if isinstance(failure, JournalFull):
             self._was_full = True
-        if not isinstance(failure, JournalFailed) and self.file.wants_sync():
-            failure = self._sync_or_none() or failure
-        if done == len(jobs) and self._retry_count:
+        if not self._taken and self._retry_count:
             self._retry_count = 0
             logger.warning("the journal is written again")
-        is_done = failure is None and done == len(jobs)
+        return failure
+
+    def _end_commit(self, before: int, failure: JournalError | None, *, reports: bool = True) -> bool:
+        """Returns: whether all that was taken is as safe as the mode promises. `reports`: to `on_durable`."""
+        is_done = failure is None and not self._taken
         has_room_again = is_done and self._was_full  # reported also if no LSN shows it: a job may write no records
         if is_done:
             self._was_full = False
-        if cluster is not None:
-            cluster.busy_since_s = None
-        self._report(before, failure, has_room_again=has_room_again)
+        if self.file.cluster is not None:
+            self.file.cluster.busy_since_s = None
+        self._report(before, failure, has_room_again=has_room_again, reports=reports)
         return is_done
 
     def _failure_of(self, error: OSError) -> JournalError | None:
@@ -361,23 +472,30 @@ class Writer:
     def _sync_or_none(self) -> JournalFailed | None:
         try:
             self.file.sync()
-        except DirectoryLost as error:
-            return error
-        except OSError as error:
-            return JournalFailed(f"{self.file.path}: {error}")
+        except (OSError, DirectoryLost) as error:
+            return self._failed_sync(error)
         return None
+
+    def _failed_sync(self, error: OSError | DirectoryLost) -> JournalFailed:
+        return error if isinstance(error, DirectoryLost) else JournalFailed(f"{self.file.path}: {error}")
 
     def _sync_or_fail(self) -> None:
         if self.file.durable_lsn < self.file.written_lsn:
             self._report(self.file.committed_lsn, self._sync_or_none())
 
-    def _report(self, before: int, failure: JournalError | None, *, has_room_again: bool = False) -> None:
+    def _report(
+        self, before: int, failure: JournalError | None, *, has_room_again: bool = False, reports: bool = True
+    ) -> None:
         with self._progress:
+            if self._is_syncing:
+                self._is_syncing = False
+                if self._jobs or self._taken or self._open.size > SMALL_BLOCK_MAX:
+                    self._work.notify()
             if failure is not None:
                 self.state = FULL if isinstance(failure, JournalFull) else FAILED
                 self.error = failure
             self._progress.notify_all()
-        if self.file.committed_lsn > before or has_room_again:
+        if reports and (self.file.committed_lsn > before or has_room_again):
             self.on_durable(self.file.committed_lsn)
         if failure is not None:
             self.on_failure(failure)

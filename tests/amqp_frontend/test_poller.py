@@ -16,7 +16,7 @@ import pytest
 import trio
 
 from leveret.amqp_frontend.edge import poller as module
-from leveret.amqp_frontend.edge.poller import Poller, Wakeup, poller_of_this_run, until_readable
+from leveret.amqp_frontend.edge.poller import Poller, Wakeup, nothing_to_do, poller_of_this_run, until_readable
 
 
 def in_trio(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
@@ -288,7 +288,7 @@ async def test_requests_before_the_call_are_one() -> None:
 async def test_a_request_after_the_end_is_written_nowhere() -> None:
     """Another file may have its number by then."""
     wakeup = Wakeup(attached(), list)
-    number = wakeup._fd
+    number = wakeup.eventfd
     with trio.CancelScope() as scope:
         scope.cancel()
         await wakeup.run()
@@ -329,3 +329,21 @@ async def test_without_a_place_for_it_there_is_none(monkeypatch: pytest.MonkeyPa
 def test_systems_without_epoll_can_import_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(select, "epoll")
     assert "Poller" in runpy.run_path(module.__file__)
+
+
+@in_trio
+async def test_work_before_a_wait_limits_it() -> None:
+    """It is done before each wait, and again when its time has come, though nothing else happens."""
+    poller, done, calls = attached(), trio.Event(), list[float]()
+
+    def before_wait() -> float:
+        calls.append(0)
+        if len(calls) == 5:
+            trio.lowlevel.current_trio_token().run_sync_soon(done.set)
+        return 0.001
+
+    poller.before_wait = before_wait
+    with trio.fail_after(30):
+        await done.wait()
+    poller.before_wait = nothing_to_do
+    assert len(calls) >= 5

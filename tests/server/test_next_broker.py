@@ -2,6 +2,7 @@
 
 import gc
 import os
+import sys
 from pathlib import Path
 
 import pika
@@ -61,6 +62,43 @@ def test_nothing_is_left_of_a_broker(tmp_path: Path, *, has_journal: bool) -> No
         assert threads() == threads_before
         assert descriptors() == before
         assert [part() for part in parts] == [None] * len(parts)
+        await served(process, get)
+
+    trio.run(lives)
+    listeners.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the journal's thread commits everything")
+def test_stored_messages_that_come_alone_need_no_thread(tmp_path: Path) -> None:
+    """The kernel syncs, unless the thread is about to write that all is safe; the next broker has what was confirmed."""
+    process, listeners = process_on(tmp_path / "data")
+    port = next(iter(listeners.amqp)).getsockname()[1]
+    thread_commits = list[int]()
+
+    def publish(broker: ServedBroker) -> None:
+        with pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", port)) as connection:
+            channel = connection.channel()
+            channel.queue_declare("orders", durable=True)
+            channel.confirm_delivery()
+            assert broker.built.supervisor is not None
+            writer = broker.built.supervisor.journal.writer
+            commit, before = writer.commit_taken, writer.commit_count
+            writer.commit_taken = lambda: (thread_commits.append(1), commit())[1]  # type: ignore[method-assign]
+            for number in range(10):
+                channel.basic_publish("", "orders", b"%d" % number, pika.BasicProperties(delivery_mode=2))
+                method, _, body = channel.basic_get("orders")
+                assert body == b"%d" % number
+                channel.basic_ack(method.delivery_tag)
+            channel.basic_publish("", "orders", b"last", pika.BasicProperties(delivery_mode=2))
+            assert len(thread_commits) < writer.commit_count - before
+            writer.commit_taken = commit  # type: ignore[method-assign]
+
+    def get(broker: ServedBroker) -> None:
+        (queue,) = broker.built.broker.virtual_hosts["/"].queues.values()
+        assert len(queue.store) == 1
+
+    async def lives() -> None:
+        await served(process, publish)
         await served(process, get)
 
     trio.run(lives)

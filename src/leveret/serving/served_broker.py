@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from ..amqp_frontend.edge.poller import Wakeup, poller_of_this_run
+from ..amqp_frontend.edge.poller import Poller, Wakeup, nothing_to_do, poller_of_this_run
 from ..configured.configured import Report
 from ..engine import Broker, Unreadable
 from ..operator.operator import Operator
@@ -28,6 +28,7 @@ from .runtime import Runtime, SystemClock
 if TYPE_CHECKING:
     from ..amqp_frontend.edge.server import Arrivals
     from ..journal import ClusterJournal
+    from ..journal.disk.writer import Writer
     from ..operator.json_file import JsonFile
 
 logger = logging.getLogger("leveret")
@@ -195,8 +196,8 @@ class ServedBroker:
         supervisor, poller = self.built.supervisor, poller_of_this_run()
         if supervisor is None or poller is None:
             return None
-        wakeup = Wakeup(poller, supervisor.more_is_safe)
-        nursery.start_soon(wakeup.run)
+        wakeup = Wakeup(poller, supervisor.committed)
+        nursery.start_soon(_report_commits, supervisor.journal.writer, poller, wakeup)
         return wakeup.request
 
     async def _tend_journal(self, request_report: Callable[[], object] | None) -> None:
@@ -216,6 +217,20 @@ class ServedBroker:
         """Stop because spooled messages cannot be read; `run` raises the error."""
         self._lost = error
         self.stop()
+
+
+async def _report_commits(writer: "Writer", poller: Poller, wakeup: Wakeup) -> None:
+    """Have commits reported, and small ones made without a thread where that is possible, until cancelled."""
+    from ..journal.disk.kernel_sync import kernel_sync
+
+    if writer.file.syncs_each_commit and (in_kernel := kernel_sync(wakeup.eventfd)) is not None:
+        writer.let_kernel_sync(in_kernel)
+        poller.before_wait = writer.commit_small
+    try:
+        await wakeup.run()
+    finally:
+        poller.before_wait = nothing_to_do
+        writer.stop_kernel_sync()
 
 
 async def check_invariants(broker: Broker) -> None:

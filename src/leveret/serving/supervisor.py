@@ -220,6 +220,11 @@ class Supervisor:
         self._unreadable = error
         self._wake.set()
 
+    def committed(self) -> None:
+        """A commit has ended. Called in the event loop's thread."""
+        self.journal.writer.end_small()
+        self.more_is_safe()
+
     def more_is_safe(self) -> None:
         """Let answers go out, because more records are safe. Called in the event loop's thread."""
         if self._is_closed:
