@@ -6,9 +6,11 @@ import errno
 import os
 import select
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from journal_workload import ID, PATH, Driver, model_of
@@ -18,6 +20,7 @@ from leveret.engine import ManualClock
 from leveret.journal import Journal, JournalError, JournalFailed, JournalFull, JournalOptions, WriterState, recover
 from leveret.journal.disk.files import SyncError
 from leveret.journal.disk.kernel_sync import KernelSync, kernel_sync
+from leveret.journal.disk.segment_file import Tick
 from leveret.journal.disk.writer import SMALL_BLOCK_MAX, SYNC_DELAY_SECONDS
 
 #: Seconds after which a thread that has not done its work sleeps on.
@@ -131,11 +134,33 @@ class Loop:
         self.writer.file.now_s = lambda: self.now_s
         self.told: list[int] = []
         self.errors: list[JournalError] = []
-        self.journal.set_callbacks(self.told.append, self.errors.append)
+        self.sleeps = 0
+        self._changed = threading.Condition()
+        self.journal.set_callbacks(self._durable, self.errors.append)
+        work: Any = self.writer._work
+        wait = work.wait
+
+        def sleep(timeout_s: float | None) -> bool:
+            with self._changed:
+                self.sleeps += 1
+                self._changed.notify_all()
+            return bool(wait(timeout_s))
+
+        work.wait = sleep
         self.sync = OrderedSync(self.files)
         self.writer.let_kernel_sync(self.sync)
-        while not self.writer._is_waiting:
-            pass
+        self.writer.add(Tick())
+        assert self.until(lambda: self.sleeps > 0)
+
+    def _durable(self, lsn: int) -> None:
+        with self._changed:
+            self.told.append(lsn)
+            self._changed.notify_all()
+
+    def until(self, is_so: Callable[[], bool]) -> bool:
+        """Whether that comes, without anything else being done."""
+        with self._changed:
+            return self._changed.wait_for(is_so, SECONDS_MAX)
 
     def publish(self, size: int = 10) -> int:
         """A turn that a publisher waits for. Returns the LSN behind it."""
@@ -241,7 +266,7 @@ def test_large_blocks_are_the_threads(loop: Loop, *, is_under_way: bool) -> None
     end = loop.publish(SMALL_BLOCK_MAX)
     if is_under_way:
         loop.end()
-    assert loop.journal.wait(end, SECONDS_MAX)
+    assert loop.until(lambda: loop.told[-1:] == [end])
     assert loop.sync.count == int(is_under_way)
 
 
@@ -249,12 +274,13 @@ def test_other_work_comes_after_the_fsync_under_way(loop: Loop) -> None:
     """A new segment, which the thread begins."""
     loop.publish()
     loop.writer.commit_small()
-    segment = loop.writer.file.segment
+    segment, slept = loop.writer.file.segment, loop.sleeps
     loop.journal.begin_segment()
-    end = loop.publish()
+    assert loop.until(lambda: loop.sleeps > slept)
     assert loop.writer.file.segment is segment
+    end = loop.journal.next_lsn
     loop.end()
-    assert loop.journal.wait(end, SECONDS_MAX)
+    assert loop.until(lambda: loop.told[-1:] == [end])
     assert recover(loop.files.power_cut(), PATH).next_lsn >= end
 
 

@@ -70,7 +70,7 @@ def test_nothing_is_left_of_a_broker(tmp_path: Path, *, has_journal: bool) -> No
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the journal's thread commits everything")
 def test_stored_messages_that_come_alone_need_no_thread(tmp_path: Path) -> None:
-    """The kernel syncs, unless the thread is about to write that all is safe; the next broker has what was confirmed."""
+    """The kernel syncs, unless the thread has begun to write; the next broker has what was confirmed."""
     process, listeners = process_on(tmp_path / "data")
     port = next(iter(listeners.amqp)).getsockname()[1]
     thread_commits = list[int]()
