@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--paces", type=lambda text: [int(one) for one in text.split(",")], default=[20, 200, 2000])
     parser.add_argument("--only", type=lambda text: text.split(","), default=["relay", *LOADS])
-    parser.add_argument("--baseline", metavar="CMD", help="an older tree, in memory, as for compare.py")
+    parser.add_argument("--baseline", metavar="CMD", help="an older tree, as for compare.py; {data} for stored")
     parser.add_argument("--rabbitmq", action="store_true")
     parser.add_argument("--calls", action="store_true", help="needs strace")
     options = parser.parse_args()

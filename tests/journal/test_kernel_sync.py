@@ -35,54 +35,60 @@ def eventfd() -> Iterator[int]:
     os.close(number)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="io_submit is Linux's")
-class TestKernel:
-    """The calls themselves, on a real file."""
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="io_submit is Linux's")
 
-    def test_it_says_when_it_is_done(self, tmp_path: Path, eventfd: int) -> None:
-        sync = kernel_sync(eventfd)
-        assert sync is not None
-        handle = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
-        assert not sync.has_ended()
-        for number in range(3):
-            os.pwrite(handle, b"x" * 1000, 1000 * number)
-            sync.begin(handle)
-            assert select.select([eventfd], [], [], SECONDS_MAX)[0]
-            os.eventfd_read(eventfd)
-            assert sync.has_ended()
-            assert not sync.has_ended()
+
+@on_linux
+def test_it_says_when_it_is_done(tmp_path: Path, eventfd: int) -> None:
+    sync = kernel_sync(eventfd)
+    assert sync is not None
+    handle = os.open(tmp_path / "file", os.O_RDWR | os.O_CREAT)
+    assert not sync.has_ended()
+    for number in range(3):
+        os.pwrite(handle, b"x" * 1000, 1000 * number)
         sync.begin(handle)
-        assert sync.has_ended(waits=True)
-        os.close(handle)
-        sync.close()
-
-    def test_what_cannot_be_synced_is_refused_at_once(self, eventfd: int) -> None:
-        sync = kernel_sync(eventfd)
-        assert sync is not None
-        reading, writing = os.pipe()
-        for handle, number in ((writing, errno.EINVAL), (999_999, errno.EBADF)):
-            with pytest.raises(OSError) as caught:
-                sync.begin(handle)
-            assert caught.value.errno == number
+        assert select.select([eventfd], [], [], SECONDS_MAX)[0]
+        os.eventfd_read(eventfd)
+        assert sync.has_ended()
         assert not sync.has_ended()
-        os.close(reading), os.close(writing)
-        sync.close()
+    sync.begin(handle)
+    assert sync.has_ended(waits=True)
+    os.close(handle)
+    sync.close()
 
-    def test_a_failed_fsync_is_no_success(self, eventfd: int) -> None:
-        """The kernel reports it as a negative number."""
-        sync = kernel_sync(eventfd)
-        assert sync is not None
-        sync._event.result = -errno.EIO
-        sync._call = lambda *_: 1
-        with pytest.raises(SyncError, match="Input/output error"):
-            sync.has_ended()
 
-    def test_a_system_without_it_has_the_thread(self, monkeypatch: pytest.MonkeyPatch, eventfd: int) -> None:
-        with monkeypatch.context() as patch:
-            patch.setattr("platform.machine", lambda: "m68k")
-            assert kernel_sync(eventfd) is None
-        monkeypatch.setattr("sys.platform", "win32")
+@on_linux
+def test_what_cannot_be_synced_is_refused_at_once(eventfd: int) -> None:
+    sync = kernel_sync(eventfd)
+    assert sync is not None
+    reading, writing = os.pipe()
+    for handle, number in ((writing, errno.EINVAL), (999_999, errno.EBADF)):
+        with pytest.raises(OSError) as caught:
+            sync.begin(handle)
+        assert caught.value.errno == number
+    assert not sync.has_ended()
+    os.close(reading), os.close(writing)
+    sync.close()
+
+
+@on_linux
+def test_a_failed_fsync_is_no_success(eventfd: int) -> None:
+    """The kernel reports it as a negative number."""
+    sync = kernel_sync(eventfd)
+    assert sync is not None
+    sync._event.result = -errno.EIO
+    sync._call = lambda *_: 1
+    with pytest.raises(SyncError, match="Input/output error"):
+        sync.has_ended()
+
+
+@on_linux
+def test_a_system_without_it_has_the_thread(monkeypatch: pytest.MonkeyPatch, eventfd: int) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("platform.machine", lambda: "m68k")
         assert kernel_sync(eventfd) is None
+    monkeypatch.setattr("sys.platform", "win32")
+    assert kernel_sync(eventfd) is None
 
 
 class OrderedSync(KernelSync):
