@@ -43,13 +43,18 @@ def publish_by_name(host: HostContext, envelope: Envelope, contents: Sequence[by
 
 
 def arrive(
-    host: HostContext, route: Route, rules: ArrivalRules, envelope: Envelope, contents: Sequence[bytes], hops: int = 0
+    host: HostContext,
+    route: Route,
+    rules: ArrivalRules,
+    envelope: Envelope,
+    contents: Sequence[bytes],
+    passed: tuple[Divert, ...] = (),
 ) -> Outcome:
-    """Publish a run to an address with rules, or a run of marked messages. `hops`: diverts that have forwarded it."""
+    """Publish a run to an address with rules, or a run of marked messages. `passed`: diverts that have forwarded it."""
     sites = host.broker.sites
     if rules.site is not None and rules.site != sites.now:
         with sites.at(rules.site):
-            return arrive(host, route, rules, envelope, contents, hops)
+            return arrive(host, route, rules, envelope, contents, passed)
     if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
         envelope = envelope.with_expiration(rules.expiry.applied_to(envelope.expiration_ms))
     if envelope.copies:
@@ -59,7 +64,7 @@ def arrive(
     unroutable: list[bytes] = []
     refused: list[int] = []
     for offset, content in enumerate(contents):
-        outcome = _arrive_one(host, route, rules, envelope, content, hops)
+        outcome = _arrive_one(host, route, rules, envelope, content, passed)
         if outcome.unroutable:
             unroutable.append(content)  # as it was published
         if outcome.refused:
@@ -68,16 +73,21 @@ def arrive(
 
 
 def _arrive_one(
-    host: HostContext, route: Route, rules: ArrivalRules, envelope: Envelope, content: bytes, hops: int
+    host: HostContext,
+    route: Route,
+    rules: ArrivalRules,
+    envelope: Envelope,
+    content: bytes,
+    passed: tuple[Divert, ...],
 ) -> Outcome:
     headers = envelope.headers(content) if envelope.summary.is_marked else {}
-    id_ = duplicate_id_of(host, rules, headers) if headers and not hops else None
+    id_ = duplicate_id_of(host, rules, headers) if headers and not passed else None
     if id_ is None:
-        return _publish_one(host, route, rules, envelope, content, headers, hops)
+        return _publish_one(host, route, rules, envelope, content, headers, passed)
     if _is_duplicate(host, rules.address, id_):
         return ALL_TAKEN
     first_id = host.broker.next_id
-    outcome = _publish_one(host, route, rules, envelope, content, headers, hops)
+    outcome = _publish_one(host, route, rules, envelope, content, headers, passed)
     if not outcome.refused:  # a refused message may be published again
         _remember(host, rules, id_, first_id)
     return outcome
@@ -90,7 +100,7 @@ def _publish_one(
     envelope: Envelope,
     content: bytes,
     headers: FieldTable,
-    hops: int,
+    passed: tuple[Divert, ...],
 ) -> Outcome:
     """Publish a message that is not a duplicate."""
     broker = host.broker
@@ -103,11 +113,13 @@ def _publish_one(
         envelope = envelope.for_added_headers()
     if rules.retroactive_count:
         retain(host, rules.address, rules.retroactive_count, envelope, content)
-    if rules.diverts and hops < HOPS_MAX:
-        diverts = matching_diverts(rules.diverts, envelope, content)
+    if rules.diverts and len(passed) < HOPS_MAX:
+        # in a cycle of two that forward again and again, copies would double at each round
+        others = tuple(one for one in rules.diverts if one not in passed)
+        diverts = matching_diverts(others, envelope, content)
         broker.turn.effort += len(rules.diverts)
         for divert in diverts:
-            _divert(host, divert, rules.address, envelope, content, hops)
+            _divert(host, divert, rules.address, envelope, content, passed)
         if any(divert.is_exclusive for divert in diverts):
             return ALL_TAKEN
         outcome = publish_run(host, route, envelope, (content,), due_ns)
@@ -166,7 +178,14 @@ def due_ns_of(host: HostContext, route: Route, headers: FieldTable, added: Field
     return due_after(clock, wait_ms) if wait_ms is not None and wait_ms > 0 else None
 
 
-def _divert(host: HostContext, divert: Divert, address: str, envelope: Envelope, content: bytes, hops: int) -> None:
+def _divert(
+    host: HostContext,
+    divert: Divert,
+    address: str,
+    envelope: Envelope,
+    content: bytes,
+    passed: tuple[Divert, ...],
+) -> None:
     """Publish a copy to each forwarding address, with headers that name the original address and message."""
     added: FieldTable = {ORIG_ADDRESS: Field("S", address.encode()), ORIG_MESSAGE_ID: Field("l", host.broker.next_id)}
     if host.broker.options.legacy_hornetq_headers:
@@ -182,4 +201,4 @@ def _divert(host: HostContext, divert: Divert, address: str, envelope: Envelope,
         route = host.router.route_of(exchange, key)
         rules = route.arrival or host.router.arrival_rules(name, key)
         host.broker.activity.own += 1
-        arrive(host, route, rules, forwarded, (copy,), hops + 1)
+        arrive(host, route, rules, forwarded, (copy,), (*passed, divert))

@@ -212,6 +212,15 @@ def test_reloaded_diverts_act_on_routes_that_are_known() -> None:
     assert (world.all(), world.all("copy")) == ("abc", "b")
 
 
+def test_diverts_in_a_cycle_forward_a_message_once_each() -> None:
+    """Two that lead back to their own address: each copy is forwarded by the other one alone."""
+    world = Harness()
+    world.queue("q")
+    world.broker.reloading.replace_diverts([Divert(name, "q", ("q",)) for name in ("d0", "d1")])
+    world.publish("a")
+    assert world.all() == "aaaaa"  # of d0, and of d1 behind it; of d1, and of d0 behind it; the message
+
+
 def test_a_diverted_copy_is_no_publish_of_a_client() -> None:
     """It is counted, and known as one of the broker's own."""
     world = Harness()
