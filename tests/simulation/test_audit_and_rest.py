@@ -14,6 +14,7 @@ from simulator.clients.client import RUNNING
 from simulator.ledger import Broken
 from simulator.rest import check_alarms, check_credit, check_held
 
+from leveret.amqp_frontend.edge.admission import HalfOpen
 from leveret.engine import Broker, EventKind, ManualClock
 from leveret.journal.format.heap import Declared, encode_declared, encode_runs
 from leveret.journal.format.record import (
@@ -170,8 +171,11 @@ def host_with(*, live: int = 0, parked: int = 0, temp: int = 0, **changes: Any) 
         ),
         login=SimpleNamespace(client=SimpleNamespace(properties={"product": SimpleNamespace(text="one")})),
     )
-    endpoint = SimpleNamespace(session=session)
-    half_open = SimpleNamespace(_address_of=changes.get("half_open", lambda _: [])(endpoint))
+    endpoint = type("AnEndpoint", (), {"session": session})()
+    half_open: HalfOpen[Any] = HalfOpen()
+    for one in changes.get("half_open", lambda _: [])(endpoint):
+        half_open.enter(one, "o", is_trusted=False, now_ns=0)
+    half_open._strangers += changes.get("strangers", 0)
     return SimpleNamespace(
         server=SimpleNamespace(endpoints=[endpoint], admission=SimpleNamespace(half_open=half_open)),
         broker=SimpleNamespace(
@@ -201,6 +205,7 @@ def test_what_connections_count_is_what_is_there() -> None:
     ("is logged in, and has a place", {"half_open": lambda endpoint: [endpoint]}),
     ("1 connections that are gone", {"half_open": lambda _: ["gone"]}),
     ("10 and 0 octets are parked by the sum", {"parked": 3}),
+    ("1 are of strangers, there are 0", {"strangers": 1}),
     ("4 octets are in the temp store", {"temp": 4}),
 ])  # fmt: skip
 def test_an_account_of_what_is_gone_is_wrong(sentence: str, changes: dict[str, Any]) -> None:

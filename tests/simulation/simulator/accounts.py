@@ -18,31 +18,39 @@ from .ledger import Broken, Ledger, QueueName
 
 def check_accounts(host: Host, clients: Iterable[Client]) -> None:
     """Raises: Broken."""
-    endpoints: list[Any] = list(host.server.endpoints)
     settled = [client for client in clients if client.state is RUNNING and not client.waiting]
     channels = {client.product: len(client.channels) for client in settled}
-    octets = spooled = 0
-    for endpoint in endpoints:
-        session = endpoint.session
-        parking, incomplete = session.backlog.parking, session.connection.incomplete
-        octets, spooled = octets + parking.contents.octets, spooled + parking.contents.spooled
-        product = _product_of(session)
-        differences = [*_parked(parking), *_incomplete(incomplete, session.connection.channels)]
-        is_in_place = endpoint in host.server.admission.half_open._address_of
-        if is_in_place and session.login.client is not None:
-            differences.append("is logged in, and has a place of those that are not")
-        if (count := channels.get(product)) is not None and len(session.connection.channels) != count:
-            differences.append(f"has {len(session.connection.channels)} channels, its client {count}")
-        if differences:
-            raise Broken(f"the connection of {product}: {'; '.join(differences)}")
+    for endpoint in host.server.endpoints:
+        session: Any = endpoint.session
+        product, count = _product_of(session), len(session.connection.channels)
+        if channels.get(product, count) != count:
+            raise Broken(f"the connection of {product} has {count} channels, its client {channels[product]}")
     if gone := [one for one in host.server.admission.half_open._address_of if one not in host.server.endpoints]:
         raise Broken(f"{len(gone)} connections that are gone have places of those that are not logged in")
+    check_sums(host)
+    host.temp.check()
+
+
+def check_sums(host: Host) -> None:
+    """Between any two turns: sums are the sums of their parts. Raises: Broken."""
+    octets = spooled = 0
+    half_open: Any = host.server.admission.half_open
+    for endpoint in host.server.endpoints:
+        session: Any = endpoint.session
+        parking, incomplete = session.backlog.parking, session.connection.incomplete
+        octets, spooled = octets + parking.contents.octets, spooled + parking.contents.spooled
+        differences = [*_parked(parking), *_incomplete(incomplete, session.connection.channels)]
+        if endpoint in half_open._address_of and session.login.client is not None:
+            differences.append("is logged in, and has a place of those that are not")
+        if differences:
+            raise Broken(f"the connection of {_product_of(session)}: {'; '.join(differences)}")
     parked: Any = host.broker.flow.parked
     if (parked.octets, parked.spooled) != (octets, spooled):
         raise Broken(f"{parked.octets} and {parked.spooled} octets are parked by the sum, {octets} and {spooled} are")
     if host.temp.used and not spooled and not any(_spooled(host)):
         raise Broken(f"{host.temp.used} octets are in the temp store, and are of nobody")
-    host.temp.check()
+    if differences := list(_places(half_open)):
+        raise Broken(f"the places of those that are not logged in: {'; '.join(differences)}")
 
 
 def check_journal(host: Host, ledger: Ledger) -> None:
@@ -75,6 +83,25 @@ def _parked(parking: Any) -> Iterator[str]:
     for name, value in found.items():
         if getattr(contents, name) != value:
             yield f"{name} of what is parked: {getattr(contents, name)}, there are {value}"
+
+
+def _places(half_open: Any) -> Iterator[str]:
+    addresses = half_open._addresses.values()
+    if any(not address.count for address in addresses):
+        yield "an address is known, and has none"
+    if half_open._address_of != {
+        one: address for address in addresses for one in (*address.silent, *address.begun, *address.refused)
+    }:
+        yield "connections are not where their addresses know them"
+    strangers = sum(address.count for address in addresses if address.is_stranger)
+    if half_open._strangers != strangers:
+        yield f"{half_open._strangers} are of strangers, there are {strangers}"
+    by_weight: dict[bool, dict[int, dict[Any, None]]] = {True: {}, False: {}}
+    for address in addresses:
+        if address.weight:
+            by_weight[address.is_stranger].setdefault(address.weight, {})[address] = None
+    if half_open._by_weight != by_weight:
+        yield "addresses are not found by what they may lose"
 
 
 def _incomplete(incomplete: Any, channels: Mapping[int, Any]) -> Iterator[str]:

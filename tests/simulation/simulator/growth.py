@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from leveret.engine.clients.unacked import SETTLED_MAX
+from leveret.journal.disk.writer import BLOCK_SIZE_MAX
+from leveret.journal.format.record import RECORD_SIZE
 from leveret.journal.recording.pager import CACHED_MAX
 
 from .ledger import Broken
@@ -19,21 +21,33 @@ from .ledger import Broken
 ALWAYS, EACH = 250, 4
 #: The most ids that an address of a world remembers.
 IDS_MAX = 1000
-#: What has its own limit: ids against duplicates, deadlines that were cancelled, tags that were settled, and the
-#: envelopes of what was paged out.
+#: What has its own limit: ids against duplicates, deadlines that were cancelled, tags that were settled, the envelopes
+#: of what was paged out, and the block that waits while the one before is written.
 ALSO = {
     **{"IdCache._numbers": IDS_MAX, "IdCache._order": IDS_MAX},
     **{"Deadlines._heap": 512, "UnackedIndex._by_queue[]": SETTLED_MAX},
     **{"EnvelopeCache._summaries": CACHED_MAX, "EnvelopeCache._envelopes": CACHED_MAX},
+    **dict.fromkeys(("BlockBuilder.records", "BlockBuilder.heap"), BLOCK_SIZE_MAX // RECORD_SIZE),
 }
+#: A segment each, of which the journal keeps many where they are to be retained.
+OF_SEGMENTS = frozenset(
+    {
+        *("OldSegments._unneeded_at", "Recovered.segments"),
+        *("SegmentUsage.segments", "SegmentUsage._first_ids", "SegmentUsage._bases"),
+    }
+)
 #: Of a large table the first entries are looked into.
 LOOKED_INTO = 50
 TABLES = (dict, list, set, frozenset, deque, bytearray, Mapping)
 
 
-def check_growth(roots: Mapping[str, object], messages: int) -> None:
-    """`messages`: that are there. Raises: Broken."""
-    large = {where: size for where, size in sizes_of(roots) if size > ALWAYS + ALSO.get(where, 0) + EACH * messages}
+def check_growth(roots: Mapping[str, object], messages: int, *, retains: bool = False) -> None:
+    """`messages`: that are there. `retains`: the journal keeps segments that nobody needs. Raises: Broken."""
+    large = {
+        where: size
+        for where, size in sizes_of(roots)
+        if size > ALWAYS + ALSO.get(where, 0) + EACH * messages and not (retains and where in OF_SEGMENTS)
+    }
     if large:
         raise Broken(f"{messages} messages are there, and more entries of {large}")
 

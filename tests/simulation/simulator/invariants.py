@@ -71,12 +71,13 @@ class Invariants:
         elif type(event) in LEADING:
             self._led[event.vhost] = None
 
-    def turn_ended(self, broker: Broker) -> None:
-        """Raises: Broken."""
+    def turn_ended(self, broker: Broker) -> bool:
+        """Returns whether it looked at everything. Raises: Broken."""
         if self._share < 1 and self._chance.random() >= self._share:
-            return
+            return False
         self._turns += 1
-        if self._turns % ALL_EVERY == 0:
+        is_all = self._turns % ALL_EVERY == 0
+        if is_all:
             self.check_all(broker)
         else:
             found = ((broker.virtual_hosts.get(vhost), name) for vhost, name in self._touched)
@@ -88,6 +89,7 @@ class Invariants:
                     self._check(check_routes, there)
         self._touched.clear()
         self._led.clear()
+        return is_all
 
     def check_all(self, broker: Broker) -> None:
         """Whatever there is. Raises: Broken."""

@@ -11,6 +11,7 @@ from leveret.journal.recovery.check import verify
 from leveret.serving.composition import DataUnusable
 from leveret.settings import Configuration
 
+from .accounts import check_sums
 from .audit import audit
 from .books import Books
 from .clients.knowledge import Knowledge
@@ -156,7 +157,8 @@ class Lives:
         self._world.ledger.turn_ended(journal.next_lsn, journal.durable_lsn, is_unfinished=is_unfinished)
         if host.is_giving_up:
             return
-        self.invariants.turn_ended(host.broker)
+        if self.invariants.turn_ended(host.broker) and self._world.network.accept is not None:
+            check_sums(host)
         self._world.objects.turn_ended(journal.next_lsn, journal.durable_lsn, is_unfinished=is_unfinished)
         if not is_unfinished:
             if journal.committed_lsn < journal.next_lsn:

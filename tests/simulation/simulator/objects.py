@@ -107,9 +107,7 @@ class Objects:
             written = sum(lsn <= written_lsn for lsn, _ in self._waiting)
             allowed = allowed[written:]
         if (found := facts_of(broker)) not in allowed:
-            raise Broken(
-                f"a restart finds what never was: {min((_difference(found, one) for one in allowed), key=len)}"
-            )
+            raise Broken(f"a restart finds what never was: {min((difference(found, one) for one in allowed), key=len)}")
 
     def attach(self, broker: Broker, written_lsn: int | None) -> None:
         """Keep the books of this broker from now on. See `Ledger.attach`. Raises: Broken."""
@@ -123,7 +121,7 @@ class Objects:
             if self._is_behind:
                 _compare_each(found, [*allowed, facts_of(self._broker)])
             elif found not in allowed:
-                differences = [_difference(found, state) for state in allowed]
+                differences = [difference(found, state) for state in allowed]
                 raise Broken(f"a restart found what never was: {min(differences, key=len)}")
         self.durable = found
         self._waiting.clear()
@@ -186,7 +184,7 @@ def _is_configured(one: Any) -> bool:
     return bool(one.name.startswith(CONFIGURED))
 
 
-def _difference(found: State, expected: State) -> str:
+def difference(found: State, expected: State) -> str:
     more = {key: value for key, value in found.items() if expected.get(key, "missing") != value}
     fewer = {key: value for key, value in expected.items() if found.get(key, "missing") != value}
     return f"found {more}, instead of {fewer}"

@@ -6,9 +6,9 @@ What the second broker finds is held to the same books as after a real end; the 
 from __future__ import annotations
 
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
-from leveret.serving.composition import Data, build_broker
+from leveret.serving.composition import BuiltBroker, Data, build_broker
 from leveret.settings import Configuration
 
 from .books import Books
@@ -18,6 +18,10 @@ from .ledger import Broken, Ledger
 from .loop import SimulatedClock
 from .objects import Objects
 from .plan import Plan
+from .second_lives import SecondLife
+
+#: Of the brokers that start so many go on alone.
+GOES_ON = 0.3
 
 
 class Rehearsed(Protocol):
@@ -56,10 +60,18 @@ class Rehearsals:
         written_lsn = None if loses_power else host.writer.file.written_lsn
         how = "a power cut" if loses_power else "a kill"
         try:
-            built = build_broker(world.configuration, world.clock, self._chance.random, Data(DATA, files=files))
+            built = self._built(files)
             world.ledger.compare_restart(built.broker, written_lsn)
             world.objects.compare_restart(built.broker, written_lsn)
             if not loses_power:
                 world.books.compare_restart(built.broker)
+            if self._chance.random() < GOES_ON:
+                life = SecondLife(built, self._chance, world.ledger.present)
+                life.live()
+                loses_again = self._chance.random() < 0.5 and '\nfsync = "commit"' in world.plan.configuration
+                life.compare(self._built(files.power_cut(self._chance) if loses_again else files.crash()).broker)
         except Exception as error:
             raise Broken(f"{how} at this moment: {error!r}") from error
+
+    def _built(self, files: Any) -> BuiltBroker:
+        return build_broker(self._world.configuration, self._world.clock, self._chance.random, Data(DATA, files=files))
