@@ -206,7 +206,7 @@ class Memories(Book):
         return abs(found_ns - due_ns) <= ROUNDED_NS or max(found_ns, due_ns) <= now_ns + ROUNDED_NS
 
     def _check_lives(self, place: Place) -> None:
-        for id_, expires_ns in _lives_of(place.queue):
+        for id_, expires_ns in lives_of(place.queue):
             key = place.name, id_
             if key not in self._lives:
                 continue
@@ -222,7 +222,7 @@ class Memories(Book):
             raise Broken(f"{place.name} is out of order after a restart: {ids[:50]}")
 
 
-def _lives_of(queue: Queue) -> Iterator[tuple[int, int]]:
+def lives_of(queue: Queue) -> Iterator[tuple[int, int]]:
     """Id and end of each message, as far as memory knows it; 0: it lives for ever."""
     for message in queue.messages():
         yield message.id, message.expires_ns
