@@ -78,7 +78,7 @@ def test_steps_count_from_the_last_time_that_passed(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_only_the_process_can_do_waits_while_it_stands_still() -> None:
-    """Everybody else goes on; what an operator wants is done when it runs again."""
+    """Everybody else goes on; what an operator wants is done when it runs again. A shorter pause meanwhile ends nothing."""
     done: list[tuple[str, bool]] = []
 
     async def main() -> None:
@@ -88,6 +88,7 @@ def test_what_only_the_process_can_do_waits_while_it_stands_still() -> None:
             done.append((name, plan.stands_still))
 
         plan.after(10, lambda: plan.stand_still(100))
+        plan.after(20, lambda: plan.stand_still(20))
         plan.after(50, lambda: act("a client"))
         plan.after(60, lambda: plan.in_the_process(lambda: act("an operator")))
         await pass_time(200)

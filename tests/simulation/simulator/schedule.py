@@ -56,7 +56,7 @@ class Schedule:
     def stand_still(self, duration_ns: int) -> None:
         """The broker's process does, for so long, while everybody else goes on: called from an action."""
         heap, end_ns = self._heap, self.now_ns + duration_ns
-        self._still_until_ns = end_ns
+        self._still_until_ns = max(self._still_until_ns, end_ns)
         while heap and heap[0][0] <= end_ns:
             self._go_to(heap[0][0])
             self._step()
