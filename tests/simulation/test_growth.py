@@ -1,9 +1,9 @@
-"""What grows with every message is seen where it is, at whatever depth; what is there for few messages is not."""
+"""What grows with every message, and what keeps what is gone, is seen where it is, at whatever depth."""
 
 from __future__ import annotations
 
 import pytest
-from simulator.growth import ALWAYS, EACH, check_growth
+from simulator.growth import ALWAYS, EACH, check_gone, check_growth
 from simulator.ledger import Broken
 
 from leveret.testing.harness import Harness
@@ -25,3 +25,18 @@ def test_a_table_with_an_entry_for_each_message(entries: int, messages: int, is_
         with pytest.raises(Broken, match=r"Queue\.sessions"):
             check_growth(broker, messages)
     queue.sessions.clear()
+
+
+@pytest.mark.parametrize("how", ["a list", "a deadline"])
+def test_what_keeps_a_deleted_queue(how: str) -> None:
+    """A list of the broker, or something that is to be done later."""
+    harness = Harness()
+    queue, broker = harness.queue(), harness.broker
+    if how == "a list":
+        broker.background.to_trim[queue] = None  # type: ignore[attr-defined]
+    else:
+        broker.context.deadlines.set(1 << 62, lambda: queue.mark())
+    check_gone({"broker": broker}, {})
+    harness.vhost.queues.remove(queue)
+    with pytest.raises(Broken, match="which has ended"):
+        check_gone({"broker": broker}, {})

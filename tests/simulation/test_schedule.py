@@ -78,7 +78,7 @@ def test_steps_count_from_the_last_time_that_passed(monkeypatch: pytest.MonkeyPa
 
 
 def test_what_only_the_process_can_do_waits_while_it_stands_still() -> None:
-    """Everybody else goes on; what an operator wants is done when it runs again. A shorter pause meanwhile ends nothing."""
+    """Everybody else goes on; what an operator wants is done when it runs again, whatever shorter pause there is."""
     done: list[tuple[str, bool]] = []
 
     async def main() -> None:

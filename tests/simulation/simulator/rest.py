@@ -13,7 +13,7 @@ from .accounts import check_accounts, check_consumers, check_journal
 from .books import Books
 from .books.whereabouts import Place
 from .clients.client import CLOSING, RUNNING, Client, Mood
-from .growth import check_growth
+from .growth import check_gone, check_growth
 from .host import Host
 from .ledger import Broken, Ledger, QueueName
 from .lives import Lives
@@ -170,6 +170,8 @@ class Rest:
         roots = {"broker": host.broker, "supervisor": host.supervisor, "server": host.server, "built": host.built}
         there = sum(map(len, self._world.books.whereabouts.places.values()))
         check_growth(roots, there, retains="\nretain = " in self._world.plan.configuration)
+        del roots["built"]  # it knows the queue that it made, also when somebody else has deleted it
+        check_gone(roots, host.server.endpoints)
 
 
 def check_held(clients: Iterable[Client], places: Mapping[QueueName, Place]) -> None:

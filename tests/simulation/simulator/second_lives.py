@@ -7,10 +7,11 @@ So what a start remembers wrongly shows at once, also what shows only at the nex
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from random import Random
 from typing import Any
 
-from leveret.engine import Broker, Client, EngineError, Queue, User
+from leveret.engine import Broker, Client, EngineError, Message, Queue, User
 from leveret.engine.invariants import check_broker
 from leveret.journal.recording.checkpoint import checkpoint, empty_segment
 from leveret.serving.composition import BuiltBroker
@@ -128,7 +129,8 @@ def _durable_in(broker: Broker) -> dict[tuple[str, str, int], int]:
     """The messages that a restart finds, where they are, and until when (0: for ever)."""
     found: dict[tuple[str, str, int], int] = {}
     for queue in broker.virtual_hosts.queues():
-        transient = {one.id for one in queue.messages() if not queue.stores(one.envelope)}
+        aside = (part for part in queue.store.paged_parts() if isinstance(part, Message))
+        transient = {one.id for one in chain(queue.messages(), aside) if not queue.stores(one.envelope)}
         for id_, expires_ns in lives_of(queue) if queue.durable else ():
             if id_ not in transient:
                 found[queue.vhost_name, queue.name, id_] = expires_ns
