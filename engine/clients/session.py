@@ -159,6 +159,8 @@ class Session(SessionCounts):
         allowed = contents_within(contents, octets_max, messages_max)
         chosen, count, full = route_with_room(route, envelope, allowed or contents[:1], self.client)
         if not count or not allowed:
+            if chosen is not route:
+                self.client.host.router.give_turns_back(chosen.queues or ())
             return PartlyPublished(0, [], full)
         return PartlyPublished(count, self._publish(chosen, envelope, contents[:count], mandatory=mandatory), full)
 

@@ -257,6 +257,13 @@ class Router:
         sharing[anycast] = None  # it moves to the end
         return [*multicast, anycast]
 
+    def give_turns_back(self, queues: Iterable[Queue]) -> None:
+        """Give queues that share an address the next turn: the message that they would get has no room yet."""
+        for queue in queues:
+            sharing = self._sharing.get(queue.address, {})
+            if queue in sharing:
+                self._sharing[queue.address] = {queue: None, **sharing}
+
     # -- names and addresses ------------------------------------------------------------------------------------------
 
     def resolve_address(self, address: str, queue_name: str) -> tuple[str, str]:

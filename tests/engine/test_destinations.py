@@ -18,7 +18,7 @@ from leveret.engine import Client, Queue, Route, reconfigure
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.rules.queue_rules import own_settings
 from leveret.settings import Policies, Policy
-from leveret.testing.harness import Harness
+from leveret.testing.harness import Harness, messages
 
 KINDS = {"d": "direct", "e": "direct", "f": "fanout", "t": "topic", "h": "headers", "y": "x-delayed-message"}
 EXCHANGES, QUEUES, KEYS = tuple(KINDS), ("q", "r", "s"), ("a", "b", "a.b")
@@ -399,6 +399,25 @@ def test_a_closed_queue_of_an_address_has_no_turn() -> None:
         publisher.queue(name, x_address="A")
     reconfigure.enable(publisher.named("s"), False)
     assert [publisher.goes_to("", "A") for _ in range(4)] == ["z"] * 4
+
+
+def test_a_message_that_waits_for_room_has_its_turn_later() -> None:
+    """Each but the first is tried twice, before and after there is room: the queues take turns nevertheless."""
+    harness = Harness('[[address-setting]]\nmatch = "A"\naddress-full-policy = "BLOCK"\nmax-size-messages = 1\n')
+    for name in "sz":
+        harness.queue(name, x_address="A")
+    summary, contents = messages(["m"], {})
+
+    def is_taken() -> bool:
+        route, envelope = harness.route("A"), harness.envelope("", "A", summary)
+        return harness.session.publish_with_room(route, envelope, contents, mandatory=False).taken == 1
+
+    seen = []
+    for _ in range(4):
+        assert is_taken()
+        assert not is_taken()
+        seen.append([name for name in "sz" if harness.named(name).purge()])
+    assert seen == [["s"], ["z"], ["s"], ["z"]]
 
 
 def test_queues_with_filters_that_are_gone_cost_nothing() -> None:

@@ -21,6 +21,7 @@ from leveret.engine.clients.unacked import SETTLED_MAX
 from leveret.engine.publishing.route import Route
 from leveret.journal.disk.writer import BLOCK_SIZE_MAX
 from leveret.journal.format.record import RECORD_SIZE
+from leveret.journal.recording.checkpoint import RUNS_SPARE
 from leveret.journal.recording.pager import CACHED_MAX
 
 from .ledger import Broken
@@ -30,11 +31,12 @@ ALWAYS, EACH = 250, 4
 #: The most ids that an address of a world remembers.
 IDS_MAX = 1000
 #: What has its own limit: ids against duplicates, deadlines that were cancelled, tags that were settled, the envelopes
-#: of what was paged out, and the block that waits while the one before is written.
+#: of what was paged out, the block that waits while the one before is written, and what a checkpoint will forget.
 ALSO = {
     **{"IdCache._numbers": IDS_MAX, "IdCache._order": IDS_MAX},
     **{"Deadlines._heap": 512, "UnackedIndex._by_queue[]": SETTLED_MAX},
     **{"EnvelopeCache._summaries": CACHED_MAX, "EnvelopeCache._envelopes": CACHED_MAX},
+    "ContentIndex._moved": RUNS_SPARE,
     **dict.fromkeys(("BlockBuilder.records", "BlockBuilder.heap"), BLOCK_SIZE_MAX // RECORD_SIZE),
 }
 #: A segment each, of which the journal keeps many where they are to be retained.

@@ -48,6 +48,9 @@ class Addresses(Book):
         sharing = [queue for queue in host.queues.values() if queue.address == address]
         if any(queue.rules.filter is not None for queue in sharing) or address in host.queues:
             return  # who takes it depends on the message; or all goes to the queue of that name
+        if any(one.is_exclusive for one in host.router.diverts.of(address)):
+            self._turns.clear()  # whoever takes a message of which nothing comes here has had a turn
+            return
         is_open = [queue for queue in sharing if queue.is_open]
         bound = {queue for queue in sharing if any(one.source.name == address for one in queue.incoming)}
         reached = set(event.reached) & set(sharing)
