@@ -51,7 +51,9 @@ def make_job(mutant: Mutant, covering: Covering, seconds: float) -> Job:
 
 def make_worlds_job(mutant: Mutant, worlds: WorldsMap, seed: int, seconds: float) -> WorldsJob:
     """With the worlds that run the function, then others from a seed on."""
-    return WorldsJob(mutant, [*islice(worlds.of(mutant.file, mutant.function, seed), WORLDS_MAX)], seconds)
+    is_clustered = mutant.name.startswith("cluster_")
+    seeds = worlds.of(mutant.file, mutant.function, seed, is_clustered=is_clustered)
+    return WorldsJob(mutant, [*islice(seeds, WORLDS_MAX)], seconds)
 
 
 def try_each(tree: Tree, jobs: Sequence[AnyJob]) -> Iterator[tuple[AnyJob, Result, float]]:

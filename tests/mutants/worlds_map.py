@@ -36,20 +36,21 @@ class WorldsMap:
         self._worlds = worlds
         self._functions = functions or {}
 
-    def of(self, file: str, function: str, first_seed: int) -> Iterator[Seed]:
+    def of(self, file: str, function: str, first_seed: int, *, is_clustered: bool = False) -> Iterator[Seed]:
         """Worlds that run it, and then without end variants of the first of them, and those from a seed on.
 
-        Of a module's own code: worlds that run any function of its file.
+        Of a module's own code: worlds that run any function of its file. `is_clustered`: the fault shows where there
+        are several nodes.
         """
+        is_clustered = is_clustered or file.startswith(CLUSTERED)
         of_file = [name for name in self._functions if name.startswith(f"{file}::")]
         names = of_file if function == MODULE else [f"{file}::{function}"]
         known = [self._worlds[at] for at in dict.fromkeys(at for name in names for at in self._functions.get(name, ()))]
-        yield from known
-        varied = [world for world in known if world.kind == SHORT][:VARIED_MAX]
+        yield from sorted(known, key=lambda world: is_clustered and world.kind != STORM)
+        varied = [] if is_clustered else [world for world in known if world.kind == SHORT][:VARIED_MAX]
         for number in count():
             yield from (world._replace(variant=number + 1) for world in varied)
-            is_storm = file.startswith(CLUSTERED)
-            yield Seed(STORM if is_storm else SHORT, first_seed + number)
+            yield Seed(STORM if is_clustered else SHORT, first_seed + number)
 
 
 def read_map() -> WorldsMap:

@@ -46,8 +46,8 @@ OF_SEGMENTS = frozenset(
         *("SegmentUsage.segments", "SegmentUsage._first_ids", "SegmentUsage._bases"),
     }
 )
-#: What forgets the sessions that are gone when it looks the next time.
-UNTIL_LATER = frozenset({"AcknowledgementWatch._notes[]"})
+#: What forgets those that are gone when it looks the next time, or when the configuration is read again.
+UNTIL_LATER = frozenset({"AcknowledgementWatch._notes[]", "_ManagedQueue.queue"})
 #: Of a large table the first entries are looked into.
 LOOKED_INTO = 50
 TABLES = (dict, list, set, frozenset, deque, bytearray, Mapping)

@@ -170,7 +170,6 @@ class Rest:
         roots = {"broker": host.broker, "supervisor": host.supervisor, "server": host.server, "built": host.built}
         there = sum(map(len, self._world.books.whereabouts.places.values()))
         check_growth(roots, there, retains="\nretain = " in self._world.plan.configuration)
-        del roots["built"]  # it knows the queue that it made, also when somebody else has deleted it
         check_gone(roots, host.server.endpoints)
 
 
