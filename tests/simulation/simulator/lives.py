@@ -159,6 +159,7 @@ class Lives:
             return
         if self.invariants.turn_ended(host.broker) and self._world.network.accept is not None:
             check_sums(host)
+            self._world.books.flow.check_used()
         self._world.objects.turn_ended(journal.next_lsn, journal.durable_lsn, is_unfinished=is_unfinished)
         if not is_unfinished:
             if journal.committed_lsn < journal.next_lsn:

@@ -112,12 +112,12 @@ class Flow(Book):
         if event.waited_ms != (now_ns - since_ns) // MS:
             raise Broken(f"{event.subject} waited {(now_ns - since_ns) // MS} ms, its event says {event.waited_ms}")
 
-    # -- at rest ------------------------------------------------------------------------------------------------------
+    # -- between turns ------------------------------------------------------------------------------------------------
 
-    def check(self) -> None:
-        broker = self._broker
-        assert broker is not None
-        if not broker.flow.is_on:
+    def check_used(self) -> None:
+        """Unless nodes are still to hear of it. Raises: Broken."""
+        broker: Any = self._broker
+        if not broker.flow.is_on or broker.flow._changed:
             return
         used, known = self._used(broker)
         for node in broker.flow.nodes():
@@ -125,6 +125,16 @@ class Flow(Book):
                 raise Broken(
                     f"{node.destination}: {node.used} of its {node.limit_name} are used, {used[node]} are there"
                 )
+
+    # -- at rest ------------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        broker = self._broker
+        assert broker is not None
+        if not broker.flow.is_on:
+            return
+        self.check_used()
+        for node in broker.flow.nodes():
             if node.limit and node.is_full and node.used <= low_mark(node.limit, broker, in_messages=node.in_messages):
                 raise Broken(f"{node.destination}: full with {node.used} of {node.limit} ({node.limit_name})")
             if node.limit and not node.is_full and node.used >= node.limit:

@@ -139,7 +139,7 @@ class Client:
         self.frame_max: int = plan.options.get("frame_max", FRAME_MAX)
         self._heartbeat_s: int = plan.options.get("heartbeat", HEARTBEAT_S)
         self._beat_ns = self._heartbeat_s * SECOND * 45 // 100  # half of it would be a multiple of `QUIET_S`
-        self._channel_max: int = plan.options.get("channel_max", CHANNEL_MAX)
+        self.channel_max: int = plan.options.get("channel_max", CHANNEL_MAX)
         self.link: Link | None = None
         self.waiting: deque[Question] = deque()
         self.blocked = False
@@ -355,7 +355,7 @@ class Client:
 
     def _tune(self, method: Method) -> None:
         assert method["frame_max"] >= self.frame_max
-        asked = {"channel_max": self._channel_max, "frame_max": self.frame_max, "heartbeat": self._heartbeat_s}
+        asked = {"channel_max": self.channel_max, "frame_max": self.frame_max, "heartbeat": self._heartbeat_s}
         self.send(method_frame(0, "connection.tune-ok", **asked))
         self.ask(0, "connection.open", "connection.open-ok", self._open, virtual_host=self.vhost)
 

@@ -14,7 +14,7 @@ from ..ledger import Broken
 from .channel import Channel
 from .client import Client
 from .knowledge import body_of, key_of, publisher_of
-from .mistakes import CODES, OF_CHANNEL, OF_CONNECTION, Mistake, Slip
+from .mistakes import CODES, MORE_CHANNELS, OF_CHANNEL, OF_CONNECTION, Mistake, Slip
 from .wire import content, properties, publish_method
 
 
@@ -52,6 +52,11 @@ class Clumsy(Channel):
             self.number, self._queue.name, f"clumsy-{self.client.number}-{self.client.life}", self.client.frame_max
         )
 
+    @property
+    def _of_connection(self) -> list[str]:
+        is_full = len(self.client.channels) == self.client.channel_max
+        return [name for name in OF_CONNECTION if is_full or name != MORE_CHANNELS]
+
     # -- what it does -------------------------------------------------------------------------------------------------
 
     def act(self) -> None:
@@ -64,7 +69,7 @@ class Clumsy(Channel):
         if luck < 0.6:
             self.send(before)
         elif luck < 0.9:
-            name = chance.choice(list(OF_CHANNEL if chance.random() < 0.7 else OF_CONNECTION))
+            name = chance.choice(list(OF_CHANNEL if chance.random() < 0.7 else self._of_connection))
             self.world.knowledge.happened[f"mistake: {name}"] += 1
             self._expected = (OF_CHANNEL | OF_CONNECTION)[name]
             behind = b"".join(self._publish(keeps=False) for _ in range(chance.randint(0, 4)))

@@ -203,6 +203,8 @@ OF_CHANNEL = {
         lambda slip: slip.publish("", slip.queue, expiration="soon"),
     ),
 }
+#: Of a client that has as many channels as it agreed to.
+MORE_CHANNELS = "more channels than agreed"
 #: What closes the connection.
 OF_CONNECTION = {
     "a heartbeat on a channel": Mistake(
@@ -228,6 +230,12 @@ OF_CONNECTION = {
     ),
     "a channel that is open": Mistake(
         504, "CHANNEL_ERROR - second 'channel.open' seen", (20, 10), lambda slip: slip.method("channel.open")
+    ),
+    MORE_CHANNELS: Mistake(
+        530,
+        "NOT_ALLOWED - number of channels opened (1) has reached the negotiated channel_max (1)",
+        (0, 0),
+        lambda slip: method_frame(77, "channel.open"),
     ),
     "a method of the broker": Mistake(
         503,
