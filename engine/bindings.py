@@ -127,7 +127,7 @@ class Bindings:
         """Raises: BindingsMaxReached."""
         broker = self._context.broker
         limit = broker.options.bindings_max
-        if limit and broker.virtual_hosts.bindings_count() >= limit:
+        if limit and sum(vhost.bindings.count for vhost in broker.virtual_hosts.values()) >= limit:
             kind = QUEUE if isinstance(destination, Queue) else EXCHANGE
             raise BindingsMaxReached(kind=kind, name=destination.name, limit=limit)
 

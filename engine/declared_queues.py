@@ -251,7 +251,7 @@ class DeclaredQueues(dict[str, Queue]):
         if limit is not None and len(self) >= limit:
             raise errors.QueuesMaxReached(name=name, vhost=host.name, limit=limit)
         limit = host.broker.options.queues_max
-        if limit and host.broker.virtual_hosts.queues_count() >= limit:
+        if limit and sum(len(vhost.queues) for vhost in host.broker.virtual_hosts.values()) >= limit:
             raise errors.AllQueuesMaxReached(name=name, limit=limit)
 
     def _check_same(

@@ -99,14 +99,6 @@ class VirtualHosts(dict[str, VirtualHost]):
         found = self.get(vhost)
         return None if found is None else found.queues.get(name)
 
-    def queues_count(self) -> int:
-        """The number of queues in all virtual hosts. O(virtual hosts)."""
-        return sum(len(vhost.queues) for vhost in self.values())
-
-    def bindings_count(self) -> int:
-        """The number of bindings in all virtual hosts. O(virtual hosts)."""
-        return sum(vhost.bindings.count for vhost in self.values())
-
     def routes_changed(self) -> None:
         """Make all routes stale. O(exchanges + routes)."""
         for vhost in self.values():

@@ -15,7 +15,7 @@ from ..queues.parts import Intake
 from ..queues.queue import Queue
 from ..queues.reconfigure import cap_memory, recount
 from ..queues.restore import Restorer
-from ..stores.store import ConsumableStore, Store, ids_in
+from ..stores.store import Store, ids_in
 from ..stores.tailed_store import TailedStore
 from . import deferring, dispatch
 from .ending import arm, end_due, expire_ready, lifetime_ns
@@ -132,9 +132,12 @@ class LeasedIntake(LeasesPart, Intake):
         _expect_all(self.leases)
 
 
-def store_of(queue: Queue) -> ConsumableStore:
-    """A new store for the queue, by its rules."""
-    return RankedStore(queue) if rules_of(queue).is_ranked else TailedStore(queue)
+def use_new_store(queue: Queue) -> None:
+    """Give the queue a new store, by its rules."""
+    if rules_of(queue).is_ranked:
+        queue.use_consumable(RankedStore(queue))
+    else:
+        queue.use_pageable(TailedStore(queue))
 
 
 def _admit_each(
@@ -187,7 +190,7 @@ def _tell_groups(queue: Queue, positions: Sequence[int]) -> None:
 def _expect(leases: Leases, message: Message, has_own_lifetime: bool) -> None:
     """Note when a message expires. While all lifetimes are the same, it is enough to look at the head of the queue."""
     store = leases.queue.consumable
-    store.expect_expiry()
+    store.expiring = True
     if has_own_lifetime or leases.rules.is_ranked or leases.book.has_own_lifetimes:
         leases.book.expect(message.expires_ns, message.id, store.position_of(message))
 
@@ -197,7 +200,7 @@ def _rebuild_store(leases: Leases, *, was_ranked: bool) -> None:
     queue = leases.queue
     old = queue.consumable
     leases.barriers.clear()
-    queue.use_consumable(store_of(queue))
+    use_new_store(queue)
     meter = queue.events.meter
     if queue.pageable is not None:
         queue.pageable.share.set_may_page(meter is None or not meter.forbids_paging)

@@ -27,7 +27,7 @@ from .consumer_list import LeaseConsumers
 from .dispatch import LeasedDispatch
 from .ending import LeasedSettlement
 from .hosts import Hosts, host, scoped
-from .intake import LeasedIntake, store_of
+from .intake import LeasedIntake, use_new_store
 from .notes import notes_of
 from .replay_rules import is_known
 from .rules import make_rules
@@ -43,7 +43,7 @@ POINT = "x-recovery-point"
 
 def _parts(queue: Queue) -> Parts:
     leases = Leases(queue)
-    queue.use_consumable(store_of(queue))
+    use_new_store(queue)
     settlement, sites = LeasedSettlement(leases), queue.context.broker.sites
     if sites.own:
         sites.watchers[settlement] = None

@@ -197,7 +197,6 @@ class RankedReady:
 class RankedStore(StoreInMemory):
     """A `Store` that takes and returns `RankedMessage`s. The stored messages themselves have no position."""
 
-    pageable: ClassVar[None] = None
     has_tail: ClassVar[bool] = False
     is_deep: ClassVar[bool] = False
     body_octets: ClassVar[int] = 0  # leased queues have no limit on the octets of bodies
@@ -226,9 +225,6 @@ class RankedStore(StoreInMemory):
 
     def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
         return ()
-
-    def expect_expiry(self) -> None:
-        self.expiring = True
 
     def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
         """A message of the highest rank."""

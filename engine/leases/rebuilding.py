@@ -166,7 +166,7 @@ def _add(leases: Leases, one: LoggedMessage) -> None:
     else:
         queue.merge([message])
     if message.expires_ns:
-        store.expect_expiry()
+        store.expiring = True
         leases.book.expect(message.expires_ns, message.id, store.position_of(message))
         queue.arm_expiry()
         arm(leases)

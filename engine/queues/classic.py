@@ -74,7 +74,7 @@ class ClassicIntake(Intake):
         ttl_ms = time_to_live_ms(rules, envelope)
         expires_ns = 0 if ttl_ms is None else due_after(context.broker.clock, ttl_ms)
         if expires_ns:
-            store.expect_expiry()  # even if a consumer takes the message at once: it may be requeued
+            store.expiring = True  # even if a consumer takes the message at once: it may be requeued
             for bound in bounds:
                 bound.expect(expires_ns)
         drops_others = rules.has_limit or rules.last_value_key is not None or queue.pending is not None

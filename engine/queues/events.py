@@ -324,16 +324,6 @@ class QueueEvents:
                 self._emit_left(EventKind.PURGED, _ids(messages), list(messages), reason, to)
         self._left_unread(EventKind.PURGED, unread)
 
-    def purged_paged(self, dropped: Dropped) -> int:
-        """All paged-out messages were purged. Returns how many."""
-        count = self._dropped_paged(EventKind.PURGED, dropped)
-        self.counters.purged += count
-        return count
-
-    def deleted_paged(self, dropped: Dropped) -> int:
-        """All paged-out messages were deleted with their queue; `deleted` follows. Returns how many."""
-        return self._dropped_paged(EventKind.DELETED, dropped)
-
     def deleted(self, messages: Sequence[Message], count: int) -> None:
         """The queue was deleted with `count` messages. `messages`: those in memory, ids rising."""
         self.counters.deleted += count
@@ -341,7 +331,8 @@ class QueueEvents:
         if self._listeners:
             self._emit_left(EventKind.DELETED, _ids(messages), messages)
 
-    def _dropped_paged(self, kind: EventKind, dropped: Dropped) -> int:
+    def dropped_paged(self, kind: EventKind, dropped: Dropped) -> int:
+        """All paged-out messages were purged, or deleted with their queue; `deleted` follows. Returns how many."""
         if not (dropped.paged or dropped.runs):
             return 0
         self._left(dropped.paged)
@@ -352,6 +343,8 @@ class QueueEvents:
             if self._listeners:
                 self._emit_left(kind, ids, envelope)
         self._left_paged(sum(len(ids) for ids, _ in dropped.runs), dropped.paged_octets)
+        if kind is EventKind.PURGED:
+            self.counters.purged += dropped.paged_count
         return dropped.paged_count
 
     def cancelled(self, message: Message) -> None:

@@ -33,7 +33,7 @@ def _classic_parts(queue: Queue) -> Parts:
     rules = queue.rules
     levels = rules.levels or ONE_LEVEL
     if rules.last_value_key is None:
-        queue.use_consumable(TailedStore.of_levels(queue, levels, counts_octets=rules.max_length_bytes is not None))
+        queue.use_pageable(TailedStore.of_levels(queue, levels, counts_octets=rules.max_length_bytes is not None))
     else:
         queue.use_consumable(LastValueStore(queue, levels, header_value(rules.last_value_key)))
     return Parts(INTAKE, DISPATCH, SETTLEMENT)

@@ -148,7 +148,7 @@ def _follow(queue: "Queue", change: RulesChange) -> None:
         store = queue.pageable.converted(queue, counts_octets=change.now.max_length_bytes is not None)
         if queue.selection is not None and queue.store is not store:
             queue.selection.groups.start_over()
-        queue.use_consumable(store)
+        queue.use_pageable(store)
     pending = queue.pending
     set_bounds(queue)
     if queue.pending is not pending and queue.pending is not None:

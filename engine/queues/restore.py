@@ -235,7 +235,7 @@ class Restorer:
         read_back = {id_ for id_, state in self._found.states.items() if state.deliveries or state.due_ms}
         rows = array("q", (at for at, id_ in enumerate(ids) if id_ not in read_back)) if read_back else range(len(ids))
         if expires is not None:
-            store.expect_expiry()
+            store.expiring = True
         store.paged_index.extend(
             array("q", (ids[at] for at in rows)) if read_back else ids,
             array("I", (sizes[at] for at in rows)) if read_back else sizes,
@@ -282,7 +282,7 @@ class Restorer:
         message = queue.message_for(id_, content, envelope)
         if self._expires is not None and self._expires[at]:
             message.expires_ns = self._expires_ns(self._expires[at])
-            queue.evictable.expect_expiry()
+            queue.evictable.expiring = True
         if (state := self._found.states.get(id_)) is not None:
             message.deliveries = self._attempts(state)  # sets redelivered (5.7)
             queue.loaded([message], message.deliveries)

@@ -111,7 +111,7 @@ def come_due(queue: "Queue") -> None:
             _make_ready(queue, published)
         if returned:
             queue.insert(sorted(returned, key=id_of, reverse=True))
-        if store.expiring:  # set by `expect_expiry` when they were published
+        if store.expiring:  # set when they were published
             queue.arm_expiry()
     await_due(queue)
 

@@ -189,10 +189,6 @@ class LastValueStore(TailedStore):
     def is_deep(self) -> bool:
         return self.ready.paged_count > 0
 
-    @property
-    def pageable(self) -> None:
-        return None
-
     def new_message(self, id_: int, content: bytes, envelope: Envelope) -> Message:
         if self._storage.pager is None:
             return Message(id_, content, envelope)

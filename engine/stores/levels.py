@@ -28,13 +28,16 @@ Found = tuple[int, Message | None]
 
 
 class LeveledReady:
-    """Messages by `mapping` of priorities to levels, each level in order of ids."""
+    """Messages by `mapping` of priorities to levels, each level in order of ids.
 
-    __slots__ = ("_count", "_levels", "_number_of", "_size_of", "mapping", "octets")
+    `levels`: the containers by level. A caller may replace one by another with the same messages.
+    """
+
+    __slots__ = ("_count", "_number_of", "_size_of", "levels", "mapping", "octets")
 
     def __init__(self, mapping: Levels, size_of: Callable[[Message], int]) -> None:
         self.mapping = mapping
-        self._levels: list[Level] = [deque() for _ in range(mapping.top + 1)]
+        self.levels: list[Level] = [deque() for _ in range(mapping.top + 1)]
         self._number_of = mapping.of
         self._size_of = size_of
         self._count = 0
@@ -48,7 +51,7 @@ class LeveledReady:
         return self._count
 
     def __iter__(self) -> Iterator[Message]:
-        for level in reversed(self._levels):
+        for level in reversed(self.levels):
             yield from level
 
     def __getitem__(self, index: int) -> Message:
@@ -56,7 +59,7 @@ class LeveledReady:
         return next(iter(self))
 
     def _level_of(self, message: Message) -> Level:
-        return self._levels[self._number_of(message.envelope.summary.priority)]
+        return self.levels[self._number_of(message.envelope.summary.priority)]
 
     def append(self, message: Message) -> None:
         self._level_of(message).append(message)
@@ -74,7 +77,7 @@ class LeveledReady:
 
     def popleft(self) -> Message:
         """Remove and return the head."""
-        for level in reversed(self._levels):
+        for level in reversed(self.levels):
             if level:
                 message = level.popleft()
                 self._removed(message)
@@ -84,11 +87,6 @@ class LeveledReady:
     def pop(self) -> Message:
         """Remove any message, to free the memory of a purge in slices."""
         return self.popleft()
-
-    @property
-    def levels(self) -> list[Level]:
-        """The containers by level. A caller may replace one by another with the same messages."""
-        return self._levels
 
     def took(self, messages: Iterable[Message]) -> None:
         """Count messages that were taken out of `levels`."""
@@ -103,7 +101,7 @@ class LeveledReady:
         for message in messages:
             by_level.setdefault(self._number_of(message.envelope.summary.priority), []).append(message)
         for index, returned in by_level.items():
-            merge_back(self._levels[index], returned)
+            merge_back(self.levels[index], returned)
 
     def _added(self, message: Message) -> None:
         self._count += 1

@@ -5,13 +5,13 @@ octets of messages that have left are subtracted; then the largest store pages o
 store is the requesting one, its new messages are paged out. Source: queues page F.1 (linked RAM), F.7.
 """
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from ..messages.message import Message, content_of
+from ..messages.message import content_of
 from .memory_cap import PAGE_OUT_MAX
 
 if TYPE_CHECKING:
+    from .store import Freeable
     from .tailed_store import TailedStore
 
 #: Octets of memory of a message in addition to its content.
@@ -25,15 +25,7 @@ TAKE_MIN = 1024 * 1024
 _NOTHING = (0, 0, 0)
 
 
-class Messages(Protocol):
-    """A collection of messages."""
-
-    def __iter__(self) -> Iterator[Message]: ...
-
-    def __len__(self) -> int: ...
-
-
-def held_octets(messages: Messages) -> int:
+def held_octets(messages: "Freeable") -> int:
     """The approximate memory of messages, in octets."""
     return sum(map(len, map(content_of, messages))) + OVERHEAD * len(messages)
 

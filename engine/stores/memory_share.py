@@ -40,11 +40,6 @@ class MemoryShare:
             self.quota, self.came_in = 0, -UNLIMITED  # not counted so far: the next request measures the store
         self.may_page = allowed
 
-    def limit(self, cap: MemoryCap | None) -> None:
-        """Set the cap. `TailedStore.enforce_quota` applies it."""
-        self.cap = cap
-        self.request_cap_check()
-
     def request_cap_check(self) -> None:
         """Compare the memory with the cap at the next `TailedStore.enforce_quota`."""
         self.needs_cap_check = self.cap is not None

@@ -78,9 +78,6 @@ class NonDestructiveStore(StoreInMemory):
     def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
         return ((len(self.paged_index), self.paged_index.content_octets, True),)
 
-    def expect_expiry(self) -> None:
-        self.expiring = True
-
     def has(self, id_: int) -> bool:
         """Whether the message with this id is here, in memory or not."""
         return id_ in self.paged_index or any(message.id == id_ for message in self._messages.after(id_ - 1, 1))

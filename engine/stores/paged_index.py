@@ -109,37 +109,15 @@ class PagedIndex:
         if not ids:
             return
         self.body_octets += sum(sizes)
-        late: tuple[array[int], array[int], array[int], array[int] | None] | None = None
-        cut = bisect_right(self._ids, ids[0])
-        if cut < len(self._ids):  # the new messages interleave with existing ones
-            self._compact()
-            cut = bisect_right(self._ids, ids[0])
-            late = self._split(cut)
-        if late is None:
+        if ids[0] > self.last_id:
             self._append(ids, sizes, contents, expires)
             return
-        at, other, count = 0, 0, len(ids)
-        late_ids = late[0]
-        while at < count or other < len(late_ids):
-            if other == len(late_ids) or (at < count and ids[at] < late_ids[other]):
-                stop = count if other == len(late_ids) else bisect_left(ids, late_ids[other], at)
-                some = None if expires is None else expires[at:stop]
-                self._append(ids[at:stop], sizes[at:stop], contents[at:stop], some)
-                at = stop
-            else:
-                stop = len(late_ids) if at == count else bisect_left(late_ids, ids[at], other)
-                some = None if late[3] is None else late[3][other:stop]
-                self._append(late_ids[other:stop], late[1][other:stop], late[2][other:stop], some)
-                other = stop
-
-    def _split(self, cut: int) -> "tuple[array[int], array[int], array[int], array[int] | None]":
-        """Cut the columns at `cut` and return the rest. There must be no marks."""
-        expires = self._expires
-        tail = self._ids[cut:], self._sizes[cut:], self._contents[cut:], None if expires is None else expires[cut:]
-        self._ids, self._sizes, self._contents = self._ids[:cut], self._sizes[:cut], self._contents[:cut]
-        self._expires = None if expires is None else expires[:cut]
-        self._gone = bytearray(cut)
-        return tail
+        self._compact()
+        self._append(ids, sizes, contents, expires)
+        order = sorted(range(len(self._ids)), key=self._ids.__getitem__)
+        self._ids, self._sizes = _sorted(self._ids, order), _sorted(self._sizes, order)
+        self._contents = _sorted(self._contents, order)
+        self._expires = None if self._expires is None else _sorted(self._expires, order)
 
     def _append(
         self, ids: Sequence[int], sizes: Sequence[int], contents: Sequence[int], expires: Sequence[int] | None
@@ -235,6 +213,10 @@ class PagedIndex:
             some = None if expires is None else expires[start:end]
             self._append(ids[start:end], sizes[start:end], contents[start:end], some)
             start = gone.find(0, end)
+
+
+def _sorted(column: "array[int]", order: Sequence[int]) -> "array[int]":
+    return array(column.typecode, map(column.__getitem__, order))
 
 
 def stretches(ids: Sequence[int]) -> Iterator[range]:

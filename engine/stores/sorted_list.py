@@ -34,9 +34,6 @@ class SortedList(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         return chain.from_iterable(self._blocks)
 
-    def __reversed__(self) -> Iterator[T]:
-        return chain.from_iterable(map(reversed, reversed(self._blocks)))
-
     def __getitem__(self, end: int) -> T:
         """The first (0) or the last (-1) item."""
         return self._blocks[end][end]

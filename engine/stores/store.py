@@ -1,9 +1,9 @@
 """The interfaces of stores, by capability. A store has the ready messages of one queue.
 
 Every store is a `Store`. Single messages can leave an `EvictableStore`; a stream drops whole segments instead.
-Consumers take messages out of a `ConsumableStore`, and read a `Log` without taking messages out. A queue has an
-attribute for each of these interfaces but `Log` (`Queue.use_store`). `ConsumableStore.pageable` is the store itself if
-it can page messages out, as a `TailedStore` can. Code outside `stores/` does not ask for the class of a store.
+Consumers take messages out of a `ConsumableStore`, and read a `Log` without taking messages out. A `TailedStore` can
+page messages out. A queue has an attribute for each of these interfaces but `Log` (`Queue.use_store`). Code outside
+`stores/` does not ask for the class of a store.
 
 A position is a message's place in the order of scans: its level, the highest first, and its id. In the highest level,
 the only one of most queues, the position is the id. Readers compare positions and pass them back. A position stays
@@ -11,7 +11,7 @@ valid after its message has left. Source: queues page F.2, F.6.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol
 
 from ...settings.slotted import slotted
 from ..messages.message import Envelope, Envelopes, Message
@@ -19,9 +19,6 @@ from .paged_index import PagedEntry
 from .paged_run import Part
 from .read_windows import Reader
 from .storage import NO_OWNER, StoreOwner
-
-if TYPE_CHECKING:
-    from .tailed_store import TailedStore
 
 #: The distance between the positions of two levels.
 LEVEL_STEP = 1 << 64
@@ -164,11 +161,8 @@ class EvictableStore(Store, Protocol):
     Ids of new messages rise.
     """
 
-    #: Set by `expect_expiry` and by loading a message that expires.
+    #: The caller sets it for messages that expire, new or requeued; the store sets it for those that it loads.
     expiring: bool
-
-    def expect_expiry(self) -> None:
-        """Announce messages that expire, new or requeued."""
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
@@ -218,10 +212,6 @@ class EvictableStore(Store, Protocol):
 
 class ConsumableStore(EvictableStore, Protocol):
     """A store that consumers take messages out of, from its head."""
-
-    @property
-    def pageable(self) -> "TailedStore | None":
-        """The store itself, if it can page messages out to a tail; None: it cannot."""
 
     def put_first(self, message: Message) -> Message | PagedEntry | None:
         """Put a message at the head of its level, whatever its id. Returns the replaced message, as `append` does."""

@@ -127,10 +127,6 @@ class TailIO:
 
     # -- back ---------------------------------------------------------------------------------------------------------
 
-    def read(self, part: Taken) -> Sequence[Run]:
-        """Read the contents of a part that was taken out of the tail. Raises: Unreadable."""
-        return runs_of(self._storage, part)
-
     def loaded(self, part: Taken, ids: Sequence[int], runs: Sequence[Run]) -> list[Message]:
         """Make the last messages of a part, which come back into memory, and report them to the owner."""
         messages = messages_as_paged(self.owner, part, ids, runs)

@@ -21,7 +21,7 @@ from .paged_run import HEADER_OCTETS, PagedRun, Part, Run, Taken
 from .storage import NO_OWNER, StoreOwner
 from .store import LEVEL_STEP, Dropped, Removed, Scanned
 from .tail import Tail
-from .tail_io import TailIO
+from .tail_io import TailIO, runs_of
 
 #: Receives new messages with consecutive ids: first id, envelope, contents. Returns the number that it took.
 HandOver = Callable[[int, Envelope, Sequence[bytes]], int]
@@ -69,10 +69,6 @@ class TailedStore:
         if levels.top or counts_octets:
             return cls(owner, ManyLevels(LeveledReady(levels, body_size)), counts_octets=counts_octets)
         return cls(owner)
-
-    @property
-    def pageable(self) -> "TailedStore | None":
-        return self
 
     def converted(self, owner: StoreOwner, *, counts_octets: bool) -> "TailedStore":
         """The store of a queue whose rules changed: this one, or another one with all its messages.
@@ -153,9 +149,6 @@ class TailedStore:
 
     def paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int, bool]]:
         return self.tail_io.sizes_of(parts)
-
-    def expect_expiry(self) -> None:
-        self.expiring = True
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
@@ -425,31 +418,30 @@ class TailedStore:
 
         `is_metered`: the store calls `StoreOwner.paged_out`. The caller calls `enforce_quota` next.
         """
-        self.share.limit(cap)
+        self.share.cap = cap
+        self.share.request_cap_check()
         self.tail_io.is_metered = is_metered
 
     def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
-        """Page out the last messages in memory, up to this many octets or messages. Returns the octets freed."""
-        return self._page_out(octets, count_max) if self.share.may_page else 0
-
-    def _page_out(self, octets: int, count: int) -> int:
         """Page out the last messages in memory, lower levels first, up to these octets or this count.
 
-        Returns: the octets freed.
+        Returns the octets freed.
         """
+        if not self.share.may_page:
+            return 0
         tail = self._begin_tail() if self.tail is None else self.tail
         freed = before = 0
         for level, messages in enumerate(self.levels.by_level):
-            while messages and freed < octets and count > 0:
+            while messages and freed < octets and count_max > 0:
                 taken: list[Message] = []
                 size = 0
-                slice_max = min(count, PAGE_SLICE)
+                slice_max = min(count_max, PAGE_SLICE)
                 while messages and freed + size < octets and len(taken) < slice_max:
                     taken.append(messages.pop())
                     size += len(taken[-1].content) + OVERHEAD
                 self.levels.left(taken)
                 freed += self.tail_io.page_to_head(tail, level, taken[::-1])
-                count -= len(taken)
+                count_max -= len(taken)
                 if freed == before:
                     return freed  # they cannot be paged out
                 before = freed
@@ -489,7 +481,7 @@ class TailedStore:
         """Page out messages beyond the cap, at most a slice."""
         share.needs_cap_check = False
         count_max, octets_max = PAGE_OUT_MAX, PAGE_OUT_OCTETS
-        while share.cap is not None and share.may_page and self.ready:
+        while share.cap is not None and self.ready:
             count, octets = share.cap.excess()
             if not count:
                 return
@@ -497,7 +489,7 @@ class TailedStore:
                 share.needs_cap_check = True
                 return
             before = len(self.ready)
-            freed = self._page_out(min(octets, octets_max), min(count, count_max))
+            freed = self.page_out(min(octets, octets_max), min(count, count_max))
             if not freed:
                 return
             count_max -= before - len(self.ready)
@@ -547,7 +539,7 @@ class TailedStore:
             if isinstance(part, Message):
                 self._add_loaded(part)
             else:
-                self.ready.extend(self._messages_of(part, part.ids, self.tail_io.read(part)))
+                self.ready.extend(self._messages_of(part, part.ids, runs_of(self._storage, part)))
         self._forget_empty_tail()
 
     def load_straight(self, count: int, octets: int, hand_over: HandOver, from_id: int = 0) -> None:
@@ -563,7 +555,7 @@ class TailedStore:
             if isinstance(part, Message):
                 self._add_loaded(part)
                 continue
-            ids, runs = part.ids, self.tail_io.read(part)
+            ids, runs = part.ids, runs_of(self._storage, part)
             is_plain = not self.ready and part.expires is None and not part.deliveries
             if is_plain and isinstance(ids, range) and ids.start >= from_id:
                 ids, runs = _hand_over(hand_over, ids, runs)
@@ -582,7 +574,7 @@ class TailedStore:
             if isinstance(part, Message):
                 found.append(part)
             else:
-                found += self._messages_of(part, part.ids, self.tail_io.read(part))
+                found += self._messages_of(part, part.ids, runs_of(self._storage, part))
         self._forget_empty_tail()
         return found
 

@@ -93,7 +93,7 @@ def _woken(world: World) -> None:
 
 
 def _expiring(world: World) -> None:
-    world.q.store.expect_expiry()
+    world.q.store.expiring = True
     next(iter(world.q.store)).expires_ns = 1 << 60
 
 

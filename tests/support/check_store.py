@@ -147,7 +147,7 @@ class Story:
     @property
     def pageable(self) -> TailedStore | None:
         """The store, if it has a tail."""
-        return getattr(self.store, "pageable", None)
+        return self.store if self.kind.has_tail else None
 
     # -- the model ----------------------------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class Story:
         self.coming_count += 1
         message.expires_ns = expires_ns
         if expires_ns:
-            self.store.expect_expiry()
+            self.store.expiring = True
         return message
 
     @staticmethod
@@ -260,7 +260,6 @@ class Story:
         ]
         self.is_metered = chance.random() < 0.5
         pageable = self.pageable
-        assert pageable is (self.store if self.kind.has_tail else None)
         if pageable is None:
             return
         pageable.limit_memory(None, is_metered=self.is_metered)
