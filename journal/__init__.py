@@ -1,3 +1,5 @@
+# mypy: implicit-reexport
+# ruff: noqa: F401 - imported for others
 """The journal: an ordered log of events on disk. Recovery, replay, audit and Spark read it.
 
 Other rooms import the names below. Each folder imports only from those to the left of it: `format` (the octets, as
@@ -38,46 +40,3 @@ from .recovery.recovered import MessageState, RecoveredMessage, RecoveredQueue
 from .recovery.recovery import ended_us, recover
 from .recovery.replay import Recovered
 from .recovery.stories import JournalStories
-
-__all__ = [
-    "REAL",
-    "SYNC_SECONDS",
-    "BadOctets",
-    "BadRecord",
-    "Bound",
-    "ClusterDirectory",
-    "ClusterJournal",
-    "Content",
-    "ContentReader",
-    "Damaged",
-    "Declared",
-    "DirectoryLocked",
-    "DirectoryLost",
-    "Files",
-    "ForeignDirectory",
-    "Journal",
-    "JournalClosed",
-    "JournalError",
-    "JournalFailed",
-    "JournalFull",
-    "JournalOptions",
-    "JournalReader",
-    "JournalStatistics",
-    "JournalStories",
-    "MessageState",
-    "Names",
-    "NotInJournal",
-    "RealFiles",
-    "Record",
-    "Recovered",
-    "RecoveredMessage",
-    "RecoveredQueue",
-    "TermTable",
-    "WriterState",
-    "ended_us",
-    "forget_journal",
-    "forget_reader",
-    "reader_offsets",
-    "recover",
-    "register_reader",
-]

@@ -33,8 +33,6 @@ class SegmentCounts:
 class SegmentUsage:
     """Counts live (message, queue) pairs by segment."""
 
-    __slots__ = ("_bases", "_first_ids", "_strays", "segments")
-
     def __init__(self) -> None:
         self.segments: list[SegmentCounts] = []
         self._bases: list[int] = []

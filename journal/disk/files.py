@@ -86,8 +86,6 @@ class Files(ReadableFiles, Protocol):
 class RealFiles:
     """Files of the operating system."""
 
-    __slots__ = ()
-
     def open(self, path: str, *, create: bool = False, writable: bool = False) -> int:
         flags = os.O_RDWR | os.O_CREAT if create else os.O_RDWR if writable else os.O_RDONLY
         return os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0), 0o640)
@@ -230,8 +228,6 @@ _OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 class SpareFiles(RealFiles):
     """Keeps `count` descriptors of the null device open. When no descriptors are left, it closes one of them for each
     file that it opens, and opens them again as files are closed. Thread-safe."""
-
-    __slots__ = ("_count", "_lock", "_spares")
 
     def __init__(self, count: int) -> None:
         self._count = count

@@ -72,8 +72,6 @@ Job = BlockBuilder | Roll | Unlink | Tick | FillReserve | Probe
 class SyncTimes:
     """A histogram of sync times. `counts`: syncs for each bound, and above the last one; `seconds`: the sum of all."""
 
-    __slots__ = ("counts", "seconds")
-
     def __init__(self) -> None:
         self.counts = [0] * (len(SYNC_SECONDS) + 1)
         self.seconds = 0.0

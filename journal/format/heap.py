@@ -156,13 +156,8 @@ def content_prefix(routing_key: bytes, queue_ids: Sequence[int], expires_ms: int
         raise BadRecord(f"a published record cannot hold this: {error}") from error
 
 
-def encode_content(content: Content) -> bytes:
-    """Heap entry of `published` and `moved`."""
-    return content_prefix(*content[:4]) + content.content
-
-
 def decode_content(heap: bytes) -> Content:
-    """Inverse of `encode_content`. Raises: BadRecord."""
+    """The content in a heap entry of `published` or `moved`. Raises: BadRecord."""
     _, key_size, queue_count, expires_ms, cause_id = _unpack_head(CONTENT_HEAD, heap, "published")
     position = CONTENT_HEAD.size + 4 * queue_count
     key = _slice(heap, position, key_size, "published")

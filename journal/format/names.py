@@ -4,16 +4,12 @@ A live name has one id; only connections and consumers may share a name. The id 
 name stays while records of messages may refer to it.
 """
 
-from collections.abc import Iterator
-
 from .heap import Define, encode_define
 from .record import DEFINE, DURABLE, EXCHANGE, VHOST, Record
 
 
 class Names:
     """Maps live names to ids and back, and retired ids to names."""
-
-    __slots__ = ("_by_id", "_ids", "_retired", "next_id")
 
     def __init__(self) -> None:
         self._by_id: dict[int, Define] = {}
@@ -45,7 +41,7 @@ class Names:
         define = Define(object_type, vhost_id, name)
         id_ = self.next_id
         self.set(id_, define)
-        return id_, define_record(id_, define)
+        return id_, Record(DEFINE, arg=id_, flags=DURABLE, heap=encode_define(define))
 
     def forget(self, id_: int) -> None:
         """Remove the name, so that the next segment does not define it; with a virtual host, remove all its names."""
@@ -110,17 +106,10 @@ class Names:
         """Ids of all names of these kinds of objects (none: of all kinds), retired ones as well."""
         return [id_ for id_, define in self._by_id.items() if not kinds or define.object_type in kinds]
 
-    def records(self) -> Iterator[Record]:
-        """A DEFINE for each name, ids rising: a virtual host has a lower id than its objects."""
-        retired = self._retired
-        return (define_record(id_, define, retired.get(id_, 0)) for id_, define in sorted(self._by_id.items()))
-
     def columns(self) -> tuple[list[int], list[int], list[bytes]]:
-        """What `records` returns as columns: ids, LSNs (see `retire`; 0: alive), heap entries."""
+        """All names as columns: ids, LSNs (see `retire`; 0: alive), heap entries of their DEFINE records.
+
+        Ids rise: a virtual host has a lower id than its objects.
+        """
         ids = sorted(self._by_id)
         return ids, [self._retired.get(id_, 0) for id_ in ids], [encode_define(self._by_id[id_]) for id_ in ids]
-
-
-def define_record(id_: int, define: Define, retired_lsn: int = 0) -> Record:
-    """The record that gives an id its name. `retired_lsn`: see `Names.retire`."""
-    return Record(DEFINE, msg_id=retired_lsn, arg=id_, flags=DURABLE, heap=encode_define(define))

@@ -19,8 +19,6 @@ KEEP_SLICE = 5_000
 class ContentIndex:
     """Message id -> LSN of its content. Runs are added in the order of ids; `keep_only` drops unused ones."""
 
-    __slots__ = ("_counts", "_firsts", "_lsns", "_moved")
-
     def __init__(self) -> None:
         self._firsts = array("q")
         self._lsns = array("q")

@@ -102,7 +102,7 @@ class JournalLog:
 
     def _block_at(self, contents: ContentReader, position: int) -> tuple[Block, int] | None:
         try:
-            return retry_blocking(lambda: contents.block_at(position), contents.close)
+            return retry_blocking(lambda: contents.find_block(position), contents.close)
         except NotInJournal:
             return None
         except (JournalError, OSError) as error:

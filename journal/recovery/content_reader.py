@@ -107,7 +107,7 @@ class ContentReader:
 
     def read_message(self, lsn: int) -> tuple[Record, Content]:
         """The record and everything in its heap entry. Raises: as `read`."""
-        block, index = self._find(lsn)
+        block, index = self.find_block(lsn)
         start = HEADER_SIZE + RECORD_SIZE * index
         fields = RECORD.unpack_from(block.data, start)
         _check_kinds(block, index, bytes(block.data[start : start + RECORD_SIZE]))
@@ -115,10 +115,6 @@ class ContentReader:
             return from_fields(fields, b""), decode_content(block.heap_of(fields))
         except BadRecord as error:
             raise self._damaged(block, error) from error
-
-    def block_at(self, lsn: int) -> tuple[Block, int]:
-        """The block with a record, and the record's index in it. Raises: as `read`."""
-        return self._find(lsn)
 
     def messages(self, queue: RecoveredQueue) -> Iterator[tuple[RecoveredMessage, Record, Content]]:
         """The messages of a recovered queue with their contents, ids rising, one at a time. Raises: as `read`."""
@@ -129,7 +125,7 @@ class ContentReader:
     def runs(self, lsn: int, count: int) -> Iterator[ContentRun]:
         """The contents of `count` records from `lsn` on. Raises: as `read`. Cost: 0.5 us a content, and its octets."""
         while count > 0:
-            block, index = self._find(lsn, ahead=self._ahead)
+            block, index = self.find_block(lsn, ahead=self._ahead)
             in_block = min(count, block.header.record_count - index)
             try:
                 yield from self._runs_in(block, index, in_block)
@@ -182,8 +178,8 @@ class ContentReader:
     def _damaged(self, block: Block, error: BadRecord) -> Damaged:
         return Damaged(segment_name(self._segment), block.offset, str(error))
 
-    def _find(self, lsn: int, *, ahead: bool = False) -> tuple[Block, int]:
-        """The block with a record, and the record's index in it. Tries the last block first."""
+    def find_block(self, lsn: int, *, ahead: bool = False) -> tuple[Block, int]:
+        """The block with a record, and the record's index in it. Tries the last block first. Raises: as `read`."""
         block = self._block
         if block is not None:
             index = lsn - block.header.base_lsn

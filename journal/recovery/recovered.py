@@ -58,7 +58,7 @@ class RecoveredQueue:
     _starts: "array[int]" = field(default_factory=lambda: array("q"))
     _moved: set[int] = field(default_factory=set)  # positions whose LSN differs from that of their run
     _expires: "array[int] | None" = None  # None: no message has one
-    _priorities: bytearray | None = None  # None: no message has one
+    priorities: bytearray | None = None  # a column, to be read after `columns`; None: all are 0
     _gone: bytearray = field(default_factory=bytearray)
     _gone_count: int = 0
     _head: int = 0  # all positions before it are gone
@@ -107,8 +107,8 @@ class RecoveredQueue:
             self._gone.append(0)
             if self._expires is not None:
                 self._expires.append(expires_ms)
-            if self._priorities is not None:
-                self._priorities.append(priority)
+            if self.priorities is not None:
+                self.priorities.append(priority)
             return
         at = self._find(id_)
         if at is None or self._gone[at]:
@@ -148,22 +148,22 @@ class RecoveredQueue:
         self._gone.extend(bytes(count))
         if self._expires is not None:
             self._expires.extend(expires if expires is not None else bytes(count))
-        if self._priorities is not None:
-            self._priorities.extend(priorities if priorities is not None else bytes(count))
+        if self.priorities is not None:
+            self.priorities.extend(priorities if priorities is not None else bytes(count))
 
     def _begin_expires(self) -> None:
         if self._expires is None:
             self._expires = array("q", bytes(8 * len(self._ids)))
 
     def _begin_priorities(self) -> None:
-        if self._priorities is None:
-            self._priorities = bytearray(len(self._ids))
+        if self.priorities is None:
+            self.priorities = bytearray(len(self._ids))
 
     def _set_priority(self, at: int, priority: int) -> None:
         if priority:
             self._begin_priorities()
-        if self._priorities is not None:
-            self._priorities[at] = priority
+        if self.priorities is not None:
+            self.priorities[at] = priority
 
     def _begin_run(self, id_: int, content_lsn: int) -> None:
         """Before a row is appended: note that a run begins, unless the row continues the last one."""
@@ -254,30 +254,28 @@ class RecoveredQueue:
     def _compact(self) -> None:
         """Drop the rows that are gone and insert the late ones. O(messages), cheap if few are gone."""
         self._highest_id = self.last_id
-        old, late = (*self._columns(), self._priorities), deque(sorted(self._late.items()))
+        old = self._ids, self._lsns, self._sizes, self._expires, self.priorities
+        late = deque((id_, *row) for id_, row in sorted(self._late.items()))
         moved, starts = sorted(self._moved), self._starts
         kept = _stretches(self._gone, self._head)
         self._ids, self._lsns, self._sizes, self._starts = array("q"), array("q"), array("I"), array("q")
         self._expires = None if old[3] is None else array("q")
-        self._priorities = None if old[4] is None else bytearray()
+        self.priorities = None if old[4] is None else bytearray()
         self._moved = set()
         self._late, self._gone, self._gone_count, self._head = {}, bytearray(), 0, 0
         for start, end in kept:
             while late and late[0][0] < old[0][start]:
-                self._append_late(late.popleft())
+                self.add(*late.popleft())
             if late and late[0][0] < old[0][end - 1]:
                 for at in range(start, end):
                     while late and late[0][0] < old[0][at]:
-                        self._append_late(late.popleft())
+                        self.add(*late.popleft())
                     expires_ms, priority = 0 if old[3] is None else old[3][at], 0 if old[4] is None else old[4][at]
                     self.add(old[0][at], old[1][at], old[2][at], expires_ms, priority)
             else:
                 self._append_stretch(old, start, end, starts, moved)
         for one in late:
-            self._append_late(one)
-
-    def _append_late(self, late: tuple[int, tuple[int, int, int, int]]) -> None:
-        self.add(late[0], *late[1])
+            self.add(*one)
 
     def _append_stretch(
         self, old: tuple[*Columns, bytearray | None], start: int, end: int, starts: "array[int]", moved: list[int]
@@ -296,13 +294,13 @@ class RecoveredQueue:
         self._gone.extend(bytes(end - start))
         if self._expires is not None:  # a late message may have added the column
             self._expires.extend(bytes(end - start) if expires is None else expires[start:end])
-        if self._priorities is not None:
-            self._priorities.extend(bytes(end - start) if priorities is None else priorities[start:end])
+        if self.priorities is not None:
+            self.priorities.extend(bytes(end - start) if priorities is None else priorities[start:end])
 
     # -- content ------------------------------------------------------------------------------------------------------
 
     def _rows(self) -> Iterator[tuple[int, int, int, int, int]]:
-        expires, priorities = self._expires, self._priorities
+        expires, priorities = self._expires, self.priorities
         for at, (id_, lsn, size, gone) in enumerate(zip(self._ids, self._lsns, self._sizes, self._gone)):
             if not gone:
                 expires_ms = expires[at] if expires is not None else 0
@@ -329,14 +327,6 @@ class RecoveredQueue:
         """
         if self._late or self._gone_count:
             self._compact()
-        return self._columns()
-
-    @property
-    def priorities(self) -> bytearray | None:
-        """The column of priorities (None: all 0). Read it after `columns`."""
-        return self._priorities
-
-    def _columns(self) -> Columns:
         return self._ids, self._lsns, self._sizes, self._expires
 
     def runs(self) -> Iterator[tuple[int, int, int, int]]:

@@ -12,7 +12,7 @@ from ..format.block import IS_FOOTER, IS_HEAD, MODES, Block, encode_gap, read_bl
 from ..format.errors import BadRecord, Damaged, ForeignDirectory, NewerJournal
 from ..format.heap import Head, decode_define, decode_head, encode_head
 from ..format.names import Names
-from ..format.record import DEFINE, HEAD, Record
+from ..format.record import DEFINE, DURABLE, HEAD, Record
 from .recovery import first_content, recover_unchecked
 
 
@@ -164,7 +164,10 @@ class _Copy:
         if next_lsn <= lsn:
             return
         self._repair.result.lost.append((lsn, next_lsn))
-        names = list(self._repair.names.records())
+        names = [
+            Record(DEFINE, msg_id=retired_lsn, arg=id_, flags=DURABLE, heap=heap)
+            for id_, retired_lsn, heap in zip(*self._repair.names.columns())
+        ]
         flags = 0
         if not self._segment.size:
             heap = encode_head(Head(self._repair.journal_id, *self._repair.checkpoint, "leveret repair"))

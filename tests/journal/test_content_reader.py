@@ -134,7 +134,7 @@ def test_a_heap_that_does_not_fit_its_records() -> None:
     files = SimulatedFiles()
     journal = Journal.open("j", ManualClock(), files=files, threaded=False, new_id=bytes(16))
     ((lsn, _, _, _),) = write(journal, [[(b"key", [900])]])
-    block, index = journal.contents._find(lsn)
+    block, index = journal.contents.find_block(lsn)
     bad = bytearray(block.data)
     bad[32 + 64 * index + 24] ^= 8
     journal.contents._block = block._replace(data=memoryview(bad))
@@ -188,7 +188,7 @@ def test_what_is_in_or_behind_a_bad_block_is_damaged() -> None:
     files = SimulatedFiles()
     journal = Journal.open("j", ManualClock(), JournalOptions(), files=files, threaded=False, new_id=bytes(16))
     (first, *_), (second, *_), (third, *_) = write(journal, [[(b"key", [900])]] * 3)
-    block, _ = journal.contents.block_at(second)
+    block, _ = journal.contents.find_block(second)
     (path,) = {path for path, _ in files.handles.values() if "segment" in path or path.endswith(".log")}
     files.rot(path, block.offset + 200)
     for lsn in (second, third):

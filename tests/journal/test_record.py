@@ -28,10 +28,10 @@ from leveret.journal.format.block import (
 from leveret.journal.format.errors import BadRecord
 from leveret.journal.format.heap import (
     Bound,
-    Content,
     Declared,
     Define,
     Head,
+    content_prefix,
     decode_bound,
     decode_content,
     decode_declared,
@@ -40,7 +40,6 @@ from leveret.journal.format.heap import (
     decode_link,
     decode_text,
     encode_bound,
-    encode_content,
     encode_declared,
     encode_define,
     encode_head,
@@ -50,6 +49,7 @@ from leveret.journal.format.heap import (
 from leveret.journal.format.names import Names
 from leveret.journal.format.record import (
     CODE_OF,
+    DEFINE,
     DURABLE,
     ENQUEUED,
     EXCHANGE,
@@ -132,7 +132,7 @@ TWO = [
 
 GOLDEN_HEAPS = [
     (
-        encode_content(Content(b"key", (7, 8), 0x10, 0x20, b"\0\0\0\1hbody")),
+        content_prefix(b"key", (7, 8), 0x10, 0x20) + b"\0\0\0\1hbody",
         "01 03 0200 1000000000000000 2000000000000000 07000000 08000000 6b6579 00000001 68 626f6479",
     ),
     (encode_define(Define(3, 1, "q")), "01 03 0000 01000000 71"),
@@ -220,15 +220,15 @@ def test_runs_are_their_records(bodies: list[bytes], key: bytes, before: int) ->
     for _ in range(before):
         builder.add(Record(23, heap=b"abc"))
     contents = [NATIVE.join(b"header", body) for body in bodies]
-    stored = Content(key, (7,), 9, 0, b"")
+    prefix = content_prefix(key, (7,), 9, 0)
     ids = list(range(50, 50 + len(bodies)))
-    lsn = builder.published(ids, encode_content(stored), NATIVE.columns(contents), arg=9, address_ids=3)
+    lsn = builder.published(ids, prefix, NATIVE.columns(contents), arg=9, address_ids=3)
     assert builder.enqueued(7, ids, lsn, [len(body) for body in bodies], arg=9) == lsn + len(ids)
     builder.run(10, 7, ids, flags=DURABLE, consumer_id=4)
     block = read_block(memoryview(builder.encode(2, 0)), 0, 0)
     assert block is not None
     expected = [
-        Record(PUBLISHED, 5, id_, 9, DURABLE, address_id=3, size=len(body), heap=encode_content(stored) + content)
+        Record(PUBLISHED, 5, id_, 9, DURABLE, address_id=3, size=len(body), heap=prefix + content)
         for id_, body, content in zip(ids, bodies, contents)
     ]
     expected += [
@@ -271,8 +271,10 @@ def test_names_of_a_segment_are_their_records() -> None:
     for builder in (each, all_at_once):
         builder.stamp(5)
         builder.add(Record(HEAD, heap=b"head"))
-    for record in names.records():
-        each.add(record)
+    queue = Define(QUEUE, vhost_id, "é" * 127)
+    for id_, define in enumerate((Define(VHOST, 0, "/"), Define(EXCHANGE, vhost_id, "prices"), queue), vhost_id):
+        retired_lsn = 77 if id_ == retired_id else 0
+        each.add(Record(DEFINE, msg_id=retired_lsn, arg=id_, flags=DURABLE, heap=encode_define(define)))
     all_at_once.defined(*names.columns())
     assert all_at_once.encode(2, 0) == each.encode(2, 0)
 
@@ -280,7 +282,7 @@ def test_names_of_a_segment_are_their_records() -> None:
 def test_other_framings_are_stored_plain() -> None:
     """The journal knows nothing of frames."""
     builder = BlockBuilder(1)
-    builder.published([1], encode_content(Content(b"", (), 0, 0, b"")), Padded().columns([b"hdrbody!"]))
+    builder.published([1], content_prefix(b"", (), 0, 0), Padded().columns([b"hdrbody!"]))
     block = read_block(memoryview(builder.encode(0, 1)), 0, 0)
     assert block is not None
     (_, record), *_ = block.records()
@@ -299,7 +301,7 @@ def test_content_that_is_far_back() -> None:
 def test_a_key_that_is_too_long_changes_nothing() -> None:
     """255 octets is what AMQP allows."""
     with pytest.raises(BadRecord):
-        encode_content(Content(b"k" * 256, (), 0, 0, b""))
+        content_prefix(b"k" * 256, (), 0, 0)
 
 
 messages = st.builds(
