@@ -10,8 +10,7 @@ from ..settings.queue_types import QUEUE_TYPES
 from . import errors
 from .broker import Broker
 from .bulk_delete import BulkDelete, is_large
-from .clients.client import Client
-from .clients.connection_info import ConnectionInfo, PeerCertificate
+from .clients.client import Client, ConnectionInfo, PeerCertificate
 from .clients.publish_with_room import PartlyPublished
 from .clients.session import Session
 from .clients.session_counts import PastSessions
@@ -26,10 +25,9 @@ from .durability import UNTIL_CAUGHT_UP, Durability
 from .errors import BadRequest, ConnectionForced, EngineError, NotFound, VirtualHostNotFound
 from .events import TERMINAL, EventKind
 from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Binding, DirectExchange, Exchange
-from .flow.control import BlockedEvent, FlowControl
+from .flow.control import BlockedEvent, BlockedWarning, FlowControl
 from .flow.round_robin import Waiter
 from .flow.usage import FullLimit, Usage
-from .flow.warnings import BlockedWarning
 from .message_filter import chosen_by, takes_all
 from .messages.content import (
     NATIVE,

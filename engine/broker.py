@@ -10,16 +10,18 @@ from collections.abc import Callable, Generator, Mapping
 from types import MappingProxyType
 
 from ..settings import NO_SETTINGS, SettingsRepository
+from ..settings.frozen import frozen
 from .background import Background
 from .clients.acknowledgement_timeout import AcknowledgementWatch
 from .clients.session_counts import PastSessions
 from .clients.slow_consumers import SlowConsumers
+from .clients.transaction import Commits
 from .clock import Clock
-from .commits import Commits
 from .connections import Connections
 from .context import BrokerContext
 from .dead_letters import DEAD_LETTERS_EFFORT, DeadLetters, UnroutableLetters
 from .disconnects import Disconnects
+from .events import Counters
 from .flow.control import FlowControl
 from .messages.sizes import Sizes
 from .options import DEFAULT_OPTIONS, BrokerOptions
@@ -27,7 +29,6 @@ from .parameters import Parameters
 from .publishing.auto_created import Reaper
 from .reloading import Reloading
 from .scheduler import Scheduler
-from .statistics import BrokerStatistics, statistics_in_steps, statistics_of
 from .turn import Turn
 from .users.access import Users
 from .virtual_host import Service
@@ -39,9 +40,27 @@ ROUNDS_MAX = 4
 TURN_END_EFFORT = 4_000
 #: Units of effort at the end of a short turn (`end_turn`).
 SHORT_TURN_END_EFFORT = 500
+#: Queues counted in one step of a snapshot (about 1 ms).
+QUEUES_A_STEP = 500
 
 UNSENT_MAX_DEFAULT = 1024 * 1024
 NO_GROUPS: Mapping[str, str] = MappingProxyType({})
+
+
+@frozen
+class BrokerStatistics:
+    """The numbers of the broker's objects and messages, and the counters since its start by name of event."""
+
+    clients: int
+    vhosts: int
+    exchanges: int
+    queues: int
+    consumers: int
+    ready: int
+    unacked: int
+    scheduled: int
+    deadlines: int
+    counters: dict[str, int]
 
 
 class Broker:
@@ -186,11 +205,41 @@ class Broker:
 
     def statistics(self) -> BrokerStatistics:
         """A snapshot. O(queues)."""
-        return statistics_of(self.statistics_in_steps())
+        steps = self.statistics_in_steps()
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                found: BrokerStatistics = end.value
+                return found
 
     def statistics_in_steps(self) -> Generator[None, None, BrokerStatistics]:
         """A snapshot in steps of about a millisecond. Queues may change in between."""
-        return statistics_in_steps(self.context)
+        context, vhosts = self.context, list(self.virtual_hosts.values())
+        queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
+        counters = Counters()
+        counters.add(context.counters)  # of exchanges and deleted queues
+        consumers = ready = unacked = scheduled = 0
+        for count, queue in enumerate(queues, 1):
+            counters.add(queue.counters)
+            consumers += len(queue.consumers)
+            ready += queue.ready_count
+            unacked += queue.unacked
+            scheduled += len(queue.scheduled)
+            if count % QUEUES_A_STEP == 0:
+                yield
+        return BrokerStatistics(
+            clients=len(self.connections),
+            vhosts=len(vhosts),
+            exchanges=sum(len(vhost.exchanges) for vhost in vhosts),
+            queues=len(queues),
+            consumers=consumers,
+            ready=ready,
+            unacked=unacked,
+            scheduled=scheduled,
+            deadlines=len(context.deadlines),
+            counters=counters.as_dict(),
+        )
 
 
 def _nothing() -> None:

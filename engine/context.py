@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from .clients.client import Client
     from .clients.session_counts import PastSessions
     from .clients.slow_consumers import SlowConsumers
-    from .commits import Commits
+    from .clients.transaction import Commits
     from .connections import Connections
     from .dead_letters import DeadLetters, UnroutableLetters
     from .declared_exchanges import DeclaredExchanges
-    from .declared_queues import DeclaredQueues
+    from .declared_queues import DeclaredQueues, ReplyQueues
     from .disconnects import Disconnects
     from .flow.control import FlowControl
     from .messages.duplicates import IdCache
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from .publishing.router import Router
     from .queues.queue import Queue
     from .reloading import Reloading
-    from .reply_queues import ReplyQueues
     from .scheduler import Scheduler
     from .scopes import Scopes
     from .users.access import Users

@@ -17,7 +17,7 @@ from .messages.message import Message
 from .object_events import QueueEvent
 from .publishing.publish import publish_own, replay_retained
 from .queues import consumers as queue_consumers
-from .queues.kinds import REPLY, kind_by_rules, kind_of_type
+from .queues.kinds import REPLY, REPLY_PREFIX, REPLY_TO, kind_by_rules, kind_of_type
 from .queues.parts import RulesRequest
 from .queues.queue import Queue
 from .queues.refusals import check_delete, check_purge
@@ -413,3 +413,35 @@ class DeclaredQueues(dict[str, Queue]):
         for queue in list(islice(self.values(), count)):
             self.remove(queue)
         return not self
+
+
+class ReplyQueues(dict[str, Queue]):
+    """The reply queues by address. Every client may publish to them; they are in no list of queues."""
+
+    def __init__(self, context: HostContext) -> None:
+        super().__init__()
+        self._context = context
+
+    def add(self, address: str, owner: Client) -> Queue:
+        """Make the queue of direct replies to `address`, which exists as long as its consumer.
+
+        Only `owner` can consume from it.
+        """
+        queue = self[address] = Queue(self._context, address, kind=REPLY, owner=owner)
+        return queue
+
+    def has(self, name: str) -> bool:
+        """Whether `name` is that of a reply queue, or `REPLY_TO`. Raises: QueueNotFound: the reply queue is gone."""
+        if name in self or name == REPLY_TO:
+            return True
+        if name.startswith(REPLY_PREFIX):
+            raise errors.QueueNotFound(name=name, vhost=self._context.name)
+        return False
+
+    def remove(self, queue: Queue) -> int:
+        """Remove the queue of a consumer that ended, with its replies. Returns the number of ready messages."""
+        queue.begin_delete()
+        del self[queue.name]
+        count = queue.end()
+        self._context.broker.counters.add(queue.counters)
+        return count

@@ -7,6 +7,8 @@ client is paused: it gets no deliveries until its frontend has sent everything.
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ...settings.frozen import frozen
+from ...settings.slotted import slotted
 from ..delivery.effects import Effect
 from ..errors import EngineError, UserChannelsMaxReached
 from ..flow.parked import Parked
@@ -14,12 +16,39 @@ from ..flow.usage import Usage
 from ..messages.field_table import FieldTable, text_of
 from ..queues.queue import Queue
 from ..users.access import User
-from .connection_info import ConnectionInfo
 from .session import Session
 
 if TYPE_CHECKING:
     from ..publishing.route import Route
     from ..virtual_host import VirtualHost
+
+
+@frozen
+class PeerCertificate:
+    """Fields of a client's certificate, as text."""
+
+    subject: str
+    issuer: str
+    validity: str
+
+
+@slotted
+class ConnectionInfo:
+    """Data of one connection. `octets_in`, `octets_out`, `reads`, `writes` are counters; all others are set once."""
+
+    protocol: str = ""
+    node: str = ""  # the node of a cluster that the client is connected to
+    mechanism: str = ""
+    tls_protocol: str = ""  # empty: the connection is not encrypted
+    tls_cipher: str = ""
+    peer_certificate: PeerCertificate | None = None  # None: the client sent none
+    channel_max: int = 0
+    frame_max: int = 0
+    heartbeat_s: int = 0
+    octets_in: int = 0
+    octets_out: int = 0
+    reads: int = 0
+    writes: int = 0
 
 
 class Client:

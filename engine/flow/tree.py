@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...settings import NO_WHOLE_LIMITS, Flow, SystemUsage, WholeLimits
 from ..context import BrokerContext
 from ..messages.message import UNLIMITED
-from ..rules.flow_rules import VM, FlowRules
-from ..rules.size_rules import BLOCK, PAGE, SizeRules
+from ..rules.limits import BLOCK, PAGE, VM, FlowRules, SizeRules
 from .meter import Meter, all_messages, all_octets, memory, messages_in_memory, octets_in_memory, stored_octets
 from .parked import ParkedTotal
 from .usage import NodeKey, Usage

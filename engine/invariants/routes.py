@@ -4,7 +4,9 @@ The queues are found here from the bindings alone, one by one: without the excha
 makes routes stale.
 """
 
+from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 
 from ..context import HostContext
 from ..exchanges.exchange import Destination, Exchange
@@ -119,3 +121,33 @@ def _is_multicast(host: HostContext, queue: Queue) -> bool:
 
 def _names(queues: list[Queue] | None) -> list[str] | None:
     return None if queues is None else sorted(queue.name for queue in queues)
+
+
+def bindings_of(host: HostContext) -> Iterator[str]:
+    """Faults of the bindings of one virtual host."""
+    count = 0
+    for name, exchange in host.exchanges.items():
+        where = f"exchange '{name}' in vhost '{host.name}'"
+        if exchange.name != name:
+            yield f"{where}: its name is '{exchange.name}'"
+        count += len(exchange.bindings)
+        leading: Counter[Destination] = Counter()
+        for identity, binding in exchange.bindings.items():
+            destination = binding.destination
+            leading[destination] += 1
+            if binding.source is not exchange or binding.identity != identity:
+                yield f"{where}: a binding to '{destination.name}' has another source or identity"
+            if binding not in destination.incoming:
+                yield f"{where}: '{destination.name}' does not know of its binding '{binding.routing_key}'"
+            there = host.queues if isinstance(destination, Queue) else host.exchanges
+            if there.get(destination.name) is not destination:
+                yield f"{where}: a binding leads to '{destination.name}', which does not exist"
+        if exchange.destinations != leading:
+            yield f"{where}: counts {exchange.destinations}, bindings say {leading}"
+    ends: chain[Destination] = chain(host.queues.values(), host.exchanges.values())
+    for end in ends:
+        for binding in end.incoming:
+            if binding.source.bindings.get(binding.identity) is not binding:
+                yield f"'{end.name}' in vhost '{host.name}': exchange '{binding.source.name}' has no such binding"
+    if host.bindings.count != count:
+        yield f"vhost '{host.name}' counts {host.bindings.count} bindings, there are {count}"

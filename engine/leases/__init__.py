@@ -1,5 +1,3 @@
-# mypy: implicit-reexport
-# ruff: noqa: F401 - imported for others
 """Leased queues, as in AMPS: a package that `queues/kinds.py` loads for the first leased queue.
 
 The functions for operators are here; they load the modules that do the work at the first request.
@@ -15,6 +13,16 @@ from .rules import LeasedRules
 
 if TYPE_CHECKING:
     from .control import Discarded  # costs 30 ms and 2 MiB, which a broker without leased queues is spared
+
+__all__ = [
+    "DeliveredLeases",
+    "LeasedRules",
+    "discarding",
+    "is_leased",
+    "list_leases",
+    "list_owners",
+    "renew_leases",
+]
 
 
 def is_leased(queue: Queue) -> bool:

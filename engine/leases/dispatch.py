@@ -6,6 +6,7 @@ Source: queues page A.4, A.7, A.9.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from ..delivery.consumer import Consumer, holder_of
 from ..delivery.consumer_list import RUN_MAX
 from ..delivery.filter_groups import FilterGroup, FilterTest
 from ..errors import InvalidArgument
-from ..messages.field_table import FieldTable
+from ..messages.field_table import INTEGER_TAGS, FieldTable
 from ..messages.message import UNLIMITED, Message
 from ..queues import consumers
 from ..queues.classic import balance_memory
@@ -23,7 +24,6 @@ from ..queues.searching import CATCH_UP_STEPS, groups_behind
 from ..queues.selection import FOUND_MAX, SEARCH_EFFORT, Selection
 from ..rules.arguments import REPLACE, Reason
 from . import deferring, rebuilding
-from .arguments import BROWSE, RENEWAL, ConsumerRequest, request_of
 from .by_site import dispatch_by_site, pop_at, pop_first
 from .ending import TIME_LIMIT, UNSUBSCRIBED, break_leases, expire_for, expire_ready
 from .granting import begin, drop_expired, grant, presented, runs_of
@@ -42,6 +42,23 @@ BROWSE_SLICE = 300
 SHOWING_EFFORT = 4
 
 Free = dict[FilterGroup, list[Consumer]]
+#: Arguments of consumers.
+BACKLOG, TOP_N, BROWSE, RENEWAL = "x-max-backlog", "x-top-n", "x-browse", "x-lease-auto-renew"
+
+
+@dataclass(slots=True, frozen=True)
+class ConsumerRequest:
+    """What the arguments of one consumer ask for.
+
+    `backlog`: maximum of leases; 0: only barriers; None: its prefetch decides. `top_n`: messages to show; None: all.
+    `browses`: it gets copies of messages, without leases. `renews`: its leases are renewed while its connection is
+    alive.
+    """
+
+    backlog: int | None
+    top_n: int | None
+    browses: bool
+    renews: bool
 
 
 def dispatch(leases: Leases, *, expires: bool = True) -> None:
@@ -464,3 +481,35 @@ def _give_backlog(leases: Leases, consumer: Consumer, request: ConsumerRequest) 
         requested = session.prefetch_wanted if session.prefetch_wanted is not None else 1
         requested = requested or limit
     consumer.prefetch = min(limit, requested) or limit
+
+
+def request_of(arguments: FieldTable, *, name: str, vhost: str) -> ConsumerRequest:
+    """Read the arguments, except those of replays. Raises: InvalidArgument."""
+    where = {"name": name, "vhost": vhost}
+    _boolean(arguments, REPLACE, where)  # only checked here; `clients/subscriptions.py` acts on it
+    browses = _boolean(arguments, BROWSE, where)
+    top_n = _natural(arguments, TOP_N, where)
+    if top_n is not None and not browses:
+        raise InvalidArgument(key=TOP_N, **where, reason=Reason("text", f"expected {BROWSE} beside it"))
+    return ConsumerRequest(_natural(arguments, BACKLOG, where), top_n, browses, _boolean(arguments, RENEWAL, where))
+
+
+def _boolean(arguments: FieldTable, key: str, where: dict[str, str]) -> bool:
+    field = arguments.get(key)
+    if field is None:
+        return False
+    if field.tag != "t":
+        raise InvalidArgument(key=key, **where, reason=Reason("unacceptable", field.type_name))
+    return bool(field.value)
+
+
+def _natural(arguments: FieldTable, key: str, where: dict[str, str]) -> int | None:
+    """Read an argument that is an integer from 0 on; None: it is missing."""
+    field = arguments.get(key)
+    if field is None:
+        return None
+    if field.tag not in INTEGER_TAGS or not isinstance(field.value, int):
+        raise InvalidArgument(key=key, **where, reason=Reason("type", field.type_name))
+    if field.value < 0:
+        raise InvalidArgument(key=key, **where, reason=Reason("tuple", "value_negative", field.value))
+    return field.value

@@ -6,11 +6,13 @@ queue's publish target. A message that several queues capture is one message. So
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ...settings import LoggedTopic
 from ..context import HostContext
-from ..messages.message import Message
+from ..messages.message import Envelope, Message
+from ..queues.kinds import REPLY
 from ..queues.parts import Capture, Kind
 from ..queues.queue import Queue
 
@@ -36,8 +38,6 @@ class Captures:
         return bool(self.targets) or self.logged is not None
 
     def set_logged(self, topics: Sequence[LoggedTopic]) -> None:
-        from ..queues.log_sink import LogSink  # few brokers have logged topics
-
         self.logged = LoggedTopics(topics) if topics else None
         self.log = (self.log or LogSink(self._context)) if topics else None
 
@@ -122,3 +122,30 @@ class LoggedTopics:
     def has(self, topic: str) -> bool:
         """Whether messages of this topic are logged. O(patterns)."""
         return topic in self._names or any(records(topic) for records in self._patterns)
+
+
+SINK = replace(REPLY, name="log", goes_with_consumers=False)
+
+
+class LogSink(Queue):
+    """The log destination of one virtual host. Listeners skip it by its name, which is empty, unlike any queue's."""
+
+    def __init__(self, context: HostContext) -> None:
+        super().__init__(context, "", kind=SINK, durable=True)
+
+    def stores(self, envelope: Envelope) -> bool:
+        return True  # in any delivery mode
+
+    def enqueue(
+        self, first_id: int, envelope: Envelope, contents: Sequence[bytes], due_ns: int | None = None
+    ) -> Sequence[int]:
+        """Note the run in the memory log. A journal needs no call: it listens to publishes."""
+        context = self.context
+        storage = context.broker.storage
+        if storage.durability is None:
+            wall_ms = context.broker.clock.wall_ms()
+            storage.memory_log.note(context.name, self.name, first_id, envelope, contents, wall_ms)
+        return ()
+
+    def enqueue_mixed(self, first_id: int, envelopes: Sequence[Envelope], contents: Sequence[bytes]) -> Sequence[int]:
+        return self.enqueue_stretches(first_id, envelopes, contents)

@@ -15,8 +15,8 @@ from ..messages.field_table import Field, FieldTable
 from ..messages.message import Envelope
 from ..queues.queue import Queue
 from ..rules.expiry_policy import NO_EXPIRY_POLICY
+from ..rules.limits import DROP
 from ..rules.queue_rules import AutoCreatedQueue
-from ..rules.size_rules import DROP
 from .auto_created import targets_of
 from .publish_events import MixedPublishedEvent, PublishedEvent
 from .route import ALL_TAKEN, Outcome, Route

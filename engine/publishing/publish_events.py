@@ -14,7 +14,7 @@ from ..queues.queue import Queue
 class PublishedEvent(Event):
     """A run of new messages. `subject` is the exchange; `run` their common envelope.
 
-    `queues`: the queues of their route, and the topic log (`queues/log_sink.py`). `cause`: why the broker published
+    `queues`: the queues of their route, and the topic log (`LogSink`). `cause`: why the broker published
     them (the reason of a dead letter, retroactive); None: a client published them.
     """
 

@@ -11,7 +11,7 @@ from ..exchanges.exchange import Exchange
 from ..exchanges.routed import Routed
 from ..messages.message import Envelope
 from ..queues.queue import Queue
-from ..rules.size_rules import BLOCK
+from ..rules.limits import BLOCK
 from .arrival_rules import ArrivalRules
 
 

@@ -16,10 +16,9 @@ from ..delivery.consumer import Consumer
 from ..messages.content import decode_properties
 from ..messages.deaths import EXPIRED, MAXLEN
 from ..messages.message import UNLIMITED, Envelope, Message
-from ..rules.pending_rules import LOWEST_PRIORITY, OLDEST, PendingRules
+from ..rules.limits import FAIL, LOWEST_PRIORITY, OLDEST, PendingRules, SizeRules
+from ..rules.limits import PAGE as PAGE_OUT
 from ..rules.queue_rules import DROP_HEAD, REJECT_PUBLISH_DLX, QueueRules
-from ..rules.size_rules import FAIL, SizeRules
-from ..rules.size_rules import PAGE as PAGE_OUT
 from ..stores.paged_message import body_size
 from ..stores.paged_run import Part
 from .parts import Bound, Refusal

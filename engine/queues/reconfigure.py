@@ -12,7 +12,7 @@ from ..flow.tree import MeterSettings
 from ..messages.deaths import MAXLEN
 from ..messages.field_table import FieldTable
 from ..messages.message import Message
-from ..stores.memory_cap import MemoryCap
+from ..stores.memory_share import MemoryCap
 from .bounds import SubscriberBound, response_when_full
 from .declaration import RulesChange
 from .events import QueueEvents

@@ -9,13 +9,14 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Protocol
 
+from ...settings.frozen import frozen
 from ..clock import AHEAD_MS_MAX, MS
 from ..context import BrokerContext
 from ..messages.field_table import FieldTable, integer_of
 from ..messages.message import Envelope, Message
 from ..stores.non_destructive_store import NonDestructiveStore
 from ..stores.paged_index import PagedEntry
-from ..stores.paged_run import HEADER_OCTETS
+from ..stores.paged_run import HEADER_OCTETS, Part
 from ..stores.stream_store import StreamStore
 from ..stores.tailed_store import TailedStore
 from . import reconfigure, scheduled
@@ -294,3 +295,32 @@ class Restorer:
 
     def _expires_ns(self, expires_ms: int) -> int:
         return max(1, self._due_ns(expires_ms)) if expires_ms else 0
+
+
+@frozen
+class Picture:
+    """The messages of a queue at one moment, in any order. Later changes of the queue do not affect it.
+
+    `messages`: those in memory: ready, scheduled, unacknowledged. `parts`: those that are only in the journal, ids
+    rising in each part. `due`: when scheduled messages are due (monotonic ns), by id. `is_interleaved`: ids of parts
+    may lie between those of other parts or messages.
+    """
+
+    messages: list[Message]
+    parts: list[Part]
+    due: dict[int, int]
+    is_interleaved: bool
+
+
+def picture_of(queue: "Queue") -> Picture:
+    messages, parts = [*queue.messages()], []
+    if not queue.keeps_acked:  # there the deliveries are copies
+        messages += queue.unacked_messages()
+    for part in queue.store.paged_parts():
+        if isinstance(part, Message):
+            messages.append(part)
+        elif part.location is None:  # the others are in the temp store, which ends with the process
+            parts.append(part)
+    due = {message.id: due_ns for due_ns, message in queue.scheduled.entries()}
+    is_interleaved = bool(parts) and (queue.store.level_max > 0 or any(part.attempts for part in parts))
+    return Picture(messages, parts, due, is_interleaved)

@@ -17,10 +17,17 @@ from ..messages.field_table import Field, FieldTable, number_of, text_of
 from ..messages.levels import OF_QUORUM, Levels, up_to
 from .arguments import QUORUM, plain_arguments, queue_type_of
 from .expiry_policy import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
-from .flow_rules import FlowRules, flow_rules
-from .limits import from_one, from_zero
-from .pending_rules import PendingRules, pending_rules
-from .size_rules import NO_SIZE_RULES, SizeRules, size_rules
+from .limits import (
+    NO_SIZE_RULES,
+    FlowRules,
+    PendingRules,
+    SizeRules,
+    flow_rules,
+    from_one,
+    from_zero,
+    pending_rules,
+    size_rules,
+)
 from .slow_rules import SlowRules, slow_rules
 
 if TYPE_CHECKING:

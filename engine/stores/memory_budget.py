@@ -8,7 +8,6 @@ store is the requesting one, its new messages are paged out. Source: queues page
 from typing import TYPE_CHECKING
 
 from ..messages.message import content_of
-from .memory_cap import PAGE_OUT_MAX
 
 if TYPE_CHECKING:
     from .store import Freeable
@@ -22,6 +21,8 @@ FLOOR = 64 * 1024
 SMALL = 16 * 1024
 #: Minimum octets that the largest store pages out at once, unless half of its charge or a slice of messages is less.
 TAKE_MIN = 1024 * 1024
+#: Maximum messages, and octets, paged out in one slice (about 5 ms).
+PAGE_OUT_MAX, PAGE_OUT_OCTETS = 2000, 4 * 1024 * 1024
 _NOTHING = (0, 0, 0)
 
 

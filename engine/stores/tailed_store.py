@@ -13,9 +13,8 @@ from typing import ClassVar
 from ..messages.levels import Levels
 from ..messages.message import UNLIMITED, Envelope, Envelopes, Message, content_of, each_of
 from .levels import Level, LeveledReady, ManyLevels, OneLevel, ReadyLevels
-from .memory_budget import OVERHEAD, SMALL, held_octets
-from .memory_cap import PAGE_OUT_MAX, PAGE_OUT_OCTETS, MemoryCap
-from .memory_share import MemoryShare
+from .memory_budget import OVERHEAD, PAGE_OUT_MAX, PAGE_OUT_OCTETS, SMALL, held_octets
+from .memory_share import MemoryCap, MemoryShare
 from .paged_message import body_size
 from .paged_run import HEADER_OCTETS, PagedRun, Part, Run, Taken
 from .storage import NO_OWNER, StoreOwner

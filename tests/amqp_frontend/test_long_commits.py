@@ -14,7 +14,7 @@ from peer import Peer, method, publish
 
 from leveret.amqp_frontend.session.handling import handle_bytes
 from leveret.engine import Queue
-from leveret.engine.commits import COMMIT_SLICE
+from leveret.engine.clients.transaction import COMMIT_SLICE
 from leveret.engine.turn import PART_MIN
 
 C = commands

@@ -12,7 +12,7 @@ from flow_bench import FlowBench, Publisher, make_content
 
 from leveret.engine import PropertySummary, Queue, Session
 from leveret.engine.clients.settling import REQUEUE_SLICE
-from leveret.engine.commits import COMMIT_SLICE
+from leveret.engine.clients.transaction import COMMIT_SLICE
 from leveret.settings import SystemUsage
 from leveret.testing.harness import GUEST, Harness
 from leveret.testing.memory_pager import MemoryPager

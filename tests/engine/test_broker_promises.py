@@ -17,7 +17,7 @@ from leveret.engine import (
     reconfigure,
     to_queue,
 )
-from leveret.engine.commits import COMMIT_SLICE
+from leveret.engine.clients.transaction import COMMIT_SLICE
 from leveret.engine.errors import InUse, LoginRefused, PermissionRefused, ResourceLocked
 from leveret.engine.options import BrokerOptions
 from leveret.engine.users.login_throttle import FREE_FAILURES, LoginThrottle

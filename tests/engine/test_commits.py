@@ -14,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stand_in_journal import StandInJournal
 
-from leveret.engine import Broker, Event, commits
+from leveret.engine import Broker, Event
+from leveret.engine.clients import transaction
 from leveret.engine.clients.transaction import Commit
 from leveret.engine.errors import PartialCommit
 from leveret.engine.messages.field_table import Field, FieldTable
@@ -166,7 +167,7 @@ def test_in_slices_as_at_once(meanwhile: str, steps: list[tuple[str, int, int, b
     at_once.check(whole, steps)
     happens(at_once)
     at_once.end_turn()
-    with patch.object(commits, "COMMIT_SLICE", slice_):
+    with patch.object(transaction, "COMMIT_SLICE", slice_):
         commit = sliced.session.commit()
         for _ in range(turns):
             sliced.turn()
@@ -214,7 +215,7 @@ def test_an_answer_waits_for_the_last_that_was_recorded_of_it(ends: str, slice_:
     other = world.connect("more")
     world.session, session = other, world.session
     last = 0
-    with patch.object(commits, "COMMIT_SLICE", slice_):
+    with patch.object(transaction, "COMMIT_SLICE", slice_):
         world.fill("", "b", 3, 500, mandatory=False)
         commit = session.commit()
         while not commit.is_done:
@@ -237,7 +238,7 @@ def test_one_that_has_begun_is_completed_when_the_journal_fails() -> None:
     world.prepare([("publish", 6, 12, False)] * 3)
     first, world.session = world.session, second
     world.prepare([("publish", 6, 12, False)] * 3)
-    with patch.object(commits, "COMMIT_SLICE", 10):
+    with patch.object(transaction, "COMMIT_SLICE", 10):
         both = [first.commit(), second.commit()]
         assert world.broker.end_turn()
         assert [commit.has_begun for commit in both] == [True, False]
@@ -264,7 +265,7 @@ def test_an_error_of_the_broker_ends_one_commit(slice_: int) -> None:
         listeners.remove(fails)
         raise RuntimeError("our error")
 
-    with patch.object(commits, "COMMIT_SLICE", slice_):
+    with patch.object(transaction, "COMMIT_SLICE", slice_):
         listeners.append(fails)
         both = [first.commit(), second.commit()]
         for _ in range(20):

@@ -16,12 +16,11 @@ from hypothesis import strategies as st
 
 from leveret.engine import (
     Session,
-    commits,
     dead_letters,
     reloading,
 )
 from leveret.engine import broker as broker_module
-from leveret.engine.clients import session, settling
+from leveret.engine.clients import session, settling, transaction
 from leveret.engine.clock import MS
 from leveret.engine.queues import bounds
 from leveret.engine.queues import queue as queue_module
@@ -35,7 +34,7 @@ SLICES: tuple[tuple[Any, str], ...] = (
     (broker_module, "TURN_END_EFFORT"),
     (broker_module, "ROUNDS_MAX"),
     (dead_letters, "DEAD_LETTERS_EFFORT"),
-    (commits, "COMMIT_SLICE"),
+    (transaction, "COMMIT_SLICE"),
     (reloading, "POLICIES_SLICE"),
     (reloading, "CONCERNED_SLICE"),
     (reloading, "SETTINGS_SLICE"),

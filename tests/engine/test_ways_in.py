@@ -12,7 +12,8 @@ from unittest.mock import patch
 import pytest
 from stand_in_journal import StandInJournal
 
-from leveret.engine import Envelope, Field, commits
+from leveret.engine import Envelope, Field
+from leveret.engine.clients import transaction
 from leveret.engine.errors import PartialCommit
 from leveret.testing.harness import Harness, arguments_of, load, messages
 
@@ -169,7 +170,7 @@ def test_a_transaction_that_is_not_taken_whole_says_so(way: str, obstacle: str, 
     world.session.select_transactions()
     goes(world)
     assert world.bodies("q") == world.bodies("other") == []
-    with patch.object(commits, "COMMIT_SLICE", slice_):
+    with patch.object(transaction, "COMMIT_SLICE", slice_):
         commit = world.session.commit()
         world.end_turn()
     if "N" in heard:

@@ -16,7 +16,7 @@ from leveret.journal.appending.old_segments import moved_record
 from leveret.journal.format.heap import content_prefix, decode_content
 from leveret.journal.format.record import PUBLISHED, REQUEUED, Record
 from leveret.journal.recording.checkpoint import checkpoint
-from leveret.journal.recording.concurrent_changes import QueueChanges
+from leveret.journal.recording.message_recorder import QueueChanges
 from leveret.journal.recording.recorder import Recorder
 from leveret.settings import SettingsRepository, entry
 from leveret.testing.harness import DATA, Harness, messages

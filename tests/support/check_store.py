@@ -22,7 +22,7 @@ from leveret.engine.messages.content import NATIVE, PropertySummary, encode_head
 from leveret.engine.messages.field_table import Field
 from leveret.engine.messages.message import UNLIMITED
 from leveret.engine.stores.memory_budget import OVERHEAD
-from leveret.engine.stores.memory_cap import MemoryCap
+from leveret.engine.stores.memory_share import MemoryCap
 from leveret.engine.stores.paged_index import PagedEntry
 from leveret.engine.stores.paged_run import octets_paged
 from leveret.engine.stores.storage import Storage

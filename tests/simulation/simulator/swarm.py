@@ -30,7 +30,7 @@ from .sites import add_sites
 SMALL: dict[str, dict[str, tuple[int, ...]]] = {
     "engine.broker": {"TURN_END_EFFORT": (20, 200)},
     "engine.background": {"FREE_SLICE": (5,)},
-    "engine.commits": {"COMMIT_SLICE": (2, 20)},
+    "engine.clients.transaction": {"COMMIT_SLICE": (2, 20)},
     "engine.reloading": {"SETTINGS_SLICE": (1,)},
     "engine.dead_letters": {"DEAD_LETTERS_EFFORT": (1, 20), "LETTERS_MAX": (1, 5)},
     "engine.delivery.filter_groups": {"RETURNED_MAX": (5,)},
