@@ -7,8 +7,8 @@ from .agreement.view import Leader, NodeKey, View
 from .link.follower_links import FollowerStatistics
 from .node import Node
 
-#: The field of a node's status with its configuration, which is not shown.
-CONFIGURATION = "configuration"
+#: Fields of the status that a node sends to others: its state, and its configuration, which is not shown.
+STATE, CONFIGURATION = "state", "configuration"
 _FOLLOWER_STATES = frozenset({State.FOLLOWING, State.IN_SYNC})
 
 
@@ -46,6 +46,12 @@ def _leader(node: Node) -> Leader | None:
     return node.view.leader if is_known and node.view is not None else None
 
 
+def leader_state(node: Node) -> State:
+    """The leader's state by its last beacon. LEADING without a link, and if its release does not tell."""
+    told = None if node.following.followed is None else node.following.leader_status.get(STATE)
+    return next((one for one in State if one.name.lower() == told), State.LEADING)
+
+
 def why(node: Node) -> str:
     """Why a node is in its state, in words."""
     state, view, leadership = node.agreement.state, node.view, node.agreement.leadership
@@ -68,7 +74,9 @@ def why(node: Node) -> str:
         return "it led, and has not read etcd since then"
     if state in _FOLLOWER_STATES:
         trouble = f", but has no link: {node.following.trouble}" if node.following.trouble else ""
-        return f"follows {view.leader.name}{trouble}"
+        state = leader_state(node)
+        idle = "" if state in (State.LEADING, State.HELD) else f", which is {state.name.lower()}"
+        return f"follows {view.leader.name}{trouble}{idle}"
     return "no node led, so this one campaigned"
 
 
@@ -129,7 +137,7 @@ class _Rows:
         if is_own:
             return self._node.agreement.state.name.lower()
         if self._leader is not None and self._leader.node_id == key.node_id:
-            return "leading"
+            return leader_state(self._node).name.lower()
         if key.is_drained:
             return "drained"
         return "in_sync" if is_member else "following"

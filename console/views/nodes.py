@@ -91,7 +91,8 @@ def own_facts(broker: Broker, options: ConsoleOptions) -> NodeFacts:
 
 
 def down_view(node: NodeFacts) -> dict[str, Any]:
-    return {"name": node.name, "type": "disc", "running": False, "cluster_links": []}
+    # `being_drained`: rabbitmqadmin 2 lists no nodes at all if one lacks it.
+    return {"name": node.name, "type": "disc", "running": False, "being_drained": node.is_drained, "cluster_links": []}
 
 
 def node_view(node: NodeFacts, host: HostFacts, options: ConsoleOptions, now_ms: int) -> dict[str, Any]:
@@ -103,7 +104,7 @@ def node_view(node: NodeFacts, host: HostFacts, options: ConsoleOptions, now_ms:
             {"name": name, "description": description, "enabled": name in options.mechanisms}
             for name, description in _MECHANISMS.items()
         ],
-        "being_drained": node.is_drained,  # since 3.13; rabbitmqadmin 2 requires it
+        "being_drained": node.is_drained,  # since 3.13
         "cluster_links": [],
         "config_files": list(options.config_files) if is_own else [],
         "context_switches": host.context_switches,

@@ -106,7 +106,9 @@ def test_the_nodes(nodes: ClusterNodes) -> None:
     assert set(asked.get("vhosts/%2F")["cluster_state"]) == {shown(name) for name in NAMES}
     nodes.kill(follower)
     down = until(lambda: not (one := asked.get(f"nodes/{shown(follower)}"))["running"] and one, "a node that is down")
-    assert down == {"name": shown(follower), "type": "disc", "running": False, "cluster_links": []}
+    assert down == {
+        "name": shown(follower), "type": "disc", "running": False, "being_drained": False, "cluster_links": [],
+    }  # fmt: skip
     assert set(asked.get("queues/%2F/orders")["online"]) == {shown(leader), shown(third)}
     assert asked.get(f"nodes/{shown(follower)}/memory") == {"memory": "not_available"}
     grow, shrink = f"queues/quorum/replicas/on/{shown(third)}/grow", f"queues/quorum/replicas/on/{shown(third)}/shrink"

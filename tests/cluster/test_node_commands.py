@@ -114,8 +114,22 @@ def test_while_no_node_leads_the_node_that_is_asked_says_what_it_knows() -> None
     cluster = Cluster(WAITING, state=status(None, "c"))
     assert cluster.run("cluster")["node"] == "c" and cluster.now_s == 2
     for command in ("handover", "drain", "revive", "forget"):
-        with pytest.raises(ControlFailed, match="no node leads, and .* node c is following: no node leads"):
+        with pytest.raises(ControlFailed, match="no node leads; node c is following: no node leads; only the leader"):
             cluster.run(command, node="b")
+
+
+def test_what_is_wrong_is_told_at_once_while_no_node_serves_clients() -> None:
+    """An operator asks `status` first; an answer after half a minute, when the node closes him, is none."""
+    assert Cluster({"trouble": []}).run("status") == {"trouble": []}
+    for state, why in (
+        (status(None, "c") | NO_ETCD, f"no node leads: {NO_ETCD['etcd']}; node c is following: no node leads; see"),
+        (status("a", "c", a={"state": "suspended"}), "node a is suspended; node c is following: no node leads; see"),
+        (status("a", a={"state": "held"}) | {"state": "held", "why": "w"}, "^node a is held: w; see `ctl cluster`$"),
+    ):
+        cluster = Cluster(WAITING, state=state)
+        with pytest.raises(ControlFailed, match=why):
+            cluster.run("status")
+        assert cluster.now_s == 2
 
 
 def test_a_broker_that_is_slow_is_waited_for() -> None:
@@ -209,7 +223,7 @@ def test_the_level_is_raised_when_the_leader_says_so() -> None:
     cluster = Cluster({"level": 2, "before": 1}, in_sync(), in_sync(level=2))
     assert cluster.run("cluster raise-level", action="raise-level") == {"level": 2, "before": 1}
     assert cluster.asked == ["cluster"] * 3
-    with pytest.raises(ControlFailed, match="no node leads, and only the leader can do this"):
+    with pytest.raises(ControlFailed, match="no node leads; .*; only the leader can do this"):
         Cluster(WAITING, state=status(None, "c")).run("cluster raise-level", action="raise-level")
 
 

@@ -22,7 +22,7 @@ class FakeNode:
     leading: Any = None
     why: str = "the node has just started"
     coordinator: Any = field(default_factory=lambda: SimpleNamespace(trouble=""))
-    following: Any = field(default_factory=lambda: SimpleNamespace(trouble="", followed=None))
+    following: Any = field(default_factory=lambda: SimpleNamespace(trouble="", followed=None, leader_status={}))
     handover: HandoverAttempt | None = None
     since_ms: int = 1
     agreed_lsn: int = 9
@@ -105,6 +105,20 @@ def test_a_follower_shows_which_nodes_it_reaches() -> None:
     assert status(node)["why"] == "follows b"
     node.following.trouble = "h:2 refuses connections"
     assert status(node)["why"] == "follows b, but has no link: h:2 refuses connections"
+
+
+def test_a_follower_shows_a_leader_that_serves_nobody() -> None:
+    """By its beacons. The next leader is not taken for the last one, nor is one of the release before."""
+    stage = Stage(nodes=registered(0, 1, 2), leader=leader(1, 1, 4))
+    stage.read()
+    node = FakeNode(stage, frozenset({"b"}))
+    node.following.followed, node.following.leader_status = "b", {"state": "suspended"}
+    assert (states(node)["b"], status(node)["why"]) == ("suspended", "follows b, which is suspended")
+    node.following.leader_status = {"state": "held"}
+    assert (states(node)["b"], status(node)["why"]) == ("held", "follows b")
+    for followed, told in ((None, {"state": "suspended"}), ("b", {}), ("b", {"state": "a state of a later release"})):
+        node.following.followed, node.following.leader_status = followed, told
+        assert (states(node)["b"], status(node)["why"]) == ("leading", "follows b")
 
 
 @pytest.mark.parametrize(

@@ -124,7 +124,7 @@ def test_nodes_are_those_of_the_cluster() -> None:
     """By their names, no others; the one that is down says so, and the drained one."""
     console = Console(cluster(b=DOWN, c={"is_drained": True}))
     rows = {one["name"]: one for one in console.get("nodes")}
-    assert rows[B] == {"name": B, "type": "disc", "running": False, "cluster_links": []}
+    assert rows[B] == {"name": B, "type": "disc", "running": False, "being_drained": False, "cluster_links": []}
     assert rows[A].keys() == rows[C].keys()
     assert (rows[A]["being_drained"], rows[C]["being_drained"], rows[C]["mem_used"]) == (False, True, MACHINE.memory)
     assert console.get(f"nodes/{C}/memory/relative")["memory"]["total"] == 100

@@ -1,4 +1,4 @@
-"""Commands about nodes: `leveret ctl cluster ...`, `handover`, `drain`, `revive`, `forget`.
+"""Commands about nodes: `leveret ctl cluster ...`, `handover`, `drain`, `revive`, `forget`; and `reload`, `status`.
 
 The leader refuses such a command at once, or begins it. `ctl` then asks for the cluster's state until the command is
 done, because a leader that hands over closes the connection. If no node leads, nodes hold their clients; `ctl` asks
@@ -14,11 +14,11 @@ from contextlib import closing
 from functools import partial
 from typing import Any
 
-from ..operator.cluster_waits import etcd_trouble, in_sync_reasons, stop_reasons
+from ..operator.cluster_waits import etcd_trouble, in_sync_reasons, stop_reasons, why_unserved
 from ..operator.command_error import CommandError
 from .control_client import TIMEOUT_S, ControlFailed, NotServed, request, target_of, tls_context
 
-NODE_COMMANDS = frozenset({"cluster", "handover", "drain", "revive", "forget", "reload"})
+NODE_COMMANDS = frozenset({"cluster", "handover", "drain", "revive", "forget", "reload", "status"})
 #: Seconds of silence after which a broker counts as a node that holds its clients; also the limit for its state.
 HELD_S = 2.0
 #: Seconds between two requests for a cluster's state.
@@ -84,7 +84,7 @@ class NodeCommands:
         if (reasons_of := _WAITS.get(command)) is not None:
             return self._wait(reasons_of, arguments.get("node"))
         begun = self._ask(command.partition(" ")[0], arguments)
-        if command in ("cluster", "cluster differences", "cluster history"):
+        if command in ("cluster", "cluster differences", "cluster history", "status"):
             return begun
         if command == "reload":
             return self._follow_reload(begun)
@@ -115,8 +115,12 @@ class NodeCommands:
             start_s *= 2  # the broker is slow
         if command == "cluster" and "action" not in arguments:
             return found
-        who = f"node {found['node']} is {found['state']}: {found['why']}"
-        raise ControlFailed(f"no node leads, and only the leader can do this; {who}")
+        reasons = (
+            why_unserved(found) or "the leader does not answer",
+            f"node {found['node']} is {found['state']}: {found['why']}",
+            "see `ctl cluster`" if command == "status" else "only the leader can do this",
+        )
+        raise ControlFailed("; ".join(dict.fromkeys(reasons)))
 
     def _wait(self, reasons_of: Callable[[Status, str | None], list[str]], node: str | None) -> Status:
         """Raises: ControlFailed."""

@@ -14,7 +14,7 @@ Row = dict[str, Any]
 
 def in_sync_reasons(status: Status, node: str | None = None) -> list[str]:
     """Why the node, or one of all nodes, is not in sync; []: all are. Raises: CommandError: there is no such node."""
-    if (reason := _without_leader(status)) is not None:
+    if (reason := why_unserved(status)) is not None:
         return [reason]
     return not_in_sync(status["nodes"] if node is None else [_row(status, node)])
 
@@ -30,7 +30,7 @@ def stop_reasons(status: Status, node: str | None = None) -> list[str]:
     It can be stopped if enough others are in sync, so that publishers are not held, if another one can lead, and if
     etcd answers. Raises: CommandError: there is no such node.
     """
-    if (reason := _without_leader(status)) is not None:
+    if (reason := why_unserved(status)) is not None:
         return [reason]
     rows = [one for one in status["nodes"] if _is_in_sync(one)] if node is None else [_row(status, node)]
     trouble = etcd_trouble(status)
@@ -45,6 +45,18 @@ def etcd_trouble(status: Status) -> str:
     return "" if answer == "answers" else answer
 
 
+def why_unserved(status: Status) -> str | None:
+    """Why no node serves clients now, as far as the node with this status knows; None: one does."""
+    leader = next((one for one in status["nodes"] if one["name"] == status["leader"]), None)
+    if leader is None:
+        trouble = etcd_trouble(status)
+        return f"no node leads: {trouble}" if trouble else "no node leads"
+    if leader["state"] not in ("leading", "lost"):
+        why = f": {status['why']}" if status["node"] == leader["name"] else ""
+        return f"node {leader['name']} is {leader['state']}{why}"
+    return None if status["node"] == leader["name"] else f"node {leader['name']} leads, and does not answer yet"
+
+
 def _reasons_to_keep(status: Status, row: Row) -> list[str]:
     name, least = row["name"], status.get("min-in-sync", 2)
     others = [one for one in status["nodes"] if one["name"] != name and _is_in_sync(one)]
@@ -56,17 +68,6 @@ def _reasons_to_keep(status: Status, row: Row) -> list[str]:
     if name == status["leader"] and not any(_can_lead(status, one) for one in others):
         reasons.append(f"node {name} leads, and no other node in sync can")
     return reasons
-
-
-def _without_leader(status: Status) -> str | None:
-    """Why no node serves all clients now; None: one does."""
-    leader = next((one for one in status["nodes"] if one["name"] == status["leader"]), None)
-    if leader is None:
-        trouble = etcd_trouble(status)
-        return f"no node leads: {trouble}" if trouble else "no node leads"
-    if leader["state"] not in ("leading", "lost") and status["node"] == leader["name"]:
-        return f"node {leader['name']} is {leader['state']}: {status['why']}"
-    return None if status["node"] == leader["name"] else f"node {leader['name']} leads, and does not answer yet"
 
 
 def _is_in_sync(row: Row) -> bool:

@@ -13,7 +13,7 @@ from ..cluster.agreement.states import State
 from ..cluster.agreement.view import InSync, NodeKey
 from ..cluster.link.follower_links import FollowerStatistics
 from ..cluster.node import Node
-from ..cluster.status import CONFIGURATION
+from ..cluster.status import CONFIGURATION, STATE, leader_state
 from ..console.cluster import ClusterFacts, NodeFacts
 from ..console.node_facts import HostFacts, Listening
 from ..settings.declared.cluster import shown_node
@@ -38,8 +38,9 @@ ENDS_MAX, ENDS_MS = 1200, 500
 FAULTS_MAX, FAULT_MAX = 5, 300
 #: Maximum octets, as JSON, of the lines in a status about queues that are not hosted.
 NOT_HOSTED_MAX = 8 * 1024
-#: Keys of a status: the leaderships that a node knows; of the leader: whether it serves clients now.
-_HISTORY, _IS_SERVING = "led", "is-serving"
+#: Key of a status: the leaderships that a node knows.
+_HISTORY = "led"
+#: States in which a leader serves clients.
 _SERVES = frozenset({State.LEADING, State.HELD})
 #: Figures of a process -> their names in a status.
 _HOST_FIELDS = {field.name: field.name.replace("_", "-") for field in fields(HostFacts)}
@@ -105,9 +106,8 @@ class NodeReport:
     def status(self) -> dict[str, object]:
         """Figures of this process, and what it knows; the leader's status also has the alarms of all nodes."""
         status, leader_facts = self._figures(), self.leader_facts
-        status |= {CONFIGURATION: self._configuration(), _HISTORY: self._history()}
-        if self._node().leading is not None:
-            status[_IS_SERVING] = self.leader is not None
+        state = self._node().agreement.state.name.lower()
+        status |= {STATE: state, CONFIGURATION: self._configuration(), _HISTORY: self._history()}
         if leader_facts is not None:
             self._note_end()
             alarms = [list(one) for one in self._follower_alarms()]
@@ -208,8 +208,8 @@ class NodeReport:
         if node.leading is not None:
             is_serving = node.leading.is_served and node.agreement.state in _SERVES
             return shown_node(node.options.name) if is_serving else None
-        followed, status = node.following.followed, node.following.leader_status
-        return None if followed is None or status.get(_IS_SERVING) is False else shown_node(followed)
+        followed = node.following.followed
+        return None if followed is None or leader_state(node) not in _SERVES else shown_node(followed)
 
     def alarms(self) -> list[tuple[str, str]]:
         """(node, resource) of each alarm of this node, and of the nodes that it knows about."""
