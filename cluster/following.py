@@ -61,7 +61,7 @@ class Following:
     def begin(self, summary: JournalSummary) -> None:
         """Begin with the node id of this directory, without a leader and without acknowledgements."""
         self._leader = self.link = None
-        self._directory.is_put_back = False
+        self._directory.is_rolled_back = False
         self._make_link(summary)
 
     def follow(self, leader: Leader | None) -> None:
@@ -86,9 +86,9 @@ class Following:
         await self._idle.wait()
 
     async def rejoin_as_new(self) -> None:
-        """Reopen the directory, whose disk was put back, under a new node id."""
+        """Reopen the directory, whose disk was rolled back, under a new node id."""
         await self._idle.wait()
-        if self._directory.is_put_back:  # else a link that failed has just opened it
+        if self._directory.is_rolled_back:  # else a link that failed has just opened it
             await self._reopen(is_copy=False)
 
     async def follow_again(self, summary: JournalSummary) -> bool:

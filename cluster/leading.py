@@ -155,7 +155,7 @@ class Leading:
             on_joined=self._node_joined,
             on_left=self._node_left,
         )
-        # The previous leader's agreed LSN: a follower in sync that ends below it has a disk that was put back.
+        # The previous leader's agreed LSN: a follower in sync that ends below it has a disk that was rolled back.
         self.links.set_agreed(self._agreed)
         self._soon(self._accept_followers)
 

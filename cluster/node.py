@@ -451,7 +451,7 @@ class Node:
             self._nursery.start_soon(trio.to_thread.run_sync, full_copy.drop_old, self.options.path)
 
     def _rejoin_as_new(self, decision: do.RejoinAsNew) -> None:
-        self.directory.is_put_back = True
+        self.directory.is_rolled_back = True
         self._nursery.start_soon(self.following.rejoin_as_new)
 
     async def _begin_anew(self, summary: JournalSummary) -> None:

@@ -28,11 +28,11 @@ class NodeDirectory:
 
     summary: the content of the journal when it was opened last; the owner sets it. damage: why this node needs a full
     copy. is_suspect: a write or an fsync may have failed, in this process or the one before, so that a later fsync
-    would prove nothing. is_put_back: the journal lacks records that this node had acknowledged, so it gets a new node
-    id when it is opened.
+    would prove nothing. is_rolled_back: the journal lacks records that this node had acknowledged, so it gets a new
+    node id when it is opened.
     """
 
-    __slots__ = ("_files", "_path", "copied", "damage", "is_put_back", "is_suspect", "summary")
+    __slots__ = ("_files", "_path", "copied", "damage", "is_rolled_back", "is_suspect", "summary")
 
     summary: JournalSummary
 
@@ -40,7 +40,7 @@ class NodeDirectory:
         self.copied: CopiedJournal | None = None
         self.damage: Damaged | Unreadable | None = None
         self.is_suspect = True
-        self.is_put_back = False
+        self.is_rolled_back = False
         self._path = path
         self._files = files
 
@@ -57,13 +57,13 @@ class NodeDirectory:
     def open(self) -> JournalSummary:
         """Open the directory as a copy. For a thread. Returns the content of the journal. Raises: DirectoryRefused."""
         path, files = self._path, self._files
-        is_put_back = self.is_put_back  # it may become true during the call
+        is_rolled_back = self.is_rolled_back  # it may become true during the call
         try:
             full_copy.finish(path, files)
             if self.damage is not None:
                 raise self.damage
             self.copied = copied = CopiedJournal.open(
-                path, files=files, is_suspect=self.is_suspect, is_put_back=is_put_back
+                path, files=files, is_suspect=self.is_suspect, is_rolled_back=is_rolled_back
             )
             self.is_suspect = False
         except (Damaged, Unreadable) as error:

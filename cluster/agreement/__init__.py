@@ -17,5 +17,5 @@ Comments and tests cite these rules, by which no confirmed message is lost:
 - R9: Nothing beyond the agreed LSN has an effect outside: no segment is freed by it, and neither clients nor readers
   get it.
 - R10: A node does not campaign if its journal ends below the agreed LSN in etcd, or if it sees etcd's revision fall:
-  its disk, or etcd, was put back, that is, restored from an older copy.
+  its disk, or etcd, was rolled back, that is, restored from an older copy.
 """

@@ -13,7 +13,7 @@ def obstacle(context: NodeContext, view: View) -> str | None:
     insync = view.insync
     if insync is None or not context.is_member:
         return "it is not in sync"
-    if context.is_put_back or insync.term < context.terms.last_term:
+    if context.is_etcd_rolled_back or insync.term < context.terms.last_term:
         return "etcd's data were restored or deleted: see `leveret cluster recover`"
     if context.node.unknown:
         return f"its journal holds {context.node.unknown}, of which this release does not know: install a newer one"

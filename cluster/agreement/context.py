@@ -28,7 +28,7 @@ class NodeContext:
     highest_term: int = 0  # of all that this node saw, in etcd and in its journal
     clock_difference_ns: int = 0  # the last leader's wall clock minus this node's
     leader_fingerprint: str = ""  # of the last leader's configuration
-    is_put_back: bool = False  # etcd's data were put back, or deleted: its revision fell
+    is_etcd_rolled_back: bool = False  # etcd's data were rolled back, or deleted: its revision fell
     is_drained: bool = False
     is_stalled: bool = False  # the disk hangs
     sent: Transaction | None = None  # without an answer yet
@@ -90,16 +90,16 @@ class NodeContext:
     def take_view(self, view: View, asked_ns: int | None) -> bool:
         """Replace the newest view. `asked_ns`: start of its read; None: a watch gave it. False: `view` is older.
 
-        etcd's revision never falls: if a later read gives a lower one, etcd's data were put back (rule R10). They count
-        as put back until a term above all earlier ones is seen.
+        etcd's revision never falls: if a later read gives a lower one, etcd's data were rolled back (rule R10). They
+        count as rolled back until a term above all earlier ones is seen.
         """
         if self.view is not None and view.revision < self.view.revision:
             if asked_ns is None or asked_ns <= self.view_ns:
                 return False
-            self.is_put_back = True
+            self.is_etcd_rolled_back = True
         term = max(view.insync.term if view.insync else 0, view.leader.term if view.leader else 0)
         if term > self.highest_term:
-            self.highest_term, self.is_put_back = term, False
+            self.highest_term, self.is_etcd_rolled_back = term, False
         if view.leader is not None:
             self.absent_since_ns = None
             led = view.node_with_id(view.leader.node_id)

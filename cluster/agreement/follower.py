@@ -43,7 +43,7 @@ class Follower:
         self.context = context
         self.followed: Leader | None = None
         self.rejoins_as_new = False
-        self.shortfall: Shortfall | None = None  # if etcd confirms that this node is in the set, its disk was put back
+        self.shortfall: Shortfall | None = None  # if etcd says that this node is in the set, its disk was rolled back
         self.is_registered = False
         self.name_taken_since_ns: int | None = None  # since when another node has this one's name
         self.refusals_ns: tuple[int, ...] = ()  # the times at which the leader's link refused a connection
@@ -97,7 +97,7 @@ class Follower:
             self._rejoin_as_new(shortfall.end, shortfall.agreed)
 
     def _rejoin_as_new(self, end: int, agreed: int) -> None:
-        """Leave the set and join anew: this node's disk was put back, and lacks acknowledged records (rule R10).
+        """Leave the set and join anew: this node's disk was rolled back, and lacks acknowledged records (rule R10).
 
         With some of these records it could lead, because the key `agreed` is late. So it leaves before it copies any.
         """
@@ -105,7 +105,7 @@ class Follower:
         self.rejoins_as_new, self.shortfall = True, None
         self.leave_leader()
         lacks = f"its journal ends at {end}, and {agreed} was agreed"
-        self.note(f"{lacks}: its disk was put back, so it joins as another node")
+        self.note(f"{lacks}: its disk was rolled back, so it joins as another node")
         context.decide(RejoinAsNew())
 
     def _register_name(self, view: View) -> bool:

@@ -134,8 +134,8 @@ class Leadership:
             return f"{view.leader.name} leads term {view.leader.term}"
         if view.insync is not None and view.insync.term > self.key.term:
             return f"term {view.insync.term} has begun"
-        if context.is_put_back or view.insync is None or view.leader is not None:
-            return None  # etcd's data were put back or deleted: no other node can lead, so this one continues
+        if context.is_etcd_rolled_back or view.insync is None or view.leader is not None:
+            return None  # etcd's data were rolled back or deleted: no other node can lead, so this one continues
         sent = context.sent
         return "handed over" if sent is not None and sent.purpose is Purpose.HAND_OVER else "its lease is over"
 
@@ -264,7 +264,8 @@ class Leadership:
         overdue = members.overdue
         members.entering -= overdue - members.possible
         members.let_enter()
-        if context.sent is not None or context.is_put_back or context.view is None or context.view.leader != self.key:
+        view = context.view
+        if context.sent is not None or context.is_etcd_rolled_back or view is None or view.leader != self.key:
             return
         staying = members.insync.nodes - overdue
         nodes = staying if len(staying) >= context.node.min_in_sync else members.insync.nodes
@@ -295,13 +296,13 @@ class Leadership:
     def _write_progress(self) -> None:
         context, agreed = self.context, self.members.agreed
         is_due = context.now_ns >= self.progress_ns + context.timers.progress_ns
-        if is_due and agreed > self._written_agreed and context.sent is None and not context.is_put_back:
+        if is_due and agreed > self._written_agreed and context.sent is None and not context.is_etcd_rolled_back:
             self.progress_ns = context.now_ns
             context.transact(progress(self.key, context.view.agreed if context.view else None, agreed))
 
     @property
     def _written_agreed(self) -> int:
-        """The agreed LSN in etcd. This leader's own may be lower after a node's disk was put back."""
+        """The agreed LSN in etcd. This leader's own may be lower after a node's disk was rolled back."""
         view = self.context.view
         return view.agreed.lsn if view is not None and view.agreed is not None else 0
 

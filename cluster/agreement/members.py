@@ -21,16 +21,16 @@ class Member:
     owed_ns: int | None = None  # since when it owes that acknowledgement; None: it owes none
     mark_lsn: int = 0  # the agreed LSN at `mark_ns`: when it is acknowledged, the time since then is the delay
     mark_ns: int = 0
-    lost_lsn: int = 0  # its disk was put back: it lacks records below, which it had acknowledged; 0: it lacks none
+    lost_lsn: int = 0  # its disk was rolled back: it lacks records below, which it had acknowledged; 0: it lacks none
 
     def open(self, now_ns: int, end: int, agreed: int) -> None:
-        """Note that it joined. `end`: the end of its journal, an LSN; below `acked_lsn` if its disk was put back."""
+        """Note that it joined. `end`: the end of its journal, an LSN; below `acked_lsn` if its disk was rolled back."""
         self.since_ns = self.heard_ns = self.mark_ns = now_ns
         self.acked_lsn, self.mark_lsn = min(self.acked_lsn, end), agreed
         self.is_linked, self.is_gone, self.owed_ns = True, False, None
 
     @property
-    def is_put_back(self) -> bool:
+    def is_rolled_back(self) -> bool:
         """Whether it lacks records that it had acknowledged, so that it must not count as a node in sync."""
         return self.acked_lsn < self.lost_lsn
 
@@ -181,7 +181,7 @@ class Members:
         """
         now_ns, timers = self.context.now_ns, self.context.timers
         late = {one for one in self.awaited if self.member(one).overdue_ns(timers) <= now_ns}
-        return frozenset(late | {one for one in self.insync_others if self.member(one).is_put_back})
+        return frozenset(late | {one for one in self.insync_others if self.member(one).is_rolled_back})
 
     @property
     def linked_count(self) -> int:

@@ -95,7 +95,7 @@ class CopiedJournal:
         files: Files = REAL,
         node_id: bytes | None = None,
         is_suspect: bool = False,
-        is_put_back: bool = False,
+        is_rolled_back: bool = False,
     ) -> "CopiedJournal":
         """Lock the directory and find where its journal ends. Changes nothing else in a journal's directory.
 
@@ -103,7 +103,7 @@ class CopiedJournal:
         treat octets as written that are not on the disk, and an fsync would prove nothing. So the newest segment is
         rewritten before it is fsynced; older ones were fsynced before it was begun.
 
-        is_put_back: it lacks records that its node had acknowledged. So it gets a new node id.
+        is_rolled_back: it lacks records that its node had acknowledged. So it gets a new node id.
 
         An absent or empty directory becomes that of a node without a journal. A plain journal is opened, too, see
         `upgrade`. Octets behind the last whole block are cut off when something is appended: only on a leader could
@@ -123,7 +123,7 @@ class CopiedJournal:
                 terms = TermTable(node_id or os.urandom(NODE_ID_SIZE))
                 if format_ is None:
                     replace_file(files, path, TERMS, terms.octets)
-            elif is_put_back:
+            elif is_rolled_back:
                 terms = replace(terms, node_id=node_id or os.urandom(NODE_ID_SIZE))
                 replace_file(files, path, TERMS, terms.octets)
             copied = cls(files, path, lock, format_, terms)

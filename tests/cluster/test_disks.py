@@ -1,4 +1,4 @@
-"""Disks of nodes that hang, are full, rot, or are put back: three real nodes, and file systems of their own."""
+"""Disks of nodes that hang, are full, rot, or are rolled back: three real nodes, and file systems of their own."""
 
 import signal
 from collections.abc import Iterator

@@ -80,7 +80,7 @@ def test_an_old_copy_of_a_directory_is_put_back(nodes: ClusterNodes) -> None:
         lambda: (view := nodes.view()) is not None and not view.nodes and view.leader is None, "the end of the leases"
     )
     nodes.start(name)
-    until(lambda: "was agreed: its disk was put back" in nodes.log(name), "why it does not lead")
+    until(lambda: "was agreed: its disk was rolled back" in nodes.log(name), "why it does not lead")
     nodes.start(others[0])
     assert nodes.leader() == others[0]
     nodes.start(others[1])

@@ -102,7 +102,7 @@ async def test_what_was_fsynced_while_nothing_was_acknowledged_is_when_that_is_a
 
 @in_trio
 async def test_what_is_fsynced_is_told_before_what_the_leader_says_is_agreed(tmp_path: Path) -> None:
-    """Else a node that has all of it would look like one whose disk was put back."""
+    """Else a node that has all of it would look like one whose disk was rolled back."""
     told: list[Event] = []
     bench = Bench(tmp_path, report=told.append)
     bench.join()

@@ -351,7 +351,7 @@ class Opened:
         copied: Any = SimpleNamespace(end=7, has_failed=has_failed, close=lambda: None)
         self.directory.copied = copied
 
-    def _open(self, path: str, *, files: object, is_suspect: bool, is_put_back: bool) -> Any:
+    def _open(self, path: str, *, files: object, is_suspect: bool, is_rolled_back: bool) -> Any:
         self.suspected.append(is_suspect)
         if self.faults:
             raise self.faults.pop(0)
@@ -387,12 +387,12 @@ def test_a_disk_that_is_found_to_be_put_back_while_it_is_opened_is_opened_again(
     directory = opened.directory
 
     def found_meanwhile(*place: str, **options: Any) -> Any:
-        directory.is_put_back = True
+        directory.is_rolled_back = True
         return opened._open(*place, **options)
 
     monkeypatch.setattr("leveret.cluster.node_directory.CopiedJournal", SimpleNamespace(open=found_meanwhile))
     directory.open()
-    assert directory.is_put_back
+    assert directory.is_rolled_back
 
 
 def test_a_drained_node_that_becomes_another_stays_drained() -> None:
@@ -405,10 +405,10 @@ def test_a_drained_node_that_becomes_another_stays_drained() -> None:
     node._registration = SimpleNamespace(end=trio.lowlevel.checkpoint)
     node.handle = lambda what: None
     node._requests = SimpleNamespace(read_keys=lambda: None)
-    node.directory.is_put_back = True
+    node.directory.is_rolled_back = True
     in_virtual_time(partial(node._begin_anew, JournalSummary(b"J" * 16, TermTable(b"b" * 16), 9)))
     assert node.agreement.context.is_drained and node.node_id == b"b" * 16
-    assert not node.directory.is_put_back
+    assert not node.directory.is_rolled_back
 
 
 @pytest.mark.parametrize("is_on", [True, False])

@@ -105,7 +105,7 @@ def test_a_backup_is_put_back(nodes: ClusterNodes, capsys: pytest.CaptureFixture
         shutil.move(nodes.data(name), nodes.directory / f"away-{name}")
     shutil.copytree(backup, nodes.data("c"))
     start_without_a_leader(nodes)
-    until(lambda: "was agreed: its disk was put back" in nodes.log("c"), "the reason why c does not lead")
+    until(lambda: "was agreed: its disk was rolled back" in nodes.log("c"), "the reason why c does not lead")
     view = nodes.view()
     assert view is not None and view.leader is None
     assert recover(nodes, capsys, "c", "--yes")[-1] == "c begins the cluster"

@@ -414,7 +414,7 @@ class Model:
         return put(world, index, is_registered=True) if self.is_live else world
 
     def _rejoin_as_new(self, world: World, index: int, decision: d.RejoinAsNew) -> World:
-        raise Broken(f"{name_of(index)} gives its place in the set away, and no disk was put back")
+        raise Broken(f"{name_of(index)} gives its place in the set away, and no disk was rolled back")
 
     def _nothing(self, world: World, index: int, decision: d.Decision) -> World:
         return world

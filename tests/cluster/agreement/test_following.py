@@ -46,7 +46,7 @@ def test_a_node_enters_and_leaves_the_set_as_the_leader_says() -> None:
 
 
 def test_a_leader_of_a_lower_term_than_the_journal_has_is_not_followed() -> None:
-    """Rule R6: etcd was put back."""
+    """Rule R6: etcd was rolled back."""
     stage = Stage(starts=((1, 1), (4, 6)), leader=B_LEADS)
     decided = stage.read()
     assert not any(isinstance(one, d.Follow) for one in decided)
@@ -173,7 +173,7 @@ def test_a_disk_that_was_put_back_is_that_of_another_node(state: State, leads: L
         stage.read()
     assert stage.state is state
     decided = stage.read(agreed=AgreedKey(1, 11), leader=leads)
-    text = "its journal ends at 10, and 11 was agreed: its disk was put back, so it joins as another node"
+    text = "its journal ends at 10, and 11 was agreed: its disk was rolled back, so it joins as another node"
     followed = [] if state is State.STARTING else [d.Follow(None)]
     assert decided == [d.Acknowledge(False), *followed, d.Note(text), d.RejoinAsNew()]
     assert stage.tell(e.Durable(14)) == []
@@ -197,7 +197,7 @@ def test_a_disk_that_was_put_back_is_found_by_what_the_leader_says_is_agreed(end
     stage.tell(e.Durable(end))
     assert stage.tell(e.LeaderHeard(1, 14)) == [d.ReadKeys()]
     decided = stage.read(leader=None)
-    text = f"its journal ends at {end}, and 14 was agreed: its disk was put back, so it joins as another node"
+    text = f"its journal ends at {end}, and 14 was agreed: its disk was rolled back, so it joins as another node"
     assert decided == [d.Acknowledge(False), d.Follow(None), d.Note(text), d.RejoinAsNew()]
     assert stage.tell(e.Durable(14), e.LeaderHeard(1, 15)) == []
     assert stage.read(leader=None) == [] and stage.advance(60) == []
@@ -253,7 +253,7 @@ def test_only_an_answer_to_a_later_question_says_that_a_disk_was_put_back() -> N
 
 
 def test_a_node_that_the_leader_refuses_leaves_its_directory_as_it_is() -> None:
-    """An operator is to look at it, also if its disk was put back."""
+    """An operator is to look at it, also if its disk was rolled back."""
     stage = put_back()
     stage.tell(e.LeaderHeard(1, 14), e.JoinRefused("it belongs to another cluster"))
     assert stage.state is State.REFUSED and stage.read() == []

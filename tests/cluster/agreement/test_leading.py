@@ -754,7 +754,7 @@ def test_an_acknowledgement_behind_the_end_of_its_link_counts_for_nothing() -> N
 
 
 def test_a_follower_that_comes_back_with_less_is_waited_for_again() -> None:
-    """Its disk was put back: what it had acknowledged is gone."""
+    """Its disk was rolled back: what it had acknowledged is gone."""
     stage = Stage().lead(B, C)
     stage.tell(stage.acknowledged(C, 12), e.LinkClosed(C), e.LinkOpened(C, 5))
     assert stage.tell(e.Durable(12), stage.acknowledged(B, 12)) == []

@@ -85,7 +85,7 @@ class Node:
         self.link: Link | None = None
         self.followed: Any = None
         self.backup: tuple[SimulatedFiles, int] | None = None  # an old copy of the directory, and where that ends
-        self.is_put_back = False  # the directory is an old copy, until the leader has sent what it lacks
+        self.is_rolled_back = False  # the directory is an old copy, until the leader has sent what it lacks
         self.hangs_until_ns = 0  # its disk
         self.is_alive = self.has_failed = False
         self.generation = 0
@@ -198,7 +198,7 @@ class Node:
         assert self.backup is not None
         self._end = self.backup[1]
         self.world.note(f"{self.name} has an old copy of its directory, which ends at {self._end}")
-        self.files, self.promised_lsn, self.is_put_back = self.backup[0].crash(), 0, True
+        self.files, self.promised_lsn, self.is_rolled_back = self.backup[0].crash(), 0, True
 
     def _repeat(self, task: Callable[[], object], seconds: float) -> None:
         def again() -> None:
@@ -389,7 +389,7 @@ class Node:
         copied.upgrade()
         if cut_lsn is not None:
             insync = world.etcd.view().insync
-            is_whole = insync is not None and self.node_id in insync.nodes and not self.is_put_back
+            is_whole = insync is not None and self.node_id in insync.nodes and not self.is_rolled_back
             assert not is_whole or cut_lsn >= world.agreed_lsn, "agreed is cut"
             world.note(f"{self.name} cuts from {cut_lsn}, its end was {copied.end}")
             self.promised_lsn = min(self.promised_lsn, cut_lsn)
@@ -399,7 +399,7 @@ class Node:
             return
         copied.set_terms(copied.terms.with_starts_of(terms))
         self.link = link
-        self.is_put_back = False
+        self.is_rolled_back = False
         self.handle(ev.Joined(copied.terms, copied.end))
         self.tell_fsynced()
 

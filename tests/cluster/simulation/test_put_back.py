@@ -1,4 +1,4 @@
-"""A disk that was put back: with a part of what its node had acknowledged, it leads at no time, however it ends."""
+"""A disk that was rolled back: with a part of what its node had acknowledged, it leads at no time, however it ends."""
 
 from collections.abc import Callable
 from typing import Any

@@ -29,7 +29,7 @@ from .sites import FILTERS, NAMES, PUBLISHERS, WorldSites
 MS = 1_000_000
 #: How many worlds have leased queues with owners.
 WITH_SITES = 0.5
-#: And in how many segments rot. In these no disk is put back, and etcd keeps its data: one fault of a disk at a time.
+#: And in how many segments rot. In these no disk is rolled back and etcd keeps its data: one fault of a disk at a time.
 WITH_ROT = 0.3
 
 
@@ -255,7 +255,7 @@ class World:
         if insync is None:
             return  # etcd has lost its data, and the leader goes on
         for other in self.nodes.values():
-            if other.node_id in insync.nodes and other.is_alive and not other.is_put_back:
+            if other.node_id in insync.nodes and other.is_alive and not other.is_rolled_back:
                 assert other.durable_lsn >= lsn, f"{other.name} ends at {other.durable_lsn}; {lsn} is confirmed"
 
     def check_acknowledgement(self, node: Node, term: int) -> None:
@@ -309,7 +309,7 @@ class World:
         """An old copy of a directory (CL11): etcd knows of more than that has. One node in sync stays whole."""
         node, view = self.nodes[self.chance.choice(NAMES)], self.etcd.view()
         agreed, insync = view.agreed, frozenset() if view.insync is None else view.insync.nodes
-        if all(one is node or one.is_put_back for one in self.nodes.values() if one.node_id in insync):
+        if all(one is node or one.is_rolled_back for one in self.nodes.values() if one.node_id in insync):
             return
         if node.is_alive and node.backup is not None and agreed is not None and agreed.lsn > node.backup[1]:
             node.kill(power=False)

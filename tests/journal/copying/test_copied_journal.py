@@ -394,7 +394,7 @@ def test_a_directory_that_was_put_back_becomes_another_nodes() -> None:
     copied = new_copy(copy, ID)
     follow(copied, files, written(driver.journal), Random(1))
     copied.close()
-    other = CopiedJournal.open(PATH, files=copy, is_put_back=True)
+    other = CopiedJournal.open(PATH, files=copy, is_rolled_back=True)
     assert other.terms == replace(copied.terms, node_id=other.terms.node_id) != copied.terms
     assert (other.journal_id, other.end) == (copied.journal_id, driver.journal.next_lsn)
     assert CopiedJournal.open(PATH, files=copy.power_cut()).terms == other.terms
