@@ -32,8 +32,6 @@ class NodeDirectory:
     node id when it is opened.
     """
 
-    __slots__ = ("_files", "_path", "copied", "damage", "is_rolled_back", "is_suspect", "summary")
-
     summary: JournalSummary
 
     def __init__(self, path: str, files: Files) -> None:

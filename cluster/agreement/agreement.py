@@ -27,8 +27,6 @@ _LEADS = {State.TAKING_OVER, State.LEADING, State.HELD, State.SUSPENDED}
 class Agreement:
     """The agreement of a running node. It has no clock: times come with events."""
 
-    __slots__ = ("candidate", "context", "follower", "leadership", "resign_wait_ns")
-
     def __init__(
         self,
         node: NodeIdentity,

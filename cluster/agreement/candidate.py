@@ -34,8 +34,6 @@ class Candidate:
     may_still_win: a campaign of this node got no answer, and etcd may still do it.
     """
 
-    __slots__ = ("context", "follower", "may_still_win", "retry_ns")
-
     def __init__(self, context: NodeContext, follower: Follower) -> None:
         self.context, self.follower = context, follower
         self.retry_ns = 0  # the earliest time of the next campaign, if etcd was not reached for the last one

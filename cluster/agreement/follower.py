@@ -28,17 +28,6 @@ class Shortfall:
 class Follower:
     """Follows the leader. It keeps a leader that etcd no longer names until there is another one."""
 
-    __slots__ = (
-        "rejoins_as_new",
-        "context",
-        "followed",
-        "is_registered",
-        "shortfall",
-        "noted",
-        "refusals_ns",
-        "name_taken_since_ns",
-    )
-
     def __init__(self, context: NodeContext) -> None:
         self.context = context
         self.followed: Leader | None = None

@@ -16,22 +16,6 @@ _CHANGES = {Purpose.SHRINK, Purpose.GROW}
 class Leadership:
     """One term of this node as leader, from its campaign's success to its resignation."""
 
-    __slots__ = (
-        "calm_until_ns",
-        "context",
-        "handover",
-        "key",
-        "members",
-        "progress_ns",
-        "proven_ns",
-        "reason",
-        "renewed_ns",
-        "resign_wait_ns",
-        "better_pair_since_ns",
-        "wanted_level",
-        "woke_ns",
-    )
-
     def __init__(self, context: NodeContext, key: Leader, insync: InSync, asked_ns: int, resign_wait_ns: int) -> None:
         self.context, self.key = context, key
         self.members = Members(context, insync)

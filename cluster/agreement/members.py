@@ -81,15 +81,7 @@ class Members:
     outcome is not known, since any of these sets may be in etcd. `entering`: followers that are about to enter the set.
     """
 
-    __slots__ = (
-        "agreed",
-        "by_id",
-        "context",
-        "entering",
-        "inherited_lsn",
-        "insync",
-        "possible",
-    )
+    __slots__ = ("agreed", "by_id", "context", "entering", "inherited_lsn", "insync", "possible")
 
     def __init__(self, context: NodeContext, insync: InSync) -> None:
         self.context, self.insync = context, insync

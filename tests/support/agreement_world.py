@@ -180,8 +180,10 @@ class Interned:
         return self.states[machine]
 
 
-def _slots(value: Any) -> tuple[str, ...]:
-    return tuple(one.name for one in fields(value)) if is_dataclass(value) else value.__slots__
+def _attributes(value: Any) -> tuple[str, ...]:
+    if is_dataclass(value):
+        return tuple(one.name for one in fields(value))
+    return getattr(value, "__slots__", None) or tuple(vars(value))
 
 
 def _is_settled(value: Any) -> bool:
@@ -204,7 +206,7 @@ def copied(value: Any, known: dict[int, Any]) -> Any:
     if isinstance(value, dict):
         return {key: copied(one, known) for key, one in value.items()}
     other = known[id(value)] = object.__new__(type(value))
-    for name in _slots(value):
+    for name in _attributes(value):
         setattr(other, name, copied(getattr(value, name), known))
     return other
 
@@ -223,7 +225,7 @@ def print_of(value: Any, named: Callable[[Any], Any] | None = None) -> Any:
     if _is_settled(value):
         return value if named is None else named(value)
     known: list[Any] = [type(value).__name__]
-    for name in _slots(value):
+    for name in _attributes(value):
         one = getattr(value, name)
         if name == "refusals_ns":
             known.append(len(one))
