@@ -195,14 +195,7 @@ class Agreement:
             context.is_in_doubt = True
             context.read_keys()
 
-    def _lease_renewed(self, event: e.LeaseRenewed) -> None:
-        if self.leadership is not None:
-            self.leadership.renew(event.asked_ns)
-
     # -- the journal and the disk -------------------------------------------------------------------------------------
-
-    def _tick(self, event: e.Tick) -> None:
-        pass
 
     def _durable(self, event: e.Durable) -> None:
         self.context.end = max(self.context.end, event.lsn)
@@ -265,29 +258,10 @@ class Agreement:
         if self.context.state in (State.FOLLOWING, State.IN_SYNC, State.DRAINED):
             self.follower.refuse(event.why)
 
-    def _leader_refused(self, event: e.LeaderRefused) -> None:
-        self.follower.note_refusal()
-
     def _leader_heard(self, event: e.LeaderHeard) -> None:
         self.follower.refusals_ns = ()
         self.context.clock_difference_ns = event.clock_difference_ns
         self.follower.hear(event.term, event.agreed)
-
-    def _link_opened(self, event: e.LinkOpened) -> None:
-        if self.leadership is not None:
-            self.leadership.members.open(event.node_id, event.end)
-
-    def _link_closed(self, event: e.LinkClosed) -> None:
-        if self.leadership is not None:
-            self.leadership.members.close(event.node_id, is_gone=False)
-
-    def _follower_refused(self, event: e.FollowerRefused) -> None:
-        if self.leadership is not None:
-            self.leadership.members.close(event.node_id, is_gone=True)
-
-    def _follower_heard(self, event: e.FollowerHeard) -> None:
-        if self.leadership is not None:
-            self.leadership.members.member(event.node_id).heard_ns = self.context.now_ns
 
     def _acknowledged(self, event: e.Acknowledged) -> None:
         if self.leadership is not None:
@@ -327,19 +301,21 @@ class Agreement:
         if self.context.state is State.DRAINED:
             self.context.step(Step.REVIVE)
 
-    def _raise_level(self, event: e.RaiseLevel) -> None:
-        if self.leadership is not None:
-            self.leadership.raise_level(event.level)
+
+Handler = Callable[[Agreement, Any], object]
 
 
-Handler = Callable[[Agreement, Any], None]
+def _if_leading(act: Callable[[Leadership, Any], object]) -> Handler:
+    """Let the leadership handle an event. Without one the event is ignored."""
+    return lambda agreement, event: None if agreement.leadership is None else act(agreement.leadership, event)
+
 
 HANDLERS: dict[type, Handler] = {
     e.Read: Agreement._read,
     e.Answered: Agreement._answered,
     e.InDoubt: Agreement._in_doubt,
-    e.LeaseRenewed: Agreement._lease_renewed,
-    e.Tick: Agreement._tick,
+    e.LeaseRenewed: _if_leading(lambda leadership, event: leadership.renew(event.asked_ns)),
+    e.Tick: lambda agreement, event: None,
     e.Durable: Agreement._durable,
     e.TookOver: Agreement._took_over,
     e.TakeoverFailed: Agreement._takeover_failed,
@@ -351,16 +327,16 @@ HANDLERS: dict[type, Handler] = {
     e.JournalDamaged: Agreement._journal_damaged,
     e.Joined: Agreement._joined,
     e.JoinRefused: Agreement._join_refused,
-    e.LeaderRefused: Agreement._leader_refused,
+    e.LeaderRefused: lambda agreement, event: agreement.follower.note_refusal(),
     e.LeaderHeard: Agreement._leader_heard,
-    e.LinkOpened: Agreement._link_opened,
-    e.LinkClosed: Agreement._link_closed,
-    e.FollowerRefused: Agreement._follower_refused,
-    e.FollowerHeard: Agreement._follower_heard,
+    e.LinkOpened: _if_leading(lambda leadership, event: leadership.members.open(event.node_id, event.end)),
+    e.LinkClosed: _if_leading(lambda leadership, event: leadership.members.close(event.node_id, is_gone=False)),
+    e.FollowerRefused: _if_leading(lambda leadership, event: leadership.members.close(event.node_id, is_gone=True)),
+    e.FollowerHeard: _if_leading(lambda leadership, event: leadership.members.hear(event.node_id)),
     e.Acknowledged: Agreement._acknowledged,
     e.HandOver: Agreement._hand_over,
     e.Quiesced: Agreement._quiesced,
     e.Drain: Agreement._drain,
     e.Revive: Agreement._revive,
-    e.RaiseLevel: Agreement._raise_level,
+    e.RaiseLevel: _if_leading(lambda leadership, event: leadership.raise_level(event.level)),
 }

@@ -124,6 +124,10 @@ class Members:
             member.is_gone = True
         self.entering.discard(node_id)
 
+    def hear(self, node_id: bytes) -> None:
+        """Note that a beacon of a follower has come."""
+        self.member(node_id).heard_ns = self.context.now_ns
+
     def acknowledge(self, node_id: bytes, lsn: int) -> None:
         """Note that a follower has fsynced everything below `lsn`."""
         member = self.member(node_id)
