@@ -26,6 +26,7 @@ from ..journal.copying.copied_journal import has_disk_failed
 from ..journal.format.needs import level_of
 from .agreement import decisions as do
 from .agreement.agreement import Agreement
+from .agreement.context import ETCD_ROLLED_BACK
 from .agreement.events import (
     Answered,
     DiskFailed,
@@ -354,6 +355,11 @@ class Node:
             self._beat_ns = self._now_ns()
             await trio.sleep(IDLE_BEAT_S if self.leading is None else BEAT_S)
 
+    @property
+    def etcd_trouble(self) -> str:
+        """Why no other node could be elected now, as far as etcd is concerned; "": one could."""
+        return self.coordinator.trouble or (ETCD_ROLLED_BACK if self.agreement.context.is_etcd_rolled_back else "")
+
     # -- this node's key --------------------------------------------------------------------------------------------
 
     def key(self) -> NodeKey:
@@ -556,7 +562,7 @@ class Node:
         leading.note(EventKind.LED, self.why)
 
     def _suspend(self, decision: do.Suspend) -> None:
-        self.why = "neither a member nor the coordinator answers: another node may lead"
+        self.why = "a node in sync is silent, and etcd does not say that this node leads: another one may lead"
         if (broker := self._broker) is not None:
             broker.suspend()
 
@@ -595,7 +601,7 @@ class Node:
         self._process.refuse_clients()
 
     def _note(self, decision: do.Note) -> None:
-        logger.info("%s", decision.text)
+        logger.log(logging.ERROR if decision.is_grave else logging.INFO, "%s", decision.text)
 
 
 def leaf_of(group: BaseExceptionGroup[Unreadable]) -> Unreadable:

@@ -31,10 +31,10 @@ def cluster_status(node: Node) -> dict[str, Any]:
         "term": None if leader is None else leader.term,
         "agreed": node.agreed_lsn,
         "end": end,
-        "level": 0 if view is None or view.insync is None else view.insync.level,
+        "level": 0 if rows.insync is None else rows.insync.level,
         "min-in-sync": node.options.min_in_sync,
         "insync": [one["name"] for one in nodes if one.get("is-in-sync") and one["state"] != "lost"],
-        "etcd": node.coordinator.trouble or "answers",
+        "etcd": node.etcd_trouble or "answers",
         "handover": _handover(node),
         "nodes": nodes,
     }
@@ -42,6 +42,9 @@ def cluster_status(node: Node) -> dict[str, Any]:
 
 def _leader(node: Node) -> Leader | None:
     """The leader; None: there is none, or this node cannot know, as it reaches neither etcd nor the leader."""
+    leadership = node.agreement.leadership
+    if leadership is not None and node.agreement.state in BROKER_RUNS:
+        return leadership.key  # etcd may have lost its data
     is_known = node.leading is not None or node.following.followed is not None or not node.coordinator.trouble
     return node.view.leader if is_known and node.view is not None else None
 
@@ -100,6 +103,8 @@ class _Rows:
         self, node: Node, view: View | None, leader: Leader | None, linked: dict[bytes, FollowerStatistics], end: int
     ) -> None:
         self._node, self._view, self._leader, self._linked, self._end = node, view, leader, linked, end
+        leadership = node.agreement.leadership  # it knows the set also if etcd has lost its data
+        self.insync = leadership.members.insync if leadership is not None else None if view is None else view.insync
 
     def row(self, name: str) -> dict[str, Any]:
         """The row of a node. Its state is "absent" if etcd has no key of it."""
@@ -112,7 +117,7 @@ class _Rows:
         is_linked = is_own or link is not None or (node.leading is None and name in node.reachability.reached)
         is_lost = not is_linked and name not in node.reachability.reached
         end = link.acknowledged_lsn if link is not None else self._end if is_own else key.end
-        is_member = view is not None and view.insync is not None and key.node_id in view.insync.nodes
+        is_member = self.insync is not None and key.node_id in self.insync.nodes
         return {
             "name": name,
             "id": key.node_id.hex(),

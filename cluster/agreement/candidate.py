@@ -1,6 +1,6 @@
 """The campaigns of a node: whether it may lead, when it campaigns, and how a campaign ends."""
 
-from .context import NodeContext
+from .context import ETCD_ROLLED_BACK, NodeContext
 from .decisions import EndLease
 from .follower import Follower
 from .states import State, Step
@@ -14,7 +14,7 @@ def obstacle(context: NodeContext, view: View) -> str | None:
     if insync is None or not context.is_member:
         return "it is not in sync"
     if context.is_etcd_rolled_back or insync.term < context.terms.last_term:
-        return "etcd's data were restored or deleted: see `leveret cluster recover`"
+        return ETCD_ROLLED_BACK
     if context.node.unknown:
         return f"its journal holds {context.node.unknown}, of which this release does not know: install a newer one"
     if insync.level > context.node.level:

@@ -3,10 +3,13 @@
 from dataclasses import dataclass, field
 
 from ...journal.format.terms import TermTable
-from .decisions import Decision, ReadKeys, Transact
+from .decisions import Decision, Note, ReadKeys, Transact
 from .states import NEXT, State, Step
 from .timers import Timers
 from .view import Leader, NodeIdentity, Transaction, View, fingerprints_differ
+
+#: Why no node can lead after this one, if `is_etcd_rolled_back` is set.
+ETCD_ROLLED_BACK = "etcd's data were restored or deleted: see `leveret cluster recover`"
 
 
 @dataclass(slots=True)
@@ -28,7 +31,7 @@ class NodeContext:
     highest_term: int = 0  # of all that this node saw, in etcd and in its journal
     clock_difference_ns: int = 0  # the last leader's wall clock minus this node's
     leader_fingerprint: str = ""  # of the last leader's configuration
-    is_etcd_rolled_back: bool = False  # etcd's data were rolled back, or deleted: its revision fell
+    is_etcd_rolled_back: bool = False  # etcd's data were restored or deleted
     is_drained: bool = False
     is_stalled: bool = False  # the disk hangs
     sent: Transaction | None = None  # without an answer yet
@@ -90,12 +93,15 @@ class NodeContext:
     def take_view(self, view: View, asked_ns: int | None) -> bool:
         """Replace the newest view. `asked_ns`: start of its read; None: a watch gave it. False: `view` is older.
 
-        etcd's revision never falls: if a later read gives a lower one, etcd's data were rolled back (rule R10). They
-        count as rolled back until a term above all earlier ones is seen.
+        etcd's revision never falls, and the key `insync` is never deleted: if a later read shows that, etcd's data were
+        rolled back (rule R10). They count as rolled back until a term above all earlier ones is seen.
         """
-        if self.view is not None and view.revision < self.view.revision:
-            if asked_ns is None or asked_ns <= self.view_ns:
-                return False
+        before = self.view
+        if before is not None and view.revision < before.revision and (asked_ns is None or asked_ns <= self.view_ns):
+            return False
+        if before is not None and (view.revision < before.revision or (before.insync and not view.insync)):
+            if not self.is_etcd_rolled_back:
+                self.decide(Note(ETCD_ROLLED_BACK, is_grave=True))
             self.is_etcd_rolled_back = True
         term = max(view.insync.term if view.insync else 0, view.leader.term if view.leader else 0)
         if term > self.highest_term:
@@ -106,7 +112,7 @@ class NodeContext:
             self.leader_fingerprint = self.leader_fingerprint if led is None else led.fingerprint
         elif self.absent_since_ns is None:
             self.absent_since_ns = self.now_ns
-        before = frozenset() if self.view is None else self.view.node_ids
-        self.stopped = (self.stopped | before) - view.node_ids
+        known = frozenset() if before is None else before.node_ids
+        self.stopped = (self.stopped | known) - view.node_ids
         self.view, self.view_ns = view, self.now_ns
         return True

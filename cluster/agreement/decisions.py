@@ -126,6 +126,7 @@ class HandoverRefused(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Note(Decision):
-    """Write to the log why this node waits, or does not campaign."""
+    """Write to the log why this node waits, or does not campaign. `is_grave`: an operator has to act."""
 
     text: str
+    is_grave: bool = False

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from .context import NodeContext
+from .context import ETCD_ROLLED_BACK, NodeContext
 from .decisions import EndLease, HandoverRefused, Hold, LevelRaised, Quiesce, Resign, Resume, Suspend
 from .handover import Handover, obstacle, successor
 from .members import Members
@@ -145,7 +145,7 @@ class Leadership:
                 context.step(Step.SUSPEND)
                 context.decide(Suspend())
             elif context.now_ns >= self.renewed_ns + 2 * context.timers.lease_ns:
-                self.resign("a member is silent, and etcd was not reached for the length of the lease")
+                self.resign("a node in sync is silent, and etcd does not say that this node leads")
         elif reason is not None:
             if context.state is not State.HELD:
                 context.step(Step.HOLD)
@@ -166,6 +166,8 @@ class Leadership:
         """Why this node serves all clients, or holds publishers, in words."""
         if self.context.state is State.HELD:
             return self.reason
+        if self.context.is_etcd_rolled_back:
+            return ETCD_ROLLED_BACK
         absent = [one for one in self.members.insync_others if not self.members.member(one).is_linked]
         view = self.context.view
         keys = [view.node_with_id(one) for one in absent] if view is not None else []

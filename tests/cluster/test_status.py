@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 from agreement_stage import A, B, C, Stage, leader, registered
 
+from leveret.cluster.agreement.context import ETCD_ROLLED_BACK
 from leveret.cluster.agreement.events import Read
 from leveret.cluster.agreement.view import NodeKey, View
 from leveret.cluster.node import HandoverAttempt, Node
@@ -22,6 +23,7 @@ class FakeNode:
     leading: Any = None
     why: str = "the node has just started"
     coordinator: Any = field(default_factory=lambda: SimpleNamespace(trouble=""))
+    etcd_trouble: str = ""
     following: Any = field(default_factory=lambda: SimpleNamespace(trouble="", followed=None, leader_status={}))
     handover: HandoverAttempt | None = None
     since_ms: int = 1
@@ -140,7 +142,7 @@ def test_why_no_node_leads(keys: dict[str, Any], why: str) -> None:
 def test_a_node_without_etcd_says_so() -> None:
     """It is starting, and knows nothing else."""
     node = FakeNode(Stage())
-    node.coordinator.trouble = "etcd is not reached: http://h:2379: Connection refused"
+    node.coordinator.trouble = node.etcd_trouble = "etcd is not reached: http://h:2379: Connection refused"
     found = status(node)
     assert (found["state"], found["leader"], found["why"]) == ("starting", None, "etcd was not read yet")
     assert found["etcd"] == "etcd is not reached: http://h:2379: Connection refused"
@@ -153,13 +155,24 @@ def test_without_etcd_and_without_a_link_nobody_is_known_to_lead() -> None:
     node = FakeNode(stage)
     node.following.followed = "b"
     assert (status(node)["leader"], status(node)["nodes"][1]["lag"]) == ("b", None)
-    node.coordinator.trouble = "etcd is not reached: http://h:2379: Connection refused"
+    node.coordinator.trouble = node.etcd_trouble = "etcd is not reached: http://h:2379: Connection refused"
     assert (status(node)["leader"], states(node)["b"]) == ("b", "lost")
     node.following.followed = None
     found = status(node)
     assert (found["leader"], found["term"], states(node)["b"]) == (None, None, "lost")
     node.reachability.reached = frozenset({"b"})
     assert states(node)["b"] == "in_sync"
+
+
+def test_a_leader_whose_etcd_lost_its_data_says_that_it_leads_and_what_to_do() -> None:
+    """It serves on. `ctl status`, `wait-safe-to-stop` and the page go by the field `etcd`."""
+    stage = Stage(nodes=registered(0, 1)).lead(B)
+    stage.etcd = View(1, nodes=registered(0, 1))
+    stage.now_ns += 1
+    stage.read()
+    found = status(FakeNode(stage, frozenset({"b"}), followers(B), etcd_trouble=ETCD_ROLLED_BACK))
+    assert (found["leader"], found["why"], found["etcd"]) == ("a", ETCD_ROLLED_BACK, ETCD_ROLLED_BACK)
+    assert (found["insync"], found["term"]) == (["a", "b"], 2)
 
 
 def test_the_last_handover_of_a_leader() -> None:

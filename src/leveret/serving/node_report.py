@@ -243,7 +243,7 @@ class NodeReport:
             ),
             node.options.min_in_sync,
             node.agreement.state is State.REFUSED,
-            node.coordinator.trouble,
+            node.etcd_trouble,
             name=node.options.credentials.cluster,
             state=node.agreement.state.name.lower(),
             states=_STATES,

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 from agreement_stage import A, B, C, Stage, beat, leader, registered
-from agreement_world import carry_out, name_of
+from agreement_world import JOURNAL_ID, carry_out, name_of
 
 from leveret.cluster.agreement import decisions as d
 from leveret.cluster.agreement import events as e
+from leveret.cluster.agreement.context import ETCD_ROLLED_BACK
 from leveret.cluster.agreement.states import State
 from leveret.cluster.agreement.timers import SECOND
 from leveret.cluster.agreement.transactions import forget
@@ -362,11 +363,24 @@ def test_the_data_of_etcd_are_deleted_and_the_leader_goes_on() -> None:
     stage = Stage().lead(B, C)
     stage.now_ns += SECOND
     stage.etcd = type(stage.etcd)(1)
-    assert stage.read() == [d.ReadKeys()]
+    assert stage.read() == [d.Note(ETCD_ROLLED_BACK, is_grave=True), d.ReadKeys()]
+    assert stage.agreement.leadership.why == ETCD_ROLLED_BACK and d.Note not in map(type, stage.read())
     stage.tell(e.Durable(12), stage.acknowledged(B, 12), stage.acknowledged(C, 12))
     assert stage.agreement.agreed == 12
     stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
     assert stage.sent is None and stage.state is State.LEADING
+
+
+def test_the_keys_are_deleted_from_an_etcd_that_others_use() -> None:
+    """Its revision rises, and the keys are gone all the same: an operator is told, until the cluster is recovered."""
+    stage = Stage().lead(B, C)
+    stage.now_ns += SECOND
+    nothing = {"journal": None, "insync": None, "leader": None, "nodes": ()}
+    assert d.Note(ETCD_ROLLED_BACK, is_grave=True) in stage.read(**nothing)
+    assert stage.state is State.LEADING and stage.agreement.context.is_etcd_rolled_back
+    term = stage.agreement.leadership.key.term
+    stage.read(journal=JOURNAL_ID, insync=InSync(term + 1, frozenset({A}), 0, revision=9))
+    assert stage.state is State.RESIGNING and not stage.agreement.context.is_etcd_rolled_back
 
 
 def test_a_leader_that_cannot_reach_a_member_which_reaches_another_resigns() -> None:
