@@ -10,7 +10,7 @@ Network = IPv4Network | IPv6Network
 
 @slotted
 class FrontendOptions:
-    """One object for all connections until the configuration is read again, so it is compared by identity.
+    """Options of all connections: the same object until the configuration is read again, so it is compared by identity.
 
     Defaults: interfaces page, "Configuration keys". connection.start sends `product` and `version`. Clients
     depend on the product (kombu decides by it whether to set `global` in basic.qos), so the default names the broker

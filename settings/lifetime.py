@@ -4,7 +4,7 @@ from enum import Enum
 
 
 class Lifetime(Enum):
-    """The values are texts of `leveret diff` and docs/configuration.md."""
+    """When a change takes effect. The values are texts of `leveret diff` and docs/configuration.md."""
 
     LIVE = "at once"
     #: Applied to messages when they arrive; messages in a queue do not change.

@@ -15,7 +15,7 @@ MIB = 1024**2
 
 @frozen
 class Profile:
-    """The defaults are our own profile's. A key of the configuration overrides its profile.
+    """The behaviour of one version; the defaults are Leveret's own. A key of the configuration overrides its profile.
 
     `version`: shown to clients. `nack_counts`: nack(requeue=true) is an attempt. `quorum_delivery_limit`: of quorum
     queues without their own. `quorum_priorities`: levels of quorum queues, 0, 2 or 32. `continues_deaths`: an x-death

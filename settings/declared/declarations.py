@@ -75,9 +75,9 @@ class PermissionDeclaration:
     configure: str = setting(PATTERN, "", default_text="nothing",
         help="Pattern of names the user may declare and delete (not of topic permissions).")
     write: str = setting(PATTERN, "", default_text="nothing; keys: all",
-        help="Pattern of names the user may publish to or bind to another; of routing keys.")
+        help="Pattern of names the user may publish to, or bind to an exchange; in topic permissions of routing keys.")
     read: str = setting(PATTERN, "", default_text="nothing; keys: all",
-        help="Pattern of names the user may consume from or bind another to; of routing keys.")
+        help="Pattern of names the user may consume from, or bind others to; in topic permissions of routing keys.")
 
 
 @frozen

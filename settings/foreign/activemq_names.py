@@ -86,7 +86,7 @@ def anything(content: str) -> str:
 
 @dataclass(slots=True, frozen=True)
 class Attribute:
-    """`key`: the address-setting that it gives; empty: no counterpart, but its value is checked."""
+    """An attribute. `key`: the address-setting that it gives; empty: none, but its value is checked."""
 
     key: str
     read: TextReader

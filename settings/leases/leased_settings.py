@@ -114,7 +114,7 @@ NAME = "Name"
 
 @frozen
 class Element(Row):
-    """`argument`: of queue.declare. `tag`: its name in AMPS; None: an argument of Leveret alone."""
+    """The row of an element. `argument`: of queue.declare. `tag`: its name in AMPS; None: only Leveret has it."""
 
     argument: str = ""
     tag: str | None = None
@@ -131,7 +131,7 @@ DEFERRED_ACK_MS_DEFAULT = 86_400_000
 # A queue's counting and order of delivery are fixed when its state is built: such settings act at a restart.
 @frozen
 class LeasedSettings:
-    """None: unset. All times in milliseconds. 0 deliveries, 0 cancels: no maximum.
+    """The settings of a leased queue. None: unset. Times in milliseconds. 0 deliveries, 0 cancels: no maximum.
 
     `dead_letter_reasons`: the reasons that make dead letters, separated by commas. `dead_letter_data`: a template of
     their bodies.
@@ -167,13 +167,13 @@ class LeasedSettings:
     expire_leased: str = element(one_of(IMMEDIATE, AT_LEASE_END), IMMEDIATE, LIVE,
         help="Whether the lifetime ends a lease (`immediate`), or waits for it (`at-lease-end`).")
     dead_letter_reasons: str | None = element(reasons, None, LIVE,
-        help="Dead letters only for some of `time_limit,forced_expire,max_cancels,max_deliveries`.")
+        help="Only these reasons make dead letters: some of `time_limit,forced_expire,max_cancels,max_deliveries`.")
     dead_letter_data: str | None = element(template, None, LIVE,
         help="Body of a dead letter: a text with `{{AMPS_DATA}}` or `{{AMPS_REASON}}` in it, and the like.")
     filter: str | None = element(text("E-EXPR"), None, ARRIVAL, tag="Filter", key="queue-filter",
         help="Expression: only messages for which it is true are captured.")
     recovery_point: str = element(recovery_point, "epoch", RESTART, tag="RecoveryPoint",
-        help="From where on a new queue is built from the log: `epoch`, `now`, `creation`, bookmark or time.")
+        help="Where in the log a new queue begins: at `epoch`, `now`, `creation`, a bookmark or a time.")
     fairness: str = element(one_of(FAST, ROUND_ROBIN, PROPORTIONAL), PROPORTIONAL, LIVE,
         tag="FairnessModel", default_text='`"proportional"`; `"round-robin"` where at most once',
         help="How the next consumer is chosen: `fast`, `round-robin` or `proportional`.")
@@ -182,7 +182,7 @@ class LeasedSettings:
     max_deliveries: int = element(integer(0), 0, LIVE, tag="MaxDeliveries",
         help="Deliveries after which a message expires when its lease ends; 0 is no limit.")
     max_cancels: int = element(integer(0), 0, LIVE, tag="MaxCancels", key="cancel-limit",
-        help="Returns by consumers (nack, reject with requeue) with which a message expires; 0 is no limit.")
+        help="Returns by consumers (nack, reject with requeue) after which a message expires; 0 is no limit.")
     priority: str | None = element(text("E-EXPR"), None, RESTART, tag="Priority", key="priority-expr",
         help="Expression, or a field, that ranks messages; higher numbers are delivered first.")
     barrier: str | None = element(text("E-EXPR"), None, RESTART, tag="BarrierExpression", key="barrier-expr",

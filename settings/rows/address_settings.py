@@ -55,7 +55,7 @@ NO_ADDRESSES = "An address exists by its queues and exchanges; there is nothing 
 
 @frozen
 class Setting(Row):
-    """`beans`: its names in broker-properties. `zero_is_none`: 0 means the same as -1.
+    """The row of an address setting. `beans`: its names in broker-properties. `zero_is_none`: 0 means -1.
 
     `is_redelivery`: an entry that sets it has ARTEMIS_ATTEMPTS as its default limit of attempts (address-settings page
     3.1). `starts_flow_control`: it puts the addresses of its entry under flow control, as does the policy BLOCK (queues
@@ -132,7 +132,7 @@ class ResolvedSettings:
     page_limit_bytes: int = setting(POSITIVE_BYTES_OR_OFF, -1, ARRIVAL,
         help="Octets that an address pages, beyond its size, until `page-full-policy` applies; -1 is none.")
     page_limit_messages: int = setting(LIMIT_NOT_ZERO, -1, ARRIVAL,
-        help="Messages that it pages, beyond its size, until `page-full-policy` applies; -1 is none.")
+        help="Messages that an address pages, beyond its size, until `page-full-policy` applies; -1 is none.")
     page_full_policy: str = setting(one_of_any_case("DROP", "FAIL"), "", ARRIVAL, bean="pageFullMessagePolicy",
         help="What an address does with messages beyond these limits: `DROP` or `FAIL`; unset accepts them.")
     # Artemis: BLOCK; if unset, it depends on the publisher
@@ -152,8 +152,8 @@ class ResolvedSettings:
         help="Number of page files in memory.")
     # -- flow control
     memory_limit: int = flow_control(BYTES_OR_OFF, -1, zero_is_none=True, is_limit=True,
-        help="Memory for messages of each queue: beyond it they leave memory, or (`cursor`) publishers wait; -1 is no "
-        "limit.")
+        help="Memory for messages of one queue; beyond it, messages leave memory or publishers wait (see `cursor`); -1 "
+        "is no limit.")
     producer_flow_control: bool = flow_control(BOOLEAN, True,
         help="Whether publishers wait for memory; if not, messages beyond it go to the temporary store.")
     send_fail_if_no_space: bool = flow_control(BOOLEAN, False, default_text="that of [system-usage]",
@@ -161,8 +161,8 @@ class ResolvedSettings:
     send_fail_if_no_space_after_ms: int = flow_control(DELAY, 0, default_text="that of [system-usage]",
         help="How long such a publish is held before it is refused; 0 is for ever.")
     cursor: str = flow_control(one_of_any_case("store", "vm", "file"), "store",
-        help="Whether messages beyond a limit of memory leave it for the journal or the temporary store: `vm` none; "
-        "`store` and `file` all.")
+        help="Which messages beyond a memory limit go to the journal or the temporary store: none (`vm`), or all "
+        "(`store`, `file`).")
     cursor_memory_high_water_mark: int = of_topics(in_range(1, 100), 70,
         help="Percentage of the memory limit above which `store` and `file` keep no further messages in memory.")
     minimum_message_size: int = of_topics(BYTES, 1024, ARRIVAL, help="Octets that a message counts at least.")
@@ -177,12 +177,13 @@ class ResolvedSettings:
         "`unique-property` came again.")
     message_eviction_property: str = of_topics(TEXT, "", help="Header whose values `unique-property` compares.")
     abort_slow_consumer_after_ms: int = of_topics(DELAY_OR_OFF, -1, zero_is_none=True, is_limit=True,
-        help="How long a consumer may take nothing though messages wait before it is cancelled; -1 or 0 is off.")
+        help="How long messages may wait for a consumer that takes none, before it is cancelled; -1 or 0 is off.")
     abort_slow_consumer_count: int = of_topics(LIMIT, -1, zero_is_none=True, is_limit=True,
         help="At how many checks in a row a consumer may be slow before it is cancelled; -1 or 0 is off.")
     abort_slow_consumer_check_period_ms: int = of_topics(PERIOD, 30_000,
         help="Time between two checks for slow consumers of either kind.")
-    abort_slow_consumer_connection: bool = of_topics(BOOLEAN, False, help="Whether the connection is closed instead.")
+    abort_slow_consumer_connection: bool = of_topics(BOOLEAN, False,
+        help="Whether the connection of a slow consumer is closed; otherwise only the consumer is cancelled.")
     abort_slow_ack_after_ms: int = of_topics(DELAY_OR_OFF, -1, zero_is_none=True, is_limit=True,
         help="How long a consumer may acknowledge nothing before it is cancelled; -1 or 0 is off.")
     abort_slow_ack_ignores_idle: bool = of_topics(BOOLEAN, True,
@@ -193,7 +194,7 @@ class ResolvedSettings:
     default_last_value_queue: bool = setting(BOOLEAN, False, AT_CREATION,
         help="Whether a queue keeps only the newest message for each `_AMQ_LVQ_NAME`.")
     default_last_value_key: str = setting(TEXT, "", AT_CREATION,
-        help="Header whose values a queue keeps only the newest message for.")
+        help="Header; for each of its values a queue keeps only the newest message.")
     default_non_destructive: bool = setting(BOOLEAN, False, AT_CREATION,
         help="Whether acknowledged messages stay, so that every consumer gets all of them.")
     default_exclusive_queue: bool = setting(BOOLEAN, False, AT_CREATION,

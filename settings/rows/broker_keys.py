@@ -39,9 +39,10 @@ PROFILE = Kind(profile_name)
 
 @frozen
 class Key(Row):
-    """`by_profile`: the attribute of the profile with the default. `is_foreign`: files of Artemis have it, too.
+    """The row of a key. `by_profile`: the attribute of the profile with the default.
 
-    `is_of_node`: each node of a cluster has its own value: a name, a place where it listens, the path of a file.
+    `is_foreign`: files of Artemis have it, too. `is_of_node`: each node of a cluster has its own value: a name, a place
+    where it listens, the path of a file.
     """
 
     by_profile: str = ""
@@ -72,7 +73,7 @@ class BrokerKeys:
     heartbeat_ms: int = setting(DELAY, 60_000, AT_CONNECTION,
         help="Heartbeat interval that clients are offered; 0 offers none.")
     channel_max: int = setting(in_range(1, 65535), 2047, AT_CONNECTION,
-        help="Highest number of channels on a connection that clients are offered.")
+        help="Maximum number of channels of a connection, as it is offered to clients.")
     frame_max: int = setting(in_range(4096, 2**31 - 1), 131072, AT_CONNECTION,
         help="Largest frame that clients are offered, in octets.")
     mechanisms: tuple[str, ...] = setting(TEXTS, ("PLAIN", "AMQPLAIN"), AT_CONNECTION,
@@ -88,7 +89,7 @@ class BrokerKeys:
     product_version: str = setting(TEXT, None, AT_CONNECTION, by_profile="version",
         help="Version in the server properties.")
     cluster_name: str = setting(TEXT, "leveret@localhost", AT_CONNECTION,
-        help="Name for clients and tools until an operator sets another one; in a cluster that in `[cluster]`.")
+        help="Name that clients and tools show, until an operator sets another; a cluster has its name in `[cluster]`.")
     nack_counts: bool = setting(BOOLEAN, None, LIVE, by_profile="nack_counts",
         help="Whether a nack with requeue counts as a failed delivery attempt.")
     reject_counts: bool = setting(BOOLEAN, True, LIVE,
@@ -150,13 +151,13 @@ class JournalKeys:
     segment_age_ms: int = setting(DELAY, 3_600_000, RESTART,
         help="Age at which a segment is sealed even if it is not full.")
     reserve: int = of_node(BYTES, 40 * 1024**2, RESTART,
-        help="Disk space, held back by a file, for acknowledgements, purges, deletes on a full disk; 0 is none.")
+        help="Disk space that a file reserves, so that acknowledgements and deletes work on a full disk; 0 is none.")
     retain_ms: int | None = setting(DELAY, None, RESTART,
         help="How long segments that the broker no longer needs are kept for the data pipeline.")
     reader_age_ms: int = setting(DELAY, 90 * 86_400_000, RESTART,
-        help="Age of segments kept for one reader of the pipeline alone at which it is dropped; 0 is no limit.")
+        help="Age of segments that only one reader of the pipeline needs, at which it is dropped; 0 is no limit.")
     reader_size: int = setting(BYTES, 0, RESTART,
-        help="Octets of segments kept for one reader of the pipeline alone at which it is dropped; 0 is no limit.")
+        help="Octets of segments that only one reader of the pipeline needs, at which it is dropped; 0 is no limit.")
 
 
 @dataclass(init=False, repr=False, eq=False)
@@ -224,7 +225,7 @@ class ManagementKeys:
     hosts: tuple[str, ...] = of_node(TEXTS, (), LIVE,
         help="Host names under which the console may be reached, beside addresses and localhost.")
     cors_origins: tuple[str, ...] = setting(TEXTS, (), LIVE,
-        help="Origins of other sites whose pages may read and change something here; `*`: all may read.")
+        help="Origins of other sites whose pages may use the API; `*`: the pages of all sites may read.")
     trusted_proxies: tuple[Network, ...] = setting(NETWORKS, (), LIVE,
         help="Networks of proxies whose X-Forwarded-For names the client.")
     max_body: int = setting(Kind(size_between(1)), 20_000_000, LIVE, help="Largest body of a request.")

@@ -167,9 +167,9 @@ class ClusterKeys:
         help="How long a leader with too few nodes in sync waits before it leaves the lead to a node that reaches "
         "more.")
     transfer_after_ms: int = at_start(Kind(duration_ms, units=DURATION_UNITS), 50, acts=LIVE,
-        help="How long a message of a leased queue waits for a consumer at its own node, and then goes elsewhere.")
+        help="How long a message of a leased queue waits for a consumer at its own node before it may leave.")
     link_backlog: int = at_start(Kind(size_between(MIB, INT_MAX), units=SIZE_UNITS), 64 * MIB,
-        help="Octets that wait in memory for one node; what it missed beyond that is read from the files.")
+        help="Octets that wait in memory for one node; if it lags further, they are read from files.")
     copy_rate: int = at_start(Kind(copy_rate, units=SIZE_UNITS), 100 * MIB,
         help="Octets a second that one node gets from files, in addition to the number written meanwhile; 0: no limit.")
 

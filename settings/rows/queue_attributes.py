@@ -17,9 +17,9 @@ SELECTOR = "x-selector"
 
 @frozen
 class QueueAttribute(Row):
-    """`attribute`: the address setting that it overrides; empty: none. `acts`: when a change reaches existing queues.
+    """The row of an attribute of queues. `attribute`: the address setting that it overrides; empty: none.
 
-    `argument`: of queue.declare. `bean`: its name in broker-properties.
+    `acts`: when a change reaches existing queues. `argument`: of queue.declare. `bean`: its name in broker-properties.
     """
 
     argument: str = ""

@@ -86,9 +86,9 @@ class FileWatch:
         """
         last, self._last = self._last, dict(marks)
         missing = {name for name, mark in marks.items() if mark is None}
-        newly, self._missing = missing - self._missing, missing
+        new_missing, self._missing = missing - self._missing, missing
         if missing:
-            return Finding(missing=tuple(name for name in marks if name in newly))
+            return Finding(missing=tuple(name for name in marks if name in new_missing))
         changed = tuple(name for name, mark in marks.items() if mark != self._loaded.get(name))
         if not changed:
             return NOTHING
