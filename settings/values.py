@@ -20,6 +20,8 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3}
 Reader = Callable[[object], Any]
 
 NO_UNITS: Mapping[str, int] = MappingProxyType({})
+#: Types of message bodies, of logged topics and of the queues that capture them; expressions look only into JSON.
+MESSAGE_TYPES = ("json", "binary", "xml", "fix", "nvfix", "bson", "msgpack")
 #: Units in which durations are printed, the largest first.
 DURATION_UNITS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _UNITS_MS = {**DURATION_UNITS, "d": 86_400_000}

@@ -11,9 +11,21 @@ from types import MappingProxyType
 from ..faults import Origin
 from ..frozen import frozen
 from ..lifetime import AT_CONNECTION, AT_CREATION, LIVE, Lifetime
-from ..rows.message_types import MESSAGE_TYPES
 from ..rows.row import REQUIRED, setting
-from ..values import BOOLEAN, DELAY, INT_MAX, TEXT, Kind, integer, name_text, one_of, one_of_any_case, text, texts
+from ..values import (
+    BOOLEAN,
+    DELAY,
+    INT_MAX,
+    MESSAGE_TYPES,
+    TEXT,
+    Kind,
+    integer,
+    name_text,
+    one_of,
+    one_of_any_case,
+    text,
+    texts,
+)
 
 USER_TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator", "x-internal-link")
 ALGORITHMS = tuple(f"rabbit_password_hashing_{name}" for name in ("sha256", "sha512", "md5"))

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from ...expressions.patterns.pattern_syntax import PatternFault
 from ..faults import nearest
 from ..foreign.xml_tree import Element
-from ..rows.message_types import MESSAGE_TYPES
-from ..values import shown
+from ..values import MESSAGE_TYPES, shown
 from .amps_source import AmpsSource
 from .checks import AmpsNotes, ExpiryAction
 from .element_values import REASONS, TEMPLATE_VARIABLES

@@ -10,8 +10,7 @@ from ..declared.declarations import LoggedTopic, QueueDeclaration
 from ..faults import Origin
 from ..files.builder import ConfigurationBuilder
 from ..foreign.xml_tree import Element
-from ..rows.message_types import MESSAGE_TYPES
-from ..values import LONG_MAX, shown
+from ..values import LONG_MAX, MESSAGE_TYPES, shown
 from .amps_actions import read_actions
 from .amps_source import AmpsSource
 from .checks import AmpsNotes

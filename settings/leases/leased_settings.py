@@ -11,9 +11,8 @@ from typing import Any
 from ..faults import ArgumentFault
 from ..frozen import frozen
 from ..lifetime import ARRIVAL, AT_CONSUMER, LIVE, NEVER, RESTART, WITHOUT_MEANING, Lifetime
-from ..rows.message_types import MESSAGE_TYPES
 from ..rows.row import Row, columns_of, setting
-from ..values import ADDRESS, DURATION_UNITS, NO_UNITS, Kind, shown
+from ..values import ADDRESS, DURATION_UNITS, MESSAGE_TYPES, NO_UNITS, Kind, shown
 from .element_values import (
     BadValue,
     Reader,

@@ -17,8 +17,7 @@ from leveret.console.cluster import ClusterFacts, NodeFacts
 from leveret.console.node_facts import Certificate, HostFacts, Listening
 from leveret.serving import node_pages
 from leveret.serving.gate_client import GateClient, Service
-from leveret.serving.node_checks import NodeChecks
-from leveret.serving.node_pages import ANSWER_S, HEAD_MAX, NodePages
+from leveret.serving.node_pages import ANSWER_S, HEAD_MAX, NodeChecks, NodePages
 from leveret.settings import Configuration, load_configuration
 
 TLS = Listening("amqp/ssl", "10.0.0.1", 5671, True)

@@ -24,7 +24,7 @@ from leveret.settings.leases.leased_settings import (
     leased_settings,
     read_leased,
 )
-from leveret.settings.rows.message_types import MESSAGE_TYPES
+from leveret.settings.values import MESSAGE_TYPES
 
 
 def read(text: str) -> tuple[Configuration, list[str]]:

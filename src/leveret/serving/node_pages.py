@@ -1,6 +1,7 @@
 """Metrics, health and state of a node that does not lead, over HTTP, without a broker and without a login.
 
-`leveret ctl` asks for /cluster at the AMQP port while the node holds its connection because no node leads.
+The health checks are those of RabbitMQ's HTTP API. `leveret ctl` asks for /cluster at the AMQP port while the node
+holds its connection because no node leads.
 """
 
 import json
@@ -12,25 +13,75 @@ import trio
 from .. import __version__
 from ..cluster.node import Node
 from ..cluster.status import cluster_status
+from ..console.dispatcher import Dispatcher, Route
+from ..console.encoding import encoded
+from ..console.health_checks import CHECKS, Subject, answer_of, node_check
 from ..console.metrics import families as f
 from ..console.metrics.aggregated import PREFIX as METRICS_PREFIX
 from ..console.metrics.aggregated import identity_of, table, versions_of
 from ..console.metrics.cluster import cluster_page
 from ..console.metrics.leveret_page import build_info, process_table
+from ..console.node_facts import Certificate
 from ..console.server import peer_of
+from ..operator.steps import finished
 from ..settings import Configuration
 from .gate_client import GateClient, Service
 from .metrics_facts import process_figures
-from .node_checks import PREFIX, NodeChecks
 from .node_report import NodeReport
-from .process_facts import PYTHON
+from .process_facts import PYTHON, host_facts_of
 from .runtime import SystemClock
 
+PREFIX = "/api/"
 #: Maximum seconds for a request and its answer, and maximum octets of a request's head.
 ANSWER_S, HEAD_MAX = 5.0, 16 * 1024
 _LIVE, _READY, _CLUSTER = "/health/live", "/health/ready", "/cluster"
 #: Path -> RabbitMQ's name of the endpoint, which dashboards select.
 ENDPOINTS = {"/metrics": "aggregated", "/metrics/per-object": "per-object", "/metrics/detailed": "detailed"}
+
+
+class NodeChecks:
+    """The health checks of this node. `data`: the directory of the journal."""
+
+    def __init__(self, report: NodeReport, data: str, certificates: Callable[[], list[Certificate]]) -> None:
+        self._report = report
+        self._data = data
+        self._certificates = certificates
+        self._checks = {f"health/checks/{path}": check for path, check in CHECKS.items()}
+        self._checks |= {"healthchecks/node": node_check, "healthchecks/node/N": node_check}
+        self._dispatcher = Dispatcher()
+        self._dispatcher.add([Route(path, {}) for path in self._checks])
+
+    def obstacle(self) -> str:
+        """The reason why clients that connect to this node now are not served; "": they are."""
+        status, body = self.answer(f"{PREFIX}health/checks/ready-to-serve-clients", is_detailed=True)
+        return "" if status == HTTPStatus.OK else str(json.loads(body)["reason"])
+
+    def answer(self, path: str, *, is_detailed: bool) -> tuple[int, bytes]:
+        """Status and JSON of a check. `path`: absolute and percent-encoded.
+
+        Without details the JSON only says whether the check failed: details have ports, paths and names of nodes.
+        """
+        found = self._dispatcher.find(path.removeprefix(PREFIX))
+        facts = self._report.facts()
+        if found is None or found[1].get("N", facts.own) not in facts.by_name:
+            return 404, encoded({"error": "Object Not Found", "reason": "Not Found"})
+        route, names = found
+        node = names.get("N", facts.own)
+        own = facts.by_name[node]
+        subject = Subject(
+            node,
+            lambda: own.host or host_facts_of(self._data),
+            lambda: own.listeners,
+            self._certificates,
+            SystemClock.wall_ms,
+            self._report.alarms,
+            facts,
+        )
+        answer = finished(answer_of(self._checks[route.pattern], subject, names))
+        value = answer.value
+        if not is_detailed and "status" in value:
+            value = {"status": value["status"]}
+        return answer.status, encoded(value)
 
 
 class NodePages:

@@ -45,8 +45,7 @@ from .composition import DataUnusable
 from .gate import Gate, own_paths
 from .gate_client import GateClient, Service
 from .listeners import Listeners
-from .node_checks import NodeChecks
-from .node_pages import NodePages
+from .node_pages import NodeChecks, NodePages
 from .node_report import NodeReport
 from .options import ServeOptions
 from .reloading import CurrentConfiguration, log_report

@@ -1,8 +1,23 @@
-"""The clock of a test broker's engine: real, or virtual and moved by `clock.py` from deadline to deadline."""
+"""The clocks of a test broker: the engine's, real or virtual (`clock.py` moves it), and trio's, always real.
 
+Patches of tests do not change them: freezegun replaces the functions of every module that it finds, but a private copy
+of the module `time` has its own functions, even if this file is imported while time is frozen.
+"""
+
+from importlib.machinery import BuiltinImporter
+from importlib.util import module_from_spec
 from typing import Literal
 
-from .real_time import monotonic_ns, time_ns
+import trio
+
+_spec = BuiltinImporter.find_spec("time")
+assert _spec is not None and _spec.loader is not None
+_time = module_from_spec(_spec)
+_spec.loader.exec_module(_time)
+
+#: As `time.monotonic_ns` and `time.time_ns`.
+monotonic_ns = _time.monotonic_ns
+time_ns = _time.time_ns
 
 ClockMode = Literal["real", "virtual"]
 
@@ -33,3 +48,16 @@ class EngineClock:
         """Advance the virtual time; an earlier time has no effect."""
         assert self.is_virtual
         self._now_ns = max(self._now_ns, now_ns)
+
+
+class RealClock(trio.abc.Clock):
+    """trio's clock on these functions: its timeouts end after real seconds."""
+
+    def start_clock(self) -> None:
+        pass
+
+    def current_time(self) -> float:
+        return float(monotonic_ns() / 1e9)
+
+    def deadline_to_sleep_time(self, deadline: float) -> float:
+        return deadline - self.current_time()

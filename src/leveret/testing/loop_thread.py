@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import sniffio
 import trio
 
-from .real_time import RealClock
+from .engine_clock import RealClock
 
 T = TypeVar("T")
 
