@@ -1,0 +1,63 @@
+"""A limit drops only what no consumer has room for, whatever arrives together.
+
+What one read brings is done in one turn, so the result must be as of one turn for each method. Source: address-settings
+page 4.5, rules 1, 3 and 13.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from leveret.testing.harness import Harness
+
+LIMITS: list[dict[str, Any]] = [
+    {"x_ring_size": 1},
+    {"x_ring_size": 1, "x_message_ttl": 60_000},
+    {"x_ring_size": 1, "x_max_priority": 3},
+    {"x_ring_size": 1, "x_max_length_bytes": 100},
+    {"x_max_length": 1},
+]
+
+
+@pytest.mark.parametrize("is_one_read", [True, False])
+@pytest.mark.parametrize("act", ["ack", "reject"])
+@pytest.mark.parametrize("limit", LIMITS, ids=str)
+def test_a_consumer_with_room_gets_what_would_be_dropped(limit: dict[str, Any], act: str, is_one_read: bool) -> None:
+    """A is out, and B waits. The consumer settles A, so B goes out, and C drops nothing."""
+    harness = Harness()
+    queue = harness.queue(**limit)
+    harness.consume(prefetch=1)
+    harness.publish("A")
+    harness.publish("B")
+    harness.ends_turns = not is_one_read
+    if act == "ack":
+        harness.session.ack(1)
+    else:
+        harness.session.reject(1, requeue=False)
+    if not is_one_read:
+        harness.end_turn()
+    harness.publish("C")
+    harness.end_turn()
+    assert (harness.taken(), harness.bodies()) == ("AB", [b"C"])
+    assert queue.statistics().counters["replaced"] == queue.statistics().counters["dropped"] == 0
+
+
+@pytest.mark.parametrize("publishes", [["ABCDE"], ["A", "BC", "DE"]], ids=str)
+@pytest.mark.parametrize("limit", [*LIMITS, {"x_ring_size": 1, "x_last_value_key": "k"}], ids=str)
+def test_consumers_of_a_non_destructive_queue_see_what_a_limit_drops(
+    limit: dict[str, Any], publishes: list[str]
+) -> None:
+    """Published together in a run, or in several: each consumer with room gets all messages, and one stays."""
+    harness = Harness()
+    queue = harness.queue(x_non_destructive=True, **limit)
+    harness.consume(tag="c")
+    harness.consume(tag="slow", by=harness.connect(), prefetch=2)
+    harness.ends_turns = False
+    for bodies in publishes:
+        harness.publish(*bodies)
+    harness.end_turn()
+    assert (harness.taken("c"), harness.taken("slow"), harness.bodies()) == ("ABCDE", "AB", [b"E"])
+    counters = queue.statistics().counters
+    assert counters["replaced"] + counters["dropped"] == 4
