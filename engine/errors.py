@@ -115,6 +115,10 @@ class UnsupportedArgument(PreconditionFailed):
     """An argument of another queue type. Fields: key, name, vhost, queue_type."""
 
 
+class SegmentSizeTooLarge(PreconditionFailed):
+    """The segments of a stream would be too large. Fields: key."""
+
+
 class InvalidDelayedType(PreconditionFailed):
     """An x-delayed-message exchange without an x-delayed-type that exists. Fields: name, vhost."""
 

@@ -237,6 +237,7 @@ REPLY: dict[type[Exception], Row] = {
         CHANNEL,
         "invalid arg '{key}' for queue '{name}' in vhost '{vhost}' of queue type rabbit_{queue_type}_queue",
     ),
+    engine.SegmentSizeTooLarge: Row(406, CHANNEL, "Exceeded max value for {key}"),
     engine.InvalidDelayedType: Row(
         406, CHANNEL, "Invalid argument, 'x-delayed-type' must be an existing exchange type"
     ),

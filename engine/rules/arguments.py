@@ -12,6 +12,7 @@ from math import isfinite
 
 from ...settings.addresses.queue_arguments import check_selector
 from ...settings.frozen import frozen
+from ...settings.policies.policy_keys import SEGMENT_OCTETS_MAX
 from ...settings.queue_types import ADDED_TYPES, QUEUE_TYPES
 from ...settings.rows.queue_attributes import SELECTOR
 from ..errors import (
@@ -20,6 +21,7 @@ from ..errors import (
     InvalidArgument,
     InvalidDeadLetterExchange,
     InvalidExpiration,
+    SegmentSizeTooLarge,
     UnsupportedArgument,
 )
 from ..messages.content import OFFSET
@@ -28,6 +30,7 @@ from .stream_start import start_of
 
 TEN_YEARS_MS = 315_360_000_000
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
+SEGMENT_SIZE = "x-stream-max-segment-size-bytes"
 #: Consumer arguments that are filters (consumer_filter.py).
 CONSUMER_FILTERS = ("x-filter", "x-selector")
 #: Consumer argument for some kinds of queue: the consumer replaces the one with its tag.
@@ -199,7 +202,7 @@ ARGUMENTS: dict[str, Argument] = {
     "x-max-in-memory-bytes": Argument(_Q, _integer()),
     "x-consumer-timeout": Argument(_C | _Q | _S, _integer()),
     "x-max-age": Argument(_S, _age),
-    "x-stream-max-segment-size-bytes": Argument(_S, _integer(0, 3_000_000_000)),
+    SEGMENT_SIZE: Argument(_S, _integer()),
     # Leveret's, for all queues but streams (address-settings page 6.6; a deviation listed in docs/DEVIATIONS.md).
     "x-ring-size": Argument(_C | _Q, _limit),
     "x-redelivery-delay": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
@@ -287,7 +290,7 @@ def with_default_type(
 def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> None:
     """Refuse invalid values of known arguments.
 
-    Raises: InvalidDeadLetterExchange, UnsupportedArgument, InvalidArgument.
+    Raises: InvalidDeadLetterExchange, UnsupportedArgument, InvalidArgument, SegmentSizeTooLarge.
     """
     if not arguments:  # true for most queues; saves 6 us
         return
@@ -314,6 +317,9 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
             if why is not None:
                 raise InvalidArgument(key=key, name=name, vhost=vhost, reason=Reason("text", why))
             raise UnsupportedArgument(key=key, name=name, vhost=vhost, queue_type=queue_type)
+    segment_size = arguments.get(SEGMENT_SIZE)
+    if segment_size is not None and number_of(segment_size) > SEGMENT_OCTETS_MAX:
+        raise SegmentSizeTooLarge(key=SEGMENT_SIZE)
     faults = () if added is None else added.read(name, plain_arguments(arguments))[1]
     if faults:
         raise InvalidArgument(key=faults[0].key, name=name, vhost=vhost, reason=Reason("text", faults[0].problem))

@@ -231,9 +231,9 @@ REPLIES = {
         InvalidDeadLetterExchange InvalidDelayedType InvalidExpiration InvalidHeadersMatch
         InvalidHeadersMatchType InvalidWeight MessageTooLarge NotEmpty NotTransactional PartialCommit
         PreconditionFailed PrefetchMissing QueuesMaxReached ReplyConsumerAcknowledges ReplyConsumerMissing
-        ReplyConsumerTaken ServerNamedRefused TopicStatesMaxReached TransactionTooLarge TxAfterConfirm
-        UnackedMaxReached UnknownDeliveryTag UnknownExchangeType UnsupportedArgument UnsupportedHashProperty
-        UnsupportedProperty UserIdMismatch
+        ReplyConsumerTaken SegmentSizeTooLarge ServerNamedRefused TopicStatesMaxReached TransactionTooLarge
+        TxAfterConfirm UnackedMaxReached UnknownDeliveryTag UnknownExchangeType UnsupportedArgument
+        UnsupportedHashProperty UnsupportedProperty UserIdMismatch
     """,
     (501, CONNECTION, False): """
         FrameEndMissing FrameTooLarge MalformedShortString UnknownFrame

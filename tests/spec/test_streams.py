@@ -142,6 +142,20 @@ def test_rejecting_is_not_supported(method: str, requeue: bool, broker: SpecBrok
     expect_connection_close(client, 540, text, (60, 120 if method == "nack" else 90))
 
 
+@pytest.mark.parametrize("octets", [3_000_000_000, 3_000_000_001])
+def test_the_size_of_segments_has_a_maximum(octets: int, broker: SpecBroker) -> None:
+    """The whole text is RabbitMQ's own for this argument (behaviour page 3.1)."""
+    client = broker.open()
+    arguments = {"x-queue-type": ("S", "stream"), "x-stream-max-segment-size-bytes": ("l", octets)}
+    client.send("queue.declare", queue="p.segments", durable=True, arguments=arguments)
+    reply = client.read()
+    if octets > 3_000_000_000:
+        text = "PRECONDITION_FAILED - Exceeded max value for x-stream-max-segment-size-bytes"
+        assert (reply["reply_code"], reply["reply_text"]) == (406, text)
+    else:
+        assert reply.name == "queue.declare-ok"
+
+
 def test_recover_brings_nothing_back(broker: SpecBroker) -> None:
     """What is out counts as settled; RabbitMQ 3.10 crashes over it."""
     if broker.is_rabbitmq:
