@@ -13,10 +13,14 @@ from .http_messages import JSON_TYPE, Answer, Refusal, Request, bad_request
 from .steps import ListSteps, Steps, filter_in_steps, first_in_steps, map_in_steps, sort_in_steps
 
 T = TypeVar("T")
+#: The fields to keep of an object; empty: all. `a.b,a.c` is {"a": {"b": {}, "c": {}}}.
+_Tree = dict[str, "_Tree"]
 SortKey = Callable[[T], Any]
 
 PAGE_SIZE, PAGE_SIZE_MAX = 100, 500
 NAME_MAX = 1024
+#: Maximum depth to which a column leads: no answer is deeper.
+WORDS_MAX = 100
 #: Rows up to this one are selected without sorting the others; for later pages all rows are sorted.
 SELECTED_MAX = 2_000
 
@@ -26,29 +30,41 @@ class Columns:
 
     def __init__(self, request: Request) -> None:
         text = request.query.get("columns")
-        self._paths = None if text is None else [path.split(".") for path in text.split(",") if path]
+        self._wanted = None if text is None else _tree_of([_words(path) for path in text.split(",") if path])
 
     def selected(self, value: Any) -> Any:
-        """The requested fields of an object, or of each object in a list."""
-        if self._paths is None:
+        """The requested fields of an object, or of each object in a list, and of the objects in them."""
+        if self._wanted is None:
             return value
         if isinstance(value, list):
             return [self.selected(one) for one in value]
-        kept: dict[str, Any] = {}
-        for path in self._paths:
-            _copy(value, path, kept)
-        return kept
+        return _fields(value, self._wanted)
 
 
-def _copy(source: Any, path: list[str], kept: dict[str, Any]) -> None:
-    for word in path[:-1]:
-        if not isinstance(source, Mapping) or word not in source:
-            return
-        source = source[word]
-    if isinstance(source, Mapping) and path[-1] in source:
-        for word in path[:-1]:
-            kept = kept.setdefault(word, {})
-        kept[path[-1]] = source[path[-1]]
+def _words(path: str) -> list[str]:
+    return path.split(".", WORDS_MAX - 1)
+
+
+def _tree_of(paths: list[list[str]]) -> _Tree:
+    rests: dict[str, list[list[str]]] = {}
+    for word, *rest in paths:
+        rests.setdefault(word, []).append(rest)
+    return {word: {} if [] in some else _tree_of(some) for word, some in rests.items()}
+
+
+def _fields(source: Mapping[str, Any], wanted: _Tree) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for word, inner in wanted.items():
+        if word not in source:
+            continue
+        value = source[word]
+        if not inner:
+            kept[word] = value
+        elif isinstance(value, list):
+            kept[word] = [_fields(one, inner) for one in value if isinstance(one, Mapping)]
+        elif isinstance(value, Mapping) and (found := _fields(value, inner)):
+            kept[word] = found
+    return kept
 
 
 @dataclass(slots=True, frozen=True)

@@ -33,8 +33,8 @@ def _overview(api: Api, request: Request) -> Steps:
     return Columns(request).selected(view)
 
 
-def _whoami(api: Api, request: Request) -> dict[str, Any]:
-    return {"name": request.user.name, "tags": list(request.user.tags)}
+def _whoami(api: Api, request: Request) -> Any:
+    return Columns(request).selected({"name": request.user.name, "tags": list(request.user.tags)})
 
 
 def _cluster_name(api: Api, request: Request) -> Any:

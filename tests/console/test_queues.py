@@ -54,6 +54,20 @@ def test_columns_go_into_objects(api: ApiClient) -> None:
     assert shown == {"name": "columns", "backing_queue_status": {"len": 0}}
 
 
+def test_columns_go_into_lists(api: ApiClient) -> None:
+    """Also those of a single object, of definitions, and of who asks. No depth makes trouble (management page 1.6)."""
+    api.ask("PUT", "queues/%2F/columns", {"arguments": {"x-max-length": 5}})
+    assert {"name": "columns"} in api.get("definitions?columns=queues.name,rabbit_version")["queues"]
+    assert {"name": "direct"} in api.get("overview?columns=exchange_types.name")["exchange_types"]
+    assert api.get("overview?columns=exchange_types.nope,node.nope") == {
+        "exchange_types": [{}] * len(api.get("overview")["exchange_types"])
+    }
+    assert api.get("whoami?columns=name") == {"name": "guest"}
+    both = api.get("queues/%2F/columns?columns=arguments,arguments.nope")
+    assert both == {"arguments": {"x-max-length": 5}} == api.get("queues/%2F/columns?columns=arguments.nope,arguments")
+    assert api.get(f"queues/%2F/columns?columns=name,{'.'.join(['arguments'] * 500)}") == {"name": "columns"}
+
+
 def test_without_statistics(api: ApiClient) -> None:
     """Only what is known without a sum (management page 1.7)."""
     api.ask("PUT", "queues/%2F/plain", {})
