@@ -3,12 +3,12 @@
 Source: management page 1.3, 10, 20.
 """
 
-import base64
 import json
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+from ..engine import octets_of_base64
 from .http_messages import Request, bad_request
 
 #: Maximum nesting of arrays and objects, and maximum digits of a number; JSON with more is refused.
@@ -127,7 +127,7 @@ def text(value: object, name: str) -> str:
 def check_base64(value: str) -> None:
     """Check that a text is base64. Raises: Refusal."""
     try:
-        base64.b64decode(value, validate=True)
+        octets_of_base64(value)
     except ValueError:
         raise bad_request(["not_base64", value]) from None
 

@@ -8,6 +8,7 @@ also imports `engine.state`, to restore the state after a restart.
 
 from ..settings.queue_types import QUEUE_TYPES
 from . import errors
+from .base64_text import octets_of_base64
 from .broker import Broker
 from .bulk_delete import BulkDelete, is_large
 from .clients.client import Client, ConnectionInfo, PeerCertificate
@@ -19,6 +20,7 @@ from .clients.transaction import Commit
 from .clock import MS, Clock, ManualClock, bounded_ms, due_after
 from .dead_letters import Unroutable, dead_letter_queues
 from .deadlines import Deadline, Deadlines
+from .declared_names import declared_name
 from .delivery.consumer import Consumer, Holder, holder_of
 from .delivery.effects import ConsumerCancelled, Delivered, Effect, SessionFailed
 from .durability import UNTIL_CAUGHT_UP, Durability
@@ -55,7 +57,7 @@ from .messages.field_table import (
     encode_table,
     number_of,
 )
-from .messages.json_tables import json_of_table, table_of_json
+from .messages.json_tables import is_same_json, json_of_table, table_of_json
 from .messages.message import UNLIMITED, Envelope, Message
 from .messages.shapes import Shape, Shapes
 from .messages.sizes import BODY_SIZE_BUCKETS, Sizes

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from pamqp import commands
 
-from ...engine import REPLY_TO, is_large
+from ...engine import REPLY_TO, declared_name, is_large
 from ..peer.channel import Channel
 from ..wire.codec import Method, encode_method
 from ..wire.events import ChannelMethod
@@ -12,15 +12,6 @@ from .session import AmqpSession, Handler
 
 if TYPE_CHECKING:
     from ...engine import Client, FieldTable, Queue, VirtualHost
-
-#: Carriage return and line feed are removed from declared names, not refused (behaviour page 0.7). In publish, consume,
-#: get and purge they stay, so that a name with them is not found.
-_STRIPPED = {13: None, 10: None}
-
-
-def clean(name: str) -> str:
-    """The name without line ends, as it is declared."""
-    return name.translate(_STRIPPED)
 
 
 def _client(session: AmqpSession) -> "Client":
@@ -40,7 +31,7 @@ def _table(arguments: object) -> "FieldTable":
 
 def _exchange_declare(session: AmqpSession, channel: Channel, method: commands.Exchange.Declare) -> None:
     _vhost(session).exchanges.declare(
-        clean(method.exchange),
+        declared_name(method.exchange),
         method.exchange_type,
         durable=method.durable,
         auto_delete=method.auto_delete,
@@ -54,7 +45,9 @@ def _exchange_declare(session: AmqpSession, channel: Channel, method: commands.E
 
 
 def _exchange_delete(session: AmqpSession, channel: Channel, method: commands.Exchange.Delete) -> None:
-    _vhost(session).exchanges.delete(clean(method.exchange), if_unused=method.if_unused, client=_client(session))
+    _vhost(session).exchanges.delete(
+        declared_name(method.exchange), if_unused=method.if_unused, client=_client(session)
+    )
     if not method.nowait:
         session.output.send(channel.number, commands.Exchange.DeleteOk)
 
@@ -63,7 +56,7 @@ def _exchange_binding(
     session: AmqpSession, method: commands.Exchange.Bind | commands.Exchange.Unbind
 ) -> "tuple[str, str, str, str, FieldTable, Client]":
     """The arguments of `Bindings.add` and `Bindings.remove`."""
-    destination, source = clean(method.destination), clean(method.source)
+    destination, source = declared_name(method.destination), declared_name(method.source)
     return "exchange", destination, source, method.routing_key, _table(method.arguments), _client(session)
 
 
@@ -80,7 +73,7 @@ def _exchange_unbind(session: AmqpSession, channel: Channel, method: commands.Ex
 
 
 def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queue.Declare) -> None:
-    name = clean(method.queue)
+    name = declared_name(method.queue)
     if method.queue.startswith(REPLY_TO) and _vhost(session).reply_queues.has(name):
         channel.last_queue = name
         if not method.nowait:
@@ -107,7 +100,7 @@ def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queu
 
 def _queue_name(session: AmqpSession, channel: Channel, queue: str) -> str:
     """The queue to bind or delete. Empty: the last one declared. A name of only line ends does not."""
-    return clean(queue) if queue else session.queue_name(channel, "")
+    return declared_name(queue) if queue else session.queue_name(channel, "")
 
 
 def _queue_binding(
@@ -116,7 +109,7 @@ def _queue_binding(
     """As `_exchange_binding`. If queue and routing key are empty, both are the name of the last declared queue."""
     name = _queue_name(session, channel, method.queue)
     routing_key = method.routing_key if method.queue or method.routing_key else name
-    return "queue", name, clean(method.exchange), routing_key, _table(method.arguments), _client(session)
+    return "queue", name, declared_name(method.exchange), routing_key, _table(method.arguments), _client(session)
 
 
 def _queue_bind(session: AmqpSession, channel: Channel, method: commands.Queue.Bind) -> None:

@@ -5,6 +5,7 @@ are not text, decimals, NaN, infinities) become the nearest value; an export of 
 export. Source: behaviour page 5.5.
 """
 
+import json
 from math import isfinite
 from typing import Any
 
@@ -53,6 +54,11 @@ def _tag_of(value: int) -> str:
 
 def json_of_table(table: FieldTable) -> dict[str, Any]:
     return {_key(key): _plain(field) for key, field in table.items()}
+
+
+def is_same_json(one: object, other: object) -> bool:
+    """Whether two values are the same in JSON. In Python, true would be 1, and 1.0, too."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 
 def _key(key: str) -> str:

@@ -4,11 +4,11 @@ Source: behaviour page 3.15; rabbit_password_hashing_sha256, _sha512, _md5.
 """
 
 import base64
-import binascii
 import hashlib
 import hmac
 
 from ...settings.frozen import frozen
+from ..base64_text import octets_of_base64
 
 SALT_SIZE = 4
 SHA256 = "rabbit_password_hashing_sha256"
@@ -61,8 +61,8 @@ def read_password_hash(text: str, algorithm: str | None = None) -> PasswordHash:
     if not text:
         return NO_PASSWORD
     try:
-        octets = base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
+        octets = octets_of_base64(text)
+    except ValueError:
         octets = b""
     if algorithm is None:
         sizes = {SALT_SIZE + size: name for name, (_, size) in ALGORITHMS.items()}

@@ -1,7 +1,6 @@
 """Commands that publish a message and get messages. Source: management page 6."""
 
 import base64
-import binascii
 from typing import Annotated, Any
 
 from ..engine import (
@@ -15,6 +14,7 @@ from ..engine import (
     decode_properties,
     encode_header,
     json_of_table,
+    octets_of_base64,
     scan_properties,
     table_of_json,
 )
@@ -161,8 +161,8 @@ def _body_of(command: str, payload: str, encoding: str) -> bytes:
     if encoding != "base64":
         raise CommandError(f"{command}: payload-encoding must be string or base64, not {encoding!r}")
     try:
-        return base64.b64decode(payload, validate=True)
-    except (binascii.Error, ValueError):
+        return octets_of_base64(payload)
+    except ValueError:
         raise CommandError(f"{command}: payload: is not base64") from None
 
 
