@@ -187,7 +187,7 @@ class Moving:
                 return f"room in queue {queue.name!r}"
         count, full = broker.flow.room_for(target.queues, target.envelope, (target.content,), self._client)
         if not count:
-            return "room" if full is None else f"room in {full.destination}"
+            return "room" if full is None else f"room in {full.node.destination}"
         return "" if broker.flow.raised is None else "the end of the alarm"
 
     def _publish(self, message: Message, target: MoveTarget) -> bool:

@@ -59,7 +59,7 @@ class BlockedNotice:
             if full.concerns_all:
                 self._cancel()  # the whole broker is full or has an alarm: no publish continues before that ends
         elif "connection.blocked" in self._login.capabilities:
-            self._reason = full.reason
+            self._reason = full.node.reason
             if self._broker.context.clock.monotonic_ns() >= self._last_unparked_ns + CALM_NS:
                 self._send_blocked()
             elif self._deadline is None:

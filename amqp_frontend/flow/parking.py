@@ -165,7 +165,7 @@ class Parking:
             parked.deadline = self._broker.context.deadlines.set(due_ns, lambda: self._unpark(parked, None))
         if full.concerns_all and not client.is_blocked:
             level = logging.WARNING if full.is_alarm else logging.INFO
-            logger.log(level, "%s: blocked: %r", self._login.peer.name, full.reason)
+            logger.log(level, "%s: blocked: %r", self._login.peer.name, full.node.reason)
         self._notice.give(full)
         self._channel_flow.stop(channel)
         client.is_blocked = True
@@ -371,7 +371,9 @@ class Parking:
         full = next((parked.full for parked in self.channels.values() if parked.full is not None), None)
         if full is not None and not full.is_alarm:  # an alarm may last for any time
             limit_ms = self._stall_max_ms
-            self.on_timeout(ParkingExhausted(destination=full.destination, limit=full.limit, waited_ms=limit_ms))
+            self.on_timeout(
+                ParkingExhausted(destination=full.node.destination, limit=full.node.limit_name, waited_ms=limit_ms)
+            )
 
     @property
     def _stall_max_ms(self) -> int:

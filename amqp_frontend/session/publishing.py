@@ -74,7 +74,7 @@ def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Cha
     full = channel.session.full_limit_for_commit()
     if full is not None:
         if is_refused(session, full, turn):
-            raise errors.DestinationFull(destination=full.destination, limit=full.limit)
+            raise errors.DestinationFull(destination=full.node.destination, limit=full.node.limit_name)
         parking.park_for(full, channel, event, turn)
         return True
     transaction, quota = channel.session.transaction, turn.quota
@@ -128,8 +128,8 @@ def refuse(
         session.confirming.channels[channel] = None
         return
     if ends_channel:
-        raise errors.DestinationFull(destination=full.destination, limit=full.limit)
-    text = f"RESOURCE_ERROR - {full.destination}: {full.limit} limit"
+        raise errors.DestinationFull(destination=full.node.destination, limit=full.node.limit_name)
+    text = f"RESOURCE_ERROR - {full.node.destination}: {full.node.limit_name} limit"
     session.output.render()
     frame_max = session.connection.frame_max
     returns = render_returns(channel.number, known.envelope, contents, frame_max, code=RESOURCE_ERROR, text=text)

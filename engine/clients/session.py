@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 from ..delivery.consumer import Consumer, Holder
-from ..delivery.effects import DELIVERY_OVERHEAD, ConsumerCancelled, Delivered, SessionFailed, by_redelivered
+from ..delivery.effects import DELIVERY_OVERHEAD, Delivered, SessionFailed, by_redelivered
 from ..errors import (
     ConfirmAfterTx,
     EngineError,
@@ -590,10 +590,6 @@ class Session(SessionCounts):
         uncommitted = {} if self.transaction is None else self.transaction.tags
         committing = () if self.committing is None else self.committing.unsettled()
         return self.unacked_index.of(queue, self.unacked, uncommitted, committing)
-
-    def notify_cancelled(self, consumer: Consumer) -> None:
-        """Tell the client that the broker ended a subscription."""
-        self.client.put(ConsumerCancelled(consumer), 0)
 
     def forget_queue(self, queue: Queue) -> None:
         """Forget a deleted queue. Later acknowledgements of its deliveries have no effect."""

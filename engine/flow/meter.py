@@ -6,6 +6,7 @@ Source: queues page E.1, E.2 ("Charge"); docs/decisions/0010-flow-control.md.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
+from operator import attrgetter
 
 from ...settings.slotted import slotted
 from ..messages.message import UNLIMITED
@@ -155,10 +156,6 @@ class Meter:
         if self._charges:
             self.update_nodes()
 
-    def left_all_paged(self) -> None:
-        """Subtract all messages that were paged out."""
-        self.left_paged(self.paged, self.paged_octets, self.paged_stored)
-
     def reset(self) -> None:
         """Set all counts to 0; the caller calls `update_nodes` next."""
         self.in_memory = self.in_memory_octets = self.stored = 0
@@ -187,17 +184,10 @@ def memory(meter: Meter) -> int:
     return max(meter.in_memory_octets, meter.in_memory * meter.minimum_size)
 
 
-def octets_in_memory(meter: Meter) -> int:
-    return meter.in_memory_octets
-
-
-def messages_in_memory(meter: Meter) -> int:
-    return meter.in_memory
-
-
-def all_octets(meter: Meter) -> int:
-    """Octets of all messages, in memory or paged out."""
-    return meter.octets
+octets_in_memory: Callable[[Meter], int] = attrgetter("in_memory_octets")
+messages_in_memory: Callable[[Meter], int] = attrgetter("in_memory")
+#: Octets of all messages, in memory or paged out.
+all_octets: Callable[[Meter], int] = attrgetter("octets")
 
 
 def all_messages(meter: Meter) -> int:

@@ -31,6 +31,7 @@ DEFAULT_INTERVAL_MS = 30_000
 class Usage:
     """The use of one limit. `destination`: the name of its owner in logs: a queue, an address, or the broker.
 
+    `limit_name`: memory, store, temp, the key that sets the limit (max-size-bytes), alarm, or disk.
     `full_nodes`: has this node while it is full. `key`: in the tree; of a limit of the whole broker None.
     """
 
@@ -107,21 +108,6 @@ class FullLimit:
     node: Usage
     fails: bool
     fails_after_ms: int
-
-    @property
-    def destination(self) -> str:
-        """The owner of the limit: a queue, an address, or the broker."""
-        return self.node.destination
-
-    @property
-    def limit(self) -> str:
-        """The name of the limit: memory, store, temp, the key that sets it (max-size-bytes), alarm, or disk."""
-        return self.node.limit_name
-
-    @property
-    def reason(self) -> str:
-        """The text for clients."""
-        return self.node.reason
 
     @property
     def concerns_all(self) -> bool:

@@ -38,9 +38,9 @@ def timers_of(queue: Queue) -> Iterator[str]:
     ):
         yield f"a head expires at {expires_ns}, {_say(timers._expiry)}"
     expires_ms = queue.rules.expires_ms
-    if expires_ms is not None and not queue.consumer_list.consumers and not is_set(timers._unused):
+    if expires_ms is not None and not queue.consumer_list.consumers and not is_set(timers.unused):
         yield "expires when unused, and no deadline is set"
-    if queue.consumer_list.consumers and is_set(timers._unused):
+    if queue.consumer_list.consumers and is_set(timers.unused):
         yield "has consumers, and expires as unused"
 
 

@@ -298,7 +298,7 @@ def _first(leases: Leases, group: FilterGroup, extends: bool) -> int:
 
 def _is_mixed(leases: Leases, owners: Owners) -> bool:
     """Whether messages may have waited longer than messages before them."""
-    return leases.rules.is_ranked or owners.waits.has_delayed
+    return leases.rules.is_ranked or bool(owners.waits.delayed)
 
 
 def _run_length(leases: Leases, group: FilterGroup, before: int | None, gate: int | None, extends: bool) -> int:

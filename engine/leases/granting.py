@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from ..delivery.consumer import Consumer
 from ..delivery.effects import Delivered, by_redelivered
 from ..messages.message import Message, content_of, deliveries_of, envelope_of, id_of, stretches_alike
-from ..queues.queue import Queue
 from .ending import TIME_LIMIT, arm, await_end, expire_for
 from .headers import ORIGIN, DeliveredLeases, lease_entries, run_headers, with_entries
 from .ranked_store import is_barrier
@@ -111,7 +110,9 @@ def begin(leases: Leases, messages: Sequence[Message], session: "Session") -> No
     if settings.is_at_most_once:
         await_end(leases, book.slots.begin(messages, now_ns))
         leases.count_acked(messages)
-        _send_after_sync(queue, session)
+        durability = queue.context.broker.storage.durability
+        if durability is not None and (sync_lsn := durability.sync_lsn_of_all()):  # of the removal (queues page A.4)
+            session.client.send_after(sync_lsn, session.number)
         return
     await_end(leases, book.leases.begin(messages, now_ns))
     if queue.store.expiring and settings.expire_leased == "immediate":
@@ -119,13 +120,6 @@ def begin(leases: Leases, messages: Sequence[Message], session: "Session") -> No
             if message.expires_ns > now_ns:  # a message with a lifetime of 0 was taken in time
                 book.expect_leased(message.expires_ns, message.id)
         arm(leases)
-
-
-def _send_after_sync(queue: Queue, session: "Session") -> None:
-    """Delay a session's output until the journal has the removal of at-most-once messages (queues page A.4)."""
-    durability = queue.context.broker.storage.durability
-    if durability is not None and (sync_lsn := durability.sync_lsn_of_all()):
-        session.client.send_after(sync_lsn, session.number)
 
 
 def _until_ms(leases: Leases) -> int | None:

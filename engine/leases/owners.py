@@ -213,21 +213,17 @@ class Waits:
         self._sites = sites
         self._marks: deque[list[int]] = deque()  # [monotonic ns of the first arrival, of the last, its last id]
         self._due: deque[tuple[int, list[int]]] = deque()  # (monotonic ns, ids of delayed messages ready since then)
-        self._delayed: set[int] = set()  # all ids in `_due`
-        self.waited_id = 0  # messages up to it have waited long enough, but for those in `_delayed`
-
-    @property
-    def has_delayed(self) -> bool:
-        return bool(self._delayed)
+        self.delayed: set[int] = set()  # all ids in `_due`
+        self.waited_id = 0  # messages up to it have waited long enough, but for those in `delayed`
 
     def has_waited(self, id_: int) -> bool:
         """Whether a message has waited long enough."""
-        return id_ <= self.waited_id and id_ not in self._delayed
+        return id_ <= self.waited_id and id_ not in self.delayed
 
     def came_due(self, ids: Iterable[int], now_ns: int) -> None:
         """Note delayed messages that have become ready."""
         self._due.append((now_ns, list(ids)))
-        self._delayed.update(self._due[-1][1])
+        self.delayed.update(self._due[-1][1])
         self.forget_waited(now_ns)
 
     def note(self, last_id: int, now_ns: int) -> None:
@@ -246,7 +242,7 @@ class Waits:
         while marks and marks[0][1] <= since_ns:
             self.waited_id = marks.popleft()[2]
         while due and due[0][0] <= since_ns:
-            self._delayed.difference_update(due.popleft()[1])
+            self.delayed.difference_update(due.popleft()[1])
 
     def next_ns(self) -> int:
         """When the next messages have waited long enough (monotonic ns); 0: all have."""
@@ -330,13 +326,10 @@ class Owners:
                 append(first_id, next_id - 1, number if number < count else 0)
         self.moved.update(_MOVED.iter_unpack(octets[1]))
         self.moved.update(transferred)
-        self.moved = {id_: self._named(number) or self.own_number() for id_, number in self.moved.items()}
+        own_number = self.own_number()
+        self.moved = {id_: number if 0 < number < count else own_number for id_, number in self.moved.items()}
         self.note_ready(self.moved)
         self.waits.waited_id = last_id
-
-    def _named(self, number: int) -> int:
-        """The number itself; 0 if it has no name."""
-        return number if number < len(self.names) else 0
 
     def add_new(self, first_id: int, count: int, now_ns: int) -> int:
         """Add new messages. Returns: the number of their owner."""

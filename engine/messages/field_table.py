@@ -259,15 +259,10 @@ class OpenedTable(Mapping[str, Field]):
     __slots__ = ("_data", "_places")
 
     def __init__(self, data: bytes, start: int) -> None:
-        position, end = _span(data, start, len(data))
         self._data = data
         self._places: dict[str, int] = {}
-        while position < end:
-            name_end = position + 1 + data[position]
-            if name_end > end:
-                raise FieldTableError("a key is cut short")
-            self._places.setdefault(data[position + 1 : name_end].decode("utf-8", "surrogateescape"), name_end)
-            position = _offset_after(data, name_end, end)
+        for key, first, _ in table_spans(data, start):
+            self._places.setdefault(key, first + 1 + data[first])
 
     def __getitem__(self, key: str) -> Field:
         return _field(self._data, self._places[key], len(self._data), DEPTH_MAX)[0]
@@ -310,30 +305,19 @@ def scan_table(data: bytes, start: int, marks: frozenset[bytes]) -> tuple[bool, 
 
 def _scan_field(data: bytes, position: int, end: int, depth: int) -> int:
     """Check a value and its nested values. Returns the offset after it."""
-    if position >= end:
-        raise FieldTableError("a value is missing")
-    tag = data[position]
-    size = _SIZES.get(tag)
-    if size is not None:
-        position += 1 + size
-        if position > end:
-            raise FieldTableError("a value is cut short")
-        return position
-    if tag in _STRINGS:
-        return _span(data, position + 1, end)[1]
+    after, tag = _offset_after(data, position, end), data[position]
     if tag != _TABLE and tag != _ARRAY:
-        raise UnknownFieldTag(f"unknown tag {chr(tag)!r}")
-    position, end = _span(data, position + 1, end)
-    depth -= 1
-    if depth <= 0:
+        return after
+    if depth <= 1:
         raise FieldTableError("nested too deep")
-    while position < end:
+    position += 5
+    while position < after:
         if tag == _TABLE:
             position += 1 + data[position]
-            if position > end:
+            if position > after:
                 raise FieldTableError("a key is cut short")
-        position = _scan_field(data, position, end, depth)
-    return end
+        position = _scan_field(data, position, after, depth - 1)
+    return after
 
 
 def table_spans(data: bytes, start: int) -> list[tuple[str, int, int]]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..clock import due_after
 from ..delivery.consumer import Consumer
+from ..delivery.effects import ConsumerCancelled
 from . import reconfigure
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def cancel(queue: "Queue", cancelled: Sequence[Consumer]) -> None:
         consumer.session.subscriptions.forget(consumer)
     remove(queue, cancelled)
     for consumer in cancelled:
-        consumer.session.notify_cancelled(consumer)
+        consumer.client.put(ConsumerCancelled(consumer), 0)
 
 
 def pause(queue: "Queue", paused: bool) -> None:

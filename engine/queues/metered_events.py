@@ -73,7 +73,8 @@ class MeteredQueueEvents(QueueEvents):
         super().enqueued_run(first_id, envelope, contents, owner)
 
     def enqueued_mixed(self, first_id: int, envelopes: Sequence[Envelope], contents: Sequence[bytes]) -> None:
-        stored = self._stored_of_mixed(envelopes, contents)
+        stores, pairs = self._stores, zip(envelopes, contents)
+        stored = 0 if stores is None else sum(len(content) for envelope, content in pairs if stores(envelope))
         self._meter.came(len(contents), sum(map(len, contents)), stored)
         super().enqueued_mixed(first_id, envelopes, contents)
 
@@ -111,7 +112,7 @@ class MeteredQueueEvents(QueueEvents):
 
     def _left_paged(self, count: int, octets: int | None) -> None:
         if octets is None:
-            self._meter.left_all_paged()
+            self._meter.left_paged(self._meter.paged, self._meter.paged_octets, self._meter.paged_stored)
         else:
             self._meter.left_paged(count, octets, octets if self._stores is not None else 0)
 
@@ -120,9 +121,3 @@ class MeteredQueueEvents(QueueEvents):
         if stores is None:
             return 0
         return sum(octets_of(message) for message in messages if stores(message.envelope))
-
-    def _stored_of_mixed(self, envelopes: Sequence[Envelope], contents: Sequence[bytes]) -> int:
-        stores = self._stores
-        if stores is None:
-            return 0
-        return sum(len(content) for envelope, content in zip(envelopes, contents) if stores(envelope))

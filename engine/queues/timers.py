@@ -8,15 +8,15 @@ Action = Callable[[], object]
 
 
 class Timers:
-    """The deadlines of one queue, at most one of each kind."""
+    """The deadlines of one queue, at most one of each kind. `unused`: that of the queue's own expiry."""
 
-    __slots__ = ("_deadlines", "_due", "_expiry", "_paging", "_start", "_unused")
+    __slots__ = ("_deadlines", "_due", "_expiry", "_paging", "_start", "unused")
 
     def __init__(self, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
         self._expiry: Deadline | None = None
         self._due: Deadline | None = None
-        self._unused: Deadline | None = None
+        self.unused: Deadline | None = None
         self._start: Deadline | None = None
         self._paging: Deadline | None = None
 
@@ -38,15 +38,10 @@ class Timers:
             self._deadlines.cancel(deadline)
         self._due = None if due_ns is None else self._deadlines.set(due_ns, action)
 
-    @property
-    def has_unused_deadline(self) -> bool:
-        """Whether the queue's own expiry is set."""
-        return self._unused is not None
-
     def arm_unused(self, due_ns: int | None, action: Action) -> None:
         """Set the time when the queue expires if it stays unused; None: it does not expire now."""
-        self._deadlines.cancel(self._unused)
-        self._unused = None if due_ns is None else self._deadlines.set(due_ns, action)
+        self._deadlines.cancel(self.unused)
+        self.unused = None if due_ns is None else self._deadlines.set(due_ns, action)
 
     def arm_start(self, due_ns: int | None, action: Action) -> None:
         """Set the time when dispatch starts with any number of consumers; None: it needs enough consumers."""
@@ -60,5 +55,5 @@ class Timers:
 
     def cancel_all(self) -> None:
         """Cancel all deadlines: the queue is deleted."""
-        for deadline in (self._expiry, self._due, self._unused, self._start, self._paging):
+        for deadline in (self._expiry, self._due, self.unused, self._start, self._paging):
             self._deadlines.cancel(deadline)

@@ -12,7 +12,7 @@ from itertools import islice
 from ..messages.message import UNLIMITED, Envelopes, Message, each_of, id_of
 from .memory_budget import OVERHEAD
 from .paged_index import PagedEntry, PagedIndex, stretches
-from .paged_message import Key, body_size
+from .paged_message import Key, body_size, can_page_out
 from .paged_run import IN_JOURNAL, Part, messages_of
 from .read_windows import SCANNING, Reader, ReadWindows
 from .sorted_list import SortedList
@@ -187,17 +187,13 @@ class NonDestructiveStore(StoreInMemory):
         staying: list[Message] = []
         while self._messages and self.memory_octets > octets:
             message = self._messages.popleft()
-            if self._can_page_out(message):
+            if can_page_out(self._owner, message):
                 leaving.append(message)
                 self._count_out(message)
             else:
                 staying.append(message)
         self._messages.extendleft(reversed(staying))
         self.paged_index.add(leaving)
-
-    def _can_page_out(self, message: Message) -> bool:
-        pager = self._storage.pager
-        return pager is not None and self._owner.stores(message.envelope) and pager.has(message.id)
 
     def _count_out(self, message: Message) -> None:
         self.memory_octets -= len(message.content) + OVERHEAD

@@ -241,7 +241,7 @@ class Tail:
             self._levels[level] = SortedList(left, _first_id)
         self._count_taken(
             sum(1 if isinstance(part, Message) else len(part.sizes) for part in taken),
-            0 if self.octets is None else sum(_octets_taken(part) for part in taken),
+            0 if self.octets is None else sum(_octets_of(part) for part in taken),
         )
         return taken
 
@@ -300,18 +300,14 @@ def _first_id(item: Item) -> int:
     return item.id if isinstance(item, Message) else item.first_id
 
 
-def _octets_of(item: Item) -> int:
-    if isinstance(item, PagedRun):
-        return sum(item.sizes[item.start :])
-    return item.envelope.framing.body_size(item.content)
+def _octets_of(item: Item | Taken) -> int:
+    if isinstance(item, Message):
+        return item.envelope.framing.body_size(item.content)
+    return sum(item.sizes) if isinstance(item, Taken) else sum(item.sizes[item.start :])
 
 
 def _last_id(item: Item) -> int:
     return item.id if isinstance(item, Message) else item.ids[-1]
-
-
-def _octets_taken(part: Taken | Message) -> int:
-    return _octets_of(part) if isinstance(part, Message) else sum(part.sizes)
 
 
 def _with(items: list[Item], one: Item, *, is_sorted: bool) -> list[Item]:

@@ -38,7 +38,9 @@ class Turns:
         self.is_awaited = False
         self._clock = clock
         self._journal_id = journal_id
-        self._needs = _needs_of(recovered)
+        # Needs of the recovered objects, also those that an older program did not record.
+        needs = frozenset({DUPLICATE_IDS} if recovered.ids else ())
+        self._needs = needs.union(*map(needs_of, recovered.objects.values()))
         self._segment_began_ms = 0
         self._size_at_turn = self._count_at_turn = 0  # of the block when the turn began
 
@@ -118,12 +120,6 @@ class Turns:
     @property
     def next_lsn(self) -> int:
         return self.block.next_lsn if self.block is not None else self.writer.next_lsn
-
-
-def _needs_of(recovered: Recovered) -> frozenset[str]:
-    """Needs of the recovered objects, also those that an older program did not record."""
-    needs = frozenset({DUPLICATE_IDS} if recovered.ids else ())
-    return needs.union(*map(needs_of, recovered.objects.values()))
 
 
 def _usage_of(recovered: Recovered) -> SegmentUsage:

@@ -389,7 +389,8 @@ class Writer:
                     timeout_s = min(SYNC_DELAY_SECONDS, until_sync_s)
                 is_patient = self._wait_for_work(timeout_s)
                 self._is_idle = False
-        self._sync_or_fail()
+        if self.file.durable_lsn < self.file.written_lsn:
+            self._report(self.file.committed_lsn, self._sync_or_none())
         return self.state is not FAILED
 
     def _wait_for_work(self, timeout_s: float | None) -> bool:
@@ -478,10 +479,6 @@ class Writer:
 
     def _failed_sync(self, error: OSError | DirectoryLost) -> JournalFailed:
         return error if isinstance(error, DirectoryLost) else JournalFailed(f"{self.file.path}: {error}")
-
-    def _sync_or_fail(self) -> None:
-        if self.file.durable_lsn < self.file.written_lsn:
-            self._report(self.file.committed_lsn, self._sync_or_none())
 
     def _report(
         self, before: int, failure: JournalError | None, *, has_room_again: bool = False, reports: bool = True

@@ -69,7 +69,8 @@ class FileTempStore:
             chunk = self._chunk
             if chunk is None or chunk.size >= self._chunk_size:
                 new = self._new_chunk()
-                self._close_if_empty(chunk)
+                if chunk is not None and not chunk.live:
+                    self._close(chunk)
                 chunk = self._chunk = new
                 self._open.add(chunk)
             chunk.file.seek(chunk.size)
@@ -147,10 +148,6 @@ class FileTempStore:
         self._chunk = None
         self.used = 0
         self._remove()
-
-    def _close_if_empty(self, chunk: Chunk | None) -> None:
-        if chunk is not None and not chunk.live:
-            self._close(chunk)
 
     def _truncate(self, chunk: Chunk) -> None:
         """Truncate the open chunk: cheaper than a new file when few contents are stored and released."""

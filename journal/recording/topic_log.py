@@ -93,7 +93,8 @@ class JournalLog:
         while position < end and left > 0:
             found = self._block_at(contents, position)
             if found is None:  # a repair left a gap, or the segment was deleted
-                position = self._read_to = self._after_gap(position)
+                segments = self._journal.usage.segments
+                position = self._read_to = next((row.base_lsn for row in segments if row.base_lsn > position), end)
                 continue
             block, index = found
             left -= len(block.data)
@@ -109,10 +110,6 @@ class JournalLog:
             lost = Unreadable(f"the log cannot be read from record {position} on: {error}")
             self._broker.context.storage.on_unreadable(lost)
             raise lost from error
-
-    def _after_gap(self, position: int) -> int:
-        """LSN at which reading can continue: the base of the next segment."""
-        return next((row.base_lsn for row in self._journal.usage.segments if row.base_lsn > position), self.end())
 
     def _message_at(self, block: Block, fields: Fields, lsn: int, vhost: str, wanted: Wanted) -> LoggedMessage | None:
         names = self._journal.names

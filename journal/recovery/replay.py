@@ -297,7 +297,7 @@ class Replay:
         found, id_ = self.found, fields[QUEUE_ID] or fields[ADDRESS_ID] or fields[ARG]
         object_type = decode_declared(block.heap_of(fields)).object_type
         if object_type == VHOST:  # with all its objects
-            for inner in [inner for inner in found.names.ids_of(EXCHANGE, QUEUE) if self._is_in(inner, id_)]:
+            for inner in [one for one in found.names.ids_of(EXCHANGE, QUEUE) if found.names[one].vhost_id == id_]:
                 self._drop(inner, lsn)
                 self._dropped.add(inner)
         if id_ in found.names:
@@ -305,9 +305,6 @@ class Replay:
                 if other in found.objects:
                     self._drop(other, lsn)
         self._drop(id_, lsn)
-
-    def _is_in(self, id_: int, vhost_id: int) -> bool:
-        return self.found.names[id_].vhost_id == vhost_id
 
     def _drop(self, id_: int, lsn: int) -> None:
         """Remove an object. `lsn`: of the record that undeclared it; messages before that may refer to the name."""

@@ -111,7 +111,7 @@ def test_a_publish_to_several_queues_waits_for_the_strictest() -> None:
     offer = publisher.session.publish_with_room(route, envelope, [make_content(2_000)] * 7, mandatory=False)
     assert offer.taken == 0
     assert offer.full is not None
-    assert offer.full.destination == "queue 'q' in vhost '/'"
+    assert offer.full.node.destination == "queue 'q' in vhost '/'"
     assert bench.vhost.queues["free"].ready_count == 3
 
 
@@ -154,7 +154,8 @@ def test_the_limits_of_the_broker_are_above_those_of_queues() -> None:
     publisher.publish(*[make_content(1_500)] * 10)
     assert publisher.published == 7
     assert publisher.full is not None
-    assert (publisher.full.destination, publisher.full.limit, publisher.full.concerns_all) == ("broker", "memory", True)
+    node = publisher.full.node
+    assert (node.destination, node.limit_name, publisher.full.concerns_all) == ("broker", "memory", True)
     bench.take(7)
     assert publisher.published == 10
 
@@ -221,7 +222,7 @@ def test_a_store_limit_holds_what_is_stored_also_without_producer_flow_control()
     stored.publish(*[make_content(1_500)] * 10)
     assert stored.published == 7
     assert stored.full is not None
-    assert stored.full.limit == "store"
+    assert stored.full.node.limit_name == "store"
     bench.summary = PropertySummary()
     transient.publish(make_content(1_500))
     assert transient.published == 11, "a full store concerns only what it takes"
@@ -469,7 +470,7 @@ def test_a_commit_waits_as_one() -> None:
     filler.publish(*[make_content(1_500)] * 2)
     full = session.full_limit_for_commit()
     assert full is not None
-    assert full.limit == "memory"
+    assert full.node.limit_name == "memory"
     bench.take(2)
     assert session.full_limit_for_commit() is None
 
@@ -484,7 +485,7 @@ def test_the_temp_store_is_a_limit_of_the_broker(has_journal: bool) -> None:
     publisher.publish(make_content(1_500))
     assert publisher.published == 0
     assert publisher.full is not None
-    assert (publisher.full.destination, publisher.full.limit) == ("broker", "temp")
+    assert (publisher.full.node.destination, publisher.full.node.limit_name) == ("broker", "temp")
     bench.summary = PropertySummary(persistent=True)
     other.publish(make_content(1_500))
     assert other.published == has_journal
@@ -507,7 +508,7 @@ def test_whoever_waits_for_the_broker_hears_of_another_limit(what: str, after: s
         publisher.publish(*[make_content(2_500)] * 2)
     else:
         publisher.publish(*[make_content(2_500)] * 4)
-    assert (len(publisher.wants), publisher.full and publisher.full.limit) == (2, what)
+    assert (len(publisher.wants), publisher.full and publisher.full.node.limit_name) == (2, what)
     cursor = {"cursor": "store" if what == "temp" else "vm"}
     system = SystemUsage(**{**limits, what: 50_000 if after == "larger" else 5_000})
     if after == "no limits":

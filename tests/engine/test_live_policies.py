@@ -99,4 +99,4 @@ def test_live_is_as_new(queues: dict[str, FieldTable], steps: list[tuple[Policy 
             assert queue.policy == new.policy, name
             assert queue.takes_plainly == new.takes_plainly, name
             assert type(queue.store) is type(new.store), name
-            assert queue.timers.has_unused_deadline == new.timers.has_unused_deadline, name
+            assert (queue.timers.unused is None) == (new.timers.unused is None), name

@@ -175,7 +175,7 @@ def test_the_temp_store_is_full(has_journal: bool) -> None:
     assert MIB <= bench.temp_used <= MIB + 50 * size
     assert CAPS[False] - 50 * KIB <= in_memory(bench.q) <= CAPS[False]
     assert publisher.full is not None
-    assert (publisher.full.destination, publisher.full.limit) == ("broker", "temp")
+    assert (publisher.full.node.destination, publisher.full.node.limit_name) == ("broker", "temp")
     subscriber = Subscriber(bench, prefetch=20)
     subscriber.drain()
     assert subscriber.got == list(range(2000))

@@ -34,8 +34,8 @@ def counting_rows(counts: Counter[str]) -> Iterator[None]:
             row(1 if channel.session.confirms is not None else 2)
         if full.fails_after_ms:
             row(8)
-        if full.limit in ("store", "temp"):
-            row(10 if full.limit == "store" else 11)
+        if full.node.limit_name in ("store", "temp"):
+            row(10 if full.node.limit_name == "store" else 11)
         if type(event) is ChannelMethod and type(event.method) is commands.Tx.Commit:
             row(13)
         park_for(area, full, channel, event, turn)
