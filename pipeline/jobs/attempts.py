@@ -16,7 +16,8 @@ RETURNS = ("requeued", "scheduled", "lease_ended")
 class Attempt(NamedTuple):
     """One delivery and the consumer's act that ended it. `ms`: between the two; 0 for HOLD, which has no act.
 
-    LATE: the consumer unsubscribed after `ms` and acknowledged after `late_ms`, before another delivery of the message.
+    LATE: the delivery ended after `ms` without an acknowledgement, which followed after `late_ms`, before another
+    delivery of the message: by a consumer that had unsubscribed, or by one whose lease had ended earlier.
     `lsn`: of the record of the act. `number`: of the delivery, as the broker counts; 0: not known.
     """
 
@@ -43,19 +44,18 @@ def attempts_of(events: Iterable[MessageEvent]) -> tuple[Attempt, ...]:
     delivered_ms: int | None = None  # when the delivery began that has not ended yet
     last_delivered_ms = number = 0
     unsettled = Attempt(0, HOLD)  # the outcome of that delivery if no event ends it
-    is_acked = False
-    for ms, kind, reason, lsn, attempt in events:
+    acked: MessageEvent | None = None  # outside of a delivery
+    for event in events:
+        ms, kind, reason, lsn, attempt = event
         if kind == "delivered":
             if delivered_ms is not None:
                 found.append(unsettled)
             delivered_ms, last_delivered_ms, number, unsettled = ms, ms, attempt, Attempt(0, HOLD, number=attempt)
-            if is_acked:  # acknowledged automatically when it was sent
+            if acked:  # automatically when it was sent
                 found.append(Attempt(lsn=lsn, number=number))
-                delivered_ms = None
+                acked = delivered_ms = None
         elif delivered_ms is None:
-            if kind == "acked" and found and found[-1].act == CLOSE:
-                found[-1] = Attempt(found[-1].ms, LATE, ms - last_delivered_ms, lsn, number)
-            is_acked = is_acked or kind == "acked"
+            acked = event if kind == "acked" else acked
         elif kind == "lease_ended" and reason == "taken_over":  # by an acknowledgement, or by an operator
             unsettled = Attempt(ms - delivered_ms, CLOSE, lsn=lsn, number=number)
         elif (act := _act(kind, reason)) is not None:
@@ -63,6 +63,8 @@ def attempts_of(events: Iterable[MessageEvent]) -> tuple[Attempt, ...]:
             delivered_ms = None
     if delivered_ms is not None:
         found.append(unsettled)
+    elif acked and found:
+        found[-1] = Attempt(found[-1].ms, LATE, acked.ms - last_delivered_ms, acked.lsn, number)
     return tuple(found)
 
 

@@ -153,6 +153,11 @@ def test_other_settings_of_leases() -> None:
         ("5 delivered, 9 lease_ended deadline, 9 delivered, 12 acked", (HELD, Attempt(3))),
         ("5 delivered, 9 lease_ended unsubscribed, 10 delivered", (Attempt(4, CLOSE), HELD)),
         ("5 delivered, 9 lease_ended unsubscribed, 12 acked", (Attempt(4, LATE, 7),)),
+        (  # by the first consumer, which had lost its lease
+            "5 delivered, 9 lease_ended deadline, 9 delivered, 11 lease_ended nacked, 12 acked",
+            (HELD, Attempt(2, LATE, 3)),
+        ),
+        ("5 delivered, 9 requeued closed, 12 acked, 12 delivered", (Attempt(4, CLOSE), Attempt())),
         ("5 delivered, 9 lease_ended taken_over, 9 acked", (Attempt(4),)),
         (
             "5 delivered, 9 lease_ended taken_over, 11 delivered, 12 killed rejected",
