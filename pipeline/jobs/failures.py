@@ -3,7 +3,7 @@
 from ..engines.protocol import quoted_list, rows, value
 from .lives import KEPT, REDELIVERED, RETURNED, STARTED
 from .outputs import DEADLETTERS, LOSS, REDELIVERY, WINDOW, conform
-from .tables import Tables
+from .tables import COPIES, Tables
 
 #: Kinds of events that remove a message without an acknowledgement.
 CAUSES = ("evicted", "replaced", "expired", "dropped", "killed", "dead_lettered", "purged", "deleted", "cancelled")
@@ -31,9 +31,7 @@ WITH removed AS (
     FROM whole_events SEMI JOIN removed USING (msg_id)
     WHERE kind = 'published' GROUP BY msg_id
 ), copies AS (
-    SELECT msg_id AS copy_id, cause_id FROM whole_events WHERE kind = 'published' AND cause_id > 0
-    UNION
-    SELECT msg_id AS copy_id, cause_id FROM whole_payloads WHERE cause_id > 0
+    {copies}
 ), arrived AS (
     SELECT cause_id AS msg_id, count(*) AS arrivals
     FROM copies SEMI JOIN (SELECT msg_id AS copy_id FROM whole_events WHERE kind = 'enqueued') AS held USING (copy_id)
@@ -86,6 +84,7 @@ def loss(tables: Tables, window_s: int = 60) -> str:
     dialect = tables.engine.dialect
     text = LOSS_QUERY.format(
         is_removed=IS_REMOVED,
+        copies=COPIES,
         on_purpose=quoted_list(ON_PURPOSE),
         log_queues=tables.log_queues(),
         slot=WINDOW.format(second="second", window_s=window_s),

@@ -23,6 +23,13 @@ WHERE queue <> '' AND (
 )
 GROUP BY vhost, queue
 """
+#: Copies of messages, as dead letters or by an operator, each with its original. A lake of an older release has them
+#: only in the contents.
+COPIES = """
+SELECT msg_id AS copy_id, cause_id FROM whole_events WHERE kind = 'published' AND cause_id > 0
+UNION
+SELECT msg_id AS copy_id, cause_id FROM whole_payloads WHERE cause_id > 0
+"""
 
 
 class NotRecorded(ValueError):

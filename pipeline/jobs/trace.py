@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ..engines.protocol import Engine, rows
 from ..lake.nodes import Node
 from .outputs import TRACE, conform
-from .tables import EmptyLake, NotRecorded, Tables
+from .tables import COPIES, EmptyLake, NotRecorded, Tables
 
 #: The most generations of copies that are followed, since dead letters may loop.
 GENERATIONS_MAX = 100
@@ -51,14 +51,12 @@ def with_copies(tables: Tables, ids: list[int]) -> dict[int, int]:
         wanted = ", ".join(map(str, new))
         found = rows(
             tables.engine,
-            "SELECT msg_id, cause_id FROM payloads"
-            f" WHERE msg_id IN ({wanted}) OR (cause_id > 0 AND cause_id IN ({wanted}))",
+            f"SELECT * FROM ({COPIES}) AS copies WHERE copy_id IN ({wanted}) OR cause_id IN ({wanted})",
         )
         before = set(known)
         for row in found:
-            known[row["msg_id"]] = row["cause_id"]
-            if row["cause_id"]:
-                known.setdefault(row["cause_id"], 0)
+            known[row["copy_id"]] = row["cause_id"]
+            known.setdefault(row["cause_id"], 0)
         new = [id_ for id_ in known if id_ not in before]
     return known
 

@@ -88,6 +88,16 @@ def test_trace(engine: Any) -> None:
         trace(told(engine, *STORY), "order=77")
 
 
+def test_copies_are_traced_without_contents(engine: Any) -> None:
+    """From queue to queue, forwards and back; the contents of an older release's rows add what events lack."""
+    lines = [line + " cause_id=1" * line.startswith("5 ") for line in STORY]
+    lines += ["13 20 dead_lettered 2 dead reason=expired", "14 20 published 5 address=", "15 20 enqueued 5 last"]
+    for payloads, way in (([], {1, 2}), ([content(5, 14, 2)], {1, 2, 5})):
+        tables = told(engine, *lines, payloads=payloads)
+        for message in sorted(way):
+            assert {row.msg_id for row in answered(tables, "trace", trace(tables, str(message)))} == way, message
+
+
 def test_deadletters(engine: Any) -> None:
     """Why, from where to where, how many, and whose they were last."""
     tables = story(engine)
