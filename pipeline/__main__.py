@@ -17,6 +17,7 @@ from .answers import EXIT_INTERRUPTED
 from .options import Refused, parse
 from .progress import say
 from .running import run
+from .serve_command import serve
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _end_with_parent()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
-        return run(options)
+        return serve(options, sys.stdin or ()) if options.job == "serve" else run(options)
     except KeyboardInterrupt:
         say(options.job, "interrupted")
         return EXIT_INTERRUPTED
@@ -52,13 +53,13 @@ def _end_with_parent() -> None:
 
 
 def _main_of_process() -> int:
-    """Run as a process: replace closed streams, and escape characters that a stream's character set lacks."""
+    """Run as a process: replace closed streams, and escape what a stream's character set lacks."""
     while (nowhere := os.open(os.devnull, os.O_RDWR)) <= 2:  # else a file that is opened later would become stdout
         pass
     os.close(nowhere)
     sys.stdout = sys.stdout or TextIOWrapper(FileIO(1, "w"), encoding="utf-8")
     sys.stderr = sys.stderr or TextIOWrapper(FileIO(2, "w"), encoding="utf-8")
-    for stream in (sys.stdout, sys.stderr):
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     return main()

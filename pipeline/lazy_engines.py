@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -9,15 +10,18 @@ from .progress import Measure, say
 
 
 class LazyEngines:
-    """Spark and DuckDB. `session`: an open session of Spark, which stays open; None: one is opened when needed."""
+    """Spark and DuckDB. `open_shared`: returns a session of Spark that stays open; None: this one ends its own."""
 
-    def __init__(self, options: argparse.Namespace, session: Any = None) -> None:
+    def __init__(self, options: argparse.Namespace, open_shared: Callable[[], Any] | None = None) -> None:
         self._options = options
-        self._given, self._session = session, session
-        self._local: Any = None
+        self._open_shared = open_shared
+        self._session: Any = None
+        self._engine: Any = None
 
     def spark(self) -> Any:
         """The session of Spark. Raises: ValueError (it is not installed), NoJava, PermissionError."""
+        if self._session is None and self._open_shared is not None:
+            self._session = self._open_shared()
         if self._session is None:
             try:
                 from .session import SessionOptions, open_session
@@ -41,24 +45,26 @@ class LazyEngines:
 
         options = self._options
         if choose_engine(options.lake, options.engine, master=options.master, tell=partial(say, options.job)) != LOCAL:
-            return SparkEngine(self.spark())
-        if self._local is None:
-            try:
-                from .engines.local import LocalEngine
+            self._engine = SparkEngine(self.spark())
+            return self._engine
+        try:
+            from .engines.local import LocalEngine
 
-                self._local = LocalEngine()
-            except ImportError as error:
-                raise ValueError(f"{error}; this needs pip install 'leveret[pipeline]'") from error
-        return self._local
+            self._engine = LocalEngine()
+        except ImportError as error:
+            raise ValueError(f"{error}; this needs pip install 'leveret[pipeline]'") from error
+        return self._engine
 
     def measure(self) -> Measure | None:
         """A function of the tasks of Spark, for the bar of the progress; None: Spark does not run."""
         return None if self._session is None else task_progress(self._session)
 
     def close(self) -> None:
-        if self._local is not None:
-            self._local.close()
-        if self._session is not None and self._given is None:
+        """Release what the command has cached, and end what it has started."""
+        is_own = self._session is not None and self._open_shared is None
+        if self._engine is not None and not (is_own and self._engine.name == "spark"):
+            self._engine.close()
+        if is_own:
             self._session.stop()
 
 

@@ -39,6 +39,7 @@ OTHER_COMMANDS = {
     "migrate": "convert a lake of an older release, as ingest does",
     "readers": "list the readers of a journal: how far behind, and what is kept for each; needs no lake",
     "forget": "stop keeping records for a lake that is no longer needed",
+    "serve": "run commands from stdin, one a line, as behind `leveret pipeline`: Spark's Java starts once",
 }
 #: The default width of windows, in seconds.
 WINDOW_S = 60
@@ -51,6 +52,8 @@ PAUSE_MAX_DAYS = 7
 ENGINES = ("auto", "local", "spark")
 #: Jobs that cannot be combined with others.
 ALONE = ("trace", "replay", "whatif", *OTHER_COMMANDS)
+#: Commands that never start Spark.
+WITHOUT_SPARK = ("compact", "retain", "migrate", "readers", "forget")
 #: Jobs that read contents of messages, so that an ingest before them stores contents.
 WITH_CONTENTS = ("trace", "replay", "deadletters")
 JOURNALS_HELP = (
@@ -75,9 +78,10 @@ class Refused(Exception):
         self.code = code
 
 
-def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None = None, *, served_by: argparse.Namespace | None = None) -> argparse.Namespace:
     """Read the options of a command. They include `jobs`, the names in order, and `job`, the same as one text.
 
+    Args:   served_by: the options of `serve`, whose session of Spark the command uses: it has no options of Spark.
     Raises: Refused.
     """
     import sys
@@ -86,11 +90,18 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     try:
         names = _names_of_jobs(given)
         one = parser(names)
+        if served_by is None:
+            add_spark_options(one, names)
+        else:
+            one.set_defaults(master=served_by.master, driver_memory=served_by.driver_memory, conf=served_by.conf)
         found = one.parse_args(given[1:])
         if getattr(found, "message", "") == []:  # argparse makes an empty list of a second "--"
             one.error("MESSAGE is missing: '--' is not a message")
         found.jobs, found.job = names, given[0]
         _check_places(found, given, one)
+        for setting in getattr(found, "conf", ()):
+            if "=" not in setting:
+                one.error(f"--conf {setting}: expected NAME=VALUE")
         if getattr(found, "format", None) == "parquet" and not found.out:
             one.error("--format parquet needs --out")
         if names[0] in JOBS:
@@ -147,7 +158,7 @@ def _overview() -> argparse.ArgumentParser:
 
 
 def parser(names: Sequence[str]) -> argparse.ArgumentParser:
-    """The parser for the options of these jobs."""
+    """The parser for the options of these jobs, without those of Spark."""
     text = "; ".join((JOBS | OTHER_COMMANDS)[name] for name in names)
     one = NearestParser(prog=f"leveret pipeline {','.join(names)}", description=text, epilog=EPILOG)
     if names[0] in ("ingest", "follow"):
@@ -161,7 +172,6 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
         else:
             text = f"the time between two rounds, such as 1m (10s); from 1s to {PAUSE_MAX_DAYS}d"
             one.add_argument("--every", type=_pause, default=10.0, metavar="TIME", help=text)
-        add_spark_options(one)
     elif names[0] in ("compact", "retain", "migrate"):
         one.add_argument("--lake", required=True, metavar="DIR", help="a lake that ingest filled; or URI")
         if names[0] == "retain":
@@ -169,7 +179,7 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
         if names[0] != "migrate":
             text = "hours for which replaced and dropped files are kept, for jobs that still read them (24)"
             one.add_argument("--keep-hours", type=_count, default=24, metavar="N", help=text)
-        one.set_defaults(journal=None, conf=[])
+        one.set_defaults(journal=None)
     elif names[0] == "readers":
         one.add_argument("--journal", required=True, action="append", metavar="DIR", help=JOURNALS_HELP)
         text = "stop keeping records for this reader; may be repeated"
@@ -178,8 +188,7 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
     elif names[0] == "forget":
         one.add_argument("--journal", required=True, action="append", metavar="DIR", help=JOURNALS_HELP)
         one.add_argument("--lake", required=True, metavar="DIR", help="the lake, which may be deleted already; or URI")
-        one.set_defaults(conf=[])
-    else:
+    elif names[0] != "serve":
         _add_job_options(one, names)
     return one
 
@@ -225,7 +234,6 @@ def _add_job_options(one: argparse.ArgumentParser, names: Sequence[str]) -> None
         one.add_argument("--verify", action="store_true", help=text)
     if "replay" in names:
         _add_replay_options(one)
-    add_spark_options(one)
 
 
 def _add_result_options(one: argparse.ArgumentParser) -> None:
@@ -306,8 +314,10 @@ def _add_replay_options(one: argparse.ArgumentParser) -> None:
     )
 
 
-def add_spark_options(one: argparse.ArgumentParser) -> None:
-    """Add the options of Spark, for jobs that may start it."""
+def add_spark_options(one: argparse.ArgumentParser, names: Sequence[str]) -> None:
+    """Add the options of Spark, if these jobs may start it."""
+    if names[0] in WITHOUT_SPARK:
+        return
     group = one.add_argument_group("Spark")
     group.add_argument("--master", default="local[*]", metavar="URL", help="local[N], spark://HOST:PORT, yarn, ...")
     group.add_argument("--driver-memory", default="2g", metavar="SIZE", help="heap of Spark's Java on this machine")

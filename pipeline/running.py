@@ -3,9 +3,9 @@
 import argparse
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .answers import EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK
 from .error_texts import error_text, lost_cluster_text, spark_error_text
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 WORST_FIRST = (EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK)
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run a command. Returns the exit code. Errors are printed on stderr, each as a sentence."""
+def run(options: argparse.Namespace, open_shared: Callable[[], Any] | None = None) -> int:
+    """Run a command. Returns the exit code. Errors are printed on stderr, each as a sentence.
+
+    open_shared: as for `LazyEngines`.
+    """
     if options.job == "forget":
         return _guarded(options.job, lambda: _forget_lake(options))
     if options.job == "readers":
         return _guarded(options.job, lambda: _list_readers(options))
     if options.job in ("compact", "retain", "migrate"):
         return _guarded(options.job, lambda: _maintain(options))
-    for setting in options.conf:
-        if "=" not in setting:
-            return fail(options.job, f"--conf {setting}: expected NAME=VALUE")
-    engines = LazyEngines(options)
+    engines = LazyEngines(options, open_shared)
     try:
         return _guarded(options.job, lambda: run_with(engines, options, check(options)), _master_of(options))
     finally:
@@ -125,6 +125,11 @@ def run_with(engines: LazyEngines, options: argparse.Namespace, conditions_by_jo
             return answer.code or (EXIT_HOLDS if met else EXIT_OK)
 
         codes.append(_guarded(job, run_one, _master_of(options)))
+    return worst_code(codes)
+
+
+def worst_code(codes: Sequence[int]) -> int:
+    """The exit code of several jobs, or commands."""
     return next(code for code in WORST_FIRST if code in codes)
 
 

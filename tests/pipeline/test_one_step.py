@@ -29,7 +29,7 @@ def engine(request: pytest.FixtureRequest) -> str:
 def asked(spark: Any | None, engine: str, capsys: Any, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
     """The exit code, and the lines on stdout."""
     options = parse([*arguments, "--engine", engine])
-    engines = LazyEngines(options, spark)
+    engines = LazyEngines(options, lambda: spark)
     code = run_with(engines, options, check(options))
     engines.close()
     return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]

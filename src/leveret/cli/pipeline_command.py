@@ -2,7 +2,8 @@
 
 The child ends when this process ends, and stops Spark's Java process first. After SIGINT or SIGTERM it gets a SIGTERM.
 It is in another session, so that Ctrl-C does not reach it as well. If this process is killed, the child sees the end of
-its stdin. Source: Spark page 6.
+its stdin, a pipe to which nothing is written; only `serve` reads this process's stdin, and ends with that.
+Source: Spark page 6.
 """
 
 import os
@@ -30,14 +31,15 @@ def run(arguments: Sequence[str]) -> int:
 
 
 async def _run(command: list[str]) -> int:
-    environment = {**os.environ, "LEVERET_PIPELINE_CHILD": "1"}
+    is_serving = command[3:4] == ["serve"]
+    environment = {**os.environ, "LEVERET_PIPELINE_CHILD": "" if is_serving else "1"}
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async with trio.open_nursery() as nursery:
             process: trio.Process = await nursery.start(
                 partial(
                     trio.run_process,
                     command,
-                    stdin=subprocess.PIPE,
+                    stdin=None if is_serving else subprocess.PIPE,
                     check=False,
                     env=environment,
                     start_new_session=True,
