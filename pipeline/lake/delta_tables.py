@@ -247,21 +247,9 @@ def commit(delta: Any, lake: str, table: str, parts: Sequence[Part], end: "Posit
     Args:   delta: the result of `open_table`. Returns: the table after the commit.
     Raises: ValueError (another process has moved the position), OSError.
     """
-    from deltalake import Schema
-
-    path = table_path(lake, table)
-    with _plain_errors(path):
-        delta.create_write_transaction(
-            _adds(parts),
-            "append",
-            Schema.from_arrow(schema_of(table)),
-            _partition(table),
-            commit_properties=_position_properties(end, first_journal(delta)),
-        )
-    make_durable(path)
-    now = open_table(lake, table)
+    now = _commit_actions(delta, lake, table, _adds(parts), _position_properties(end, first_journal(delta)))
     if now is None or position_of(now, end.journal) != end:
-        raise ValueError(f"{path}: another ingest is at work on this lake")
+        raise ValueError(f"{table_path(lake, table)}: another ingest is at work on this lake")
     return now
 
 

@@ -12,7 +12,7 @@ Records that are damaged only in this copy are read from the other copies (`read
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pyarrow import parquet
@@ -49,7 +49,7 @@ def outside_holes(lake: str, plan: JournalPlan, slices: Sequence[Slice]) -> list
 
     Raises: JournalError, ValueError, OSError."""
     found = list(slices)
-    for row in _rows_of(lake, _files_of(open_table(lake, "holes"), plan.journal_id)):
+    for row in rows_of(lake, _files_of(open_table(lake, "holes"), plan.journal_id)):
         if any(part.start_lsn <= row["last_lsn"] and row["first_lsn"] < part.end_lsn for part in found):
             for piece in plan.whole_blocks(row["first_lsn"], row["last_lsn"] + 1):
                 found = [rest for part in found for rest in _subtract(part, piece)]
@@ -83,8 +83,8 @@ def read_late(
     journal = plans[0].journal_id
     holes = open_table(lake, "holes")
     kept = retained_of(open_table(lake, "events"), journal)
-    known = _rows_of(lake, _files_of(holes, journal))
-    damage = _rows_of(lake, [{"path": one.path} for one in met])
+    known = rows_of(lake, _files_of(holes, journal))
+    damage = rows_of(lake, [{"path": one.path} for one in met])
     pieces: list[_Piece] = []
     rows: list[Row] = []
     for row in damage:
@@ -147,7 +147,7 @@ def fill_holes(
     old = _files_of(holes, journal)
     pieces: dict[int, _Piece] = {}  # by their first record
     rows: list[Row] = []
-    for row in _rows_of(lake, old):
+    for row in rows_of(lake, old):
         first, end = row["first_lsn"], row["last_lsn"] + 1
         where = None if searched is None else _segments(plans, first, end)
         is_known = searched is not None and where is not None and searched.get((journal, first, end)) == where
@@ -174,7 +174,8 @@ def _files_of(holes: Any, journal: str) -> list[dict[str, Any]]:
     return [] if holes is None else [one for one in files_in(holes) if one["mark"] == mark_of(journal)]
 
 
-def _rows_of(lake: str, files: Sequence[Any]) -> list[Row]:
+def rows_of(lake: str, files: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """The rows of files of `holes`. `files`: their `path`. Raises: OSError."""
     source, root = locate(lake)
     read = [parquet.read_table(f"{root}/holes/{one['path']}", filesystem=source.system) for one in files]
     return [row for one in read for row in one.to_pylist()]

@@ -17,7 +17,6 @@ from typing import Any
 from ...journal.format.errors import JournalError
 from ..error_texts import error_text
 from ..progress import Progress
-from ..reading.arrow_files import locate
 from ..reading.positions import JournalPlan, Position, Slice
 from ..retries import retry_slow_workers
 from ..schemas import TABLES
@@ -330,13 +329,11 @@ class _Ingest:
                 self._progress.say("batch", table=table, batch=self._deltas[table].version(), rows=rows)
 
     def _report_holes(self, parts: Sequence[Part]) -> None:
-        from pyarrow import parquet  # slow to import, and seldom needed
-
         for one in parts:
             if one.table == "holes":
-                files, root = locate(self._lake)
-                found = parquet.read_table(f"{root}/holes/{one.path}", filesystem=files.system).to_pylist()
-                self._progress.say("holes", what=holes_text(found))
+                from .filling import rows_of  # slow to import, and seldom needed
+
+                self._progress.say("holes", what=holes_text(rows_of(self._lake, [{"path": one.path}])))
 
     def _fill_holes(self) -> None:
         """Fill holes from any copy, also the one that was read: that may have been replaced by a backup since."""

@@ -50,39 +50,40 @@ DAY_US = 86_400_000_000
 EPOCH = date(1970, 1, 1)
 
 
-def write_parts(
-    journal: str,
-    directory: str,
-    lake: str,
-    tables: Sequence[str],
-    part: Slice,
-    *,
-    strict: bool = True,
-    node: tuple[str, str] = ("", ""),
-) -> list[Part]:
-    """Write the rows of a slice as new parts of tables.
+@dataclass(slots=True, frozen=True)
+class WriteTask:
+    """Writes the rows of slices of a journal as new parts of tables.
 
-    Args:   journal: path or URI, for its file system. directory: the journal's path in that file system. node: name and
-            journal's id; the first node needs none.
-    Raises: JournalError, OSError. Then files that were already written are deleted.
+    journal: path or URI, for its file system. directory: the journal's path in that file system. node: name and
+    journal's id; the first node needs none.
     """
-    source, _ = locate(journal)
-    target, root = locate(lake)
-    writers = [_TableWriter(target, root, table, part, node) for table in tables]
-    try:
-        for chunk in read_chunks(source, directory, part, strict=strict):
+
+    journal: str
+    directory: str
+    lake: str
+    tables: tuple[str, ...]
+    strict: bool = True
+    node: tuple[str, str] = ("", "")
+
+    def write(self, part: Slice) -> list[Part]:
+        """The parts of a slice. Raises: JournalError, OSError. Then files that were already written are deleted."""
+        source, _ = locate(self.journal)
+        target, root = locate(self.lake)
+        writers = [_TableWriter(target, root, table, part, self.node) for table in self.tables]
+        try:
+            for chunk in read_chunks(source, self.directory, part, strict=self.strict):
+                for one in writers:
+                    one.add(chunk)
+            return [made for one in writers for made in one.close()]
+        except Exception as error:
             for one in writers:
-                one.add(chunk)
-        return [made for one in writers for made in one.close()]
-    except Exception as error:
-        for one in writers:
-            one.delete()
-        if isinstance(error, Damaged):
-            raise JournalError(str(error)) from error  # Damaged itself cannot be pickled between processes
-        raise
-    finally:
-        for one in writers:
-            one.abandon()
+                one.delete()
+            if isinstance(error, Damaged):
+                raise JournalError(str(error)) from error  # Damaged itself cannot be pickled between processes
+            raise
+        finally:
+            for one in writers:
+                one.abandon()
 
 
 class _TableWriter:
@@ -291,23 +292,6 @@ def _text(value: Any, *, up: bool = False) -> Any:
 #: The least octets of journal for which several processes are started.
 PARALLEL_OCTETS = 32 * 1024 * 1024
 Made = tuple[Slice, list[Part]]
-
-
-@dataclass(slots=True, frozen=True)
-class WriteTask:
-    """The arguments of `write_parts` that are the same for all slices."""
-
-    journal: str
-    directory: str
-    lake: str
-    tables: tuple[str, ...]
-    strict: bool = True
-    node: tuple[str, str] = ("", "")
-
-    def write(self, part: Slice) -> list[Part]:
-        """The parts of a slice. Raises: JournalError, OSError."""
-        where = self.journal, self.directory, self.lake
-        return write_parts(*where, self.tables, part, strict=self.strict, node=self.node)
 
 
 def by_processes(work: WriteTask, slices: Sequence[Slice], processes: int) -> Iterator[Made]:

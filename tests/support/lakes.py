@@ -10,7 +10,7 @@ from pyarrow import parquet
 
 from leveret.pipeline.lake.ingest import IngestOptions, ingest
 from leveret.pipeline.lake.lake import committed_files
-from leveret.pipeline.lake.parts import write_parts
+from leveret.pipeline.lake.parts import WriteTask
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.reading.positions import JournalPlan
 from leveret.pipeline.reading.table_reader import TableReader
@@ -49,7 +49,8 @@ def fill_as_before(journal: Path, lake: Path, tables: tuple[str, ...] = tuple(TA
     end = plan.end()
     for table in tables:
         slices = plan.slices(plan.first(), end)
-        made = [one for part in slices for one in write_parts(str(journal), plan.directory, str(lake), [table], part)]
+        work = WriteTask(str(journal), plan.directory, str(lake), (table,))
+        made = [one for part in slices for one in work.write(part)]
         (lake / table / "_spark_metadata").mkdir(parents=True)
         entries = [json.dumps({"path": f"file://{lake}/{table}/{one.path}", "size": one.octets}) for one in made]
         (lake / table / "_spark_metadata" / "0").write_text("\n".join(["v1", *entries]))
