@@ -9,8 +9,7 @@ A cluster has one journal for all of its leaders. A takeover allows two kinds of
 lost is published again with the same message id, and a delivery of the lost leader is repeated without a return.
 """
 
-from ..engines.protocol import Row, rows, value
-from .lives import STARTED
+from ..engines.protocol import rows, value
 from .outputs import ALLOWED, FAULTS, MESSAGE_FATE, conform
 from .tables import Tables
 
@@ -206,7 +205,7 @@ def audit(tables: Tables) -> str:
     parts = [_faults_of_lives(tables)]
     if rows(tables.engine, IS_OUT_OF_ORDER):
         parts.append(ENTERED_LATE)
-    if value(tables.engine, "SELECT count(*) FROM checkpoints"):
+    if tables.checkpoints():
         tables.engine.view("spans", SPANS_WITHOUT_HOLES if tables.holes() else SPANS)
         tables.engine.view("held", HELD)
         parts += [MISSING_AT_CHECKPOINT, UNEXPECTED_HELD.format(first=tables.first_lsn())]
@@ -254,7 +253,7 @@ def _fate(tables: Tables) -> str:
     Transient messages ended with the last start of a broker with scope "all". A message that was open before a hole is
     unknown, unless an event or a checkpoint behind the hole has it.
     """
-    started = value(tables.engine, f"SELECT max(lsn) FROM events WHERE {STARTED}") or 0
+    started = max((row["lsn"] for row in tables.starts()), default=0)
     return (
         "CASE WHEN kind IS NOT NULL THEN kind"
         f" WHEN NOT is_durable AND enqueued_lsn < {started} THEN 'ended'{_is_unknown(tables)} ELSE 'open' END"
@@ -291,7 +290,6 @@ def _faults_of_lives(tables: Tables) -> str:
     )
 
 
-LEADERS = "SELECT lsn, ts, reason FROM events WHERE kind = 'led' ORDER BY lsn"
 DELIVERED = """
 SELECT 'delivered again' AS duplicate, ordered.msg_id, ordered.msg_id AS first_id,
     ordered.vhost, ordered.queue, ordered.lsn,
@@ -322,11 +320,6 @@ NAMED = """
 SELECT msg_id, lsn, vhost, address, routing_key, {message_id} AS name
 FROM payloads WHERE cause_id = 0 AND {message_id} <> ''
 """
-
-
-def leaders(tables: Tables) -> list[Row]:
-    """The takeovers of a cluster: lsn, ts, reason (the node). Empty for a single broker."""
-    return rows(tables.engine, LEADERS)
 
 
 def allowed(tables: Tables) -> str:

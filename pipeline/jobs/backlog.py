@@ -134,11 +134,6 @@ SIGNS = (*TERMINALS, *BETWEEN)
 NO_CHECKPOINT = "nor is it known how many messages waited before: there is no checkpoint since then"
 
 
-def has_checkpoint(tables: Tables) -> bool:
-    """Whether the lake has a checkpoint, and so the messages that durable queues had then."""
-    return bool(rows(tables.engine, "SELECT begin_lsn FROM checkpoints LIMIT 1"))
-
-
 def with_waiting(tables: Tables, window_s: int) -> tuple[str, int]:
     """Make a view of lives that includes messages from before the lake. For a lake that begins later than its journal.
 
@@ -148,13 +143,12 @@ def with_waiting(tables: Tables, window_s: int) -> tuple[str, int]:
     """
     engine, first = tables.engine, tables.first_lsn()
     known = value(engine, "SELECT min(msg_id) FROM events WHERE kind = 'published'") or NEVER
-    checkpoint = "SELECT begin_lsn, end_lsn, unix_seconds(ts) AS second FROM checkpoints ORDER BY begin_lsn LIMIT 1"
-    checkpoints = rows(engine, checkpoint)
+    checkpoints = tables.checkpoints()[:1]
     durable = 0 if checkpoints else 1  # without a checkpoint each of these messages may be durable
     found = [TOUCHED_BEFORE.format(known=known, kinds=quoted_list(SIGNS), durable=durable)]
     found += [HELD_BEFORE.format(begin=one["begin_lsn"], end=one["end_lsn"], known=known) for one in checkpoints]
     engine.view("waiting", WAITING.format(found=" UNION ALL ".join(found)))
-    begin = tables.span()[0] or (checkpoints[0]["second"] if checkpoints else 0)
+    begin = tables.span()[0] or (int(checkpoints[0]["ts"].timestamp()) if checkpoints else 0)
     begin -= begin % window_s
     wanted = {"lsn": str(first - 1), "ts": f"timestamp_seconds({begin - window_s})", **ENQUEUED_BEFORE}
     empty = {"string": "''"}

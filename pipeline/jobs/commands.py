@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..answers import EXIT_FAULT, EXIT_OK, Answer
-from ..engines.protocol import Engine, Row, rows, value
+from ..engines.protocol import Engine, Row, value
 from ..error_texts import spark_error_text
 from ..lake.lake import absolute
 from ..lake.nodes import Node, chosen_nodes, nodes_of
@@ -21,9 +21,9 @@ from ..retries import retry_slow_workers
 from ..schemas import Columns, columns
 from ..selection import Selection
 from . import outputs
-from .audit import allowed, audit, fates, judged_fates, leaders, unknown
-from .backlog import NO_CHECKPOINT, blocked, depth, has_checkpoint
-from .engine_table import EngineTable
+from .audit import allowed, audit, fates, judged_fates, unknown
+from .backlog import NO_CHECKPOINT, blocked, depth
+from .engine_table import EngineTable, counts
 from .failures import POISON_ATTEMPTS, deadletters, loss, redelivery
 from .fleet import NodeAnswers, node_page_path, unknown_everywhere
 from .opening import is_known, open_log, open_tables
@@ -251,30 +251,25 @@ def _audit(work: JobContext) -> Answer:
     tables = {"faults": found}
     if work.tables.holes():
         tables["unknown"] = EngineTable(engine, "unknown", _selected_rows(unknown(work.tables), work), outputs.FAULTS)
-    by_fault = _counts(engine, "fault", found.name)
+    by_fault = found.counts("fault")
     work.progress.say("faults", **by_fault)
     every, counted = fates(work.tables), judged_fates(work.tables)
     if work.selection.since_us is not None:
         since = engine.dialect.timestamp(work.selection.since_us)
         every = counted = f"SELECT * FROM ({every}) AS fated WHERE coalesce(enqueued_ts, finished_ts) >= {since}"
     facts = {
-        "fates": _counts(engine, "fate", f"({counted})"),
+        "fates": counts(engine, "fate", f"({counted})"),
         "faults": by_fault,
-        "checkpoints": value(engine, "SELECT count(*) FROM checkpoints"),
+        "checkpoints": len(work.tables.checkpoints()),
     }
-    if len(led := leaders(work.tables)) > 1:
+    if len(led := work.tables.takeovers()) > 1:
         tables["allowed"] = EngineTable(engine, "allowed", _selected_rows(allowed(work.tables), work), outputs.ALLOWED)
         facts["leaders"] = [f"LSN {row['lsn']}, {row['ts'].isoformat()}: {row['reason']}" for row in led]
-        facts["allowed"] = _counts(engine, "duplicate", tables["allowed"].name)
+        facts["allowed"] = tables["allowed"].counts("duplicate")
     if "unknown" in tables:
-        facts["unknown"] = _counts(engine, "fault", tables["unknown"].name)
+        facts["unknown"] = tables["unknown"].counts("fault")
     tables["message_fate"] = EngineTable(engine, "fates", every, outputs.MESSAGE_FATE, cached=False)
     return Answer("audit", tables, facts, EXIT_FAULT if by_fault else EXIT_OK)
-
-
-def _counts(engine: Engine, name: str, among: str) -> dict[str, int]:
-    counted = f"SELECT {name} AS what, count(*) AS n FROM {among} AS counted GROUP BY {name} ORDER BY {name}"
-    return {row["what"]: row["n"] for row in rows(engine, counted)}
 
 
 def _table(make: Callable[[Tables, argparse.Namespace], str]) -> Callable[[JobContext], Answer]:
@@ -289,7 +284,7 @@ def _table(make: Callable[[Tables, argparse.Namespace], str]) -> Callable[[JobCo
 
 def _depth(work: JobContext) -> Answer:
     answer = _table(lambda tables, o: depth(tables, o.window))(work)
-    if not work.tables.missing_text() or has_checkpoint(work.tables):
+    if not work.tables.missing_text() or work.tables.checkpoints():
         return answer
     work.progress.say("missing", what=NO_CHECKPOINT)
     return replace(answer, facts={"missing": [NO_CHECKPOINT]})

@@ -1,7 +1,7 @@
 """The jobs `redelivery`, `loss` and `deadletters`: messages that failed, were removed unread, or died."""
 
-from ..engines.protocol import quoted_list, rows, value
-from .lives import KEPT, REDELIVERED, RETURNED, STARTED
+from ..engines.protocol import quoted_list, rows
+from .lives import KEPT, REDELIVERED, RETURNED
 from .outputs import DEADLETTERS, LOSS, REDELIVERY, WINDOW, conform
 from .tables import COPIES, Tables
 
@@ -146,8 +146,7 @@ def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
     dialect = tables.engine.dialect
     pauses = dialect.ordered_array("arg_ms", "lsn", "kind IN ('requeued', 'scheduled') AND arg_ms > 0")
     known = 1 if tables.first_lsn() <= 1 else 0
-    starts = f"greatest(count_if({STARTED}), count_if(kind = 'led'))"
-    is_restarted = int(value(tables.engine, f"SELECT {starts} FROM events") or 0) > known
+    is_restarted = max(len(tables.starts()), len(tables.takeovers())) > known
     text = REDELIVERY_QUERY.format(
         poison_attempts=poison_attempts,
         returned=RETURNED,

@@ -6,11 +6,12 @@ the events of segments with scope "all", and `recorded_lives`, the lives of thes
 """
 
 from collections.abc import Mapping
+from copy import copy
 
-from ..engines.protocol import Engine, Row, rows, value
+from ..engines.protocol import Engine, Row, rows
 from ..lake.lake import Retained, holes_text, missing_text
 from ..schemas import TABLES
-from .lives import KEPT, lives_of
+from .lives import KEPT, STARTED, lives_of
 
 #: Queues that keep acknowledged messages: some acknowledgement has the flag kept, or the declaration says so.
 LOG_QUEUES = """
@@ -43,7 +44,7 @@ class EmptyLake(ValueError):
 class Tables:
     """The tables of a lake as views of an engine, which replace the views of the `Tables` before.
 
-    conditions: table -> SQL that selects rows. retained: what retention has left. has_holes: the table `holes` has
+    retained: what retention has left. has_holes: the table `holes` has
     files. node, journal: which one, if the lake has several nodes. Raises: EmptyLake.
     """
 
@@ -51,7 +52,6 @@ class Tables:
         self,
         engine: Engine,
         lake: str = "",
-        conditions: Mapping[str, str] | None = None,
         retained: Retained | None = None,
         *,
         has_holes: bool = False,
@@ -60,42 +60,65 @@ class Tables:
     ) -> None:
         self.engine = engine
         self._has_holes = has_holes
-        self._holes: list[Row] | None = None
         self.lake = lake
         self.node, self.journal = node, journal
         self.retained = retained
-        self._made: set[str] = set()
         self.is_shared = False  # several jobs read the lives: cache them
-        self._part: tuple[Mapping[str, str], Tables] | None = None
-        for name in TABLES:
-            condition = (conditions or {}).get(name)
-            engine.view(name, f"SELECT * FROM whole_{name}{f' WHERE {condition}' if condition else ''}")
-        if not value(engine, "SELECT count(*) FROM segments"):
+        self._select({})
+        self._segments = rows(engine, "SELECT base_lsn, scope FROM segments")
+        if not self._segments:
             raise EmptyLake(f"{lake} holds no events; `leveret pipeline ingest --journal DIR --lake {lake}` fills it")
 
+    def _select(self, conditions: Mapping[str, str]) -> None:
+        """Make the views of the selected rows."""
+        self._holes: list[Row] | None = None
+        self._marks: list[Row] | None = None
+        self._checkpoints: list[Row] | None = None
+        self._made: set[str] = set()
+        self._part: tuple[Mapping[str, str], Tables] | None = None
+        for name in TABLES:
+            condition = conditions.get(name)
+            self.engine.view(name, f"SELECT * FROM whole_{name}{f' WHERE {condition}' if condition else ''}")
+
     def part(self, conditions: Mapping[str, str]) -> "Tables":
-        """Tables with other conditions, in place of these. The part of the last call is reused for equal conditions."""
+        """The selected rows, in place of these. `conditions`: table (not `segments`) -> SQL that selects rows.
+
+        The part of the last call is reused for equal conditions.
+        """
         if self._part is None or self._part[0] != conditions:
-            chosen = Tables(
-                self.engine,
-                self.lake,
-                conditions,
-                self.retained,
-                has_holes=self._has_holes,
-                node=self.node,
-                journal=self.journal,
-            )
+            chosen = copy(self)
+            chosen._select(conditions)
             self._part = conditions, chosen
-            self._part[1].is_shared = self.is_shared
         return self._part[1]
 
     def scopes(self) -> set[str]:
         """The scopes of the segments: "durable", "all", or both."""
-        return {row["scope"] for row in rows(self.engine, "SELECT DISTINCT scope FROM segments")}
+        return {row["scope"] for row in self._segments}
 
     def first_lsn(self) -> int:
         """The first LSN of the lake: above 1 if segments were deleted before the first ingest, or days were dropped."""
-        return int(value(self.engine, "SELECT min(base_lsn) FROM segments") or 1)
+        return min(row["base_lsn"] for row in self._segments) or 1
+
+    def starts(self) -> list[Row]:
+        """The starts of a broker with scope "all": rows with lsn, ts. Transient messages end there."""
+        return [row for row in self._marked() if row["kind"] != "led"]
+
+    def takeovers(self) -> list[Row]:
+        """The takeovers in a cluster: rows with lsn, ts, reason (the node). Empty for a single broker."""
+        return [row for row in self._marked() if row["kind"] == "led"]
+
+    def checkpoints(self) -> list[Row]:
+        """The checkpoints: rows with begin_lsn, end_lsn, ts."""
+        if self._checkpoints is None:
+            query = "SELECT begin_lsn, end_lsn, ts FROM checkpoints ORDER BY begin_lsn"
+            self._checkpoints = rows(self.engine, query)
+        return self._checkpoints
+
+    def _marked(self) -> list[Row]:
+        if self._marks is None:
+            marks = f"SELECT lsn, ts, kind, reason FROM events WHERE kind = 'led' OR ({STARTED}) ORDER BY lsn"
+            self._marks = rows(self.engine, marks)
+        return self._marks
 
     def missing_text(self) -> str | None:
         """A sentence about the records before the first LSN, which are missing; None: none are."""

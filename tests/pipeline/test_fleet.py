@@ -33,7 +33,7 @@ from leveret.journal.disk.segment_scan import SegmentScan
 from leveret.journal.recovery.repair import repair
 from leveret.pipeline.__main__ import main
 from leveret.pipeline.engines.protocol import rows
-from leveret.pipeline.jobs.audit import allowed, leaders
+from leveret.pipeline.jobs.audit import allowed
 from leveret.pipeline.jobs.commands import run
 from leveret.pipeline.lake.ingest import lake_position
 from leveret.pipeline.lake.ingest_sources import sources_named
@@ -296,7 +296,7 @@ def test_duplicates_that_a_takeover_allows(engine: Any) -> None:
     }  # fmt: skip
     contents = [{**payload, "lsn": 2, "msg_id": 1}, {**payload, "lsn": 9, "msg_id": 9}]
     tables = told(engine, *TAKEN_OVER, payloads=contents)
-    assert [row["lsn"] for row in leaders(tables)] == [1, 6]
+    assert [row["lsn"] for row in tables.takeovers()] == [1, 6]
     named = ("duplicate", "msg_id", "first_id", "led_lsn")
     found = {tuple(row[name] for name in named) for row in rows(engine, allowed(tables))}
     assert found == {("delivered again", 1, 1, 6), ("published again", 9, 1, 6)}

@@ -18,7 +18,7 @@ from recorded_broker import RecordedBroker
 from leveret.engine import Field
 from leveret.pipeline.engines.protocol import rows
 from leveret.pipeline.jobs.audit import audit, fates
-from leveret.pipeline.jobs.backlog import depth, has_checkpoint
+from leveret.pipeline.jobs.backlog import depth
 from leveret.pipeline.jobs.failures import loss, redelivery
 from leveret.pipeline.jobs.opening import open_tables
 from leveret.pipeline.jobs.timing import fairness, latency
@@ -141,7 +141,7 @@ def test_what_a_lake_that_begins_later_tells(engine: Any) -> None:
         ends = {row.window_start.second: row.depth_end for row in answered(tables, "depth", depth(tables, 1))}
         assert [ends[2], ends[10]] == levels, (more, snapshots)
         assert ends[0] == levels[0] + 2 and min(ends) == 0
-        assert has_checkpoint(tables) == bool(snapshots)
+        assert bool(tables.checkpoints()) == bool(snapshots)
     tables = told(engine, *lines, base_lsn=20)
     assert [(row.fault, row.msg_id) for row in answered(tables, "audit", audit(tables))] == [("lost", 10)]
     assert rows(engine, "SELECT count(*) AS n FROM events WHERE kind = 'enqueued'") == [{"n": 1}]
