@@ -77,8 +77,7 @@ from .object_events import (
     VirtualHostEvent,
 )
 from .options import NO_LIMITS, BrokerOptions, MessageAddress, VirtualHostLimits
-from .publishing.answering import answer_request
-from .publishing.arrival import publish_by_name
+from .publishing.arrival import answer_request, publish_by_name
 from .publishing.publish_events import MixedPublishedEvent, PublishedEvent
 from .publishing.route import Route
 from .publishing.service import ServiceExchange
@@ -110,9 +109,9 @@ from .rules.arguments import (
 )
 from .rules.queue_rules import own_settings
 from .stores.paged_run import Location, messages_of
+from .stores.storage import TempStore
 from .stores.tail import Unreadable
 from .stores.tail_io import runs_of
-from .stores.temp_store import TempStore
 from .turn import Turn, part_of, share_of
 from .users.access import HTTP, User, Users
 from .users.login_throttle import THIS_MACHINE, LoginThrottle, address_origin

@@ -4,6 +4,7 @@ Parts that do not depend on the message are computed once. Comparisons with a co
 closures. Source: queues page B.2, B.5; docs/decisions/0015-one-parser-of-our-own.md (measured).
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -14,8 +15,7 @@ from .functions.of_message import OF_MESSAGE, PREDEFINED
 from .functions.signatures import CONSTANTS, FUNCTIONS, OF_CLIENT_AND_BROKER
 from .functions.texts import regexp_replace
 from .paths import Evaluate, compiled_path
-from .patterns.like import Like
-from .patterns.searching import Searcher
+from .patterns.searching import Charge, Searcher
 from .subject import Subject
 from .syntax import (
     CONDITIONS,
@@ -393,3 +393,44 @@ def _any(parts: list[Condition]) -> Condition:
         return found
 
     return some
+
+
+class Like:
+    """A pattern of LIKE, split at each `%`: the first segment is at the beginning, the last one at the end.
+
+    The others are searched one after the other: the first match of each leaves most for the next.
+    """
+
+    def __init__(self, pattern: str, escape: str | None) -> None:
+        segments: list[list[str]] = [[]]
+        position = 0
+        while position < len(pattern):
+            character = pattern[position]
+            position += 1
+            if character == escape and position < len(pattern):
+                segments[-1].append(re.escape(pattern[position]))
+                position += 1
+            elif character == "%":
+                segments.append([])
+            else:
+                segments[-1].append("." if character == "_" else re.escape(character))
+        self._segments = [(re.compile("".join(one), re.DOTALL), len(one)) for one in segments]
+        self._size = sum(len(one) for one in segments) + 1
+
+    def matches(self, text: str, charge: Charge) -> bool:
+        """Whether the whole text matches."""
+        charge(len(text) * self._size)
+        first, size = self._segments[0]
+        if len(self._segments) == 1:
+            return len(text) == size and first.match(text) is not None
+        last, size_last = self._segments[-1]
+        end = len(text) - size_last
+        at = size
+        if at > end or first.match(text) is None or last.match(text, end) is None:
+            return False
+        for segment, _ in self._segments[1:-1]:
+            found = segment.search(text, at, end)
+            if found is None:
+                return False
+            at = found.end()
+        return True

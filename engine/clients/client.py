@@ -11,7 +11,7 @@ from ...settings.frozen import frozen
 from ...settings.slotted import slotted
 from ..delivery.effects import Effect
 from ..errors import EngineError, UserChannelsMaxReached
-from ..flow.parked import Parked
+from ..flow.round_robin import Parked
 from ..flow.usage import Usage
 from ..messages.field_table import FieldTable, text_of
 from ..queues.queue import Queue

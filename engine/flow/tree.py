@@ -12,7 +12,7 @@ from ..context import BrokerContext
 from ..messages.message import UNLIMITED
 from ..rules.limits import BLOCK, PAGE, VM, FlowRules, SizeRules
 from .meter import Meter, all_messages, all_octets, memory, messages_in_memory, octets_in_memory, stored_octets
-from .parked import ParkedTotal
+from .round_robin import ParkedTotal
 from .usage import NodeKey, Usage
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from ..delivery.filters import MessageSubject
 from ..errors import BadRequest
 from ..messages.content import ContentError, PropertyValue, decode_properties
 from ..messages.message import Envelope, Message
-from ..publishing.answering import answer_request
+from ..publishing.arrival import answer_request
 from ..publishing.service import Sender
 from ..queues.queue import Queue
 from ..users.permissions import CONFIGURE, QUEUE

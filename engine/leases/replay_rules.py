@@ -13,8 +13,7 @@ from ...settings.values import shown
 from ..errors import InvalidArgument
 from ..messages.content import OFFSET
 from ..messages.field_table import INTEGER_TAGS, Field, FieldTable
-from ..rules.arguments import Reason
-from ..rules.stream_start import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, start_of
+from ..rules.arguments import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, Reason, start_of
 from .headers import ORIGIN
 
 BOOKMARK, RATE, GAP = "x-bookmark", "x-rate", "x-rate-max-gap"

@@ -3,20 +3,19 @@
 Unmarked messages to addresses without rules skip this. Source: address-settings page 1.2, 1.3, 3.2, 3.6, 3.7.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ...settings import Divert
 from ..clock import due_after
 from ..context import HostContext
 from ..exchanges.delayed_exchange import DelayedExchange, delay_ms
-from ..messages.content import DEDUPLICATION_ID, DELAY, SCHEDULED_DELIVERY
+from ..messages.content import DEDUPLICATION_ID, DELAY, NATIVE, SCHEDULED_DELIVERY, PropertyValue, encode_header
 from ..messages.deaths import ORIG_ADDRESS, ORIG_MESSAGE_ID, hornetq_headers
 from ..messages.duplicates import IdCache, duplicate_id
 from ..messages.field_table import Field, FieldTable
 from ..messages.message import Envelope
 from ..rules.expiry_policy import NO_EXPIRY_POLICY
-from .arrival_rules import HOPS_MAX, ArrivalRules
-from .filtering import matching_diverts
+from .arrival_rules import HOPS_MAX, ArrivalRules, matching_diverts
 from .publish import publish_run, retain
 from .publish_events import DuplicateEvent
 from .route import ALL_TAKEN, Outcome, Route
@@ -202,3 +201,18 @@ def _divert(
         rules = route.arrival or host.router.arrival_rules(name, key)
         host.broker.activity.own += 1
         arrive(host, route, rules, forwarded, (copy,), (*passed, divert))
+
+
+def answer_request(host: HostContext, properties: Mapping[str, PropertyValue], answer: object) -> None:
+    """Publish an answer to the reply_to of a request, with its correlation_id. Without reply_to there is no answer."""
+    reply_to = properties.get("reply_to")
+    if not isinstance(reply_to, bytes) or not reply_to:
+        return
+    kept: dict[str, PropertyValue] = {"content_type": b"application/json"}
+    if isinstance(properties.get("correlation_id"), bytes):
+        kept["correlation_id"] = properties["correlation_id"]
+    import json  # most brokers get no such request
+
+    raw = json.dumps(answer).encode()
+    reply = Envelope("", reply_to.decode("utf-8", "replace"))
+    publish_by_name(host, reply, [NATIVE.join(encode_header(len(raw), kept), raw)])

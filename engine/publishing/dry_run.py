@@ -23,7 +23,7 @@ from ..rules.expiry_policy import NO_EXPIRY_POLICY
 from ..users.access import User
 from ..users.permissions import CONFIGURE, QUEUE
 from .arrival import due_ns_of, duplicate_id_of
-from .filtering import matching_diverts
+from .arrival_rules import matching_diverts
 from .marked import copies_of
 from .route import Route
 from .router import Router, is_visible

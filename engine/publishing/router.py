@@ -19,9 +19,8 @@ from ..queues.reconfigure import follow_topic
 from ..scopes import Scopes
 from ..users.access import User
 from ..users.permissions import CONFIGURE, EXCHANGE, QUEUE, WRITE
-from .arrival_rules import ArrivalRules, Diverts, arrival_rules, rules_for_unmarked
+from .arrival_rules import ArrivalRules, Diverts, FilteredOut, arrival_rules, rules_for_unmarked
 from .captures import Captures
-from .filtering import FilteredOut
 from .route import Route
 from .service import PersonalService, Sender, ServiceExchange
 

@@ -16,8 +16,7 @@ from ..messages.deaths import DELIVERY_LIMIT, EXPIRED
 from ..messages.field_table import Field
 from ..messages.message import UNLIMITED, Envelope, Message, id_of
 from ..rules.expiry_policy import NO_EXPIRY_POLICY
-from ..rules.queue_rules import NO_RULES, QueueRules
-from ..rules.redelivery import redelivery_delay_ms
+from ..rules.queue_rules import NO_RULES, QueueRules, redelivery_delay_ms
 from ..stores.paged_index import PagedEntry
 from . import reconfigure, scheduled
 from .bounds import fails_publishers, has_full_ring

@@ -16,7 +16,7 @@ from ..messages.content import OFFSET
 from ..messages.deaths import EXPIRED, MAXLEN
 from ..messages.field_table import Field, FieldTable, integer_of
 from ..messages.message import Envelope, Message
-from ..rules.stream_start import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, age_ms, start_of
+from ..rules.arguments import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, age_ms, start_of
 from ..stores.stream_store import SEGMENT_OCTETS_DEFAULT, Segment, StreamStore
 from . import scheduled
 from .classic import ClassicSettlement

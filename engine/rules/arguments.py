@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from math import isfinite
+from typing import NamedTuple
 
 from ...settings.addresses.queue_arguments import check_selector
 from ...settings.frozen import frozen
@@ -26,7 +27,6 @@ from ..errors import (
 )
 from ..messages.content import OFFSET
 from ..messages.field_table import INTEGER_TAGS, NUMBER_TAGS, Field, FieldTable, number_of
-from .stream_start import start_of
 
 TEN_YEARS_MS = 315_360_000_000
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
@@ -440,3 +440,42 @@ def check_consumer_arguments(arguments: FieldTable, *, name: str, vhost: str, qu
         text = f'<<"{offset.text}">>' if isinstance(offset.value, bytes) else str(offset.value).lower()
         bad = Reason("tuple", "invalid_stream_offset_arg", f"{{{offset.type_name},{text}}}")
         raise InvalidArgument(key=OFFSET, name=name, vhost=vhost, reason=bad)
+
+
+_TIME_SPAN = re.compile(rb"([0-9]{1,12})([YMDhms])")
+_UNIT_MS = {b"Y": 365 * 86_400_000, b"M": 30 * 86_400_000, b"D": 86_400_000, b"h": 3_600_000, b"m": 60_000, b"s": 1000}
+#: Kinds of `Start`.
+FIRST, LAST, NEXT, AT_OFFSET, AT_TIME, AGO = "first", "last", "next", "offset", "time", "ago"
+
+
+class Start(NamedTuple):
+    """Where a consumer of a stream starts. `value`: offset (AT_OFFSET), wall time in ms (AT_TIME), age in ms (AGO)."""
+
+    kind: str
+    value: int = 0
+
+
+def start_of(field: Field | None) -> Start | None:
+    """Parse x-stream-offset. Without it (None) a consumer starts at the end. Returns None if it is invalid."""
+    if field is None:
+        return Start(NEXT)
+    value = field.value
+    if field.tag == "S":
+        assert isinstance(value, bytes)
+        if value in (b"first", b"last", b"next"):
+            return Start(value.decode())
+        ago = age_ms(value)
+        return None if ago is None else Start(AGO, ago)
+    if field.tag == "T":
+        assert isinstance(value, int)
+        return Start(AT_TIME, value * 1000)
+    if field.tag in INTEGER_TAGS:
+        assert isinstance(value, int)
+        return Start(AT_OFFSET, value)
+    return None
+
+
+def age_ms(text: bytes) -> int | None:
+    """Parse a time span such as 7D or 5m into ms; None: invalid. M is a month of 30 days, m a minute."""
+    match = _TIME_SPAN.fullmatch(text)
+    return None if match is None else int(match[1]) * _UNIT_MS[match[2]]

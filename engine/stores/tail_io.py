@@ -10,9 +10,8 @@ from itertools import accumulate, groupby, pairwise
 from ..messages.message import Envelope, Envelopes, Message, stretches_alike
 from .memory_budget import OVERHEAD
 from .paged_run import IN_JOURNAL, Location, PagedRun, Part, Run, Taken, messages_of, octets_paged
-from .storage import Storage, StoreOwner
+from .storage import Storage, StoreOwner, TempStore
 from .tail import Tail
-from .temp_store import TempStore
 
 
 class TailIO:

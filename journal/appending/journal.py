@@ -27,10 +27,9 @@ from ..format.errors import JournalError
 from ..recovery.content_reader import ContentReader
 from ..recovery.recovery import IDS_SKIPPED, prepare
 from ..recovery.replay import Recovered
-from .checkpoints import Checkpoints
 from .old_segments import OldSegments
 from .records import MessageRecords, ObjectRecords
-from .turns import Turns
+from .turns import Checkpoints, Turns
 
 
 @dataclass(slots=True, frozen=True)

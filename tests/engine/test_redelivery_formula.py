@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.engine.rules.queue_rules import QueueRules
-from leveret.engine.rules.redelivery import redelivery_delay_ms
+from leveret.engine.rules.queue_rules import QueueRules, redelivery_delay_ms
 
 NEVER = 10**9
 

@@ -15,7 +15,7 @@ from leveret.engine.messages.event import Event
 from leveret.engine.messages.field_table import Field
 from leveret.engine.messages.message import Envelope
 from leveret.engine.queues.stream import LogEnd
-from leveret.engine.rules.stream_start import age_ms
+from leveret.engine.rules.arguments import age_ms
 from leveret.engine.stores.stream_store import StreamStore
 from leveret.settings import Policies, make_policy
 from leveret.testing.harness import Harness, messages

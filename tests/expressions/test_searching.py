@@ -7,10 +7,10 @@ from expression_rows import Given
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leveret.expressions.compiling import Like
 from leveret.expressions.language import AMPS, JMS, compiled
 from leveret.expressions.patterns.automaton import Automaton
 from leveret.expressions.patterns.backtracking import Backtracker
-from leveret.expressions.patterns.like import Like
 from leveret.expressions.patterns.pattern_syntax import PatternFault, parse_pattern
 from leveret.expressions.patterns.searching import Searcher
 from leveret.expressions.patterns.translated import Untranslatable, translated

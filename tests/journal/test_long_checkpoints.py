@@ -12,7 +12,7 @@ from recorded_broker import RecordedBroker
 
 from leveret.engine import Message
 from leveret.engine.messages.field_table import Field
-from leveret.journal.appending.checkpoints import Checkpoints
+from leveret.journal.appending.turns import Checkpoints
 from leveret.journal.recording import checkpoint as stating
 from leveret.journal.recording import message_index as indexes
 from leveret.journal.recording.message_index import ContentIndex

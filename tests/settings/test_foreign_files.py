@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from leveret.configured.options import broker_options
-from leveret.engine.rules.queue_rules import QueueRules
-from leveret.engine.rules.redelivery import redelivery_delay_ms
+from leveret.engine.rules.queue_rules import QueueRules, redelivery_delay_ms
 from leveret.settings import Configuration, layer_of, load_configuration
 
 XI = "xmlns:xi='http://www.w3.org/2001/XInclude'"

@@ -25,7 +25,7 @@ from leveret.journal.disk import segment_scan
 from leveret.journal.disk.segment_file import SegmentFile
 from leveret.journal.format.block import HEADER, HEADER_SIZE, MAGIC, Block, Header
 from leveret.journal.format.terms import TermTable
-from leveret.journal.recording.agreed_deliveries import AgreedDeliveries
+from leveret.journal.recording.recorder import AgreedDeliveries
 from leveret.journal.recovery.replay import Replay
 
 from .node_broker import NodeBroker
