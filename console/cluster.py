@@ -6,7 +6,7 @@ Nodes have the names that tools see: `rabbit@NAME`.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from .node_facts import HostFacts, Listening
+from .node_facts import Certificate, HostFacts, Listening
 
 #: Why checks fail when no node serves clients.
 NOT_LED = "no node of this cluster leads"
@@ -53,7 +53,7 @@ class ClusterFacts:
     `etcd`: why the node does not reach etcd; empty: it does.
     `state`: one of `states`. `end`: the LSN behind its journal. `agreed`: the agreed LSN.
     `takeovers`: the number of times that it began to lead. `held_s`: seconds for which it held publishers.
-    `received`: octets of the journal that it received over its link.
+    `received`: octets of the journal that it received over its link. `certificates`: of its links.
     """
 
     own: str
@@ -71,6 +71,7 @@ class ClusterFacts:
     takeovers: int = 0
     held_s: float = 0.0
     received: int = 0
+    certificates: tuple[Certificate, ...] = ()
     by_name: dict[str, NodeFacts] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -108,7 +108,7 @@ def _certificates(subject: Subject, names: Names) -> Any:
             "certfile_expires_on": list(map(_utc, one.expires_ms)),
             "cacertfile_expires_on": list(map(_utc, one.authority_expires_ms)),
         }
-        for one in subject.certificates()
+        for one in (*subject.certificates(), *(() if subject.cluster is None else subject.cluster.certificates))
         if min((*one.expires_ms, *one.authority_expires_ms), default=until_ms + 1) <= until_ms
     ]
     return _failed("Certificates expiring", expired=expired) if expired else OK

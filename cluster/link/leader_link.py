@@ -127,7 +127,7 @@ class LeaderLink:
                     self._follower.report(JoinRefused(str(fault)))
                     return Ending.DECLINED
             except (LinkFault, FrameFault, ChallengeFault) as fault:
-                self._note(f"{address}: {fault}")
+                self._note(f"{address}: {fault}{self._tls.doubt(self._follower.wall_ms())}")
             except (BadOctets, JournalFull) as fault:
                 self._note(f"{address}: {fault}")
                 pause_s = FAULT_PAUSE_S

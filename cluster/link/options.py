@@ -60,7 +60,8 @@ class LinkTls:
     """The TLS contexts of links; None: links have no TLS.
 
     A context trusts all certificates that it ever read, so a reload replaces both contexts. trusted: the certificates
-    that they trust, of authorities or of nodes. has_dropped: a reload removed one of these.
+    that they trust, of authorities or of nodes. has_dropped: a reload removed one of these. expires_ms: wall times at
+    which this node's certificate, and the others in its file, expire.
     """
 
     def __init__(
@@ -68,13 +69,20 @@ class LinkTls:
         server: ssl.SSLContext | None = None,
         client: ssl.SSLContext | None = None,
         trusted: frozenset[str] = frozenset(),
+        expires_ms: tuple[int, ...] = (),
     ) -> None:
         self.server, self.client, self.trusted = server, client, trusted
+        self.expires_ms = expires_ms
         self.has_dropped = False
+
+    def doubt(self, wall_ms: int) -> str:
+        """Why other nodes may close a link without giving a reason, in words; "": none is known."""
+        is_over = min(self.expires_ms, default=wall_ms + 1) <= wall_ms
+        return " (the certificate of this node has expired)" if is_over else ""
 
     def replace(self, fresh: "LinkTls") -> None:
         """Use the contexts of `fresh` for later links. Call it only if links have TLS."""
         if self.server is not None and fresh.server is not None:
             self.has_dropped |= not self.trusted <= fresh.trusted
             self.trusted = fresh.trusted
-            self.server, self.client = fresh.server, fresh.client
+            self.server, self.client, self.expires_ms = fresh.server, fresh.client, fresh.expires_ms

@@ -80,6 +80,9 @@ def test_certificates_of_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture
     certificate = authority.issue("node", "127.0.0.1")
     text = NODE + f'[cluster.tls]\nca = "{authority.file.name}"\ncertificate = "node.pem"\nkey = "node.key"'
     assert check(tmp_path, capsys, text) == ["ok"]
+    authority.issue("node", "127.0.0.1", age_h=3)
+    warning, last = check(tmp_path, capsys, text)
+    assert warning.endswith("node.toml:7: certificate: certificate has expired") and last == "ok"
     certificate.with_suffix(".key").write_text("nonsense")
     assert check(tmp_path, capsys, text)[0].startswith("node.toml:7: certificate: ")
     authority.file.write_text("nonsense")

@@ -6,6 +6,7 @@ import ssl
 import threading
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -244,6 +245,25 @@ async def test_an_authority_that_a_reload_dropped_is_trusted_no_more(tmp_path: P
         await until(lambda: "TLS" in follower.link.why and not links.is_linked(follower.node_id))
         theirs.replace(other)
         await until(lambda: links.is_linked(follower.node_id))
+
+
+@in_trio
+async def test_a_node_whose_certificate_has_expired_says_so(tmp_path: Path) -> None:
+    """The leader closes the link without a reason, as no alert of TLS is sent; with a new certificate all is well."""
+    authority = trustme.CA()
+    tls, begun, over = LinkTls(*contexts(authority)), *(datetime(year, 1, 1, tzinfo=UTC) for year in (2020, 2021))
+    expired = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    authority.issue_cert("127.0.0.1", not_before=begun, not_after=over).configure_cert(expired)
+    authority.configure_trust(expired)
+    world = World(tmp_path, tls=tls)
+    links = world.lead()
+    async with world.listening(), following(world) as follower:
+        await until(lambda: links.is_linked(follower.node_id))
+        follower.link._tls = LinkTls(tls.server, expired, expires_ms=(0,))
+        world.listener.end_all()
+        await until(lambda: follower.link.why.endswith(" (the certificate of this node has expired)"))
+        follower.link._tls.replace(tls)
+        await until(lambda: links.is_linked(follower.node_id) and follower.link.why == "")
 
 
 def contexts(authority: trustme.CA) -> tuple[ssl.SSLContext, ssl.SSLContext]:

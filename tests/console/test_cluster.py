@@ -19,7 +19,7 @@ from leveret.console.http_messages import Answer, Peer, Refusal, Request, query_
 from leveret.console.metrics.buckets import DELAYS, Buckets
 from leveret.console.metrics.facts import MetricsFacts, ProcessFigures
 from leveret.console.metrics.requests import Metrics
-from leveret.console.node_facts import HostFacts, Listening
+from leveret.console.node_facts import Certificate, HostFacts, Listening
 from leveret.console.sampler import Sampler
 from leveret.console.static_pages import StaticPages
 from leveret.console.steps import Steps
@@ -143,6 +143,15 @@ def test_nodes_are_those_of_the_cluster() -> None:
     assert console.ask("DELETE", f"auth/attempts/{C}")[0] == 204 and console.api.broker.users.attempts["http"][0] >= 7
     assert console.ask("POST", f"vhosts/%2F/start/{B}", {})[1]["reason"] == f"Request to node {B} failed with nodedown"
     assert console.ask("POST", f"vhosts/%2F/start/{C}", {})[0] == 204
+
+
+def test_certificates_of_links_expire_as_those_of_listeners() -> None:
+    """Else the check is well until a link is opened anew, and the node is out of the cluster."""
+    links = Certificate(Listening("clustering", "h", 5680, True), "/etc/link.pem", (1000,))
+    console = Console(replace(cluster(), certificates=(links,)))
+    status, found = console.ask("GET", "health/checks/certificate-expiration/1/days")
+    (one,) = found["expired"]
+    assert (status, one["protocol"], one["port"], one["certfile"]) == (503, "clustering", 5680, "/etc/link.pem")
 
 
 def test_a_queue_is_on_every_node() -> None:

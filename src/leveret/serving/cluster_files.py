@@ -8,6 +8,7 @@ import logging
 import os
 import ssl
 import stat
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from ..cluster.link.options import LinkTls
 from ..settings import Configuration
 from ..settings.declared.cluster import nodes_of
 from ..settings.loopback import is_loopback
+from .certificates import expiry_times
 from .file_watch import FileMark, marks_of
 from .tls_files import CERTIFICATE, configured_path, reason_of
 
@@ -93,7 +95,7 @@ class _Files:
         etcd = EtcdAccess(keys.etcd, user, password, self._etcd_context())
         server, client = self._context(ssl.PROTOCOL_TLS_SERVER), self._context(ssl.PROTOCOL_TLS_CLIENT)
         self._warn(secret, has_tls=server is not None)
-        return ClusterFiles(etcd, secret, LinkTls(server, client, self._trusted()))
+        return ClusterFiles(etcd, secret, LinkTls(server, client, self._trusted(), self._expiry_times()))
 
     def _warn(self, secret: bytes, *, has_tls: bool) -> None:
         """Warn if EXTERNAL logins will fail, and if only clients use TLS, so that links carry messages in clear."""
@@ -152,6 +154,16 @@ class _Files:
         octets: list[bytes] = []
         self._try("cluster.tls", "ca", ca, lambda: octets.append(Path(ca).read_bytes()))
         return frozenset("".join(one.split()) for one in CERTIFICATE.findall(octets[0].decode(errors="replace")))
+
+    def _expiry_times(self) -> tuple[int, ...]:
+        """When the certificates in this node's file for links expire, in wall ms, with a warning if one has."""
+        path = self.path("cluster.tls", "certificate")
+        if path is None:
+            return ()
+        found = expiry_times(Path(path).read_text("latin-1"))  # it was just loaded
+        if min(found, default=time.time() * 1000 + 1) <= time.time() * 1000:
+            self.warnings.append(f"{self.origin('cluster.tls', 'certificate')}: certificate: certificate has expired")
+        return found
 
     def _load_context(self, context: ssl.SSLContext, table: str) -> None:
         """Load the authority and the certificate that a table names. Raises: _Fault."""

@@ -15,12 +15,13 @@ from ..cluster.link.follower_links import FollowerStatistics
 from ..cluster.node import Node
 from ..cluster.status import CONFIGURATION, STATE, leader_state
 from ..console.cluster import ClusterFacts, NodeFacts
-from ..console.node_facts import HostFacts, Listening
-from ..settings.declared.cluster import shown_node
+from ..console.node_facts import Certificate, HostFacts, Listening
+from ..settings.declared.cluster import own_place, shown_node
 from .process_facts import host_facts_of
 from .reloading import CurrentConfiguration
 from .runtime import SystemClock
 from .shared_configuration import SharedConfiguration
+from .tls_files import configured_path
 
 #: Kind of an address in a node's key -> RabbitMQ's name of the protocol.
 _PROTOCOLS = {
@@ -253,7 +254,17 @@ class NodeReport:
             takeovers=node.takeovers,
             held_s=self._held_s(),
             received=node.following.received,
+            certificates=self._certificates(),
         )
+
+    def _certificates(self) -> tuple[Certificate, ...]:
+        """The certificate of this node's links, as read last."""
+        cluster, configuration = self._current.cluster, self._current.configuration
+        if cluster is None or not cluster.tls.expires_ms:
+            return ()
+        listening = Listening("clustering", *own_place(configuration.cluster), True)
+        file = configured_path(configuration, "cluster.tls", "certificate") or ""
+        return (Certificate(listening, file, cluster.tls.expires_ms),)
 
     def _held_s(self) -> float:
         """Total seconds in which this node held publishers, including the present state."""
