@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from ..journal.format.terms import FIRST_LSN
 from .agreement.states import BROKER_RUNS, State
 from .agreement.view import Leader, NodeKey, View
 from .link.follower_links import FollowerStatistics
@@ -143,6 +144,9 @@ class _Rows:
             return self._node.agreement.state.name.lower()
         if self._leader is not None and self._leader.node_id == key.node_id:
             return leader_state(self._node).name.lower()
+        ours = None if self._view is None else self._view.journal
+        if ours is not None and key.journal not in (None, ours) and key.end > FIRST_LSN:
+            return "refused"
         if key.is_drained:
             return "drained"
         return "in_sync" if is_member else "following"

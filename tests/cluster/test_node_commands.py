@@ -124,6 +124,7 @@ def test_what_is_wrong_is_told_at_once_while_no_node_serves_clients() -> None:
     for state, why in (
         (status(None, "c") | NO_ETCD, f"no node leads: {NO_ETCD['etcd']}; node c is following: no node leads; see"),
         (status("a", "c", a={"state": "suspended"}), "node a is suspended; node c is following: no node leads; see"),
+        (status("a", "c") | {"state": "refused", "why": "w"}, "^node c is refused: w; see `ctl cluster`$"),
         (status("a", a={"state": "held"}) | {"state": "held", "why": "w"}, "^node a is held: w; see `ctl cluster`$"),
     ):
         cluster = Cluster(WAITING, state=state)

@@ -139,6 +139,17 @@ def test_why_no_node_leads(keys: dict[str, Any], why: str) -> None:
     assert status(FakeNode(stage))["why"] == why
 
 
+def test_a_node_with_the_records_of_another_broker_is_refused() -> None:
+    """Also as others show it: its log is on its machine. One whose other journal is empty copies this one."""
+    other = {"journal": b"another journal!", "end": 11}
+    stage = Stage(nodes=(*registered(0), *registered(1, **other), *registered(2, **other | {"end": 1}))).lead(B)
+    assert states(FakeNode(stage, frozenset({"b", "c"}), followers())) == {
+        "a": "leading",
+        "b": "refused",
+        "c": "in_sync",
+    }
+
+
 def test_a_node_without_etcd_says_so() -> None:
     """It is starting, and knows nothing else."""
     node = FakeNode(Stage())

@@ -48,6 +48,8 @@ def etcd_trouble(status: Status) -> str:
 def why_unserved(status: Status) -> str | None:
     """Why no node serves clients now, as far as the node with this status knows; None: one does."""
     leader = next((one for one in status["nodes"] if one["name"] == status["leader"]), None)
+    if status.get("state") == "refused":
+        return f"node {status['node']} is refused: {status['why']}"
     if leader is None:
         trouble = etcd_trouble(status)
         return f"no node leads: {trouble}" if trouble else "no node leads"
