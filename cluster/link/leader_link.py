@@ -28,6 +28,8 @@ logger = logging.getLogger("leveret.cluster")
 
 #: Seconds until the next connection after a fault of the journal, such as a full disk or wrong octets.
 FAULT_PAUSE_S = 1.0
+#: Seconds until the log has the same line again: a link to a node whose disk is full opens and ends each second.
+SAME_LINE_S = 60.0
 #: Seconds until the next connection after a link was lost, a connection was refused, or the node answered that it does
 #: not lead yet. After three refusals this node may campaign.
 SOON_S = 0.05
@@ -74,6 +76,7 @@ class LeaderLink:
         self._options = options or LinkOptions()
         self._follower = Follower(path, copied, report, self._options, files, wall_ms, status, reload)
         self.why = ""  # why the last link ended, or could not be opened
+        self._logged, self._log_again_s = "", 0.0  # the last line in the log, and when it may be logged again
         self._credentials = credentials
         self._name = name
         self._damaged = damaged
@@ -141,9 +144,12 @@ class LeaderLink:
             await trio.sleep(pause_s)
 
     def _note(self, why: str, level: int = logging.WARNING) -> None:
-        if why != self.why:
+        """Log why there is no link, unless that was the last reason, or the last line, less than `SAME_LINE_S` ago."""
+        now_s = trio.current_time()
+        if why != self.why and (why != self._logged or now_s >= self._log_again_s):
             logger.log(level, "link to the leader: %s", why)
-            self.why = why
+            self._logged, self._log_again_s = why, now_s + SAME_LINE_S
+        self.why = why
 
     async def _follow(self, link: LinkStream, term: int) -> bool:
         """Serve one link. Returns whether a full copy has replaced the journal. Raises: what `run` catches."""

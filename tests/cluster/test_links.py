@@ -57,7 +57,7 @@ from leveret.cluster.link.leader_link import Ending, LeaderLink
 from leveret.cluster.link.listener import LinkListener
 from leveret.cluster.link.options import Address, LinkOptions, LinkTls
 from leveret.cluster.link.stream import Declined, LinkFault, LinkStream
-from leveret.journal import REAL, TermTable, reader_offsets, register_reader
+from leveret.journal import REAL, JournalFull, TermTable, reader_offsets, register_reader
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.segment import SegmentSummary, opened, path_of
 from leveret.journal.disk.segment_scan import SegmentScan
@@ -245,6 +245,27 @@ async def test_an_authority_that_a_reload_dropped_is_trusted_no_more(tmp_path: P
         await until(lambda: "TLS" in follower.link.why and not links.is_linked(follower.node_id))
         theirs.replace(other)
         await until(lambda: links.is_linked(follower.node_id))
+
+
+@in_trio
+async def test_a_node_whose_disk_is_full_does_not_fill_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its links open and end, each with the same reason."""
+    tried: list[object] = []
+
+    def refuse(copied: CopiedJournal, *octets: object) -> None:
+        tried.append(copied)
+        raise JournalFull("no room")
+
+    monkeypatch.setattr(CopiedJournal, "append", refuse)
+    monkeypatch.setattr("leveret.cluster.link.leader_link.FAULT_PAUSE_S", 0.01)
+    world = World(tmp_path)
+    world.journal.block()
+    world.lead()
+    async with world.listening(), following(world):
+        await until(lambda: len(tried) >= 4)
+    assert sum("no room" in record.getMessage() for record in caplog.records) == 1
 
 
 @in_trio
