@@ -120,7 +120,7 @@ class DeclaredQueues(dict[str, Queue]):
             raise errors.ReservedName(kind="queue", name=name)  # clients may declare an existing one passively
         require(client, CONFIGURE, QUEUE, called)
         if current is not None:
-            if kind is not None and client is None:  # before the check: a difference is a refusal of the site
+            if kind is not None and client is None:  # first: notes a site whose arguments differ
                 kind.host(current, site or "", arguments)
             self._check_same(current, client, durable, exclusive, auto_delete, arguments)
             if kind is not None and client is not None:

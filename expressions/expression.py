@@ -19,9 +19,9 @@ NO_VALUES: Mapping[str, Value] = {}
 
 
 class Expression:
-    """An expression; made by `compiled`. `text`: its normal form; filters with equal `key` match the same messages.
+    """An expression; made by `compiled`. `text`: its normal form. `reads_body`: it has paths.
 
-    `reads_body`: it has paths.
+    `key`: filters with equal keys match the same messages.
     """
 
     __slots__ = ("_compiler", "_condition", "_evaluate", "_tree", "dialect", "key", "reads_body", "text")

@@ -14,7 +14,7 @@ _UNREAD = type(UNREAD)
 
 
 def compiled_path(steps: tuple[Step, ...]) -> Evaluate:
-    """A function that reads the path: NULL if there is nothing, an empty text or an empty array."""
+    """A function that reads the path. What is missing, an empty text and an empty array are NULL."""
     names = [step.name for step in steps]
     if any(step.element is not None for step in steps):
         return lambda subject: _follow(subject, _document(subject), steps)

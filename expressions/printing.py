@@ -28,7 +28,7 @@ _CONTROLS = {"\a": "\\a", "\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\
 
 
 def printed(tree: Node, dialect: Dialect, *, converts: bool = False) -> str:
-    """The text of a tree; `converts`: of a selector whose strings become numbers."""
+    """The text of a tree; `converts`: it is a selector whose strings become numbers."""
     printer = _Printer(dialect)
     prefix = CONVERTING if converts and dialect is not AMPS else ""
     return prefix + printer.at_least(_OR, tree)

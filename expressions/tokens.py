@@ -31,7 +31,7 @@ NUMBER, STRING, RAW, WORD, QUOTED, PATH, OPERATOR, END = (
 
 
 class Token(NamedTuple):
-    """A token. `text`: a word, an operator, a name without its quotes, or a string in the form of a pattern."""
+    """A token. `text`: a word, an operator, a name without its quotes, or a string as the text of a pattern."""
 
     kind: str
     position: int
@@ -71,7 +71,7 @@ class _Lexer:
         self.word = _HYPHENATED if hyphenated else PLAIN_WORD
 
     def next(self, position: int) -> tuple[Token | None, int] | None:
-        """The token at a position (None: blanks or a comment) and its end; None at the end of the text."""
+        """The token at a position (None for blanks and comments), and where it ends. At the end of the text None."""
         text = self.text
         if position >= len(text):
             return None
@@ -125,7 +125,7 @@ class _Lexer:
         escapes = self.dialect is AMPS and not is_raw
         at = position + 1
         value: list[str] = []
-        pattern: list[str] = []  # the same, with its backslashes left to the pattern
+        pattern: list[str] = []  # the same, but with the backslashes, which the pattern interprets
         while True:
             if at >= len(text):
                 raise ExpressionError(text, start, f"the string has no closing {quote}")

@@ -1,6 +1,7 @@
 """Values, and conversions between their kinds: numbers, texts, truth.
 
-None is NULL, and as an answer unknown. An array is a list, an object a dict; both come from bodies and headers only.
+None is NULL; as an answer it means unknown. An array is a list, an object a dict: both come only from bodies and
+headers.
 Source: queues page B.1, B.2.
 """
 
@@ -108,7 +109,7 @@ def elements(value: Value, empty: Value = None) -> Iterator[Value]:
 
 
 def flat(value: Value, empty: Value) -> list[Any]:
-    """The elements as a list. An array without nested ones is returned itself, with its empty texts as they are."""
+    """The elements as a list. An array without nested ones is returned as it is: `empty` replaces none of its texts."""
     if type(value) is not list:
         return [value]
     return list(elements(value, empty)) if list in map(type, value) else value
@@ -119,7 +120,7 @@ Truth: TypeAlias = Callable[[Value], "bool | None"]
 
 
 def truth(value: Value) -> bool | None:
-    """Whether a value counts as true in a content filter: a number other than 0, also as text; of an array any element.
+    """Whether a value counts as true in a content filter: a number other than 0, also as text, or an array with one.
 
     Source: queues page B.2, choice 5.
     """
@@ -139,7 +140,7 @@ def truth(value: Value) -> bool | None:
 
 
 def truth_in_selectors(value: Value) -> bool | None:
-    """The truth of a value in a selector: that of a boolean; None: NULL; all other values are false."""
+    """The truth of a value in a selector: of a boolean itself, of NULL unknown; all other values are false."""
     if value is None or isinstance(value, bool):
         return value
     return False

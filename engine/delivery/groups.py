@@ -86,7 +86,7 @@ class Groups:
     def choose_consumer(
         self, message: GroupedMessage, eligible: Callable[[int], list[Consumer]]
     ) -> tuple[Consumer | None, bool]:
-        """Choose the consumer for a message; None: nobody can take it now. Also whether the group was without an owner.
+        """Choose the consumer of a message; None: nobody can take it now. Also whether its group had no owner before.
 
         A group without an owner gets the next eligible consumer, until the last message of the group.
         `eligible(n)`: at most n consumers with credit, the next one first.

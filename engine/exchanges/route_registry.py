@@ -1,6 +1,6 @@
 """The routes that lead through an exchange, so that a change of its bindings makes only the affected routes stale.
 
-Frontends own the routes; this file has weak references to them. The limits of the frontends' caches limit their number.
+Frontends own the routes; this file has weak references to them. The caches of the frontends limit their number.
 """
 
 from collections.abc import Iterable

@@ -47,7 +47,7 @@ class UsageTree:
         self._context = context
         self._nodes: dict[NodeKey, Usage] = {}
         self._roots: dict[str, Usage] = {}
-        self._full: dict[Usage, None] = {}  # of both
+        self._full: dict[Usage, None] = {}  # those of `_nodes` and `_roots`
         self._changed: dict[Meter, None] = {}  # meters whose changes the nodes do not know
         self._drained: dict[Usage, None] = {}
         self._whole: list[Usage] = []  # the roots of the limits on all addresses

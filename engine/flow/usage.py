@@ -32,7 +32,7 @@ class Usage:
     """The use of one limit. `destination`: the name of its owner in logs: a queue, an address, or the broker.
 
     `limit_name`: memory, store, temp, the key that sets the limit (max-size-bytes), alarm, or disk.
-    `full_nodes`: has this node while it is full. `key`: in the tree; of a limit of the whole broker None.
+    `full_nodes`: the full nodes of the tree. `key`: its key in the tree; None: a limit of the whole broker.
     """
 
     destination: str

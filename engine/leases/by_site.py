@@ -268,7 +268,7 @@ def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
     position = min((group.found[at].position for group, at in firsts.items()), default=None)
     if position is None or (gate is not None and position >= gate) or not _activate(leases, position, extends):
         return False
-    # Counted only here: a dispatch that hands nothing out must be able to continue its search.
+    # Not counted earlier: a dispatch that hands nothing out must be able to continue its search.
     queue.context.broker.turn.effort += len(free)
     takers = [group for group, at in firsts.items() if group.found[at].position == position]
     consumers = sorted((one for group in takers for one in free[group]), key=queue.consumer_list.consumers.index)

@@ -188,7 +188,7 @@ def _hand_out_found(leases: Leases, free: Free) -> bool:
             deferring.settle_entered(leases)
         if position > leases.active.end:
             return False
-    # Counted only here: a dispatch that hands nothing out must be able to continue its search.
+    # Not counted earlier: a dispatch that hands nothing out must be able to continue its search.
     queue.context.broker.turn.effort += len(free)
     takers = [group for group in free if group.found and group.found[0].position == position]
     for group in takers:

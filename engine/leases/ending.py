@@ -62,14 +62,14 @@ def revoke(leases: Leases, ended: Sequence[Message]) -> list[Message]:
         holder.session.release(holder, leases.queue, 1)
         lease.holder = leases.past_holder_of(holder.session)
         if lease.id in live:
-            messages.append(_another(lease))
+            messages.append(_new_object(lease))
             lease.content = b""
         else:
             lease.id = NOTHING
     return messages
 
 
-def _another(message: Message) -> Message:
+def _new_object(message: Message) -> Message:
     """A new object for the same message, without a holder."""
     if isinstance(message, RankedMessage):
         return ranked(message, message.position)

@@ -78,7 +78,7 @@ def dead_letter(
     headers = properties.get("headers")
     headers = headers if isinstance(headers, dict) else {}
     keys = [message.envelope.routing_key, *_carbon_copies(headers)]
-    copies = message.envelope.copies or tuple(keys[1:])  # the envelope's have the keys of BCC, which no header has
+    copies = message.envelope.copies or tuple(keys[1:])  # the envelope's include BCC
     entry: FieldTable = {
         "count": Field("l", 1),
         "reason": Field("S", reason.encode()),

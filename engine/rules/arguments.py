@@ -153,8 +153,8 @@ def _anything(field: Field) -> Reason | None:
 
 @frozen
 class Argument:
-    """A known queue argument. `types`: the queue types that accept it. They are values of `QUEUE_TYPES`; each type that
-    is a key there accepts the arguments of its value. `compared`: redeclarations must repeat it.
+    """A known queue argument. `types`: the base types (the values of `QUEUE_TYPES`) that accept it. Each queue type
+    accepts the arguments of its base type. `compared`: redeclarations must repeat the argument.
     """
 
     types: frozenset[str]

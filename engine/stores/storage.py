@@ -154,8 +154,8 @@ class StoreOwner(Protocol):
         """Called when messages could not be paged out. After a fault of the disk the queue calls `page_again` later."""
 
     def loaded(self, messages: list[Message], attempts: int) -> None:
-        """Called when messages came back from the tail. `attempts`: the failed attempts of each, which their contents
-        do not have.
+        """Called when messages came back from the tail. `attempts`: the failed attempts of each, which are not in the
+        contents.
         """
 
 

@@ -177,7 +177,7 @@ class Users:
         return user
 
     def identify(self, name: str, *, mechanism: str, is_loopback: bool) -> User:
-        """The user, whose identity another mechanism has proven. Raises: LoginRefused."""
+        """The user whose identity another mechanism has proven. Raises: LoginRefused."""
         user = self._by_name.get(name)
         if user is None:
             raise self._refused(mechanism)

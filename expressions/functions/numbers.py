@@ -34,7 +34,7 @@ def multiply(left: Number, right: Number) -> Number:
 
 
 def divide(left: Number, right: Number) -> Number:
-    """The quotient, for integers without its fraction; by 0 NaN."""
+    """The quotient, of two integers without its fraction. NaN if the divisor is 0."""
     if not right:
         return NAN
     if type(left) is int and type(right) is int:
@@ -44,7 +44,7 @@ def divide(left: Number, right: Number) -> Number:
 
 
 def remainder(left: Number, right: Number) -> Number:
-    """The remainder, with the sign of the dividend; by 0 NaN."""
+    """The remainder, with the sign of the dividend. NaN if the divisor is 0."""
     if not right:
         return NAN
     if type(left) is int and type(right) is int:
@@ -69,7 +69,7 @@ ARITHMETIC: dict[str, Callable[[Number, Number], Number]] = {
 
 
 def _of_number(compute: Callable[[Number], Number]) -> Callable[[Subject, Value], Value]:
-    """A function of a number; outside its domain it gives NaN, results that are too large are infinite."""
+    """A function of a number. It gives NaN outside its domain, and infinity if the result is too large."""
 
     def function(subject: Subject, value: Value) -> Value:
         number = number_of(value)
@@ -156,7 +156,7 @@ def least(subject: Subject, *values: Value) -> Value:
 
 
 def _items(subject: Subject, value: Value) -> tuple[Value, ...]:
-    """The elements of an array; another value itself, for NULL nothing."""
+    """The elements of an array. NULL has none; another value counts as an array of one element."""
     if value is None:
         return ()
     found = tuple(elements(value))

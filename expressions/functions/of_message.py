@@ -26,7 +26,7 @@ def _property(name: str) -> Callable[[Subject], Value]:
 
 
 def _unknown(subject: Subject) -> Value:
-    """NULL: a message gets its bookmark and its leases in a queue, after the filters have tested it."""
+    """NULL, because a message gets its bookmark and its leases in a queue, after the filters have tested it."""
     return None
 
 

@@ -10,7 +10,7 @@
     copied.set_terms(copied.terms.with_term(term, copied.end))
     Journal.open(..., cluster=ClusterJournal(copied.hand_over(), ...))         # this node leads
 
-All calls wait for the disk; for one thread at a time. Whenever a crash comes, the journal is whole.
+All calls wait for the disk. Only one thread may call at a time. A crash at any time leaves a whole journal.
 Source: docs/journal-format.md, "The directory of a node of a cluster".
 """
 
@@ -65,7 +65,7 @@ PREALLOCATED = 4 * 1024 * 1024
 class CopiedJournal:
     """A copied journal, locked for this process until `close` or `hand_over`. Made by `open`.
 
-    After JournalFailed (`has_failed`) it takes nothing: open its directory again with `is_suspect`. `terms`: see
+    After JournalFailed (`has_failed`) it accepts nothing. Then open the directory again with `is_suspect`. `terms`: see
     `set_terms`.
     """
 
@@ -179,7 +179,7 @@ class CopiedJournal:
     # -- format and terms ---------------------------------------------------------------------------------------------
 
     def begin(self, journal_id: bytes) -> None:
-        """Give an empty directory the identity of the journal that it is to hold. Raises: JournalError."""
+        """Make an empty directory that of the journal with this id. Raises: JournalError."""
         with self._guarded():
             if self._format is not None:
                 raise ValueError(f"{self.path}: there is a journal")
@@ -188,7 +188,7 @@ class CopiedJournal:
             self._format = format_
 
     def upgrade(self) -> None:
-        """Make a plain journal a node's. Idempotent. Raises: JournalError."""
+        """Turn a plain journal into that of a cluster's node. Idempotent. Raises: JournalError."""
         if self.is_plain:
             assert self._format is not None
             with self._guarded():
@@ -502,7 +502,7 @@ class CopiedJournal:
 
 
 def has_disk_failed(error: BaseException | None) -> bool:
-    """Whether, after this error, the system may have forgotten octets that are not on the disk: see `open`."""
+    """Whether, because of this error, the system may count octets as written that are not on the disk: see `open`."""
     if isinstance(error, OSError):
         return isinstance(error, SyncError) or error.errno not in DISK_FULL | OUT_OF_RESOURCES
     return isinstance(error, JournalFailed)

@@ -476,5 +476,5 @@ def is_contiguous(ids: Sequence[int]) -> bool:
 
 
 def are_consecutive(ids: Sequence[int]) -> bool:
-    """Whether these distinct ids are all ids from the first one to the last one; those between are in any order."""
+    """Whether these distinct ids fill the range from the first to the last. Those between may be in any order."""
     return ids[-1] - ids[0] + 1 == len(ids) and min(ids) == ids[0] and max(ids) == ids[-1]

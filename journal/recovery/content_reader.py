@@ -51,8 +51,8 @@ class ContentReader:
     """Reads contents by the LSN of their `published` or `moved` record. For one thread at a time.
 
     `open_segment`: the writer's summary of the open segment (None: there is no writer).
-    `unwritten(lsn)`: the block with a record that is not written yet, as far as it is filled. The block stays open,
-    since a turn must not be split over blocks.
+    `unwritten(lsn)`: the block with a record that is not written yet, as far as it is filled. The block stays open
+    for further records of its turn.
     `ahead`: whether runs are read ahead by a thread.
     """
 

@@ -71,7 +71,7 @@ from ..format.record import (
 from .recovered import FRESH, RecoveredIds, RecoveredQueue
 from .snapshot import load_part, moved_back
 
-#: Kinds of objects of which a name has only one id.
+#: Kinds of objects whose names have only one id each.
 HAVE_ONE_ID = (VHOST, EXCHANGE, QUEUE, *OPERATOR_OBJECTS)
 #: Kinds of records that define, retire or move ids. Before the checkpoint only these are applied.
 NAME_KINDS = frozenset({DEFINE, HEAD, UNDECLARED, MOVED})

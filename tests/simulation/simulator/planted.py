@@ -160,7 +160,7 @@ def _lend_twice(original: Callable[..., Any], chance: Random) -> Callable[..., A
     def begin(leases: Leases, messages: list[Any], session: Any) -> None:
         original(leases, messages, session)
         if chance.random() < 0.02 and not leases.rules.settings.is_at_most_once:
-            leases.queue.merge([ending._another(messages[0])])
+            leases.queue.merge([ending._new_object(messages[0])])
             leases.queue.mark()
 
     return begin
