@@ -129,19 +129,11 @@ class ParkedChannel:
         """Insert work before all other."""
         self.work.appendleft(work)
 
-    def put_second(self, work: ParkedWork) -> None:
-        """Insert work after the first."""
-        self.work.insert(1, work)
-
     @property
     def has_close(self) -> bool:
         """Whether the parked work includes the client's channel.close. O(work)."""
         events = (work.event for work in self.work)
         return any(type(event) is ChannelMethod and type(event.method) is commands.Channel.Close for event in events)
-
-    def take(self) -> ParkedWork:
-        """Remove and return the first work."""
-        return self.work.popleft()
 
     def messages(self) -> int:
         """The number of parked publishes. O(work)."""

@@ -186,7 +186,7 @@ class Parking:
         """Park the rest of the current event: first on its channel, or after work that the event has just parked."""
         parked, work = self._parked_channel(channel), self._new_work(event, turn)
         if parked.is_waiting or turn.is_over:
-            parked.put_second(work)
+            parked.work.insert(1, work)
         else:
             parked.put_first(work)
         self._added(work, turn)
@@ -204,7 +204,7 @@ class Parking:
 
     def take(self, parked: ParkedChannel, turn: ConnectionTurn) -> TurnEvent:
         """Remove and return the first work of a channel. Call `taken` when it is handled."""
-        work = parked.take()
+        work = parked.work.popleft()
         turn.since_ns = work.since_ns
         self._octets_before = self._parked_octets
         self._removed(work)
@@ -234,7 +234,7 @@ class Parking:
         is_closed = parked.has_close
         self._stop_waiting(parked)
         while parked.work:
-            work = parked.take()
+            work = parked.work.popleft()
             self._removed(work)
             self.contents.released(work)
         self._forget(parked)

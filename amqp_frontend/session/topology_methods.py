@@ -99,7 +99,7 @@ def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queu
 
 
 def _queue_name(session: AmqpSession, channel: Channel, queue: str) -> str:
-    """The queue to bind or delete. Empty: the last one declared. A name of only line ends does not."""
+    """The queue to bind or delete: the last one declared if the name is empty, but not if it is only line ends."""
     return declared_name(queue) if queue else session.queue_name(channel, "")
 
 

@@ -162,8 +162,8 @@ class Supervisor:
     def _end_turn(self) -> int:
         """Release the records for writing, unless the broker is unfinished. Returns the LSN after them.
 
-        While dead letters are unpublished, which may take several turns, their deaths are recorded already, so a kill
-        after the release would lose the messages. A transaction is released as a whole, too.
+        The deaths of messages are recorded some turns before their dead letters: if a release came in between, a kill
+        after it would lose the messages. A transaction is released as a whole, too.
         """
         if self.broker.is_unfinished:
             return self.journal.next_lsn

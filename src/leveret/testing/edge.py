@@ -136,9 +136,7 @@ class Edge(Runtime):
             self._built.close()
         self.clock = self._new_clock(mode)
         self._built = self._build()
-        self.replace_broker(self._built.broker, self._commit_of_data, sleeps=not self.clock.is_virtual)
-        self._watch(self, True)
-        self._begin_with_engine()
+        self._begin_with_engine(restarts_time=True)
 
     async def reset_vhost(self, name: str) -> None:
         """Reset one virtual host to what the configuration declares in it, and reset its connections."""
@@ -179,12 +177,12 @@ class Edge(Runtime):
         self._built = self._build()
         for name in vhosts:  # the test's virtual hosts survive even without their content
             self._built.broker.virtual_hosts.create(name)
-        self.replace_broker(self._built.broker, self._commit_of_data, sleeps=not self.clock.is_virtual)
-        self._watch(self, False)
-        self._begin_with_engine()
+        self._begin_with_engine(restarts_time=False)
 
-    def _begin_with_engine(self) -> None:
+    def _begin_with_engine(self, *, restarts_time: bool) -> None:
         """Continue with the new engine."""
+        self.replace_broker(self._built.broker, self._commit_of_data, sleeps=not self.clock.is_virtual)
+        self._watch(self, restarts_time)
         if self._data is not None:
             self.nursery.start_soon(self._data.tend)
         self.end_turn()
