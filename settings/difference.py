@@ -286,9 +286,9 @@ def _changes_of_user(before: UserDeclaration, after: UserDeclaration) -> Iterato
         yield "another password", AT_CONNECTION
     for row in USER:
         if row.attribute in ("loopback_only", "max_connections", "max_channels"):
-            was, will = getattr(before, row.attribute), getattr(after, row.attribute)
-            if was != will:
-                yield _changed(row.key, was, will), row.acts
+            old_value, new_value = getattr(before, row.attribute), getattr(after, row.attribute)
+            if old_value != new_value:
+                yield _changed(row.key, old_value, new_value), row.acts
 
 
 def _password_of(user: UserDeclaration) -> tuple[str, str, str]:

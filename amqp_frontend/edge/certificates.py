@@ -54,11 +54,11 @@ def user_name(certificate: Certificate, login_from: str, san_type: str = "dns", 
     return ",".join(common_names) or None
 
 
-def distinguished_name(certificate: Certificate, of: str = "subject") -> str:
+def distinguished_name(certificate: Certificate, field: str = "subject") -> str:
     """The subject, or the issuer, as RFC 4514 writes it: the most specific part first."""
     parts = [
         "+".join(f"{_SHORT.get(name, name)}={_escaped(value)}" for name, value in part)
-        for part in certificate.get(of, ())
+        for part in certificate.get(field, ())
     ]
     return ",".join(reversed(parts))
 

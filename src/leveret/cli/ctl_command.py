@@ -304,8 +304,8 @@ def _help() -> str:
     ]
     family = ""
     for command in [one for actions in COMMANDS.values() for one in actions.values()]:
-        if (of := command.function.__module__.rpartition(".")[2]) != family:
-            family = of
+        if (module := command.function.__module__.rpartition(".")[2]) != family:
+            family = module
             lines += ["", f"{family}:"]
         lines += [f"  {command.usage}", f"      {command.help}"]
     return "\n".join(lines)

@@ -143,7 +143,7 @@ class DefinitionsReader:
                     self._plan.faults.append(f"{self._position}: {text_of(error)}")
         return self._plan
 
-    def remark_arguments(self, what: str, of: str, vhost: str, names: dict[str, str]) -> None:
+    def remark_arguments(self, what: str, owner: str, vhost: str, names: dict[str, str]) -> None:
         """Add a remark for each unknown argument, as `on_unknown_arguments` of the temporary broker."""
         for name, like in names.items():
             hint = f", did you mean {shown(like)}?" if like else ""

@@ -49,7 +49,7 @@ def route(
     yield from run.steps()
     arrival, found = run.arrival, run.route
     queues = list(found.queues)
-    by = _bindings_by_queue(hop.taken for hop in found.hops)
+    bindings = _bindings_by_queue(hop.taken for hop in found.hops)
     rows: list[dict[str, Any]] = []
     for count, queue in enumerate(islice(queues, LISTED_MAX), 1):
         outcome, ttl_ms = run.outcome_at(queue)
@@ -60,7 +60,7 @@ def route(
                 "outcome": outcome,
                 "ttl_ms": ttl_ms,
                 "messages": queue.ready_count,
-                "bindings": [binding_value(one) for one in by.get(queue, ())],
+                "bindings": [binding_value(one) for one in bindings.get(queue, ())],
             }
         )
         if count % ASKED_AT_ONCE == 0:

@@ -108,11 +108,11 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
     rows = explain_rows(broker.context.settings, address, vhost, own, own_rules, layer, queue.name)
     rows = [_with_present_size(queue, row) if row.name == "default-ring-size" else row for row in rows]
     elsewhere = " or by the files of another node" if queue.kind.view(queue) is not None else ""
-    by = f"{declared.origin}: queue {declared.name!r}" if declared is not None else f"declared by a client{elsewhere}"
+    rule = f"{declared.origin}: queue {declared.name!r}" if declared is not None else f"declared by a client{elsewhere}"
     flags = {"durable": queue.durable, "exclusive": queue.exclusive, "auto-delete": queue.auto_delete}
-    rows += [Explained(key, value, by) for key, value in flags.items()]
+    rows += [Explained(key, value, rule) for key, value in flags.items()]
     if not queue.enabled:
-        rows.append(Explained("enabled", False, by))
+        rows.append(Explained("enabled", False, rule))
     rows = with_rows_of_type(rows, queue.name, arguments, own_rules, layer)
     rows += [*argument_rows(arguments, own_rules, layer), *placement_rows(queue.policy)]
     rows += _rows_of_kind(broker, queue)

@@ -110,8 +110,8 @@ class ClusterAdmin:
             raise CommandError("not raised: a node in sync is not registered in etcd, so its level is unknown")
         level = max(one.level for one in view.nodes)
         if older := [one for one in view.nodes if one.level < level]:
-            which = ", ".join(f"{one.name} ({one.version}) reads level {one.level}" for one in older)
-            raise CommandError(f"not raised to level {level}: node {which}: upgrade it first")
+            nodes = ", ".join(f"{one.name} ({one.version}) reads level {one.level}" for one in older)
+            raise CommandError(f"not raised to level {level}: node {nodes}: upgrade it first")
         before = view.insync.level
         if level > before:
             self._node.raise_level(level)

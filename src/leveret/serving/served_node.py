@@ -297,7 +297,9 @@ class ServedNode:
     def _certificates(self) -> list[Certificate]:
         """The certificates of the TLS listeners, as read last."""
         listeners = self._listeners
-        if not any(one.is_tls for of in (listeners.amqp, listeners.console, listeners.metrics) for one in of.values()):
+        if not any(
+            one.is_tls for each in (listeners.amqp, listeners.console, listeners.metrics) for one in each.values()
+        ):
             return []
         from .console import certificates_of, listening
 
@@ -344,12 +346,12 @@ def node_options(
         fingerprint=fingerprint,
         addresses=tuple(
             (kinds[address.is_tls], f"{address.host}:{listener.getsockname()[1]}")
-            for kinds, of in (
+            for kinds, sockets in (
                 (("amqp", "amqps"), listeners.amqp),
                 (("http", "https"), listeners.console),
                 (("metrics", "metrics-tls"), listeners.metrics),
             )
-            for listener, address in of.items()
+            for listener, address in sockets.items()
             if not address.path
         ),
     )

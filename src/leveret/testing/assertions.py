@@ -105,12 +105,12 @@ def body_difference(wanted: Body, body: bytes) -> list[str]:
     """The difference between two bodies: line by line for JSON and for text of several lines, else both bodies."""
     if isinstance(wanted, bytes | bytearray | memoryview | str):
         raw = wanted.encode() if isinstance(wanted, str) else bytes(wanted)
-        text, was = raw.decode("utf-8", "backslashreplace"), body.decode("utf-8", "backslashreplace")
-        if "\n" not in text and "\n" not in was:
-            if max(len(text), len(was)) <= AROUND_MAX:
+        text, found = raw.decode("utf-8", "backslashreplace"), body.decode("utf-8", "backslashreplace")
+        if "\n" not in text and "\n" not in found:
+            if max(len(text), len(found)) <= AROUND_MAX:
                 return [f"body: {shown_body(body)}, expected {shown_body(raw)}"]
-            return [f"body: {_around(was, text)}, expected {_around(text, was)}"]
-        return ["body:", *_line_difference(text.split("\n"), was.split("\n"))]
+            return [f"body: {_around(found, text)}, expected {_around(text, found)}"]
+        return ["body:", *_line_difference(text.split("\n"), found.split("\n"))]
     if is_condition(wanted):
         return [f"body: {shown_body(body)}, expected {_expected_text(wanted, body)}"]
     actual = json_content(body, OMITTED)

@@ -54,11 +54,11 @@ def _reason(vhost: VirtualHost, recorder: Recorder, message: PublishedMessage) -
 
 
 def _shown(exchange: Exchange, binding: Binding, is_later: bool) -> str:
-    by = f"{binding.routing_key!r}"
+    condition = f"{binding.routing_key!r}"
     if exchange.type == "headers":
-        by = "headers " + ", ".join(f"{key}={value!r}" for key, value in plain_table(binding.arguments).items())
-    to = "exchange" if isinstance(binding.destination, Exchange) else "queue"
-    return printable(f"{by} to {to} {binding.destination.name!r}{' (bound afterwards)' if is_later else ''}")
+        condition = "headers " + ", ".join(f"{key}={value!r}" for key, value in plain_table(binding.arguments).items())
+    kind = "exchange" if isinstance(binding.destination, Exchange) else "queue"
+    return printable(f"{condition} to {kind} {binding.destination.name!r}{' (bound afterwards)' if is_later else ''}")
 
 
 def _bound_after(recorder: Recorder, vhost: str, message: int) -> list[Binding]:
