@@ -20,6 +20,7 @@ from certificates import Authority, configuration
 
 from leveret.serving.certificates import expiry_of, expiry_times
 from leveret.serving.console import certificates_of, listening
+from leveret.serving.listeners import Listeners
 from leveret.serving.tls_files import load_tls
 
 NO_CERTIFICATE = "-----BEGIN CERTIFICATE-----\nbm8=\n-----END CERTIFICATE-----\n"
@@ -132,7 +133,7 @@ def test_openssl_reads_the_same(tmp_path: Path) -> None:
     with listener:
         from leveret.serving.addresses import parse_address
 
-        found = listening({listener: parse_address("https://127.0.0.1:0", is_http=True)}, "http")
+        found = listening(Listeners({}, {listener: parse_address("https://127.0.0.1:0", is_http=True)}, {}))
         (row,) = certificates_of(tls, found)
     assert row.authority == str(authority.file) and len(row.authority_expires_ms) == 1
     assert certificates_of(tls, []) == []

@@ -3,7 +3,6 @@
 Imported only with the extra `leveret[console]`. Source: management page 21.
 """
 
-import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,7 @@ from ..operator.command_table import COMMANDS
 from ..operator.control import ControlTable
 from ..settings import Configuration
 from ..settings.declared.cluster import node_of
-from .addresses import Address
+from .listeners import Listeners
 from .process_facts import PYTHON, host_facts_of
 from .tls_files import NO_TLS, TlsFiles
 
@@ -76,18 +75,18 @@ def _split(command: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, A
     return name, {**arguments, **({"action": action} if action else {})}
 
 
-#: RabbitMQ's names of protocols over TLS.
-_OVER_TLS = {"amqp": "amqp/ssl", "http": "https", "http/prometheus": "https/prometheus"}
-
-
-def listening(listeners: Mapping[socket.socket, Address], protocol: str = "amqp") -> list[Listening]:
-    """Listening sockets except Unix sockets, which have no port."""
+def listening(listeners: Listeners) -> list[Listening]:
+    """Listening sockets except Unix sockets, which have no port, with RabbitMQ's names of their protocols."""
     found = []
-    for listener, address in listeners.items():
-        if not address.path:
-            host, port = listener.getsockname()[:2]
-            shown = _OVER_TLS[protocol] if address.is_tls else protocol
-            found.append(Listening(shown, host, port, address.is_tls))
+    for of_service, protocols in (
+        (listeners.amqp, ("amqp", "amqp/ssl")),
+        (listeners.console, ("http", "https")),
+        (listeners.metrics, ("http/prometheus", "https/prometheus")),
+    ):
+        for listener, address in of_service.items():
+            if not address.path:
+                host, port = listener.getsockname()[:2]
+                found.append(Listening(protocols[address.is_tls], host, port, address.is_tls))
     return found
 
 

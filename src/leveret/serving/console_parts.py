@@ -3,8 +3,7 @@
 Source: management page 21.
 """
 
-import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from operator import is_not
 from typing import TYPE_CHECKING
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from ..settings import Configuration
-from .addresses import Address
 from .frontends import find_frontend
+from .listeners import Listeners
 from .runtime import Runtime
 from .tls_files import NO_TLS, TlsFiles
 
@@ -21,29 +20,24 @@ if TYPE_CHECKING:
     from ..amqp_frontend.edge.server import Arrivals
     from ..console.metrics.buckets import Buckets
     from ..console.metrics.facts import MetricsFacts
-    from ..console.node_facts import Listening
     from ..console.options import ConsoleOptions
     from ..console.sampler import Sampler
     from ..journal import Journal
     from ..operator.control import ControlTable
-
-Listeners = Mapping[socket.socket, Address]
 
 
 @dataclass(slots=True)
 class ConsoleParts:
     """Makes the options and the facts of the console when they are needed, and serves it.
 
-    `data`: the directory of the journal. `amqp`, `http`, `metrics`: listeners.
+    `data`: the directory of the journal.
     """
 
     control: "Callable[[], ControlTable]"
     configuration: Callable[[], Configuration]
     started_ms: int
     data: str | None
-    amqp: Listeners
-    http: Listeners
-    metrics: Listeners
+    listeners: Listeners
     journal: "Callable[[], Journal | None]"
     tls: Callable[[], TlsFiles] = lambda: NO_TLS
     files: Callable[[], tuple[str, ...]] = tuple
@@ -65,12 +59,14 @@ class ConsoleParts:
             self._is_loaded = True
             self.control().load()  # imports the commands now: a later client would wait for that
 
-        def listeners() -> "list[Listening]":
-            protocols = ((self.amqp, "amqp"), (self.http, "http"), (self.metrics, "http/prometheus"))
-            return [one for of_protocol, protocol in protocols for one in listening(of_protocol, protocol)]
-
         return console_options(
-            self.control(), self.configuration(), self.started_ms, self.data, listeners, self.tls(), self.files()
+            self.control(),
+            self.configuration(),
+            self.started_ms,
+            self.data,
+            lambda: listening(self.listeners),
+            self.tls(),
+            self.files(),
         )
 
     def facts(self, delays: "Buckets") -> "MetricsFacts":
@@ -90,12 +86,13 @@ class ConsoleParts:
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Serve the console until `stopping`. `arrivals`: clients that were accepted elsewhere."""
+        http, metrics = self.listeners.console, self.listeners.metrics
         await find_frontend("console")(
             runtime,
-            list(self.http),
+            list(http),
             self.options,
-            metrics_listeners=list(self.metrics),
-            tls_listeners=[one for one, address in {**self.http, **self.metrics}.items() if address.is_tls],
+            metrics_listeners=list(metrics),
+            tls_listeners=[one for one, address in {**http, **metrics}.items() if address.is_tls],
             arrivals=arrivals,
             facts=self.facts,
             on_sampler=self._sampled_by,

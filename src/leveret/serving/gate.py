@@ -12,11 +12,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import trio
+from pamqp import commands
 
 from ..amqp_frontend.edge.arrival import Arrival
 from ..amqp_frontend.edge.proxy_protocol import ProxyFault, peer_of
 from ..amqp_frontend.edge.tls import TlsFault
 from ..amqp_frontend.options import FrontendOptions
+from ..amqp_frontend.wire.codec import encode_method
 from ..cluster.link.clients import Passed
 from ..cluster.link.relay import relay
 from ..console.cluster import NOT_LED
@@ -325,9 +327,7 @@ async def _relay(stream: TlsStream, other: trio.SocketStream, client: GateClient
 def goodbye(service: Service, why: str) -> bytes:
     """The last answer to a client that is refused: connection.close with 320, or HTTP 503."""
     if service is Service.AMQP:
-        text = f"CONNECTION_FORCED - {why}".encode()
-        close = b"\x00\x0a\x00\x32" + b"\x01\x40" + bytes([len(text)]) + text + b"\x00\x00\x00\x00"
-        return b"\x01\x00\x00" + len(close).to_bytes(4, "big") + close + b"\xce"
+        return encode_method(0, commands.Connection.Close, 320, f"CONNECTION_FORCED - {why}", 0, 0)
     body = encoded({"error": "not_leading", "reason": why})
     head = "HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\ncontent-type: application/json\r\n"
     return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n".encode() + body

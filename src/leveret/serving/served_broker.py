@@ -174,15 +174,13 @@ class ServedBroker:
         """Start the console after AMQP: its imports must not keep clients waiting."""
         from .console_parts import ConsoleParts
 
-        options, supervisor, listeners = self._options, self.built.supervisor, self._listeners
+        options, supervisor = self._options, self.built.supervisor
         parts = ConsoleParts(
             lambda: self.built.control,
             lambda: self._current.configuration,
             self.built.broker.context.clock.wall_ms(),
             options.data,
-            listeners.amqp,
-            listeners.console,
-            listeners.metrics,
+            self._listeners,
             lambda: None if supervisor is None else supervisor.journal,
             lambda: self._current.tls,
             lambda: () if options.watch is None else options.watch.files,

@@ -296,15 +296,11 @@ class ServedNode:
 
     def _certificates(self) -> list[Certificate]:
         """The certificates of the TLS listeners, as read last."""
-        listeners = self._listeners
-        if not any(
-            one.is_tls for each in (listeners.amqp, listeners.console, listeners.metrics) for one in each.values()
-        ):
+        if self._current.tls.chain is None:
             return []
         from .console import certificates_of, listening
 
-        shown = [*listening(listeners.amqp), *listening(listeners.console, "http")]
-        return certificates_of(self._current.tls, [*shown, *listening(listeners.metrics, "http/prometheus")])
+        return certificates_of(self._current.tls, listening(self._listeners))
 
 
 def node_options(

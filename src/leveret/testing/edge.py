@@ -22,6 +22,7 @@ from ..engine import Consumer, Deadlines, Session
 from ..serving.addresses import Address, bind
 from ..serving.composition import BuiltBroker, Data, DataUnusable, build_broker, default_users
 from ..serving.descriptors import descriptor_limits
+from ..serving.listeners import Listeners
 from ..serving.runtime import DeadlineTimer, Runtime, SystemClock
 from ..settings import Configuration
 from ..settings.loopback import is_loopback
@@ -280,9 +281,9 @@ class Edge(Runtime):
             lambda: self.configuration,
             self.clock.wall_ms(),
             None if self._data is None else self._data.path,
-            {self.listener: Address("127.0.0.1", self.port)},
-            {listener: loopback},
-            {metrics_listener: loopback},
+            Listeners(
+                {self.listener: Address("127.0.0.1", self.port)}, {listener: loopback}, {metrics_listener: loopback}
+            ),
             journal,
         )
         await parts.serve(self, stopping, task_status=task_status)
