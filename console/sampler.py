@@ -79,7 +79,7 @@ _AVERAGES = {
 
 def _capacity_now(queue: Queue) -> float:
     """1 if a message would be delivered at once now, else 0."""
-    return float(not queue.has_ready or any(one.credit() > 0 for one in queue.served_consumers[:CONSUMERS_ASKED]))
+    return float(not queue.has_ready or any(one.credit() > 0 for one in queue.consumer_list.served[:CONSUMERS_ASKED]))
 
 
 class Sampler:

@@ -161,13 +161,11 @@ class DeclaredQueues(dict[str, Queue]):
         host.broker.activity.queues_declared += 1
         return queue
 
-    def create(
-        self, name: str, *, arguments: FieldTable | None = None, address: str | None = None, is_auto_created: bool
-    ) -> Queue:
-        """Create a durable queue, or return the existing one. The arguments are not checked."""
+    def create(self, name: str, *, address: str | None = None, is_auto_created: bool) -> Queue:
+        """Create a durable queue without arguments, or return the existing one."""
         queue = self.get(name)
         if queue is None:
-            queue = self._make(name, True, None, False, arguments or {}, address, is_auto_created)
+            queue = self._make(name, True, None, False, {}, address, is_auto_created)
             if is_auto_created:
                 self._context.broker.reaper.watch()
         return queue

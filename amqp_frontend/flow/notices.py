@@ -56,7 +56,7 @@ class BlockedNotice:
     def give(self, full: FullLimit) -> None:
         """Note that a publish was parked for lack of room, or for an alarm."""
         if self.is_given:
-            if full.concerns_all:
+            if full.node.is_root:
                 self._cancel()  # the whole broker is full or has an alarm: no publish continues before that ends
         elif "connection.blocked" in self._login.capabilities:
             self._reason = full.node.reason

@@ -163,7 +163,7 @@ class Parking:
         if full.fails_after_ms:
             due_ns = parked.work[0].since_ns + full.fails_after_ms * MS
             parked.deadline = self._broker.context.deadlines.set(due_ns, lambda: self._unpark(parked, None))
-        if full.concerns_all and not client.is_blocked:
+        if full.node.is_root and not client.is_blocked:
             level = logging.WARNING if full.is_alarm else logging.INFO
             logger.log(level, "%s: blocked: %r", self._login.peer.name, full.node.reason)
         self._notice.give(full)

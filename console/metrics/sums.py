@@ -181,7 +181,7 @@ def octets_of(queue: Queue, counted_max: int) -> Octets:
         return Octets()
     size = sum([one.envelope.framing.body_size(one.content) for one in messages]) / len(messages)
     share = sum([queue.stores(one.envelope) for one in messages]) / len(messages)
-    paged = max(0, ready - queue.in_memory_count)
+    paged = max(0, ready - queue.store.in_memory)
     return Octets(
         round(size * ready),
         round(size * unacked),

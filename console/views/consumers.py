@@ -8,7 +8,7 @@ from .clients import channel_name, given_name, node_of, peer_of
 
 def active_consumer(queue: Queue) -> Consumer | None:
     """The consumer that gets the messages of a queue with `x-single-active-consumer`; None: there is none."""
-    return next(iter(queue.served_consumers or queue.consumers), None)
+    return next(iter(queue.consumer_list.served or queue.consumers), None)
 
 
 def consumer_view(consumer: Consumer, node: str) -> dict[str, Any]:

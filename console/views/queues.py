@@ -156,7 +156,7 @@ def octets_of(queue: Queue) -> Octets:
     ready, ready_persistent, ready_count = _counted(queue, queue.first_messages(COUNTED_MAX))
     out, out_persistent, out_count = _counted(queue, islice(queue.unacked_messages(), COUNTED_MAX))
     total, unacked = queue.ready_count, queue.unacked
-    paged = max(0, total - queue.in_memory_count)
+    paged = max(0, total - queue.store.in_memory)
     ready_scaled, out_scaled = _scaled(ready, ready_count, total), _scaled(out, out_count, unacked)
     share = ready_persistent[1] + out_persistent[1], ready_persistent[0] + out_persistent[0]
     counted, of = ready_count + out_count, total + unacked

@@ -110,11 +110,6 @@ class FullLimit:
     fails_after_ms: int
 
     @property
-    def concerns_all(self) -> bool:
-        """Whether it is a limit of the whole broker, or an alarm (queues page E.4, row 3)."""
-        return self.node.is_root
-
-    @property
     def is_alarm(self) -> bool:
         """Whether an alarm blocks the publish, and not a limit."""
         return not self.node.is_limit

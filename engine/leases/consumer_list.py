@@ -99,18 +99,8 @@ class LeaseConsumers(ConsumerList):
 
     def choose(self, free: Sequence[Consumer]) -> Consumer:
         """Choose the consumer of one message as `deal` does. `free`: those with room, in the order of `consumers`."""
-        if self._has_priorities:
-            highest = max(one.priority for one in free)
-            free = [one for one in free if one.priority == highest]
-        if len(free) > 1 and self._fairness == PROPORTIONAL:
-            ranked = sorted(free, key=self.overdue.__contains__) if self.overdue else free
-            return _by_share([(one, 1) for one in ranked], 1)[0]
-        if self._fairness not in (FAST, PROPORTIONAL):
-            places = {one: at for at, one in enumerate(self.consumers)}
-            chosen = next((one for one in free if places[one] >= self._next), free[0])
-            self._served(places[chosen])
-            return chosen
-        return free[0]
+        places = {one: at for at, one in enumerate(self.consumers)}
+        return self._dealt([(places[one], one, 1) for one in free], 1)[0]
 
     def deal(self, count: int) -> list[Consumer]:
         """Choose a consumer for each of the next messages, up to `count`, in order. O(count x consumers).

@@ -103,7 +103,7 @@ class LeasedIntake(LeasesPart, Intake):
             return
         before, now, leases.rules = leases.rules.settings, rules.settings, rules
         if _selection_of(before) != _selection_of(now):
-            leases.forget_topics()
+            leases.topic_entries.clear()
             queue.context.router.recapture(queue)
         if (before.expiration_ms, before.expiration_model) != (now.expiration_ms, now.expiration_model):
             leases.book.has_own_lifetimes = True  # new messages may expire before those in front of them

@@ -75,7 +75,7 @@ class Leases:
         if self.hosts is not None and not self.hosts.is_of_one_site:
             self.owners = Owners(sites, settings.initial_owner)
         self.transfers: Deadline | None = None
-        self._topics: dict[tuple[str, str], bytes] = {}  # entries of headers, by exchange and routing key
+        self.topic_entries: dict[tuple[str, str], bytes] = {}  # cached, for headers; by exchange and routing key
 
     # -- contents -----------------------------------------------------------------------------------------------------
 
@@ -219,19 +219,15 @@ class Leases:
     def topic_of(self, envelope: Envelope) -> bytes:
         """The entry of the header that names a message's topic."""
         key = (envelope.exchange, envelope.routing_key)
-        known = self._topics.get(key)
+        known = self.topic_entries.get(key)
         if known is None:
-            if len(self._topics) > 1000:
-                self._topics.clear()
+            if len(self.topic_entries) > 1000:
+                self.topic_entries.clear()
             settings = self.rules.settings
             is_by_name = self.hosts is not None and key in (("", settings.name), ("", self.queue.name))
             topic = settings.default_publish_target if is_by_name else None
-            known = self._topics[key] = topic_entry(topic or self.queue.context.router.captures.topic_of(*key))
+            known = self.topic_entries[key] = topic_entry(topic or self.queue.context.router.captures.topic_of(*key))
         return known
-
-    def forget_topics(self) -> None:
-        """Forget the cached topics of messages."""
-        self._topics.clear()
 
     def past_holder_of(self, session: "Session") -> "PastHolder":
         """The holder of a session's leases that have ended."""

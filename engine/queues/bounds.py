@@ -386,7 +386,7 @@ class SubscriberBound(Bound):
         self._values: dict[int, Value] = {}  # by id: reading a header takes 10 us
 
     def takes_run(self, queue: "Queue") -> bool:
-        return self._is_simple
+        return self.rules.eviction == OLDEST
 
     def admit_run(self, queue: "Queue", first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> None:
         queue.evictable.append_run(first_id, envelope, contents)
@@ -423,14 +423,9 @@ class SubscriberBound(Bound):
         if len(queue.store) > limit:
             queue.context.broker.background.trim_later(queue)
 
-    @property
-    def _is_simple(self) -> bool:
-        """Whether the strategy always drops the messages at the head."""
-        return self.rules.eviction == OLDEST
-
     def _evict(self, queue: "Queue", excess: int) -> None:
         positions: list[int] = []
-        if not self._is_simple:
+        if self.rules.eviction != OLDEST:
             candidates, position_of = _candidates(queue, excess)
             positions = [position_of(at) for at in self._chosen(candidates, excess)]
         if positions:

@@ -36,11 +36,6 @@ class RulesChange(NamedTuple):
     before: QueueRules
     now: QueueRules
 
-    @property
-    def own_expiry(self) -> bool:
-        """Whether the queue's own expiry (x-expires) changed."""
-        return self.before.expires_ms != self.now.expires_ms
-
 
 class Declaration:
     """What determines the rules of one queue.

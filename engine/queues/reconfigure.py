@@ -59,7 +59,7 @@ def policy_changed(queue: "Queue", *, always: bool = False) -> None:
     if change is None:
         return
     _follow(queue, change)
-    if change.own_expiry:  # a changed x-expires starts now
+    if change.before.expires_ms != change.now.expires_ms:  # a changed x-expires starts now
         queue.note_use()
     queue.drop_expired()
     for bound in queue.bounds:
@@ -82,11 +82,6 @@ class Forecast(NamedTuple):
     later: int = 0
     full: str = ""
     unused_ms: int | None = None
-
-    @property
-    def is_harmless(self) -> bool:
-        """Whether no message leaves, and nothing new is refused."""
-        return not (self.dropped or self.later or self.full) and self.unused_ms is None
 
 
 def forecast(

@@ -133,6 +133,7 @@ class MessageRecorder:
         self._queue_ids = objects.queue_ids
         self._persists_deliveries = persists_deliveries
         self._counts_max = counts_max
+        self.counts_each_delivery = persists_deliveries and counts_max != 0
         self.contents = ContentIndex()
         self._runs: deque[PublishedRun] = deque()  # of the messages that are being published
         self.is_behind = False  # see the engine's `Durability`
@@ -339,11 +340,6 @@ class MessageRecorder:
             self._journal.messages.happened(
                 event.kind, queue_id, ids, deliveries=deliveries, uncounted=uncounted, due_ms=due_ms
             )
-
-    @property
-    def counts_each_delivery(self) -> bool:
-        """Whether the first delivery of a message is recorded before it is sent, if it is persistent."""
-        return self._persists_deliveries and self._counts_max != 0
 
     def _has_state(self, message: Message) -> bool:
         """Whether the message's delivery count and due time are recorded, and restored."""

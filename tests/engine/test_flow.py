@@ -155,7 +155,7 @@ def test_the_limits_of_the_broker_are_above_those_of_queues() -> None:
     assert publisher.published == 7
     assert publisher.full is not None
     node = publisher.full.node
-    assert (node.destination, node.limit_name, publisher.full.concerns_all) == ("broker", "memory", True)
+    assert (node.destination, node.limit_name, node.is_root) == ("broker", "memory", True)
     bench.take(7)
     assert publisher.published == 10
 

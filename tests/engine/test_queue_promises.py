@@ -83,7 +83,7 @@ def test_a_new_message_does_not_overtake_those_that_are_paged_out() -> None:
     world.publish("a", "b", delivery_mode=2)
     assert queue.pageable is not None
     queue.pageable.page_out(10_000)
-    assert queue.in_memory_count == 0 and queue.paged_count == 2
+    assert queue.store.in_memory == 0 and queue.paged_count == 2
     world.ends_turns = False
     world.consume()
     world.publish("c", delivery_mode=2)
@@ -217,7 +217,7 @@ def test_a_deep_queue_of_priorities_is_looked_through_to_its_end() -> None:
         world.publish(*bodies, priority=priority, delivery_mode=2)
     assert queue.pageable is not None
     queue.pageable.page_out(100_000)
-    assert queue.in_memory_count == 0
+    assert queue.store.in_memory == 0
     for step in range(1, 9):
         seen, after = "", 0
         while found := queue.scan(after, step).found:
@@ -374,7 +374,7 @@ def test_the_limit_of_memory_holds_when_a_queue_gets_another_store() -> None:
     converted(world)
     for number in range(50):
         world.publish(f"{number}", delivery_mode=2)
-    assert (queue.ready_count, queue.in_memory_count) == (50, 10)
+    assert (queue.ready_count, queue.store.in_memory) == (50, 10)
 
 
 def test_what_is_read_back_counts_in_the_memory_of_all_queues() -> None:
@@ -405,7 +405,7 @@ def test_what_came_back_and_was_paged_out_is_redelivered_from_the_disk() -> None
     world.end_turn()
     assert queue.pageable is not None
     queue.pageable.page_out(1 << 20)
-    assert queue.in_memory_count == 0
+    assert queue.store.in_memory == 0
     world.consume()
     world.finish_turns()
     assert (len(world.session.unacked), world.session.redelivered) == (200, 3)
@@ -594,7 +594,7 @@ def test_the_limit_of_memory_holds_for_what_came_while_nothing_could_leave() -> 
     world = Harness(SettingsRepository([entry("q", memory_limit=1 << 20, cursor="vm")]), memory=100_000)
     queues = [world.queue(name) for name in ("q", "other")]
     world.publish(*["x" * 1000] * 300, delivery_mode=2)
-    assert queues[0].in_memory_count == 300
+    assert queues[0].store.in_memory == 300
     world.reload(SettingsRepository([]))
     for number in range(400):
         world.publish("x" * 1000, key=("q", "other")[number % 2], delivery_mode=2)
@@ -607,7 +607,7 @@ def test_a_queue_that_is_read_as_fast_as_it_is_filled_stays_in_memory() -> None:
     queue = world.queue()
     for _ in range(100):
         world.publish(*["x" * 1000] * 10, delivery_mode=2)
-        assert queue.in_memory_count == queue.ready_count
+        assert queue.store.in_memory == queue.ready_count
         world.take(9)
         if queue.ready_count > 20:
             world.take(queue.ready_count)

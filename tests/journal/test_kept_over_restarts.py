@@ -215,7 +215,7 @@ def test_a_start_reads_back_what_memory_allows() -> None:
         one.queue(name)
         one.publish(*[b"x" * 1000] * 10, key=name)
     one.kill()
-    held = [one.named(name).in_memory_count for name in names]
+    held = [one.named(name).store.in_memory for name in names]
     assert held[0] > 0 and held[-1] == 0
     assert [one.named(name).ready_count for name in names] == [10] * 12
 

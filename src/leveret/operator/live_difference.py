@@ -81,7 +81,10 @@ def _changes_of(
     """A line for each setting or argument that would change, unless it is `listed`."""
     arguments = plain_arguments(queue.arguments)
     own = settings_of_arguments(arguments)
-    before, after = queue.policy_layer, policies.of_queue(queue.name, queue.type, queue.vhost_name).layer(arguments)
+    before, after = (
+        queue.declaration.layer,
+        policies.of_queue(queue.name, queue.type, queue.vhost_name).layer(arguments),
+    )
     address, vhost = queue.address, queue.vhost_name
     old_rows = explain_rows(objects.broker.context.settings, address, vhost, own, None, before, queue.name)
     new_rows = explain_rows(new.repository, address, vhost, own, None, after, queue.name)

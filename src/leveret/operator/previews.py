@@ -133,7 +133,7 @@ def consequences(
         if changed is not None and not policies.may_concern(queue.name, queue.type, queue.policy, changed):
             continue
         found = yield from reconfigure.forecast(queue, settings, policies, (arguments or {}).get(queue))
-        if not found.is_harmless:
+        if found.dropped or found.later or found.full or found.unused_ms is not None:
             rows.append((queue, found))
     rows.sort(key=lambda one: -one[1].dropped)
     return {

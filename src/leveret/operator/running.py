@@ -104,7 +104,7 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
     arguments = plain_arguments(queue.arguments)
     declared = _declaration(broker, configuration, queue) if is_managed else None
     own_rules = _rules(queue, declared)
-    own, layer = settings_of_arguments(arguments), queue.policy_layer
+    own, layer = settings_of_arguments(arguments), queue.declaration.layer
     rows = explain_rows(broker.context.settings, address, vhost, own, own_rules, layer, queue.name)
     rows = [_with_present_size(queue, row) if row.name == "default-ring-size" else row for row in rows]
     elsewhere = " or by the files of another node" if queue.kind.view(queue) is not None else ""
