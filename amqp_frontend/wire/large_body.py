@@ -85,26 +85,26 @@ class LargeBody:
             is incomplete.
         Returns: the progress, and the octets that are still missing. EXCESS: more than allowed are in memory.
         """
-        view, filled, at = self._view, self.filled, self.checked
+        view, filled, position = self._view, self.filled, self.checked
         progress = MORE
-        while filled - at >= FRAME_HEAD.size:
-            kind, number, payload = FRAME_HEAD.unpack_from(view, at)
+        while filled - position >= FRAME_HEAD.size:
+            kind, number, payload = FRAME_HEAD.unpack_from(view, position)
             if (
                 kind != BODY
                 or number != self.number
                 or not can_keep_frame(payload, remaining, self._payload_max)
-                or at + _framed_size(remaining, payload) > len(view)
+                or position + _framed_size(remaining, payload) > len(view)
             ):
                 progress = OTHER
                 break
             self._payload = payload
-            end = at + payload + FRAME_OVERHEAD
+            end = position + payload + FRAME_OVERHEAD
             if end > filled:
                 break
             if view[end - 1] != FRAME_END:
                 progress = OTHER
                 break
-            at = end
+            position = end
             remaining -= payload
             allowed -= payload
             if not remaining:
@@ -113,8 +113,8 @@ class LargeBody:
             if allowed < 0:
                 progress = EXCESS
                 break
-        self.checked = at
-        self._end = min(at + _framed_size(remaining, self._payload), len(view))
+        self.checked = position
+        self._end = min(position + _framed_size(remaining, self._payload), len(view))
         return progress, remaining
 
     def take_tail(self) -> bytes:
@@ -132,11 +132,11 @@ class LargeBody:
     def payloads(self) -> list[bytes]:
         """The payload of each body frame so far, copied."""
         found = []
-        at = self._start
-        while at < self.checked:
-            end = at + FRAME_HEAD.size + int.from_bytes(self._view[at + 3 : at + 7], "big")
-            found.append(bytes(self._view[at + FRAME_HEAD.size : end]))
-            at = end + 1
+        position = self._start
+        while position < self.checked:
+            end = position + FRAME_HEAD.size + int.from_bytes(self._view[position + 3 : position + 7], "big")
+            found.append(bytes(self._view[position + FRAME_HEAD.size : end]))
+            position = end + 1
         return found
 
 

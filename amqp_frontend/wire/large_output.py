@@ -118,13 +118,13 @@ def framed(channel: int, header: bytes, body: Iterable[memoryview], frame_max: i
     parts: list[Octets] = [frame(HEADER, channel, header)]
     room = 0  # of the body frame that is being filled
     for piece in body:
-        at = 0
-        while at < len(piece):
+        position = 0
+        while position < len(piece):
             if not room:
                 room = min(payload_max, left)
                 parts.append(FRAME_HEAD.pack(BODY, channel, room))
-            taken = piece[at : at + room]
-            at, room, left = at + len(taken), room - len(taken), left - len(taken)
+            taken = piece[position : position + room]
+            position, room, left = position + len(taken), room - len(taken), left - len(taken)
             parts.append(taken)
             if not room:
                 parts.append(FRAME_END_OCTET)

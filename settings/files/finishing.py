@@ -75,7 +75,7 @@ def _check_cluster(builder: ConfigurationBuilder, configuration: Configuration, 
             return builder.explicit_at[table, key]
         if table == "cluster":
             return cluster_at
-        return next((at for (other, _), at in builder.explicit_at.items() if other == table), cluster_at)
+        return next((origin for (other, _), origin in builder.explicit_at.items() if other == table), cluster_at)
 
     for table, key, problem in cluster_problems(configuration):
         builder.fault(place(table, key), key, problem)

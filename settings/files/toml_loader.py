@@ -97,35 +97,35 @@ class Loader(TomlSource):
         if not isinstance(content, (dict, list)) or table in KEYS["broker"]:
             owner = tables_with(table)
             if owner:
-                self.builder.fault(self.at(table), table, f"is above every table, expected in {owner}")
+                self.builder.fault(self.origin_of(table), table, f"is above every table, expected in {owner}")
                 return
         listed = ", ".join(f"[{name}]" for name in TABLES)
         problem = f"unknown table{nearest(table, TABLES)}, expected one of {listed}"
-        self.builder.fault(self.at(table), table, problem)
+        self.builder.fault(self.origin_of(table), table, problem)
 
     def broker_table(self, path: tuple[str, ...], content: object) -> None:
         table = ".".join(path)
         if not isinstance(content, dict):
-            self.builder.fault(self.at(*path), table, f"expected a table [{table}]")
+            self.builder.fault(self.origin_of(*path), table, f"expected a table [{table}]")
             return
         if table == "system-usage":
             self.builder.has_system_usage = True  # an empty table also switches flow control on
         elif table == "cluster":
-            self.builder.cluster_at = self.at(*path)  # an empty table also makes the broker a node
+            self.builder.cluster_at = self.origin_of(*path)  # an empty table also makes the broker a node
         for key, value in content.items():
             if key in KEYS[table]:
-                self.builder.broker_value(self.at(*path, key), table, key, value)
+                self.builder.broker_value(self.origin_of(*path, key), table, key, value)
             elif f"{table}.{key}" in KEYS:
                 self.broker_table((*path, key), value)
             else:
-                self.builder.unknown(self.at(*path, key), key, f"[{table}]", KEYS[table], tables_with(key))
+                self.builder.unknown(self.origin_of(*path, key), key, f"[{table}]", KEYS[table], tables_with(key))
 
     def wildcards(self, table: str, content: object) -> None:
         if not isinstance(content, dict):
-            self.builder.fault(self.at(table), table, f"expected a table [{table}]")
+            self.builder.fault(self.origin_of(table), table, f"expected a table [{table}]")
             return
         for key, value in content.items():
-            origin = self.at(table, key)
+            origin = self.origin_of(table, key)
             if key in WILDCARD_KEYS:
                 self.builder.set_wildcard(origin, key, value)
             elif key != "routing-enabled":
@@ -155,12 +155,12 @@ class Loader(TomlSource):
     def address_setting(self, path: Path, item: dict[str, Any]) -> None:
         match = self.required(path, item, "match")
         vhost = self.optional(path, item, "vhost", name_text, None)
-        raw = RawEntry(match or "", vhost, self.at(*path))
+        raw = RawEntry(match or "", vhost, self.origin_of(*path))
         for key, value in item.items():
             if key in ("match", "vhost"):
                 continue
             row = BY_KEY.get(key)
-            origin = self.at(*path, key)
+            origin = self.origin_of(*path, key)
             if row is None:
                 self.builder.unknown(origin, key, "[[address-setting]]", (*BY_KEY, "match", "vhost"), tables_with(key))
             else:
@@ -174,18 +174,18 @@ class Loader(TomlSource):
         if name is None:
             return
         if routing_type == MULTICAST:
-            self.builder.add_exchange(ExchangeDeclaration(name, vhost, origin=self.at(*path)))
+            self.builder.add_exchange(ExchangeDeclaration(name, vhost, origin=self.origin_of(*path)))
         for inner, queue in queues:
             read_queue(self, inner, queue, name, vhost, routing_type)
 
     def divert(self, path: Path, item: dict[str, Any]) -> None:
         if TRANSFORMER in item:
-            self.builder.fault(self.at(*path, TRANSFORMER), TRANSFORMER, NO_TRANSFORMER)
+            self.builder.fault(self.origin_of(*path, TRANSFORMER), TRANSFORMER, NO_TRANSFORMER)
         values = self.values(path, {key: value for key, value in item.items() if key != TRANSFORMER}, DIVERT)
         if not values["forwarding_addresses"]:
             self.builder.fault(
-                self.at(*path), "forwarding-address", "is missing, expected an address or a list of them"
+                self.origin_of(*path), "forwarding-address", "is missing, expected an address or a list of them"
             )
         elif values["name"] is not None and values["address"] is not None:
             values["routing_name"] = values["routing_name"] or values["name"]
-            self.builder.add_divert(Divert(**values, origin=self.at(*path)))
+            self.builder.add_divert(Divert(**values, origin=self.origin_of(*path)))

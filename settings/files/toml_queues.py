@@ -49,7 +49,7 @@ def read_queue(
             _check_other_key(source, path, key, queue_type, is_alone=address is None)
             continue
         if argument in arguments:
-            builder.fault(source.at(*path, key), key, f"sets {argument}, which another key sets as well")
+            builder.fault(source.origin_of(*path, key), key, f"sets {argument}, which another key sets as well")
         arguments[argument] = value
         in_file[argument] = key
     _read_arguments(source, path, given, arguments)
@@ -58,7 +58,7 @@ def read_queue(
     origins: dict[str, Origin] = {}
     for argument in arguments:
         place = (in_file[argument],) if argument in in_file else ("arguments", argument)
-        origins[argument] = source.at(*path, *place)
+        origins[argument] = source.origin_of(*path, *place)
     if queue_type is not None:
         for argument, value in list(arguments.items()):
             if expected := queue_type.expected_in_toml(argument, value):
@@ -69,14 +69,14 @@ def read_queue(
     if address is not None and name != address:
         arguments["x-address"] = address
     queue = QueueDeclaration(
-        name, address or name, vhost, routing_type, durable, is_enabled, arguments, source.at(*path), origins
+        name, address or name, vhost, routing_type, durable, is_enabled, arguments, source.origin_of(*path), origins
     )
     builder.add_queue(queue, in_file)
 
 
 def _check_other_key(source: TomlSource, path: Path, key: str, own: QueueType | None, *, is_alone: bool) -> None:
     """A key that is not an attribute of the queue's type: a fault, unless it is a key of every queue."""
-    builder, origin = source.builder, source.at(*path, key)
+    builder, origin = source.builder, source.origin_of(*path, key)
     table, others = ("[[queue]]", _ALONE) if is_alone else ("[[address.queue]]", _OF_ADDRESS)
     if own is not None and key in QUEUE_ATTRIBUTES:
         beside = f", but a {own.replacements[key]}" if key in own.replacements else ""
@@ -94,10 +94,10 @@ def _read_arguments(source: TomlSource, path: Path, given: object, arguments: di
     """Add `arguments = { x-max-length = 5 }`: as a client would send them."""
     builder = source.builder
     if not isinstance(given, dict):
-        builder.invalid(source.at(*path, "arguments"), "arguments", given, "a table of queue arguments")
+        builder.invalid(source.origin_of(*path, "arguments"), "arguments", given, "a table of queue arguments")
         return
     for key, value in given.items():
-        origin = source.at(*path, "arguments", key)
+        origin = source.origin_of(*path, "arguments", key)
         if key == "x-address":
             builder.fault(origin, key, "the address is the name of the [[address]] around the queue")
         elif key in arguments:
@@ -116,10 +116,10 @@ def read_logged_topic(source: TomlSource, path: Path, item: dict[str, Any]) -> N
     """`[[logged-topic]]`: `name`, or `pattern` of several."""
     values = source.values(path, item, LOGGED_TOPIC_OPTIONS, "name", "pattern")
     if "name" in item and "pattern" in item:
-        source.builder.fault(source.at(*path, "pattern"), "pattern", "contradicts name, expected one of the two")
+        source.builder.fault(source.origin_of(*path, "pattern"), "pattern", "contradicts name, expected one of the two")
         return
     key = "pattern" if "pattern" in item else "name"
     name = source.required(path, item, key)
     if name is not None:
-        topic = LoggedTopic(name, key == "pattern", **values, origin=source.at(*path))
+        topic = LoggedTopic(name, key == "pattern", **values, origin=source.origin_of(*path))
         source.builder.add_logged_topic(topic, key)

@@ -39,11 +39,11 @@ def lines_of(text: str) -> dict[Path, int]:
 
 
 class _Scanner:
-    """Finds the line of each key of a document. `at`: position of the next character."""
+    """Finds the line of each key of a document. `position`: of the next character."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.at = 0
+        self.position = 0
         self.lines: dict[Path, int] = {}
         self.counts: dict[Path, int] = {}  # array of tables -> its tables so far
         self._line = 1
@@ -53,19 +53,19 @@ class _Scanner:
         table: Path = ()
         while True:
             self._skip(_BLANK)
-            if self.at >= len(self.text):
+            if self.position >= len(self.text):
                 return self.lines
-            if self.text[self.at] == "[":
+            if self.text[self.position] == "[":
                 table = self._header()
             elif not self._pair(table):
-                self.at += 1  # does not occur in a valid document
+                self.position += 1  # does not occur in a valid document
 
     def _header(self) -> Path:
         line = self._here()
-        is_array = self.text.startswith("[[", self.at)
-        self.at += 2 if is_array else 1
+        is_array = self.text.startswith("[[", self.position)
+        self.position += 2 if is_array else 1
         keys = self._keys()
-        self.at += 2 if is_array else 1
+        self.position += 2 if is_array else 1
         path: Path = ()
         for position, key in enumerate(keys, 1):
             path += (key,)
@@ -80,9 +80,9 @@ class _Scanner:
     def _pair(self, table: Path) -> bool:
         line = self._here()
         keys = self._keys()
-        if not keys or not self.text.startswith("=", self.at):
+        if not keys or not self.text.startswith("=", self.position):
             return False
-        self.at += 1
+        self.position += 1
         path = table
         for key in keys:
             path += (key,)
@@ -94,62 +94,62 @@ class _Scanner:
         keys: list[str] = []
         while True:
             self._skip(_SPACE)
-            if match := _BARE.match(self.text, self.at):
+            if match := _BARE.match(self.text, self.position):
                 keys.append(match[0])
-            elif match := (_BASIC.match(self.text, self.at) or _LITERAL.match(self.text, self.at)):
+            elif match := (_BASIC.match(self.text, self.position) or _LITERAL.match(self.text, self.position)):
                 keys.append(_unquoted(match[0]))
             else:
                 return keys
-            self.at = match.end()
+            self.position = match.end()
             self._skip(_SPACE)
-            if not self.text.startswith(".", self.at):
+            if not self.text.startswith(".", self.position):
                 return keys
-            self.at += 1
+            self.position += 1
 
     def _value(self, path: Path) -> None:
         self._skip(_SPACE)
-        first = self.text[self.at : self.at + 1]
+        first = self.text[self.position : self.position + 1]
         if first == "{":
             self._inside("}", path)
         elif first == "[":
             self._inside("]", path)
         elif first in ('"', "'"):
             for pattern in _STRINGS:
-                if match := pattern.match(self.text, self.at):
-                    self.at = match.end()
+                if match := pattern.match(self.text, self.position):
+                    self.position = match.end()
                     return
-            self.at += 1
+            self.position += 1
         else:
-            match = _SCALAR.match(self.text, self.at)
-            self.at = match.end() if match else self.at + 1
+            match = _SCALAR.match(self.text, self.position)
+            self.position = match.end() if match else self.position + 1
 
     def _inside(self, end: str, path: Path) -> None:
-        self.at += 1
+        self.position += 1
         index = 0
-        while self.at < len(self.text):
+        while self.position < len(self.text):
             self._skip(_BLANK)
-            here = self.text[self.at : self.at + 1]
+            here = self.text[self.position : self.position + 1]
             if here == end:
-                self.at += 1
+                self.position += 1
                 return
             if here == ",":
-                self.at += 1
+                self.position += 1
             elif end == "}":
                 if not self._pair(path):
-                    self.at += 1
+                    self.position += 1
             else:
                 self.lines.setdefault((*path, index), self._here())
                 self._value((*path, index))
                 index += 1
 
     def _skip(self, pattern: re.Pattern[str]) -> None:
-        match = pattern.match(self.text, self.at)
+        match = pattern.match(self.text, self.position)
         if match:
-            self.at = match.end()
+            self.position = match.end()
 
     def _here(self) -> int:
-        self._line += self.text.count("\n", self._line_at, self.at)
-        self._line_at = self.at
+        self._line += self.text.count("\n", self._line_at, self.position)
+        self._line_at = self.position
         return self._line
 
 
@@ -182,7 +182,7 @@ class TomlSource:
         self.file = file
         self.lines = lines
 
-    def at(self, *path: str | int) -> Origin:
+    def origin_of(self, *path: str | int) -> Origin:
         """The line of a key, or of the nearest table around it."""
         while path and path not in self.lines:
             path = path[:-1]
@@ -191,18 +191,18 @@ class TomlSource:
     def tables(self, path: Path, name: str, content: object) -> list[tuple[Path, dict[str, Any]]]:
         """The tables of an array with their paths; none, with a fault, if it is not an array of tables."""
         if not isinstance(content, list) or not all(isinstance(table, dict) for table in content):
-            self.builder.fault(self.at(*path), str(path[-1]), f"expected tables [[{name}]]")
+            self.builder.fault(self.origin_of(*path), str(path[-1]), f"expected tables [[{name}]]")
             return []
         return [((*path, index), table) for index, table in enumerate(content)]
 
     def required(self, path: Path, item: dict[str, Any], key: str) -> str | None:
         """A required name; None, with a fault, when it is missing."""
         if key not in item:
-            self.builder.fault(self.at(*path), key, f"is missing in [[{path[-2]}]]")
+            self.builder.fault(self.origin_of(*path), key, f"is missing in [[{path[-2]}]]")
             return None
         value = item[key]
         if not isinstance(value, str) or not value:
-            self.builder.fault(self.at(*path, key), key, f"{shown(value)} is invalid, expected a name")
+            self.builder.fault(self.origin_of(*path, key), key, f"{shown(value)} is invalid, expected a name")
             return None
         return self.optional(path, item, key, name_text, None) or None
 
@@ -218,7 +218,7 @@ class TomlSource:
         for key in item:
             if key not in known:
                 owner = tables_with(key) if suggests_table else ""
-                self.builder.unknown(self.at(*path, key), key, table_name(path), known, owner)
+                self.builder.unknown(self.origin_of(*path, key), key, table_name(path), known, owner)
         return {
             row.attribute: self.required(path, item, row.key)
             if row.default is REQUIRED
@@ -233,5 +233,5 @@ class TomlSource:
         try:
             return read(item[key])
         except ValueError as error:
-            self.builder.invalid(self.at(*path, key), key, item[key], error)
+            self.builder.invalid(self.origin_of(*path, key), key, item[key], error)
             return default

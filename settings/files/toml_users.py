@@ -20,10 +20,10 @@ from .toml_source import Path, TomlSource, table_name
 def read_user(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
     secrets = {key: item[key] for key in ("password", "password-hash") if key in item}
     if len(secrets) == 2:
-        source.builder.fault(source.at(*path, "password"), "password", "password-hash is given as well")
+        source.builder.fault(source.origin_of(*path, "password"), "password", "password-hash is given as well")
     invalid = [key for key, value in secrets.items() if not isinstance(value, str) or not value]
     for key in invalid:  # the value is never shown
-        source.builder.fault(source.at(*path, key), key, "is invalid, expected text that is not empty")
+        source.builder.fault(source.origin_of(*path, key), key, "is invalid, expected text that is not empty")
     rest = {key: value for key, value in item.items() if key not in invalid}
     values = source.values(path, rest, USER, "permission", "topic-permission")
 
@@ -42,8 +42,8 @@ def read_user(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
                 **values,
                 permissions=permissions,
                 topic_permissions=topic_permissions,
-                origin=source.at(*path),
-                password_origin=source.at(*path, next(iter(secrets), "password-hash")),
+                origin=source.origin_of(*path),
+                password_origin=source.origin_of(*path, next(iter(secrets), "password-hash")),
             )
         )
 
@@ -53,7 +53,7 @@ def read_vhost(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
     name = values.pop("name")
     if name is not None:
         source.builder.add_vhost(name)
-        source.builder.limit_vhost(source.at(*path), name, LimitsDeclaration(**values))
+        source.builder.limit_vhost(source.origin_of(*path), name, LimitsDeclaration(**values))
 
 
 def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_operator: bool) -> None:
@@ -62,15 +62,15 @@ def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_oper
     values = source.values(path, {key: value for key, value in item.items() if key != "definition"}, POLICY)
     name, pattern = values["name"], values["pattern"]
     if "pattern" not in item:
-        builder.fault(source.at(*path), "pattern", f"is missing in {where}")
+        builder.fault(source.origin_of(*path), "pattern", f"is missing in {where}")
     definition = item.get("definition", {})
     if not isinstance(definition, dict):
-        builder.invalid(source.at(*path, "definition"), "definition", definition, "a table of policy keys")
+        builder.invalid(source.origin_of(*path, "definition"), "definition", definition, "a table of policy keys")
         return
     known = [key for key in POLICY_KEYS if not is_operator or POLICY_KEYS[key].is_for_operators]
     unknown = [key for key in definition if key not in known]
     for key in unknown:
-        builder.unknown(source.at(*path, "definition", key), key, where, known)
+        builder.unknown(source.origin_of(*path, "definition", key), key, where, known)
     if name is None or pattern is None:
         return
     try:
@@ -82,7 +82,7 @@ def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_oper
             apply_to=values["apply_to"],
             priority=values["priority"],
             is_operator=is_operator,
-            origin=source.at(*path),
+            origin=source.origin_of(*path),
             is_stored=True,
         )
     except PolicyFault as fault:
@@ -90,8 +90,8 @@ def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_oper
         for line in str(fault).splitlines():
             key = "pattern" if line.startswith("pattern") else "definition"
             if key == "pattern" or not is_emptied:
-                builder.fault(source.at(*path, key), key, line)
+                builder.fault(source.origin_of(*path, key), key, line)
     else:
         if mirroring := fault_of_mirroring(policy.definition):  # a warning: earlier releases accepted it
-            builder.warn(source.at(*path, "definition"), "definition", f"{mirroring}; it has no effect")
-        builder.add_policy(policy, source.at(*path))
+            builder.warn(source.origin_of(*path, "definition"), "definition", f"{mirroring}; it has no effect")
+        builder.add_policy(policy, source.origin_of(*path))

@@ -70,7 +70,7 @@ def _read_beans(source: ActivemqSource, element: Element) -> None:
             source.no_effect(child, child.name)
     brokers = [child for child in element.children if child.name == "broker"]
     if len(brokers) != 1:
-        where = source.at(brokers[1] if brokers else element)
+        where = source.origin_of(brokers[1] if brokers else element)
         source.builder.fault(where, "broker", f"expected one in <beans>, not {len(brokers)}")
 
 
@@ -111,7 +111,7 @@ def _read_destinations(source: ActivemqSource, element: Element) -> None:
         elif child.name == "queue":
             source.declare_queue(child, name)
         else:
-            source.builder.add_exchange(ExchangeDeclaration(name, origin=source.at(child)))
+            source.builder.add_exchange(ExchangeDeclaration(name, origin=source.origin_of(child)))
 
 
 # -- <systemUsage> -----------------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ def _read_system_usage(source: ActivemqSource, outer: Element) -> None:
         **dict.fromkeys(("checkLimitsLogLevel", "name", "id"), ignored(anything)),
     }
     for key, (value, name) in source.read_attributes(element, known).items():
-        source.builder.broker_value(source.at(element), "system-usage", key, value, name)
+        source.builder.broker_value(source.origin_of(element), "system-usage", key, value, name)
     for child in source.each_once(element):
         if child.name in USAGES:
             _read_usage(source, child)
@@ -146,7 +146,7 @@ def _read_usage(source: ActivemqSource, outer: Element) -> None:
     if "limit" in element.attributes and share in element.attributes:
         source.fault(element, f"{element.name}/{share}", "contradicts limit, expected one of the two")
     for value, name in source.read_attributes(element, known | others).values():
-        source.builder.broker_value(source.at(element), "system-usage", key, value, f"{element.name}/{name}")
+        source.builder.broker_value(source.origin_of(element), "system-usage", key, value, f"{element.name}/{name}")
     for child in element.children:
         source.no_effect(child, child.name)
 
@@ -183,7 +183,7 @@ def _read_policy_entry(source: ActivemqSource, element: Element) -> None:
 def _read_entry(source: ActivemqSource, element: Element, kind: str, names: list[str]) -> None:
     """Read an entry: its attributes and children are settings of a layer."""
     source.refuse_text(element)
-    raw = RawEntry(names[0], None, source.at(element))
+    raw = RawEntry(names[0], None, source.origin_of(element))
     targets = dict.fromkeys(TARGETS, ignored(anything))
     for key, (value, attribute) in source.read_attributes(element, {**ENTRY_ATTRIBUTES, **targets}, TARGETS).items():
         source.set(raw, element, key, value, attribute)

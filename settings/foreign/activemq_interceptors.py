@@ -45,7 +45,7 @@ def _composite(source: ActivemqSource, element: Element) -> None:
     If messages are only forwarded, the diverts are exclusive. Then the one without a selector exists even without a
     target, so that messages that match no selector are not kept either.
     """
-    builder, at = source.builder, source.at(element)
+    builder, origin = source.builder, source.origin_of(element)
     values = {key: value for key, (value, _) in source.read_attributes(element, _COMPOSITE, ("id",)).items()}
     address = str(values.get("name", ""))
     if not address or "*" in address or ">" in address:
@@ -67,19 +67,19 @@ def _composite(source: ActivemqSource, element: Element) -> None:
             elif target:
                 plain.append(target)
     if element.name == "compositeTopic":
-        builder.add_exchange(ExchangeDeclaration(address, origin=at))
+        builder.add_exchange(ExchangeDeclaration(address, origin=origin))
     if plain or (is_exclusive and not only_unmatched):
-        divert = Divert(address, address, tuple(plain), is_exclusive=is_exclusive, routing_name=address, origin=at)
+        divert = Divert(address, address, tuple(plain), is_exclusive=is_exclusive, routing_name=address, origin=origin)
         builder.add_divert(divert)
     for number, (selector, target, child) in enumerate(filtered, 1):
-        name, where = f"{address} {number}", source.at(child)
+        name, where = f"{address} {number}", source.origin_of(child)
         divert = Divert(name, address, (target,), is_exclusive=is_exclusive, routing_name=name, origin=where)
         builder.add_divert(replace(divert, filter=selector))
 
 
 def _target(source: ActivemqSource, element: Element) -> tuple[str, str]:
     """Selector (empty: all messages) and address of one element in <forwardTo>; no address: a fault."""
-    builder, at = source.builder, source.at(element)
+    builder, origin = source.builder, source.origin_of(element)
     if element.name == "filteredDestination":
         given = {key: str(value) for key, (value, _) in source.read_attributes(element, _FILTERED, ("id",)).items()}
         selector, queue, topic = (given.get(key, "") for key in ("selector", "queue", "topic"))
@@ -99,5 +99,5 @@ def _target(source: ActivemqSource, element: Element) -> tuple[str, str]:
     if queue:
         source.declare_queue(element, queue)
         return selector, f"queue:{queue}"
-    builder.add_exchange(ExchangeDeclaration(topic, origin=at))
+    builder.add_exchange(ExchangeDeclaration(topic, origin=origin))
     return selector, f"exchange:{topic}"

@@ -47,7 +47,7 @@ def read_plugins(source: ActivemqSource, element: Element) -> None:
 
 def read_plugin(source: ActivemqSource, element: Element) -> None:
     """Read one of the elements in <plugins>."""
-    builder, at = source.builder, source.at(element)
+    builder, origin = source.builder, source.origin_of(element)
     if element.name in _READ:
         source.expand(element)
     if element.name == "redeliveryPlugin":
@@ -61,7 +61,7 @@ def read_plugin(source: ActivemqSource, element: Element) -> None:
         _time_stamping(source, element)
     elif element.name == "forcePersistencyModeBrokerPlugin":
         if _flag(source, element, "persistenceFlag", False):
-            builder.imply(at, "journal", "scope", "all")
+            builder.imply(origin, "journal", "scope", "all")
         else:
             source.fault(element, element.name, f"{_NOT_DONE} after a restart")
     elif element.name == "camelRoutesBrokerPlugin":
@@ -112,7 +112,7 @@ def _redelivery(source: ActivemqSource, element: Element) -> None:
 
 
 def _policy(source: ActivemqSource, element: Element, dead_letters: str, *, is_default: bool) -> None:
-    builder, at = source.builder, source.at(element)
+    builder, origin = source.builder, source.origin_of(element)
     targets = dict.fromkeys(TARGETS, ignored(anything))
     given = source.read_attributes(element, {**REDELIVERY, **targets}, (*TARGETS, "id"))
     for child in source.children_of(element):
@@ -138,9 +138,9 @@ def _policy(source: ActivemqSource, element: Element, dead_letters: str, *, is_d
             source.fault(element, "queue", f"{shown(name)}: {error}")
             continue
         in_file = "the default redelivery policy" if is_default else f"redelivery policy {name}"
-        raw = RawEntry(name, None, at, in_file=in_file, rank=rank, parse=parse_policy)
+        raw = RawEntry(name, None, origin, in_file=in_file, rank=rank, parse=parse_policy)
         for key, value in {**settings, "dead-letter-address": dead_letters}.items():
-            builder.set_field(raw, at, key, BY_KEY[key], value, as_text=False)
+            builder.set_field(raw, origin, key, BY_KEY[key], value, as_text=False)
         builder.replace_entry(raw)
 
 
@@ -176,7 +176,7 @@ def _time_stamping(source: ActivemqSource, element: Element) -> None:
         "ttlCeiling": Attribute("max-expiry-delay", milliseconds_or_off),
         **dict.fromkeys(others, ignored(anything)),
     }
-    raw = RawEntry(">", None, source.at(element), in_file=element.name, parse=parse_policy)
+    raw = RawEntry(">", None, source.origin_of(element), in_file=element.name, parse=parse_policy)
     for key, (value, name) in source.read_attributes(element, known, others).items():
         if isinstance(value, int) and value > 0:
             source.set(raw, element, key, value, name)

@@ -75,7 +75,7 @@ class ActivemqSource(XmlSource):
 
     def set(self, raw: RawEntry, element: Element, key: str, value: object, name_in_file: str) -> None:
         """Set an address-setting of the entry. `name_in_file`: the name of its element or attribute."""
-        self.builder.set_field(raw, self.at(element), name_in_file, BY_KEY[key], value, as_text=False)
+        self.builder.set_field(raw, self.origin_of(element), name_in_file, BY_KEY[key], value, as_text=False)
 
     def names_of(self, element: Element, target: str) -> list[str]:
         """The destinations in an attribute, separated by commas; without any, an empty name, which is refused later."""
@@ -85,4 +85,4 @@ class ActivemqSource(XmlSource):
     def declare_queue(self, element: Element, name: str) -> None:
         """Declare a queue that exists from the start, unless it is declared already."""
         if ("/", name) not in self.builder.queues:
-            self.builder.add_queue(QueueDeclaration(name, name, origin=self.at(element)), {})
+            self.builder.add_queue(QueueDeclaration(name, name, origin=self.origin_of(element)), {})

@@ -92,7 +92,7 @@ class _Loader(XmlSource):
 
     def root(self, element: Element) -> None:
         if element.namespace.startswith("urn:hornetq"):
-            self.builder.imply(self.at(element), "broker", "legacy-hornetq-headers", True)
+            self.builder.imply(self.origin_of(element), "broker", "legacy-hornetq-headers", True)
         if not self.read_top_level(element):
             known = (*self.known(), *ACTIVEMQ_ROOTS, *xml_formats())
             self.fault(
@@ -137,20 +137,20 @@ class _Loader(XmlSource):
 
     def global_value(self, element: Element, key: Key) -> None:
         parsed = key.kind.parse(element.text)
-        self.builder.broker_value(self.at(element), "broker", element.name, parsed)
+        self.builder.broker_value(self.origin_of(element), "broker", element.name, parsed)
 
     def wildcard_addresses(self, element: Element) -> None:
         self.attributes(element, ())
         for child in self.each_once(element):
             if child.name in _WILDCARD_CHILDREN:
-                self.builder.set_wildcard(self.at(child), child.name, child.value)
+                self.builder.set_wildcard(self.origin_of(child), child.name, child.value)
             elif child.name in ("routing-enabled", "enabled"):
                 self.no_effect(child, child.name)
             else:
                 self.unknown(child, child.name, "<wildcard-addresses>", (*WILDCARD_KEYS, "routing-enabled"))
 
     def literal_match_markers(self, element: Element) -> None:
-        self.builder.set_wildcard(self.at(element), element.name, element.value)
+        self.builder.set_wildcard(self.origin_of(element), element.name, element.value)
 
     # -- address-settings ---------------------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class _Loader(XmlSource):
         plain = self.without_prefix_at(element, match or "")
         in_file = match or "" if plain != match else ""
         rank = {ANYCAST: OF_QUEUES, MULTICAST: OF_TOPICS}.get(routing_type_of(match or "", ""), PLAIN)
-        raw = RawEntry(plain, None, self.at(element), in_file=in_file, rank=rank, parse=parse_artemis_match)
+        raw = RawEntry(plain, None, self.origin_of(element), in_file=in_file, rank=rank, parse=parse_artemis_match)
         for child in self.each_once(element):
             name = OLD_NAMES.get(child.name, child.name)
             row = BY_KEY.get(name)
@@ -178,7 +178,7 @@ class _Loader(XmlSource):
             value = child.value
             if row.attribute in ("dead_letter_address", "expiry_address"):
                 value = self.without_prefix_at(child, value)
-            self.builder.set_field(raw, self.at(child), child.name, row, value, as_text=True)
+            self.builder.set_field(raw, self.origin_of(child), child.name, row, value, as_text=True)
         if match is not None:
             self.builder.replace_entry(raw)
 
@@ -200,7 +200,7 @@ class _Loader(XmlSource):
             if child.children and not {"#", "*"}.isdisjoint(name.split(".")):
                 self.warn(child, "address", f"{shown(name)} {_PATTERN_AS_NAME}")
             if child.name == "multicast":
-                self.builder.add_exchange(ExchangeDeclaration(name, origin=self.at(element)))
+                self.builder.add_exchange(ExchangeDeclaration(name, origin=self.origin_of(element)))
             self.each("queue", partial(self.queue, address=name, routing_type=kinds[child.name]), child)
 
     def queue_alone(self, element: Element) -> None:
@@ -223,7 +223,7 @@ class _Loader(XmlSource):
         origins: dict[str, Origin] = {}
         in_file: dict[str, str] = {}
         for child in element.children:
-            origin = self.at(child)
+            origin = self.origin_of(child)
             if child.name == "durable":
                 durable = self.value(child.name, child.value, BOOLEAN, origin, True)
             elif child.name in ("selector", "filter"):
@@ -233,8 +233,9 @@ class _Loader(XmlSource):
                 self.no_effect(child, child.name)
             else:
                 self.unknown(child, child.name, "<queue>", ("entry", "durable", "selector"))
-        at = self.at(element)
-        queue = QueueDeclaration(name, name, durable=durable, arguments=arguments, origin=at, origins=origins)
+        queue = QueueDeclaration(
+            name, name, durable=durable, arguments=arguments, origin=self.origin_of(element), origins=origins
+        )
         self.builder.add_queue(queue, in_file)
 
     def topic(self, element: Element) -> None:
@@ -245,17 +246,17 @@ class _Loader(XmlSource):
         for child in element.children:
             if child.name != "entry":
                 self.unknown(child, child.name, "<topic>", ("entry",))
-        self.builder.add_exchange(ExchangeDeclaration(name, origin=self.at(element)))
+        self.builder.add_exchange(ExchangeDeclaration(name, origin=self.origin_of(element)))
 
     def queue(self, element: Element, address: str, routing_type: str) -> None:
         name = self.name_of(element)
         values: dict[str, tuple[str, Origin]] = {
-            key: (value, self.at(element)) for key, value in element.attributes.items()
+            key: (value, self.origin_of(element)) for key, value in element.attributes.items()
         }
         for child in self.each_once(element):
             if child.name in values:
                 self.fault(child, child.name, "is given twice")
-            values[child.name] = (child.attributes.get("string", child.text), self.at(child))
+            values[child.name] = (child.attributes.get("string", child.text), self.origin_of(child))
         arguments: dict[str, object] = {}
         origins: dict[str, Origin] = {}
         flags = {"durable": True, "enabled": True}
@@ -279,7 +280,9 @@ class _Loader(XmlSource):
         if name != address:
             arguments["x-address"] = address
         earlier = self.builder.queues.get(("/", name))
-        if earlier is not None and earlier.origin.file == self.at(element).file:  # in <anycast> and in <multicast>
+        if (
+            earlier is not None and earlier.origin.file == self.origin_of(element).file
+        ):  # the same in <anycast> and <multicast>
             what = f"{shown(name)} is already declared at {earlier.origin}: only that one applies"
             self.warn(element, "queue", what)
             return
@@ -290,7 +293,7 @@ class _Loader(XmlSource):
             durable=flags["durable"],
             is_enabled=flags["enabled"],
             arguments=arguments,
-            origin=self.at(element),
+            origin=self.origin_of(element),
             origins=origins,
         )
         self.builder.add_queue(queue, _IN_FILE)
@@ -318,7 +321,7 @@ class _Loader(XmlSource):
         for key in missing:
             self.fault(element, key, "is missing in <divert>")
         if name is not None and not missing:
-            declare_divert(self.builder, name, self.at(element), texts, str)
+            declare_divert(self.builder, name, self.origin_of(element), texts, str)
 
     # -- leaves -------------------------------------------------------------------------------------------------------
 
@@ -335,5 +338,5 @@ class _Loader(XmlSource):
         """An address without its JMS prefix. In a fragment without a namespace, it shows that HornetQ wrote it."""
         plain = without_jms_prefix(address)
         if plain != address and not element.namespace:
-            self.builder.imply(self.at(element), "broker", "legacy-hornetq-headers", True)
+            self.builder.imply(self.origin_of(element), "broker", "legacy-hornetq-headers", True)
         return plain

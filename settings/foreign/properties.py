@@ -48,21 +48,21 @@ def _is_continued(text: str) -> bool:
 
 def _split(text: str) -> tuple[str, str]:
     """Split at the first `=`, `:` or space that is neither escaped nor quoted."""
-    at, is_quoted = 0, False
-    while at < len(text):
-        character = text[at]
+    position, is_quoted = 0, False
+    while position < len(text):
+        character = text[position]
         if character == "\\":
-            at += 2
+            position += 2
             continue
         if character == '"':
             is_quoted = not is_quoted
         elif character in "=: \t\f" and not is_quoted:
             break
-        at += 1
-    value = text[at:].lstrip(" \t\f")
+        position += 1
+    value = text[position:].lstrip(" \t\f")
     if value[:1] in ("=", ":"):
         value = value[1:].lstrip(" \t\f")
-    return _unescaped(text[:at]), _unescaped(value).rstrip()
+    return _unescaped(text[:position]), _unescaped(value).rstrip()
 
 
 def _unescaped(text: str) -> str:
@@ -77,26 +77,26 @@ def _unescaped(text: str) -> str:
 def split_key(key: str, quote: str = '"') -> list[str] | None:
     """`a."b.c".d` -> a, b.c, d; None if a quotation does not end or a name is empty."""
     names: list[str] = []
-    at = 0
+    position = 0
     while True:
-        if key.startswith(quote, at):
-            end = key.find(quote, at + len(quote))
+        if key.startswith(quote, position):
+            end = key.find(quote, position + len(quote))
             if end < 0:
                 return None
-            names.append(key[at + len(quote) : end])
-            at = end + len(quote)
+            names.append(key[position + len(quote) : end])
+            position = end + len(quote)
         else:
-            end = key.find(".", at)
+            end = key.find(".", position)
             end = len(key) if end < 0 else end
-            names.append(key[at:end])
-            at = end
+            names.append(key[position:end])
+            position = end
         if not names[-1]:
             return None
-        if at == len(key):
+        if position == len(key):
             return names
-        if key[at] != ".":
+        if key[position] != ".":
             return None
-        at += 1
+        position += 1
 
 
 _GLOBAL_BEANS = {bean_name(name): name for name in GLOBALS} | {
@@ -253,12 +253,12 @@ class _Loader:
         arguments = dict(queue.arguments)
         origins = dict(queue.origins)
         known = (*QUEUE_BEANS, "name", "address", "durable", "enabled", "routingType", "user")
-        for key, (value, where) in attributes.items():
+        for key, (value, key_origin) in attributes.items():
             try:
                 if key in QUEUE_BEANS:
                     argument = QUEUE_BEANS[key]
                     arguments[argument] = parse_argument(argument, value)
-                    origins[argument] = where
+                    origins[argument] = key_origin
                 elif key == "durable":
                     queue = replace(queue, durable=BOOLEAN.read_text(value))
                 elif key == "enabled":
@@ -266,11 +266,11 @@ class _Loader:
                 elif key == "routingType":
                     queue = replace(queue, routing_type=ROUTING_TYPE.read_text(value))
                 elif key == "user":
-                    self.builder.no_effect(where, key)
+                    self.builder.no_effect(key_origin, key)
                 elif key not in known:
-                    self.builder.unknown(where, key, "queueConfigs", known)
+                    self.builder.unknown(key_origin, key, "queueConfigs", known)
             except ValueError as error:
-                self.builder.invalid(where, key, value, error)
+                self.builder.invalid(key_origin, key, value, error)
         arguments.pop("x-address", None)  # that of an earlier file
         if name != address:
             arguments["x-address"] = address
@@ -279,13 +279,13 @@ class _Loader:
 
     def declare_divert(self, name: str, attributes: dict[str, tuple[str, Origin]]) -> None:
         texts: dict[str, str] = {}
-        for key, (value, where) in attributes.items():
+        for key, (value, key_origin) in attributes.items():
             if key in _DIVERT_BEANS:
                 texts[_DIVERT_BEANS[key]] = value
             elif key.startswith("transformer"):
-                self.builder.fault(where, key, NO_TRANSFORMER)
+                self.builder.fault(key_origin, key, NO_TRANSFORMER)
             elif key != "name":
-                self.builder.unknown(where, key, "divertConfigurations", ("name", *_DIVERT_BEANS))
+                self.builder.unknown(key_origin, key, "divertConfigurations", ("name", *_DIVERT_BEANS))
         origin = next(iter(attributes.values()))[1]
         if missing_keys(texts):
             self.builder.fault(origin, name, "a divert needs address and forwardingAddress")

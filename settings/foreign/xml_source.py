@@ -28,25 +28,25 @@ class XmlSource:
         self.file = file
         self._including: dict[str, tuple[str, ...]] = {}  # included file -> the chain of files from the first to it
 
-    def at(self, element: Element) -> Origin:
+    def origin_of(self, element: Element) -> Origin:
         return Origin(element.file or self.file, element.line)
 
     # -- faults and warnings at an element: see the builder ------------------------------------------------------------
 
     def fault(self, element: Element, key: str, problem: str) -> None:
-        self.builder.fault(self.at(element), key, problem)
+        self.builder.fault(self.origin_of(element), key, problem)
 
     def unknown(self, element: Element, key: str, where: str, known: Iterable[str]) -> None:
-        self.builder.unknown(self.at(element), key, where, known)
+        self.builder.unknown(self.origin_of(element), key, where, known)
 
     def invalid(self, element: Element, key: str, value: object, error: object) -> None:
-        self.builder.invalid(self.at(element), key, value, error)
+        self.builder.invalid(self.origin_of(element), key, value, error)
 
     def warn(self, element: Element, key: str, problem: str) -> None:
-        self.builder.warn(self.at(element), key, problem)
+        self.builder.warn(self.origin_of(element), key, problem)
 
     def no_effect(self, element: Element, key: str, reason: str = "") -> None:
-        self.builder.no_effect(self.at(element), key, reason)
+        self.builder.no_effect(self.origin_of(element), key, reason)
 
     # -- elements ------------------------------------------------------------------------------------------------------
 
@@ -128,7 +128,7 @@ class XmlSource:
 
     def _include(self, element: Element, including: tuple[str, ...]) -> Iterator[Element]:
         key, href = "xi:include", self.expanded(element, "href", element.attributes.get("href", "")).strip()
-        directory = posixpath.dirname(self.at(element).file)
+        directory = posixpath.dirname(self.origin_of(element).file)
         path = posixpath.normpath(posixpath.join(directory, href))
         problem = ""
         if element.name != "include":
@@ -188,7 +188,7 @@ class XmlSource:
             problem = "other files cannot be included here"
         else:
             try:
-                return builder.fetch(self.at(element).file, named)
+                return builder.fetch(self.origin_of(element).file, named)
             except ValueError as error:
                 report = self.fault if fallback is None else self.warn
                 report(element, key, f"{shown(named)} {error}")

@@ -116,7 +116,7 @@ def _dead_letter(source: AmpsSource, on: _Step, do: _Step) -> None:
         what["Topic"].text,
         _reasons(source, when.get("Reason")),
         what["Data"].text,
-        source.at(when["Topic"].element),
+        source.origin_of(when["Topic"].element),
         when["Topic"].path,
     )
     source.builder.notes(AmpsNotes).actions.append(action)

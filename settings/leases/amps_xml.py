@@ -120,17 +120,17 @@ def _read_queue(source: AmpsSource, element: Element, path: str) -> None:
             source.misplaced(child, inner, QUEUE_CHILDREN)
         elif text or child.name != "Filter":  # an empty filter is no filter
             arguments[row.argument] = text
-            origins[row.argument] = source.at(child)
+            origins[row.argument] = source.origin_of(child)
     path_of = {row.argument: f"{path}/{row.tag}" if row.tag else path for row in ELEMENTS}
     path_of["name"] = path if not names else f"{path}/{next(iter(names))}"
-    origins["name"] = source.at(next(iter(names.values()), element))
+    origins["name"] = source.origin_of(next(iter(names.values()), element))
     if TAGS[element.name] != LOCAL:
         arguments["x-replication"] = TAGS[element.name]
     else:
         source.builder.notes(AmpsNotes).local.add(("/", name))
     if "x-message-type" not in arguments:
         source.refuse(element, f"{path}/MessageType", "E-MTYPE")
-    queue = QueueDeclaration(name, name, arguments=arguments, origin=source.at(element), origins=origins)
+    queue = QueueDeclaration(name, name, arguments=arguments, origin=source.origin_of(element), origins=origins)
     source.builder.add_queue(queue, path_of)
 
 
@@ -142,7 +142,7 @@ def _read_replication(source: AmpsSource, element: Element, path: str) -> None:
             for child in topic.children if topic.name == "Topic" else ():
                 if child.name == "Name" and child.value:
                     where = f"{path}/{destination.name}/Topic/Name"
-                    source.builder.notes(AmpsNotes).replicated.setdefault(child.value, (source.at(child), where))
+                    source.builder.notes(AmpsNotes).replicated.setdefault(child.value, (source.origin_of(child), where))
 
 
 # -- the transaction log -----------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def _read_log_setting(source: AmpsSource, element: Element, path: str) -> None:
         if size is None:
             source.invalid(element, path, text, "a size like 10MB")
         else:
-            source.builder.broker_value(source.at(element), "journal", "segment-size", size, path)
+            source.builder.broker_value(source.origin_of(element), "journal", "segment-size", size, path)
         return
     if element.name == "PreallocatedJournalFiles":
         try:
@@ -196,7 +196,7 @@ def _read_logged_topic(source: AmpsSource, element: Element, path: str) -> None:
     elif message_type not in MESSAGE_TYPES:
         source.refuse(element, f"{path}/MessageType", "E-MTYPE", shown(message_type) if message_type else "")
     else:
-        topic = LoggedTopic(name, is_regex(name), "/", message_type, origin=source.at(element))
+        topic = LoggedTopic(name, is_regex(name), "/", message_type, origin=source.origin_of(element))
         source.builder.add_logged_topic(topic, f"{path}/Name")
 
 

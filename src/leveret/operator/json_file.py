@@ -55,9 +55,9 @@ def _value_of(text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        reason, at = _reason(error)
-        line_start = text.rfind("\n", 0, at) + 1
-        raise JsonFault(reason, text.count("\n", 0, at) + 1, at - line_start + 1) from None
+        reason, position = _reason(error)
+        line_start = text.rfind("\n", 0, position) + 1
+        raise JsonFault(reason, text.count("\n", 0, position) + 1, position - line_start + 1) from None
     except (ValueError, RecursionError):  # a number of thousands of digits, deeply nested lists
         raise JsonFault("is too deep, or has a number that is too long") from None
 
@@ -67,66 +67,66 @@ def _lines_of_entries(text: str) -> dict[str, int]:
     decode, found = json.JSONDecoder().raw_decode, {}
     line, counted = 1, 0
 
-    def space(at: int) -> int:
-        match = _SPACE.match(text, at)
+    def space(position: int) -> int:
+        match = _SPACE.match(text, position)
         assert match is not None
         return match.end()
 
-    at = space(0)
-    if text[at : at + 1] != "{":
+    position = space(0)
+    if text[position : position + 1] != "{":
         return {}
-    at = space(at + 1)
-    while text[at] != "}":
-        section, at = decode(text, at)
-        at = space(space(at) + 1)  # after the colon
-        if text[at] == "[":
-            index, at = 0, space(at + 1)
-            while text[at] != "]":
-                line, counted = line + text.count("\n", counted, at), at
+    position = space(position + 1)
+    while text[position] != "}":
+        section, position = decode(text, position)
+        position = space(space(position) + 1)  # after the colon
+        if text[position] == "[":
+            index, position = 0, space(position + 1)
+            while text[position] != "]":
+                line, counted = line + text.count("\n", counted, position), position
                 found[f"{section}[{index}]"] = line
-                _, at = decode(text, at)
-                at = space(at)
-                if text[at] == ",":
-                    at = space(at + 1)
+                _, position = decode(text, position)
+                position = space(position)
+                if text[position] == ",":
+                    position = space(position + 1)
                 index += 1
-            at += 1
+            position += 1
         else:
-            line, counted = line + text.count("\n", counted, at), at
+            line, counted = line + text.count("\n", counted, position), position
             found[section] = line
-            _, at = decode(text, at)
-        at = space(at)
-        if text[at] == ",":
-            at = space(at + 1)
+            _, position = decode(text, position)
+        position = space(position)
+        if text[position] == ",":
+            position = space(position + 1)
     return found
 
 
 def _reason(error: json.JSONDecodeError) -> tuple[str, int]:
     """The reason for people, and the offset of the fault in the text."""
-    text, at = error.doc, error.pos
+    text, position = error.doc, error.pos
     if error.msg.startswith("Invalid control character"):
-        return "a tab or the end of a line inside of text: expected \\t or \\n", at
-    rest = text[at:].lstrip()
-    at = len(text) - len(rest)
-    before = text[:at].rstrip()
+        return "a tab or the end of a line inside of text: expected \\t or \\n", position
+    rest = text[position:].lstrip()
+    position = len(text) - len(rest)
+    before = text[:position].rstrip()
     if rest[:1] == "," and rest[1:].lstrip()[:1] in ("}", "]"):
-        return "a comma after the last entry", at
+        return "a comma after the last entry", position
     if before[-1:] == "," and rest[:1] in ("}", "]"):
         return "a comma after the last entry", len(before) - 1
     if not rest:
         return "it ends before it is complete" if before else "the file is empty", len(before)
     shown = json.dumps(rest.split("\n", 1)[0].rstrip()[:_SHOWN_MAX], ensure_ascii=False)
     if rest[:2] in ("//", "/*") or rest[0] == "#":
-        return f"{shown}: JSON has no comments", at
+        return f"{shown}: JSON has no comments", position
     if rest[0] == "'":
-        return f"{shown}: text needs double quotation marks", at
+        return f"{shown}: text needs double quotation marks", position
     if "delimiter" in error.msg and ":" in error.msg:
-        return f"a colon is missing before {shown}", at
+        return f"a colon is missing before {shown}", position
     if "delimiter" in error.msg:
-        return f"a comma is missing before {shown}", at
+        return f"a comma is missing before {shown}", position
     if error.msg.startswith("Extra data"):
-        return f"there is more text after its end: {shown}", at
+        return f"there is more text after its end: {shown}", position
     if "property name" in error.msg:
-        return f"expected a name between double quotation marks, not {shown}", at
+        return f"expected a name between double quotation marks, not {shown}", position
     if error.msg.startswith("Expecting value"):
-        return f"expected a value, not {shown}", at
-    return error.msg[:1].lower() + error.msg[1:], at
+        return f"expected a value, not {shown}", position
+    return error.msg[:1].lower() + error.msg[1:], position

@@ -170,8 +170,8 @@ def dead_letters(operator: Operator, *, all: bool = True, vhost: OnlyVhost | Non
     """
     found: list[Queue] = []
     for host in operator.vhosts(vhost):
-        for some in dead_letter_queues(host.context):
-            found += some
+        for batch in dead_letter_queues(host.context):
+            found += batch
             yield
     found.sort(key=lambda queue: (-queue.ready_count, queue.vhost_name, queue.name))
     rows, clock = [], operator.broker.context.clock

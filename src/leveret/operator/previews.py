@@ -223,8 +223,8 @@ def preview_queue(operator: Operator, queue: QueueName, *, vhost: VhostName = "/
     incoming = [one for one in found.incoming if one.source.name]
     sources = [one.source.name for one in incoming]
     gets_letters = False
-    for some in dead_letter_queues(found.context):
-        gets_letters |= found in some
+    for batch in dead_letter_queues(found.context):
+        gets_letters |= found in batch
         yield
     ready, unacked, scheduled = len(found.store), found.unacked, len(found.scheduled)
     says = [f"{_with_verb(ready + unacked + scheduled, 'message')} deleted ({_by_state(ready, unacked, scheduled)})"]
