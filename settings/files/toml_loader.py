@@ -55,8 +55,8 @@ def load_toml(builder: ConfigurationBuilder, file: str, content: str) -> None:
         lines = lines_of(content)
     except tomllib.TOMLDecodeError as error:
         message = str(error)
-        where = re.search(r"\(at line ([0-9]+), column [0-9]+\)", message)
-        line = int(where[1]) if where else content.count("\n") + 1  # else: "(at end of document)"
+        found = re.search(r"\(at line ([0-9]+), column [0-9]+\)", message)
+        line = int(found[1]) if found else content.count("\n") + 1  # else: "(at end of document)"
         builder.fault(Origin(file, line), "TOML", message)
         _load_before(builder, file, content, line)
     except ValueError:  # an integer of thousands of digits, an invalid date

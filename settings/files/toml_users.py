@@ -58,11 +58,11 @@ def read_vhost(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
 
 def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_operator: bool) -> None:
     """One policy of either table."""
-    builder, where = source.builder, table_name(path)
+    builder, table = source.builder, table_name(path)
     values = source.values(path, {key: value for key, value in item.items() if key != "definition"}, POLICY)
     name, pattern = values["name"], values["pattern"]
     if "pattern" not in item:
-        builder.fault(source.origin_of(*path), "pattern", f"is missing in {where}")
+        builder.fault(source.origin_of(*path), "pattern", f"is missing in {table}")
     definition = item.get("definition", {})
     if not isinstance(definition, dict):
         builder.invalid(source.origin_of(*path, "definition"), "definition", definition, "a table of policy keys")
@@ -70,7 +70,7 @@ def read_policy(source: TomlSource, path: Path, item: dict[str, Any], *, is_oper
     known = [key for key in POLICY_KEYS if not is_operator or POLICY_KEYS[key].is_for_operators]
     unknown = [key for key in definition if key not in known]
     for key in unknown:
-        builder.unknown(source.origin_of(*path, "definition", key), key, where, known)
+        builder.unknown(source.origin_of(*path, "definition", key), key, table, known)
     if name is None or pattern is None:
         return
     try:

@@ -70,8 +70,8 @@ def _read_beans(source: ActivemqSource, element: Element) -> None:
             source.no_effect(child, child.name)
     brokers = [child for child in element.children if child.name == "broker"]
     if len(brokers) != 1:
-        where = source.origin_of(brokers[1] if brokers else element)
-        source.builder.fault(where, "broker", f"expected one in <beans>, not {len(brokers)}")
+        origin = source.origin_of(brokers[1] if brokers else element)
+        source.builder.fault(origin, "broker", f"expected one in <beans>, not {len(brokers)}")
 
 
 def _read_broker(source: ActivemqSource, element: Element) -> None:

@@ -72,8 +72,8 @@ def _composite(source: ActivemqSource, element: Element) -> None:
         divert = Divert(address, address, tuple(plain), is_exclusive=is_exclusive, routing_name=address, origin=origin)
         builder.add_divert(divert)
     for number, (selector, target, child) in enumerate(filtered, 1):
-        name, where = f"{address} {number}", source.origin_of(child)
-        divert = Divert(name, address, (target,), is_exclusive=is_exclusive, routing_name=name, origin=where)
+        name, origin = f"{address} {number}", source.origin_of(child)
+        divert = Divert(name, address, (target,), is_exclusive=is_exclusive, routing_name=name, origin=origin)
         builder.add_divert(replace(divert, filter=selector))
 
 

@@ -50,20 +50,20 @@ def _lint_of_queue(queue: QueueDeclaration, repository: SettingsRepository) -> I
 def _lint_of_entry(one: Entry, repository: SettingsRepository) -> Iterator[str]:
     address = example_address(one.match, repository.wildcards)
     resolved = repository.resolve(address, one.vhost)
-    where = f"match {shown(one.match.text)}"
+    title = f"match {shown(one.match.text)}"
     attempts = resolved.max_delivery_attempts
     has_no_target = "dead_letter_address" not in repository.merged(address, one.vhost)
     if sets_redelivery(one.settings) and attempts > 0 and has_no_target:
-        yield f"{one.origin}: {where}: {_removed_after(attempts)}"
+        yield f"{one.origin}: {title}: {_removed_after(attempts)}"
     cap, delay = resolved.max_redelivery_delay_ms, resolved.redelivery_delay_ms
     sets_either = not one.settings.keys().isdisjoint(("max_redelivery_delay_ms", "redelivery_delay_ms"))
     if sets_either and cap < delay:
         origin = one.origin_of("max_redelivery_delay_ms")
-        yield f"{origin}: {where}: max-redelivery-delay {cap} is below redelivery-delay {delay}: every wait is {cap}"
-    yield from _limits_without_effect(one, resolved, where)
+        yield f"{origin}: {title}: max-redelivery-delay {cap} is below redelivery-delay {delay}: every wait is {cap}"
+    yield from _limits_without_effect(one, resolved, title)
 
 
-def _limits_without_effect(one: Entry, resolved: ResolvedSettings, where: str) -> Iterator[str]:
+def _limits_without_effect(one: Entry, resolved: ResolvedSettings, title: str) -> Iterator[str]:
     """Limits that the policy of the address does not use, and policies without the limits that they need."""
     policy = resolved.address_full_policy
     has_page_limit = resolved.page_limit_bytes > 0 or resolved.page_limit_messages > 0
@@ -76,23 +76,23 @@ def _limits_without_effect(one: Entry, resolved: ResolvedSettings, where: str) -
         ("page_limit_messages", not resolved.page_full_policy, "without page-full-policy"),
     ):
         if has_no_effect and one.settings.get(attribute, -1) != -1:
-            yield f"{one.origin_of(attribute)}: {where}: {BY_ATTRIBUTE[attribute].key} has no effect {why}"
+            yield f"{one.origin_of(attribute)}: {title}: {BY_ATTRIBUTE[attribute].key} has no effect {why}"
 
 
 def _lint_of_flow(one: Entry, configuration: Configuration) -> Iterator[str]:
-    where = f"{one.kind} {shown(one.match.text)}"
+    title = f"{one.kind} {shown(one.match.text)}"
     limit, usage = one.settings.get("memory_limit"), configuration.system_usage
     if limit is not None and usage is not None and 0 < usage.memory < limit and not usage.memory_percent:
         origin = one.origin_of("memory_limit")
-        yield f"{origin}: {where}: memory-limit {limit} is above the {usage.memory} of [system-usage] for all together"
+        yield f"{origin}: {title}: memory-limit {limit} is above the {usage.memory} of [system-usage] for all together"
     is_unique = one.settings.get("message_eviction") == "unique-property"
     if is_unique and not one.settings.get("message_eviction_property"):
         origin = one.origin_of("message_eviction")
-        yield f"{origin}: {where}: unique-property needs a message-eviction-property, or the oldest message is evicted"
+        yield f"{origin}: {title}: unique-property needs a message-eviction-property, or the oldest message is evicted"
     policy = one.settings.get("address_full_policy", "PAGE")
     if policy != "PAGE" and not _has_size_limit(configuration):
         origin = one.origin_of("address_full_policy")
-        yield f"{origin}: {where}: address-full-policy {policy} has no effect: nothing sets max-size-bytes or -messages"
+        yield f"{origin}: {title}: address-full-policy {policy} has no effect: nothing sets max-size-bytes or -messages"
 
 
 def _has_size_limit(configuration: Configuration) -> bool:

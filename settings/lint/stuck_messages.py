@@ -177,7 +177,7 @@ def _queues_never_dispatching(configuration: Configuration) -> Iterator[str]:
 
 
 def _waits_for_ever(resolved: ResolvedSettings) -> str:
-    wanted, most = resolved.default_consumers_before_dispatch, resolved.default_max_consumers
-    if resolved.default_delay_before_dispatch_ms >= 0 or not 0 <= most < wanted:
+    needed, accepted = resolved.default_consumers_before_dispatch, resolved.default_max_consumers
+    if resolved.default_delay_before_dispatch_ms >= 0 or not 0 <= accepted < needed:
         return ""
-    return f"never begins to deliver: waits without a time limit for {wanted} consumers, and accepts only {most}"
+    return f"never begins to deliver: waits without a time limit for {needed} consumers, and accepts only {accepted}"

@@ -34,8 +34,8 @@ def run(options: argparse.Namespace) -> int:
     configuration = fitted_to_host(configuration, configuration.broker.data)
     tls = load_tls(configuration)
     _, problems = addresses_of(configuration.broker.listen, configuration)
-    where = configured_at(configuration, "listen")
-    faults += [*tls.faults, *(f"{where}: listen: {problem}" for problem in problems)]
+    origin = configured_at(configuration, "listen")
+    faults += [*tls.faults, *(f"{origin}: listen: {problem}" for problem in problems)]
     faults += console_addresses(None, configuration)[1]
     wrong, suspicious = _check_definitions(configuration, is_sound=not faults)
     faults += wrong

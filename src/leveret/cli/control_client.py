@@ -74,25 +74,25 @@ def request(
     timeout_s: for the whole request, whatever the broker sends meanwhile; None: by command. start_s: for its
     connection.start. Raises: ControlFailed; with start_s also NotServed.
     """
-    where = target_of(url)
+    target = target_of(url)
     if timeout_s is None:
         timeout_s = LONG_TIMEOUT_S if command in LONG_COMMANDS else TIMEOUT_S
     deadline = time.monotonic() + timeout_s
     try:
-        with socket.create_connection((where.host, where.port), timeout=timeout_s) as sock:
-            if where.is_tls:
+        with socket.create_connection((target.host, target.port), timeout=timeout_s) as sock:
+            if target.is_tls:
                 context = context or tls_context(None, None, None)
-                with context.wrap_socket(sock, server_hostname=where.host) as secured:
-                    return _Exchange(secured, where, deadline, start_s).run(command, arguments)
-            return _Exchange(sock, where, deadline, start_s).run(command, arguments)
+                with context.wrap_socket(sock, server_hostname=target.host) as secured:
+                    return _Exchange(secured, target, deadline, start_s).run(command, arguments)
+            return _Exchange(sock, target, deadline, start_s).run(command, arguments)
     except ssl.SSLCertVerificationError as error:
-        raise ControlFailed(f"the certificate of {where} is not trusted: {error.verify_message} (--ca FILE)") from None
+        raise ControlFailed(f"the certificate of {target} is not trusted: {error.verify_message} (--ca FILE)") from None
     except TimeoutError:
-        raise ControlFailed(f"{where} did not answer within {timeout_s:g} s (--timeout SECONDS)") from None
+        raise ControlFailed(f"{target} did not answer within {timeout_s:g} s (--timeout SECONDS)") from None
     except OSError as error:
-        raise ControlFailed(f"cannot reach {where}: {error.strerror or error}") from None
+        raise ControlFailed(f"cannot reach {target}: {error.strerror or error}") from None
     except UnicodeError:
-        raise ControlFailed(f"cannot reach {where}: this is not a name of a host") from None
+        raise ControlFailed(f"cannot reach {target}: this is not a name of a host") from None
 
 
 @dataclass(slots=True, frozen=True)

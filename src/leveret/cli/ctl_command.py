@@ -359,10 +359,10 @@ def as_text(result: Any, command: str) -> str:
 def _place_of(found: dict[str, Any]) -> str:
     """The text of `where`: the places of a message, and how far the broker has searched."""
     messages = "1 message" if found["looked_at"] == 1 else f"{found['looked_at']} messages"
-    far = f"looked at {messages} in {found['queues']} of {found['of_queues']} queues"
+    extent = f"looked at {messages} in {found['queues']} of {found['of_queues']} queues"
     why = f", then stopped: {found['stopped']}" if found["stopped"] else ""
     items = as_table(found["items"], _width()) if found["items"] else "no message of this id was found"
-    return printable_lines(f"{items}\n({far}{why})")
+    return printable_lines(f"{items}\n({extent}{why})")
 
 
 def _job_of(job: dict[str, Any]) -> dict[str, Any]:
@@ -386,9 +386,9 @@ def _dead_letters_text(found: dict[str, Any]) -> str:
         for row in queues
         for cause in row["causes"] or none
     ]
-    some = [row for row in queues if row["looked_at"] < row["messages"]]
-    parts = [f"of {row['queue']} the first {row['looked_at']} of {row['messages']}" for row in some]
-    more = [f"(counted: {'; '.join(parts)}; others were not looked at)"] if some else []
+    unfinished = [row for row in queues if row["looked_at"] < row["messages"]]
+    parts = [f"of {row['queue']} the first {row['looked_at']} of {row['messages']}" for row in unfinished]
+    more = [f"(counted: {'; '.join(parts)}; others were not looked at)"] if unfinished else []
     if (hidden := found["queues"] - len(queues)) > 0:
         more.append(f"({hidden} more {'queue' if hidden == 1 else 'queues'}, with fewer messages)")
     return printable_lines("\n".join([as_table(rows, _width()) if rows else "none", *more]))

@@ -55,8 +55,8 @@ def browse(
         yield from until_idle(host, queue)
         settings = operator.broker.context.settings.resolve(found.address, vhost)
         page_size, shown_max = settings.management_browse_page_size, settings.management_message_attribute_size_limit
-        most = BROWSED_MAX if page_size < 0 else min(page_size, BROWSED_MAX)
-        count = min(count, most)
+        count_max = BROWSED_MAX if page_size < 0 else min(page_size, BROWSED_MAX)
+        count = min(count, count_max)
         rows: list[dict[str, Any]] = []
         looked_at, more = 0, False
         slices = slices_of(found, state, after, LOOKED_AT_ONCE if matches else BROWSED_AT_ONCE)
