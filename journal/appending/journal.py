@@ -21,7 +21,7 @@ from ..disk.directory import Directory, read_terms
 from ..disk.files import DISK_FULL, REAL, Files
 from ..disk.options import JournalOptions
 from ..disk.reserve import Reserve
-from ..disk.segment_file import FillReserve, Probe, SegmentFile, Tick
+from ..disk.segment_file import SegmentFile, probe
 from ..disk.writer import Writer, WriterState
 from ..format.errors import JournalError
 from ..recovery.content_reader import ContentReader
@@ -202,7 +202,7 @@ class Journal:
 
     def probe(self) -> None:
         """Between turns, when idle: write a small file, so that `stalled_s` shows a disk that hangs."""
-        self.writer.add(Probe())
+        self.writer.add(lambda file: probe(file.path, self._directory.files))
 
     @property
     def written_position(self) -> tuple[int, int]:
@@ -275,7 +275,7 @@ class Journal:
 
     def refill_reserve(self) -> None:
         """Between turns: fill the reserve again as soon as the disk has room for it."""
-        self.writer.add(FillReserve())
+        self.writer.add(lambda file: file.reserve.fill())
 
     @property
     def has_spent_reserve(self) -> bool:
@@ -284,7 +284,7 @@ class Journal:
 
     def tick(self) -> None:
         """Between turns, when idle: append a block that tells readers that the last records are durable."""
-        self.writer.add(Tick())
+        self.writer.add(SegmentFile.tick)
 
     def set_callbacks(self, on_durable: Callable[[int], object], on_failure: Callable[[JournalError], object]) -> None:
         """Set the functions that the writer's thread calls, see `Writer`."""

@@ -9,7 +9,6 @@ from ..disk.files import Files
 from ..disk.readers import reader_offsets
 from ..disk.reserve import Reserve
 from ..disk.segment import opened, segment_name
-from ..disk.segment_file import Unlink
 from ..disk.segment_scan import SegmentScan
 from ..format.errors import BadRecord, Damaged
 from ..format.heap import content_prefix, decode_content
@@ -56,7 +55,7 @@ class OldSegments:
             turns.usage.remove(gone)
             for base_lsn in gone:
                 self._contents.forget(base_lsn)
-            turns.writer.add(Unlink(gone))
+            turns.writer.add(lambda file: file.unlink(gone))
         return gone
 
     def _trusted(self, base_lsns: list[int]) -> list[int]:

@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ..format.block import HAS_ALL, HEADER, HEADER_SIZE, IS_HEAD, MODES, Block, BlockBuilder, Header, encode_block
+from ..format.block import HAS_ALL, HEADER, IS_HEAD, MODES, Block, BlockBuilder, Header, encode_block
 from ..format.errors import DirectoryLost
 from .cluster_journal import ClusterJournal
 from .directory import PROBE, Directory
@@ -37,36 +37,8 @@ class Roll:
         return self.head.size
 
 
-@dataclass(slots=True)
-class Unlink:
-    """A job: delete these segments, oldest first."""
-
-    base_lsns: Sequence[int]
-    size: int = 0
-
-
-@dataclass(slots=True)
-class Tick:
-    """A job: write an empty block that carries the durable LSN to readers."""
-
-    size: int = HEADER_SIZE
-
-
-@dataclass(slots=True)
-class FillReserve:
-    """A job: fill the reserve if the disk has room for it."""
-
-    size: int = 0
-
-
-@dataclass(slots=True)
-class Probe:
-    """A job: write and fsync a small file, to notice a disk that hangs although there is nothing to write."""
-
-    size: int = 0
-
-
-Job = BlockBuilder | Roll | Unlink | Tick | FillReserve | Probe
+#: A job of the writer's thread: write a block, roll, or a call.
+Job = BlockBuilder | Roll | Callable[["SegmentFile"], object]
 
 
 class SyncTimes:
@@ -153,14 +125,8 @@ class SegmentFile:
         elif isinstance(job, Roll):
             self._add_needs(job.head.needs)
             self.roll(job)
-        elif isinstance(job, Tick):
-            self.tick()
-        elif isinstance(job, FillReserve):
-            self.reserve.fill()
-        elif isinstance(job, Unlink):
-            self.unlink(job.base_lsns)
         else:
-            probe(self.path, self._files)
+            job(self)
 
     def _add_needs(self, needs: frozenset[str]) -> None:
         directory = self._directory

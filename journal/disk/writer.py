@@ -254,7 +254,8 @@ class Writer:
     @property
     def backlog_bytes(self) -> int:
         """Octets that were appended and are not yet written."""
-        return sum(job.size for job in (*self._jobs, *self._taken)) + (self._open.size if self._open.count else 0)
+        waiting = sum(job.size for job in (*self._jobs, *self._taken) if isinstance(job, BlockBuilder | Roll))
+        return waiting + (self._open.size if self._open.count else 0)
 
     def retry(self, *, spends_reserve: bool = False) -> None:
         """Try again to write the jobs that did not fit. `spends_reserve`: release the reserve for them."""

@@ -20,7 +20,7 @@ from leveret.engine import ManualClock
 from leveret.journal import Journal, JournalError, JournalFailed, JournalFull, JournalOptions, WriterState, recover
 from leveret.journal.disk.files import SyncError
 from leveret.journal.disk.kernel_sync import KernelSync, kernel_sync
-from leveret.journal.disk.segment_file import Tick
+from leveret.journal.disk.segment_file import SegmentFile
 from leveret.journal.disk.writer import SMALL_BLOCK_MAX, SYNC_DELAY_SECONDS
 
 #: Seconds after which a thread that has not done its work sleeps on.
@@ -155,7 +155,7 @@ class Loop:
         work.wait = sleep
         self.sync = OrderedSync(self.files)
         self.writer.let_kernel_sync(self.sync)
-        self.writer.add(Tick())
+        self.writer.add(SegmentFile.tick)
         assert self.until(lambda: self.sleeps > 0)
 
     def _durable(self, lsn: int) -> None:
