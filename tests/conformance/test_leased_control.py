@@ -11,6 +11,7 @@ from leased_desk import DLX, LeasedDesk, ask, numbered, one
 
 from leveret.engine import NATIVE, Envelope, Field, User, encode_header, scan_properties
 from leveret.engine.errors import AccessRefused, PermissionRefused
+from leveret.engine.leases.control import DISCARD_SLICE, discarding
 from leveret.engine.users.permissions import Grant, Permissions, TopicPermission
 from leveret.operator.command_error import CommandError
 
@@ -113,6 +114,31 @@ def test_cancels_of_operators(desk: LeasedDesk) -> None:
     assert desk.all() == "b"
 
 
+def test_only_what_is_leased_is_cancelled(desk: LeasedDesk) -> None:
+    """By bookmark, too: a message that is ready stays as it is (queues page A.6)."""
+    desk.queue()
+    desk.publish("a")
+    got = desk.must_get()
+    desk.nack(got)
+    answer = ask(desk, queue="q", bookmark=got.headers["x-bookmark"], options="cancel")
+    assert (answer["matches"], answer["records_deleted"]) == (0, 0)
+    assert desk.must_get().headers.get("x-cancel-count") == 1  # the nack's
+
+
+@pytest.mark.parametrize("option, deleted", [("", 2), ("expire", 2), ("cancel", 0)])
+def test_a_bookmark_that_is_given_twice_counts_once(desk: LeasedDesk, option: str, deleted: int) -> None:
+    """Of what is leased and of what is ready."""
+    desk.queue(x_cancel_limit=2, **DLX)
+    desk.publish("a", "b")
+    leased, ready = desk.must_get(), desk.must_get()
+    desk.nack(ready)
+    bookmarks = ",".join(one.headers["x-bookmark"] for one in (leased, ready, leased, ready))
+    answer = ask(desk, queue="q", bookmark=bookmarks, options=option)
+    assert (answer["matches"], answer["records_deleted"]) == (deleted or 1, deleted)
+    assert desk.counts()[:2] == ((0, 0) if deleted else (2, 0)), "a cancel makes it ready"
+    assert desk.reasons() == ["forced_expire"] * 2 * (option == "expire")
+
+
 def test_the_exchange_of_requests(desk: LeasedDesk) -> None:
     """It is there from the first leased queue on, for all; it cannot be deleted (queues page A.6)."""
     assert "amps.control" not in desk.vhost.exchanges
@@ -129,6 +155,20 @@ def test_many_are_discarded_in_steps(desk: LeasedDesk) -> None:
         desk.publish(numbered(number))
     assert ask(desk, queue="q", filter="/n % 2 = 0")["records_deleted"] == 650
     assert desk.counts()[0] == 650
+
+
+@pytest.mark.parametrize("option", ["", "expire"])
+def test_a_message_that_comes_between_the_steps_of_a_request_stays(desk: LeasedDesk, option: str) -> None:
+    """It takes what is there when it begins (queues page A.6)."""
+    desk.queue()
+    desk.publish(*"a" * (DISCARD_SLICE + 1))
+    steps = discarding(desk.vhost.queues["q"], None, "1 = 1", option)
+    next(steps)
+    desk.publish("late")
+    with pytest.raises(StopIteration) as ended:
+        while True:
+            next(steps)
+    assert (ended.value.value.deleted, desk.all()) == (DISCARD_SLICE + 1, "late")
 
 
 def test_commands_of_operators(desk: LeasedDesk) -> None:

@@ -109,6 +109,19 @@ def test_late_returns_mean_nothing(desk: LeasedDesk, requeue: bool) -> None:
         desk.ack(got)
 
 
+def test_a_lease_that_has_ended_is_not_timed_out(desk: LeasedDesk) -> None:
+    """Its holder's channel stays open, although the holder never acknowledges it: the message is another's to take."""
+    desk.queue(x_lease_period=500)
+    desk.publish("a")
+    got = desk.must_get()
+    desk.advance_ms(500)
+    assert desk.counts() == (1, 0, 0)
+    for _ in range(60):
+        desk.advance_ms(60_000)
+    desk.ack(got)
+    assert desk.counts() == (0, 0, 0), "the late acknowledgement counts"
+
+
 def test_late_acknowledgement_of_what_is_gone(desk: LeasedDesk) -> None:
     """It is gone; nothing happens (queues page A.5)."""
     desk.queue(x_lease_period=500)

@@ -180,6 +180,23 @@ def test_who_stays_is_still_looked_at(leaves: str, holds: bool) -> None:
     assert bench.failures_seen() == [10_000]
 
 
+@pytest.mark.parametrize("leaves", ["cancels", "loses its queue"])
+def test_a_consumer_that_acknowledges_nothing_ends_no_checks(leaves: str) -> None:
+    """It leaves: those that stay are timed out as ever."""
+    bench = Bench()
+    bench.consume(tag="stays")
+    queue = bench.queue("other", client=bench.client, durable=False)
+    bench.consume(queue, "leaves", no_ack=True)
+    if leaves == "cancels":
+        bench.session.cancel("leaves")
+    else:
+        bench.vhost.queues.delete("other", bench.client)
+        bench.client.take_outbox()
+    bench.publish("m")
+    bench.wait(13)
+    assert bench.failures_seen() == [10_000]
+
+
 def test_notes_are_bounded() -> None:
     """However long a delivery stays out; the time of an old one only gets later."""
     notes = Notes()

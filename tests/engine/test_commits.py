@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from stand_in_journal import StandInJournal
 
-from leveret.engine import Broker, Event
+from leveret.engine import Broker, BrokerOptions, Event
 from leveret.engine.clients import transaction
 from leveret.engine.clients.transaction import Commit
-from leveret.engine.errors import PartialCommit
+from leveret.engine.errors import PartialCommit, TransactionTooLarge
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.testing.harness import Harness
 
@@ -274,3 +274,27 @@ def test_an_error_of_the_broker_ends_one_commit(slice_: int) -> None:
     with pytest.raises(RuntimeError, match="our error"):
         both[0].outcome()
     assert both[1].outcome() == [] and world.named("b").ready_count == before + 3 * 12
+
+
+@pytest.mark.parametrize("bodies", [["a" * 300, "b" * 300], [""] * 4])
+def test_a_transaction_has_a_limit_for_all_its_messages_together(bodies: list[str]) -> None:
+    """Of octets, with 256 for each message, however short; what was in it is gone with its channel."""
+    world = Harness(options=BrokerOptions(transaction_size_max=1000))
+    world.queue()
+    world.session.select_transactions()
+    with pytest.raises(TransactionTooLarge):
+        for body in bodies:
+            world.publish(body)
+    assert world.session.transaction is not None and world.session.transaction.count == len(bodies) - 1
+
+
+def test_the_publishes_of_a_commit_count_when_it_is_done() -> None:
+    """In the figures of their channel."""
+    world = Harness()
+    world.queue()
+    world.session.select_transactions()
+    world.publish("a", "b")
+    assert world.session.published == 0
+    world.session.commit()
+    world.end_turn()
+    assert (world.session.published, world.all()) == (2, "ab")

@@ -157,6 +157,27 @@ def test_a_site_gets_no_inactive_messages_of_its_own(small_depth: dict[str, Any]
     assert sites.taken() == "23" and active is not None and active.end == 4
 
 
+def test_a_site_waits_for_older_messages_of_others_to_leave_the_depth(small_depth: dict[str, Any]) -> None:
+    """TargetQueueDepth, without filters: its own are not active before."""
+    sites = owned_queue(**small_depth)
+    sites.reader("n2")
+    sites.publish(*"0123", by=sites.at["n2"])
+    sites.publish(*"4567", by=sites.at["n1"])
+    sites.reader("n1", prefetch=10)
+    assert (sites.taken("n2"), sites.taken("n1")) == ("0", "")
+    sites.client_of("n2").ack(1)
+    sites.end_turn()
+    assert (sites.taken("n2"), sites.taken("n1")) == ("1", "4")
+
+
+def test_messages_of_several_lost_sites_keep_their_order(sites: OwnedSites) -> None:
+    """A site that takes them over gets the oldest first, whoever owned it."""
+    for body, owner in zip("abcd", ("n1", "n2", "n1", "n2")):
+        sites.publish(body, by=sites.at[owner])
+    sites.reader("n3", prefetch=4)
+    assert sites.taken("n3") == "abcd"
+
+
 def test_a_get_of_a_site_without_messages_reads_on(sites: OwnedSites, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own message is behind many; with ranks it is searched for in steps."""
     monkeypatch.setattr(by_site, "RUN_MAX", 3)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from leveret.engine import MS, Choice, Moving, to_queue
-from leveret.engine.errors import ExclusiveConsumerRefused, UnknownDeliveryTag
+from leveret.engine import MS, Choice, Moving, VirtualHostLimits, to_queue
+from leveret.engine.errors import ExclusiveConsumerRefused, NotEmpty, QueuesMaxReached, UnknownDeliveryTag
 from leveret.engine.messages.field_table import Field
 from leveret.engine.queues import queue as queue_module
 from leveret.engine.queues import scheduled
@@ -626,3 +626,91 @@ def test_values_that_were_replaced_leave_nothing_behind() -> None:
     world.end_turn()
     world.consume()
     assert world.taken() == "d"
+
+
+def non_destructive(**settings: object) -> Harness:
+    """A broker with a non-destructive queue of these settings."""
+    world = Harness(SettingsRepository([entry("q", default_non_destructive=True, **settings)]))
+    world.queue()
+    return world
+
+
+def test_a_delayed_message_of_a_non_destructive_queue_reaches_those_that_take_it() -> None:
+    """Also consumers that have seen younger ones; but none whose filter excludes it."""
+    world = non_destructive()
+    for tag, text in (("one", "a = 1"), ("two", "a = 2"), ("all", "1 = 1")):
+        world.consume(tag=tag, x_filter=text)
+    due_ms = world.clock.wall_ms() + 100
+    world.publish("late", headers={"a": 2, "_AMQ_SCHED_DELIVERY": due_ms})
+    for number in (1, 2):
+        world.publish(f"{number}", headers={"a": number})
+    assert [world.taken(tag) for tag in ("one", "two", "all")] == ["1", "2", "12"]
+    world.advance(100)
+    assert [world.taken(tag) for tag in ("one", "two", "all")] == ["", "late", "late"]
+
+
+def test_returned_copies_come_again_once_in_their_order_if_they_are_still_there() -> None:
+    """Of a non-destructive queue, out of which another consumer has rejected one of them meanwhile."""
+    world = non_destructive()
+    other = world.connect("other")
+    world.consume()
+    world.consume(tag="o", by=other)
+    world.publish(*"abc")
+    assert (world.taken("c"), world.taken("o")) == ("abc", "abc")
+    world.ends_turns = False
+    for tag in (3, 1, 2):
+        world.session.reject(tag, requeue=True)
+    other.reject(1, requeue=False)
+    world.finish_turns()
+    assert world.taken() == "bc"
+    world.publish("d")
+    world.finish_turns()
+    assert (world.taken("c"), world.taken("o")) == ("d", "d")
+
+
+def test_a_queue_with_delayed_messages_is_not_empty() -> None:
+    """queue.delete with if-empty refuses it, as messages would be lost."""
+    world = Harness()
+    world.queue(client=world.client, durable=True)
+    world.publish("a", headers={"_AMQ_SCHED_DELIVERY": world.clock.wall_ms() + 100})
+    with pytest.raises(NotEmpty):
+        world.vhost.queues.delete("q", world.client, if_empty=True)
+    world.advance(100)
+    assert world.all() == "a"
+    world.vhost.queues.delete("q", world.client, if_empty=True)
+    assert "q" not in world.vhost.queues
+
+
+def test_a_purge_takes_nothing_from_a_consumer_that_waits() -> None:
+    """What was published before it, in the same turn, goes out first."""
+    world = Harness()
+    queue = world.queue(client=world.client, durable=True)
+    world.publish("a", "b")
+    world.consume(prefetch=1)
+    assert world.taken() == "a"
+    world.ends_turns = False
+    world.session.ack(1)
+    assert world.vhost.queues.purge("q", world.client) == 0
+    world.finish_turns()
+    assert (world.taken(), queue.unacked) == ("b", 1)
+
+
+def test_a_virtual_host_that_may_have_no_queues_has_none() -> None:
+    """A limit of 0 is one."""
+    world = Harness()
+    world.broker.virtual_hosts.limit(world.vhost, VirtualHostLimits(max_queues=0))
+    with pytest.raises(QueuesMaxReached):
+        world.vhost.queues.declare("q", client=world.client, durable=True)
+
+
+def test_a_queue_whose_policy_went_is_not_deleted_for_it() -> None:
+    """The policy deleted unused queues; the time that it set is forgotten."""
+    world = Harness()
+    world.queue()
+    world.broker.reloading.replace_policies(Policies([make_policy("p", "/", "^q$", {"expires": 1000})]))
+    world.end_turn()
+    world.advance(500)
+    world.broker.reloading.replace_policies(Policies([]))
+    world.end_turn()
+    world.advance(5000)
+    assert "q" in world.vhost.queues
