@@ -3,7 +3,13 @@
 import pytest
 
 from leveret.engine import MS, Choice, Moving, VirtualHostLimits, to_queue
-from leveret.engine.errors import ExclusiveConsumerRefused, NotEmpty, QueuesMaxReached, UnknownDeliveryTag
+from leveret.engine.errors import (
+    ConsumerTagInUse,
+    ExclusiveConsumerRefused,
+    NotEmpty,
+    QueuesMaxReached,
+    UnknownDeliveryTag,
+)
 from leveret.engine.messages.field_table import Field
 from leveret.engine.queues import queue as queue_module
 from leveret.engine.queues import scheduled
@@ -714,3 +720,75 @@ def test_a_queue_whose_policy_went_is_not_deleted_for_it() -> None:
     world.end_turn()
     world.advance(5000)
     assert "q" in world.vhost.queues
+
+
+def test_a_reader_gets_a_message_again_whose_only_way_out_leads_back() -> None:
+    """A non-destructive queue that is its own dead-letter address: no copy dies there, or it would go in circles."""
+    world = non_destructive(dead_letter_address="q", max_delivery_attempts=1)
+    world.consume()
+    world.publish("a")
+    for tag in (1, 2, 3):
+        world.session.reject(tag, requeue=True, why="nack")
+        world.end_turn()
+    assert [one.redelivered for one in world.deliveries] == [False, True, True, True]
+    assert world.named().events.counters.enqueued == 1
+
+
+def test_groups_and_filters_hold_together() -> None:
+    """The first message of a group says so; the others wait for its consumer, also those that its filter excludes."""
+    world = Harness(SettingsRepository([entry("q", default_group_first_key="first")]))
+    world.queue()
+    for tag, text in (("one", "a = 1"), ("two", "a = 2")):
+        world.consume(tag=tag, x_filter=text)
+    for body, number in (("x", 1), ("y", 2), ("z", 1)):
+        world.publish(body, headers={"JMSXGroupID": "g", "a": number})
+    assert (world.taken("two"), [one.body for one in world.deliveries]) == ("", [b"x", b"z"])
+    assert ["first" in one.headers for one in world.deliveries] == [True, False]
+    world.session.ack(0, multiple=True)
+    world.session.cancel("one")
+    world.end_turn()
+    assert (world.deliveries[-1].body, "first" in world.deliveries[-1].headers) == (b"y", True)
+
+
+@pytest.mark.parametrize("headers", [{}, {"JMSXGroupID": "g"}], ids=["plain", "of a group"])
+def test_no_consumer_with_a_filter_gets_what_has_just_expired(headers: dict[str, str]) -> None:
+    """Behind a message that its filter excludes: it becomes a dead letter, and what is behind it goes out."""
+    world = Harness()
+    world.queue("dead")
+    world.queue(x_dead_letter_exchange="", x_dead_letter_routing_key="dead")
+    world.consume(x_filter="a = 1", prefetch=1)
+    for body, number, more in (("x", 1, {}), ("head", 2, {}), ("short", 1, {"expiration": b"500"}), ("y", 1, {})):
+        world.publish(body, headers={**headers, "a": number}, **more)
+    world.clock.advance_ns(500 * MS)
+    world.session.ack(1)
+    world.end_turn()
+    assert (world.taken(), world.all("dead"), world.all()) == ("xy", "short", "head")
+
+
+@pytest.mark.parametrize("name", ["", "amq.gone", "a\nb", "\u00e9" * 128])
+def test_no_queue_is_made_for_a_name_that_no_queue_can_have(name: str) -> None:
+    """As for dead letters to such an address, which are dropped."""
+    world = Harness()
+    assert not world.vhost.queues.create_missing(name)
+    assert list(world.vhost.queues) == []
+
+
+def test_no_queue_is_made_beyond_a_limit() -> None:
+    """Nor for dead letters, and nothing fails."""
+    world = Harness()
+    world.queue()
+    world.broker.virtual_hosts.limit(world.vhost, VirtualHostLimits(max_queues=1))
+    assert world.vhost.queues.create_missing("q") and not world.vhost.queues.create_missing("dead")
+    assert list(world.vhost.queues) == ["q"]
+
+
+def test_a_consumer_replaces_itself_in_its_own_queue_alone() -> None:
+    """With x-replace; the tag of a consumer of another queue stays taken."""
+    world = Harness(kind="amps")
+    for name in "qr":
+        world.queue(name)
+    world.consume("q", "t")
+    with pytest.raises(ConsumerTagInUse):
+        world.consume("r", "t", x_replace=True)
+    world.publish("a")
+    assert world.taken("t") == "a" and not world.named("r").consumers

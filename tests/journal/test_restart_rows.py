@@ -13,6 +13,7 @@ from leveret.engine import Field, Grant, Permissions, User
 from leveret.engine.clients.session import NACKED
 from leveret.journal.recording import checkpoint as checkpoints
 from leveret.journal.recording.recorder import Recorder
+from leveret.settings import SettingsRepository, entry
 from leveret.testing.harness import Harness
 
 
@@ -392,3 +393,38 @@ def test_a_group_keeps_its_consumer_among_messages_without_a_group() -> None:
     world.finish_turns()
     owners = {one.consumer.tag for one in world.deliveries if int(one.body[:-1]) % 3}
     assert (len(owners), len(world.deliveries)) == (1, 12)
+
+
+def test_each_of_several_that_come_back_at_once_waits_for_its_own_time() -> None:
+    """Those that failed more often wait longer, also after a kill."""
+    said = entry("q", redelivery_delay_ms=1000, redelivery_delay_multiplier=2.0)
+    broker = Harness(SettingsRepository([said]), journal=SimulatedFiles())
+    broker.queue()
+    broker.consume()
+    broker.publish("A", delivery_mode=2)
+    broker.session.reject(1, requeue=True, why=NACKED)
+    broker.end_turn()
+    broker.advance(1000)
+    broker.publish("B", delivery_mode=2)
+    broker.settle()
+    assert broker.taken() == "AAB"
+    broker.session.cancel("c")
+    broker.session.reject(3, multiple=True, requeue=True, why=NACKED)
+    broker.settle()
+    broker.kill(power_cut=True)
+    found = ""
+    for _ in range(3):
+        found += broker.all() + "."
+        broker.advance(1000)
+    assert found == ".B.A."
+
+
+def test_an_exclusive_queue_is_gone_after_a_restart() -> None:
+    """Though its client asked for a durable one: its messages went with the connection."""
+    broker = Harness(journal=SimulatedFiles())
+    queue = broker.vhost.queues.declare("mine", client=broker.client, durable=True, exclusive=True)
+    broker.publish("A", key="mine", delivery_mode=2)
+    broker.settle()
+    assert not queue.durable
+    broker.kill()
+    assert "mine" not in broker.vhost.queues

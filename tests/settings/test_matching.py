@@ -174,6 +174,20 @@ def test_without_markers_parentheses_are_letters() -> None:
     assert repository.resolve("(a.b)").default_ring_size == 1
 
 
+def test_an_exact_match_comes_before_a_literal_one() -> None:
+    """Of the same address (address-settings page 2.2)."""
+    wildcards = Wildcards(literal_markers="()")
+    entries = [entry(text, wildcards=wildcards, default_ring_size=size) for text, size in (("(a)", 1), ("a", 2))]
+    assert SettingsRepository(entries, wildcards).resolve("a").default_ring_size == 2
+
+
+def test_a_single_literal_marker_is_a_letter() -> None:
+    """Where both markers are the same character."""
+    wildcards = Wildcards(literal_markers="||")
+    repository = SettingsRepository([entry("|", wildcards=wildcards, default_ring_size=1)], wildcards)
+    assert repository.resolve("|").default_ring_size == 1
+
+
 def test_one_match_twice_is_refused() -> None:
     """Which one was meant? In different virtual hosts it is two matches."""
     with pytest.raises(DuplicateMatch):
@@ -229,6 +243,7 @@ def test_the_order_of_entries_is_irrelevant(patterns: list[str], address: str, c
         ("a#", ["a", "a.b", "a.b.c"], ["ab"]),
         ("a.*", ["a.b"], ["a", "a."]),
         ("a+*", ["a+b"], ["aab"]),
+        ("a\\#", ["a\\#"], ["a", "a.b", "a\\.b"]),
     ],
 )
 def test_wildcards_inside_of_words(text: str, covers: list[str], others: list[str]) -> None:
