@@ -214,7 +214,7 @@ LIMITED = {"component": "vhost-limits", "vhost": "v", "name": "limits"}
 def test_what_an_import_replaces(section: str, row: dict[str, Any], differs: dict[str, tuple[str, str]]) -> None:
     """What would be in force is compared: also keys that either side leaves out; the import changes nothing else."""
     table = ControlTable()
-    table.attach(Harness().broker)
+    table.operator.attach(Harness().broker)
     table.load()
     before = {
         "vhosts": [{"name": "v"}],

@@ -116,7 +116,7 @@ def test_they_outlive_a_restart(tmp_path: Path) -> None:
 def table() -> ControlTable:
     """The commands of a broker on virtual time."""
     found = ControlTable()
-    found.attach(Harness().broker)
+    found.operator.attach(Harness().broker)
     found.load()
     return found
 
@@ -138,7 +138,7 @@ def test_commands_at_the_same_time(table: ControlTable) -> None:
     assert len(batches) == 61 and set(batches.values()) == {batches["u0"], batches["mine"]}
     assert batches["u0"] != batches["mine"]
     again = ControlTable()
-    again.attach(table.broker)
+    again.operator.attach(table.broker)
     assert again.operator.versions.next_batch() > max(batches.values())
 
 

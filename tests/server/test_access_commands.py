@@ -21,7 +21,7 @@ class Ruled:
     def __init__(self) -> None:
         self.pair = Pair()
         self.table = ControlTable()
-        self.table.attach(self.pair.broker)
+        self.table.operator.attach(self.pair.broker)
 
     def __call__(self, command: str, action: str, **arguments: Any) -> Any:
         """Arguments have underscores for dashes."""
@@ -184,7 +184,7 @@ def test_who_deletes_himself_hears_that_it_was_done_and_then_goodbye() -> None:
     """The answer leaves before connection.close 320 does."""
     table = ControlTable()
     pair = Pair(broker={"services": {EXCHANGE: table.handle}})
-    table.attach(pair.broker)
+    table.operator.attach(pair.broker)
     peer = pair.open()
     queue = peer.call(1, C.Queue.Declare, queue="", exclusive=True).queue
     peer.call(1, C.Basic.Consume, queue=queue, consumer_tag="t", no_ack=True)
@@ -202,7 +202,7 @@ def test_a_revoked_permission_holds_with_the_next_publish() -> None:
     """Routes are kept by connections; permissions count as topology, so they are looked up anew."""
     pair = Pair()
     table = ControlTable()
-    table.attach(pair.broker)
+    table.operator.attach(pair.broker)
     peer = pair.open()
     peer.call(1, C.Queue.Declare, queue="q")
     queue = pair.broker.virtual_hosts["/"].queues["q"]
@@ -231,7 +231,7 @@ def test_nothing_is_asked_for_each_message(monkeypatch: pytest.MonkeyPatch) -> N
     asked: list[str] = []
     pair = Pair()
     table = ControlTable()
-    table.attach(pair.broker)
+    table.operator.attach(pair.broker)
     arguments = {"action": "set", "user": "guest", "configure": "^q$", "write": "^amq", "read": "^q$"}
     table.run("permissions", arguments)
     peer = pair.open()

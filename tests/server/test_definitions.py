@@ -119,7 +119,7 @@ RABBIT: dict[str, Any] = {
 def table_for(broker: Broker | None = None) -> ControlTable:
     """The control table of a broker with the default guest."""
     table = ControlTable()
-    table.attach(broker or Broker(ManualClock(), Users([DEFAULT_GUEST])))
+    table.operator.attach(broker or Broker(ManualClock(), Users([DEFAULT_GUEST])))
     return table
 
 
@@ -446,7 +446,7 @@ def test_a_large_document_is_imported_in_steps() -> None:
     }
     table = ControlTable()
     pair = Pair(broker={"services": {EXCHANGE: table.handle}})
-    table.attach(pair.broker)
+    table.operator.attach(pair.broker)
     peer = pair.open()
     queue = peer.call(1, C.Queue.Declare, queue="", exclusive=True).queue
     peer.call(1, C.Basic.Consume, queue=queue, consumer_tag="t", no_ack=True)
@@ -583,7 +583,7 @@ def test_the_first_command_imports_a_part_in_a_turn() -> None:
     """What serves commands takes 20 ms to import: each module is a step, and the answer comes behind them."""
     table = ControlTable()
     broker = Broker(ManualClock())
-    table.attach(broker)
+    table.operator.attach(broker)
     taken = table.steps("status")
     assert sum(1 for _ in taken) >= len(IMPORT_STEPS)
     assert sum(1 for _ in table.steps("status")) < len(IMPORT_STEPS)
@@ -610,5 +610,5 @@ def test_users_of_a_document_are_not_looked_up_for_each_other() -> None:
 def test_a_lone_surrogate_is_no_text(body: bytes) -> None:
     """However it is written."""
     table = ControlTable()
-    table.attach(Broker(ManualClock()))
+    table.operator.attach(Broker(ManualClock()))
     assert finished(table._answer(body)) == {"ok": False, "error": "the request is not JSON"}

@@ -23,7 +23,7 @@ from leveret.operator.steps import finished
 def table_for() -> ControlTable:
     """Of a new broker."""
     table = ControlTable()
-    table.attach(Broker(ManualClock(), Users([DEFAULT_GUEST])))
+    table.operator.attach(Broker(ManualClock(), Users([DEFAULT_GUEST])))
     return table
 
 

@@ -30,7 +30,7 @@ class Looked:
         self.clock = ManualClock()
         self.broker = Broker(self.clock)
         self.table = ControlTable()
-        self.table.attach(self.broker)
+        self.table.operator.attach(self.broker)
 
     def events(self, **given: Any) -> Any:
         return self.table.run("events", given)

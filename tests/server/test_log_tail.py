@@ -32,7 +32,7 @@ def test_the_last_lines_are_kept() -> None:
     assert len(lines) == LINES and lines[0]["text"] == "line 6"
     assert (lines[-1]["level"], lines[-1]["logger"], len(lines[-1]["text"])) == ("error", "leveret.test", LINE_MAX)
     table = ControlTable(Operator(log_lines=tail.lines))
-    table.attach(Broker(ManualClock()))
+    table.operator.attach(Broker(ManualClock()))
     assert [line["level"] for line in table.run("log", {"level": "warning"})] == ["error"]
     assert len(table.run("log")) == LINES
     with pytest.raises(CommandError, match="level must be one of debug, info"):
@@ -42,7 +42,7 @@ def test_the_last_lines_are_kept() -> None:
 def test_a_broker_in_somebody_elses_process_has_none() -> None:
     """Its log is theirs."""
     table = ControlTable()
-    table.attach(Broker(ManualClock()))
+    table.operator.attach(Broker(ManualClock()))
     assert table.run("log") == []
 
 
@@ -100,7 +100,7 @@ def test_a_slow_reader_is_told_what_it_missed() -> None:
     table = ControlTable(Operator(log_lines=tail.lines))
     watcher = User("watcher", tags=("monitoring",))
     broker = Broker(ManualClock(), Users([watcher]))
-    table.attach(broker)
+    table.operator.attach(broker)
     api: Any = SimpleNamespace(broker=broker, ask=lambda command, **given: table.run(command, given))
     request = Request("GET", "leveret/log", {}, {"authorization": ""}, Peer("", is_loopback=True), user=watcher)
     stream = LogStream(api, request, "info", 0)

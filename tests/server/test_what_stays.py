@@ -23,7 +23,7 @@ class Ruled:
     def __init__(self) -> None:
         self.broker = Broker(ManualClock(), Users([DEFAULT_GUEST]))
         self.table = ControlTable()
-        self.table.attach(self.broker)
+        self.table.operator.attach(self.broker)
 
     def __call__(self, command: str, action: str, **arguments: Any) -> Any:
         """Arguments have underscores for dashes."""

@@ -211,7 +211,7 @@ class VirtualDesk(Desk):
         self.peer.call(PUBLISHES, C.Confirm.Select)
         self._deliveries: list[Got] = []
         self._control = ControlTable()
-        self._control.attach(self.pair.broker, self.pair.objects)
+        self._control.operator.attach(self.pair.broker, self.pair.objects)
 
     def _make_pair(self, broker: dict[str, Any]) -> Pair:
         return Pair(broker=broker)

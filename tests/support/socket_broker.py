@@ -38,7 +38,7 @@ class SocketBroker:
         self._objects = ConfiguredObjects(self.broker, configuration)
         self._objects.apply(configuration)
         self.control = ControlTable()
-        self.control.attach(self.broker, self._objects)
+        self.control.operator.attach(self.broker, self._objects)
         self._runtime = Runtime(self.broker)
         self._ready = threading.Event()
         self._thread = threading.Thread(target=trio.run, args=(self._run,), name="broker")

@@ -30,7 +30,7 @@ from ..engine import (
     reconfigure,
     unknown_arguments,
 )
-from ..settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, Policies, QueueDeclaration
+from ..settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, QueueDeclaration
 from ..settings.addresses.queue_arguments import live_arguments
 from ..settings.frozen import frozen
 from ..settings.lifetime import RESTART
@@ -95,7 +95,7 @@ class ConfiguredObjects:
         self._diverts: dict[Key, Divert] = {}
         self._vhosts: set[str] = set()
         self._users = ConfiguredUsers(broker)
-        self._policies = ConfiguredPolicies(broker)
+        self.policies = ConfiguredPolicies(broker)
         self._is_starting = True  # existing queues are from before the restart
         self._done: list[str] = []
         self._lost: list[str] = []
@@ -118,7 +118,7 @@ class ConfiguredObjects:
         broker.reloading.replace_settings(configuration.repository, broker_options(configuration))
         created = [self._create_vhost(name) for name in configuration.vhosts]
         self._done += self._users.apply(configuration)
-        self._done += self._policies.apply(configuration)
+        self._done += self.policies.apply(configuration)
         broker.reloading.replace_logged_topics(configuration.logged_topics)
         exchanges_made = [self._declare_exchange(exchange) for exchange in configuration.exchanges]
         queues_made = [self._declare_queue(queue) for queue in configuration.queues]
@@ -134,10 +134,6 @@ class ConfiguredObjects:
         self._is_starting = False
         new_remarks = [remark for remark in self._remarks if remark not in before]
         return Report((), tuple(self._done), (*self._lost, *new_remarks))
-
-    def policies_after(self, configuration: Configuration) -> Policies:
-        """The policies that the broker would have with another configuration. Changes nothing."""
-        return self._policies.policies_after(configuration)
 
     def _remark(self, text: str) -> None:
         self._remarks[text] = None

@@ -10,7 +10,6 @@ from collections.abc import Generator, Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..configured.configured import ConfiguredObjects
 from ..engine import Broker, ContentError, Envelope, VirtualHost, answer_request, decode_properties
 from .command_error import CommandError
 from .families import IMPORT_STEPS
@@ -31,9 +30,6 @@ class ControlTable:
     def __init__(self, operator: Operator | None = None) -> None:
         self.operator = operator or Operator()
         self._is_loaded = False
-
-    def attach(self, broker: Broker, objects: ConfiguredObjects | None = None) -> None:
-        self.operator.attach(broker, objects)
 
     @property
     def broker(self) -> Broker:

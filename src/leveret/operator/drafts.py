@@ -53,7 +53,7 @@ def diff(operator: Operator, files: Json, *, included: Included = None) -> Steps
     files: [[NAME, TEXT], ...]
     """
     objects, new = operator.objects, loaded(files, included)
-    return (yield from live_difference(objects, new, objects.policies_after(new)))
+    return (yield from live_difference(objects, new, objects.policies.policies_after(new)))
 
 
 @command("draft", reads=True)
@@ -108,7 +108,7 @@ def _drafted(
         new = replace(now, repository=repository, policies=(*kept, *new.policies))
         if faults := faults_of(new):
             raise CommandError("\n".join(faults))
-    return new, operator.objects.policies_after(new).with_these(
+    return new, operator.objects.policies.policies_after(new).with_these(
         _drafted_policies(operator, [] if policies is None else policies)
     )
 

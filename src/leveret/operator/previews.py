@@ -100,7 +100,7 @@ def preview_reload(operator: Operator) -> Steps:
     if faults:
         raise CommandError("a reload would change nothing:\n" + "\n".join(map(str, faults)))
     yield
-    objects, policies = operator.objects, operator.objects.policies_after(new)
+    objects, policies = operator.objects, operator.objects.policies.policies_after(new)
     answer: dict[str, Any] = yield from live_difference(objects, new, policies)
     deleted = objects.queues_deleted_by(new)
     arguments = objects.arguments_after(new)

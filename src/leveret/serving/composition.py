@@ -113,7 +113,19 @@ def build_broker(
         broker.context.storage.open_temp = partial(_open_temp_store, broker, directory)
     supervisor = None if data is None else _open_journal(data, broker, configuration)
     try:
-        return _configured(control, broker, configuration, data, supervisor, users, is_forced, rebuilds_all)
+        if users is None and not configuration.users and not any(broker.users):
+            broker.connections.replace_user(DEFAULT_GUEST)
+        if not is_forced and (unknown := unknown_points(broker, configuration)):
+            if supervisor is not None and not supervisor.journal.leads_cluster:
+                supervisor.close()
+            raise DataUnusable("; ".join(unknown) + " (--force begins them at the present)")
+        objects = ConfiguredObjects(broker, configuration)
+        control.operator.attach(broker, objects)
+        if data is not None:
+            control.operator.stories = partial(_stories, data)
+        report = objects.apply(configuration)
+        broker.virtual_hosts.started(rebuilds=rebuilds_all)
+        return BuiltBroker(broker, control, objects, supervisor, report)
     except BaseException:
         if supervisor is not None and supervisor.journal.leads_cluster:  # this process lives on: unlock the directory
             supervisor.abandon()
@@ -125,32 +137,6 @@ def _sites(configuration: Configuration) -> tuple[str, dict[str, str]]:
     own = configuration.cluster.node or ""
     groups = dict.fromkeys((node.name for node in nodes_of(configuration.cluster)), "")
     return own, {**groups, own: configuration.cluster.group or ""}
-
-
-def _configured(
-    control: ControlTable,
-    broker: Broker,
-    configuration: Configuration,
-    data: Data | None,
-    supervisor: "Supervisor | None",
-    users: Users | None,
-    is_forced: bool,
-    rebuilds_all: bool,
-) -> BuiltBroker:
-    """Create the objects that the configuration declares, and start the virtual hosts. Raises: DataUnusable."""
-    if users is None and not configuration.users and not any(broker.users):
-        broker.connections.replace_user(DEFAULT_GUEST)
-    if not is_forced and (unknown := unknown_points(broker, configuration)):
-        if supervisor is not None and not supervisor.journal.leads_cluster:
-            supervisor.close()
-        raise DataUnusable("; ".join(unknown) + " (--force begins them at the present)")
-    objects = ConfiguredObjects(broker, configuration)
-    control.attach(broker, objects)
-    if data is not None:
-        control.operator.stories = partial(_stories, data)
-    report = objects.apply(configuration)
-    broker.virtual_hosts.started(rebuilds=rebuilds_all)
-    return BuiltBroker(broker, control, objects, supervisor, report)
 
 
 def _stories(data: Data, takes: Callable[[Message], bool] | None, id_: int | None, **limits: int) -> "JournalStories":
