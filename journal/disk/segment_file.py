@@ -1,6 +1,6 @@
-"""The open segment: its file, the jobs of the writer's thread, and the LSNs up to which it is written and synced.
+"""The open segment: its file, the jobs of the writer, and the LSNs up to which it is written and synced.
 
-The broker's thread makes jobs; only the writer's thread calls the methods of `SegmentFile`; any thread may read LSNs.
+The broker's thread makes jobs. One commit at a time calls the methods of `SegmentFile`; any thread may read LSNs.
 Source: docs/journal-format.md, "The crash model".
 """
 
