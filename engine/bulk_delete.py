@@ -1,7 +1,7 @@
 """Purges and deletions of large queues, which are first made small by slices at the ends of turns.
 
-Meanwhile the queue is frozen, and gets, purges and deletions wait (`Queue.is_busy`). Slices are needed only with
-listeners, such as a journal, which records each message. The journal writes all slices as one unit
+Meanwhile the queue is frozen, and gets, purges and deletions wait (`Queue.is_busy`). Messages are
+sliced only for listeners, such as a journal, which records each one. The journal writes all slices as one unit
 (`Broker.is_unfinished`). The work is completed even if its client disconnects.
 """
 

@@ -1,4 +1,4 @@
-"""Errors of a peer: breaches of the protocol, and requests that only this frontend refuses. Each has a class.
+"""Errors by which this frontend ends a channel or a connection, most of them faults of the peer. Each has a class.
 
 replies.py has the reply code and text of each class. The fields in the text are attributes, as with the engine's
 errors; the docstrings name them. Source: behaviour page 0 to 2.
@@ -6,12 +6,12 @@ errors; the docstrings name them. Source: behaviour page 0 to 2.
 
 
 class PeerError(Exception):
-    """The peer broke the protocol; fields are attributes, as with the engine's errors.
+    """Ends a channel or a connection; fields are attributes, as with the engine's errors.
 
     `ids`: class and method id that a close names as its cause; None: those of the event that was being handled.
     """
 
-    __slots__ = ("ids",)  # not one of the fields
+    __slots__ = ("ids",)  # so it is not in __dict__
 
     def __init__(self, *, ids: tuple[int, int] | None = None, **fields: object) -> None:
         self.ids = ids

@@ -1,6 +1,6 @@
 """The states of connections, channels and parkings as tables, and the methods that a peer may send in each state.
 
-docs/states.md is drawn from them. A missing key is the error.
+docs/states.md is drawn from them. A step that is missing in a state is an error.
 Source: AMQP 0-9-1 2.2.4, 2.2.5; behaviour page 1.1, 1.12; queues page E.5.
 """
 
@@ -24,7 +24,7 @@ class ConnectionState(_Key):
     RUNNING = auto()
     CLOSING = auto()  # the broker sent close, waiting for close-ok
     CLOSED = auto()  # close-ok was sent or received: waiting for the peer to disconnect
-    REFUSED = auto()  # an error before the login: silence, then the socket is closed
+    REFUSED = auto()  # an error without an answer: silence, then the socket is closed
 
 
 class ConnectionStep(_Key):
@@ -42,15 +42,15 @@ class ConnectionStep(_Key):
 
 
 _S, _E = ConnectionState, ConnectionStep
-_ALWAYS = {_E.CLOSE_SENT: _S.CLOSING, _E.REFUSE: _S.REFUSED}
+_ERRORS = {_E.CLOSE_SENT: _S.CLOSING, _E.REFUSE: _S.REFUSED}
 
 CONNECTION_NEXT: dict[ConnectionState, dict[ConnectionStep, ConnectionState]] = {
     _S.HEADER: {_E.HEADER: _S.STARTING, _E.REFUSE: _S.REFUSED},
-    _S.STARTING: {_E.SECURE: _S.SECURING, _E.LOGIN: _S.TUNING, **_ALWAYS},
-    _S.SECURING: {_E.LOGIN: _S.TUNING, **_ALWAYS},
-    _S.TUNING: {_E.TUNE: _S.OPENING, **_ALWAYS},
-    _S.OPENING: {_E.OPEN: _S.RUNNING, **_ALWAYS},
-    _S.RUNNING: {_E.CLOSE: _S.CLOSED, **_ALWAYS},
+    _S.STARTING: {_E.SECURE: _S.SECURING, _E.LOGIN: _S.TUNING, **_ERRORS},
+    _S.SECURING: {_E.LOGIN: _S.TUNING, **_ERRORS},
+    _S.TUNING: {_E.TUNE: _S.OPENING, **_ERRORS},
+    _S.OPENING: {_E.OPEN: _S.RUNNING, **_ERRORS},
+    _S.RUNNING: {_E.CLOSE: _S.CLOSED, **_ERRORS},
     _S.CLOSING: {_E.CLOSE: _S.CLOSING, _E.CLOSE_OK: _S.CLOSED, _E.CLOSE_SENT: _S.CLOSING},
     _S.CLOSED: {},
     _S.REFUSED: {},

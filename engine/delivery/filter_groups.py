@@ -1,6 +1,6 @@
 """Groups of consumers with equal filters, so that a filter is evaluated once for a message.
 
-A group has its position in the queue, and the found messages that are not delivered yet. `queues/searching.py`
+A group has its position in the queue, and the matches up to it (`FilterGroup.found`). `queues/searching.py`
 searches, and `queues/selection.py` chooses consumers. Source: queues page A.4 (a consumer gets the oldest message that
 it takes), B.5, F.1, F.2 (FilterGroup), F.6.
 """

@@ -51,7 +51,7 @@ def _parts(queue: Queue) -> Parts:
 
 
 def _capture(context: HostContext) -> TopicCapture:
-    """The capture of a virtual host, which also gets the exchange for requests."""
+    """The capture of a virtual host. Also makes the exchange `amps.control` there, for requests."""
     from .control import EXCHANGE, LeaseControl  # costs 30 ms and 2 MiB
 
     context.exchanges[EXCHANGE] = PersonalService(EXCHANGE, LeaseControl(context).handle)
@@ -92,7 +92,7 @@ def _check(context: HostContext, name: str, arguments: FieldTable) -> None:
 
 
 def knows_point(context: HostContext, point: str) -> bool:
-    """Whether the log contains a recovery point (queues page C.5, E-RP-UNKNOWN)."""
+    """False: the recovery point is a bookmark that the log does not contain (queues page C.5, E-RP-UNKNOWN)."""
     log = context.broker.storage.log
     return "|" not in point or is_known(point, log.first_id(), log.next_id())
 
@@ -125,7 +125,7 @@ def _describe_sites(leases: Leases, hosts: Hosts) -> Iterator[tuple[str, object,
     """The nodes that host the queue, and the owners of its messages."""
     settings, groups = leases.rules.settings, leases.queue.context.broker.sites.groups
     rule = f"replication {settings.replication}" + (f", scope {shown(hosts.scope)}" if hosts.scope else "")
-    yield "hosted-by", ", ".join(filter(hosts.has, groups)) or "no node that is there", rule
+    yield "hosted-by", ", ".join(filter(hosts.has, groups)) or "no present node", rule
     for node, why in hosts.refused.items():
         yield f"not-hosted-by-{node}", why, rule
     if leases.owners is not None:
@@ -139,12 +139,12 @@ def _why_captured(queue: Queue, topic: str) -> str | None:
     rules = rules_of(queue)
     if not rules.selects(topic):
         return None
-    beside = "" if rules.settings.filter is None else f", if {rules.settings.filter}"
-    return f"underlying-topic {shown(rules.settings.underlying_topic)}{beside}"
+    suffix = "" if rules.settings.filter is None else f", if {rules.settings.filter}"
+    return f"underlying-topic {shown(rules.settings.underlying_topic)}{suffix}"
 
 
 def _started(queue: Queue, rebuilds: bool) -> None:
-    """Rebuild a queue that was not built from its present recovery point (queues page C.5)."""
+    """Rebuild the queue if `rebuilds`, or if it was built from another recovery point (queues page C.5)."""
     leases = leases_of(queue)
     if leases.rebuild is None and (rebuilds or leases.recovered_point != leases.rules.settings.recovery_point):
         since_id = capture_of(queue).logged_since(queue)
@@ -164,12 +164,12 @@ def _host(queue: Queue, site: str, arguments: FieldTable) -> None:
     leases = state_of(queue)
     if leases is None or leases.hosts is None:
         return
-    was_seen = leases.hosts.has(site)
+    saw_before = leases.hosts.has(site)
     try:
         if host(leases.hosts, queue, site, arguments):
             queue.events.notes_changed()
     finally:
-        if was_seen != leases.hosts.has(site):
+        if saw_before != leases.hosts.has(site):
             _view_changed(queue, leases.hosts)
 
 
@@ -178,16 +178,16 @@ def _unhost(queue: Queue, site: str) -> bool:
     hosts = leases_of(queue).hosts
     if hosts is None:
         return True
-    was_seen = hosts.has(site)
+    saw_before = hosts.has(site)
     hosts.declaring.discard(site)
     queue.events.notes_changed()
-    if was_seen != hosts.has(site):
+    if saw_before != hosts.has(site):
         _view_changed(queue, hosts)
     return not hosts.declaring
 
 
 def _view_changed(queue: Queue, hosts: Hosts) -> None:
-    """Adapt to a change of the sites that see the queue: routes change, and their consumers may get messages."""
+    """Adapt to a change of the sites that see the queue: look up routes again, and serve the sites' consumers."""
     queue.context.router.note_view(queue, hosts)
     queue.mark()
 

@@ -22,7 +22,8 @@ KEYS = ("queue", "reason")
 FIELDS = ("queue", "reason", "exchange")
 #: Maximum of an entry's count, because a client may send any number.
 COUNT_MAX = 2**63 - 1
-KEY_OCTETS_MAX = 255
+#: Maximum octets of a routing key.
+ROUTING_KEY_MAX = 255
 #: The header with the number of failed attempts. A new dead letter does not have it.
 DELIVERY_COUNT = "x-delivery-count"
 
@@ -66,10 +67,10 @@ def dead_letter(
     """The copy of a message that died in `queue`, to be published to `exchange`.
 
     The copy has the message's properties without `expiration`, and the headers of the death. With a `routing_key`,
-    which is cut if it is too long, it has no CC. `address`: the message's address, if the copy goes to a dead-letter or
-    expiry address. Then it has the headers `_AMQ_ORIG_*` (address-settings page 5.6, 6.7); `with_hornetq_names`: also
-    as `_HQ_ORIG_*`. `continues_deaths`: keep an x-death that a client published. `with_last_death`: set headers
-    x-last-death-*. O(octets): earlier deaths that the broker recorded are not decoded.
+    which is cut if it is too long, it has no CC. `address`: where the message died, if the copy goes to a dead-letter
+    or expiry address. The copy then has the headers `_AMQ_ORIG_*` (address-settings page 5.6, 6.7);
+    `with_hornetq_names`: also as `_HQ_ORIG_*`. `continues_deaths`: keep an x-death that a client published.
+    `with_last_death`: set headers x-last-death-*. O(octets): earlier deaths that the broker recorded are not decoded.
     """
     if routing_key is not None:
         routing_key = _short(routing_key)
@@ -78,7 +79,7 @@ def dead_letter(
     headers = properties.get("headers")
     headers = headers if isinstance(headers, dict) else {}
     keys = [message.envelope.routing_key, *_carbon_copies(headers)]
-    copies = message.envelope.copies or tuple(keys[1:])  # the envelope's include BCC
+    copies = message.envelope.copies or tuple(keys[1:])  # those of the envelope include BCC, which no header has
     entry: FieldTable = {
         "count": Field("l", 1),
         "reason": Field("S", reason.encode()),
@@ -117,7 +118,7 @@ def dead_letter(
 
 def _short(routing_key: str) -> str:
     octets = routing_key.encode()
-    return routing_key if len(octets) <= KEY_OCTETS_MAX else octets[:KEY_OCTETS_MAX].decode("utf-8", "ignore")
+    return routing_key if len(octets) <= ROUTING_KEY_MAX else octets[:ROUTING_KEY_MAX].decode("utf-8", "ignore")
 
 
 def _origin(message: Message, queue: str, address: str, expired_ms: int | None, with_hornetq_names: bool) -> FieldTable:
@@ -190,7 +191,7 @@ def _with_death(history: bytes, entry: FieldTable) -> bytes:
 
 
 def _queue_encodings(queue: str) -> list[bytes]:
-    """The possible encodings of a table entry `queue` with this name."""
+    """The possible encodings of a field `queue` with this value."""
     raw = queue.encode()
     return [b"\x05queue" + tag + len(raw).to_bytes(4, "big") + raw for tag in (b"S", b"x")]
 
@@ -243,15 +244,15 @@ def origin_of(message: Message) -> Origin | None:
     """The origin, from the newest entry of x-death or from `_AMQ_ORIG_*` headers; None: the message has neither."""
     headers = headers_of(message.header)
     entries = _items(headers.get("x-death"))
-    first = entries[0].value if entries else None
-    if isinstance(first, dict):
-        found = [key.text for key in _items(first.get("routing-keys")) if isinstance(key.value, bytes)]
-        if "exchange" in first and found:
-            time = first.get("time")
+    newest = entries[0].value if entries else None
+    if isinstance(newest, dict):
+        found = [key.text for key in _items(newest.get("routing-keys")) if isinstance(key.value, bytes)]
+        if "exchange" in newest and found:
+            time = newest.get("time")
             return Origin(
-                text_of(first, "queue") or "",
-                text_of(first, "reason") or "",
-                text_of(first, "exchange") or "",
+                text_of(newest, "queue") or "",
+                text_of(newest, "reason") or "",
+                text_of(newest, "exchange") or "",
                 tuple(found),
                 time_s=time.value if time is not None and isinstance(time.value, int) else 0,
             )

@@ -57,7 +57,7 @@ def arrive(
     if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
         envelope = envelope.with_expiration(rules.expiry.applied_to(envelope.expiration_ms))
     if envelope.copies:
-        route = route.undecided()
+        route = route.for_each()
     if not rules.needs_each_message and not envelope.summary.is_marked:
         return publish_run(host, route, envelope, contents)
     unroutable: list[bytes] = []

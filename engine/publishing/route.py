@@ -18,7 +18,7 @@ from .arrival_rules import ArrivalRules
 class Route:
     """The queues of messages with one exchange and routing key. `is_stale`: look it up again.
 
-    `queues`: None: they differ by message. `arrival`: None: the address has no rules for unmarked messages.
+    `queues`: None: they differ by message. `arrival`: None: the address has no rules, except for messages with marks.
     """
 
     __slots__ = ("__weakref__", "arrival", "exchange", "is_stale", "queues", "routing_key")
@@ -54,25 +54,25 @@ class Route:
         policies = {queue.rules.size.disk_policy for queue in self.queues if queue.stores(envelope)}
         return BLOCK in policies or (None in policies and not is_confirmed)
 
-    def undecided(self) -> "Route":
+    def for_each(self) -> "Route":
         """This route for messages that are routed one by one."""
         return Route(self.exchange, self.routing_key, None, self.arrival)
 
 
 class ChosenRoute(Route):
-    """A route whose queues were chosen before, by `choose` or because only some messages have room."""
+    """A route whose queues were chosen before, by `choose` or `publish_with_room`."""
 
     __slots__ = ()
 
     def __init__(self, route: Route, queues: list[Queue]) -> None:
         super().__init__(route.exchange, route.routing_key, queues, route.arrival)
 
-    def undecided(self) -> Route:
+    def for_each(self) -> Route:
         return self
 
 
 class Outcome(NamedTuple):
-    """The outcome of a run: contents that no queue took, and offsets of messages that a queue's limit refused."""
+    """The outcome of a run of messages: contents that no queue took, and offsets of those that a limit refused."""
 
     unroutable: Sequence[bytes]
     refused: Sequence[int]

@@ -148,7 +148,7 @@ class SortedList(Generic[T]):
         self.change(sorted(by_id), with_more)
 
     def change(self, ids: Sequence[int], changed: Callable[[list[T], Sequence[int]], list[T]]) -> None:
-        """Replace blocks of items that may have these rising ids.
+        """Replace the blocks to which these rising ids belong.
 
         `changed(block, ids)`: the items that replace a block, which it may modify. `ids`: those that fall into the
         block.

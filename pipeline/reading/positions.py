@@ -170,7 +170,7 @@ class JournalPlan:
         return [part for part in found if part.end_lsn > part.start_lsn]
 
     def advance(self, start: Position, end: Position, octets: int, records: int | None = None) -> Position:
-        """The last position up to `end` that is at most `octets` and `records` behind `start`; at least one block."""
+        """The last position up to `end` that is at most `octets` and `records` after `start`, or one block after it."""
         room, last_lsn = octets, end.lsn if records is None else start.lsn + records
         at = start
         for part in self._parts(start, end):
@@ -188,7 +188,7 @@ class JournalPlan:
         return at if at != start else end
 
     def split(self, parts: Sequence[Slice], count: int) -> list[Slice]:
-        """Split slices into at least `count`, if there are as many blocks, none of them much larger than SLICE_MAX."""
+        """Split slices into `count` or more, if there are so many blocks. No slice is much larger than SLICE_MAX."""
         octets = max(1, min(SLICE_MAX, sum(part.end - part.start for part in parts) // count))
         found: list[Slice] = []
         for part in parts:
@@ -290,15 +290,15 @@ class JournalPlan:
             expected = following if sealed is None else sealed.end_lsn
 
     def _gone_error(self, start: Position, bases: list[int]) -> JournalGone:
-        there = f"it begins with {bases[0]}" if bases else "it is empty"
+        there = f"the first one is {bases[0]}" if bases else "none is left"
         dropped = [
             f"; the broker has dropped reader {name}, for which it had kept {one.why}"
             for name, one in self.dropped_readers().items()
             if one.lsn == start.lsn
         ]
         return JournalGone(
-            f"{self.directory}: record {start.lsn} and those behind it are no longer there ({there}); a reader that is"
-            f" registered keeps them{''.join(dropped[:1])}; `ingest --past-deleted`, or `failOnDataLoss=false` of a"
+            f"{self.directory}: record {start.lsn} is deleted ({there}); a reader that is registered keeps its records"
+            f"{''.join(dropped[:1])}; `ingest --past-deleted`, or `failOnDataLoss=false` of a"
             " query, skips them"
         )
 
@@ -329,7 +329,7 @@ class JournalPlan:
     def _agreed_end(self, bases: list[int]) -> Position:
         """The position behind the last record that all nodes of the cluster have. It may be in a sealed segment.
 
-        The node may cut the blocks behind it, also ticks with the same LSN, and write others: nothing of them is
+        The node may cut the blocks behind it, also empty ones with its LSN, and write others: they are not
         cached.
         """
         newest: list[tuple[int, int]] = []
@@ -345,11 +345,11 @@ class JournalPlan:
         last = bases[at]
         blocks = newest if last == base else self._blocks_behind(last)[0]
         offset, lsn = self._trusted[1:] if self._trusted[0] == last else (0, last)
-        for place, end_lsn in blocks:
+        for end, end_lsn in blocks:
             if end_lsn > self._agreed_lsn:
                 break
             if end_lsn > lsn:
-                offset, lsn = place, end_lsn
+                offset, lsn = end, end_lsn
         self._trusted = (last, offset, lsn)
         return self._at(last, offset, lsn)
 

@@ -38,7 +38,7 @@ class ActivemqSource(XmlSource):
         return inside[0]
 
     def only_child(self, element: Element, known: Iterable[str]) -> Element | None:
-        """The single element inside. None, with a fault: it is not one of the known ones, or there are several."""
+        """The single element inside. None, with a fault: it is unknown, or there is not exactly one."""
         self.refuse_text(element)
         self.attributes(element, ())
         for child in element.children:
@@ -55,7 +55,7 @@ class ActivemqSource(XmlSource):
     def read_attributes(
         self, element: Element, known: Mapping[str, Attribute], ignored: Iterable[str] = ()
     ) -> dict[str, tuple[object, str]]:
-        """Read attributes. Returns: key of an address-setting -> (value, attribute), for settings that they set."""
+        """Read attributes. Returns: key of each address-setting that one of them sets -> (value, attribute)."""
         given: dict[str, tuple[object, str]] = {}
         for name, text in element.attributes.items():
             attribute = known.get(name)
@@ -77,9 +77,11 @@ class ActivemqSource(XmlSource):
         """Set an address-setting of the entry. `name_in_file`: the name of its element or attribute."""
         self.builder.set_field(raw, self.origin_of(element), name_in_file, BY_KEY[key], value, as_text=False)
 
-    def names_of(self, element: Element, target: str) -> list[str]:
-        """The destinations in an attribute, separated by commas; without any, an empty name, which is refused later."""
-        names = [name.strip().removeprefix(f"{target}://") for name in element.attributes[target].split(",")]
+    def names_of(self, element: Element, kind: str) -> list[str]:
+        """The destinations in the attribute `kind` (`queue` or `topic`), separated by commas; each may begin with KIND://.
+        Without any, an empty name, which is refused later.
+        """
+        names = [name.strip().removeprefix(f"{kind}://") for name in element.attributes[kind].split(",")]
         return [name for name in names if name] or [""]
 
     def declare_queue(self, element: Element, name: str) -> None:

@@ -97,7 +97,7 @@ def agree_to_all(broker: ServedBroker) -> None:
 @pytest.mark.parametrize(
     ("where", "answer", "error"),
     [
-        ("composition.unknown_points", ["queue q: no such recovery point"], DataUnusable),
+        ("composition.start_faults", ["queue q: no such recovery point"], DataUnusable),
         ("served_broker.log_flow", ValueError("no such record"), ValueError),  # behind its restored broker
     ],
 )

@@ -258,7 +258,7 @@ def test_what_retention_took_is_an_error(tmp_path: Path) -> None:
     while one.journal.writer.run_once():
         pass
     assert JournalPlan(str(tmp_path)).first().segment > start.segment
-    with pytest.raises(JournalGone, match="a reader that is registered keeps them"):
+    with pytest.raises(JournalGone, match="a reader that is registered keeps its records"):
         plan.slices(start, middle)
     assert plan.slices(middle, plan.end()) is not None
     with pytest.raises(ValueError, match="not a name for a reader"):

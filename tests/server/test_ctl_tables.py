@@ -84,7 +84,7 @@ def test_dead_letters_say_what_is_not_counted() -> None:
     part = {**whole, "queue": "deep", "messages": 9_000, "looked_at": 5_000}
     assert "counted" not in as_text({"queues": 1, "items": [whole]}, "dead-letters")
     text = as_text({"queues": 3, "items": [whole, part]}, "dead-letters")
-    assert "of deep the first 5000 of 9000; others were not looked at" in text and "1 more queue" in text
+    assert "of deep the first 5000 of 9000; the rest was not read" in text and "1 more queue" in text
     assert as_text({"queues": 0, "items": []}, "dead-letters") == "none"
 
 

@@ -71,7 +71,7 @@ WITH_PASSWORD = frozenset({"users add", "users passwd"})
 ARGUMENT_NAME = re.compile(r"[a-z][a-z-]*")
 
 
-#: `--help` is an argument of this command, because it may name a COMMAND.
+#: The parser has no `--help` of its own: with a COMMAND, ours shows the help of that.
 PARSER = {"add_help": False}
 
 
@@ -258,21 +258,21 @@ def _read(word: str, items: Sequence[str], vhost: str | None) -> tuple[str, dict
     elif words and words[0].startswith("action="):
         given["action"] = words.pop(0).partition("=")[2]
     command = find(name, dict(given))
-    typed = {argument.typed: argument.name for argument in command.arguments}
-    first = [argument.typed for argument in command.arguments if argument.is_positional]
+    names = {argument.typed: argument.name for argument in command.arguments}
+    open_slots = [argument.typed for argument in command.arguments if argument.is_positional]
     if vhost is not None:
         given["vhost"] = vhost
     for item in words:
         key, equals, value = item.partition("=")
         if not equals or ARGUMENT_NAME.fullmatch(key) is None:
-            if not first:
+            if not open_slots:
                 if command.words in WITH_PASSWORD:  # do not print a word that may be a password
-                    raise command.error("the password is read from standard input, not a word here", with_usage=True)
+                    raise command.error("give the password on standard input, not here", with_usage=True)
                 raise command.error(f"{item!r} is one too many", with_usage=True)
-            key, value = first.pop(0), item
-        elif key in first:
-            first.remove(key)
-        given[typed.get(key, key)] = value
+            key, value = open_slots.pop(0), item
+        elif key in open_slots:
+            open_slots.remove(key)
+        given[names.get(key, key)] = value
     for argument in command.arguments:
         if argument.kind is TIME and argument.name in given:
             try:
@@ -366,7 +366,7 @@ def _place_of(found: dict[str, Any]) -> str:
 
 
 def _job_of(job: dict[str, Any]) -> dict[str, Any]:
-    """A row of a job, with units in the names of its times, so that they are shown as times."""
+    """A job's row. The names of its times end in `_ms`, so that they are shown as times."""
     times = {"started_ms": job["started"], "ended_ms": job["ended"]}
     return {name: value for name, value in job.items() if name not in ("started", "ended")} | times
 
@@ -374,7 +374,7 @@ def _job_of(job: dict[str, Any]) -> dict[str, Any]:
 def _dead_letters_text(found: dict[str, Any]) -> str:
     """The queues of dead letters, a row for each cause, and those in which not all messages were counted."""
     queues = found["items"]
-    none: list[dict[str, Any]] = [{}]
+    no_cause: list[dict[str, Any]] = [{}]
     rows = [
         {
             "queue": row["queue"],
@@ -384,11 +384,11 @@ def _dead_letters_text(found: dict[str, Any]) -> str:
             "vhost": row["vhost"],
         }
         for row in queues
-        for cause in row["causes"] or none
+        for cause in row["causes"] or no_cause
     ]
     unfinished = [row for row in queues if row["looked_at"] < row["messages"]]
     parts = [f"of {row['queue']} the first {row['looked_at']} of {row['messages']}" for row in unfinished]
-    more = [f"(counted: {'; '.join(parts)}; others were not looked at)"] if unfinished else []
+    more = [f"(counted: {'; '.join(parts)}; the rest was not read)"] if unfinished else []
     if (hidden := found["queues"] - len(queues)) > 0:
         more.append(f"({hidden} more {'queue' if hidden == 1 else 'queues'}, with fewer messages)")
     return printable_lines("\n".join([as_table(rows, _width()) if rows else "none", *more]))
@@ -396,13 +396,14 @@ def _dead_letters_text(found: dict[str, Any]) -> str:
 
 #: The columns of a node; `--json` has more.
 NODE_COLUMNS = ("name", "state", "is-linked", "term", "end", "lag", "reaches", "version", "level", "addresses")
-_NOT_SHOWN = ("node", "state", "since-ms", "why", "handover", "min-in-sync", "nodes")
+#: Facts that are shown in lines of their own, or not at all.
+_APART = ("node", "state", "since-ms", "why", "handover", "min-in-sync", "nodes")
 
 
 def _cluster_of(status: dict[str, Any]) -> dict[str, Any]:
     """The facts of a cluster as lines and a table, from the leader, or from any node while none leads."""
     since = _moment(status["since-ms"])
-    facts = {name: value for name, value in status.items() if name not in _NOT_SHOWN}
+    facts = {name: value for name, value in status.items() if name not in _APART}
     facts |= {"insync": ", ".join(status["insync"]) or None}
     facts |= {"state": f"node {status['node']} is {status['state']} since {since}: {status['why']}"}
     if (handover := status.get("handover")) and handover.get("refused"):

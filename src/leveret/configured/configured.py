@@ -1,6 +1,6 @@
 """Objects that the configuration declares, created in a broker: virtual hosts, exchanges, queues, diverts.
 
-`ConfiguredObjects.apply` runs at the start and after each reload. Pure: it neither waits nor reads files. Objects that
+`ConfiguredObjects.apply` runs at the start and after each reload. It neither waits nor reads files. Objects that
 it created, or found as declared, are configuration-managed: such a queue follows the configuration's changes, and is
 deleted with its messages if the configuration no longer declares it and config-delete-queues is FORCE. A queue of the
 same name that a client declared differently is not changed.
@@ -44,7 +44,7 @@ from .typed_arguments import fields_of
 
 RING = "x-ring-size"
 LATER = "takes effect when the queue is created anew"
-#: Arguments that a start of the broker changes, and the remark about them while the broker runs.
+#: Arguments whose changes act when the broker starts, and the remark about them while it runs.
 AT_START = frozenset(
     argument for own in ADDED_TYPES.values() for argument, row in own.rows.items() if row.acts is RESTART
 )
@@ -171,8 +171,8 @@ class ConfiguredObjects:
     def _declare_queue(self, declared: QueueDeclaration) -> bool:
         """Returns whether it is new."""
         vhost = self.broker.virtual_hosts.create(declared.vhost)
-        called, declared = declared.name, at_own_site(self.broker, declared)
-        self._remark_older(vhost, called, declared)
+        short_name, declared = declared.name, at_own_site(self.broker, declared)
+        self._remark_older(vhost, short_name, declared)
         current, site = vhost.queues.get(declared.name), self.broker.sites.own
         if current is not None and site:
             try:
@@ -203,16 +203,16 @@ class ConfiguredObjects:
             reconfigure.mark_declared(queue)
             managed = self._queues[declared.vhost, declared.name] = _ManagedQueue(queue, declared)
         self._bind(vhost, managed, declared)
-        self._enable(managed.queue, declared)
+        self._switch(managed.queue, declared)
         return current is None
 
-    def _remark_older(self, vhost: VirtualHost, called: str, declared: QueueDeclaration) -> None:
+    def _remark_older(self, vhost: VirtualHost, short_name: str, declared: QueueDeclaration) -> None:
         """Warn of a queue with messages from before the broker joined a cluster, now hidden by a node's own queue."""
-        older = vhost.queues.get(called) if called != declared.name else None
+        older = vhost.queues.get(short_name) if short_name != declared.name else None
         if older is not None and older.kind.view(older) is None and (older.ready_count or older.unacked):
             self._remark(
-                f"{_queue_at(declared)} hides the queue {shown(called)}, which has messages, from clients of its nodes:"
-                f" get them by `leveret ctl get {called}`, or at a node that does not declare it"
+                f"{_queue_at(declared)} hides the queue {shown(short_name)} from clients, but that has messages: get"
+                f" them by `leveret ctl get {short_name}`, or at a node without this declaration"
             )
 
     def _bind(self, vhost: VirtualHost, managed: _ManagedQueue, declared: QueueDeclaration) -> None:
@@ -228,7 +228,7 @@ class ConfiguredObjects:
             vhost.bindings.add("queue", name, declared.exchange, "", {})
             managed.exchange = declared.exchange
 
-    def _enable(self, queue: Queue, declared: QueueDeclaration) -> None:
+    def _switch(self, queue: Queue, declared: QueueDeclaration) -> None:
         if queue.enabled == declared.is_enabled:
             return
         reconfigure.enable(queue, declared.is_enabled)
@@ -303,7 +303,7 @@ class ConfiguredObjects:
                 break
             except ArgumentFault as fault:  # a conflict with an argument that cannot be changed
                 key = fault.key if fault.key in changed else changed[-1]
-                self._remark(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {fault} stays; {key} {LATER}")
+                self._remark(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {key} {LATER}: {fault}")
                 changed.remove(key)
                 if not changed:
                     return
@@ -315,7 +315,7 @@ class ConfiguredObjects:
             before, after = _shown_field(queue.arguments.get(key)), _shown_field(arguments.get(key))
             self._done.append(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {key}: {before} -> {after}")
         reconfigure.redeclare(queue, arguments, own)
-        if RING in changed:  # removed: the address settings apply again
+        if RING in changed:  # if it was removed, the address settings apply
             set_ring_size(queue, reconfigure.resolved(queue).default_ring_size)
 
     def _remark_later(self, declared: QueueDeclaration, key: str, before: object, after: object) -> None:
@@ -384,7 +384,7 @@ def delete_undeclared(queue: Queue) -> tuple[int, str]:
 
 
 def at_own_site(broker: Broker, declared: QueueDeclaration) -> QueueDeclaration:
-    """A queue's declaration with the full name that a queue of a node or domain has on this node of a cluster."""
+    """A queue's declaration; for a queue of one node or domain, with the full name that it has on this node."""
     site = broker.sites.own
     if not site or "x-replication" not in declared.arguments:
         return declared
@@ -395,7 +395,7 @@ def at_own_site(broker: Broker, declared: QueueDeclaration) -> QueueDeclaration:
     return replace(declared, name=name, address=address, arguments=MappingProxyType(plain_arguments(arguments)))
 
 
-def unknown_points(broker: Broker, configuration: Configuration) -> list[str]:
+def start_faults(broker: Broker, configuration: Configuration) -> list[str]:
     """Reasons why configured queues cannot be built, e.g. a recovery point that the log lacks; one line each."""
     found: list[str] = []
     for declared in (at_own_site(broker, one) for one in configuration.queues):

@@ -76,7 +76,7 @@ async def carry_parcels_slowly(client: Client) -> None:
 
 
 async def import_orders(client: Client) -> None:
-    """Publish as many orders as the broker takes."""
+    """Publish up to 200 orders a second, until the broker blocks the publisher."""
     await client.declare("orders")
     for number in count():
         await client.publish("orders", f'{{"order": {number}, "text": "{"x" * 200}"}}')

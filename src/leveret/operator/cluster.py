@@ -32,7 +32,7 @@ def wait_in_sync(operator: Operator, node: NodeName | None = None) -> dict[str, 
 
 @command("cluster wait-safe-to-stop", reads=True)
 def wait_safe_to_stop(operator: Operator, node: NodeName | None = None) -> dict[str, Any]:
-    """Wait until a node can be stopped: publishers would not be held, and another node could lead; as wait-in-sync.
+    """Like wait-in-sync, until a node can be stopped: another could lead, and publishers would not be held.
 
     node: the one that is to be stopped; without it: each node in sync
     """
@@ -48,7 +48,7 @@ def _ready(reasons: list[str]) -> dict[str, Any]:
 def differences(operator: Operator, parts: Json = None) -> dict[str, Any]:
     """Show what differs between the leader's configuration and those of the other nodes, and their faults.
 
-    parts: digests of other files, which are compared instead, as `leveret check --cluster` sends them
+    parts: digests of files to compare instead of the leader's; `leveret check --cluster` sends them
     """
     admin = _admin(operator)
     if parts is None:
@@ -62,8 +62,8 @@ def differences(operator: Operator, parts: Json = None) -> dict[str, Any]:
 def history(operator: Operator) -> dict[str, Any]:
     """Show which node led when, which nodes were in sync, and when publishers were held, oldest first.
 
-    The last 200 changes that the leader has seen since its process began, also while it followed, and earlier leaders
-    that other nodes know.
+    The last 200 changes since the leader's process began, also those from before it led. Earlier leaders come from
+    other nodes.
     """
     return _admin(operator).history()
 

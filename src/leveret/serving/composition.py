@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ..configured.configured import ConfiguredObjects, Report, unknown_points
+from ..configured.configured import ConfiguredObjects, Report, start_faults
 from ..configured.configured_users import DEFAULT_GUEST
 from ..configured.options import broker_options
 from ..engine import Broker, Clock, LoginThrottle, Message, TempStore, Users
@@ -115,7 +115,7 @@ def build_broker(
     try:
         if users is None and not configuration.users and not any(broker.users):
             broker.connections.replace_user(DEFAULT_GUEST)
-        if not is_forced and (unknown := unknown_points(broker, configuration)):
+        if not is_forced and (unknown := start_faults(broker, configuration)):
             if supervisor is not None and not supervisor.journal.leads_cluster:
                 supervisor.close()
             raise DataUnusable("; ".join(unknown) + " (--force begins them at the present)")

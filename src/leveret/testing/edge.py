@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("leveret.testing")
 
 BACKLOG = 1024
-#: A pause that takes LATE_FACTOR times as long shows a busy machine: it does not count, up to LATE_ROUNDS_MAX times.
+#: A pause LATE_FACTOR times too long shows a busy machine. Up to LATE_ROUNDS_MAX such pauses do not count.
 LATE_FACTOR = 3
 LATE_ROUNDS_MAX = 10
 #: Multiple of `quiet_ms` that a consumer gets to react to a delivery.
@@ -47,7 +47,7 @@ REACTION_FACTOR = 20
 
 
 class Edge(Runtime):
-    """The objects in the broker's loop, and the runtime of its frontends. `reset` makes a new engine."""
+    """The event loop of a broker for tests: its engine, frontends, listener and clock. `reset` makes a new engine."""
 
     def __init__(self, options: EdgeOptions, watch: Callable[["Edge", bool], None]) -> None:
         self.options = options
@@ -137,17 +137,17 @@ class Edge(Runtime):
             self._built.close()
         self.clock = self._new_clock(mode)
         self._built = self._build()
-        self._begin_with_engine(restarts_time=True)
+        self._use_new_engine(restarts_time=True)
 
     async def reset_vhost(self, name: str) -> None:
-        """Reset one virtual host to what the configuration declares in it, and reset its connections."""
+        """Reset one virtual host to what the configuration declares in it, and abort its connections."""
         await self.remove_vhost(name)
         self.broker.virtual_hosts.create(name)
         self.apply_configuration()
         self.end_turn()
 
     async def remove_vhost(self, name: str) -> None:
-        """Reset the connections of a virtual host, and remove it with its content."""
+        """Abort the connections of a virtual host, and remove it with its content."""
         self.faults.clear_of(name, self)
         for endpoint in self.endpoints_of(name):
             endpoint.abort()
@@ -178,10 +178,10 @@ class Edge(Runtime):
         self._built = self._build()
         for name in vhosts:  # the test's virtual hosts survive even without their content
             self._built.broker.virtual_hosts.create(name)
-        self._begin_with_engine(restarts_time=False)
+        self._use_new_engine(restarts_time=False)
 
-    def _begin_with_engine(self, *, restarts_time: bool) -> None:
-        """Continue with the new engine."""
+    def _use_new_engine(self, *, restarts_time: bool) -> None:
+        """Serve the engine that was just built, and tend its data."""
         self.replace_broker(self._built.broker, self._commit_of_data, sleeps=not self.clock.is_virtual)
         self._watch(self, restarts_time)
         if self._data is not None:
@@ -302,7 +302,7 @@ class Edge(Runtime):
     async def quiet(self, turns: Callable[[], Awaitable[None]] | None = None) -> None:
         """Wait until nothing was read, sent, accepted or handled for `quiet_ms` of real time (ruling 25).
 
-        It waits longer for a consumer that has not reacted to a delivery, which may not have run on a busy machine.
+        It waits longer for a consumer that has not reacted to a delivery: on a busy machine it may not have run.
         `turns`: waits for some rounds of the clients' event loop.
         """
         pause_s = self.options.quiet_ms / 1000
@@ -328,7 +328,7 @@ class Edge(Runtime):
                 return
 
     def awaits_reaction(self) -> bool:
-        """Whether a consumer has an unacknowledged delivery that `quiet` has not waited for in vain."""
+        """Whether a consumer has an unacknowledged delivery that `quiet` has not given up."""
         for session in self._sessions():
             newest = next(reversed(session.unacked), 0)
             if newest >= self._given_up.get(session, 1) and isinstance(session.unacked[newest].holder, Consumer):

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run until a signal arrives, or the parent process ends."""
+    """Run until a signal arrives or, with --with-parent, standard input ends."""
     if options.client is not None:
         print((Path(__file__).parent / "clients" / CLIENTS[options.client]).read_text(), end="")
         return EXIT_OK
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     from .operations import Operations
 
     try:
-        edge = read_options(
+        broker_options = read_options(
             clock=options.clock,
             config=options.config,
             profile=options.profile,
@@ -49,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
             port=options.port,
             quiet_ms=QUIET_MS_DEFAULT if options.quiet_ms is None else options.quiet_ms,
         )
-        broker = RunningBroker(Host(edge)).start()
+        broker = RunningBroker(Host(broker_options)).start()
     except (BrokerOptionsError, AddressTaken, OSError) as error:
         print(f"leveret test-server: {error}", file=sys.stderr)
         return EXIT_UNUSABLE
