@@ -166,6 +166,7 @@ def test_a_script_waits_until_all_nodes_are_in_sync() -> None:
     [
         (in_sync(c=AWAY), None, "node c is following, 7 records behind"),
         (in_sync(b={"state": "lost", "is-linked": False}, c=AWAY), None, "node b is lost; node c is following, 7 rec"),
+        (in_sync(c={"is-linked": False}), None, "node c is not linked$"),
         (in_sync(None, "c") | {"etcd": "answers"}, None, "no node leads$"),
         (in_sync(None, "c") | NO_ETCD, None, f"no node leads: {NO_ETCD['etcd']}$"),
         (in_sync("a", "c"), None, "node a leads, and does not answer yet"),

@@ -83,7 +83,8 @@ def _can_lead(status: Status, row: Row) -> bool:
 
 def _shown(row: Row) -> str:
     behind = f", {row['lag']} records behind" if row.get("lag") else ""
-    return f"node {row['name']} is {row['state']}{behind}"
+    state = "not linked" if row["state"] == "in_sync" else row["state"]
+    return f"node {row['name']} is {state}{behind}"
 
 
 def _row(status: Status, node: str) -> Row:

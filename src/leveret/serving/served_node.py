@@ -179,8 +179,7 @@ class ServedNode:
             return "it opens its data directory"
         if node.stopping.is_set() or node.agreement.state is State.REFUSED or self._report.leader is not None:
             return ""
-        led = "" if node.following.followed is None else ", which does not serve clients"
-        reasons = [f"{why(node)}{led}", *([node.etcd_trouble] if node.etcd_trouble else [])]
+        reasons = [why(node), *([node.etcd_trouble] if node.etcd_trouble else [])]
         return "; ".join(dict.fromkeys(reasons))
 
     def _status(self) -> dict[str, object]:
