@@ -25,29 +25,9 @@ from ..journal import Damaged, JournalError, WriterState
 from ..journal.copying.copied_journal import has_disk_failed
 from ..journal.format.needs import level_of
 from .agreement import decisions as do
+from .agreement import events as e
 from .agreement.agreement import Agreement
 from .agreement.context import ETCD_ROLLED_BACK
-from .agreement.events import (
-    Answered,
-    DiskFailed,
-    DiskRecovered,
-    Drain,
-    Durable,
-    Event,
-    FollowerRefused,
-    HandOver,
-    JournalDamaged,
-    LeaderHeard,
-    LinkClosed,
-    LinkOpened,
-    Quiesced,
-    RaiseLevel,
-    Read,
-    Reopened,
-    TakeoverFailed,
-    Tick,
-    TookOver,
-)
 from .agreement.states import BROKER_RUNS, State
 from .agreement.transactions import forget
 from .agreement.view import NodeIdentity, NodeKey, View
@@ -127,7 +107,7 @@ class Node:
         self._requests = Requests(coordinator, self._coordinator_reported, self._may_renew, now_ns)
         self._registration = Registration(coordinator, self.key)
         self.reachability = Reachability(options, self._registration.wake, self._refused, self._is_linked)
-        self._events: deque[Event] = deque()
+        self._events: deque[e.Event] = deque()
         self._is_handling = False
         self._moved = trio.Event()  # the agreement's next deadline is now earlier than `_sleeps_until_ns`
         self._sleeps_until_ns = FOREVER_NS
@@ -173,7 +153,7 @@ class Node:
             ):
                 start_soon(task)
             task_status.started()
-            self.handle(Tick())
+            self.handle(e.Tick())
             await self.stopping.wait()
             await self._leave()
             self._nursery.cancel_scope.cancel()
@@ -188,7 +168,7 @@ class Node:
         with trio.move_on_after(LEAVE_S):
             if self.leading is not None and self.agreement.state in BROKER_RUNS:
                 self._reopened = trio.Event()
-                self.handle(HandOver(is_leaving=True))
+                self.handle(e.HandOver(is_leaving=True))
                 await self._reopened.wait()
         with trio.move_on_after(LEAVE_S) as resigning:
             if self.leading is not None:
@@ -227,7 +207,7 @@ class Node:
 
     # -- the agreement ----------------------------------------------------------------------------------------------
 
-    def handle(self, event: Event) -> None:
+    def handle(self, event: e.Event) -> None:
         """Pass an event to the agreement, and carry out what it decides."""
         leading = self.leading
         if leading is not None and (synced := leading.take_synced()) is not None:
@@ -276,20 +256,20 @@ class Node:
                 await self._moved.wait()
             due_ns = self.agreement.next_ns()
             if due_ns is not None and due_ns <= self._now_ns():
-                self.handle(Tick())
+                self.handle(e.Tick())
                 await trio.lowlevel.checkpoint()
 
-    def _link_reported(self, event: Event) -> None:
-        if isinstance(event, LeaderHeard):
+    def _link_reported(self, event: e.Event) -> None:
+        if isinstance(event, e.LeaderHeard):
             self.agreed_lsn = event.agreed
-        if isinstance(event, LinkOpened) and self.leading is not None:
+        if isinstance(event, e.LinkOpened) and self.leading is not None:
             self.leading.note(EventKind.FOLLOWED, "its link is open", self._name_of(event.node_id))
-        if isinstance(event, JournalDamaged):
+        if isinstance(event, e.JournalDamaged):
             self.directory.damage = event.damage
-        if isinstance(event, LinkClosed) and (name := self._name_of(event.node_id)) is not None:
+        if isinstance(event, e.LinkClosed) and (name := self._name_of(event.node_id)) is not None:
             self._nursery.start_soon(self.reachability.probe_eagerly, name)
         self.handle(event)
-        if isinstance(event, JournalDamaged) and self.agreement.state is not State.RESIGNING:
+        if isinstance(event, e.JournalDamaged) and self.agreement.state is not State.RESIGNING:
             self.directory.damage = None  # it keeps the lead
 
     def _name_of(self, node_id: bytes) -> str | None:
@@ -308,21 +288,21 @@ class Node:
         """Tell the agreement that no process listens for links at a node."""
         node = None if self.view is None else self.view.node_named(name)
         if self.leading is not None and node is not None:
-            self.handle(FollowerRefused(node.node_id))
+            self.handle(e.FollowerRefused(node.node_id))
 
     # -- the coordinator --------------------------------------------------------------------------------------------
 
-    def _coordinator_reported(self, event: Event) -> None:
-        if isinstance(event, Read):
+    def _coordinator_reported(self, event: e.Event) -> None:
+        if isinstance(event, e.Read):
             self._tell_durable()
-        if isinstance(event, Read | Answered) and event.view is not None:
+        if isinstance(event, e.Read | e.Answered) and event.view is not None:
             self._see(event.view)
         self.handle(event)
 
     def _tell_durable(self) -> None:
         """Tell the agreement what is fsynced now. The link reports that only at beacons."""
         if self.directory.copied is not None:
-            self.handle(Durable(self.directory.copied.end))
+            self.handle(e.Durable(self.directory.copied.end))
 
     def _see(self, view: View) -> None:
         before, self.view = self.view, view
@@ -346,7 +326,7 @@ class Node:
         now_ns, before_ns = self._now_ns(), self._beat_ns
         self._beat_ns = now_ns
         if now_ns - before_ns > self._late_ns:
-            self.handle(Tick())
+            self.handle(e.Tick())
 
     async def _beat(self) -> None:
         while True:
@@ -406,7 +386,7 @@ class Node:
         """
         attempt = HandoverAttempt(None if to is None else to.name)
         before, self.handover = self.handover, attempt
-        self.handle(Drain() if drains else HandOver(None if to is None else to.node_id))
+        self.handle(e.Drain() if drains else e.HandOver(None if to is None else to.node_id))
         leadership = self.agreement.leadership
         if leadership is not None and leadership.handover is not None and not attempt.refusal:
             chosen = leadership.handover.to
@@ -422,7 +402,7 @@ class Node:
 
     def raise_level(self, level: int) -> None:
         """Raise the level of the journal, in etcd first. For the node that leads."""
-        self.handle(RaiseLevel(level))
+        self.handle(e.RaiseLevel(level))
 
     def forget(self, name: str) -> None:
         """Delete the key of a node whose process is gone, and stop keeping segments for it. For the node that leads."""
@@ -464,9 +444,9 @@ class Node:
         """Start a new agreement for a directory that has a new node id."""
         await self._registration.end()
         self._agree_anew(summary, is_drained=self.agreement.context.is_drained)
-        self.handle(Tick())
+        self.handle(e.Tick())
         if self.view is not None:
-            self.handle(Read(self.view))
+            self.handle(e.Read(self.view))
         self._requests.read_keys()
 
     # -- leading ----------------------------------------------------------------------------------------------------
@@ -495,7 +475,7 @@ class Node:
         copied = self.directory.take_copy(decision.journal_id)
         if copied is None:  # the directory was opened again during the campaign, and is damaged
             leading.open_nothing()
-            self.handle(TakeoverFailed("its journal is damaged"))
+            self.handle(e.TakeoverFailed("its journal is damaged"))
             return
         self.following.link = None
         try:
@@ -504,12 +484,12 @@ class Node:
             logger.exception("this node cannot take over")
             self.directory.is_suspect = has_disk_failed(error) or has_disk_failed(error.__cause__)
             self.directory.damage = next((one for one in (error, error.__cause__) if isinstance(one, Damaged)), None)
-            self.handle(TakeoverFailed(str(error)))
+            self.handle(e.TakeoverFailed(str(error)))
             return
         if leading.has_closed:
             return  # this node resigned meanwhile, which closed it
         assert leading.terms is not None and leading.journal is not None
-        self.handle(TookOver(leading.terms, leading.journal.next_lsn, level_of(leading.journal.needs)))
+        self.handle(e.TookOver(leading.terms, leading.journal.next_lsn, level_of(leading.journal.needs)))
 
     @property
     def _broker(self) -> LeadingBroker | None:
@@ -555,7 +535,7 @@ class Node:
         except* Unreadable as group:
             self.directory.damage = damage = leaf_of(group)
             logger.critical("%s; this node no longer leads", damage)
-            self.handle(DiskFailed())
+            self.handle(e.DiskFailed())
 
     async def _tell_led(self, leading: Leading) -> None:
         logger.info("%s leads, in term %d", self.options.name, leading.term)
@@ -573,7 +553,7 @@ class Node:
     async def _quiesce_broker(self, broker: LeadingBroker) -> None:
         end = await broker.quiesce()
         if broker is self._broker:
-            self.handle(Quiesced(end))
+            self.handle(e.Quiesced(end))
 
     def _resign(self, decision: do.Resign) -> None:
         self.why, self.handover = decision.why, None
@@ -592,8 +572,8 @@ class Node:
             return
         summary = await self.directory.open_until_done()
         if await self.following.follow_again(summary):
-            self.handle(DiskRecovered())  # a disk that hung works again: opening the directory has fsynced
-            self.handle(Reopened(summary.terms, summary.end))
+            self.handle(e.DiskRecovered())  # a disk that hung works again: opening the directory has fsynced
+            self.handle(e.Reopened(summary.terms, summary.end))
 
     def _refuse(self, decision: do.Refuse) -> None:
         self.why = decision.why
