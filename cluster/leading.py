@@ -191,7 +191,7 @@ class Leading:
             self._report(synced)
 
     def take_synced(self) -> Durable | None:
-        """What was fsynced since the last call, as an event; None: nothing. It has to go before any other event."""
+        """What was fsynced since the last call, as an event; None: nothing. Handle it before any other event."""
         if self.has_closed or self._synced_lsn == self._reported_lsn:
             return None
         self._reported_lsn = self._synced_lsn

@@ -43,7 +43,7 @@ class LeadingBroker(Protocol):
         """Set the other nodes that have links, with their sites (`NodeProcess.site`). Called before `serve`."""
 
     def add_site(self, node: str, site: Mapping[str, object]) -> None:
-        """Add another node: it has opened a link. `site`: its description of its site."""
+        """Add another node: it has opened a link. `site`: the description of its site."""
 
     def remove_site(self, node: str) -> None:
         """Remove another node: its link has ended. It may come back at once."""

@@ -94,7 +94,7 @@ class Candidate:
         self.context.read_keys()
 
     def fail(self, *, is_refused: bool) -> None:
-        """Handle a campaign that had no effect when it was last sent. If it was sent before, it may have had one then.
+        """Handle a campaign that was not done this time. An earlier attempt without an answer may have been done.
 
         `is_refused`: a guard did not hold, and never will; otherwise etcd was not reached.
         """

@@ -98,7 +98,7 @@ class Follower:
         context.decide(RejoinAsNew())
 
     def _register_name(self, view: View) -> bool:
-        """Register this node. False: another node has its name; that may be dead, so wait for the end of its lease."""
+        """Register this node. False: its name is taken. A dead node may hold it, so wait for the end of that lease."""
         context = self.context
         taken = view.node_named(context.node.name)
         if taken is not None and taken.node_id != context.node.node_id:

@@ -309,7 +309,7 @@ class _Watch:
         self._is_over.wait(0.02)  # for watches that end at once
 
     def _tells_changes(self) -> bool:
-        """Whether a watch that is silent would tell changes: its member knows the keys, and they are as before."""
+        """Whether a silent watch can be kept: its member answers, and the keys have not changed."""
         before = self._view
         self._silences += 1
         self._reading.turn_to(self._listening)

@@ -72,7 +72,7 @@ class _NoAnswer(Exception):
 class _DeadlineSocket(io.RawIOBase):
     """Reads an answer from a socket. The socket's timeout limits all reads of an answer together.
 
-    goes_on: called when that time is over; True: the answer gets it once more.
+    goes_on: called when that time is over; if it returns True, the answer gets the same time again.
     """
 
     def __init__(self, sock: socket.socket) -> None:

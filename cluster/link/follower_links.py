@@ -87,15 +87,12 @@ class LeaderJournal:
 class FollowerStatistics:
     """Figures of one follower's link. behind_octets: octets not sent yet; None: they span several segments."""
 
-    name: str
     node_id: bytes
-    peer: str
     acknowledged_lsn: int
     behind_octets: int | None
     sent_octets: int
     is_from_files: bool
     is_full_copy: bool
-    clock_difference_ms: int
     status: Mapping[str, object]
 
 
@@ -327,7 +324,6 @@ class _FollowerLink:
         self._read_after_s = 0.0
         self._written_before = links.written_octets  # before the last read from the files
         self._status: Status | None = None
-        self._clock_difference_ms = 0
         self._silent_beacons = 0  # beacons sent since something was heard
         self.suspects_damage = False  # the files could not be read, or the follower refused their octets
         self._decoder = Decoder(No, Ack, Status)
@@ -561,7 +557,6 @@ class _FollowerLink:
         links = self._links
         if isinstance(message, Status):
             self._status = message
-            self._clock_difference_ms = message.wall_ms - links.wall_ms()
             links.report(FollowerHeard(self.node_id))
         elif isinstance(message, Ack):
             if message.term != links.journal.term or message.lsn > links.end or self.is_beside:
@@ -576,14 +571,11 @@ class _FollowerLink:
         feed = self.feed
         position, tail = feed.position, feed.tail
         return FollowerStatistics(
-            self._hello.name,
             self.node_id,
-            self._link.peer,
             self.acknowledged,
             tail.offset - position.offset if position.base_lsn == tail.base_lsn else None,
             self.sender.sent,
             feed.to_read is not None,
             self.is_beside,
-            self._clock_difference_ms,
             self._status.status if self._status is not None else {},
         )

@@ -17,14 +17,14 @@ from .stream import FOREVER, LinkFault, LinkStream, Refused, without_low_water
 
 
 async def accept(
-    stream: trio.abc.Stream, peer: str, host: str, credentials: Credentials, tls: ssl.SSLContext | None
+    stream: trio.abc.Stream, host: str, credentials: Credentials, tls: ssl.SSLContext | None
 ) -> LinkStream:
     """Make a link of a connection that was accepted. `host`: address of its other end.
 
     The caller limits the time. Raises: LinkFault, FrameFault, ChallengeFault.
     """
     credentials.check_host(host, is_tls=tls is not None)
-    link = LinkStream(await _secured(stream, tls, None), peer)
+    link = LinkStream(await _secured(stream, tls, None))
     challenge = ListenerChallenge(credentials)
     await link.send(challenge.greet())
     prove = await link.receive(Prove, timeout_s=FOREVER)
@@ -70,7 +70,7 @@ async def connect(
     stream = without_low_water(trio.SocketStream(sock))
     try:
         with trio.move_on_after(options.introduction_s) as introducing:
-            link = LinkStream(await _secured(stream, tls, address.host), str(address))
+            link = LinkStream(await _secured(stream, tls, address.host))
             challenge = ConnectorChallenge(credentials)
             greet = await link.receive(Greet, timeout_s=FOREVER)
             assert isinstance(greet, Greet)

@@ -116,14 +116,14 @@ class LinkListener:
         """
         introducing, options = self._introducing, self._options
         if len(introducing) >= options.introductions_max:
-            oldest = next(iter(introducing))  # a flood of strangers displaces only strangers: a node needs a few ms
+            oldest = next(iter(introducing))  # a node is done in a few ms: a flood of strangers displaces strangers
             del introducing[oldest]
             oldest.cancel()
         with trio.move_on_after(options.introduction_s) as scope:
             introducing[scope] = None
             try:
                 try:
-                    link = await accept(without_low_water(stream), peer, host, self._credentials, self._tls.server)
+                    link = await accept(without_low_water(stream), host, self._credentials, self._tls.server)
                 except LinkFault as fault:
                     raise Declined(str(fault), is_final=True) from fault
                 try:

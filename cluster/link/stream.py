@@ -46,11 +46,10 @@ def without_low_water(stream: trio.SocketStream) -> trio.SocketStream:
 class LinkStream:
     """Messages over a stream. One task may receive; any task may send."""
 
-    __slots__ = ("_decoder", "_messages", "_sending", "peer", "stream")
+    __slots__ = ("_decoder", "_messages", "_sending", "stream")
 
-    def __init__(self, stream: trio.abc.Stream, peer: str) -> None:
+    def __init__(self, stream: trio.abc.Stream) -> None:
         self.stream = stream
-        self.peer = peer
         self._decoder = Decoder()
         self._messages = self._decoder.messages()
         self._sending = trio.Lock()

@@ -336,7 +336,7 @@ async def test_a_client_that_is_not_taken_is_left_as_it_is() -> None:
     """The node leads no more, refuses, hangs, answers nonsense: nothing was read of the client, and nothing sent."""
 
     async def nonsense(stream: trio.SocketStream) -> None:
-        link = await accept(stream, "test", "127.0.0.1", CIRCLE, None)
+        link = await accept(stream, "127.0.0.1", CIRCLE, None)
         await link.receive(Client, timeout_s=60)
         await stream.send_all(b"HTTP/1.1 200 OK\r\n\r\n")
 
@@ -373,7 +373,7 @@ async def test_what_the_leader_says_at_once_gets_to_the_client() -> None:
     """Its octets may come together with its answer, as those of a broker that closes the connection at once."""
 
     async def lead(stream: trio.SocketStream) -> None:
-        link = await accept(stream, "test", "127.0.0.1", CIRCLE, None)
+        link = await accept(stream, "127.0.0.1", CIRCLE, None)
         await link.receive(Client, timeout_s=60)
         await stream.send_all(encode(Accept()) + b"at once")
         await stream.send_eof()
@@ -395,7 +395,7 @@ async def test_a_leader_that_does_not_answer_for_a_client_is_left() -> None:
     """It is stopped, or busy with taking over: the client is tried again, and told when patience is over."""
 
     async def hang(stream: trio.SocketStream) -> None:
-        link = await accept(stream, "test", "127.0.0.1", CIRCLE, None)
+        link = await accept(stream, "127.0.0.1", CIRCLE, None)
         await link.receive(Client, timeout_s=60)
         await trio.sleep_forever()
 

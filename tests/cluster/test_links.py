@@ -844,7 +844,7 @@ class Stranger:
     """A connection that a test speaks for."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
-        self.link = LinkStream(stream, "test")
+        self.link = LinkStream(stream)
         self.stream = stream
 
     async def send(self, *messages: Any) -> None:
@@ -1044,7 +1044,7 @@ class FakeLeader:
     async def listening(self, world: World) -> AsyncIterator[None]:
         async def serve(stream: trio.SocketStream) -> None:
             try:
-                link = await accept(stream, "test", "127.0.0.1", CIRCLE, None)
+                link = await accept(stream, "127.0.0.1", CIRCLE, None)
                 await link.receive(Hello, timeout_s=60)
                 await self._say(link)
             except (LinkFault, trio.BrokenResourceError):
@@ -1128,7 +1128,7 @@ async def test_a_leader_that_knows_no_secret_gets_no_hello(tmp_path: Path) -> No
     heard = []
 
     async def serve(stream: trio.SocketStream) -> None:
-        link = LinkStream(stream, "test")
+        link = LinkStream(stream)
         await link.send(Greet(1, b"n" * 32))
         await link.receive(Prove, timeout_s=60)
         await link.send(Proof(b"p" * 32))

@@ -47,7 +47,7 @@ class Bench:
         ours, self.leader = socket.socketpair()
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
         follower = Follower(self.path, self.copied, report, LinkOptions())
-        self.following = OpenLink(follower, LinkStream(stream, "leader"), 1, copy)
+        self.following = OpenLink(follower, LinkStream(stream), 1, copy)
 
     def join(self) -> None:
         """The leader's Welcome."""
