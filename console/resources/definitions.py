@@ -1,5 +1,6 @@
 """Export and import of definitions, of the broker or of one virtual host. Source: management page 7."""
 
+import re
 from codecs import BOM_UTF8
 from typing import Any
 
@@ -20,6 +21,8 @@ _NOT_JSON = "failed_to_parse_json"
 FAULTS_MAX = 50
 #: Maximum parts of a form, and maximum octets of the head of a part.
 PARTS_MAX, PART_HEAD_MAX = 3, 16 * 1024
+#: Places of this site: no scheme, no host, nothing that a browser could take for them, no end of the header.
+_PLACE = re.compile(r"(?!//)[A-Za-z0-9/#?&=%._~+-]{1,500}")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@+= ")
 
 
@@ -56,7 +59,8 @@ def _download(request: Request, value: dict[str, Any]) -> Steps:
 def _import(api: Api, request: Request) -> Steps:
     """Import into the broker, or into the virtual host in the path."""
     vhost = api.vhost_to_change(request).name if "V" in request.names else None
-    document = yield from _document(request)
+    body, place = _body_of(request)
+    document = yield from _document(body)
     users = document.get("users")
     is_untagged = isinstance(users, list) and any(isinstance(user, dict) and "tags" not in user for user in users)
     if vhost is None and is_untagged:
@@ -76,30 +80,28 @@ def _import(api: Api, request: Request) -> Steps:
     if done["faults"]:
         counts = ", ".join(f"{count} {what}" for what, count in done["imported"].items() if count)
         raise bad_request("\n".join([f"imported: {counts or 'nothing'}; not imported:", *done["faults"][:FAULTS_MAX]]))
-    return Answer(204)
+    return Answer(303, headers=(("location", place),)) if _PLACE.fullmatch(place) else Answer(204)
 
 
 def _preview(api: Api, request: Request) -> Steps:
     """Show the changes that an import would make."""
     vhost = api.vhost_to_change(request).name if "V" in request.names else None
-    document = yield from _document(request)
+    document = yield from _document(_body_of(request)[0])
     return (yield from api.run("preview definitions", definitions=document, vhost=vhost))
 
 
-def _document(request: Request) -> Steps:
-    """The steps to the JSON object in the body, or in the file of a form. Raises: Refusal."""
-    body = request.body
-    if content_type(request) == MULTIPART:
-        body = _file_of(request)
-    body = body.removeprefix(BOM_UTF8)  # which some editors write
-    value = yield from parsed_in_steps(body, _NOT_JSON, is_strict=True)
+def _document(body: bytes) -> Steps:
+    """The steps to the JSON object in the body. Raises: Refusal."""
+    value = yield from parsed_in_steps(body.removeprefix(BOM_UTF8), _NOT_JSON, is_strict=True)  # some editors write it
     if not isinstance(value, dict):
         raise bad_request(_NOT_JSON)
     return value
 
 
-def _file_of(request: Request) -> bytes:
-    """The field `file` of a form. Raises: Refusal."""
+def _body_of(request: Request) -> tuple[bytes, str]:
+    """The body, or the field `file` of a form; and the field `redirect`, where a browser goes then. Raises: Refusal."""
+    if content_type(request) != MULTIPART:
+        return request.body, ""
     # These modules take 1 MiB of memory, and are rarely needed.
     from email.message import EmailMessage
     from email.parser import BytesParser
@@ -108,15 +110,17 @@ def _file_of(request: Request) -> bytes:
     kind = request.headers["content-type"].encode("latin-1", "replace")
     message = BytesParser(EmailMessage, policy=HTTP).parsebytes(b"content-type: " + kind + b"\r\n\r\n" + request.body)
     parts = list(message.iter_parts()) if message.is_multipart() else []
-    if not 0 < len(parts) <= PARTS_MAX:
-        raise Refusal(400, "bad_request", _NOT_JSON)
-    for part in parts:
+    fields: dict[object, bytes] = {}
+    for part in parts if len(parts) <= PARTS_MAX else ():
         if sum(len(name) + len(value) for name, value in part.items()) > PART_HEAD_MAX:
             raise Refusal(400, "bad_request", _NOT_JSON)
-        if part.get_param("name", header="content-disposition") == "file":
-            payload = part.get_payload(decode=True)
-            return payload if isinstance(payload, bytes) else b""
-    raise Refusal(400, "bad_request", _NOT_JSON)
+        payload = part.get_payload(decode=True)
+        fields.setdefault(
+            part.get_param("name", header="content-disposition"), payload if isinstance(payload, bytes) else b""
+        )
+    if "file" not in fields:
+        raise Refusal(400, "bad_request", _NOT_JSON)
+    return fields["file"], fields.get("redirect", b"").decode("latin-1")
 
 
 _MEDIA = (JSON, MULTIPART)

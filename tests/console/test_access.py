@@ -204,6 +204,23 @@ def test_a_form_with_a_file(api: ApiClient) -> None:
     assert (answer.status, answer.reason) == (400, "failed_to_parse_json")
 
 
+@pytest.mark.parametrize(
+    "place, status",
+    [
+        ("#/queues?page=1", 303), ("/doc/stats.html", 303), ("../#/definitions", 303), ("", 204),
+        ("https://example.org/", 204), ("//example.org/", 204), ("/\\example.org", 204), ("javascript:alert(1)", 204),
+        ("/a\r\nset-cookie: a=b", 204), ("/ä", 204),
+    ],
+)  # fmt: skip
+def test_where_a_form_goes_then(place: str, status: int, api: ApiClient) -> None:
+    """Its field `redirect`, in any order of fields, but never to another site (management page 1.3)."""
+    fields = [b'name="redirect"\r\n\r\n' + place.encode(), b'name="file"; filename="x.json"\r\n\r\n{"queues":[]}']
+    for some in (fields, fields[::-1]):
+        body = b"".join(b"--B\r\nContent-Disposition: form-data; " + field + b"\r\n" for field in some) + b"--B--\r\n"
+        answer = api.ask("POST", "definitions", body, headers={"content-type": "multipart/form-data; boundary=B"})
+        assert (answer.status, answer.headers.get("location")) == (status, place if status == 303 else None)
+
+
 def test_what_is_kept_of_a_virtual_host_goes_with_it(api: ApiClient) -> None:
     """One that is made again begins without a description and without parameters."""
     upstream = {"value": {"uri": "amqp://127.0.0.1:1"}}
