@@ -266,3 +266,15 @@ def test_the_lifetime_of_a_delayed_message_begins_when_it_is_due(desk: LeasedDes
     assert desk.counts() == (1, 0, 0)
     desk.advance_ms(100)
     assert desk.counts() == (0, 0, 0)
+
+
+def test_a_purge_forgets_no_cancels_of_what_is_leased(desk: LeasedDesk) -> None:
+    """What is out stays out, and its cancels go on."""
+    desk.queue(x_cancel_limit=2, **DLX)
+    desk.publish("a", "b")
+    desk.nack(desk.must_get())
+    got = desk.must_get()
+    assert got.headers["x-cancel-count"] == 1
+    assert desk.purge() == 1
+    desk.nack(got)
+    assert (desk.counts(), desk.reasons()) == ((0, 0, 0), ["max_cancels"])

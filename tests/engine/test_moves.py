@@ -31,6 +31,7 @@ from leveret.engine import (
 )
 from leveret.engine.messages.content import headers_of
 from leveret.engine.move_targets import to_exchange
+from leveret.engine.moving import QueueGone
 from leveret.engine.publishing.publish_events import PublishedEvent
 from leveret.engine.queues import reconfigure
 from leveret.testing.harness import Harness, load
@@ -273,6 +274,34 @@ def test_no_more_are_moved_than_asked_for() -> None:
     while not moving.is_done:
         moving.work()
     assert (world.bodies("to"), world.bodies("from")) == (bodies[:60], bodies[60:])
+
+
+def test_nothing_is_moved_that_a_consumer_has_room_for() -> None:
+    """What it may have now goes to it first."""
+    world = World({})
+    for body in "abc":
+        world.publish(body, key="from")
+    world.consume("from", prefetch=1)
+    world.ends_turns = False
+    world.session.ack(1)
+    moving = world.moving()
+    moving.work()
+    world.finish_turns()
+    assert (world.taken(), world.bodies("to"), moving.done) == ("ab", [b"c"], 1)
+
+
+def test_a_move_out_of_a_queue_that_is_deleted_fails() -> None:
+    """It does not look like one that is done."""
+    world = World({})
+    world.fill("from", 3)
+    moving = Moving(
+        world.vhost.queues.named("from"), world.client, Choice(lambda message: True), to_queue(world.client, "to"), "m"
+    )
+    moving.work(1)
+    world.vhost.queues.delete("from", world.client)
+    with pytest.raises(QueueGone):
+        moving.work(1)
+    assert len(world.bodies("to")) == 1 and not moving.is_done
 
 
 class Graveyard(Harness):

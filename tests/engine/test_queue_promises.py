@@ -2,7 +2,7 @@
 
 import pytest
 
-from leveret.engine import MS, Choice, Moving, VirtualHostLimits, to_queue
+from leveret.engine import MS, Choice, EventKind, Moving, VirtualHostLimits, to_queue
 from leveret.engine.errors import (
     ConsumerTagInUse,
     ExclusiveConsumerRefused,
@@ -14,7 +14,7 @@ from leveret.engine.messages.field_table import Field
 from leveret.engine.queues import queue as queue_module
 from leveret.engine.queues import scheduled
 from leveret.settings import Divert, Policies, SettingsRepository, entry, make_policy
-from leveret.testing.harness import Harness, arguments_of
+from leveret.testing.harness import Harness, arguments_of, messages
 
 
 def test_what_a_full_queue_refuses_is_not_counted_out_of_it() -> None:
@@ -792,3 +792,50 @@ def test_a_consumer_replaces_itself_in_its_own_queue_alone() -> None:
         world.consume("r", "t", x_replace=True)
     world.publish("a")
     assert world.taken("t") == "a" and not world.named("r").consumers
+
+
+def test_a_newer_value_takes_the_place_of_one_that_no_filter_takes() -> None:
+    """Although a consumer waits for the newer one: the older one is gone."""
+    world = Harness()
+    queue = world.queue(x_last_value_key="k")
+    world.consume(x_filter="a = 1")
+    for body, number in (("old", 2), ("new", 1)):
+        world.publish(body, headers={"k": "1", "a": number})
+    assert (world.taken(), world.all(), queue.events.counters.replaced) == ("new", "", 1)
+
+
+def test_the_right_messages_of_a_mixed_run_are_refused() -> None:
+    """By a limit that came after their routes were known: those that did not come in are nacked, and no others."""
+    world = Harness()
+    queue = world.queue()
+    world.session.select_confirms()
+    policy = make_policy("p", "/", "^q$", {"max-length": 1, "overflow": "reject-publish"})
+    world.broker.reloading.replace_policies(Policies([policy]))
+    world.end_turn()
+    envelopes, contents = [], []
+    for number in range(4):
+        summary, some = messages([f"{number}"], {"priority": number % 3})
+        envelopes.append(world.envelope("", "q", summary))
+        contents += some
+    world.session.publish_mixed([queue] * 4, envelopes, contents)
+    world.end_turn()
+    assert (world.confirms(), world.all()) == ("ANNN", "0")
+    world.session.publish_mixed([queue] * 4, envelopes, contents)
+    world.end_turn()
+    assert (world.confirms(), world.all()) == ("ANNN", "0")
+
+
+def test_all_messages_of_a_deleted_queue_count_as_deleted() -> None:
+    """Ready, delayed and unacknowledged ones, in the figures of the broker and for listeners."""
+    world = Harness()
+    world.queue()
+    heard: list[int] = []
+    world.broker.context.listeners.append(
+        lambda event: heard.extend(event.messages) if event.kind is EventKind.DELETED else None
+    )
+    world.publish("a", "b", "c")
+    world.publish("late", headers={"_AMQ_SCHED_DELIVERY": world.clock.wall_ms() + 100})
+    world.get(no_ack=False)
+    world.get(no_ack=False)
+    world.vhost.queues.delete("q", world.client)
+    assert (heard, world.broker.statistics().counters["deleted"]) == ([1, 2, 3, 4], 4)
