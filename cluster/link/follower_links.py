@@ -31,29 +31,9 @@ from ...journal.disk.segment import path_of, segments_in
 from ...journal.format.terms import FIRST_LSN
 from ..agreement.events import Acknowledged, Event, FollowerHeard, JournalDamaged, LinkClosed, LinkOpened
 from ..copying.joining import CutTo, FullCopy, JournalSummary, Refuse, join
+from . import frames as f
 from .feed import Feed, Position
 from .feed_sender import FeedSender, Pending
-from .frames import (
-    PIECE_MAX,
-    VERSION,
-    Ack,
-    Beacon,
-    Copy,
-    Cut,
-    Decoder,
-    FrameFault,
-    Hello,
-    Message,
-    Needs,
-    No,
-    Order,
-    Status,
-    Unlink,
-    Welcome,
-    check_status,
-    encode,
-    octets_head,
-)
 from .options import LinkOptions
 from .relay import as_socket
 from .stream import READ_SIZE, Declined, LinkFault, LinkStream
@@ -159,11 +139,11 @@ class FollowerLinks:
         """Tell followers which features a program must know to read the octets written after this call."""
         with self._lock:
             self.needs |= needs
-        self._put(Needs(self.needs))
+        self._put(f.Needs(self.needs))
 
     def unlinked(self, base_lsns: Sequence[int]) -> None:
         """Tell followers which segments the leader has deleted."""
-        self._put(Unlink((max(base_lsns),)))
+        self._put(f.Unlink((max(base_lsns),)))
 
     def is_linked(self, node_id: bytes) -> bool:
         """Whether the link of a follower is open."""
@@ -173,7 +153,7 @@ class FollowerLinks:
         """Whether a follower has yet to acknowledge something below `lsn`. For any thread."""
         return any(one.acknowledged < lsn for one in self._acknowledging)
 
-    def _put(self, message: Needs | Unlink) -> None:
+    def _put(self, message: f.Needs | f.Unlink) -> None:
         with self._lock:
             for sender in self._senders:
                 sender.put(message)
@@ -211,8 +191,8 @@ class FollowerLinks:
         self._status_until_s = now_s + self.options.beacon_s * 0.9
         try:
             self._status_sent = self.status()
-            check_status(self._status_sent)
-        except (OSError, FrameFault) as error:
+            f.check_status(self._status_sent)
+        except (OSError, f.FrameFault) as error:
             if not self._has_no_status:
                 logger.warning("the status of this node cannot be sent: %s", error)
             self._has_no_status, self._status_sent = True, {}
@@ -220,7 +200,7 @@ class FollowerLinks:
             self._has_no_status = False
         return self._status_sent
 
-    async def serve(self, link: LinkStream, hello: Hello) -> None:
+    async def serve(self, link: LinkStream, hello: f.Hello) -> None:
         """Serve a follower until its link ends. Raises: LinkFault, FrameFault."""
         self._link_count += 1
         follower = _FollowerLink(self, link, hello, self._link_count)
@@ -229,12 +209,12 @@ class FollowerLinks:
                 answer = await trio.to_thread.run_sync(follower.answer_hello, self.position, self.end)
             except (OSError, JournalError) as error:
                 follower.suspects_damage = True
-                answer = No(f"the leader cannot read its journal: {error}")
+                answer = f.No(f"the leader cannot read its journal: {error}")
             if self.is_closed:
-                answer = No("this node no longer leads")
+                answer = f.No("this node no longer leads")
             elif len(self._followers) >= FOLLOWERS_MAX:
-                answer = No(f"{FOLLOWERS_MAX} followers are connected")
-            if isinstance(answer, No):
+                answer = f.No(f"{FOLLOWERS_MAX} followers are connected")
+            if isinstance(answer, f.No):
                 with trio.move_on_after(1):
                     await link.send(answer)
                 raise Declined(f"{hello.name} was refused: {answer.why}", is_final=True)
@@ -269,7 +249,7 @@ class FollowerLinks:
             if self.position > follower.feed.tail:  # octets were written during `answer_hello`: the files have them
                 follower.sender.skip_to(self.position)
             if self.needs != follower.sent_needs:
-                follower.sender.put(Needs(self.needs))
+                follower.sender.put(f.Needs(self.needs))
             self._senders += (follower.sender,)
         self._on_joined(follower.name, follower.site)
 
@@ -307,7 +287,7 @@ def _reader_prefix(node: str) -> str:
 class _FollowerLink:
     """Serves the link of one follower."""
 
-    def __init__(self, links: FollowerLinks, link: LinkStream, hello: Hello, number: int) -> None:
+    def __init__(self, links: FollowerLinks, link: LinkStream, hello: f.Hello, number: int) -> None:
         self._links = links
         self._link = link
         self._hello = hello
@@ -319,14 +299,14 @@ class _FollowerLink:
         self.is_beside = False  # the follower gets a full copy beside its journal, so it acknowledges nothing
         self._is_open = False
         self._why = ""
-        self._orders: list[Message] = []
+        self._orders: list[f.Message] = []
         self._has_orders = trio.Event()
         self._read_after_s = 0.0
         self._written_before = links.written_octets  # before the last read from the files
-        self._status: Status | None = None
+        self._status: f.Status | None = None
         self._silent_beacons = 0  # beacons sent since something was heard
         self.suspects_damage = False  # the files could not be read, or the follower refused their octets
-        self._decoder = Decoder(No, Ack, Status)
+        self._decoder = f.Decoder(f.No, f.Ack, f.Status)
         self._socket: socket.socket
         self.acknowledged = 0
         self.node_id = hello.terms.node_id
@@ -339,19 +319,19 @@ class _FollowerLink:
 
     # -- joining -------------------------------------------------------------------------------------------------------
 
-    def answer_hello(self, tail: Position, end: int) -> list[Message] | No:
+    def answer_hello(self, tail: Position, end: int) -> list[f.Message] | f.No:
         """Decide how the follower joins. Returns the messages for it. For a thread. Raises: OSError, JournalError."""
         links, hello, journal, files = self._links, self._hello, self._links.journal, self._links.files
         if hello.term != journal.term:
-            return No(f"this node leads in term {journal.term}, not {hello.term}")
+            return f.No(f"this node leads in term {journal.term}, not {hello.term}")
         follower = JournalSummary(hello.journal_id, hello.terms, hello.end)
         oldest = segments_in(files, journal.path)[0]
         answer = join(
             JournalSummary(journal.journal_id, journal.terms, end), oldest, follower, wants_copy=hello.wants_copy
         )
         if isinstance(answer, Refuse):
-            return No(answer.why, is_final=True)
-        messages: list[Message] = []
+            return f.No(answer.why, is_final=True)
+        messages: list[f.Message] = []
         if not isinstance(answer, FullCopy):
             self._register(answer.lsn)
             try:
@@ -361,20 +341,20 @@ class _FollowerLink:
             else:
                 lsn = answer.lsn
                 if isinstance(answer, CutTo):
-                    messages.append(Cut(lsn))
+                    messages.append(f.Cut(lsn))
         if isinstance(answer, FullCopy):
             self._register(1)
             oldest = segments_in(files, journal.path)[0]
             lsn, position = oldest, Position(oldest, 0)
             self.is_beside = answer.is_beside
-            messages.append(Copy(end, self._size_from(oldest, tail), answer.is_beside))
+            messages.append(f.Copy(end, self._size_from(oldest, tail), answer.is_beside))
             logger.info("%s gets a full copy: %s", hello.name, answer.why)
         self.start = position
         self.feed = Feed(position, max(tail, position), links.options.backlog_octets)
         self.sent_needs = links.needs
         messages.append(
-            Welcome(
-                VERSION, links.level(), journal.journal_id, journal.terms,
+            f.Welcome(
+                f.VERSION, links.level(), journal.journal_id, journal.terms,
                 position.base_lsn, position.offset, lsn, oldest, self.sent_needs,
             )
         )  # fmt: skip
@@ -408,7 +388,7 @@ class _FollowerLink:
                 self._links.report(LinkClosed(self.node_id))
             self._scope.cancel()
 
-    async def serve(self, first: Sequence[Message]) -> None:
+    async def serve(self, first: Sequence[f.Message]) -> None:
         """Send `first` and the journal, and receive, until the link ends. Raises: LinkFault, FrameFault."""
         links, token = self._links, trio.lowlevel.current_trio_token()
 
@@ -418,7 +398,7 @@ class _FollowerLink:
 
         self._decoder.receive(self._link.take_rest())
         self._socket, relaying = as_socket(self._link.stream)
-        self.sender = FeedSender(self._socket, self.feed, wake, b"".join(map(encode, first)))
+        self.sender = FeedSender(self._socket, self.feed, wake, b"".join(map(f.encode, first)))
         try:
             links.add(self)
             self._is_open = True
@@ -437,7 +417,7 @@ class _FollowerLink:
     async def _until_fault(self, task: Callable[[], Awaitable[None]]) -> None:
         try:
             await task()
-        except (LinkFault, FrameFault, NotInJournal, OSError) as fault:
+        except (LinkFault, f.FrameFault, NotInJournal, OSError) as fault:
             self.suspects_damage |= isinstance(fault, (Declined, NotInJournal, OSError))
             self.close(str(fault))
 
@@ -481,9 +461,9 @@ class _FollowerLink:
             reader = self._reader = OctetReader(self._links.journal.path, *start, self._links.files)
         parts: list[bytes] = []
         size = 0
-        while size < READ_MAX and (found := reader.read(end, PIECE_MAX)) is not None:
+        while size < READ_MAX and (found := reader.read(end, f.PIECE_MAX)) is not None:
             base_lsn, offset, octets = found
-            parts += (octets_head(base_lsn, offset, len(octets)), octets)
+            parts += (f.octets_head(base_lsn, offset, len(octets)), octets)
             size += len(octets)
         return Position(*reader.position), b"".join(parts)
 
@@ -504,7 +484,7 @@ class _FollowerLink:
 
     def order(self, verb: str) -> None:
         """Send an order at once, with a beacon."""
-        self._orders.append(Order(verb))
+        self._orders.append(f.Order(verb))
         self._has_orders.set()
 
     async def _beacon(self) -> None:
@@ -515,8 +495,8 @@ class _FollowerLink:
         links, beacon_s, silence_s = self._links, self._links.options.beacon_s, self._links.options.silence_s
         while True:
             orders, self._orders, self._has_orders = self._orders, [], trio.Event()
-            beacon = Beacon(links.journal.term, links.agreed, links.wall_ms(), links.beacon_status())
-            self.sender.beacon(encode(beacon), b"".join(map(encode, orders)))
+            beacon = f.Beacon(links.journal.term, links.agreed, links.wall_ms(), links.beacon_status())
+            self.sender.beacon(f.encode(beacon), b"".join(map(f.encode, orders)))
             with trio.move_on_after(beacon_s):
                 await self._has_orders.wait()
                 continue
@@ -552,18 +532,18 @@ class _FollowerLink:
                 return
             self._handle(message)
 
-    def _handle(self, message: Message) -> None:
+    def _handle(self, message: f.Message) -> None:
         """Raises: FrameFault, Declined."""
         links = self._links
-        if isinstance(message, Status):
+        if isinstance(message, f.Status):
             self._status = message
             links.report(FollowerHeard(self.node_id))
-        elif isinstance(message, Ack):
+        elif isinstance(message, f.Ack):
             if message.term != links.journal.term or message.lsn > links.end or self.is_beside:
-                raise FrameFault(f"it acknowledges {message.lsn} of term {message.term}, which it was not sent")
+                raise f.FrameFault(f"it acknowledges {message.lsn} of term {message.term}, which it was not sent")
             self.acknowledged = message.lsn
             links.report(Acknowledged(self.node_id, message.term, message.lsn))
-        elif isinstance(message, No):
+        elif isinstance(message, f.No):
             raise Declined(message.why, is_final=message.is_final)
 
     def statistics(self) -> FollowerStatistics:

@@ -22,6 +22,7 @@ the limit of its kind is refused when the frame's head is read, before any of th
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
+from functools import partial
 from struct import Struct
 from struct import error as StructError
 from typing import Any
@@ -72,10 +73,6 @@ def _read_octets(value: object) -> bytes:
     return bytes.fromhex(_read_text(value))
 
 
-def _read_optional_octets(value: object) -> bytes | None:
-    return None if value is None else _read_octets(value)
-
-
 def _read_names(value: object) -> frozenset[str]:
     if not isinstance(value, list):
         raise ValueError("no list of names")
@@ -97,8 +94,8 @@ def _read_status(value: object) -> Mapping[str, object]:
     return value
 
 
-def _read_optional_status(value: object) -> Mapping[str, object] | None:
-    return None if value is None else _read_status(value)
+def _optional(read: Callable[[object], object]) -> Callable[[object], object]:
+    return lambda value: None if value is None else read(value)
 
 
 def _plain(value: Any) -> Any:
@@ -110,32 +107,14 @@ def _row(read: Callable[[object], object], write: Callable[[Any], object] = _pla
     return field(default=default, metadata={"read": read, "write": write})
 
 
-def _number(default: Any = MISSING) -> Any:
-    return _row(_read_number, default=default)
-
-
-def _text(default: Any = MISSING) -> Any:
-    return _row(_read_text, default=default)
-
-
-def _flag(default: Any = MISSING) -> Any:
-    return _row(_read_flag, default=default)
-
-
-def _octets() -> Any:
-    return _row(_read_octets, bytes.hex)
-
-
-def _optional_octets() -> Any:
-    return _row(_read_optional_octets, lambda value: value and value.hex())
-
-
-def _names() -> Any:
-    return _row(_read_names, sorted)
-
-
-def _terms() -> Any:
-    return _row(_read_terms, lambda terms: terms.octets.decode())
+_number = partial(_row, _read_number)
+_text = partial(_row, _read_text)
+_flag = partial(_row, _read_flag)
+_octets = partial(_row, _read_octets, bytes.hex)
+_optional_octets = partial(_row, _optional(_read_octets), lambda value: value and value.hex())
+_names = partial(_row, _read_names, sorted)
+_terms = partial(_row, _read_terms, lambda terms: terms.octets.decode())
+_status = partial(_row, _read_status)
 
 
 # -- messages ----------------------------------------------------------------------------------------------------------
@@ -183,8 +162,8 @@ class Hello:
     journal_id: bytes | None = _optional_octets()
     terms: TermTable = _terms()
     end: int = _number()
-    wants_copy: bool = _flag(False)
-    site: Mapping[str, object] | None = _row(_read_optional_status, default=None)
+    wants_copy: bool = _flag(default=False)
+    site: Mapping[str, object] | None = _row(_optional(_read_status), default=None)
 
 
 @dataclass(slots=True, frozen=True)
@@ -230,7 +209,7 @@ class No:
     """The other side is refused. `is_final`: it will be refused again until an operator has changed something."""
 
     why: str = _text()
-    is_final: bool = _flag(False)
+    is_final: bool = _flag(default=False)
 
 
 @dataclass(slots=True, frozen=True)
@@ -271,7 +250,7 @@ class Beacon:
     term: int = _number()
     agreed: int = _number()
     wall_ms: int = _number()
-    status: Mapping[str, object] = _row(_read_status)
+    status: Mapping[str, object] = _status()
 
 
 @dataclass(slots=True, frozen=True)
@@ -289,7 +268,7 @@ class Status:
     """Tells the leader that a follower is alive. `status`: figures of the follower's machine, for people."""
 
     wall_ms: int = _number()
-    status: Mapping[str, object] = _row(_read_status)
+    status: Mapping[str, object] = _status()
 
 
 @dataclass(slots=True, frozen=True)

@@ -10,15 +10,8 @@ from ...journal import REAL, BadOctets, Files, JournalError, JournalFull, NotInJ
 from ...journal.copying.copied_journal import CopiedJournal
 from ..agreement.events import Event, Joined, JoinRefused, LeaderRefused
 from ..copying.joining import JournalSummary
+from . import frames as f
 from .challenge import ChallengeFault, Credentials
-from .frames import (
-    VERSION,
-    Copy,
-    Cut,
-    FrameFault,
-    Hello,
-    Welcome,
-)
 from .introduction import connect
 from .open_link import Follower, OpenLink
 from .options import Address, LinkOptions, LinkTls
@@ -129,7 +122,7 @@ class LeaderLink:
                 if fault.is_final:
                     self._follower.report(JoinRefused(str(fault)))
                     return Ending.DECLINED
-            except (LinkFault, FrameFault, ChallengeFault) as fault:
+            except (LinkFault, f.FrameFault, ChallengeFault) as fault:
                 self._note(f"{address}: {fault}{self._tls.doubt(self._follower.wall_ms())}")
             except (BadOctets, JournalFull) as fault:
                 self._note(f"{address}: {fault}")
@@ -161,20 +154,20 @@ class LeaderLink:
             assert self._damaged is not None
             summary = self._damaged
         await link.send(
-            Hello(
-                VERSION, self._credentials.cluster, self._credentials.group, self._name, self._level, term,
+            f.Hello(
+                f.VERSION, self._credentials.cluster, self._credentials.group, self._name, self._level, term,
                 summary.journal_id, summary.terms, summary.end, self._wants_copy, self._site(),
             )
         )  # fmt: skip
-        cut: Cut | None = None
-        copy: Copy | None = None
-        while not isinstance(message := await link.receive(Cut, Copy, Welcome, timeout_s=silence_s), Welcome):
-            if isinstance(message, Cut):
+        cut: f.Cut | None = None
+        copy: f.Copy | None = None
+        while not isinstance(message := await link.receive(f.Cut, f.Copy, f.Welcome, timeout_s=silence_s), f.Welcome):
+            if isinstance(message, f.Cut):
                 cut = message
-            elif isinstance(message, Copy):
+            elif isinstance(message, f.Copy):
                 copy = message
         if message.terms.last_term != term:
-            raise FrameFault(f"it leads in term {message.terms.last_term}, not {term}")
+            raise f.FrameFault(f"it leads in term {message.terms.last_term}, not {term}")
         if message.level > self._level:
             logger.warning("the leader's journal needs a newer program than this one: it copies, but cannot lead")
         opened = OpenLink(self._follower, link, term, copy)

@@ -20,24 +20,7 @@ from ...journal.disk.segment import segments_in
 from ...journal.format.terms import FIRST_LSN
 from ..agreement.events import Drain, Durable, Event, LeaderHeard, Revive
 from ..copying import full_copy
-from .frames import (
-    Ack,
-    Beacon,
-    Copy,
-    Cut,
-    Decoder,
-    FrameFault,
-    Message,
-    Needs,
-    No,
-    Octets,
-    Order,
-    Status,
-    Unlink,
-    Welcome,
-    check_status,
-    encode,
-)
+from . import frames as f
 from .options import LinkOptions
 from .relay import as_socket
 from .stream import READ_SIZE, Declined, LinkFault, LinkStream
@@ -80,7 +63,7 @@ class OpenLink:
     while they send, so that no acknowledgement is sent after `acknowledge(False)` returns (rule R6).
     """
 
-    def __init__(self, follower: Follower, link: LinkStream, term: int, copy: Copy | None) -> None:
+    def __init__(self, follower: Follower, link: LinkStream, term: int, copy: f.Copy | None) -> None:
         self._follower = follower
         self._term = term
         self._copy = copy
@@ -90,7 +73,7 @@ class OpenLink:
         self._socket, self._relaying = as_socket(link.stream)
         self._readable = select.poll()
         self._readable.register(self._socket, select.POLLIN)
-        self._decoder = Decoder(No, Octets, Beacon, Unlink, Needs, Order)
+        self._decoder = f.Decoder(f.No, f.Octets, f.Beacon, f.Unlink, f.Needs, f.Order)
         self._token = trio.lowlevel.current_trio_token()
         self._sending = threading.Lock()
         self._may_acknowledge = False
@@ -108,7 +91,7 @@ class OpenLink:
 
     # -- in a thread ---------------------------------------------------------------------------------------------------
 
-    def join(self, welcome: Welcome, cut: Cut | None) -> None:
+    def join(self, welcome: f.Welcome, cut: f.Cut | None) -> None:
         """Prepare the journal for the leader's octets: begin or cut it. Raises: JournalError, OSError, LinkFault."""
         follower = self._follower
         if self.is_beside:
@@ -146,7 +129,7 @@ class OpenLink:
                 if data is None:
                     self._wait_for_octets()
                     data = self._read()
-        except (LinkFault, FrameFault):
+        except (LinkFault, f.FrameFault):
             self._fsync()  # this node may need the blocks that have come in order to lead
             raise
 
@@ -178,18 +161,18 @@ class OpenLink:
         for message in self._decoder.messages():
             if self._why:
                 raise LinkFault(self._why)
-            if isinstance(message, Octets):
+            if isinstance(message, f.Octets):
                 copied.append(message.base_lsn, message.offset, message.octets)
                 size += len(message.octets)
-            elif isinstance(message, Unlink):
+            elif isinstance(message, f.Unlink):
                 copied.sync()  # the checkpoint that replaces the segments must be on this disk, too
                 copied.unlink(message.base_lsns)
-            elif isinstance(message, Needs):
+            elif isinstance(message, f.Needs):
                 copied.add_needs(message.needs)
-            elif isinstance(message, No):
+            elif isinstance(message, f.No):
                 raise Declined(message.why, is_final=message.is_final)
-            elif isinstance(message, Beacon) and message.term != self._term:
-                raise FrameFault(f"a beacon of term {message.term}")
+            elif isinstance(message, f.Beacon) and message.term != self._term:
+                raise f.FrameFault(f"a beacon of term {message.term}")
             else:
                 self._soon(message)
         self.received += size
@@ -234,17 +217,17 @@ class OpenLink:
         with self._sending:
             lsn = self._fsynced
             if self._may_acknowledge and lsn > self._acknowledged and not self.is_beside:
-                is_sent = self._send(Ack(self._term, lsn))
+                is_sent = self._send(f.Ack(self._term, lsn))
                 self._acknowledged = lsn if is_sent else self._acknowledged  # else it goes with the next one
 
-    def _send(self, message: Message) -> bool:
+    def _send(self, message: f.Message) -> bool:
         """Send a small message; the caller holds `_sending`. False: the socket accepts none now."""
         try:
             if self._unsent:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
             if self._unsent:
                 return False
-            octets = encode(message)
+            octets = f.encode(message)
             self._unsent = octets[self._socket.send(octets) :]
         except BlockingIOError:
             return False
@@ -257,7 +240,7 @@ class OpenLink:
     def _complain(self, why: str) -> None:
         """Tell the leader that its octets are not a journal, so that it checks its files for damage."""
         with self._sending:
-            self._send(No(why[:1000]))  # the leader refuses texts of more than 4096 characters
+            self._send(f.No(why[:1000]))  # the leader refuses texts of more than 4096 characters
 
     def end(self, why: str) -> None:
         """End the link: the thread ends when it next reads from the socket."""
@@ -265,7 +248,7 @@ class OpenLink:
         with suppress(OSError):  # the connection may be gone
             self._socket.shutdown(socket.SHUT_RDWR)
 
-    def _soon(self, message: Message) -> None:
+    def _soon(self, message: f.Message) -> None:
         with suppress(trio.RunFinishedError):
             self._token.run_sync_soon(self._handle, message)
 
@@ -285,7 +268,7 @@ class OpenLink:
                 nursery.start_soon(self._end_when_cancelled)
                 try:
                     await trio.to_thread.run_sync(self._copy_on)
-                except (LinkFault, FrameFault, JournalError, OSError, ValueError) as error:
+                except (LinkFault, f.FrameFault, JournalError, OSError, ValueError) as error:
                     fault = error
                 if isinstance(fault, BadOctets):
                     self._complain(str(fault))
@@ -320,19 +303,19 @@ class OpenLink:
             self._told_s = trio.current_time()
             try:
                 status = follower.status()
-                check_status(status)
+                f.check_status(status)
             except OSError as error:  # raised, it would end the process; the link can be opened again
                 self.end(f"the status of this node cannot be sent: {error}")
                 return
-            except FrameFault as fault:  # each later link would have it, too, and the copy is needed
+            except f.FrameFault as fault:  # each later link would have it, too, and the copy is needed
                 if not self._has_no_status:
                     logger.warning("the status of this node cannot be sent: %s", fault)
                 self._has_no_status, status = True, {}
-            self._tell_status(Status(follower.wall_ms(), status))
+            self._tell_status(f.Status(follower.wall_ms(), status))
             self._acknowledge()
             self._tell_durable()
 
-    def _tell_status(self, status: Status) -> None:
+    def _tell_status(self, status: f.Status) -> None:
         """Send the status. End the link if the leader has read nothing for `silence_s`.
 
         Silence is counted in statuses: a time would include standstills of this process.
@@ -350,16 +333,16 @@ class OpenLink:
             self._reported = self._fsynced
             self._follower.report(Durable(self._reported))
 
-    def _handle(self, message: Message) -> None:
+    def _handle(self, message: f.Message) -> None:
         follower = self._follower
-        if isinstance(message, Beacon):
+        if isinstance(message, f.Beacon):
             if trio.current_time() - self._told_s > follower.options.beacon_s / 2:
                 self._has_heard.set()
             follower.leader_status = message.status
             difference_ms = message.wall_ms - follower.wall_ms()
             self._tell_durable()  # first: a node in sync has acknowledged everything that the beacon says is agreed
             follower.report(LeaderHeard(message.term, message.agreed, difference_ms * 1_000_000))
-        elif isinstance(message, Order):
+        elif isinstance(message, f.Order):
             self._carry_out(message.verb)
 
     def _carry_out(self, verb: str) -> None:
