@@ -319,8 +319,8 @@ class Consumer(Client):
                 self.books.met(message.id, body)
             # It may be acknowledged before this client reads it: by another one, or under the tag of a lease before.
             # What a leader sends that was replaced waits for an agreement that does not come, while the next leader
-            # delivers the same.
-            is_noted = self.queue != "stream" and broker.term == self.world.served_term
+            # delivers the same; and a dead letter that nobody has read may be lost, and made again as another message.
+            is_noted = self.queue not in ("stream", "dead") and broker.term == self.world.served_term
             if is_noted:
                 self._note(body, is_redelivered=is_redelivered)
             offset = headers.get("x-stream-offset")
