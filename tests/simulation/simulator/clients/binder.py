@@ -11,6 +11,8 @@ from .client import Client
 
 #: Exchanges that each binder makes for itself, behind the world's, and takes away.
 KINDS = ("direct", "fanout", "topic")
+#: One that no client declares.
+PREDEFINED = "amq.topic"
 KEYS = ("a", "a.b", "a.*", "#", "*.d", "c.d", "")
 
 
@@ -61,7 +63,7 @@ class Binder(Channel):
         chance, plan = self.chance, self.world.plan
         key = chance.choice(KEYS)
         exchanges = [exchange.name for exchange in plan.exchanges]
-        source, destination = chance.sample([*exchanges, self._own], 2)
+        source, destination = chance.sample([*exchanges, self._own, PREDEFINED], 2)
         arguments: dict[str, Any] = {}
         if source.startswith("headers"):
             arguments = {"x-match": ("S", "all"), "of": ("S", chance.choice("abc"))}
