@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from simulator.parts import ClientPlan, Plan, QueuePlan
 from simulator.world import World
 
 from leveret.engine import Broker
+from leveret.engine.queues.bounds import LengthBound
 from leveret.serving.composition import build_broker
 
 
@@ -38,7 +41,9 @@ def _loses_queues(broker: Broker) -> None:
         vhost.queues.clear()
 
 
-@pytest.mark.parametrize(("loses", "words"), [(_loses_messages, "after a restart: lost"), (_loses_queues, "queue")])
+@pytest.mark.parametrize(
+    ("loses", "words"), [(_loses_messages, "after a restart: lost"), (_loses_queues, "queue|lost")]
+)
 def test_what_a_start_loses_is_seen(
     loses: Callable[[Broker], None], words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -50,4 +55,34 @@ def test_what_a_start_loses_is_seen(
     monkeypatch.setattr(rehearsals, "build_broker", built)
     fault = world().run().fault or ""
     assert "at this moment" in fault
-    assert words in fault
+    assert re.search(words, fault)
+
+
+@pytest.mark.parametrize(("loses", "words"), [
+    (_loses_messages, "the start after the next lost"), (_loses_queues, "the start after the next found"),
+])  # fmt: skip
+def test_what_the_start_after_the_next_loses_is_seen(
+    loses: Callable[[Broker], None], words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker that a rehearsal started goes on alone, and the one after it has what it left."""
+    starts = count()
+
+    def built(*of: Any, **named: Any) -> Any:
+        made = build_broker(*of, **named)
+        if next(starts) % 2:
+            loses(made.broker)
+        return made
+
+    monkeypatch.setattr(rehearsals, "build_broker", built)
+    monkeypatch.setattr(rehearsals, "GOES_ON", 1.0)
+    assert words in (world().run().fault or "")
+
+
+def test_a_start_that_keeps_more_than_a_limit_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was out when the broker was killed is ready again, and the oldest have to go."""
+    played = world()
+    played.plan.queues[0].arguments = {"x-max-length": ("I", 1)}
+    played.plan.queues[0].features = {"max_length": 1}
+    monkeypatch.setattr(rehearsals, "GOES_ON", 1.0)
+    monkeypatch.setattr(LengthBound, "returned", lambda *_: None)
+    assert "messages after a restart, its limits are" in (played.run().fault or "")

@@ -52,9 +52,12 @@ class Rehearsals:
         if self._world.disk.is_troubled or self._world.disk.is_rotten or host.supervisor.recorder.takes_nothing:
             return
         self.count += 1
-        self._rehearse(host, loses_power=self._chance.random() < 0.5 and not self._world.disk.is_undermined)
+        goes_on = Random(self._chance.getrandbits(32))  # what it does then changes nothing for later rehearsals
+        self._rehearse(
+            host, loses_power=self._chance.random() < 0.5 and not self._world.disk.is_undermined, goes_on=goes_on
+        )
 
-    def _rehearse(self, host: Host, *, loses_power: bool) -> None:
+    def _rehearse(self, host: Host, *, loses_power: bool, goes_on: Random) -> None:
         world, there = self._world, self._world.disk.files
         files = there.power_cut(self._chance) if loses_power else there.crash()
         written_lsn = None if loses_power else host.writer.file.written_lsn
@@ -65,11 +68,11 @@ class Rehearsals:
             world.objects.compare_restart(built.broker, written_lsn)
             if not loses_power:
                 world.books.compare_restart(built.broker)
-            if self._chance.random() < GOES_ON:
-                life = SecondLife(built, self._chance, world.ledger.present)
+            if goes_on.random() < GOES_ON:
+                life = SecondLife(built, goes_on, world.ledger.present)
                 life.live()
-                loses_again = self._chance.random() < 0.5 and '\nfsync = "commit"' in world.plan.configuration
-                life.compare(self._built(files.power_cut(self._chance) if loses_again else files.crash()).broker)
+                loses_again = goes_on.random() < 0.5 and '\nfsync = "commit"' in world.plan.configuration
+                life.compare(self._built(files.power_cut(goes_on) if loses_again else files.crash()).broker)
         except Exception as error:
             raise Broken(f"{how} at this moment: {error!r}") from error
 

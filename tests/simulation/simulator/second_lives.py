@@ -50,11 +50,20 @@ class SecondLife:
     def live(self) -> None:
         """A few things, in any order; then all of it is on the disk. Raises: Broken."""
         self._work()
+        self._check_limits()
         ends = self._give_out, self._give_back, self._unbind, self._delete
         for action in self._chance.sample((self._publish, *ends, self._checkpoint), 4):
             action()
             self._work()
         check_broker(self._broker)
+
+    def _check_limits(self) -> None:
+        """What was out is ready again, as far as there is room."""
+        for queue in self._broker.virtual_hosts.queues():
+            rules, count = queue.rules, len(queue.store)
+            limits = rules.ring_size, rules.max_length if rules.overflow == "drop-head" else None
+            if queue.bounds and any(limit is not None and count > limit for limit in limits):
+                raise Broken(f"{queue.name} has {count} messages after a restart, its limits are {limits}")
 
     def compare(self, after: Broker) -> None:
         """What the broker after it found. Raises: Broken."""
