@@ -839,3 +839,38 @@ def test_all_messages_of_a_deleted_queue_count_as_deleted() -> None:
     world.get(no_ack=False)
     world.vhost.queues.delete("q", world.client)
     assert (heard, world.broker.statistics().counters["deleted"]) == ([1, 2, 3, 4], 4)
+
+
+def delayed(world: Harness, ms: int, *bodies: str, **properties: object) -> None:
+    """Publish messages that are ready later."""
+    world.publish(*bodies, headers={"_AMQ_SCHED_DELIVERY": world.clock.wall_ms() + ms}, **properties)
+
+
+def test_delayed_messages_are_ready_in_the_order_of_their_times() -> None:
+    """Of an exchange that delays, also where several times have passed at once; the next one is not forgotten, and a
+    limit counts them.
+    """
+    world = Harness()
+    queue = world.queue(x_max_length=3)
+    world.vhost.exchanges.declare("d", "x-delayed-message", arguments=arguments_of({"x-delayed-type": "fanout"}))
+    world.bind("q", "d")
+    for ms, body in ((300, "d"), (200, "c"), (100, "b"), (50, "a"), (1000, "e")):
+        world.publish(body, exchange="d", headers={"x-delay": ms})
+    world.clock.advance_ns(300 * MS)
+    world.advance(0)
+    assert (queue.ready_count, len(queue.scheduled)) == (3, 1)
+    assert world.all() == "bcd"
+    world.advance(700)
+    assert world.all() == "e"
+
+
+def test_a_delayed_message_without_room_is_a_dead_letter() -> None:
+    """When it is due, in a queue that refuses publishes: it was confirmed long ago."""
+    world = Harness()
+    world.queue("dead")
+    queue = world.queue(
+        x_max_length=1, x_overflow="reject-publish-dlx", x_dead_letter_exchange="", x_dead_letter_routing_key="dead"
+    )
+    delayed(world, 100, "a", "b")
+    world.advance(100)
+    assert (world.all(), world.all("dead"), len(queue.scheduled)) == ("a", "b", 0)
