@@ -32,7 +32,7 @@ from .xml_tree import Element
 
 Reader = Callable[[ActivemqSource, Element], None]
 
-#: <memoryUsage> and its like -> key of [system-usage], and the attribute that gives a percentage.
+#: <memoryUsage> and the other usages -> key of [system-usage], and the attribute that gives a percentage.
 USAGES = {
     "memoryUsage": ("memory", "percentOfJvmHeap"),
     "storeUsage": ("store", "percentLimit"),
@@ -174,7 +174,7 @@ def _read_policy_entry(source: ActivemqSource, element: Element) -> None:
         kind = QUEUE_ENTRY if given[0] == "queue" else TOPIC_ENTRY
         _read_entry(source, element, kind, source.names_of(element, given[0]))
     elif temporary and not given:
-        source.no_effect(element, temporary[0])  # there are no such destinations
+        source.no_effect(element, temporary[0])  # no temporary destinations exist here
     else:
         problem = "contradicts queue, expected one of the two" if given else "is missing, expected queue or topic"
         source.fault(element, "topic" if given else "queue", f"{problem} in <policyEntry>")

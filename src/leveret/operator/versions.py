@@ -2,7 +2,7 @@
 
 The broker is compared before and after each step of a command, so an import or a reload is recorded like a single
 change. The records are parameters without a virtual host, so that they outlive a restart. A version has the values
-before and after a change; restoring it puts the value before in force. Source: management page 15, 20.
+before and after a change; restoring it puts the earlier value in force. Source: management page 15, 20.
 """
 
 from collections import Counter
@@ -72,21 +72,21 @@ class Versions:
         counts = broker.users.changes, broker.virtual_hosts.changes
         if counts == self._counts and self._policies is broker.context.policies:
             return
-        before = self._policies, self._users, self._limits
+        old_policies, old_users, old_limits = self._policies, self._users, self._limits
         self._note_values()
-        if self._policies is not before[0]:
-            for policy in self._policies.changed_since(before[0]):
-                old = before[0].find(policy.vhost, policy.name, is_operator=policy.is_operator)
+        if self._policies is not old_policies:
+            for policy in self._policies.changed_since(old_policies):
+                old = old_policies.find(policy.vhost, policy.name, is_operator=policy.is_operator)
                 kind = OPERATOR_POLICY if policy.is_operator else POLICY
                 value = None if old is None else old.value()
                 self._record((kind, policy.vhost, policy.name), value, command, caller, batch)
-        for name in before[1].keys() | self._users.keys():
-            user = before[1].get(name)
+        for name in old_users.keys() | self._users.keys():
+            user = old_users.get(name)
             if user is not self._users.get(name):
                 self._record((USER, "", name), None if user is None else _user_value(user), command, caller, batch)
-        for name in before[2].keys() & self._limits.keys():
-            if before[2][name] is not self._limits[name]:
-                self._record((LIMITS, name, ""), _limits_value(before[2][name]), command, caller, batch)
+        for name in old_limits.keys() & self._limits.keys():
+            if old_limits[name] is not self._limits[name]:
+                self._record((LIMITS, name, ""), _limits_value(old_limits[name]), command, caller, batch)
 
     def next_batch(self) -> int:
         """A new number, for the changes of one command."""
