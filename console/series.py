@@ -78,7 +78,7 @@ class Series:
         return min((one.times[0] for one in self._resolutions), default=self.recorded_ms)
 
     def lowest(self, index: int, since_ms: int, until_ms: int) -> int | None:
-        """The lowest value between two times; None: the first one is before the first stored sample."""
+        """The lowest value between two times; None: `since_ms` is before the first stored sample."""
         for one in self._resolutions:
             place = bisect_right(one.times, since_ms)
             if place:

@@ -13,7 +13,7 @@ Action = Callable[[], object]
 
 @slotted
 class Deadline:
-    """An action at `due_ns`. A cancelled deadline has no action, and stays in the heap until it is due."""
+    """An action at `due_ns`. A cancelled deadline has no action, and may stay in the heap until it is due."""
 
     due_ns: int
     order: int

@@ -10,7 +10,7 @@ from .progress import Measure, say
 
 
 class LazyEngines:
-    """Spark and DuckDB. `open_shared`: returns a session of Spark that stays open; None: this one ends its own."""
+    """Spark and DuckDB. `open_shared`: returns a session of Spark that stays open; None: `close` ends the session."""
 
     def __init__(self, options: argparse.Namespace, open_shared: Callable[[], Any] | None = None) -> None:
         self._options = options
@@ -56,7 +56,7 @@ class LazyEngines:
         return self._engine
 
     def measure(self) -> Measure | None:
-        """A function of the tasks of Spark, for the bar of the progress; None: Spark does not run."""
+        """A function that counts the tasks of Spark, for the progress bar; None: Spark does not run."""
         return None if self._session is None else task_progress(self._session)
 
     def close(self) -> None:

@@ -53,7 +53,7 @@ class QueueType:
     plain_arguments: Callable[[Mapping[str, object]], dict[str, object]] = dict
     #: (argument, value) -> what a TOML file should have in place of the value; empty: the value is right.
     expected_in_toml: Callable[[str, object], str] = lambda argument, value: ""
-    #: The problem that two such queues have one name -> the text of the fault.
+    #: The text that two such queues have one name -> the text of the fault.
     duplicate_fault: Callable[[str], str] = str
 
     # -- policies

@@ -305,7 +305,7 @@ class Parking:
     # -- continuing -------------------------------------------------------------------------------------------------
 
     def _unpark(self, parked: ParkedChannel, quota: Quota | None) -> None:
-        """Try the work of a channel again: there is room for the quota, or (None) its deadline is over."""
+        """Try the work of a channel again: there is room for the quota, or (None) the work's deadline is over."""
         self._stop_waiting(parked)
         self.resume_channel(parked.channel, quota)
 

@@ -17,8 +17,8 @@ FEW_QUEUES = 4
 class KnownRoute:
     """The cached route and envelope of a kind of message (`PublishKind.known_route`).
 
-    `run_max`: messages published in one call; 0: there are limits, so `publishing.py` publishes them. `queue`: their
-    only queue, if they can be published together with messages of other kinds.
+    `run_max`: see `run_max_of`; 0: `publishing.py` publishes the messages. `queue`: their only queue, if they can be
+    published together with messages of other kinds.
     """
 
     __slots__ = ("_is_stored", "envelope", "mandatory", "queue", "route", "run_max")

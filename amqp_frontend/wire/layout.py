@@ -161,5 +161,5 @@ class ContentFraming:
 
 @lru_cache(512)
 def _parts(header_size: int, body_size: int) -> Callable[[bytes], tuple[bytes, bytes, bytes]]:
-    """A function that cuts a header frame and one body frame: header size to body size, property list, body."""
+    """A function that cuts a header and a body frame into: header size up to body size, property list, body."""
     return Struct(f">3x16s{header_size - 12}s8x{body_size}sx").unpack

@@ -32,7 +32,7 @@ class FrameTooLarge(PeerError):
 
 
 class UnexpectedFrame(PeerError):
-    """A content or heartbeat frame where none is allowed. Fields: type, payload."""
+    """A frame that its channel or the connection's state does not allow. Fields: type, payload."""
 
 
 class UndecodableArguments(PeerError):

@@ -31,7 +31,7 @@ class Candidate:
     """Sends the campaigns of a node. A campaign is a transaction. It ends when etcd answers, or when its guards
     (`transactions.py`) can no longer hold.
 
-    may_still_win: a campaign of this node got no answer, and etcd may still do it.
+    may_still_win: a campaign of this node got no answer, and etcd may still elect the node.
     """
 
     def __init__(self, context: NodeContext, follower: Follower) -> None:

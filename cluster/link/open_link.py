@@ -27,9 +27,9 @@ from .stream import READ_SIZE, Declined, LinkFault, LinkStream
 
 logger = logging.getLogger("leveret.cluster")
 
-#: About this many octets are appended between two fsyncs at most.
+#: About the most octets that are appended between two fsyncs.
 SYNC_MAX = 8 * 1024 * 1024
-#: Periods of beacons after which the status is sent though no beacon came.
+#: Beacon periods after which the status is sent without a beacon.
 WITHOUT_BEACON = 1.1
 #: Orders that are events for the agreement.
 ORDERS: Mapping[str, Event] = {"drain": Drain(), "revive": Revive()}
@@ -39,7 +39,7 @@ RELOAD = "reload"
 
 @dataclass(slots=True)
 class Follower:
-    """What all links of a follower share. `copied`: None: the journal is damaged, or a full copy has replaced it.
+    """The state that all links of a follower share. `copied`: None: the journal is damaged, or replaced by a full copy.
 
     `report` gets events of links. `reload` is called when the leader orders it. `leader_status`: from its last beacon.
     """
@@ -69,7 +69,7 @@ class OpenLink:
         self._copy = copy
         self.is_beside = copy is not None and copy.is_beside
         self.copied = None if self.is_beside else follower.copied
-        self._first = link.take_rest()
+        self._first = link.take_rest()  # octets that came with the leader's answer
         self._socket, self._relaying = as_socket(link.stream)
         self._readable = select.poll()
         self._readable.register(self._socket, select.POLLIN)
@@ -82,7 +82,7 @@ class OpenLink:
         self._acknowledged = 0
         self._unsent = b""  # the rest of a message of which the socket accepted only the beginning
         self._unsent_statuses = 0  # statuses since the socket last accepted a message
-        self._has_heard = trio.Event()  # a beacon of the leader
+        self._has_heard = trio.Event()  # set by a beacon of the leader
         self._told_s = 0.0  # when the status was sent last
         self._has_no_status = False
         self._reported = 0
@@ -117,7 +117,7 @@ class OpenLink:
         self._fsynced = self._reported = copied.end
 
     def _copy_on(self) -> None:
-        """Copy until the link ends, or a full copy is whole. Raises: as `LeaderLink.run`."""
+        """Copy until the link ends, or a full copy is whole. Raises: as `run`."""
         data: bytes | None = self._first
         try:
             while not self._is_whole:
@@ -153,7 +153,7 @@ class OpenLink:
         return data
 
     def _handle_data(self, data: bytes) -> int:
-        """Handle the messages in `data`. Returns the number of octets appended. Raises: as `LeaderLink.run`."""
+        """Handle the messages in `data`. Returns the number of octets appended. Raises: as `run`."""
         copied = self.copied
         assert copied is not None
         self._decoder.receive(data)
@@ -292,8 +292,8 @@ class OpenLink:
         self._acknowledge()
 
     async def _keep_telling(self) -> None:
-        """Send the status and an acknowledgement, and report what is fsynced: when a beacon of the leader has come, as
-        the event loop is awake then, or when none comes.
+        """Send the status, acknowledge, and report what is fsynced: after a beacon of the leader, which has woken the
+        event loop, or when none comes.
         """
         follower = self._follower
         while True:
@@ -307,7 +307,7 @@ class OpenLink:
             except OSError as error:  # raised, it would end the process; the link can be opened again
                 self.end(f"the status of this node cannot be sent: {error}")
                 return
-            except f.FrameFault as fault:  # each later link would have it, too, and the copy is needed
+            except f.FrameFault as fault:  # each later link would fail, too, and the copy is needed
                 if not self._has_no_status:
                     logger.warning("the status of this node cannot be sent: %s", fault)
                 self._has_no_status, status = True, {}

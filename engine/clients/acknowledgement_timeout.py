@@ -19,7 +19,7 @@ from ..messages.field_table import integer_of
 if TYPE_CHECKING:
     from .session import Session
 
-#: Maximum time between two checks; it is a quarter of the shortest timeout.
+#: Limits of the time between two checks, which is a quarter of the shortest timeout.
 INTERVAL_MAX_MS = 10_000
 INTERVAL_MIN_MS = 10
 #: Sessions checked in one slice (about 1 ms).

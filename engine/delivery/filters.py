@@ -46,7 +46,7 @@ class MessageSubject(Subject):
         if self._properties is None:
             try:
                 self._properties = decode_properties(self._message.header, has_headers=False)
-            except ContentError:  # a header type that the broker passes on unread
+            except ContentError:  # the property list is malformed
                 self._properties = {}
         return self._properties
 

@@ -1,4 +1,4 @@
-"""Points in the log: the arguments of a replaying consumer, and the point that a queue is built from. Frozen.
+"""Points in the log: where the replay of a consumer begins and ends, and from where a queue is built. Frozen.
 
 Source: queues page A.3, A.8, C.3, C.5, H.2.
 """
@@ -25,7 +25,7 @@ _RANGE = re.compile(r"([\[(])([^:]*):([^:]*)([\])])")
 _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(|B|KB|MB|GB|X)", re.IGNORECASE)
 _OCTETS = {"B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3}
 BOOKMARKS_MAX = 1000
-#: Recovery points: the whole log, all messages since the queue was declared. Others: "now", a time, a bookmark.
+#: Recovery points: the whole log; the messages since the queue was declared. Others: "now", a time, a bookmark.
 EPOCH, CREATION = "epoch", "creation"
 
 

@@ -44,7 +44,7 @@ def add(queue: "Queue", consumer: Consumer) -> None:
 
 
 def remove(queue: "Queue", leaving: Sequence[Consumer]) -> None:
-    """Unsubscribe consumers, which keep their unacknowledged messages. The last one may end an auto-delete queue."""
+    """Unsubscribe consumers, which keep their unacknowledged messages. An auto-delete queue goes with the last one."""
     queue.delivery.left(queue, leaving)
     is_another_active = queue.consumer_list.leave(leaving)
     if queue.selection is not None:
@@ -52,7 +52,7 @@ def remove(queue: "Queue", leaving: Sequence[Consumer]) -> None:
     queue.events.consumers_removed(leaving)
     if queue.consumer_list.consumers:
         if (is_another_active or queue.consumer_list.groups is not None) and queue.has_ready:
-            queue.mark()  # other consumers get the messages that waited for them
+            queue.mark()  # other consumers get the messages that waited for those that left
     elif not queue.deleted:
         if queue.auto_delete or queue.kind.goes_with_consumers:
             queue.context.queues.remove(queue)

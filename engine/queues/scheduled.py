@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Scheduled:
-    """The messages of one queue that wait for a due time, soonest first. Adding and taking are O(log n)."""
+    """The messages of one queue that wait for a due time, soonest first. `add` is O(log n)."""
 
     __slots__ = ("_heap",)
 
@@ -103,7 +103,7 @@ def come_due(queue: "Queue") -> None:
     if due:
         queue.events.due(due)
         returned = [message for message in due if message.deliveries]
-        by_time: dict[int, list[Message]] = {}  # messages whose publication was delayed
+        by_time: dict[int, list[Message]] = {}  # delayed messages by due time
         for due_ns, message in taken:
             if not message.deliveries and not 0 < message.expires_ns <= now_ns:
                 by_time.setdefault(due_ns, []).append(message)
@@ -117,7 +117,7 @@ def come_due(queue: "Queue") -> None:
 
 
 def _make_ready(queue: "Queue", messages: list[Message]) -> None:
-    """Make delayed messages (ids rising) ready. If the queue refuses publishes, those without room are dropped."""
+    """Make delayed messages (ids rising) ready. A queue that refuses publishes drops or dead-letters the excess."""
     limit = next((bound for bound in queue.refusing if isinstance(bound, LengthBound)), None)
     if limit is None:
         queue.intake.place_due(queue, messages)

@@ -25,7 +25,7 @@ class MemoryShare:
 
     `quota`: the rest of its grant in octets; below 0: requeued messages exceed it. `came_in`: messages added since the
     grant. `cap`: the memory cap of the queue; None: there is none. `may_page`: the queue's rules permit paging.
-    `needs_cap_check`: `TailedStore.enforce_quota` compares the memory with the cap.
+    `needs_cap_check`: the next `TailedStore.enforce_quota` compares the memory with the cap.
     """
 
     __slots__ = ("_storage", "came_in", "cap", "may_page", "needs_cap_check", "quota")

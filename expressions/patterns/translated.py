@@ -1,6 +1,6 @@
-"""A pattern for the `re` module, with a bound on its time: `re` tries one alternative after the other.
+"""A pattern for the `re` module, with an estimate of its steps: `re` tries one alternative after the other.
 
-With a low bound `re` is by far the fastest engine; `quick` and `searching` compare the bound with their limits.
+With few steps `re` is by far the fastest engine; `patterns.py` and `searching.py` compare the estimate with limits.
 """
 
 import re
@@ -43,7 +43,7 @@ class Translated(NamedTuple):
     size: int
 
     def steps(self, length: int) -> int:
-        """An upper bound of the steps in a text of this length."""
+        """An estimate of the steps in a text of this length."""
         return self.paths.steps(length) * (1 if self.anchored else length + 1) + self.size
 
 

@@ -287,7 +287,7 @@ class Journal:
         self.writer.add(SegmentFile.tick)
 
     def set_callbacks(self, on_durable: Callable[[int], object], on_failure: Callable[[JournalError], object]) -> None:
-        """Set the functions that the writer's thread calls, see `Writer`."""
+        """Set the functions that the writer calls, see `Writer`."""
         self.writer.on_durable, self.writer.on_failure = on_durable, on_failure
 
     @property

@@ -37,7 +37,7 @@ class Roll:
         return self.head.size
 
 
-#: A job of the writer's thread: write a block, roll, or a call.
+#: A job of the writer: a block to write, a roll, or a function to call.
 Job = BlockBuilder | Roll | Callable[["SegmentFile"], object]
 
 
@@ -91,7 +91,7 @@ class SegmentFile:
 
     @property
     def committed_lsn(self) -> int:
-        """All records below it are as safe as the mode promises; in a cluster, they are agreed."""
+        """All records below it are as safe as promised: agreed in a cluster, else fsynced (mode commit) or written."""
         if self.syncs_each_commit:
             return self.durable_lsn
         return self.written_lsn if self.cluster is None else self.cluster.agreed_lsn
@@ -204,8 +204,8 @@ class SegmentFile:
     def roll(self, job: Roll) -> None:
         """Seal the segment and begin another with the block `job.head`.
 
-        Every step can be repeated after a full disk: no attribute changes before all steps have succeeded.
-        Raises: SyncError, OSError.
+        It can be repeated after a full disk: `seal` is idempotent, and the new segment is set last.
+        Raises: SyncError, OSError, DirectoryLost.
         """
         if self.segment is not None:
             self.seal(job.ts_us)
@@ -235,7 +235,7 @@ class SegmentFile:
         self.reserve.fill()
 
     def seal(self, ts_us: int) -> None:
-        """Sync the records, write the footer (which calls them durable), sync again. Idempotent."""
+        """Sync the records, write the footer (which states that they are durable), sync again. Idempotent."""
         segment = self.segment
         assert segment is not None
         if segment.sealed:

@@ -59,10 +59,9 @@ RUNNING, FULL, FAILED, CLOSED = WriterState
 class Writer:
     """Writes to one open segment; rolls to the next on request.
 
-    `on_durable(lsn)`: all records below it are as safe as the mode promises (commit: fsynced; interval, never: with the
-    operating system). Also called, perhaps with the same LSN again, when a full disk has room again and all is written.
-    `on_failure(error)`: JournalFull or JournalFailed, once for each change of state. Both are called by the writer's
-    thread, without a lock held, and must not raise.
+    `on_durable(lsn)`: `SegmentFile.committed_lsn` has reached `lsn`. Also called, perhaps with the same LSN again, when
+    a full disk has room again and all is written. `on_failure(error)`: JournalFull or JournalFailed, once for each
+    change of state. Both are called in any thread, without a lock held, and must not raise.
     """
 
     def __init__(self, file: SegmentFile) -> None:
@@ -499,7 +498,7 @@ class Writer:
             self.on_failure(failure)
 
     def _finish(self) -> None:
-        """Seal the segment and close its file."""
+        """Close the file. If the writer is running, seal the segment before."""
         failure: JournalError | None = None
         before = self.file.committed_lsn
         if self.file.segment is not None:

@@ -187,8 +187,8 @@ def encode_gap(base_lsn: int, next_lsn: int, flags: int = 0, names: Sequence[Rec
 
 
 class BlockBuilder:
-    """The block that the broker's turns fill. Each record is encoded when it is added. Encoding in the writer's thread
-    takes as much CPU, and would block the broker's thread for milliseconds.
+    """The block that the broker's turns fill. Each record is encoded when it is added: encoding in the writer's thread
+    would take as much CPU, and block the broker's thread for milliseconds.
 
     A run of n like records costs about 0.6 us + 0.05 us n; a published message 0.3 us more.
     """
@@ -202,7 +202,7 @@ class BlockBuilder:
         self.heap: list[bytes] = []
         self.heap_size = 0
         self.ts_us = 0
-        self.ts_min = self.ts_max = 0  # wall time of its first and last turn; 0: it has none yet
+        self.ts_min = self.ts_max = 0  # earliest and latest wall time of its turns; 0: it has none yet
         self.needs: frozenset[str] = frozenset()  # added to the file `format` before the block is written
 
     @property

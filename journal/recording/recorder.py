@@ -82,7 +82,7 @@ class Recorder:
         self.is_low = False  # the disk has room only for records that free more room
         self.is_lost = False  # the journal failed, and takes records only when it is opened again
         self.failed_ms = 0  # wall time of the failure
-        self.late_octets = 0  # of contents that arrived while `takes_nothing`
+        self.late_octets = 0  # of contents that the broker itself, not a client, published while `takes_nothing`
         self.holds_deliveries = False  # they wait until other nodes have the messages
         self._safe_before = 0  # safe LSN when the journal failed
         self._handlers: dict[type[Event], Callable[[Any], None]] = {}  # filled by `_on`, which is typed
@@ -229,7 +229,7 @@ class Recorder:
             journal.objects.retire(id_)
 
     def _is_in_use(self, id_: int) -> bool:
-        """Whether every broker has an object of this name, or messages still refer to it."""
+        """Whether the broker has a virtual host or exchange of this name, or messages still refer to the name."""
         names, vhosts = self._journal.names, self._broker.virtual_hosts
         object_type, vhost_id, name = names[id_]
         if object_type == VHOST:

@@ -310,7 +310,7 @@ class ReadAhead(Iterator[Block]):
         self._changed = Condition()
         self._ready: deque[Block] = deque()
         self._octets = 0
-        self._is_full = False  # stays true until half is taken: a thread that wakes takes the interpreter's lock
+        self._is_full = False  # until half is taken, so that the thread seldom wakes and takes the interpreter's lock
         self._is_first = True
         self._thread: Thread | None = None
         self._is_over = False

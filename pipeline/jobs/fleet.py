@@ -1,4 +1,4 @@
-"""One job on several nodes: it runs on each node, and the answers are joined, with a first column `node`.
+"""One job for several nodes: it runs for each node, and the answers are joined, with a first column `node`.
 
 LSNs and message ids are unique only within one journal, so the SQL of a job reads the rows of one node. trace.py
 follows messages from broker to broker.
@@ -60,9 +60,9 @@ class NodeAnswers:
 
 
 def merge_facts(by_node: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Join the facts of nodes: add numbers, put the node's name before sentences. `nodes` has the facts of each.
+    """Join the facts of nodes: add numbers, put the node's name before sentences.
 
-    Not its `seconds`: they are since the start of the command, with the nodes before it.
+    `nodes` in the result has the facts of each, except `seconds`, which include the time of the nodes before it.
     """
     names: list[str] = list(dict.fromkeys(name for facts in by_node.values() for name in facts))
     found: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""`leveret explain`: settings of a queue, an address or a table in configuration files. Source: interfaces page."""
+"""`leveret explain`: settings of a queue, an address or a table in a configuration file. Source: interfaces page."""
 
 import argparse
 import json

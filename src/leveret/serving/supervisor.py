@@ -103,7 +103,7 @@ class Supervisor:
         self._is_tick_set = False
         self._is_retry_set = False
         self._ticked_lsn = 0  # records below it are stated as durable
-        self._seen_lsn = 0  # the next record's when `_tick` was set
+        self._seen_lsn = 0  # `next_lsn` when `_tick` was set
         self._is_closed = False  # later reports of the journal's thread are ignored
         if journal.has_spent_reserve:
             self._begin_low()
@@ -178,7 +178,7 @@ class Supervisor:
     async def tend(self, request_report: Callable[[], object] | None = None) -> None:
         """Handle reports of the journal's thread, make checkpoints, reclaim, until cancelled.
 
-        `request_report`: called in that thread to have the event loop call `more_is_safe` soon; None: trio does it.
+        `request_report`: called in any thread to have the event loop call `more_is_safe` soon; None: trio does it.
         Raises: Unreadable: content on disk could not be read, so the broker must stop; DirectoryLost:
         nothing can be stored.
         """
@@ -214,7 +214,7 @@ class Supervisor:
                 if await self._make_checkpoint(self._checkpoint):
                     self.recorder.checkpoint_done()
                     self.broker.more_is_safe()
-                self._checkpoint = None  # not durable: `more_is_safe` requests another when the journal has room again
+                self._checkpoint = None  # if it is not durable, `more_is_safe` requests another later
 
     def _stop_for(self, error: Unreadable | DirectoryLost) -> None:
         self._unreadable = error

@@ -21,8 +21,8 @@ class BrokerStopped(RuntimeError):
 
 
 class WouldBlockTheLoop(RuntimeError):
-    """A blocking call was made in a running event loop, whose clients could not react meanwhile, or in the broker's own
-    loop, by a condition that asks the broker.
+    """A blocking call was made in a running event loop, whose clients could not react meanwhile, or by a condition in
+    the broker's loop.
     """
 
 
@@ -175,7 +175,7 @@ LOOP_TIMEOUT_S = 1.0
 def turns_of_this_loop() -> "Callable[[], Awaitable[None]] | None":
     """A function for the broker's loop that waits for `LOOP_TURNS` rounds of the caller's loop; None: there is no loop.
 
-    Then the loop's clients have had their turns, however busy the machine is.
+    After them the loop's clients have had their turns, however busy the machine is.
     """
     if not is_in_event_loop():
         return None

@@ -46,7 +46,7 @@ class ControlServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log a client that closes its connection during a request only for debugging."""
+        """Log only for debugging: a client may close its connection during a request."""
         LOG.debug("connection of %s ended", client_address, exc_info=True)
 
 
@@ -123,7 +123,7 @@ class Handler(BaseHTTPRequestHandler):
         return False
 
     def _arguments(self) -> dict[str, Any] | None:
-        """The arguments of a request; None if it was refused."""
+        """The arguments of a request; None: it was refused, or is cut short."""
         length = self.headers.get("content-length", "0")  # without the header there is no body: no arguments
         if "transfer-encoding" in self.headers or not length.isascii() or not length.isdigit():
             self._fail(HTTPStatus.LENGTH_REQUIRED, "expected a Content-Length")
