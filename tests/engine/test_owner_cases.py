@@ -370,6 +370,21 @@ class Leaders(Harness):
         self.at = {site: self.connect(f"client at {site}", site=site) for site in SITES}
 
 
+def test_a_delayed_message_is_its_publishers_after_a_kill(tmp_path: Path) -> None:
+    """Not the broker's own, which would take it for consumers at its site."""
+    sites = owned_queue(tmp_path)
+    due_ms = sites.clock.wall_ms() + 100
+    for body, site in (("x", "n2"), ("y", "n1")):
+        sites.publish(body, by=sites.at[site])
+    sites.publish("a", by=sites.at["n2"], headers={"_AMQ_SCHED_DELIVERY": due_ms})
+    sites.settle()
+    sites.kill()
+    for site in ("n1", "n2"):
+        sites.reader(site, prefetch=10)
+    sites.advance(100)
+    assert (sites.taken("n1"), sites.taken("n2")) == ("yx", "a")  # n1 has taken those that were ready before n2 came
+
+
 def test_a_leader_whose_own_file_differs(tmp_path: Path) -> None:
     """It leads, and does not host the queue; the others go on. A reload of its file heals it."""
     sites = Leaders(Leaders.FILE, kind="amps", site="n1", groups=dict.fromkeys(SITES, ""), journal=tmp_path)
