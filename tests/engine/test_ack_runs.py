@@ -53,7 +53,9 @@ def outcome(acks: Acks, single: Sequence[int], tags: Sequence[int], *, commits: 
     if commits is not None:
         session.commit() if commits else session.roll_back()
     harness.finish_turns()
-    return [*got, list(session.unacked), *(harness.named(name).statistics() for name in QUEUES)]
+    queues = [harness.named(name) for name in QUEUES]
+    counts = [(len(one.store), one.unacked, len(one.scheduled), one.counters.as_dict()) for one in queues]
+    return [*got, list(session.unacked), *counts]
 
 
 @given(

@@ -144,7 +144,7 @@ def test_a_queue_of_the_new_kind(registered: None) -> None:
     session.cancel("c")
     assert consumer not in queue.consumers
     publish(1)
-    assert queue.statistics().ready == 1 and queue.unacked == 2
+    assert len(queue.store) == 1 and queue.unacked == 2
     assert vhost.queues.delete("q", client) == 1
     settle()
     assert "q" not in vhost.queues

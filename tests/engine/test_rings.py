@@ -41,7 +41,7 @@ def test_a_consumer_with_room_gets_what_would_be_dropped(limit: dict[str, Any], 
     harness.publish("C")
     harness.end_turn()
     assert (harness.taken(), harness.bodies()) == ("AB", [b"C"])
-    assert queue.statistics().counters["replaced"] == queue.statistics().counters["dropped"] == 0
+    assert queue.counters.replaced == queue.counters.dropped == 0
 
 
 @pytest.mark.parametrize("publishes", [["ABCDE"], ["A", "BC", "DE"]], ids=str)
@@ -59,5 +59,4 @@ def test_consumers_of_a_non_destructive_queue_see_what_a_limit_drops(
         harness.publish(*bodies)
     harness.end_turn()
     assert (harness.taken("c"), harness.taken("slow"), harness.bodies()) == ("ABCDE", "AB", [b"E"])
-    counters = queue.statistics().counters
-    assert counters["replaced"] + counters["dropped"] == 4
+    assert queue.counters.replaced + queue.counters.dropped == 4

@@ -256,7 +256,7 @@ def test_the_keys_of_last_values_are_known_after_a_restart(memory: int | None, i
     assert world.q.store.is_deep is (memory == 0)
     world.fill([50], of_key(b"b"), 3)
     world.end_turn()
-    assert (world.q.ready_count, world.q.statistics().counters["replaced"]) == (3, 1)
+    assert (world.q.ready_count, world.q.counters.replaced) == (3, 1)
     world.join("t")
     world.end_turn()
     assert world.got("t") == ([b"0.0", b"2.0", b"3.0"] if is_kept else [b"0.0", b"3.0", b"2.0"])
@@ -350,7 +350,7 @@ def test_the_tests_own_tools_see_all() -> None:
     assert [message.body.rstrip(b"\0") for message in picture.ready] == [b"%d.0" % number for number in range(6)]
     take_ready(world.q, lambda message: message.body[:1] in b"24")
     world.end_turn()
-    assert world.q.statistics().counters["purged"] == 2
+    assert world.q.counters.purged == 2
     world.kill(power_cut=True)
     world.join("t")
     world.end_turn()

@@ -166,9 +166,9 @@ def test_what_expires_behind_an_evicted_head(is_deep: bool) -> None:
     world.fill([0], PERSISTENT, 3)
     world.end_turn()
     world.advance(1)
-    counters = world.q.statistics().counters
+    counters = world.q.counters
     world.close()
-    assert (world.q.ready_count, counters["replaced"], counters["expired"]) == (1, 1, 3)
+    assert (world.q.ready_count, counters.replaced, counters.expired) == (1, 1, 3)
 
 
 @pytest.mark.parametrize("count", range(1, 12))

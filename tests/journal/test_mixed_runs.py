@@ -125,9 +125,9 @@ class MixedWorld(DepthWorld):
         confirms = self.sessions[2].confirms
         assert confirms is not None
         self.confirmed += confirms.take(1 << 60)
-        stats = [self.named(name).statistics() for name in ("q", "other")]
+        queues = [self.named(name) for name in ("q", "other")]
         in_memory = [self.content(one.envelope, one.content) for one in self.q.store]
-        counts = [(one.ready, one.unacked, one.counters) for one in stats]
+        counts = [(len(one.store), one.unacked, one.counters.as_dict()) for one in queues]
         return self.seen, in_memory, counts, self.confirmed, _told(self.heard)
 
 

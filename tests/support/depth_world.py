@@ -142,8 +142,11 @@ class DepthWorld(Harness):
 
     def facts(self) -> object:
         """What there is to compare."""
-        statistics = [queue.statistics() for queue in self.vhost.queues.values()]
-        return statistics, self.seen, [len(session.unacked) for session in self.sessions]
+        counts = [
+            (len(one.store), one.unacked, len(one.scheduled), len(one.consumers), one.counters.as_dict())
+            for one in self.vhost.queues.values()
+        ]
+        return counts, self.seen, [len(session.unacked) for session in self.sessions]
 
 
 class DepthMachine(RuleBasedStateMachine):

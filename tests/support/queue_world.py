@@ -169,7 +169,7 @@ class QueueWorld(DepthWorld):
             facts[queue.name] = {
                 "ready": self.ready(queue),
                 "waiting": [(due_ns, _look(queue, message)) for due_ns, message in queue.scheduled.entries()],
-                "counters": queue.statistics().counters,
+                "counters": queue.counters.as_dict(),
             }
         facts["out"] = [
             [(tag, _look(holder_of(message).queue, message)) for tag, message in session.unacked.items()]
@@ -189,7 +189,7 @@ class QueueWorld(DepthWorld):
             assert max(ended.values(), default=1) == 1, f"{name}: some left twice: {ended}"
             left = book[EventKind.ENQUEUED].keys() - ended.keys()
             assert sorted(one.id for one in (*ready, *waiting, *out)) == sorted(left), f"{name}: here, and not left"
-            counters = queue.statistics().counters
+            counters = queue.counters.as_dict()
             told = {counter: sum(self.told[name][kind] for kind in kinds) for counter, kinds in COUNTED.items()}
             assert {counter: counters[counter] for counter in told} == told, f"{name}: counters, and what was told"
             if not queue.keeps_acked:
