@@ -9,7 +9,6 @@ from typing import Any
 from leveret.engine import Broker, Event
 
 from ..loop import SimulatedClock
-from ..parts import COUNTS_DELIVERIES
 from ..plan import Plan
 from .addresses import Addresses
 from .book import Book
@@ -63,12 +62,11 @@ class Books:
         self.duplicates = Duplicates(where)
         self.timeouts = Timeouts(where, clock)
         self.settlements = Settlements(where)
-        counts_deliveries = COUNTS_DELIVERIES in plan.configuration and '\nfsync = "commit"' in plan.configuration
-        self.memories = Memories(where, clock, counts_deliveries=counts_deliveries)
+        self._memories = Memories(where, clock)
         self.owners = Owners(plan, where, self.leases, clock, happened)
         books: Iterable[Any] = (
             *(self.routing, self.moves, self.deaths, self.deliveries, self.statistics, self.redelivery, Limits(where)),
-            *(self.flow, routes, self.memories, Priorities(where), Expiries(where, clock), self.leases, self.owners),
+            *(self.flow, routes, self._memories, Priorities(where), Expiries(where, clock), self.leases, self.owners),
             *(
                 Addresses(),
                 Quotas(),
@@ -101,20 +99,20 @@ class Books:
 
     def recorded(self, lsn: int, durable_lsn: int, *, takes_nothing: bool) -> None:
         """What happened since the last call is safe when all below `lsn` is, unless the journal takes nothing."""
-        self.memories.recorded(lsn, durable_lsn, takes_nothing=takes_nothing)
+        self._memories.recorded(lsn, durable_lsn, takes_nothing=takes_nothing)
         self.owners.recorded(lsn, durable_lsn, takes_nothing=takes_nothing)
         self.duplicates.recorded(lsn, durable_lsn, takes_nothing=takes_nothing)
 
     def survived(self, written_lsn: int) -> None:
         """The next life finds all that was written below."""
-        self.memories.survived(written_lsn)
+        self._memories.survived(written_lsn)
         self.duplicates.survived(written_lsn)
 
     def compare_restart(self, broker: Broker) -> None:
         """What another broker remembers that started now, after all that was written. Raises: Broken."""
         where = Whereabouts(self._plan)
         where.attach(broker)
-        self.memories.compare(where.places.values())
+        self._memories.compare(where.places.values())
 
     def turn_ended(self) -> None:
         """The engine has nothing left to do for now. Raises: Broken."""

@@ -6,12 +6,10 @@ Of what was not durable yet the state before or behind any turn will do, as in t
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from leveret.engine import (
     Broker,
-    DeliveredEvent,
     DueEvent,
     EnqueuedEvent,
     Envelope,
@@ -31,9 +29,6 @@ MS = 1_000_000
 #: What is written of a time is in ms, and so is what is read of one.
 ROUNDED_NS = 3 * MS
 
-#: Queues of which a restart forgets how often their messages were delivered, or of which the book knows nothing.
-UNCOUNTED = frozenset({"foreign", "stream", "leased", "keeps"})
-
 Key = tuple[QueueName, int]
 #: LSN behind the turn in which it came about (None: in this one); when it is due (0: ready); failed attempts.
 State = tuple[int | None, int, int]
@@ -42,12 +37,8 @@ State = tuple[int | None, int, int]
 class Memories(Book):
     """`states`: of messages that came back: the newest durable state, and those since."""
 
-    def __init__(self, where: Whereabouts, clock: SimulatedClock, *, counts_deliveries: bool = False) -> None:
-        """`counts_deliveries`: what a client has read is counted as an attempt after each restart."""
+    def __init__(self, where: Whereabouts, clock: SimulatedClock) -> None:
         self._where = where
-        self._counts_deliveries = counts_deliveries
-        self._out: dict[Key, int] = {}  # how often what is out was tried
-        self._read: Counter[Key] = Counter()  # the same of what a client has read, also when it is not out any more
         self._clock = clock
         self._wall_began_ms = clock.wall_ms() - clock.monotonic_ns() // MS
         self._states: dict[Key, list[State]] = {}
@@ -60,7 +51,6 @@ class Memories(Book):
         return {
             PublishedEvent: self._published,
             EnqueuedEvent: self._enqueued,
-            DeliveredEvent: self._delivered,
             RequeuedEvent: self._requeued,
             ScheduledEvent: self._scheduled,
             DueEvent: self._due,
@@ -93,22 +83,11 @@ class Memories(Book):
         self._states.setdefault(key, []).append((None, due_ns, tries))
         self._changed.append(key)
 
-    def _delivered(self, event: DeliveredEvent) -> None:
-        if self._counts_deliveries and not self._where.features_of(event.subject).keys() & UNCOUNTED:
-            of, name = event.run, (event.vhost, event.subject)
-            for at, id_ in enumerate(event.messages):
-                tries = 1 if isinstance(of, Envelope) else of[at].deliveries - of[at].uncounted
-                self._out[name, id_] = tries
-
     def _requeued(self, event: RequeuedEvent) -> None:
         name = event.vhost, event.subject
         if not self._where.places[name].keeps:
             for id_, message in zip(event.messages, event.run):
-                tries = message.deliveries - message.uncounted
-                self._note((name, id_), 0, tries)
-                self._out.pop((name, id_), None)
-                if (name, id_) in self._read:  # it may be given back as if it had not been tried
-                    self._read[name, id_] = min(self._read[name, id_], tries)
+                self._note((name, id_), 0, message.deliveries - message.uncounted)
 
     def _scheduled(self, event: ScheduledEvent) -> None:
         name = event.vhost, event.subject
@@ -120,18 +99,11 @@ class Memories(Book):
         for id_, message in zip(event.messages, event.run):
             self._note((name, id_), 0, message.deliveries - message.uncounted)
 
-    def read(self, key: Key) -> None:
-        """A client got a message, which may be another's already."""
-        if key in self._out:
-            self._read[key] = self._out[key]
-
     # -- durability ---------------------------------------------------------------------------------------------------
 
     def recorded(self, lsn: int, durable_lsn: int, *, takes_nothing: bool) -> None:
         """A turn has ended; what it did is safe when all below `lsn` is, unless the journal takes nothing."""
         if takes_nothing:
-            self._out.clear()
-            self._read.clear()
             self._states.clear()
             self._changed.clear()
             self._open.clear()
@@ -164,7 +136,6 @@ class Memories(Book):
         if self._was_set:
             self._lives.clear()
         self._wall_began_ms = self._clock.wall_ms() - self._clock.monotonic_ns() // MS
-        self._out.clear()
         self._states.clear()
         self._changed.clear()
         self._open.clear()
@@ -212,15 +183,13 @@ class Memories(Book):
                 tried[part.id] = part.deliveries - part.uncounted
             else:
                 tried |= dict.fromkeys(part.ids, part.attempts)
-        for id_, tries in tried.items():
-            if tries < (read := self._read[place.name, id_]):
-                raise Broken(f"{place.name}: {id_} was tried {tries} times after a restart, and read {read} times")
+        for id_ in tried:
             states = self._states.get((place.name, id_))
             if not states or states[0][0] is None or (durable_from is not None and states[0][0] >= durable_from):
                 continue  # the first of them may not be durable: before it was something else
-            before = [state[2] for state in states]
-            if tries < min(before):
-                raise Broken(f"{place.name}: {id_} was tried {tries} times after a restart, before it was {before}")
+            tries = [state[2] for state in states]
+            if tried[id_] < min(tries):
+                raise Broken(f"{place.name}: {id_} was tried {tried[id_]} times after a restart, before it was {tries}")
             dues = [state[1] for state in states]
             now_ns = self._clock.monotonic_ns()
             found = waiting.get(id_, 0)

@@ -118,8 +118,6 @@ class Worker(Channel):
         publisher, number = self.world.knowledge.check(body)
         books = self.world.books
         held = books.deliveries.arrived(self.client.product, self.number, consumer, tag, redelivered, body, self.client)
-        if not self.no_ack:
-            books.memories.read(held)
         if self._selector and not TAKES[self._selector](of_in(self.client.header)):
             raise Broken(f"{self.queue.name}: {held[1]} came to a consumer that takes {self._selector}")
         if "first_key" in self.queue.features and consumer and "rebalances" not in self.queue.features:
