@@ -9,10 +9,9 @@ imports `copying`, each module by its own name.
 """
 
 from .appending.journal import Journal, JournalStatistics
-from .disk.cluster_journal import ClusterJournal
 from .disk.directory import forget_journal
 from .disk.files import REAL, Files, RealFiles
-from .disk.options import JournalOptions
+from .disk.options import ClusterJournal, JournalOptions
 from .disk.readers import forget_reader, reader_offsets, register_reader
 from .disk.segment_file import SYNC_SECONDS
 from .disk.writer import WriterState

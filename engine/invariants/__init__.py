@@ -10,9 +10,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from ..queues.queue import Queue
-from .deadlines import deadlines_of, timers_of
 from .flow import memory_of, meter_of, usage_of
-from .queues import queue_of
+from .queues import deadlines_of, queue_of, timers_of
 from .routes import bindings_of, routes_of
 from .sessions import Held, held_by, sessions_of
 from .stores import store_of

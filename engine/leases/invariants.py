@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ..invariants.deadlines import LATE_NS, is_before
+from ..invariants.queues import LATE_NS, is_before
 from ..messages.message import Message
 from ..stores.store import ids_in
 from .state import Leases

@@ -16,10 +16,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...engine import Clock
-from ..disk.cluster_journal import ClusterJournal
 from ..disk.directory import Directory, read_terms
 from ..disk.files import DISK_FULL, REAL, Files
-from ..disk.options import JournalOptions
+from ..disk.options import ClusterJournal, JournalOptions
 from ..disk.reserve import Reserve
 from ..disk.segment_file import SegmentFile, probe
 from ..disk.writer import Writer, WriterState

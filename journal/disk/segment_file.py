@@ -11,11 +11,10 @@ from dataclasses import dataclass
 
 from ..format.block import HAS_ALL, HEADER, IS_HEAD, MODES, Block, BlockBuilder, Header, encode_block
 from ..format.errors import DirectoryLost
-from .cluster_journal import ClusterJournal
 from .directory import PROBE, Directory
 from .files import DIRECTORY_GONE, DISK_FULL, OUT_OF_RESOURCES, Files, SyncError, sync_file, write_all
 from .kernel_sync import KernelSync
-from .options import JournalOptions
+from .options import ClusterJournal, JournalOptions
 from .reserve import Reserve
 from .segment import SegmentSummary, path_of
 
