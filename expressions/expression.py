@@ -27,16 +27,15 @@ class Expression:
     __slots__ = ("_compiler", "_condition", "_evaluate", "_tree", "dialect", "key", "reads_body", "text")
 
     def __init__(self, text: str, dialect: Dialect, client_values: Mapping[str, Value]) -> None:
-        parsed = parse(text, dialect)
-        self._tree = parsed.tree
-        self._compiler = compiler = Compiler(_rules_of(dialect, parsed.converts), client_values)
+        self._tree, converts = parse(text, dialect)
+        self._compiler = compiler = Compiler(_rules_of(dialect, converts), client_values)
         self._evaluate: Evaluate | None = None  # made on first use: a filter needs none
         try:
-            self._condition = compiler.condition(parsed.tree)
+            self._condition = compiler.condition(self._tree)
         except TooCostly:
             raise ExpressionError(text, 0, "the part that does not depend on the message takes too long") from None
         self.dialect = dialect
-        self.text = printed(parsed.tree, dialect, converts=parsed.converts)
+        self.text = printed(self._tree, dialect, converts=converts)
         used = tuple((name, client_values.get(name)) for name in sorted(compiler.used))
         self.key: tuple[object, ...] = (dialect, self.text, used)
         self.reads_body = compiler.reads_body

@@ -6,7 +6,6 @@ queues page B.2 (choices 10 to 14), B.3; docs/decisions/0015-one-parser-of-our-o
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from .errors import ExpressionError, UnsupportedFunction
 from .functions.signatures import PROPERTY_NAMES, SIGNATURES, UNSUPPORTED, VOLATILE
@@ -45,16 +44,11 @@ _ORDERINGS = frozenset({"<", "<=", ">", ">="})
 CONVERTING, HYPHENATED = "convert_string_expressions:", "hyphenated_props:"
 
 
-@dataclass(slots=True, frozen=True)
-class Parsed:
-    """`converts`: strings are compared with numbers as numbers."""
+def parse(text: str, dialect: Dialect) -> tuple[Node, bool]:
+    """The tree of an expression, and whether strings are compared with numbers as numbers.
 
-    tree: Node
-    converts: bool
-
-
-def parse(text: str, dialect: Dialect) -> Parsed:
-    """The tree of an expression. Raises: ExpressionError, UnsupportedFunction."""
+    Raises: ExpressionError, UnsupportedFunction.
+    """
     if len(text.encode("utf-8", "surrogatepass")) > TEXT_OCTETS_MAX:
         raise ExpressionError(text, 0, f"longer than {TEXT_OCTETS_MAX} octets")
     start, converts, hyphenated = 0, dialect is AMPS, False
@@ -69,7 +63,7 @@ def parse(text: str, dialect: Dialect) -> Parsed:
     tree = parser.disjunction()
     if parser.token.kind != END:
         raise parser.unexpected("an operator or the end")
-    return Parsed(tree, converts)
+    return tree, converts
 
 
 class _Parser:

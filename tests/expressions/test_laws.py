@@ -35,7 +35,7 @@ def test_what_is_printed_is_parsed_to_the_same(dialect: Dialect, data: st.DataOb
     """So the text of a tree stands for it: consumers with the same filter are one group, however they wrote it."""
     tree = data.draw(trees(dialect))
     text = printed(tree, dialect)
-    again = parse(text, dialect).tree
+    again = parse(text, dialect)[0]
     assert repr(again) == repr(tree)
     assert printed(again, dialect) == text
 
