@@ -1,7 +1,8 @@
 """Compiles a tree to closures: each node becomes a function of the subject, which calls the functions of its parts.
 
 Parts that do not depend on the message are computed once. Comparisons with a constant, which are common, have their own
-closures. Source: queues page B.2, B.5; docs/decisions/0015-one-parser-of-our-own.md (measured).
+closures. `Like` matches the patterns of LIKE.
+Source: queues page B.2, B.5; docs/decisions/0015-one-parser-of-our-own.md (measured).
 """
 
 import re

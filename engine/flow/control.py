@@ -1,4 +1,4 @@
-"""Flow control of one broker: admits publishes, blocks clients at full limits, and releases them.
+"""Flow control of one broker: admits publishes, blocks clients at full limits, warns, and releases them.
 
 A broker without configured limits has no meters and no nodes of the usage tree.
 Source: queues page E; rulings 15, 16.

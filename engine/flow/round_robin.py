@@ -1,4 +1,4 @@
-"""The clients that wait for room in one usage node, each with its waiters in order of arrival.
+"""The clients that wait for room in one usage node, each with its waiters in order of arrival; parked publishes.
 
 Deficit round robin: a client that is served gets a quantum of octets and messages. If its next message is larger, it
 saves its quanta until they suffice. If the room is used up before its quantum, it is first when there is room again.

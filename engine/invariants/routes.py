@@ -1,4 +1,4 @@
-"""Compare registered routes with the bindings: each leads to the queues to which the bindings lead now.
+"""Compare registered routes with the bindings: each leads to the queues to which the bindings lead now. Check bindings.
 
 The queues are found here from the bindings alone, one by one: without the exchanges' indexes, and without the code that
 makes routes stale.

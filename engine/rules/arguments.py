@@ -1,4 +1,4 @@
-"""The known arguments of queues and consumers, their valid values, and the equivalence of two declarations.
+"""The known arguments of queues and consumers, their valid values, and when two declarations are equivalent.
 
 The table has a row for each argument, in the order in which RabbitMQ 3.10 checks them, because the first fault is
 reported. The frontend makes the text of a `Reason`.
