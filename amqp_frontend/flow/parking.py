@@ -171,7 +171,7 @@ class Parking:
         client.is_blocked = True
 
     def put_back(self, channel: Channel, event: TurnEvent, turn: ConnectionTurn) -> None:
-        """Park a publish or commit again, because the turn's quota is used up and other connections have their turn."""
+        """Park a publish or commit again, because the turn's quota is used up: other connections come next."""
         quota = turn.quota
         assert quota is not None
         quota.is_over = True

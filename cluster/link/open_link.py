@@ -67,7 +67,7 @@ class OpenLink:
         self._follower = follower
         self._term = term
         self._copy = copy
-        self.is_beside = copy is not None and copy.is_beside
+        self.is_beside = copy is not None and copy.is_beside  # the octets become a full copy beside the journal
         self.copied = None if self.is_beside else follower.copied
         self._first = link.take_rest()  # octets that came with the leader's answer
         self._socket, self._relaying = as_socket(link.stream)
@@ -77,7 +77,7 @@ class OpenLink:
         self._token = trio.lowlevel.current_trio_token()
         self._sending = threading.Lock()
         self._may_acknowledge = False
-        self.received = 0
+        self.received = 0  # octets of the journal
         self._fsynced = 0
         self._acknowledged = 0
         self._unsent = b""  # the rest of a message of which the socket accepted only the beginning

@@ -13,7 +13,7 @@ from .pattern_syntax import Alternation, Anchor, CharClass, Concatenation, Group
 PATHS_MAX = 10_000
 #: Maximum cached characters and classes: expanding one that ignores case takes 80 us.
 CLASSES_MAX = 1000
-#: Characters beyond ASCII that are the other case of an ASCII one, and so match it if case is ignored.
+#: Non-ASCII characters that match an ASCII one if case is ignored.
 _ODD_CASES = "\u0130\u0131\u017f\u212a"
 _PLACES = {"start": r"\A", "end": "$", "very_end": r"\Z", "boundary": r"(?a:\b)"}
 

@@ -74,8 +74,8 @@ class Writer:
         self._in_turn = False
         self._is_awaited = False  # an answer waits for records of the open block
         self._had_answers = False  # answers waited for the last commit: acknowledgements of its messages will come
-        self._is_idle = False  # the thread waits for jobs, not only until SYNC_DELAY_SECONDS are over
-        self._is_waiting = False  # the thread waits for jobs, and commits nothing
+        self._is_idle = False  # the thread waits without the limit of SYNC_DELAY_SECONDS
+        self._is_waiting = False  # the thread waits, and commits nothing
         self._kernel_sync: KernelSync | None = None  # set: the broker's thread commits small blocks
         self._is_syncing = False  # the broker's thread has a commit under way
         self._unawaited_until_s: float | None = None  # when small records that no answer waits for are committed
