@@ -39,7 +39,7 @@ class BrokerOptions:
     topic exchange (`TopicPatterns.excess_states`), because a look-up may visit all of them. `transaction_size_max`:
     maximum octets of uncommitted publishes. `unacked_per_session_max`: maximum unacknowledged deliveries of a session.
     `busy_queue_ready_max`: a queue with consumers and more ready messages is congested (`Turn.congested`).
-    `system_usage`: the broker's limits; None: none. `whole_limits`: limits on all addresses together. `flow`: the low
+    `system_usage`: the broker's limits; None: no limits. `whole_limits`: limits on all addresses together. `flow`: low
     marks of flow control (queues page E). `classic_tells_attempts`: deliveries of classic queues whose rules limit or
     delay attempts have x-delivery-count. `has_consumer_filters`: the broker applies x-filter and x-selector of
     consumers. `transfer_after_ms`: how long a message waits for a consumer at its owner before another node gets it.

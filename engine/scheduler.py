@@ -43,8 +43,8 @@ class Scheduler:
         return len(self.marked) if self._is_dispatching else 0
 
     def dispatch_now(self, queue: "Queue") -> None:
-        """Dispatch a queue before a get, purge or deletion, because waiting consumers have precedence; before that,
-        publish dead letters and expire messages.
+        """Publish dead letters, expire messages, then dispatch a queue. Called before a get, a purge or a deletion,
+        because waiting consumers have precedence.
         """
         context = self._context
         if context.dead_letters.waiting:

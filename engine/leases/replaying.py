@@ -88,7 +88,7 @@ class Replay:
         return last is not None and not last.is_after(one.message.id, one.wall_ms)
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether no message that the reader asked for can still come, if it has read the whole log."""
+        """Whether a reader that has read the whole log has all that it asked for: no further message can come."""
         last = self.rules.last
         if last is None:
             return False

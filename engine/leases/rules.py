@@ -82,7 +82,7 @@ def leased_rules(
 ) -> LeasedRules:
     """The rules of the leased queue `name`; `known` itself if they are equal. The arguments are already checked.
 
-    `given`: arguments of its policy, which override declared ones; those that contradict these are ignored.
+    `given`: arguments of its policy. They override declared ones; those that make the whole invalid are ignored.
     Raises: LeasedFault.
     """
     declared, given = plain_arguments(arguments), dict(given)

@@ -257,7 +257,7 @@ class Router:
         return [*multicast, anycast]
 
     def give_turns_back(self, queues: Iterable[Queue]) -> None:
-        """Give queues that share an address the next turn: the message that they would get has no room yet."""
+        """Give queues that share an address their turn back: the message that they would get has no room yet."""
         for queue in queues:
             sharing = self._sharing.get(queue.address, {})
             if queue in sharing:
@@ -268,7 +268,7 @@ class Router:
     def resolve_address(self, address: str, queue_name: str) -> tuple[str, str]:
         """Exchange and routing key that a dead-letter or expiry address stands for (address-settings page 1.3).
 
-        `exchange:NAME/KEY`, `exchange:NAME`, `queue:NAME`; else an exchange of that name, else the queue of that name.
+        Forms: `exchange:NAME/KEY`, `exchange:NAME`, `queue:NAME`. Another address names an exchange, or else a queue.
         """
         if address.startswith("exchange:"):
             name, slash, key = address.removeprefix("exchange:").partition("/")
@@ -363,7 +363,7 @@ def reach(start: Exchange, message: Routed, context: HostContext) -> list[Queue]
     """All queues that a message reaches, each once. Every exchange is visited at most once.
 
     An exchange without a matching binding gives the message to its alternate exchange. As in RabbitMQ, a binding counts
-    even if it leads to no queue; but not if it leads to a queue that the publisher's site does not see.
+    even if it leads to no queue. A binding to a queue that the publisher's site does not see does not count.
     """
     if not start.name:
         message.cost += len(message.keys) // FOUND_PER_EFFORT
@@ -379,7 +379,7 @@ def is_visible(context: HostContext, destination: Destination) -> bool:
 
 
 def _walk(seen: dict[Exchange, None], message: Routed, context: HostContext, *, for_all: bool) -> list[Queue] | None:
-    """Walk from the exchange in `seen`, and add those that are visited: the result holds until one of them changes.
+    """Walk from the exchange in `seen`. Adds the visited ones to `seen`: the result holds until one of them changes.
 
     `for_all`: as for `Router._captured`.
     """
