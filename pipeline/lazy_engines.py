@@ -18,8 +18,11 @@ class LazyEngines:
         self._session: Any = None
         self._engine: Any = None
 
-    def spark(self) -> Any:
-        """The session of Spark. Raises: ValueError (it is not installed), NoJava, PermissionError."""
+    def spark(self, *, is_short: bool = False) -> Any:
+        """The session of Spark. `is_short`: as in `SessionOptions`, if it is opened now.
+
+        Raises: ValueError (it is not installed), NoJava, PermissionError.
+        """
         if self._session is None and self._open_shared is not None:
             self._session = self._open_shared()
         if self._session is None:
@@ -32,6 +35,7 @@ class LazyEngines:
                 master=options.master,
                 name=f"leveret {options.job}",
                 driver_memory=options.driver_memory,
+                is_short=is_short,
                 log_level="error" if os.environ.get("LEVERET_TRACEBACK") else "off",  # errors are reported here anyway
                 more=dict(setting.split("=", 1) for setting in options.conf),
             )
@@ -40,12 +44,14 @@ class LazyEngines:
 
     def engine_for_lake(self) -> Any:
         """The engine for the command's lake. Raises: ValueError, OSError, and as `spark`."""
-        from .engines.spark import SparkEngine
-        from .jobs.opening import LOCAL, choose_engine
+        from .engines.spark import SparkEngine, is_one_process
+        from .jobs.opening import LOCAL, SHORT_MAX, choose_engine
+        from .lake.lake import row_count
 
         options = self._options
         if choose_engine(options.lake, options.engine, master=options.master, tell=partial(say, options.job)) != LOCAL:
-            self._engine = SparkEngine(self.spark())
+            is_short = is_one_process(options.master) and row_count(options.lake, "events") <= SHORT_MAX
+            self._engine = SparkEngine(self.spark(is_short=is_short))
             return self._engine
         try:
             from .engines.local import LocalEngine

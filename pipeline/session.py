@@ -34,8 +34,8 @@ SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.hadoop.fs.file.impl.disable.cache": "false",
 }
-#: For tests, which compute little: Java starts faster, but computes more slowly.
-TEST_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: If little is computed: Java starts faster, but computes more slowly.
+SHORT_JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: The configuration of Spark's own log: it goes to stderr.
 LOGGING = """
 rootLogger.level = {level}
@@ -57,14 +57,15 @@ SENT_ROOMS = ("engine", "expressions", "journal", "pipeline", "settings", "vendo
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """The options of a session. `log_level`: of Spark's own log, error or off. `more`: settings of Spark that override
-    all others.
+    """The options of a session. `is_short`: little is computed. `log_level`: of Spark's own log, error or off. `more`:
+    settings of Spark that override all others.
     """
 
     master: str = "local[*]"
     name: str = "leveret"
     driver_memory: str = "2g"
     shuffle_partitions: int | None = None
+    is_short: bool = False
     is_test: bool = False
     log_level: str = "error"
     more: dict[str, str] = field(default_factory=dict)
@@ -115,9 +116,8 @@ def open_session(options: SessionOptions | None = None, *, scratch: Path | None 
     builder = builder.config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
     logging = scratch / "log4j2.properties"
     logging.write_text(LOGGING.format(level=options.log_level))
-    java_options = (
-        f"-Dlog4j2.configurationFile={logging.as_uri()}" + f" {TEST_JAVA_OPTIONS if options.is_test else JAVA_OPTIONS}"
-    )
+    java_options = SHORT_JAVA_OPTIONS if options.is_short or options.is_test else JAVA_OPTIONS
+    java_options = f"-Dlog4j2.configurationFile={logging.as_uri()} {java_options}"
     builder = builder.config("spark.driver.extraJavaOptions", java_options)
     for name, value in options.settings(os.environ).items():
         builder = builder.config(name, value)
