@@ -44,7 +44,7 @@ def measure(engine: Engine, lake: str) -> dict[str, Any]:
     tables = open_tables(lake, engine)
     engine.view(tables.lives_view(), lives_of("events"), cached=True)  # all jobs begin with these
     jobs: dict[str, Callable[[], str]] = {
-        "audit": lambda: audit(tables),
+        "audit": lambda: audit(tables).faults,
         "latency": lambda: latency(tables),
         "depth": lambda: depth(tables),
         "redelivery": lambda: redelivery(tables),

@@ -9,7 +9,13 @@ A cluster has one journal for all of its leaders. A takeover allows two kinds of
 lost is published again with the same message id, and a delivery of the lost leader is repeated without a return.
 """
 
-from ..engines.protocol import rows, value
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+from operator import itemgetter
+from typing import NamedTuple
+
+from ..engines.protocol import Row, rows, value
 from .outputs import ALLOWED, FAULTS, MESSAGE_FATE, conform
 from .tables import Tables
 
@@ -75,22 +81,22 @@ SELECT msg_id, vhost, queue, enqueues, terminals, enqueued_lsn, again_lsn, finis
     between_min, between_max, kind, is_durable
 FROM {lives}
 """
-#: Whether a message entered a queue after a younger one, or twice. This query is cheap, and mostly saves
-#: `ENTERED_LATE`: it compares the messages within each part of the journal, and then the parts.
-IS_OUT_OF_ORDER = """
-SELECT part FROM (
-    SELECT part, is_mixed, lowest, lag(highest) OVER (ORDER BY part) AS before
+#: One pass over all lives, which mostly saves the others: how many have each fate, and how many of them may have a
+#: fault; and for each part of the journal the range of the messages that entered a queue in it, and whether one entered
+#: after a younger one, or twice. Negative parts have the messages that never entered one.
+SUMMARY = """
+SELECT part, fate, count(*) AS n, count_if(is_suspect) AS suspects,
+    min(msg_id) AS lowest, max(msg_id) AS highest,
+    bool_or(part >= 0 AND (enqueues > 1 OR coalesce(before > msg_id, false))) AS is_mixed
+FROM (
+    SELECT *, lag(msg_id) OVER (PARTITION BY part ORDER BY enqueued_lsn, msg_id) AS before
     FROM (
-        SELECT part, max(msg_id) AS highest, min(msg_id) AS lowest, bool_or(enqueues > 1 OR before > msg_id) AS is_mixed
-        FROM (
-            SELECT part, msg_id, enqueues, lag(msg_id) OVER (PARTITION BY part ORDER BY enqueued_lsn, msg_id) AS before
-            FROM (SELECT msg_id, enqueues, enqueued_lsn, enqueued_lsn >> 20 AS part FROM judged) AS placed
-            WHERE enqueued_lsn IS NOT NULL
-        ) AS entered
-        GROUP BY part
-    ) AS parts
-) AS neighbours
-WHERE is_mixed OR before > lowest LIMIT 1
+        SELECT lives.msg_id, enqueues, enqueued_lsn, is_suspect, {fate} AS fate,
+            IF(enqueued_lsn IS NULL, -1 - (lives.msg_id >> 20), enqueued_lsn >> 20) AS part
+        FROM (SELECT *, coalesce({is_suspect}, false) AS is_suspect FROM judged) AS lives{seen}
+    ) AS placed
+) AS entered
+GROUP BY part, fate ORDER BY part
 """
 #: Messages that entered a queue after a younger one.
 ENTERED_LATE = f"""
@@ -134,6 +140,7 @@ FROM (
     GROUP BY msg_id, vhost, queue
 ) AS unexpected
 """
+NO_FAULT = "SELECT '' AS fault, msg_id, vhost, queue, 0 AS lsn, '' AS detail FROM judged WHERE false"
 SPANS = "SELECT DISTINCT begin_lsn, end_lsn FROM checkpoints"
 #: As `SPANS`, but only checkpoints without a hole.
 SPANS_WITHOUT_HOLES = """
@@ -191,31 +198,50 @@ def fates(tables: Tables) -> str:
     return conform(tables.engine.dialect, text, MESSAGE_FATE)
 
 
-def judged_fates(tables: Tables) -> str:
-    """SQL of the column `fate` of every message. Cheaper than `fates`, but call `audit` first."""
-    return f"SELECT {_fate(tables)} AS fate FROM {JUDGED_VIEW} AS lives{_join_seen(tables)}"
+class Audited(NamedTuple):
+    """`faults`: SQL of `FAULTS`, one row per fault. `fates`: the number of messages by their fates."""
+
+    faults: str
+    fates: dict[str, int]
 
 
-def audit(tables: Tables) -> str:
-    """SQL of `FAULTS`: one row per fault."""
+def audit(tables: Tables) -> Audited:
+    """Audit all messages."""
     tables.engine.view(JUDGED_VIEW, JUDGED.format(lives=tables.lives_view()), cached=True)
     if tables.holes():
         lost = ", ".join(f"({first}, {last})" for first, last in _joined_holes(tables))
         tables.engine.view("joined_holes", f"SELECT * FROM (VALUES {lost}) AS joined_holes(first_lsn, last_lsn)")
-    parts = [_faults_of_lives(tables)]
-    if rows(tables.engine, IS_OUT_OF_ORDER):
-        parts.append(ENTERED_LATE)
+    checks = _checks(tables)
+    is_suspect = " OR ".join(so for _, so, _, _ in checks)
+    about = {"fate": _fate(tables), "seen": _join_seen(tables), "is_suspect": is_suspect}
+    summary = rows(tables.engine, SUMMARY.format(**about))
+    fates: Counter[str] = Counter()
+    for row in summary:
+        fates[row["fate"]] += row["n"]
+    parts = [_faults_of_lives(checks)] if any(row["suspects"] for row in summary) else []
+    parts += [ENTERED_LATE] if _is_out_of_order(summary) else []
     if tables.checkpoints():
         tables.engine.view("spans", SPANS_WITHOUT_HOLES if tables.holes() else SPANS)
         tables.engine.view("held", HELD)
         parts += [MISSING_AT_CHECKPOINT, UNEXPECTED_HELD.format(first=tables.first_lsn())]
-    text = " UNION ALL ".join(parts)
+    text = " UNION ALL ".join(parts or [NO_FAULT])
     if tables.holes():
         tables.engine.view("found", text, cached=True)
         tables.engine.view("published_in", PUBLISHED_IN, cached=True)
         tables.engine.view("explained", EXPLAINED, cached=True)
         text = UNEXPLAINED
-    return conform(tables.engine.dialect, text, FAULTS)
+    return Audited(conform(tables.engine.dialect, text, FAULTS), dict(sorted(fates.items())))
+
+
+def _is_out_of_order(summary: Sequence[Row]) -> bool:
+    """Whether a message entered a queue after a younger one, or twice. `summary`: rows of `SUMMARY`, parts in order."""
+    highest = 0
+    for _, found in groupby((row for row in summary if row["part"] >= 0), key=itemgetter("part")):
+        of_part = list(found)
+        if any(row["is_mixed"] for row in of_part) or min(row["lowest"] for row in of_part) < highest:
+            return True
+        highest = max(row["highest"] for row in of_part)
+    return False
 
 
 def unknown(tables: Tables) -> str:
@@ -268,13 +294,17 @@ def _is_unknown(tables: Tables) -> str:
     return f" WHEN {known} < {last} AND seen.msg_id IS NULL THEN 'unknown'"
 
 
-def _faults_of_lives(tables: Tables) -> str:
-    """SQL of faults in the events of single messages. Messages from before the lake may lack their `enqueued`."""
+def _checks(tables: Tables) -> list[tuple[str, str, str, str]]:
+    """The `CHECKS` of a lake. Messages from before it may lack their `enqueued`."""
     known = 0
     if tables.first_lsn() > 1:
         first = value(tables.engine, "SELECT min(msg_id) FROM events WHERE kind = 'published'")
         known = NEVER if first is None else int(first)
-    checks = [(fault, f"({so.format(known=known)})", lsn, detail) for fault, so, lsn, detail in CHECKS]
+    return [(fault, f"({so.format(known=known)})", lsn, detail) for fault, so, lsn, detail in CHECKS]
+
+
+def _faults_of_lives(checks: Sequence[tuple[str, str, str, str]]) -> str:
+    """SQL of faults in the events of single messages."""
 
     def cases(place: int) -> str:
         texts = (f"'{check[0]}'" if place == 0 else check[place] for check in checks)

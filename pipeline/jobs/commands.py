@@ -21,7 +21,7 @@ from ..retries import retry_slow_workers
 from ..schemas import Columns, columns
 from ..selection import Selection
 from . import outputs
-from .audit import allowed, audit, fates, judged_fates, unknown
+from .audit import allowed, audit, fates, unknown
 from .backlog import NO_CHECKPOINT, blocked, depth
 from .engine_table import EngineTable, counts
 from .failures import POISON_ATTEMPTS, deadletters, loss, redelivery
@@ -247,18 +247,20 @@ def _selected_rows(sql: str, work: JobContext) -> str:
 
 def _audit(work: JobContext) -> Answer:
     engine = work.engine
-    found = EngineTable(engine, "audit", _selected_rows(audit(work.tables), work), outputs.FAULTS)
+    audited = audit(work.tables)
+    found = EngineTable(engine, "audit", _selected_rows(audited.faults, work), outputs.FAULTS)
     tables = {"faults": found}
     if work.tables.holes():
         tables["unknown"] = EngineTable(engine, "unknown", _selected_rows(unknown(work.tables), work), outputs.FAULTS)
     by_fault = found.counts("fault")
     work.progress.say("faults", **by_fault)
-    every, counted = fates(work.tables), judged_fates(work.tables)
+    every, fated = fates(work.tables), audited.fates
     if work.selection.since_us is not None:
         since = engine.dialect.timestamp(work.selection.since_us)
-        every = counted = f"SELECT * FROM ({every}) AS fated WHERE coalesce(enqueued_ts, finished_ts) >= {since}"
+        every = f"SELECT * FROM ({every}) AS fated WHERE coalesce(enqueued_ts, finished_ts) >= {since}"
+        fated = counts(engine, "fate", f"({every})")
     facts = {
-        "fates": counts(engine, "fate", f"({counted})"),
+        "fates": fated,
         "faults": by_fault,
         "checkpoints": len(work.tables.checkpoints()),
     }

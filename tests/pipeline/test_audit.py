@@ -18,7 +18,7 @@ HELD = {(10, 13): {"q": [2, 3], "r": [3]}}
 
 
 def faults(tables: Any) -> list[tuple[str, int, str]]:
-    return sorted((row.fault, row.msg_id, row.queue) for row in answered(tables, "audit", audit(tables)))
+    return sorted((row.fault, row.msg_id, row.queue) for row in answered(tables, "audit", audit(tables).faults))
 
 
 def without(*gone: int) -> list[str]:
@@ -54,7 +54,7 @@ def found(engine: Any) -> dict[str, list[tuple[str, int, str]]]:
             snapshots.setdefault(span, {}).update({(str(number), queue): ids for queue, ids in queues.items()})
     tables = told(engine, *lines, snapshots=snapshots)
     by_case: dict[str, list[tuple[str, int, str]]] = {}
-    for row in answered(tables, "audit", audit(tables)):
+    for row in answered(tables, "audit", audit(tables).faults):
         by_case.setdefault(row.vhost, []).append((row.fault, row.msg_id, row.queue))
     return by_case
 

@@ -95,7 +95,7 @@ def test_the_audit_agrees_with_the_client(spark: Any, tmp_path: Path) -> None:
     engine = SparkEngine(spark)
     tables = open_tables(lake, engine)
     assert tables.first_lsn() == 1
-    assert answered(tables, "audit", audit(tables)) == []
+    assert answered(tables, "audit", audit(tables).faults) == []
     assert value(engine, "SELECT count(*) FROM checkpoints") >= 1
     bodies = "SELECT msg_id, CAST(substring_index(CAST(body AS string), ' ', 1) AS int) AS number FROM payloads"
     numbered = f"SELECT queue, number, fate FROM ({fates(tables)}) AS fated JOIN ({bodies}) AS bodies USING (msg_id)"
@@ -118,7 +118,7 @@ def test_the_audit_agrees_with_the_client(spark: Any, tmp_path: Path) -> None:
     first = acked.first()
     engine.frame("whole_events", events)
     damaged = Tables(engine)
-    found = answered(damaged, "audit", audit(damaged))
+    found = answered(damaged, "audit", audit(damaged).faults)
     assert {(one.fault, one.msg_id, one.queue) for one in found} == expected
 
     take_row_away(Path(lake), first.msg_id, first.queue)

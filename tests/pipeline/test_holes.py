@@ -173,7 +173,7 @@ def test_the_audit_tells_unknown_from_wrong(how: str, tmp_path: Path, engine: An
     tables = open_tables(str(lake), engine)
     assert [(row["first_lsn"], row["last_lsn"]) for row in tables.holes()] == [(first, last)]
     assert f"{last - first + 1} records are lost in a hole of the journal" in (tables.holes_text() or "")
-    assert rows(engine, audit(tables)) == []
+    assert rows(engine, audit(tables).faults) == []
     found = rows(engine, unknown(tables))
     assert {row["fault"] for row in found} >= {"lost"} and all(
         f"; records {first} to {last}, which are lost, may tell more" in row["detail"] for row in found
@@ -206,7 +206,7 @@ def test_what_a_hole_may_explain(what: str, engine: Any) -> None:
     events, held, wrong, untold = AROUND[what]
     snapshots: Any = {span: {"q": ids} for span, ids in held.items()}
     tables = told(engine, *events, snapshots=snapshots, holes=[(10, 12), (13, 19)])
-    assert [row["msg_id"] for row in rows(engine, audit(tables))] == wrong
+    assert [row["msg_id"] for row in rows(engine, audit(tables).faults)] == wrong
     assert [row["msg_id"] for row in rows(engine, unknown(tables))] == untold
 
 
@@ -245,8 +245,8 @@ def test_a_lake_of_before_opens(tmp_path: Path, engine: Any) -> None:
     fill(tmp_path / "repaired", lake)
     shutil.rmtree(lake / "holes")
     tables = open_tables(str(lake), engine)
-    assert tables.holes() == [] and rows(engine, audit(tables)) != []
+    assert tables.holes() == [] and rows(engine, audit(tables).faults) != []
     assert fill(tmp_path / "repaired", lake)["rows"]["holes"] == 1
     tables = open_tables(str(lake), engine)
     assert [(row["first_lsn"], row["last_lsn"]) for row in tables.holes()] == [(first, last)]
-    assert rows(engine, audit(tables)) == []
+    assert rows(engine, audit(tables).faults) == []

@@ -132,7 +132,7 @@ def test_every_job(engine: Any, tmp_path: Path) -> None:
     for name in TABLES:
         engine.memory_table(f"whole_{name}", table_of(tmp_path, name))
     tables = Tables(engine)
-    assert answered(tables, "audit", audit(tables)) == []
+    assert answered(tables, "audit", audit(tables).faults) == []
     failing = {row.msg_id: row for row in answered(tables, "redelivery", redelivery(tables))}
     assert {id_: (row.attempts, row.requeues, row.leases_ended, row.dead) for id_, row in failing.items()} == {
         1: (2, 2, 2, True),

@@ -272,7 +272,7 @@ def names(tables: Tables) -> dict[int, str]:
 
 def test_fates(tables: Tables, memory: Memory) -> None:
     """Each message of each queue, and no fault."""
-    assert answered(tables, "audit", audit(tables)) == []
+    assert answered(tables, "audit", audit(tables).faults) == []
     found = Counter((one.vhost, one.queue, one.fate) for one in answered(tables, "fates", fates(tables)))
     assert found == +memory.fates
 
