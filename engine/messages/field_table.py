@@ -259,10 +259,15 @@ class OpenedTable(Mapping[str, Field]):
     __slots__ = ("_data", "_places")
 
     def __init__(self, data: bytes, start: int) -> None:
+        position, end = _span(data, start, len(data))
         self._data = data
         self._places: dict[str, int] = {}
-        for key, first, _ in table_spans(data, start):
-            self._places.setdefault(key, first + 1 + data[first])
+        while position < end:
+            name_end = position + 1 + data[position]
+            if name_end > end:
+                raise FieldTableError("a key is cut short")
+            self._places.setdefault(data[position + 1 : name_end].decode("utf-8", "surrogateescape"), name_end)
+            position = _offset_after(data, name_end, end)
 
     def __getitem__(self, key: str) -> Field:
         return _field(self._data, self._places[key], len(self._data), DEPTH_MAX)[0]

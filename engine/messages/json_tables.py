@@ -5,7 +5,6 @@ are not text, decimals, NaN, infinities) become the nearest value; an export of 
 export. Source: behaviour page 5.5.
 """
 
-import json
 from math import isfinite
 from typing import Any
 
@@ -58,6 +57,8 @@ def json_of_table(table: FieldTable) -> dict[str, Any]:
 
 def is_same_json(one: object, other: object) -> bool:
     """Whether two values are the same in JSON. In Python, true would be 1, and 1.0, too."""
+    import json  # an idle broker does without it
+
     return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
 
 

@@ -102,14 +102,18 @@ class NodeCommands:
         """Raises: ControlFailed."""
         start_s = HELD_S
         while True:
-            left_s = max(0.01, self._deadline - self._clock())
+            left_s = max(0.01, round(self._deadline - self._clock(), 3))  # an error shows it
             options = {"timeout_s": left_s, "start_s": start_s, "context": self._context}
             try:
                 return self._request(self._url, command, arguments, **options)
             except NotServed as fault:
                 found = self._state(self._url, HELD_S)
-                if found is None and (fault.is_over or start_s >= left_s):
+                if found is None and fault.is_over:
                     raise
+                if found is None and start_s >= left_s:
+                    raise ControlFailed(
+                        f"{target_of(self._url)} did not answer within {self._timeout_s:g} s (--timeout SECONDS)"
+                    ) from None
             if found is not None:
                 break
             start_s *= 2  # the broker is slow
