@@ -293,8 +293,9 @@ def test_two_of_three_nodes_are_killed_at_once(nodes: ClusterNodes, capsys: pyte
         until(lambda: connection.process_data_events(0.1) or got, "a delivery")
         code, text = ctl(nodes, leader, "cluster", capsys=capsys)
         assert code == 0 and "replication: 1 of 2 nodes in sync" in text and f"insync: {leader}\n" in text
-        code, text = ctl(nodes, leader, "forget", second, capsys=capsys)
-        assert code == 1 and f"node {second} is needed" in text
+        answers = {name: ctl(nodes, leader, "forget", name, capsys=capsys) for name in (second, third)}
+        needed = {name: (code, f"node {name} is needed" in text) for name, (code, text) in answers.items()}
+        assert (1, True) in needed.values(), answers  # the first that was missed may have left the set before
         assert "RESIGNING" not in nodes.log(leader)[before:]
     nodes.etcd.signal(0, signal.SIGSTOP)
     found = until(lambda: state(nodes, leader), "the state of a leader that is suspended")

@@ -212,6 +212,33 @@ def test_etcd_loses_its_data_under_a_leader(tmp_path: Path, capsys: pytest.Captu
         assert_each_once(publisher, drain(nodes, "a"))
 
 
+def test_the_cluster_is_recovered_with_the_node_that_still_leads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It tells what etcd lost, has all records, and leads the new set: docs/cluster.md, the day etcd is gone."""
+    with cluster_nodes(tmp_path) as nodes:
+        nodes.start_all()
+        nodes.await_in_sync()
+        leader = nodes.leader()
+        with Publisher(nodes, NAMES) as publisher:
+            publisher.await_confirms(20)
+            nodes.etcd.kill(0)
+            shutil.rmtree(tmp_path / "etcd/m0")
+            nodes.etcd.start(0)
+            nodes.etcd.await_answer(0)
+            until(
+                lambda: "etcd's data were restored or deleted" in ctl(nodes, leader, "status", capsys=capsys)[1], "what"
+            )
+            until(lambda: (view := nodes.view()) is not None and len(view.nodes) == 3, "all nodes registered anew")
+            assert main(["cluster", "recover", "--yes", str(tmp_path / "a/leveret.toml"), leader]) == 0
+            capsys.readouterr()
+            until(lambda: (view := nodes.view()) is not None and view.leader is not None, "a leader of the new set")
+            publisher.await_confirms(20)
+            nodes.await_in_sync()
+            until(lambda: "restored or deleted" not in ctl(nodes, nodes.leader(), "status", capsys=capsys)[1], "ok")
+        assert_each_once(publisher, drain(nodes, "a"))
+
+
 # -- one cluster for the rest ------------------------------------------------------------------------------------------
 
 
