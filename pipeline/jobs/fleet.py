@@ -36,11 +36,11 @@ class NodeAnswers:
         for name, table in answer.tables.items():
             if not isinstance(table, EngineTable) or (name in ONLY_WRITTEN and not self._is_written):
                 continue
-            of = self._views.setdefault(name, [])
-            view = f"of_node_{name}_{len(of)}"
+            views = self._views.setdefault(name, [])
+            view = f"of_node_{name}_{len(views)}"
             text = self._engine.dialect.text(node.name)
             self._engine.view(view, f"SELECT {text} AS node, * FROM {table.name}", cached=True)
-            of.append(view)
+            views.append(view)
             self._tables[name] = table
         self._answers[node.name] = answer
 

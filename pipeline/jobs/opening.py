@@ -42,7 +42,7 @@ def choose_engine(
         return SPARK
     if tell is not None:
         tell(
-            f"{count} events are answered by DuckDB, which puts on the disk what does not fit into memory: Spark is not"
+            f"DuckDB answers for {count} events, and puts on the disk what does not fit into memory: Spark is not"
             " installed; pip install 'leveret[spark]'"
         )
     return LOCAL

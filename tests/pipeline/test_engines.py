@@ -208,7 +208,7 @@ def test_which_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told_of: list[str] = []
     assert choose_engine(lake, tell=told_of.append) == LOCAL and choose_engine(lake, "spark") == SPARK
     (words,) = told_of
-    assert words.startswith(f"{LOCAL_MAX + 1} events are answered by DuckDB") and "leveret[spark]" in words
+    assert words.startswith(f"DuckDB answers for {LOCAL_MAX + 1} events") and "leveret[spark]" in words
 
 
 def test_the_local_engine_keeps_to_itself(tmp_path: Path) -> None:

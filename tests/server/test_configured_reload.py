@@ -145,7 +145,7 @@ def test_vanished_addresses_and_virtual_hosts() -> None:
     assert report.done == ("exchange 'news' is no longer declared: deleted, as config-delete-addresses is FORCE",)
     assert report.warnings == (
         "exchange 'kept' in vhost 'v' is no longer declared; it stays, as config-delete-addresses is OFF",
-        "virtual host 'v' is no longer declared; it stays, `leveret ctl delete_vhost` ends it",
+        "virtual host 'v' is no longer declared; it stays, `leveret ctl delete_vhost` deletes it",
     )
     hosts = objects.broker.virtual_hosts
     assert "news" not in hosts["/"].exchanges

@@ -128,7 +128,7 @@ class ConfiguredObjects:
         self._drop_exchanges({(exchange.vhost, exchange.name) for exchange in configuration.exchanges})
         for name in sorted(self._vhosts - set(configuration.vhosts)):
             self._remark(
-                f"virtual host {shown(name)} is no longer declared; it stays, `leveret ctl delete_vhost` ends it"
+                f"virtual host {shown(name)} is no longer declared; it stays, `leveret ctl delete_vhost` deletes it"
             )
         self._replace_diverts(configuration)
         self._is_starting = False
