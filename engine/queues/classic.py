@@ -76,9 +76,8 @@ class ClassicIntake(Intake):
             store.expiring = True  # even if a consumer takes the message at once: it may be requeued
             for bound in bounds:
                 bound.expect(expires_ns)
-        drops_others = rules.has_limit or rules.ring_size is not None or rules.last_value_key is not None
-        drops_others = drops_others or queue.pending is not None
-        shows_each = drops_others and queue.keeps_acked and bool(queue.consumer_list.served)
+        drops_others = rules.has_limit or rules.last_value_key is not None or queue.pending is not None
+        drops_others = drops_others or (rules.ring_size is not None and not queue.keeps_acked)
         if (drops_others or ttl_ms == 0) and context.broker.scheduler.is_marked(queue):
             queue.dispatch()  # messages that were requeued in this turn go out first
         refused: list[int] = []
@@ -88,8 +87,6 @@ class ClassicIntake(Intake):
             queue.events.enqueued,
         )  # saves 0.1 us a message
         for offset, content in enumerate(contents):
-            if shows_each and offset:
-                queue.dispatch()  # consumers get a copy of what the next message may drop
             message = self.message_for(queue, first_id + offset, content, envelope)
             message.expires_ns = expires_ns
             if refusing and (refusal := queue.refuses(message)) is not None:
@@ -144,7 +141,6 @@ def _takes_run(queue: "Queue") -> bool:
         and queue.bounds[0].takes_run(queue)
         and queue.selection is None
         and queue.consumer_list.groups is None
-        and not (queue.keeps_acked and queue.consumer_list.served)
         and not queue.store.is_deep
         and not (len(queue.store) and queue.consumer_list.has_waiting())
     )
