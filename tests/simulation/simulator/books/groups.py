@@ -24,7 +24,9 @@ Group = tuple[QueueName, str]
 
 
 class Groups(Book):
-    """`first`: of the messages that are out, those that began a group for their consumer."""
+    """`first`: of the messages that are out, those that began a group for their consumer. `again`: those that were out
+    more than once; a client may read the delivery before, whose channel it has closed, while the next is on its way.
+    """
 
     def __init__(self, where: Whereabouts, routing: Routing) -> None:
         self._where = where
@@ -33,6 +35,7 @@ class Groups(Book):
         self._newest: dict[Group, int] = {}  # of those that were handed out, by this broker
         self._ever: set[tuple[QueueName, int]] = set()
         self.first: set[tuple[QueueName, int]] = set()
+        self.again: set[tuple[QueueName, int]] = set()
 
     def handlers(self) -> Handlers:
         return {EnqueuedEvent: self._enqueued, DeliveredEvent: self._delivered}
@@ -42,12 +45,14 @@ class Groups(Book):
         self._newest.clear()
         self._ever.clear()
         self.first.clear()
+        self.again.clear()
 
     def _enqueued(self, event: EnqueuedEvent) -> None:
         """An id that was lost with its message may come again."""
         name = event.vhost, event.subject
         if self._ever and "groups" in self._where.places[name].features:
             self._ever.difference_update((name, id_) for id_ in event.messages)
+            self.again.difference_update((name, id_) for id_ in event.messages)
 
     def _delivered(self, event: DeliveredEvent) -> None:
         name = event.vhost, event.subject
@@ -56,6 +61,8 @@ class Groups(Book):
             return
         for id_ in event.messages:
             self.first.discard((name, id_))
+            if (name, id_) in self._ever:
+                self.again.add((name, id_))
             text, ends = group_in(self._routing.headers.get(id_, b""))
             if text is None or event.consumer is None:
                 self._ever.add((name, id_))

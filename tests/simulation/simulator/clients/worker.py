@@ -122,7 +122,9 @@ class Worker(Channel):
             raise Broken(f"{self.queue.name}: {held[1]} came to a consumer that takes {self._selector}")
         if "first_key" in self.queue.features and consumer and "rebalances" not in self.queue.features:
             begins = FIRST in Content(self.client.header[HEADER_START:], b"").headers
-            if begins != (held in books.groups.first) and not (begins and redelivered):  # it did, and says it again
+            is_over = held in books.groups.again and not redelivered
+            is_said_again = begins and redelivered
+            if begins != (held in books.groups.first) and not is_over and not is_said_again:
                 raise Broken(f"{self.queue.name}: {held[1]} says first={begins} of its group")
         if (
             not redelivered
