@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from ...engine import NATIVE
 from ..disk.files import OUT_OF_RESOURCES, REAL, Files
-from ..disk.segment import SegmentSummary, path_of, read_footer, segment_name, segments_in
+from ..disk.segment import SegmentSummary, footer_of, path_of, segment_name, segments_in
 from ..disk.segment_scan import SegmentScan
 from ..format.block import HEADER_SIZE, IS_GAP, Block
-from ..format.errors import BadRecord, Damaged, NotInJournal
+from ..format.errors import BadRecord, Damaged, JournalError, NotInJournal
 from ..format.heap import Content, decode_content
 from ..format.record import MOVED, PUBLISHED, RECORD, RECORD_SIZE, Record, from_fields
 from .recovered import RecoveredMessage, RecoveredQueue
@@ -241,12 +241,13 @@ class ContentReader:
             self._close(segment)
         handle = self._open(segment)
         try:
-            summary = live if live is not None and live.base_lsn == segment else read_footer(self._files, handle)
+            is_live = live is not None and live.base_lsn == segment
+            summary = live if is_live else footer_of(self._files, handle, segment)
             if summary is None:
                 summary = SegmentSummary(segment)
                 for block in SegmentScan(self._files, handle, segment):
                     summary.add(block)
-        except OSError:
+        except (OSError, JournalError):
             self._files.close(handle)
             raise
         self._handles[segment] = (handle, summary)

@@ -14,6 +14,7 @@ from simulated_files import SimulatedFiles
 from leveret.engine.clock import ManualClock
 from leveret.engine.messages.content import NATIVE, encode_header
 from leveret.journal import Damaged, Journal, JournalOptions, NotInJournal
+from leveret.journal.disk import segment as segment_module
 from leveret.journal.format.block import Block, encode_records, read_block
 from leveret.journal.format.record import PUBLISHED, Record
 from leveret.journal.recovery import content_reader
@@ -180,6 +181,22 @@ def test_a_segment_that_cannot_be_read_is_not_kept_open() -> None:
     assert len(files.handles) == before
     files.fault = lambda operation, path: None
     assert journal.contents.read(lsn)
+    journal.close()
+
+
+def test_a_footer_of_another_version_hides_no_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its segment is read block by block, and takes one descriptor."""
+    files = SimulatedFiles()
+    options = JournalOptions(segment_size=4000)
+    with monkeypatch.context() as patch:
+        patch.setattr(segment_module, "VERSION", 99)
+        journal = Journal.open("j", ManualClock(), options, files=files, threaded=False, new_id=bytes(16))
+        written = write(journal, [[(b"key", [900] * 4)]] * 3)
+    before = len(files.handles)
+    for _ in range(3):
+        for lsn, *_ in written:
+            assert journal.contents.read(lsn)
+    assert len(files.handles) <= before + 3
     journal.close()
 
 
