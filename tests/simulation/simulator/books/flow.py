@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from leveret.engine import BlockedEvent, Broker, EnqueuedEvent, EventKind, Message, PublishedEvent, Queue
+from leveret.engine.flow import meter as meters
 
 from ..ledger import Broken, keys_of
 from ..loop import SimulatedClock
@@ -21,12 +22,12 @@ MS = 1_000_000
 #: What limits count of a queue.
 MESSAGES, OCTETS, STORED, MEMORY = "messages", "octets", "stored", "memory"
 _MEASURES = {
-    "all_messages": MESSAGES,
-    "messages_in_memory": MESSAGES,
-    "all_octets": OCTETS,
-    "octets_in_memory": OCTETS,
-    "stored_octets": STORED,
-    "memory": MEMORY,
+    meters.all_messages: MESSAGES,
+    meters.messages_in_memory: MESSAGES,
+    meters.all_octets: OCTETS,
+    meters.octets_in_memory: OCTETS,
+    meters.stored_octets: STORED,
+    meters.memory: MEMORY,
 }
 
 
@@ -162,7 +163,7 @@ class Flow(Book):
                         unknown.add(charge.node)
                     else:
                         known.add(charge.node)
-                        used[charge.node] += amounts[_MEASURES[charge.measure.__name__]]
+                        used[charge.node] += amounts[_MEASURES[charge.measure]]
         return used, known - unknown
 
 
