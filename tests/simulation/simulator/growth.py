@@ -16,6 +16,7 @@ from typing import Any
 
 from leveret.amqp_frontend.edge.endpoint import Endpoint
 from leveret.amqp_frontend.peer.channel import KnownRoute
+from leveret.amqp_frontend.wire.publish_cache import PROPERTY_LISTS_MAX
 from leveret.engine import Client, Exchange, Queue, Session
 from leveret.engine.clients.unacked import SETTLED_MAX
 from leveret.engine.publishing.route import Route
@@ -37,6 +38,7 @@ ALSO = {
     **{"Deadlines._heap": 512, "UnackedIndex._by_queue[]": SETTLED_MAX},
     **{"EnvelopeCache._summaries": CACHED_MAX, "EnvelopeCache._envelopes": CACHED_MAX},
     "ContentIndex._moved": RUNS_SPARE,
+    "PublishCache.summaries": PROPERTY_LISTS_MAX,
     **dict.fromkeys(("BlockBuilder.records", "BlockBuilder.heap"), BLOCK_SIZE_MAX // RECORD_SIZE),
 }
 #: A segment each, of which the journal keeps many where they are to be retained.
