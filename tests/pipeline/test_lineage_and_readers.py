@@ -193,7 +193,7 @@ def test_a_reader_that_was_dropped(tmp_path: Path, capsys: pytest.CaptureFixture
     for _ in range(2):
         assert main(ingesting) == 1
         said = capsys.readouterr().err
-        assert "no longer there" in said and "the broker has dropped reader lake-" in said
+        assert "is deleted" in said and "the broker has dropped reader lake-" in said
         assert reader_offsets(str(journal)) == {}
     assert main([*ingesting, "--past-deleted"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"]["holes"] == 1

@@ -91,8 +91,8 @@ def test_nothing_was_lost_or_tried_twice(ends: str, engine: Any, tmp_path: Path)
     one.close()
     fill(journal, Path(lake))
     tables = open_tables(lake, engine)
-    for job in (loss, redelivery, audit):
-        assert rows(engine, job(tables)) == [], job
+    for text in (loss(tables), redelivery(tables), audit(tables).faults):
+        assert rows(engine, text) == [], text
     counted = f"SELECT queue, fate, count(*) AS n FROM ({fates(tables)}) AS every GROUP BY queue, fate"
     assert {(row["queue"], row["fate"], row["n"]) for row in rows(engine, counted)} == {
         (name, "open" if name in KEEPING else "acked", 3 * COUNT) for name in KINDS
