@@ -26,7 +26,7 @@ def why_no_disks() -> str:
 
 
 class LoopDisk:
-    """An ext4 of 64 MiB in a file. `path`: where it is mounted."""
+    """An ext4 of 128 MiB in a file. `path`: where it is mounted."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -58,7 +58,7 @@ def loop_disk(directory: Path, name: str) -> Iterator[LoopDisk]:
     """Mounted in the directory, and unmounted at the end. Raises: OSError, CalledProcessError."""
     image, mounted = directory / f"{name}.img", directory / f"{name}.disk"
     with image.open("wb") as file:
-        file.truncate(64 * MIB)
+        file.truncate(128 * MIB)
     _run("mkfs.ext4", "-q", "-F", "-m", "0", image)
     mounted.mkdir()
     _run("mount", "-o", "loop", image, mounted)
