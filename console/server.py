@@ -248,7 +248,7 @@ def _load(options: "Callable[[], ConsoleOptions]") -> "type[ConsoleState]":
 #: Seconds between two checks whether there is anything to sample.
 UNUSED_S = 0.5
 #: Seconds between two measurements of the event loop's delay.
-DELAY_PERIOD_S = 0.25
+DELAY_PERIOD_S = 1.0
 
 
 async def watch_delays(delays: Buckets) -> None:
