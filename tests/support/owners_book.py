@@ -7,6 +7,7 @@ owners. Source: cluster page 12.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -100,7 +101,8 @@ class _Book:
     rules: SitedQueue
     queue: Any
     ready: dict[int, int] = field(default_factory=dict)  # id -> when it came (ns)
-    came: dict[int, int] = field(default_factory=dict)  # the same, also of what is leased
+    places: list[tuple[int, int]] = field(default_factory=list)  # of what is ready, in order
+    came: dict[int, int] = field(default_factory=dict)  # when it came, also of what is leased
     order: dict[int, int] = field(default_factory=dict)  # id -> number of the event that made it ready
     owners: dict[int, str] = field(default_factory=dict)
     leased: dict[int, Lease] = field(default_factory=dict)
@@ -131,8 +133,15 @@ class _Book:
     def is_ready(self, id_: int, now_ns: int, number: int) -> None:
         """A message is ready since then, by this event."""
         self.ready[id_], self.order[id_] = now_ns, number
+        insort(self.places, self.rules.place_of(id_))
         if self.rules.is_barrier is not None and self.rules.is_barrier(id_):
             self.barriers.add(id_)
+
+    def is_not_ready(self, id_: int) -> None:
+        """A message is leased, waits for its time, or is gone."""
+        if self.ready.pop(id_, None) is not None:
+            at = bisect_left(self.places, self.rules.place_of(id_))
+            assert self.places.pop(at)[1] == id_
 
 
 class OwnersBook:
@@ -302,7 +311,7 @@ class OwnersBook:
         book = self._of(event)
         for id_ in event.messages if book is not None else ():
             assert id_ in book.ready, f"{id_} of {event.subject} is delayed, and is not new"  # type: ignore[union-attr]
-            del book.ready[id_]  # type: ignore[union-attr]
+            book.is_not_ready(id_)  # type: ignore[union-attr]
             book.barriers.discard(id_)  # type: ignore[union-attr]
 
     def _on_due(self, event: DueEvent) -> None:
@@ -359,7 +368,7 @@ class OwnersBook:
             owner = book.owners.get(id_, site)
             assert owner == site, f"{id_} of {what} belongs to {owner}, and goes to {site}"
             assert book.is_open(id_), f"{id_} of {what} is leased, behind the barrier {book.gate()}"
-            del book.ready[id_]
+            book.is_not_ready(id_)
             waits = id_ in book.moved and rules.rank_of is not None  # those of higher ranks may have to
             came_until_ns = self._now_ns() - self._after_ns - LATE_NS if waits else NEVER_NS
             book.handed_out.append((self._number, id_, book.moved.get(id_, owner), consumer, came_until_ns))
@@ -413,7 +422,7 @@ class OwnersBook:
             return
         for id_ in event.messages:
             if self._over(book, id_) is None:
-                book.ready.pop(id_, None)
+                book.is_not_ready(id_)
                 book.barriers.discard(id_)
             book.owners.pop(id_, None)
             book.came.pop(id_, None)
@@ -472,12 +481,11 @@ class OwnersBook:
 
     def _check_order(self, book: _Book) -> None:
         """Of the messages of one owner the oldest that the consumer takes goes first."""
-        place_of = book.rules.place_of
+        places = book.places
         for number, id_, owner, consumer, came_until_ns in book.handed_out:
-            for older in book.ready:
+            for _, older in places[: bisect_left(places, book.rules.place_of(id_))]:
                 if (
-                    place_of(older) < place_of(id_)
-                    and book.order[older] < number
+                    book.order[older] < number
                     and book.ready[older] <= came_until_ns
                     and book.owners.get(older, owner) == owner
                     and (consumer is None or self._takes(consumer, older))

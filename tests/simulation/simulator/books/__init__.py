@@ -93,9 +93,9 @@ class Books:
 
     def attach(self, broker: Broker) -> None:
         """A new life begins. Whereabouts first: the others may ask it. Raises: Broken."""
+        broker.context.listeners.append(self)  # before the book of owners, which asks the book of leases for ranks
         for book in reversed(self._books):
             book.attach(broker)
-        broker.context.listeners.append(self)
 
     def recorded(self, lsn: int, durable_lsn: int, *, takes_nothing: bool) -> None:
         """What happened since the last call is safe when all below `lsn` is, unless the journal takes nothing."""
