@@ -116,6 +116,7 @@ def test_redelivery_says_yes_to_what_waits_as_the_formula_says(steps: list[Step]
     ]),
     ("died of 1 attempts of 4", [*OUT, ("left", "a", [1], "dead_lettered", DIED)]),
     ("was tried 2 times, and 1 before", [*OUT, ("has", "a", [1], {"tries": 2}), ("restarted",)]),
+    ("was tried 2 times of 2 and is there", [("has", "b", [1], {"tries": 2}), ("restarted",)]),
 ])  # fmt: skip
 def test_redelivery_says_no(sentence: str, steps: list[Step]) -> None:
     say_no(of_redelivery(), steps, sentence)
@@ -134,6 +135,11 @@ class DeathHistory(History):
             b={},
             dead={"foreign": True},
         )
+
+    def died_at_start(self, queue: str, ids: list[int]) -> None:
+        book = self.book
+        assert isinstance(book, Deaths)
+        book.are_due([(("/", queue), id_) for id_ in ids])
 
     def dead_letter(self, id_: int, of: int, reason: str, *told: tuple[str, str, int], to: str = "dead") -> None:
         """`told`: queue, reason and count of each entry of its x-death."""
@@ -172,6 +178,9 @@ BOTH = (("dead", "rejected", 1), ("a", "rejected", 1))
     [*DEATHS, ("left", "a", [13], "purged"), ("turn_ended",)],
     [*AGAIN, ("dead_letter", 21, 11, "rejected", *BOTH), ("turn_ended",)],
     [("restarted",), ("dead_letter", 5, 4, "maxlen", ("a", "maxlen", 1)), ("turn_ended",)],
+    [("restarted",), ("died_at_start", "b", [5]), ("turn_ended",)],
+    [("restarted",), ("died_at_start", "a", [4]), ("dead_letter", 5, 4, "delivery_limit", ("a", "delivery_limit", 1)),
+     ("turn_ended",)],
     [*DEATHS, ("has", "dead", [11]), ("restarted",), *AGAIN[-1:], ("dead_letter", 21, 11, "rejected", *BOTH)],
 ])  # fmt: skip
 def test_deaths_says_yes_to_dead_letters_that_tell_the_truth(steps: list[Step]) -> None:
@@ -187,6 +196,7 @@ def test_deaths_says_yes_to_dead_letters_that_tell_the_truth(steps: list[Step]) 
     ("to be told was", [*AGAIN, ("dead_letter", 21, 11, "rejected", ("dead", "rejected", 1))]),
     ("has two entries", [*DEATHS[:3], ("dead_letter", 11, 1, "rejected", ("a", "rejected", 1), ("a", "rejected", 1))]),
     ("and not to dead", [*DEATHS[:3], ("dead_letter", 11, 1, "rejected", ("a", "rejected", 1), {"to": "a"})]),
+    (r"\[4\] died of their last attempt", [("restarted",), ("died_at_start", "a", [4]), ("turn_ended",)]),
     ("have nowhere to go", [("enqueued", "b", [1]), ("left", "b", [1], "dead_lettered", REJECTED)]),
 ])  # fmt: skip
 def test_deaths_says_no(sentence: str, steps: list[Step]) -> None:

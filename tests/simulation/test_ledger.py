@@ -24,6 +24,7 @@ from leveret.engine import (
     Message,
     PublishedEvent,
     QueueEvent,
+    RequeuedEvent,
     UserUndeclaredEvent,
 )
 
@@ -63,6 +64,10 @@ class Run:
     def delivered(self, *ids: int) -> None:
         session: Any = None
         self.ledger(DeliveredEvent("/", "a", ids, envelope_of(), session, None))
+
+    def came_back(self, id_: int) -> None:
+        message = Message(id_, content_of(id_), envelope_of(), deliveries=1)
+        self.ledger(RequeuedEvent("/", "a", [id_], [message], "lost", False))
 
     def dropped(self, *ids: int, came_in: bool = True) -> None:
         self.ledger(LeftEvent(EventKind.DROPPED, "/", "a", ids, envelope_of(), None, None, came_in))
@@ -261,6 +266,61 @@ def test_what_may_expire_may_be_missing(run: Run) -> None:
     run.turn()
     run.ledger.expirable.add(1)
     run.starts()
+
+
+# -- attempts that are counted before the delivery -----------------------------------------------------------------
+
+
+@pytest.fixture
+def counting() -> Run:
+    """Messages 1 and 2 are there; a delivery is the last one."""
+    run = Run(attempts_max=1)
+    run.ledger.counts_deliveries = True
+    run.comes(1, 2)
+    run.turn()
+    return run
+
+
+def test_what_was_out_for_the_last_time_is_dead_after_a_restart(counting: Run) -> None:
+    counting.delivered(1)
+    counting.turn()
+    assert counting.ledger.recorded_count() == 2
+    with pytest.raises(Broken, match=r"restored \[\('a', 1\)\]"):
+        counting.starts(1, 2)
+    counting.starts(2)
+    counting.ledger.compare_audit({A: {1, 2}})  # its death is not written yet
+    assert counting.ledger.died == {(A, 1)}
+    with pytest.raises(Broken, match="delivered .* where it was not"):
+        counting.delivered(1)
+
+
+@pytest.mark.parametrize("found", [(1, 2), (2,)])
+def test_a_last_delivery_that_was_not_durable_counts_or_does_not(counting: Run, found: tuple[int, ...]) -> None:
+    counting.delivered(1)
+    counting.turn(durable=False)
+    counting.starts(*found)
+
+
+def test_what_came_back_from_its_last_delivery_uncounted_is_there_after_a_restart(counting: Run) -> None:
+    counting.delivered(1)
+    counting.turn()
+    counting.came_back(1)
+    counting.turn()
+    assert counting.ledger.recorded_count() == 2
+    with pytest.raises(Broken, match=r"lost \[\('a', 1\)\]"):
+        counting.starts(2)
+    counting.starts(1, 2)
+
+
+def test_a_delivery_that_is_not_the_last_one_kills_nobody() -> None:
+    run = Run(attempts_max=2)
+    run.ledger.counts_deliveries = True
+    run.comes(1)
+    run.delivered(1)
+    run.turn()
+    with pytest.raises(Broken, match=r"lost \[\('a', 1\)\]"):
+        run.starts()
+    run.starts(1)
 
 
 # -- confirms and commits ---------------------------------------------------------------------------------------------

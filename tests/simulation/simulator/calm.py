@@ -13,7 +13,8 @@ LEAST_S, MOST_S = 600.0, 4 * 3600.0
 #: Seconds between two faults in it, on average.
 FAULT_EVERY_S = 1200.0
 #: Clients keep their deliveries meanwhile.
-WITHOUT_TIMEOUT = "[broker]\nconsumer-timeout = -1\n"
+WITHOUT_TIMEOUT = "consumer-timeout = -1\n"
+BROKER = "[broker]\n"
 
 
 def add_calm(plan: Plan, *, share: float = SHARE, least_s: float = LEAST_S, most_s: float = MOST_S) -> None:
@@ -24,7 +25,9 @@ def add_calm(plan: Plan, *, share: float = SHARE, least_s: float = LEAST_S, most
     at_s = chance.uniform(0, plan.seconds)
     for_s = chance.uniform(least_s, most_s)
     plan.seconds += for_s
-    plan.configuration += WITHOUT_TIMEOUT
+    if BROKER not in plan.configuration:
+        plan.configuration += BROKER
+    plan.configuration = plan.configuration.replace(BROKER, BROKER + WITHOUT_TIMEOUT)
     plan.calms.append([at_s, at_s + for_s])
     for fault in plan.faults:
         if fault.at_s > at_s:

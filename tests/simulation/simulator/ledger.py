@@ -24,6 +24,8 @@ from leveret.engine import (
     PublishedEvent,
     Queue,
     QueueEvent,
+    RequeuedEvent,
+    ScheduledEvent,
 )
 from leveret.interop.wire.raw_codec import Content
 
@@ -33,6 +35,7 @@ HEADER_START = 12
 KEY_SIZE = 12
 
 QueueName = tuple[str, str]  # virtual host, queue
+Place = tuple[QueueName, int]  # and a message's id
 Change = tuple[QueueName, int, bytes | None]  # None: the message left
 
 
@@ -49,7 +52,10 @@ class Turn(NamedTuple):
 
 
 class Ledger:
-    """`present`: queue -> message id -> key, as it is now. `durable`: as it was behind the last durable turn."""
+    """`present`: queue -> message id -> key, as it is now. `durable`: what a restart would find behind the last durable
+    turn. `counts_deliveries`: a delivery is an attempt that a restart remembers, so what is out for the last time is
+    dead after it (address-settings page 5.7).
+    """
 
     takes_mixed = False
 
@@ -59,16 +65,18 @@ class Ledger:
         self.durable: dict[QueueName, dict[int, bytes]] = {}
         self.expirable: set[int] = set()
         self.features: dict[str, dict[str, Any]] = {}  # of queues, as the plan has them
+        self.counts_deliveries = False
+        self.spent: set[Place] = set()  # what went out for the last time
+        self.died: set[Place] = set()  # of these as this broker started, as far as the journal had them
+        self._tried: set[Place] = set()  # of queues whose limits only the broker knows
         self.waiting: deque[Turn] = deque()  # not durable yet
         self.unstated: list[Change] = []  # what came while the journal took nothing, until a checkpoint has it
         self._turn: list[Change] = []
         self.committed_lsn: Callable[[], int] = lambda: 0  # answers may speak of what is below, now
         self._keys: dict[int, bytes] = {}  # of what is being published
-        self._copies: set[int] = set()  # dead letters, of which no publisher waits for a confirm
+        self._copies: set[int] = set()  # dead letters, and what came back: no publisher waits for a confirm of it
         self._safe_max = self._floor = 0  # the highest id that ever was safe; and when this life began
         self._broker: Broker | None = None
-        #: Queue and message id -> times that it was delivered by this process.
-        self.places: dict[bytes, set[tuple[QueueName, int]]] = {}  # where a message has to be durably, by its key
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -86,6 +94,9 @@ class Ledger:
                 self._left(event)
         elif isinstance(event, DeliveredEvent):
             self._delivered(event)
+        elif isinstance(event, (RequeuedEvent, ScheduledEvent)):
+            if self.spent:
+                self._came_back(event)
         elif (
             isinstance(event, QueueEvent)
             and event.kind is EventKind.UNDECLARED
@@ -129,6 +140,31 @@ class Ledger:
         for id_ in event.messages:
             if id_ not in present:
                 raise Broken(f"message {id_} was delivered from {name}, where it was not")
+        if self.counts_deliveries:
+            self._count(name, event)
+
+    def _count(self, name: QueueName, event: DeliveredEvent) -> None:
+        features = self.features.get(name[1])
+        if features is None:
+            self._tried.update((name, id_) for id_ in event.messages)
+            return
+        highest, of = features.get("attempts_max"), event.run
+        if not highest or "keeps" in features or not self._queue(name).durable:
+            return
+        for index, id_ in enumerate(event.messages):
+            envelope, tries = (of, 1) if isinstance(of, Envelope) else _tries_of(of[index])
+            if envelope.summary.persistent and tries >= highest:
+                self.spent.add((name, id_))
+                self._change(name, id_, None)
+
+    def _came_back(self, event: RequeuedEvent | ScheduledEvent) -> None:
+        """That attempt did not count."""
+        name = event.vhost, event.subject
+        for id_ in event.messages:
+            if (name, id_) in self.spent:
+                self.spent.discard((name, id_))
+                self._copies.add(id_)
+                self._change(name, id_, self.present[name][id_])
 
     def _queue(self, name: QueueName) -> Queue:
         assert self._broker is not None
@@ -176,18 +212,13 @@ class Ledger:
             self._make_durable(waiting.popleft().changes)
 
     def _make_durable(self, changes: list[Change]) -> None:
-        places = self.places
         for name, id_, key in changes:
             there = self.durable.setdefault(name, {})
             if key is not None:
                 self._safe_max = max(id_, self._safe_max)
                 there[id_] = key
-                places.setdefault(key, set()).add((name, id_))
-            elif (gone := there.pop(id_, None)) is not None:
-                of = places[gone]
-                of.discard((name, id_))
-                if not of:
-                    del places[gone]
+            else:
+                there.pop(id_, None)
 
     def is_safe(self, key: bytes) -> bool:
         """Whether a message is as durable as the mode promises wherever it is to be, or was settled there."""
@@ -204,7 +235,7 @@ class Ledger:
             key == one and id_ in self.present.get(name, ()) and id_ not in self._copies for name, id_, one in changes
         )
 
-    def first_left(self, places: Iterable[tuple[QueueName, int]]) -> tuple[QueueName, int] | None:
+    def first_left(self, places: Iterable[Place]) -> Place | None:
         """Of messages that left their queues, one that does not stay away wherever the broker may start again."""
         there = {place: place[1] in self.durable.get(place[0], ()) for place in places}
         committed_lsn = self.committed_lsn()
@@ -233,10 +264,8 @@ class Ledger:
         }
         self.present = {name: {id_: known.get(id_, key) for id_, key in ids.items()} for name, ids in found.items()}
         self.durable = {name: dict(ids) for name, ids in self.present.items()}
-        self.places = {}
-        for name, ids in self.durable.items():
-            for id_, key in ids.items():
-                self.places.setdefault(key, set()).add((name, id_))
+        self.spent = {(name, id_) for name, id_ in self.spent if id_ not in self.present.get(name, ())}
+        self.died = set()
         self.waiting.clear()
         self.unstated = []
         self._turn = []
@@ -259,7 +288,7 @@ class Ledger:
         # What came while the journal took nothing is there, or not, each for itself.
         wrong -= (either := {(name, id_) for name, id_, _ in self.unstated})
         best = set(wrong)
-        changed: dict[tuple[QueueName, int], bool] = {}
+        changed: dict[Place, bool] = {}
         turns = [Turn(0, [], set()), *self.waiting, Turn(0, self._turn, set())]
         for at, (_, changes, _) in enumerate(turns):
             for name, id_, key in changes:
@@ -280,10 +309,11 @@ class Ledger:
         extra = sorted((name[1], id_) for name, id_ in best if id_ in found.get(name, ()))
         raise Broken(f"after a restart: lost {lost[:10]}, restored {extra[:10]} ({len(lost)}, {len(extra)})")
 
-    def _is_explained(self, wrong: set[tuple[QueueName, int]], found: dict[QueueName, set[int]]) -> bool:
+    def _is_explained(self, wrong: set[Place], found: dict[QueueName, set[int]]) -> bool:
         """Whether all that is missing may have expired meanwhile, or had no room or place when all was ready again."""
         return all(
-            id_ not in found.get(name, ()) and (id_ in self.expirable or self._had_no_room(name, id_, found))
+            id_ not in found.get(name, ())
+            and (id_ in self.expirable or (name, id_) in self._tried or self._had_no_room(name, id_, found))
             for name, id_ in wrong
         )
 
@@ -308,12 +338,16 @@ class Ledger:
         for name in found.keys() | self.durable.keys():
             here, there = self.durable.get(name, {}).keys(), found.get(name, set())
             open_ = {id_ for of, id_ in either if of == name}
+            spent = {id_ for of, id_ in self.spent if of == name}
             if lost := here - there - open_:
                 raise Broken(f"{name} has messages that are not in the journal: {sorted(lost)[:10]}")
             extra = {
-                id_ for id_ in there - here - self.expirable - open_ if not self._had_no_room(name, id_, self.durable)
+                id_
+                for id_ in there - here - self.expirable - open_
+                if (name, id_) not in self._tried and not self._had_no_room(name, id_, self.durable)
             }
-            if extra:
+            self.died |= {(name, id_) for id_ in extra & spent}
+            if extra := extra - spent:
                 raise Broken(f"the journal has messages in {name} that are not there: {sorted(extra)[:10]}")
 
     def recorded_count(self) -> int | None:
@@ -324,7 +358,7 @@ class Ledger:
         for turn in self.waiting:
             for name, id_, key in turn.changes:
                 (there.discard if key is None else there.add)((name, id_))
-        return len(there)
+        return len(there) + sum(id_ in self.present.get(name, ()) for name, id_ in self.spent)
 
     # -- quiet --------------------------------------------------------------------------------------------------------
 
@@ -339,6 +373,10 @@ class Ledger:
                 raise Broken(
                     f"{name} holds {sorted(there - known)[:10]} too many, {sorted(known - there)[:10]} too few"
                 )
+
+
+def _tries_of(message: Message) -> tuple[Envelope, int]:
+    return message.envelope, message.deliveries - message.uncounted
 
 
 def keys_of(event: PublishedEvent) -> list[bytes]:

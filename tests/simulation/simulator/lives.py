@@ -138,6 +138,7 @@ class Lives:
         if written_lsn is not None:
             world.books.survived(written_lsn)
         world.books.attach(host.broker)
+        world.books.deaths.are_due(world.ledger.died)
         self.invariants.attach(host.broker)
         disk.has_lost_power = False
         return host

@@ -8,6 +8,8 @@ from typing import Any
 
 #: Of clients in long worlds.
 NORMAL_PACE = 20.0
+#: In a configuration: each delivery counts as an attempt, also after a kill.
+COUNTS_DELIVERIES = "persist-delivery-count-before-delivery = true\n"
 
 
 @dataclass(slots=True)

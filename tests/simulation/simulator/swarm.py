@@ -14,13 +14,13 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from .calm import add_calm
+from .calm import BROKER, add_calm
 from .explored import add_explorers
 from .flow_kinds import FLOW_KINDS, limits_of_all
 from .inhabitants import DEAD, add_exchange_client, add_queue_clients, make_exchange, multiply
 from .lease_kinds import add_leased
 from .more_kinds import MORE_KINDS
-from .parts import NORMAL_PACE, ClientPlan, FaultPlan, Plan, QueuePlan
+from .parts import COUNTS_DELIVERIES, NORMAL_PACE, ClientPlan, FaultPlan, Plan, QueuePlan
 from .plan import make_plan
 from .queue_kinds import QUEUE_KINDS, Kind, Settings, make_queue
 from .selectors import TAKES
@@ -151,6 +151,8 @@ def make_swarm(seed: int) -> Plan:
     """The short world of a seed."""
     chance = Random(f"swarm {seed}")
     plan = Plan(seed, chance.choice((1.0, 2.0, 4.0)), _configuration(chance))
+    if Random(f"counts {seed}").random() < 0.15:
+        plan.configuration += BROKER + COUNTS_DELIVERIES
     has_flow = chance.random() < 0.3
     has_system = has_flow and chance.random() < 0.3
     if has_flow:

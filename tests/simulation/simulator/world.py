@@ -37,6 +37,7 @@ from .loop import SECOND, SimulatedClock, now_ns, pass_time, run
 from .loop import schedule as current_schedule
 from .network import Network
 from .objects import Objects
+from .parts import COUNTS_DELIVERIES
 from .past import Past
 from .plan import FaultPlan, Plan
 from .planted import planted
@@ -154,6 +155,7 @@ class World:
         self.network = Network(schedule, self.chance("network"), self.fingerprint.received)
         self.ledger = Ledger()
         self.ledger.features = {queue.name: queue.features for queue in self.plan.queues}
+        self.ledger.counts_deliveries = COUNTS_DELIVERIES in self.plan.configuration
         self.knowledge = Knowledge(self.ledger)
         self.clock = SimulatedClock()
         self.disk = Disk(self.chance("disk"))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from typing import Any
 
 from leveret.engine import Broker, EventKind, LeftEvent, PublishedEvent
 from leveret.interop.wire.raw_codec import Content
 
-from ..ledger import Broken, QueueName
+from ..ledger import Broken, Place, QueueName
 from .book import Book, Handlers
 from .moves import MOVED
 from .whereabouts import Whereabouts
@@ -27,6 +28,7 @@ class Deaths(Book):
         self._told: dict[int, Told] = {}
         self._explored: set[int] = set()  # of queues whose exchange for dead letters may be gone
         self._is_starting = False  # what had no room after a restart died before anybody listened
+        self._unburied: set[int] = set()  # died as this broker started, of too many attempts
 
     def handlers(self) -> Handlers:
         return {LeftEvent: self._left, PublishedEvent: self._published}
@@ -34,18 +36,25 @@ class Deaths(Book):
     def attach(self, broker: Broker) -> None:
         self._waiting.clear()
         self._is_starting = True
+        self._unburied = set()
         there = {id_ for place in self._where.places.values() for id_ in (*place.ready, *place.waiting)}
         self._told = {id_: told for id_, told in self._told.items() if id_ in there}  # ids that were lost come again
+
+    def are_due(self, died: Iterable[Place]) -> None:
+        """A start has taken these out of their queues: they were out for the last time when the broker before ended."""
+        self._unburied = {id_ for name, id_ in died if self._may_die(name)}
+
+    def _may_die(self, name: QueueName) -> bool:
+        features = self._where.places[name].features
+        return bool({"dead_letter_address", "dead_letter_exchange", "foreign"} & features.keys())
 
     def _left(self, event: LeftEvent) -> None:
         if event.to is None or event.kind is EventKind.PURGED:  # moved by an operator
             return
         name = event.vhost, event.subject
-        features = self._where.places[name].features
-        may_die = {"dead_letter_address", "dead_letter_exchange", "foreign"} & features.keys()
-        if event.reason in ("rejected", "delivery_limit") and not may_die:
+        if event.reason in ("rejected", "delivery_limit") and not self._may_die(name):
             raise Broken(f"{name}: {event.messages} became dead letters ({event.reason}), and have nowhere to go")
-        if "explored" in features:
+        if "explored" in self._where.places[name].features:
             self._explored.update(event.messages)
             return
         for id_ in event.messages:
@@ -54,6 +63,7 @@ class Deaths(Book):
     def _published(self, event: PublishedEvent) -> None:
         if event.cause in (None, "retroactive", MOVED):
             return
+        self._unburied.discard(event.run.cause_id)
         for id_, content in zip(event.messages, event.contents):
             if event.run.cause_id in self._explored or (not self._waiting and self._is_starting):
                 self._told[id_] = deaths_in(event.run.framing.split(content)[0])
@@ -82,6 +92,8 @@ class Deaths(Book):
         self._is_starting = False
         if self._waiting:
             raise Broken(f"no dead letters came of {list(self._waiting)[:5]}")
+        if self._unburied:
+            raise Broken(f"{sorted(self._unburied)[:5]} died of their last attempt at a restart without dead letters")
 
 
 def deaths_in(header: bytes) -> Told:

@@ -64,6 +64,8 @@ class Redelivery(Book):
                 key = name, message.id
                 tries = self._tries[key] = message.deliveries - message.uncounted
                 known = before.get(key)  # None: it was only on the disk when the life before began
+                if (highest := place.features.get("attempts_max")) and tries >= highest:
+                    raise Broken(f"{name}: {message.id} was tried {tries} times of {highest} and is there")
                 if known is not None and tries > known:
                     raise Broken(f"{name}: {message.id} was tried {tries} times, and {known} before")
 
