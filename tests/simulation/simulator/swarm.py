@@ -143,7 +143,10 @@ def make_world(seed: int) -> Plan:
         return make_swarm(seed)
     plan = make_plan(seed)
     plan.checked = 0.1
-    add_calm(plan)
+    if any("leased" in queue.features for queue in plan.queues):  # each lease ends again and again: millions of them
+        add_calm(plan, least_s=30, most_s=120)
+    else:
+        add_calm(plan)
     return plan
 
 
