@@ -2,6 +2,9 @@
 
 A request that was sent completely and not answered is in doubt. A request that was not sent completely had no effect,
 since a member acts on whole requests only. Why not the package etcd3gw: docs/decisions/0026-cluster.md.
+
+A member that does not answer in time is passed by. Where all are slow, as on a machine or a disk that is full, the time
+grows with the answers: otherwise no request would ever be answered, and no node would lead.
 """
 
 import base64
@@ -30,6 +33,8 @@ _INVALID, _NOT_FOUND, _DENIED, _EXHAUSTED, _PRECONDITION, _OUT_OF_RANGE, _UNAUTH
 _SURELY_NOT_DONE = {_INVALID, _NOT_FOUND, _DENIED, _EXHAUSTED, _PRECONDITION, _OUT_OF_RANGE, _UNAUTHENTICATED}
 #: Texts with which etcd asks for another login: the token expired, users were changed, authentication was turned on.
 _LOGIN_AGAIN = ("invalid auth token", "revision of auth store is old", "user name is empty")
+#: Up to this many times the usual time is waited for an answer, if the last one took long or did not come in time.
+_PATIENCE_MAX = 4
 #: Maximum octets of an answer. Answers to our requests are shorter.
 _ANSWER_SIZE_MAX = 4 * 1024**2
 
@@ -126,6 +131,7 @@ class Gateway:
         self._member = 0  # index of the endpoint that answered last
         self._connection: http.client.HTTPConnection | None = None
         self._token: str | None = None  # of the last login; "": etcd has no users; None: log in first
+        self._waited_s = 0.0  # for the last answer, or in vain since then
         self._is_aborted = False
 
     def read(self, path: str, body: Json, answer_seconds: float | None = None) -> Json:
@@ -193,8 +199,13 @@ class Gateway:
         seconds = self.access.answer_seconds if answer_seconds is None else answer_seconds
 
         def ask_once() -> Json:
-            asked_ns = self._clock()
-            answer = self._answer(self._send(path, body, seconds))
+            asked_ns, since_s = self._clock(), time.monotonic()
+            try:
+                answer = self._answer(self._send(path, body, self._patient(seconds)))
+            except (_NotSent, _NoAnswer):
+                self._waited_s = max(self._waited_s, time.monotonic() - since_s)
+                raise
+            self._waited_s = time.monotonic() - since_s
             self.last_sent_ns = asked_ns
             return answer
 
@@ -230,6 +241,10 @@ class Gateway:
     def _try_next_member(self) -> None:
         self.close()
         self._member = (self._member + 1) % len(self.access.endpoints)
+
+    def _patient(self, seconds: float) -> float:
+        """The time for the next answer, which usually takes less than `seconds`."""
+        return min(max(seconds, 2 * self._waited_s), _PATIENCE_MAX * seconds)
 
     def _send(self, path: str, body: Json, answer_seconds: float) -> _Response:
         """Send the request, and wait until an answer begins."""
@@ -302,7 +317,8 @@ class Gateway:
         if self._is_aborted:  # before there was a socket to shut down
             raise _NotSent("this node ends")
         try:
-            response = self._exchange(connection, "GET", "/version", None, {}, self.access.answer_seconds)
+            seconds = self._patient(self.access.answer_seconds)
+            response = self._exchange(connection, "GET", "/version", None, {}, seconds)
             version = str(self._answer(response).get("etcdserver", ""))
         except _NoAnswer as error:  # the request changes nothing
             raise _NotSent(str(error)) from error
@@ -333,9 +349,8 @@ class Gateway:
         body = json.dumps({"name": self.access.user, "password": self.access.password}).encode()
         headers = {"Content-Type": "application/json"}
         try:
-            response = self._exchange(
-                connection, "POST", "/v3/auth/authenticate", body, headers, self.access.answer_seconds
-            )
+            seconds = self._patient(self.access.answer_seconds)
+            response = self._exchange(connection, "POST", "/v3/auth/authenticate", body, headers, seconds)
             token = self._answer(response).get("token")
             if not isinstance(token, str) or not token.isascii() or not token.isprintable():
                 raise _NotSent("a login that etcd answered with no token")

@@ -50,6 +50,7 @@ class Member:
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
         self.version = b'{"etcdserver":"3.5.12","etcdcluster":"3.5.0"}'
+        self.slow: dict[str, float] = {}  # path -> seconds until the answer
         self.requests: list[str] = []
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
@@ -85,6 +86,7 @@ class Member:
             received = b""
             path = head.split(b" ")[1].decode()
             self.requests.append(path)
+            threading.Event().wait(self.slow.get(path, 0))
             answer = http(200, self.version) if path == "/version" else self._answers(path, body)
             if answer == b"":
                 stream.shutdown(socket.SHUT_RDWR)
@@ -384,6 +386,25 @@ def test_whatever_answers_ends_no_node(status: int, body: bytes) -> None:
         watch._view = View(1)
         watch._listen()
     assert "/v3/watch" in members[0].requests
+
+
+@pytest.mark.parametrize("slow", ["/version", "/v3/kv/txn"])
+def test_an_etcd_that_always_answers_late_is_answered_in_the_end(slow: str) -> None:
+    """On a full machine each answer takes longer than usual. If each were given up, no node would ever lead."""
+    members = [Member(well) for _ in range(3)]
+    for member in members:
+        member.slow[slow] = 0.3
+    access = EtcdAccess(tuple(one.url for one in members), connect_seconds=60, answer_seconds=0.1)
+    for name in ("read", "change"):
+        with closing(Gateway(access)) as gateway:
+            for _ in range(30):
+                with suppress(Unreachable, InDoubt):
+                    getattr(gateway, name)("/v3/kv/txn", {})
+                    break
+            else:
+                raise AssertionError([one.requests for one in members])
+    for member in members:
+        member.close()
 
 
 def test_an_answer_octet_by_octet_has_an_end() -> None:
