@@ -107,7 +107,8 @@ class Reaper:
         limit = settings.auto_delete_queues_message_count
         if 0 <= limit < count:
             return False
-        if not settings.auto_delete_queues_skip_usage_check and not queue.counters.delivered:
+        was_used = queue.had_consumer or queue.counters.delivered  # basic.get delivers, without a consumer
+        if not settings.auto_delete_queues_skip_usage_check and not was_used:
             return False
         idle_ns = self._broker.clock.monotonic_ns() - queue.last_used_ns
         return idle_ns >= settings.auto_delete_queues_delay_ms * MS

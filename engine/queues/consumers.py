@@ -57,6 +57,7 @@ def remove(queue: "Queue", leaving: Sequence[Consumer]) -> None:
         if queue.auto_delete or queue.kind.goes_with_consumers:
             queue.context.queues.remove(queue)
         else:
+            queue.had_consumer = True
             queue.last_used_ns = queue.context.broker.clock.monotonic_ns()
             if queue.rules.purge_on_no_consumers:
                 queue.purge()

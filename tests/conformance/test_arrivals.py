@@ -452,6 +452,15 @@ def test_auto_created_queues_go_when_unused(at: Make, entry: dict[str, Any], is_
     assert desk.exists("auto.never")  # never used, and not empty
 
 
+def test_an_auto_created_queue_whose_consumer_got_nothing_was_used(at: Make) -> None:
+    """`auto-delete-queues-delay` begins when the last consumer leaves (address-settings page 3.5)."""
+    desk = at(settings(broker={"address_queue_scan_period": 100}, **{"auto.#": {"auto_create_queues": True}}), q=False)
+    desk.consume("auto.a", no_ack=True)
+    desk.cancel()
+    desk.advance_ms(500)
+    assert not desk.exists("auto.a")
+
+
 @pytest.mark.parametrize(
     "entry, is_gone",
     [
