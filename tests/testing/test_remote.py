@@ -229,6 +229,14 @@ def test_a_broker_for_other_machines_lets_guest_in_from_there() -> None:
         broker.stop()
 
 
+def test_another_address_is_that_of_the_line() -> None:
+    """Whoever starts it connects to what the line says."""
+    with served("--host", "127.0.0.2") as remote:
+        assert urlsplit(remote.url).hostname == remote.address[0] == "127.0.0.2"
+        pika.BlockingConnection(pika.URLParameters(remote.url)).close()
+        assert remote.call("queues") == []
+
+
 def test_the_command_line_of_the_container() -> None:
     """With free ports: the line that Testcontainers waits for, both ports, and the token; SIGTERM ends it."""
     recipe = (Path(__file__).resolve().parents[2] / "deploy" / "test-server.Containerfile").read_text()

@@ -29,7 +29,7 @@ from .history import HistoryEvent, PublishedMessage, Record, Recorder
 from .leases import LeaseSnapshot, check_leased, leases_in
 from .loop_thread import TIMEOUT_S, LoopThread, result_of, turns_of_this_loop
 from .nearest_names import nearest_names
-from .options import BrokerOptionsError
+from .options import BrokerOptionsError, reachable
 from .pending import leaks_of, pending_of
 from .plain_form import plain_message, plain_queue
 from .queue_surgery import take_ready
@@ -112,7 +112,8 @@ class RunningBroker(BrokerAssertions):
     def url(self) -> str:
         """The URL for clients, with the default virtual host."""
         self._create_default()
-        return f"amqp://guest:guest@127.0.0.1:{self.port}/{quote(self.default_vhost, safe='')}"
+        host = reachable(self.edge.options.host)
+        return f"amqp://guest:guest@{host}:{self.port}/{quote(self.default_vhost, safe='')}"
 
     @property
     def management_url(self) -> str:

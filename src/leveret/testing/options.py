@@ -15,6 +15,7 @@ from ..settings.rows.broker_keys import KEYS
 from .engine_clock import ClockMode
 from .typos import CLOCKS, check_word
 
+LOOPBACK = "127.0.0.1"
 #: Real time without activity before virtual time advances, in milliseconds (ruling 25).
 QUIET_MS_DEFAULT = 3
 
@@ -32,8 +33,13 @@ class EdgeOptions:
     seed: int | None = None
     data: str | None = None  # directory of the journal; None: everything in memory
     management: bool = False
-    host: str = "127.0.0.1"  # an IPv4 address of this machine
+    host: str = LOOPBACK  # an IPv4 address of this machine
     port: int = 0  # 0: a free one
+
+
+def reachable(host: str) -> str:
+    """The host in URLs for clients on this machine, of a listener on `host`."""
+    return LOOPBACK if host in ("", "0.0.0.0") else host
 
 
 #: Values of `config`: the path of a file (TOML, XML of Artemis), TOML as text, or a dict of the same shape.
@@ -55,7 +61,7 @@ def read_options(
     virtual_heartbeats: bool = False,
     seed: int | None = None,
     management: bool = False,
-    host: str = "127.0.0.1",
+    host: str = LOOPBACK,
     port: int = 0,
 ) -> EdgeOptions:
     """Check the options of `start_broker`. Raises: BrokerOptionsError."""

@@ -15,6 +15,7 @@ from typing import Any
 from ...settings.loopback import is_loopback
 from ..clock import ClockIsReal
 from ..loop_thread import BrokerStopped
+from ..options import reachable
 from .operations import Operations, UnknownOperation
 from .values import WrongValue
 
@@ -38,12 +39,13 @@ class ControlServer(ThreadingHTTPServer):
         self.operations = operations
         self.token = token
         super().__init__((host, port), Handler)
+        self.host = reachable(host)
         self.is_local = is_loopback(host)
 
     @property
     def url(self) -> str:
         """The URL for clients on this machine."""
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"http://{self.host}:{self.server_address[1]}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log only for debugging: a client may close its connection during a request."""
@@ -111,7 +113,7 @@ class Handler(BaseHTTPRequestHandler):
         """Check the token, and, on loopback, the Host header, so that web pages of other sites are refused."""
         host = self.headers.get("host", "").rpartition(":")[0] or self.headers.get("host", "")
         given = self.headers.get("authorization", "").removeprefix("Bearer ").encode("utf-8", "surrogateescape")
-        if self.server.is_local and host not in ("127.0.0.1", "localhost", "[::1]"):
+        if self.server.is_local and host not in ("127.0.0.1", "localhost", "[::1]", self.server.host):
             self._fail(HTTPStatus.FORBIDDEN, "the host of the request is not this machine")
         elif not hmac.compare_digest(given, self.server.token.encode()):
             what = (
