@@ -237,6 +237,51 @@ def test_options_may_stand_between_words(words: list[str], monkeypatch: pytest.M
     assert asked == [("permissions", given)]
 
 
+@pytest.mark.parametrize(
+    "words, name, given",
+    [
+        (
+            ["set_policy", "-p", "v", "ttl", "^a", '{"message-ttl": 1}', "--priority", "3", "--apply-to", "queues"],
+            "policies",
+            {"action": "set", "vhost": "v", "name": "ttl", "pattern": "^a", "definition": '{"message-ttl": 1}',
+             "priority": "3", "apply-to": "queues"},
+        ),
+        (["set_user_tags", "ann", "monitoring"], "users", {"action": "tags", "name": "ann", "tags": "monitoring"}),
+        (
+            ["set_topic_permissions", "ann", "amq.topic", ".*", "-"],
+            "topic-permissions",
+            {"action": "set", "user": "ann", "exchange": "amq.topic", "write": ".*", "read": "-"},
+        ),
+        (
+            ["set_parameter", "-p", "v", "shovel", "s", "{}"],
+            "parameters",
+            {"action": "set", "vhost": "v", "component": "shovel", "name": "s", "value": "{}"},
+        ),
+    ],
+)  # fmt: skip
+def test_what_operators_of_rabbitmq_type(
+    words: list[str], name: str, given: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines for rabbitmqctl do the same here."""
+    asked: list[tuple[str, object]] = []
+
+    def request(url: str, name: str, arguments: object, **_: object) -> dict[str, object]:
+        asked.append((name, arguments))
+        return {}
+
+    monkeypatch.setattr("leveret.cli.control_client.request", request)
+    assert main(["ctl", *words]) == 0
+    assert asked == [(name, given)]
+
+
+def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """As with rabbitmqctl: of all commands, or of one."""
+    assert main(["ctl", "help", "purge"]) == 0
+    assert capsys.readouterr().out.startswith("usage: leveret ctl purge ")
+    assert main(["ctl", "help"]) == 0
+    assert "usage: leveret ctl " in capsys.readouterr().out
+
+
 def test_definitions_are_exported_to_a_file_as_by_rabbitmqctl(broker: BrokerProcess, tmp_path: Path) -> None:
     """A script that makes backups gets the file that it names, or an exit code of 1; `-` is the standard output."""
     file = tmp_path / "definitions.json"

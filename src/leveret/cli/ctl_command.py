@@ -42,9 +42,13 @@ RABBITMQCTL = {
     "add_user": ("users", "add"),
     "delete_user": ("users", "delete"),
     "change_password": ("users", "passwd"),
+    "set_user_tags": ("users", "tags"),
     "list_permissions": ("permissions", "list"),
     "set_permissions": ("permissions", "set"),
     "clear_permissions": ("permissions", "clear"),
+    "list_topic_permissions": ("topic-permissions", "list"),
+    "set_topic_permissions": ("topic-permissions", "set"),
+    "clear_topic_permissions": ("topic-permissions", "clear"),
     "list_exchanges": ("exchanges",),
     "list_bindings": ("bindings",),
     "purge_queue": ("purge",),
@@ -57,6 +61,12 @@ RABBITMQCTL = {
     "set_operator_policy": ("operator-policies", "set"),
     "clear_operator_policy": ("operator-policies", "clear"),
     "list_operator_policies": ("operator-policies", "list"),
+    "list_parameters": ("parameters", "list"),
+    "set_parameter": ("parameters", "set"),
+    "clear_parameter": ("parameters", "clear"),
+    "list_global_parameters": ("global-parameters", "list"),
+    "set_global_parameter": ("global-parameters", "set"),
+    "clear_global_parameter": ("global-parameters", "clear"),
     "list_queues": ("queues",),
     "list_connections": ("connections",),
     "list_channels": ("channels",),
@@ -102,6 +112,8 @@ def add_arguments(ctl: argparse.ArgumentParser) -> None:
         help="show it again and again (every 2 s), with rates, until Ctrl-C",
     )
     ctl.add_argument("-p", "--vhost", default=None, help="the virtual host that the command is for (vhost=...)")
+    for name in ("priority", "apply-to"):  # options of `rabbitmqctl set_policy` are arguments here
+        ctl.add_argument(f"--{name}", dest="named", action="append", type=f"{name}={{}}".format, help=argparse.SUPPRESS)
     ctl.add_argument("command", nargs="?", metavar="COMMAND", help="one of those below")
     ctl.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="as below, or as NAME=VALUE")
     ctl.set_defaults(parser=ctl)
@@ -143,13 +155,15 @@ def _run(options: argparse.Namespace, rates: Rates | None = None) -> int:
     from .node_commands import NODE_COMMANDS, NodeCommands
 
     file: JsonFile | None = None
+    if options.command == "help":
+        options.help, options.command = True, next(iter(options.arguments), None)
     if options.help or options.command is None:
         print(_help_of(options.command) if options.command in COMMANDS else options.parser.format_help().rstrip())
         return EXIT_OK if options.help else EXIT_FAILED
     if options.url is not None and options.url.startswith("http://"):
         return _run_remote(options, rates)
     try:
-        into, items = "-", options.arguments
+        into, items = "-", [*options.arguments, *(options.named or ())]
         if options.command == "export_definitions" and items:  # rabbitmqctl writes a file
             into, *items = items
         name, arguments = _read(options.command, items, options.vhost)
