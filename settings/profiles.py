@@ -21,10 +21,10 @@ class Profile:
     queues without their own. `quorum_priorities`: levels of quorum queues, 0, 2 or 32. `continues_deaths`: an x-death
     that a client publishes is continued. `tells_last_death`: dead letters have x-last-death-*.
     `death_reasons_by_clients`: deaths after which a dead letter may return to a queue of its x-death.
-    `has_transient_queues`: queues may be neither durable nor exclusive. `has_shared_prefetch`: qos(global=true) is shared by all consumers of
-    the channel. `honours_flow`: channel.flow(active=false) stops deliveries. `classic_tells_attempts`: x-delivery-count
-    on classic queues that limit or delay attempts. `delays_everywhere`: x-delay works on every exchange.
-    `has_consumer_filters`: x-filter and x-selector of consumers have an effect.
+    `has_transient_queues`: queues may be neither durable nor exclusive. `has_shared_prefetch`: qos(global=true) is
+    shared by all consumers of the channel. `honours_flow`: channel.flow(active=false) stops deliveries.
+    `classic_tells_attempts`: x-delivery-count on classic queues that limit or delay attempts. `delays_everywhere`:
+    x-delay works on every exchange. `has_consumer_filters`: x-filter and x-selector of consumers have an effect.
     """
 
     version: str = "3.10.8"

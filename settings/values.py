@@ -95,6 +95,17 @@ def duration_or_off_ms(value: object) -> int:
         raise ValueError(f"{error}, or -1 for none") from None
 
 
+def heartbeat_ms(value: object) -> int:
+    """A duration that AMQP can carry as an interval of heartbeats, in seconds of 16 bits."""
+    try:
+        milliseconds = duration_ms(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, at most 65535s") from None
+    if milliseconds > 65_535_000:
+        raise ValueError("a duration of at most 65535s")
+    return milliseconds
+
+
 def period_ms(value: object) -> int:
     """A duration that is not zero, for a period."""
     try:
@@ -177,6 +188,13 @@ def texts(value: object) -> tuple[str, ...]:
     raise ValueError("a list of texts")
 
 
+def some_texts(value: object) -> tuple[str, ...]:
+    """At least one text."""
+    if found := texts(value):
+        return found
+    raise ValueError("a list of texts that is not empty")
+
+
 def networks(value: object) -> tuple[IPv4Network | IPv6Network, ...]:
     """A list of networks and single addresses, or one of them."""
     try:
@@ -255,10 +273,12 @@ def word_any_case(*words: str) -> Reader:
 BOOLEAN = Kind(boolean, parse_boolean)
 TEXT = Kind(text)
 TEXTS = Kind(texts)
+SOME_TEXTS = Kind(some_texts)
 NETWORKS = Kind(networks)
 ADDRESS = Kind(address_text)
 DELAY = Kind(duration_ms, parse_integer, DURATION_UNITS)
 DELAY_OR_OFF = Kind(duration_or_off_ms, parse_integer, DURATION_UNITS)
+HEARTBEAT = Kind(heartbeat_ms, parse_integer, DURATION_UNITS)
 PERIOD = Kind(period_ms, parse_integer, DURATION_UNITS)
 LIMIT = Kind(integer(-1, LONG_MAX), parse_integer)  # -1: none
 LIMIT_NOT_ZERO = Kind(integer(-1, LONG_MAX, except_zero=True), parse_integer)

@@ -10,6 +10,7 @@ from typing import Any
 from ..declared.declarations import ANYCAST, LoggedTopic, QueueDeclaration
 from ..declared.tables import LOGGED_TOPIC_OPTIONS
 from ..faults import Origin
+from ..policies.policy_keys import POLICY_KEYS
 from ..queue_types import ADDED_TYPES, CLASSIC, QUEUE_TYPES, QueueType, added_type
 from ..rows.queue_attributes import QUEUE_ATTRIBUTES
 from ..values import LONG_MAX, ROUTING_TYPE, boolean, name_text, word
@@ -78,13 +79,20 @@ def _check_other_key(source: TomlSource, path: Path, key: str, own: QueueType | 
     """A key that is not an attribute of the queue's type: a fault, unless it is a key of every queue."""
     builder, origin = source.builder, source.origin_of(*path, key)
     table, others = ("[[queue]]", _ALONE) if is_alone else ("[[address.queue]]", _OF_ADDRESS)
+    in_policies = POLICY_KEYS.get(key)
+    argument = key if key.startswith("x-") else ""
+    if in_policies is not None and not in_policies.on <= ADDED_TYPES.keys():
+        argument = in_policies.argument
     if own is not None and key in QUEUE_ATTRIBUTES:
         beside = f", but a {own.replacements[key]}" if key in own.replacements else ""
         builder.fault(origin, key, f'no queue with type = "{own.name}" has it{beside}')
     elif types := [one.name for one in ADDED_TYPES.values() if key in one.attributes]:
-        builder.fault(origin, key, f'only with type = "{types[0]}"')
+        hint = f", expected arguments = {{ {argument} = ... }}" if argument else ""
+        builder.fault(origin, key, f'only with type = "{types[0]}"{hint}')
     elif key == "user" and not is_alone:
         builder.no_effect(origin, key)
+    elif argument:
+        builder.fault(origin, key, f"unknown key in {table}, expected arguments = {{ {argument} = ... }}")
     elif key not in others:
         known: Mapping[str, str] = QUEUE_ATTRIBUTES if own is None else own.attributes
         builder.unknown(origin, key, table, (*known, *others), tables_with(key))

@@ -20,7 +20,7 @@ UNREACHABLE = "clients cannot declare, bind or delete it: line ends are removed 
 def lint_of(configuration: Configuration) -> list[str]:
     """The warnings as lines, FILE:LINE: WHAT: why. An entry is checked with an example of an address that it covers."""
     repository = configuration.repository
-    findings: list[str] = []
+    findings = [*_lint_of_heartbeat(configuration)]
     for one in repository.entries:
         findings += _lint_of_entry(one, repository)
     for one in (*repository.entries, *repository.destinations.entries):
@@ -37,6 +37,13 @@ def lint_of(configuration: Configuration) -> list[str]:
     for queue in configuration.queues:
         findings += _lint_of_queue(queue, repository)
     return [*findings, *stuck_messages(configuration), *misspelt_names(configuration)]
+
+
+def _lint_of_heartbeat(configuration: Configuration) -> Iterator[str]:
+    interval_ms = configuration.broker.heartbeat_ms
+    if 0 < interval_ms < 1000:  # rabbitmq.conf has seconds
+        place = f"{configuration.origins['broker', 'heartbeat']}: heartbeat: {interval_ms}"
+        yield f'{place} is in milliseconds, so clients are offered 1 s, did you mean "{interval_ms}s"?'
 
 
 def _lint_of_queue(queue: QueueDeclaration, repository: SettingsRepository) -> Iterator[str]:

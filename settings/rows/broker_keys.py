@@ -18,9 +18,12 @@ from ..values import (
     COUNT_INT,
     DELAY,
     DELAY_OR_OFF,
+    HEARTBEAT,
     INT_MAX,
     LONG_MAX,
     NETWORKS,
+    PERIOD,
+    SOME_TEXTS,
     TEXT,
     TEXTS,
     Kind,
@@ -59,7 +62,7 @@ of_node = partial(setting, is_of_node=True)
 class BrokerKeys:
     """[broker]."""
 
-    listen: tuple[str, ...] = of_node(TEXTS, ("127.0.0.1:5672",), RESTART,
+    listen: tuple[str, ...] = of_node(SOME_TEXTS, ("127.0.0.1:5672",), RESTART,
         help="Addresses to accept connections on: `HOST:PORT`, `amqps://HOST:PORT` or `unix:PATH`.")
     data: str = of_node(TEXT, "leveret-data", RESTART,
         help="Directory of the journal, where durable queues and persistent messages are kept.")
@@ -70,13 +73,13 @@ class BrokerKeys:
         "out, with a warning.")
     profile: str = setting(PROFILE, "leveret", MIXED,
         help="RabbitMQ version to follow where its versions differ, see [profiles.md](profiles.md).")
-    heartbeat_ms: int = setting(DELAY, 60_000, AT_CONNECTION,
-        help="Heartbeat interval that clients are offered; 0 offers none.")
+    heartbeat_ms: int = setting(HEARTBEAT, 60_000, AT_CONNECTION,
+        help="Heartbeat interval that clients are offered, rounded up to seconds; 0 offers none.")
     channel_max: int = setting(in_range(1, 65535), 2047, AT_CONNECTION,
         help="Maximum number of channels of a connection, as it is offered to clients.")
     frame_max: int = setting(in_range(4096, 2**31 - 1), 131072, AT_CONNECTION,
         help="Largest frame that clients are offered, in octets.")
-    mechanisms: tuple[str, ...] = setting(TEXTS, ("PLAIN", "AMQPLAIN"), AT_CONNECTION,
+    mechanisms: tuple[str, ...] = setting(SOME_TEXTS, ("PLAIN", "AMQPLAIN"), AT_CONNECTION,
         help="SASL mechanisms that clients may log in with: PLAIN, AMQPLAIN, EXTERNAL, ANONYMOUS.")
     anonymous_user: str = setting(TEXT, "guest", AT_CONNECTION,
         help="User that a client becomes when it logs in with the mechanism ANONYMOUS.")
@@ -168,9 +171,9 @@ class LimitKeys:
         help="Memory for ready messages of all queues together; more than that stays on disk.")
     unsent_per_connection: int = setting(BYTES, 1024**2, RESTART,
         help="Octets waiting for a slow client, above which its messages stay in their queues.")
-    handshake_timeout_ms: int = setting(DELAY, 10_000, AT_CONNECTION,
+    handshake_timeout_ms: int = setting(PERIOD, 10_000, AT_CONNECTION,
         help="Time a client has from connecting to being logged in, TLS included.")
-    first_octet_timeout_ms: int = setting(DELAY, 3_000, AT_CONNECTION,
+    first_octet_timeout_ms: int = setting(PERIOD, 3_000, AT_CONNECTION,
         help="Time a client has to send its first octet.")
     half_open_connections: int = setting(in_range(1, 2**31), 256, AT_CONNECTION,
         help="Connections that may be open without being logged in.")

@@ -256,6 +256,38 @@ def test_provenance_has_file_line_and_match() -> None:
             setting("ring-size", 3),
             "did you mean 'default-ring-size'? (it is a key of [[queue]] and [[address.queue]])",
         ),
+        (
+            "6.5",
+            "[broker]\nheartbeat = '24h'",
+            ":2: heartbeat: '24h' is invalid, expected a duration of at most 65535s",
+        ),
+        ("6.5", "[broker]\nlisten = []", ":2: listen: [] is invalid, expected a list of texts that is not empty"),
+        (
+            "6.5",
+            "[broker]\nmechanisms = []",
+            ":2: mechanisms: [] is invalid, expected a list of texts that is not empty",
+        ),
+        ("6.5", "[limits]\nhandshake-timeout = 0", ":2: handshake-timeout: 0 is invalid, expected a duration above 0"),
+        (
+            "6.5",
+            "[limits]\nfirst-octet-timeout = 0",
+            ":2: first-octet-timeout: 0 is invalid, expected a duration above 0",
+        ),
+        (
+            "6.5",
+            "[[queue]]\nname='q'\nmax-length=3",
+            ":3: max-length: unknown key in [[queue]], expected arguments = { x-max-length = ... }",
+        ),
+        (
+            "6.5",
+            "[[queue]]\nname='q'\nx-max-length=3",
+            ":3: x-max-length: unknown key in [[queue]], expected arguments = { x-max-length = ... }",
+        ),
+        (
+            "6.5",
+            "[[queue]]\nname='q'\nmessage-ttl=3",
+            ':3: message-ttl: only with type = "amps", expected arguments = { x-message-ttl = ... }',
+        ),
         ("6.5", "[journal]\nheartbeat = 9", "unknown key in [journal] (it is a key of [broker])"),
         ("TOML", "[broker]\nheartbeat = " + "9" * 5000, "holds a number or date that cannot be read"),
         ("TOML", "x = " + "[" * 5000, ":1: TOML: nested too deep"),
@@ -341,6 +373,7 @@ def findings(configuration: Configuration) -> list[str]:
             setting("dead-letter-address", '"D"') + "redelivery-delay = 9\nmax-redelivery-delay = 3\n",
             "0.toml:5: match 'q': max-redelivery-delay 3 is below redelivery-delay 9",
         ),
+        ("[broker]\nheartbeat = 60\n", "0.toml:2: heartbeat: 60 is in milliseconds, so clients are offered 1 s"),
         (
             setting("dead-letter-address", '"D"') + "redelivery-delay-multiplier = 0.5\n",
             "0.toml:4: redelivery-delay-multiplier: 0.5 makes",
