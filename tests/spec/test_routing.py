@@ -94,6 +94,13 @@ HEADERS: dict[str, tuple[dict[str, Any], dict[str, Any] | None, bool]] = {
     "int-differs": (ALL | ONE, {"n": 2}, False),
     "string-is-no-int": (ALL | ONE, {"n": "1"}, False),
     "bool-is-no-int": (ALL | ONE, {"n": True}, False),
+    "timestamp-equals-int": (ALL | ONE, {"n": ("T", 1)}, True),
+    "decimal-is-no-int": (ALL | ONE, {"n": ("D", (0, 1))}, False),
+    "decimal-equals-decimal": (ALL | {"n": ("D", (0, 1))}, {"n": ("D", (0, 1))}, True),
+    "decimals-have-a-scale": (ALL | {"n": ("D", (0, 1))}, {"n": ("D", (1, 10))}, False),
+    "table-equals-table": (ALL | {"t": {"a": ("l", 1)}}, {"t": {"a": ("l", 1)}}, True),
+    "widths-differ-in-a-table": (ALL | {"t": {"a": ("l", 1)}}, {"t": {"a": ("I", 1)}}, False),
+    "strings-differ-in-an-array": (ALL | {"t": ("A", [("S", "a")])}, {"t": ("A", [("x", b"a")])}, False),
     "longstr-equals-byte-array": (ALL | {"s": "ab"}, {"s": ("x", b"ab")}, True),
     "no-headers": (ALL | {"a": "1"}, None, False),
 }
