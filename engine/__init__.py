@@ -100,6 +100,7 @@ from .queues.queue_events import (
 )
 from .rules.arguments import (
     ARGUMENTS,
+    NOTE_PREFIX,
     Reason,
     check_consumer_arguments,
     check_expiration,

@@ -28,6 +28,8 @@ from ..errors import (
 from ..messages.content import OFFSET
 from ..messages.field_table import INTEGER_TAGS, NUMBER_TAGS, Field, FieldTable, number_of
 
+#: Prefix of the keys under which the journal keeps notes between the arguments of a queue: no argument may have it.
+NOTE_PREFIX = "leveret "
 TEN_YEARS_MS = 315_360_000_000
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
 SEGMENT_SIZE = "x-stream-max-segment-size-bytes"
@@ -235,7 +237,7 @@ ARGUMENTS: dict[str, Argument] = {
     "x-delayed-retry-max": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
     "x-delayed-retry-multiplier": Argument(_C | _Q, _number(0, 1e308, above=True)),
 }
-# Types that packages add check their arguments themselves (`QueueType.read`). They may share some with other types.
+# A type that a package adds checks its own arguments (`QueueType.read`), and may share some with other types.
 for _added in ADDED_TYPES.values():
     for _name in (*_added.rows, *_added.shared_arguments):  # a redeclaration compares rows first
         _argument = ARGUMENTS.get(_name) or Argument(frozenset(), _anything)
@@ -312,10 +314,13 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
         if reason is not None:
             raise InvalidArgument(key=key, name=name, vhost=vhost, reason=reason)
     for key in arguments:
+        if key.startswith(NOTE_PREFIX):
+            why = f"names that begin with '{NOTE_PREFIX}' are reserved"
+            raise InvalidArgument(key=key, name=name, vhost=vhost, reason=Reason("text", why))
         if key in ARGUMENTS and base_type not in ARGUMENTS[key].types:
-            why = next((other.refusals[key] for other in ADDED_TYPES.values() if key in other.refusals), None)
-            if why is not None:
-                raise InvalidArgument(key=key, name=name, vhost=vhost, reason=Reason("text", why))
+            refusal = next((other.refusals[key] for other in ADDED_TYPES.values() if key in other.refusals), None)
+            if refusal is not None:
+                raise InvalidArgument(key=key, name=name, vhost=vhost, reason=Reason("text", refusal))
             raise UnsupportedArgument(key=key, name=name, vhost=vhost, queue_type=queue_type)
     segment_size = arguments.get(SEGMENT_SIZE)
     if segment_size is not None and number_of(segment_size) > SEGMENT_OCTETS_MAX:

@@ -35,9 +35,7 @@ from ..format.needs import LOGGED_TOPICS
 from ..format.record import CODE_OF, EXCHANGE, OPERATOR_POLICY, PARAMETER, POLICY, QUEUE, USER, VHOST
 from .access_records import limits_octets, parameter_name, parameter_octets, policy_octets, user_octets
 
-#: Prefix of the arguments that hold other attributes of a queue, and the notes of its kind. No client can use such
-#: names, because they have a space.
-OWN_PREFIX = "leveret "
+#: Keys, with `NOTE_PREFIX`, that hold other attributes of a queue between its arguments.
 AUTO_CREATED, ADDRESS, MAKES_NO_QUEUES = "leveret auto-created", "leveret address", "leveret makes-no-queues"
 _LOG = frozenset({LOGGED_TOPICS})
 _SET_BY_OPERATORS = (VirtualHostEvent, UserDeclaredEvent, UserUndeclaredEvent, PolicyEvent, ParameterEvent)

@@ -6,6 +6,7 @@ from heapq import merge
 
 from ...engine import (
     NATIVE,
+    NOTE_PREFIX,
     Broker,
     Envelope,
     FieldTable,
@@ -20,7 +21,7 @@ from ..format.record import EXCHANGE, OPERATOR_POLICY, PARAMETER, POLICY, QUEUE,
 from ..recovery.recovered import RecoveredQueue
 from ..recovery.replay import Recovered
 from .access_records import limits_of, parameter_names, parameter_of, policy_of, user_of
-from .object_recorder import ADDRESS, AUTO_CREATED, MAKES_NO_QUEUES, OWN_PREFIX
+from .object_recorder import ADDRESS, AUTO_CREATED, MAKES_NO_QUEUES
 from .pager import EnvelopeCache
 from .recorder import Recorder
 
@@ -58,7 +59,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder, *, took_over: 
             address = arguments.pop(ADDRESS, None)
             is_auto_created = arguments.pop(AUTO_CREATED, None) is not None
             may_make_queues = arguments.pop(MAKES_NO_QUEUES, None) is None
-            notes = {key: arguments.pop(key) for key in list(arguments) if key.startswith(OWN_PREFIX)}
+            notes = {key: arguments.pop(key) for key in list(arguments) if key.startswith(NOTE_PREFIX)}
             queue = vhost.queues.restore(
                 name,
                 auto_delete=bool(declared.properties & IS_AUTO_DELETE),

@@ -10,7 +10,7 @@ from journal_workload import make_content
 from simulated_files import SimulatedFiles
 
 from leveret.engine import MS, Envelope
-from leveret.engine.errors import EngineError
+from leveret.engine.errors import EngineError, InvalidArgument
 from leveret.journal import JournalReader
 from leveret.journal.appending.old_segments import moved_record
 from leveret.journal.format.heap import content_prefix, decode_content
@@ -259,3 +259,15 @@ def test_a_queue_keeps_its_address() -> None:
     assert one.named(made).address == "DLA"
     one.kill()
     assert (one.named(made).address, one.all(made)) == ("DLA", "a")
+
+
+@pytest.mark.parametrize("note", ["leveret address", "leveret auto-created", "leveret hosts"])
+def test_nobody_declares_what_the_journal_notes_of_a_queue(note: str) -> None:
+    """It would be read back as another queue, or not at all: the broker could not start."""
+    one = Kept()
+    with pytest.raises(InvalidArgument) as refused:
+        one.queue("q", **{note: 5})
+    assert refused.value.key == note  # type: ignore[attr-defined]
+    one.queue("q", **{"leveret": 5})
+    one.restart()
+    assert list(one.named("q").arguments) == ["leveret"]
