@@ -29,7 +29,7 @@ class Background:
         self.pending = False
 
     def free(self, messages: "Freeable") -> None:
-        """Free the memory of messages, in slices if there are many."""
+        """Keep many messages to free their memory in slices. Few are freed when the caller drops them."""
         if len(messages) > FREE_SLICE:
             self._freed.append(messages)
             self.pending = True

@@ -2,7 +2,7 @@
 
 import base64
 
-#: Python takes these for faults; RabbitMQ passes over them, as commands that write base64 wrap their lines.
+#: Ignored, as by RabbitMQ, because commands that write base64 wrap their lines. Python's decoder refuses them.
 _SPACE = dict.fromkeys(map(ord, " \t\r\n"))
 
 

@@ -105,8 +105,8 @@ class Broker:
         self.virtual_hosts.create("/")
 
     def more_is_safe(self) -> None:
-        """Called when the journal has written more or has failed. Flushes clients, dispatches queues, and releases
-        publishers that wait for it.
+        """The journal has written more, or has failed: flush clients, dispatch queues, and release publishers that it
+        held up.
         """
         context = self.context
         durability, disk = context.storage.durability, self.flow.disk

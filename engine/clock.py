@@ -28,7 +28,7 @@ def due_after(clock: Clock, wait_ms: int) -> int:
 
 
 class ManualClock:
-    """A clock that moves only by its methods, for tests and simulations."""
+    """A clock that moves only by its methods: for tests, simulations, and brokers that only try settings."""
 
     def __init__(self, wall_start_ms: int = 1_700_000_000_000) -> None:
         self._now_ns = 0

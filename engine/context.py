@@ -57,11 +57,11 @@ class BrokerContext:
 
     `chance`: returns a number in [0, 1), uniform in a real broker; 0.5: no random change. `unsent_max`: maximum unsent
     octets of a client before its deliveries pause. `services`: handlers of the exchanges that the broker serves in
-    every virtual host, by name. `turn`: the present one. `interrupted`: connections whose input did not fit into a
-    turn; they continue in the next round. `sizes`: body sizes of publishes, if they are counted. `touched`: clients
-    with effects in their outboxes; `awaiting`: clients to flush when the journal has written more. `bulk_deletes`:
-    large purges and deletions in progress. `on_unlogged`: called if a queue selects a topic that is not among the
-    listed ones. `on_unknown_arguments`: called with an object's kind, name, virtual host and unknown arguments.
+    every virtual host, by name. `turn`: the present one. `interrupted`: number of connections whose input did not fit
+    into a turn; they continue in the next round. `sizes`: body sizes of publishes, if they are counted. `touched`:
+    clients with effects in their outboxes; `awaiting`: those to flush when more is written. `bulk_deletes`: large
+    purges and deletions in progress. `on_unlogged`: called if a queue selects a topic that is not logged, though others
+    are. `on_unknown_arguments`: called with an object's kind, name, virtual host and unknown arguments.
     """
 
     clock: Clock
@@ -123,7 +123,7 @@ class BrokerContext:
             self.turn = outer
 
     def sync_lsn(self) -> int:
-        """The LSN after the records so far, for an answer that has to wait for them. `Turn.records` must have risen."""
+        """The LSN after the records so far, for an answer that has to wait for them: this turn wrote some."""
         assert self.storage.durability is not None
         return self.storage.durability.sync_lsn()
 

@@ -24,7 +24,7 @@ from .rules.queue_rules import NO_RULES, QueueRules
 DEAD_LETTERS_EFFORT = 2_000
 #: Units of effort of a dead letter, and of each of its queues; octets of it per further unit.
 LETTER_COST, LETTER_QUEUE_COST, LETTER_OCTETS = 40, 20, 1_000
-#: There are many dead letters when this number waits, or was published since none were waiting.
+#: The number of dead letters, waiting or published since none were waiting, from which on there are many.
 LETTERS_MAX = 500
 #: Queues whose dead-letter queues are looked up in one step.
 QUEUES_SLICE = 200

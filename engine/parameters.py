@@ -1,4 +1,4 @@
-"""Parameters that operators store in the broker, such as those of plug-ins. The broker does not read them.
+"""Parameters: values that operators, and the broker itself, store under a name. No rule of the engine depends on them.
 
 Source: management page 8.2; behaviour page 5.3.
 """

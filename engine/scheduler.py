@@ -59,7 +59,7 @@ class Scheduler:
                     queue.dispatch()
 
     def dispatch(self) -> None:
-        """Dispatch all marked queues in order. Queues that are marked meanwhile follow in the next round."""
+        """Dispatch marked queues in order until the turn is long. Queues marked meanwhile follow in the next round."""
         marked = self.marked
         if len(marked) == 1:
             queue, _ = marked.popitem()

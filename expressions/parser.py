@@ -1,8 +1,8 @@
 """Parses a text to a tree: recursive descent, one method for each rank of operators.
 
-All errors of an expression are found here, with their positions: also unknown functions, wrong numbers of arguments,
-and invalid patterns. Depth counts nested brackets, calls, signs and NOTs, and comparisons of comparisons. Source:
-queues page B.2 (choices 10 to 14), B.3; docs/decisions/0015-one-parser-of-our-own.md.
+Errors are found here with their positions, also unknown functions, wrong numbers of arguments, and invalid patterns;
+errors within a token are found by `tokens.py`. Depth counts nested brackets, calls, signs and NOTs, and comparisons of
+comparisons. Source: queues page B.2 (choices 10 to 14), B.3; docs/decisions/0015-one-parser-of-our-own.md.
 """
 
 from collections.abc import Callable

@@ -15,9 +15,9 @@ LENGTH_MAX = 128
 
 
 class IdCache:
-    """The last `size` duplicate ids of one address, each with the number of its first message.
+    """The last `size` duplicate ids of one address, each with the id of its first message.
 
-    A number of 0: the message is not in the journal. `characters`: total length of the stored ids.
+    A message id of 0: the message is not in the journal. `characters`: total length of the stored ids.
     """
 
     __slots__ = ("_numbers", "_order", "characters", "size")

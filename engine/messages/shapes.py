@@ -69,7 +69,7 @@ class Shapes:
         return None
 
     def of_length(self, size: int) -> list[Shape] | None:
-        """The shapes of property lists of `size` octets, which is updated in place. None: longer than `SIZE_MAX`."""
+        """The shapes of property lists of `size` octets: a list that later shapes join. None: above `SIZE_MAX`."""
         return self.by_length.setdefault(size, []) if size <= SIZE_MAX else None
 
     def learn(self, properties: bytes, summary: PropertySummary) -> bool:

@@ -461,7 +461,7 @@ class Start(NamedTuple):
 
 
 def start_of(field: Field | None) -> Start | None:
-    """Parse x-stream-offset. Without it (None) a consumer starts at the end. Returns None if it is invalid."""
+    """Where a consumer with this x-stream-offset starts; without it: at the end. Returns None if it is invalid."""
     if field is None:
         return Start(NEXT)
     value = field.value

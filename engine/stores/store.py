@@ -41,7 +41,7 @@ class Freeable(Protocol):
 class Removed:
     """The messages that one call has removed from a store."""
 
-    messages: list[Message]  # those with content, in order of delivery
+    messages: list[Message]  # those with content; dropped ones in order of delivery
     unread: list[PagedEntry]  # those whose content was not read from the journal (of non-destructive stores)
     recounted: int = 0  # octets by which contents that were read exceed what was counted for them
 

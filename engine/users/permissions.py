@@ -1,6 +1,7 @@
 """A user's permissions in one virtual host: patterns on names of queues and exchanges, and on routing keys.
 
-They are checked for each declare, delete, bind, consume, get, purge and route look-up, never for each message.
+They are checked for each declare, delete, bind, consume, get, purge and route look-up, and for the keys in CC and BCC
+of a message; other messages need no check.
 Source: behaviour page 3.14.
 """
 

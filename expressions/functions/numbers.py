@@ -1,4 +1,5 @@
-"""Arithmetic, and functions of numbers and arrays. NULL gives NULL; other values that are not numbers give NaN.
+"""Arithmetic, and functions of numbers and arrays. NULL gives NULL, except in an array and in the lists of GREATEST and
+LEAST; other values that are not numbers give NaN.
 
 Source: queues page B.1 (promotion), B.2 (choice 7), B.4.
 """

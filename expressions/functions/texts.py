@@ -1,4 +1,5 @@
-"""Functions of texts. They count code points; only ASCII letters have case. NULL gives NULL.
+"""Functions of texts. They count code points; only ASCII letters have case. NULL gives NULL, except in CONCAT, and as
+the new text of REPLACE and REGEXP_REPLACE.
 
 The cost of a result is charged before it is made. Source: queues page B.4, B.2 (choice 8).
 """

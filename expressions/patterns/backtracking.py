@@ -14,8 +14,8 @@ SIZE_MAX = 4000
 # The instructions, each a tuple of its kind and of:
 # _CHARS a class; _SPLIT the instruction to continue with, and the one to try after it; _JUMP an instruction;
 # _SAVE a slot that gets the position; _AT a place; _REFERENCE a group, whether case is ignored; _AHEAD the first
-# instruction of the part, the one behind it, whether it is negated; _PROGRESS the slot of a loop, and the instruction
-# behind it; _FOUND nothing.
+# instruction of the part, the one after it, whether it is negated; _PROGRESS the slot of a loop, and the instruction
+# after it; _FOUND nothing.
 _CHARS, _SPLIT, _JUMP, _SAVE, _AT, _REFERENCE, _AHEAD, _PROGRESS, _FOUND = range(9)
 #: Begins a waiting entry that gives a slot its old value, in place of the instruction to continue with.
 _RESTORE = -1

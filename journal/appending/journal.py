@@ -240,7 +240,7 @@ class Journal:
     # -- turns --------------------------------------------------------------------------------------------------------
 
     def commit(self) -> int:
-        """End the turn, see `Turns`. Returns the LSN behind it."""
+        """End the turn, see `Turns`. Returns the LSN after it."""
         return self.turns.commit()
 
     @property

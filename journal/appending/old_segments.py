@@ -37,7 +37,7 @@ class OldSegments:
         self._contents = contents
         self.readers = ReaderLimits(directory, turns.options, clock)
         self.log_ms = 0  # minimum age of logged messages before their segment is deleted
-        self._unneeded_at: dict[int, int] = {}  # segment -> LSN behind all records when it was first unneeded
+        self._unneeded_at: dict[int, int] = {}  # segment -> LSN after all records when it was first unneeded
 
     def reclaim(self) -> list[int]:
         """Between turns: delete segments that are not needed (in the writer's thread). Returns their base LSNs.

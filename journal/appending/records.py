@@ -230,7 +230,7 @@ _IDS = frozenset({DUPLICATE_IDS})
 
 
 class ObjectRecords:
-    """Appends records of names and objects to the turn under way. `changed_lsn`: behind that of the last change."""
+    """Appends records of names and objects to the turn under way. `changed_lsn`: the LSN after the last change."""
 
     def __init__(self, turns: Turns) -> None:
         self._turns = turns

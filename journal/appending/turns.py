@@ -68,7 +68,7 @@ class Turns:
     def commit(self) -> int:
         """End the turn: its records are written as soon as the commit under way has ended.
 
-        If no answer waits for them, a later commit may write them. Returns the LSN behind them: they are
+        If no answer waits for them, a later commit may write them. Returns the LSN after them: they are
         safe when `committed_lsn`, or the argument of `on_durable`, has reached it.
         """
         block = self.block

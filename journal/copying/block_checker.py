@@ -9,7 +9,7 @@ from ..format.errors import BadOctets
 class BlockChecker:
     """Takes the octets of one segment in any pieces, and checks each block when it is whole.
 
-    `lsn`: behind the last whole block; `size`: octets up to its end. `record_size`: as `size`, without the ticks at the
+    `lsn`: after the last whole block; `size`: octets up to its end. `record_size`: as `size`, without the ticks at the
     end. `is_sealed`: the last block was the footer. `taken`: octets taken so far, including an incomplete block.
     """
 

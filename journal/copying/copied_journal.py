@@ -85,7 +85,7 @@ class CopiedJournal:
         self._is_named = True  # the name of the newest segment is fsynced
         self._allocated = 0  # octets of the open segment's file
         self._preallocated = PREALLOCATED
-        self._stray: list[int] = []  # segments without a whole block, behind the newest
+        self._stray: list[int] = []  # segments without a whole block, after the newest
 
     @classmethod
     def open(
@@ -106,7 +106,7 @@ class CopiedJournal:
         is_rolled_back: it lacks records that its node had acknowledged. So it gets a new node id.
 
         An absent or empty directory becomes that of a node without a journal. A plain journal is opened, too, see
-        `upgrade`. Octets behind the last whole block are cut off when something is appended: only on a leader could
+        `upgrade`. Octets after the last whole block are cut off when something is appended: only on a leader could
         they prove that records were durable. `node_id`: of a new node; random unless given.
         Raises: DirectoryLocked, ForeignDirectory, NewerJournal, Damaged (it needs a full copy), JournalError (its term
         table cannot be understood), OSError.
@@ -147,12 +147,12 @@ class CopiedJournal:
 
     @property
     def needs(self) -> frozenset[str]:
-        """Features that a program must know to open it."""
+        """Features that a program must know to open the directory."""
         return frozenset() if self._format is None else self._format.needs
 
     @property
     def unknown(self) -> str:
-        """Features in it that this program does not know, in words: it may be copied, not led. "": it knows all."""
+        """Features of the journal that this program does not know, in words: it may copy it, not lead. "": none."""
         return "" if self._format is None else self._format.unknown
 
     @property
@@ -162,14 +162,14 @@ class CopiedJournal:
 
     @property
     def written_lsn(self) -> int:
-        """The LSN behind the last whole block; records from `end` on are not fsynced yet."""
+        """The LSN after the last whole block; records from `end` on are not fsynced yet."""
         return self._blocks.lsn
 
     @property
     def position(self) -> tuple[int, int]:
-        """(base LSN of the segment, offset) at which a leader continues: behind the last record.
+        """(base LSN of the segment, offset) at which a leader continues: after the last record.
 
-        Ticks behind that record are sent again. (LSN, 0): in a new segment.
+        Ticks after that record are sent again. (LSN, 0): in a new segment.
         """
         blocks = self._blocks
         if not self._base_lsn or blocks.is_sealed:
@@ -196,7 +196,7 @@ class CopiedJournal:
                 self._write_format(replace(self._format, is_cluster=True))
 
     def add_needs(self, needs: Set[str]) -> None:
-        """Add features that a program must know to open it, before records that need them are taken. Idempotent."""
+        """Add such features, before records that need them are taken. Idempotent."""
         assert self._format is not None
         if not needs <= self._format.needs:
             with self._guarded():
@@ -226,7 +226,7 @@ class CopiedJournal:
     # -- copying ------------------------------------------------------------------------------------------------------
 
     def append(self, base_lsn: int, offset: int, octets: bytes | memoryview) -> None:
-        """Write the next octets of a segment: behind the last ones, or at `position`, for a new link to the leader.
+        """Write the next octets of a segment: after the last ones, or at `position`, for a new link to the leader.
 
         Raises: BadOctets, JournalFull (these octets, and those of an incomplete block, are dropped: the leader starts
         again from `position`); JournalFailed.
@@ -287,7 +287,7 @@ class CopiedJournal:
     def _begin_segment(self, base_lsn: int) -> None:
         """Begin a segment. The one before is sealed, and fsynced first: only the newest may be torn.
 
-        A crash of this node, when it led, may have left zeros behind the footer.
+        A crash of this node, when it led, may have left zeros after the footer.
         """
         self._sync()
         self._close_file()
@@ -358,7 +358,7 @@ class CopiedJournal:
             self.terms = terms
 
     def _parts(self, base_lsn: int, offset: int, doomed: Sequence[int]) -> list[tuple[int, int, int]]:
-        """(base LSN of the segment, first offset, offset behind) of the octets that a cut drops."""
+        """(base LSN of the segment, first offset, offset after) of the octets that a cut drops."""
         parts: list[tuple[int, int, int]] = []
         starts = [(one, 0) for one in doomed]
         if offset:

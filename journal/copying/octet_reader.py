@@ -16,7 +16,7 @@ def position_of(path: str, lsn: int, files: ReadableFiles = REAL) -> tuple[int, 
 
     (`lsn`, 0): a segment begins with `lsn`, or the next one will. Blocks without records that have this LSN come after
     the position. O(segment) in the open segment.
-    Raises: NotInJournal (it is before the first segment, behind the last record, or within a block), OSError.
+    Raises: NotInJournal (it is before the first segment, after the last record, or within a block), OSError.
     """
     bases = segments_in(files, path)
     at = bisect_right(bases, lsn) - 1

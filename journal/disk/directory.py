@@ -97,11 +97,11 @@ class Directory:
 
     @property
     def needs(self) -> frozenset[str]:
-        """Features that a program must know to open it."""
+        """Features that a program must know to open the directory."""
         return self._format.needs
 
     def add_needs(self, needs: Set[str]) -> None:
-        """Add features that a program must know to open it. Durable when it returns; idempotent. Raises: OSError."""
+        """Add such features, durably; idempotent. Raises: OSError."""
         known = self._format.needs
         if not needs <= known:
             found = replace(self._format, needs=known | needs)
@@ -132,7 +132,7 @@ def lock_directory(path: str, files: Files) -> int:
 
 
 def begin_directory(path: str, format_: Format, files: Files) -> None:
-    """Make an empty, locked directory a journal's. Durable when it returns. Raises: OSError."""
+    """Make a journal's directory of an empty, locked one, durably. Raises: OSError."""
     files.make_directory(os.path.join(path, READERS))
     replace_file(files, path, FORMAT, format_.octets)
     files.sync_directory(os.path.dirname(os.path.abspath(path)))

@@ -179,7 +179,7 @@ REAL = RealFiles()
 
 
 def write_all(files: Files, handle: int, data: bytes | bytearray | memoryview, offset: int) -> int:
-    """Write all of `data` at `offset`, in as many calls as the system needs. Returns the offset behind it."""
+    """Write all of `data` at `offset`, in as many calls as the system needs. Returns the offset after it."""
     with memoryview(data) as view:
         position = 0
         while position < len(view):

@@ -1,9 +1,9 @@
-"""An fdatasync that the kernel does while this thread goes on (Linux, io_submit).
+"""An fdatasync that the kernel does while the calling thread continues (Linux, io_submit).
 
-A thread that is woken for each fsync and wakes the event loop after it costs a message that comes alone as much CPU as
-the broker's own work for it, most of it the change of hands of the interpreter (benchmarks/README.md, "A message that
-comes alone"). Python's library has no call for this, so it is made through ctypes, which trio has imported already.
-See docs/decisions/0032.
+Another thread for the fsync would be woken for it, and would wake the event loop after it. For a single message that
+takes as much CPU as the broker's own work, mostly because the threads hand each other the interpreter
+(benchmarks/README.md, "A message that comes alone"). Python's library has no call for io_submit, so ctypes makes it;
+trio has imported ctypes already. See docs/decisions/0032.
 """
 
 import ctypes
@@ -52,7 +52,7 @@ class _Event(ctypes.Structure):
 
 
 class KernelSync:
-    """Syncs one file at a time. The eventfd is written to when it is done; `ended` tells the result."""
+    """Syncs one file at a time. The kernel writes to the eventfd at the end of an fsync; `has_ended` has its result."""
 
     def __init__(self, eventfd: int) -> None:
         """Raises: OSError, AttributeError, KeyError: this system cannot do it."""
@@ -67,12 +67,12 @@ class KernelSync:
         self._checked(self._call(setup, 1, ctypes.byref(self._context)))
 
     def begin(self, handle: int) -> None:
-        """Raises: OSError: nothing was begun."""
+        """Begin the fsync of an open file. Raises: OSError: none was begun."""
         self._request.handle = handle
         self._checked(self._call(self._submit, self._context, 1, self._requests))
 
     def has_ended(self, *, waits: bool = False) -> bool:
-        """Whether the fsync has ended. `waits`: until it has. Raises: SyncError: it failed."""
+        """Whether the fsync has ended; `waits`: wait until it has. Raises: SyncError: it failed."""
         timeout = None if waits else self._at_once
         while True:
             count = self._call(self._getevents, self._context, int(waits), 1, self._event_at, timeout)
@@ -86,7 +86,7 @@ class KernelSync:
         return True
 
     def close(self) -> None:
-        """Waits for an fsync under way."""
+        """Free the kernel's context, after an fsync under way."""
         self._call(self._destroy, self._context)
 
     @staticmethod
@@ -98,7 +98,7 @@ class KernelSync:
 
 
 def kernel_sync(eventfd: int) -> KernelSync | None:
-    """None: this system cannot do it, and a thread must."""
+    """A sync whose ends the eventfd reports; None: this system cannot do that, so a thread has to fsync."""
     if sys.platform != "linux" or sys.byteorder != "little":
         return None
     try:

@@ -29,12 +29,12 @@ def _nothing(*_: object) -> None:
 
 @dataclass(slots=True)
 class ClusterJournal:
-    """What `Journal.open` needs on a leader. The writer's thread calls the functions, which must not raise or wait.
+    """A leader's journal in its cluster. The writer's thread calls the functions, which must not raise or wait.
 
     `directory`: locked, handed over by a `CopiedJournal`; its term table has the term of this node.
     `agreed_lsn`: all nodes in sync have fsynced the records below it. Confirms, checkpoints, readers and blocks use it
     in place of the durable LSN. `Journal.agree` raises it.
-    `on_written(base LSN of the segment, offset, octets, LSN behind them)`: a block was written, but not yet fsynced.
+    `on_written(base LSN of the segment, offset, octets, LSN after them)`: a block was written, but not yet fsynced.
     `on_synced(lsn)`: this node has fsynced the records below `lsn`.
     `on_unlinked(base LSNs)`: segments were deleted.
     `on_needs(names)`: a program must know more features to open the directory; records that need them follow.

@@ -1,6 +1,7 @@
 """The reserve: a file that is deleted when the disk is full, to make room for records that free more room.
 
-serving/supervisor.py decides when. Its content means nothing. Source: docs/journal-format.md, "The crash model".
+serving/supervisor.py decides when it is deleted and made again. It has only zeros.
+Source: docs/journal-format.md, "The crash model".
 """
 
 import contextlib

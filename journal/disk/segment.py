@@ -2,11 +2,11 @@
 
 First block: flag head; record 0 is the `head` record, then a `define` for every name that is alive. Last block of a
 sealed segment: flag footer, one `footer` record, written after an fsync of all blocks before it (so the footer calls
-all before it durable) and followed by another fsync. Octets behind the footer, and zeros behind the last block of the
+all before it durable) and followed by another fsync. Octets after the footer, and zeros after the last block of the
 open segment, are not data.
 
 Footer heap, version 1: `FOOTER_HEAD` = u8 version, u8 1 if there are gap blocks, u16 kinds, u32 index entries, i64 each
-of: first LSN, LSN behind the last record (the footer's own included), earliest and latest ts_us, id of the first and of
+of: first LSN, LSN after the last record (the footer's own included), earliest and latest ts_us, id of the first and of
 the last published message (0 none), octets of heap, begin and end of the last checkpoint (0 none). Then for each kind
 (u32 kind, u32 records), then (i64 base LSN, u32 offset, u32 0) of about one block in 64 KiB, in order; at the very end
 u32 octets of the whole footer block and the octets "LVJF", so that a reader finds it from the end of the file.

@@ -177,19 +177,19 @@ class SegmentFile:
         self._synced()
 
     def begin_sync(self, kernel_sync: KernelSync) -> None:
-        """Begin to fsync the written blocks; nothing else is done with the file until `end_sync`. Raises: OSError."""
+        """Begin to fsync the written blocks. The file must not be used until `end_sync` is true. Raises: OSError."""
         self._sync_began_s = self.now_s()
         kernel_sync.begin(self._handle)
 
     def end_sync(self, kernel_sync: KernelSync, *, waits: bool = False) -> bool:
-        """Returns: whether the fsync has ended. `waits`: until it has. Raises: SyncError, DirectoryLost."""
+        """Whether the fsync has ended; `waits`: wait until it has. Raises: SyncError, DirectoryLost."""
         if not kernel_sync.has_ended(waits=waits):
             return False
         self._synced()
         return True
 
     def _synced(self) -> None:
-        """Raises: DirectoryLost."""
+        """Note that an fsync has ended. Raises: DirectoryLost."""
         if self._reports_links and not self._files.is_linked(self._handle):
             # A file without a name is lost when the process ends.
             raise DirectoryLost(f"{self.path}: the open segment was deleted")

@@ -122,7 +122,7 @@ class SegmentScan:
         return read_block(memoryview(self._files.read(self._handle, header.size, offset)), 0, offset)
 
     def check_tail(self, name: str, *, is_last: bool) -> int:
-        """Octets of torn tail behind the blocks that were read (0: none).
+        """Octets of torn tail after the blocks that were read (0: none).
 
         Octets are a torn tail if nothing proves that they were durable: they are in the newest segment, and no later
         block says that their records were durable. Raises: Damaged.
@@ -150,13 +150,13 @@ class SegmentScan:
 
 
 def _is_sane(block: Block) -> bool:
-    """Whether the block is not a gap, or a gap that ends behind its begin."""
+    """Whether the block is not a gap, or a gap that ends after its begin."""
     header = block.header
     return not header.flags & IS_GAP or (header.heap_size >= 8 and block.end_lsn > header.base_lsn)
 
 
 def agreed_lsn(files: ReadableFiles, directory: str) -> int:
-    """The highest durable LSN that a whole block states; of a cluster, the agreed LSN. 0: there is none.
+    """The highest durable LSN that a whole block states; in a cluster that is the agreed LSN. 0: there is none.
 
     The newest segment with a whole block suffices: its head states the highest durable LSN of older ones. O(segment).
     """

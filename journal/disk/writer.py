@@ -5,9 +5,9 @@ turn is under way, the writer takes the block, writes it, syncs, and reports the
 commit, except for records for which no answer waits: acknowledgements go with the next commit, at the latest after
 `SYNC_DELAY_SECONDS`. A separate commit for them would cost as much as one of a hundred messages.
 
-Small blocks, as of messages that come alone, need no thread where the kernel can sync on its own: the broker's thread
-writes them before it waits (`commit_small`), and the kernel wakes it after the fsync (`end_small`). There is one commit
-at a time, whoever does it.
+Where the kernel can sync on its own (`let_kernel_sync`), small blocks, as of single messages, need no thread: the
+broker's thread writes them before it waits (`commit_small`), and the kernel wakes it after the fsync (`end_small`). The
+two threads never commit at the same time.
 
 States: running -> full (no room on the disk: `retry` writes the same octets again) -> running; any -> failed (another
 error of a write, or any of an fsync: the journal is not trusted until its directory is opened again); closed. When
@@ -116,7 +116,7 @@ class Writer:
         return block
 
     def end_turn(self, *, is_awaited: bool = True) -> int:
-        """Let the writer take the turn's records. Returns the LSN behind them.
+        """Let the writer take the turn's records. Returns the LSN after them.
 
         is_awaited: an answer waits for these records, or for earlier ones; otherwise they may go with the next commit.
         """
@@ -168,7 +168,9 @@ class Writer:
             self._work.notify()
 
     def let_kernel_sync(self, kernel_sync: KernelSync) -> None:
-        """From now on the broker's thread calls `commit_small` before it waits, and `end_small` after each fsync."""
+        """Let the broker's thread commit small blocks: it has to call `commit_small` before it waits, and `end_small`
+        after each fsync.
+        """
         assert self.file.syncs_each_commit and self._thread is not None
         self._kernel_sync = kernel_sync
 
@@ -217,10 +219,7 @@ class Writer:
         return math.inf
 
     def end_small(self, *, waits: bool = False) -> None:
-        """Note the end of the fsync that `commit_small` has begun. `waits`: until it has ended.
-
-        Does not call `on_durable`.
-        """
+        """Note the end of the fsync that `commit_small` began, without `on_durable`. `waits`: wait for the end."""
         if not self._is_syncing:
             return
         before, failure = self.file.committed_lsn, None

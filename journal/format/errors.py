@@ -56,7 +56,7 @@ class JournalClosed(JournalError):
 
 
 class BadOctets(JournalError):
-    """Octets from a leader that are not blocks, or do not follow what a copied journal holds. None of them is kept."""
+    """Octets from a leader that are not blocks, or do not follow those of a copied journal, which drops them."""
 
 
 class ClusterDirectory(JournalError):

@@ -74,7 +74,7 @@ class Declared(NamedTuple):
     """Heap of `declared` and `undeclared`. `object_type`: as in `Define`. `type`: that of an exchange; `arguments`: an
     encoded AMQP table, or empty.
 
-    Which object: the record's `queue_id` or `address_id`; for other objects its `arg`.
+    The record has the id of the object: `queue_id` or `address_id`; of other objects `arg`.
     """
 
     object_type: int

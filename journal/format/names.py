@@ -44,7 +44,7 @@ class Names:
         return id_, Record(DEFINE, arg=id_, flags=DURABLE, heap=encode_define(define))
 
     def forget(self, id_: int) -> None:
-        """Remove the name, so that the next segment does not define it; with a virtual host, remove all its names."""
+        """Remove the name of an id, so that the next segment does not define it; also all names in a virtual host."""
         define = self._by_id.pop(id_, None)
         if define is None:
             return

@@ -27,7 +27,7 @@ transaction: 1 opens, 0 closes. checkpoint: LSN from which to replay. snapshot: 
 next free id.
 
 `link` by kind: enqueued: own LSN minus that of the record with the content (0: see the heap). requeued: deliveries that
-were no attempt. transferred: number of the new owner.
+are not counted as attempts. transferred: number of the new owner.
 
 The LSN of a record is not in it: it is the block's base LSN plus the record's index.
 Source: Spark page 4; ruling 21.

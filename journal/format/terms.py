@@ -21,8 +21,8 @@ FIRST_LSN = 1
 class TermTable:
     """The node's id (made with its directory), and the first LSN of each term; terms rise.
 
-    A term may be without records: then the next one has the same first LSN, or the journal ends there, or before. The
-    records before the first term were written before there was a cluster.
+    A term without records has the first LSN of the next term, or one that the journal has not reached. Records before
+    the first term were written before there was a cluster.
 
     Raises: ValueError, when terms do not rise, or first LSNs fall.
     """
@@ -53,7 +53,7 @@ class TermTable:
         return self.last_term - self.term_at(lsn - 1)
 
     def end_of(self, term: int, end: int) -> int:
-        """LSN behind the last record of a term, in a journal that ends before `end`. Raises: KeyError."""
+        """LSN after the last record of a term, in a journal that ends before `end`. Raises: KeyError."""
         terms = [one for one, _ in self.starts]
         if term not in terms:
             raise KeyError(term)
@@ -63,7 +63,7 @@ class TermTable:
     def with_term(self, term: int, first_lsn: int) -> "TermTable":
         """The table of a new leader: with its own term, whose first record is the next one of this journal.
 
-        Terms that begin behind that record are dropped: an earlier leader announced them, but wrote no record here.
+        Terms that begin after that record are dropped: an earlier leader announced them, but wrote no record here.
         Raises: ValueError: the term is not above those of the table.
         """
         if term <= self.last_term:
@@ -83,7 +83,7 @@ class TermTable:
         """The LSN up to which both journals hold the same records (rule R8): a journal is cut there, nowhere else.
 
         It is the smaller end of the last term that both tables have; without such a term the first LSN, as nothing
-        proves that any records are the same. `end`, `other_end`: LSNs behind the last records of the journals.
+        proves that any records are the same. `end`, `other_end`: LSNs after the last records of the journals.
         """
         theirs = frozenset(other.starts)
         for term, first_lsn in reversed(self.starts):

@@ -246,7 +246,7 @@ class AgreedDeliveries:
     """Tells sessions the LSN for which their deliveries wait.
 
     Ids rise in the order of publishing, and a message is recorded in the turn in which it is published, in one block.
-    So the LSN behind all records so far covers all messages so far. `_notes`: pairs (LSN, id), both rising: messages
+    So the LSN after all records so far covers all messages so far. `_notes`: pairs (LSN, id), both rising: messages
     with lower ids are agreed when the LSN is. `_noted_below`: the id of the last note. `_agreed_below`: messages with
     lower ids are agreed. A new leader treats recovered messages like new ones.
     """
@@ -277,7 +277,7 @@ class AgreedDeliveries:
         return queue is not None and queue.stores_all and queue.first_offset is None
 
     def _note(self) -> int:
-        """Note the LSN behind all messages so far."""
+        """Note the LSN after all messages so far."""
         turns = self._journal.turns
         turns.is_awaited = True
         lsn, self._noted_below = turns.next_lsn, self._context.next_id

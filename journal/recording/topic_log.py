@@ -84,7 +84,7 @@ class JournalLog:
         return Entered(ids, first_id, self._read_to)
 
     def _blocks(self, position: int) -> Iterator[tuple[Block, int, int]]:
-        """(block, index of the first record in it, LSN behind it) from `position` on, for `EXAMINED_OCTETS`.
+        """(block, index of the first record in it, LSN after it) from `position` on, for `EXAMINED_OCTETS`.
 
         Sets `_read_to` to the LSN at which it ends. Raises: Unreadable.
         """

@@ -69,7 +69,7 @@ class Report:
     next_lsn: int = 0
     torn_segment: str = ""
     torn_bytes: int = 0
-    gaps: list[tuple[int, int]] = field(default_factory=list)  # lost before a repair: (first LSN, LSN behind the last)
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # lost before a repair: (first LSN, LSN after the last)
     faults: list[Fault] = field(default_factory=list)
 
 
@@ -119,7 +119,7 @@ class _Check:
                 report.faults.append(Fault(error.segment, error.offset, what, lost))
 
     def _check_segment(self, base_lsn: int, *, is_last: bool) -> int:
-        """Check one segment. Returns the LSN behind its last whole block."""
+        """Check one segment. Returns the LSN after its last whole block."""
         name, report = segment_name(base_lsn), self.report
         with opened(self._files, self._directory, base_lsn) as handle:
             scan = SegmentScan(self._files, handle, base_lsn)

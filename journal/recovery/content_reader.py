@@ -29,7 +29,7 @@ AHEAD_READ_SIZE = 1024 * 1024
 AHEAD_OCTETS = 4 * 1024 * 1024
 #: Octets of blocks that the reading thread hands over together, since at each hand-over a thread waits for the other.
 BATCH_OCTETS = 512 * 1024
-#: Records behind the last block up to which reading on is cheaper than a lookup in the index.
+#: A record at most this many records after the last block is reached faster by reading on than by the index.
 NEAR = 4096
 #: Three fields of a record: offset of its heap entry, exchange, octets of the heap entry.
 _PLACE = Struct("<24xI4xi20xI4x")
@@ -299,10 +299,9 @@ def _runs_of(places: list[tuple[int, int, int]], heap: bytes) -> Iterator[Conten
 
 
 class ReadAhead(Iterator[Block]):
-    """Yields the blocks of an iterator, which this object's thread reads from the second one on.
+    """Yields the blocks of an iterator. The caller's thread reads the first one, a thread of this object the others.
 
-    The caller's thread reads the first, so that a single block costs no thread. An error is raised in place of the
-    block that could not be read.
+    So a single block costs no thread. An error is raised in place of the block that could not be read.
     """
 
     def __init__(self, blocks: Iterator[Block], ahead_octets: int = AHEAD_OCTETS) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ...settings.slotted import slotted
 from ..format.heap import IdsSeen
 
-#: Removed rows from which on the columns are compacted, if more than half of the rows are removed.
+#: The columns are compacted when more rows than these, and more than half of the rows, are removed.
 COMPACT_MIN = 4096
 #: Ids that `RecoveredIds` keeps beyond twice the cache size of the address, before it drops the oldest.
 SPARE = 1000
@@ -29,7 +29,7 @@ class MessageState(NamedTuple):
     """Delivery count, due time and priority of a message in a queue; most messages have the default."""
 
     deliveries: int = 0  # as of the last `requeued`; more than 0 means redelivered
-    uncounted: int = 0  # those of `deliveries` that count as no attempt
+    uncounted: int = 0  # those of `deliveries` that are not counted as attempts
     due_ms: int = 0  # wall time until which it waits; 0: ready
     priority: int = 0
 

@@ -21,7 +21,7 @@ class Repaired:
     """Result of `repair`."""
 
     records: int = 0
-    lost: list[tuple[int, int]] = field(default_factory=list)  # records: (first LSN, LSN behind the last)
+    lost: list[tuple[int, int]] = field(default_factory=list)  # records: (first LSN, LSN after the last)
     torn_bytes: int = 0
 
 
@@ -196,9 +196,9 @@ class _Copy:
 
 
 def _format_of(files: Files, directory: str) -> Format:
-    """The directory's format; with the id of the first segment that has one, if no segment has the directory's.
+    """The directory's format. If no segment has its id, the id is that of the first segment that has any.
 
-    If all ids are lost: a new id. Raises: NewerJournal; ForeignDirectory: no format, and no whole block in a segment.
+    If all ids are lost, the id is new. Raises: NewerJournal; ForeignDirectory: no format, and no whole block.
     """
     ids = [id_ for base_lsn in segments_in(files, directory) if (id_ := _id_of_segment(files, directory, base_lsn))]
     try:

@@ -97,7 +97,7 @@ class Recovered:
     durable_lsn: int = 1
     checkpoint_begin: int = 0
     checkpoint_end: int = 0
-    uncovered_bytes: int = 0  # behind the checkpoint
+    uncovered_bytes: int = 0  # after the checkpoint
     segments: list[SegmentSummary] = field(default_factory=list)
     #: octets of the torn tail of the newest segment: a write that a crash interrupted.
     torn_bytes: int = 0
