@@ -8,7 +8,6 @@ also imports `engine.state`, to restore the state after a restart.
 
 from ..settings.queue_types import QUEUE_TYPES
 from . import errors
-from .base64_text import octets_of_base64
 from .broker import Broker
 from .bulk_delete import BulkDelete, is_large
 from .clients.client import Client, ConnectionInfo, PeerCertificate
@@ -57,7 +56,7 @@ from .messages.field_table import (
     encode_table,
     number_of,
 )
-from .messages.json_tables import is_same_json, json_of_table, table_of_json
+from .messages.json_tables import is_same_json, json_of_table, octets_of_base64, table_of_json
 from .messages.message import UNLIMITED, Envelope, Message
 from .messages.shapes import Shape, Shapes
 from .messages.sizes import BODY_SIZE_BUCKETS, Sizes

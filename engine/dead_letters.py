@@ -47,11 +47,6 @@ class DeadLetters:
         self.were_waiting = False
 
     @property
-    def count(self) -> int:
-        """The number of dead letters to publish."""
-        return len(self.waiting)
-
-    @property
     def is_congested(self) -> bool:
         """Whether `LETTERS_MAX` is reached. Then dead letters cause no deaths until none are waiting."""
         return self.published >= LETTERS_MAX or len(self.waiting) >= LETTERS_MAX

@@ -87,7 +87,7 @@ class Compiler:
         """A function that computes the truth of a node."""
         if isinstance(node, Logic):
             parts = [self.condition(one) for one in node.operands]
-            return _all(parts) if node.operator == "AND" else _any(parts)
+            return _joined(parts, decisive=node.operator == "OR")
         if isinstance(node, Not):
             return _negated(self.condition(node.operand))
         if isinstance(node, Comparison):
@@ -368,32 +368,20 @@ def _negated(condition: Condition) -> Condition:
     return negated
 
 
-def _all(parts: list[Condition]) -> Condition:
-    def every(subject: Subject) -> bool | None:
-        found: bool | None = True
+def _joined(parts: list[Condition], *, decisive: bool) -> Condition:
+    """OR (`decisive`: the first true part decides), or AND."""
+
+    def joined(subject: Subject) -> bool | None:
+        found: bool | None = not decisive
         for part in parts:
             answer = part(subject)
-            if answer is False:
-                return False
+            if answer is decisive:
+                return decisive
             if answer is None:
                 found = None
         return found
 
-    return every
-
-
-def _any(parts: list[Condition]) -> Condition:
-    def some(subject: Subject) -> bool | None:
-        found: bool | None = False
-        for part in parts:
-            answer = part(subject)
-            if answer:
-                return True
-            if answer is None:
-                found = None
-        return found
-
-    return some
+    return joined
 
 
 class Like:

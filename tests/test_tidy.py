@@ -56,7 +56,7 @@ WITHOUT_CIRCLES = (
 )
 
 #: The words of `engine/`: names, ids, small values. They know nothing above them.
-WORDS = {"base64_text", "errors", "events", "options", "clock", "deadlines", "durability", "turn"}
+WORDS = {"errors", "events", "options", "clock", "deadlines", "durability", "turn"}
 
 #: What a room inside a room, or a module beside such rooms, may import of its siblings. Where one of a room's own rooms
 #: has a row, all have one, and so has whatever a row names.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ..context import BrokerContext
-from ..delivery.consumer import by_consumer, by_holder, holder_of, runs_by_holder
+from ..delivery.consumer import by_consumer, holder_of, runs_by_holder
 from ..messages.deaths import REJECTED
 from ..messages.message import Message
 from ..queues.queue import Queue
@@ -40,7 +40,7 @@ def return_deliveries(messages: list[Message], *, requeue: bool, why: str, broke
         requeue_by_consumer(messages, why=why, counted=counted, broker=broker)
         return
     for run in by_consumer(messages):
-        for holder, part in by_holder(run):
+        for holder, part in tuple(runs_by_holder(run)):
             queue = holder.queue
             holder.session.release(holder, queue, len(part))
             if not queue.deleted:
@@ -62,7 +62,7 @@ def requeue_by_consumer(messages: list[Message], *, why: str, counted: bool, bro
 def requeue_run(messages: list[Message], *, why: str, counted: bool, with_redelivery_delay: bool) -> None:
     """Requeue deliveries. `counted`: they are failed attempts."""
     by_queue: dict[Queue, list[Message]] = {}
-    for holder, run in by_holder(messages):
+    for holder, run in tuple(runs_by_holder(messages)):
         queue = holder.queue
         holder.session.release(holder, queue, len(run))
         by_queue.setdefault(queue, []).extend(run)

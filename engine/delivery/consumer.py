@@ -1,6 +1,6 @@
 """The holders of deliveries: consumers and gets."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
 
@@ -90,11 +90,6 @@ class Consumer(Holder):
         return credit
 
 
-def by_holder(messages: list[Message]) -> Sequence[tuple[Holder, list[Message]]]:
-    """Consecutive messages of one holder, as runs."""
-    return tuple(runs_by_holder(messages))
-
-
 def runs_by_holder(messages: list[Message]) -> Iterable[tuple[Holder, list[Message]]]:
     """Consecutive messages of one holder, as runs made on demand: settling a run may change holders of later ones."""
     if len(messages) == 1 or len(set(map(holder_of, messages))) == 1:
@@ -117,7 +112,7 @@ def by_consumer(messages: list[Message]) -> list[list[Message]]:
 
     In this order RabbitMQ's channels settle several deliveries at once (`foreach_per_queue`).
     """
-    runs = by_holder(messages)
+    runs = tuple(runs_by_holder(messages))
     if len(runs) < 2:
         return [run for _, run in runs]
     groups: dict[tuple[str, str, int], list[Message]] = {}

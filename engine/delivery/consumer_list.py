@@ -241,7 +241,7 @@ class ConsumerList:
                     rest = rest[:1]  # it shares its limit with consumers that are served first
                 taken += hand_to(eligible[0], first_id + taken, envelope, rest)
                 continue
-            share = share_of(eligible, len(rest), partial(_octets, rest))
+            share = equal_share(eligible, len(rest), partial(_octets, rest))
             stop = taken + share * width
             ids = range(first_id, first_id + count)
             for index, consumer in enumerate(eligible, taken):
@@ -267,7 +267,7 @@ class ConsumerList:
         return bool(consumer.session.prefetch_total and self._broker.scheduler.waiting_count())
 
 
-def share_of(eligible: Sequence[Consumer], available: int, octets_of: Callable[[int], int]) -> int:
+def equal_share(eligible: Sequence[Consumer], available: int, octets_of: Callable[[int], int]) -> int:
     """The number of messages that each of these consumers can get at once, with the same result as one by one.
 
     `octets_of(count)`: the octets of the next `count` messages. No client gets more than its room.

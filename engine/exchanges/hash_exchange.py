@@ -26,7 +26,7 @@ class HashExchange(Exchange):
     """Hashes the routing keys, or the header or property that its arguments name."""
 
     type = "x-consistent-hash"
-    __slots__ = ("_bound", "_ends", "_header", "_property", "_targets")
+    __slots__ = ("_bindings", "_ends", "_header", "_property", "_targets")
 
     def _prepare(self) -> None:
         self._header = text_of(self.arguments, HASH_HEADER)
@@ -35,7 +35,7 @@ class HashExchange(Exchange):
             raise HashesContradict
         if self._property is not None and self._property not in PROPERTIES:
             raise UnsupportedHashProperty(property=self._property)
-        self._bound: dict[Binding, None] = {}
+        self._bindings: dict[Binding, None] = {}
         self._targets: list[Destination] | None = None  # None: bindings have changed
         self._ends: list[int] = []  # the bucket after the last one of each target
 
@@ -52,7 +52,7 @@ class HashExchange(Exchange):
 
     def match(self, message: Routed) -> Sequence[Destination]:
         if self._targets is None:
-            message.cost += len(self._bound) // 2
+            message.cost += len(self._bindings) // 2
             self._assign_buckets()
         if not self._targets:
             return ()
@@ -72,17 +72,17 @@ class HashExchange(Exchange):
     def _assign_buckets(self) -> None:
         """Assign the buckets in the order of bindings. Only the first binding of each destination counts."""
         weights: dict[Destination, int] = {}
-        for binding in self._bound:
+        for binding in self._bindings:
             weights.setdefault(binding.destination, int(binding.routing_key))
         self._targets = list(weights)
         self._ends = list(accumulate(weights.values()))
 
     def _index(self, binding: Binding) -> None:
-        self._bound[binding] = None
+        self._bindings[binding] = None
         self._targets = None
 
     def _unindex(self, binding: Binding) -> None:
-        del self._bound[binding]
+        del self._bindings[binding]
         self._targets = None
 
 

@@ -14,23 +14,22 @@ class RandomExchange(Exchange):
 
     type = "x-random"
     decides_each = True
-    __slots__ = ("_bound",)
+    __slots__ = ("_choices",)
 
     def _prepare(self) -> None:
-        self._bound: list[Destination] | None = None  # None: bindings have changed
+        self._choices: list[Destination] | None = None  # None: bindings have changed
 
     def match(self, message: Routed) -> Sequence[Destination]:
-        bound = self._bound
-        if bound is None:
+        choices = self._choices
+        if choices is None:
             message.cost += len(self.destinations) // 32
-            bound = self._bound = list(self.destinations)
-        return bound if len(bound) < 2 else (bound[int(message.chance() * len(bound))],)
+            choices = self._choices = list(self.destinations)
+        return choices if len(choices) < 2 else (choices[int(message.chance() * len(choices))],)
 
     def _index(self, binding: Binding) -> None:
-        self._bound = None
+        self._choices = None
 
-    def _unindex(self, binding: Binding) -> None:
-        self._bound = None
+    _unindex = _index
 
 
 class LocalRandomExchange(RandomExchange):

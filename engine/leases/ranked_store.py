@@ -179,7 +179,7 @@ class RankedReady:
             del self._blocks[at]
         return message
 
-    def behind(self, position: int) -> Iterator[tuple[int, Message]]:
+    def after(self, position: int) -> Iterator[tuple[int, Message]]:
         self._trim()
         at = bisect_right(self._blocks, position, key=_last_position)
         for block in self._blocks[at:]:
@@ -280,10 +280,10 @@ class RankedStore(StoreInMemory):
         """See `Store`. O(messages) for a stored message; its queue asks only for messages outside the store."""
         if isinstance(message, RankedMessage):
             return message.position
-        return next(position for position, one in self._messages.behind(-1) if one is message)
+        return next(position for position, one in self._messages.after(-1) if one is message)
 
     def scan(self, after: int, count: int) -> Scanned:
-        return Scanned(list(islice(self._messages.behind(after), count)), False)
+        return Scanned(list(islice(self._messages.after(after), count)), False)
 
     def load_at(self, after: int, count: int) -> None:
         pass

@@ -4,7 +4,6 @@ Source: address-settings page 3.6 (id-cache-size, persist-id-cache).
 """
 
 from collections import deque
-from collections.abc import Iterable
 from hashlib import blake2b
 
 from .content import DUPLICATE_IDS
@@ -20,42 +19,37 @@ class IdCache:
     A message id of 0: the message is not in the journal. `characters`: total length of the stored ids.
     """
 
-    __slots__ = ("_numbers", "_order", "characters", "size")
+    __slots__ = ("_message_ids", "_order", "characters", "size")
 
     def __init__(self, size: int) -> None:
         self.size = size
         self.characters = 0
-        self._numbers: dict[str, int] = {}
+        self._message_ids: dict[str, int] = {}
         self._order: deque[str] = deque()  # the oldest key of a dict is not found in O(1)
 
     def __contains__(self, id_: str | None) -> bool:
-        return id_ in self._numbers
+        return id_ in self._message_ids
 
-    def remember(self, id_: str, number: int) -> None:
+    def remember(self, id_: str, message_id: int) -> None:
         """Store an id that is not stored yet. Drops the oldest if there are too many."""
-        self._numbers[id_] = number
+        self._message_ids[id_] = message_id
         self._order.append(id_)
         self.characters += len(id_)
         while len(self._order) > self.size:
             oldest = self._order.popleft()
             self.characters -= len(oldest)
-            del self._numbers[oldest]
+            del self._message_ids[oldest]
 
     def __len__(self) -> int:
         return len(self._order)
 
-    def number_of(self, id_: str) -> int:
-        """The number of the first message with the id; 0: it is not in the journal, or the id is not stored."""
-        return self._numbers.get(id_, 0)
+    def message_id_of(self, id_: str) -> int:
+        """The id of the first message with this duplicate id; 0: it is not in the journal, or the id is not stored."""
+        return self._message_ids.get(id_, 0)
 
     def ids(self) -> list[str]:
         """The stored ids, oldest first."""
         return list(self._order)
-
-    def restore(self, numbered: Iterable[tuple[str, int]]) -> None:
-        """Store ids after a restart, oldest first."""
-        for id_, number in numbered:
-            self.remember(id_, number)
 
 
 def duplicate_id(headers: FieldTable, *, with_plugin_header: bool) -> str | None:

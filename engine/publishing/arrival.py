@@ -144,7 +144,7 @@ def _is_duplicate(host: HostContext, address: str, id_: str) -> bool:
     broker = host.broker
     broker.counters.dropped += 1
     durability = broker.storage.durability
-    if durability is not None and cache.number_of(id_) and (durability.is_behind or durability.sync_lsn_of_all()):
+    if durability is not None and cache.message_id_of(id_) and (durability.is_behind or durability.sync_lsn_of_all()):
         broker.turn.records += 1  # the record of the first message: the confirm waits for it
     if broker.listeners:
         broker.emit(DuplicateEvent(host.name, address, id_))

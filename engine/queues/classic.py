@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..clock import MS, bounded_ms, due_after
 from ..delivery.consumer import Consumer
-from ..delivery.consumer_list import RUN_MAX, share_of
+from ..delivery.consumer_list import RUN_MAX, equal_share
 from ..delivery.groups import GroupedMessage, Groups, grouped
 from ..exchanges.delayed_exchange import DelayedExchange
 from ..messages.deaths import DELIVERY_LIMIT, EXPIRED
@@ -258,7 +258,7 @@ class ClassicDispatch(Dispatch):
                 limit = 1 if store.expiring else consumer_list.run_limit(first, available)
                 first.session.deliver_ready(first, store.take(limit, first.client.outbox_room()))
             else:
-                share = share_of(eligible, available, store.head_octets)
+                share = equal_share(eligible, available, store.head_octets)
                 block = store.take(share * width, UNLIMITED)
                 for index, consumer in enumerate(eligible):
                     consumer.session.deliver_ready(consumer, block[index::width])

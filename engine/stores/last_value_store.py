@@ -195,21 +195,18 @@ class LastValueStore(TailedStore):
         return PagedMessage(id_, content, envelope, self.ready)
 
     def append(self, message: Message) -> Message | None:
-        older, is_to_add = self._superseded(message)
-        if is_to_add:
-            self.ready.append(message)
-        return older
+        return self._add(message, self.ready.append)
 
     def put_first(self, message: Message) -> Message | None:
-        older, is_to_add = self._superseded(message)
-        if is_to_add:
-            super().put_first(message)
-        return older
+        return self._add(message, super().put_first)
 
     def put_last(self, message: Message) -> Message | None:
+        return self._add(message, super().put_last)
+
+    def _add(self, message: Message, add: Callable[[Message], object]) -> Message | None:
         older, is_to_add = self._superseded(message)
         if is_to_add:
-            super().put_last(message)
+            add(message)
         return older
 
     def _superseded(self, message: Message) -> tuple[Message | None, bool]:

@@ -13,9 +13,10 @@ from itertools import chain, islice
 
 from ..messages.levels import ONE_LEVEL, Levels
 from ..messages.message import Message, id_of
+from .read_windows import WINDOW_MESSAGES, WINDOW_OCTETS
 from .sorted_list import SortedList
 from .storage import StoreOwner
-from .store import LEVEL_STEP, WINDOW_MESSAGES, WINDOW_OCTETS, Scanned
+from .store import LEVEL_STEP, Scanned
 from .tail import Tail
 from .tail_io import messages_as_paged, runs_of
 
@@ -212,10 +213,10 @@ class ReadyLevels(ABC):
 
     # -- scans --------------------------------------------------------------------------------------------------------
 
-    def _behind(self, level: int, tail: Tail | None, id_: int, count: int) -> Iterator[Found]:
+    def _after(self, level: int, tail: Tail | None, id_: int, count: int) -> Iterator[Found]:
         """Up to `count` messages of a level with ids above `id_`, in memory and in the tail, ids rising."""
         ready = self.by_level[level]
-        paged: Iterator[Found] = iter(()) if tail is None else tail.behind(level, id_)
+        paged: Iterator[Found] = iter(()) if tail is None else tail.after(level, id_)
         if self.is_sorted:
             in_memory = ((one.id, one) for one in _above(ready, id_))
             return islice(merge(in_memory, paged, key=_first), count)
@@ -227,7 +228,7 @@ class ReadyLevels(ABC):
         top = len(self.by_level) - 1
         for level in range(top - rank, -1, -1):
             base = (top - level) * LEVEL_STEP
-            for one, message in self._behind(level, tail, id_, count):
+            for one, message in self._after(level, tail, id_, count):
                 count -= 1
                 yield base + one, one, message
             id_ = 0
@@ -251,7 +252,7 @@ class ReadyLevels(ABC):
         rank, id_ = divmod(after, LEVEL_STEP)
         for level in range(len(self.by_level) - 1 - rank, -1, -1):
             ids: list[int] = []
-            for one, message in self._behind(level, tail, id_, count):
+            for one, message in self._after(level, tail, id_, count):
                 count -= 1
                 if message is None:
                     ids.append(one)
@@ -395,7 +396,7 @@ def _fitting(sizes: Sequence[int], octets: int) -> int:
 def _above(ready: Level, id_: int) -> Iterable[Message]:
     """The messages with ids above `id_`, which rise."""
     if isinstance(ready, SortedList):
-        return (one for one in ready.behind(id_) if one.id > id_)
+        return (one for one in ready.reaching(id_) if one.id > id_)
     return islice(ready, bisect_right(ready, id_, 0, min(len(ready), NEAR + 1), key=id_of), None)
 
 

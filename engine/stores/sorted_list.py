@@ -95,7 +95,7 @@ class SortedList(Generic[T]):
 
     # -- by ids -------------------------------------------------------------------------------------------------------
 
-    def behind(self, id_: int) -> Iterator[T]:
+    def reaching(self, id_: int) -> Iterator[T]:
         """The last item with an id up to `id_`, if there is one, and all later items."""
         at = self._block_of(id_)
         if at < len(self._blocks):
@@ -123,7 +123,7 @@ class SortedList(Generic[T]):
 
     def after(self, id_: int, count: int) -> list[T]:
         """Up to `count` items with ids above `id_`."""
-        found = list(islice(self.behind(id_), count + 1))
+        found = list(islice(self.reaching(id_), count + 1))
         if found and self._id_of(found[0]) <= id_:
             del found[0]
         return found[:count]

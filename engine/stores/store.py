@@ -22,8 +22,6 @@ from .storage import NO_OWNER, StoreOwner
 
 #: The distance between the positions of two levels.
 LEVEL_STEP = 1 << 64
-#: Maximum messages, and octets, that `load_at` reads from the journal at once.
-WINDOW_MESSAGES, WINDOW_OCTETS = 1000, 1024 * 1024
 
 
 class Freeable(Protocol):

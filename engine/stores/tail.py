@@ -197,9 +197,9 @@ class Tail:
 
     def _reaching(self, level: int, id_: int) -> Iterable[Item]:
         """The items of a level in which ids of at least `id_` may be."""
-        return self._levels[level].behind(id_) if self._is_sorted else self._levels[level]
+        return self._levels[level].reaching(id_) if self._is_sorted else self._levels[level]
 
-    def behind(self, level: int, id_: int) -> Iterator[tuple[int, Message | None]]:
+    def after(self, level: int, id_: int) -> Iterator[tuple[int, Message | None]]:
         """The messages of a level with ids above `id_`, in order: (id, the message if it is stored as an object)."""
         for item in self._reaching(level, id_):
             if isinstance(item, Message):

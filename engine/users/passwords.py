@@ -8,7 +8,7 @@ import hashlib
 import hmac
 
 from ...settings.frozen import frozen
-from ..base64_text import octets_of_base64
+from ..messages.json_tables import octets_of_base64
 
 SALT_SIZE = 4
 SHA256 = "rabbit_password_hashing_sha256"

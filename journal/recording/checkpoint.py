@@ -244,7 +244,7 @@ def _forget_contents(broker: Broker, recorder: Recorder) -> Iterator[None]:
         if examined >= EXAMINED_SLICE:
             examined = 0
             yield
-    if broker.dead_letters.count:
+    if broker.dead_letters.waiting:
         return
     recorder.messages.contents.forget_before(first)
     if not is_paged and len(recorder.messages.contents) > 2 * len(alive) + RUNS_SPARE:

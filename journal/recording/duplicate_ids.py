@@ -70,12 +70,12 @@ class DuplicateIds:
             size = broker.context.settings.resolve(address, vhost.name).id_cache_size
             if size:
                 cache = vhost.context.id_caches[address] = IdCache(size)
-                numbered = list(recovered.newest(size))
-                cache.restore(numbered)
-                self._journal.turns.ids_bytes += sum(ID_OCTETS + len(id_) for id_, _ in numbered)
+                for id_, message_id in recovered.newest(size):
+                    cache.remember(id_, message_id)
+                    self._journal.turns.ids_bytes += ID_OCTETS + len(id_)
         found.ids.clear()
 
 
 def _recorded(cache: IdCache, ids: list[str]) -> list[tuple[str, int]]:
-    """The ids that are still cached and whose first message is in the journal, each with the number of that message."""
-    return [(id_, number) for id_ in ids if (number := cache.number_of(id_))]
+    """The ids that are still cached and whose first message is in the journal, each with the id of that message."""
+    return [(id_, message_id) for id_ in ids if (message_id := cache.message_id_of(id_))]

@@ -15,7 +15,6 @@ from typing import Any
 from ...engine import (
     REPLY_PREFIX,
     AckedEvent,
-    BindingEvent,
     BlockedEvent,
     Broker,
     Client,
@@ -59,6 +58,8 @@ from .recorder import Recorder
 
 class FullObjectRecorder(ObjectRecorder):
     """Also records transient objects, connections and consumers. `durable_ids`: ids of durable queues."""
+
+    takes_transient = True
 
     def __init__(self, broker: Broker, journal: Journal) -> None:
         super().__init__(broker, journal)
@@ -132,35 +133,10 @@ class FullObjectRecorder(ObjectRecorder):
     def settings_changed(self, event: SettingsEvent) -> None:
         self._journal.turns.append(Record(SETTINGS_CHANGED, arg=self.vhost_id(event.vhost)))
 
-    # -- topology -----------------------------------------------------------------------------------------------------
-
-    def _declared(self, subject: Queue | Exchange) -> None:
-        super()._declared(subject)
-        if not subject.durable:
-            self._write_object(subject, False)
-
     def _undeclared(self, subject: Queue | Exchange, id_: int | None, object_type: int) -> None:
         super()._undeclared(subject, id_, object_type)
         if id_ is not None:
             self.durable_ids.discard(id_)
-
-    def _retire_transient(self, id_: int, object_type: int) -> None:
-        self._journal.objects.undeclared(id_, object_type)
-
-    def _bound(self, event: BindingEvent) -> None:
-        super()._bound(event)
-        self._transient_binding(event, self._journal.objects.bound)
-
-    def _unbound(self, event: BindingEvent) -> None:
-        super()._unbound(event)
-        if self._has_ids(event.vhost, event.binding):
-            self._transient_binding(event, self._journal.objects.unbound)
-
-    def _transient_binding(self, event: BindingEvent, write: Any) -> None:
-        binding = event.binding
-        if not (binding.source.durable and binding.destination.durable):
-            source_id = self.exchange_id(event.vhost, binding.source.name)
-            write(source_id, self._bound_of(event.vhost, binding), durable=False)
 
 
 class FullMessageRecorder(MessageRecorder):

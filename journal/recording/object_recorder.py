@@ -4,6 +4,7 @@ Source: rulings 21 and 22.
 """
 
 import json
+from typing import ClassVar
 
 from ...engine import (
     Binding,
@@ -48,6 +49,9 @@ class ObjectRecorder:
     checkpoint.
     """
 
+    #: Whether changes of transient objects are recorded, too.
+    takes_transient: ClassVar[bool] = False
+
     def __init__(self, broker: Broker, journal: Journal) -> None:
         self._broker = broker
         self._context = broker.context
@@ -90,7 +94,7 @@ class ObjectRecorder:
 
     def queue_changed(self, event: QueueEvent) -> None:
         if event.kind is EventKind.DECLARED:
-            self._declared(event.queue)
+            self.state_object(event.queue, restated=False)
         else:
             self._undeclared(event.queue, self.queue_ids.pop((event.vhost, event.subject), None), QUEUE)
 
@@ -102,31 +106,24 @@ class ObjectRecorder:
 
     def exchange_changed(self, event: ExchangeEvent) -> None:
         if event.kind is EventKind.DECLARED:
-            self._declared(event.exchange)
+            self.state_object(event.exchange, restated=False)
         else:
             self._undeclared(event.exchange, self._exchange_ids.pop((event.vhost, event.subject), None), EXCHANGE)
-
-    def _declared(self, subject: Queue | Exchange) -> None:
-        self.state_object(subject, restated=False)
 
     def _undeclared(self, subject: Queue | Exchange, id_: int | None, object_type: int) -> None:
         if id_ is None:
             return
-        if subject.durable:
+        if subject.durable or self.takes_transient:
             self._journal.objects.undeclared(id_, object_type)
-            self._context.turn.records += 1
-        else:
-            self._retire_transient(id_, object_type)
-
-    def _retire_transient(self, id_: int, object_type: int) -> None:
-        """Write no record for a transient object. Its id is retired: messages may refer to a transient exchange."""
-        self._journal.objects.retire(id_)
+            self._context.turn.records += subject.durable
+        else:  # messages may refer to a transient exchange
+            self._journal.objects.retire(id_)
 
     def state_object(self, subject: Queue | Exchange, *, restated: bool) -> None:
-        """Record that a queue or exchange exists, if it is durable."""
-        if subject.durable:
+        """Record that a queue or exchange exists. A transient one is never restated."""
+        if subject.durable or (self.takes_transient and not restated):
             self._write_object(subject, restated)
-            self._context.turn.records += not restated
+            self._context.turn.records += subject.durable and not restated
 
     def _write_object(self, subject: Queue | Exchange, restated: bool) -> None:
         durable = IS_DURABLE if subject.durable else 0
@@ -155,29 +152,24 @@ class ObjectRecorder:
         )
 
     def binding_changed(self, event: BindingEvent) -> None:
+        vhost, binding = event.vhost, event.binding
         if event.kind is EventKind.BOUND:
-            self._bound(event)
-        else:
-            self._unbound(event)
-
-    def _bound(self, event: BindingEvent) -> None:
-        self.state_binding(event.vhost, event.binding, restated=False)
+            self.state_binding(vhost, binding, restated=False)
+            return
+        durable = is_durable(event)
+        if (durable or self.takes_transient) and self._has_ids(vhost, binding):
+            source_id = self.exchange_id(vhost, binding.source.name)
+            self._journal.objects.unbound(source_id, self._bound_of(vhost, binding), durable=durable)
+            self._context.turn.records += durable
 
     def state_binding(self, vhost: str, binding: Binding, *, restated: bool) -> None:
-        """Record that a binding exists, if it is durable."""
-        source, target = binding.source, binding.destination
-        if source.durable and target.durable:
-            self._journal.objects.bound(
-                self.exchange_id(vhost, source.name), self._bound_of(vhost, binding), restated=restated
-            )
-            self._context.turn.records += not restated
-
-    def _unbound(self, event: BindingEvent) -> None:
-        binding = event.binding
-        if binding.source.durable and binding.destination.durable and self._has_ids(event.vhost, binding):
-            source_id = self.exchange_id(event.vhost, binding.source.name)
-            self._journal.objects.unbound(source_id, self._bound_of(event.vhost, binding))
-            self._context.turn.records += 1
+        """Record that a binding exists. A transient one is never restated."""
+        source = binding.source
+        durable = source.durable and binding.destination.durable
+        if durable or (self.takes_transient and not restated):
+            source_id, bound = self.exchange_id(vhost, source.name), self._bound_of(vhost, binding)
+            self._journal.objects.bound(source_id, bound, durable=durable, restated=restated)
+            self._context.turn.records += durable and not restated
 
     def _has_ids(self, vhost: str, binding: Binding) -> bool:
         """Whether both ends have ids: the bindings of an undeclared exchange are gone already."""

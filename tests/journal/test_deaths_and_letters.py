@@ -32,7 +32,7 @@ class Kept(Harness):
         self.queue("dead")
         self.publish(*map(str, range(MANY)), key="mortal", delivery_mode=2)
         self.turn()
-        assert not self.broker.dead_letters.count
+        assert not self.broker.dead_letters.waiting
 
     def turn(self) -> bool:
         """One turn ends, and the journal's thread writes what it may."""
@@ -47,7 +47,7 @@ class Kept(Harness):
 
     def held(self) -> Counter[bytes]:
         """The bodies in both queues, and of letters that are on their way."""
-        while self.broker.dead_letters.count:
+        while self.broker.dead_letters.waiting:
             self.broker.end_turn()
         found: Counter[bytes] = Counter()
         for name in ("mortal", "dead"):
@@ -74,9 +74,9 @@ def test_more_die_than_are_buried_in_a_turn(die: Callable[[Kept], None]) -> None
     kept.furnish()
     die(kept)
     was_burying, turns = False, 0
-    while kept.broker.dead_letters.count or kept.vhost.queues["mortal"].ready_count or not turns:
+    while kept.broker.dead_letters.waiting or kept.vhost.queues["mortal"].ready_count or not turns:
         kept.turn()
-        was_burying = was_burying or kept.broker.dead_letters.count
+        was_burying = was_burying or bool(kept.broker.dead_letters.waiting)
         turns += 1
         if turns <= 10 or not turns % 10:
             found = kept.killed().held()

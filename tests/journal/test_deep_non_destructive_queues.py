@@ -367,7 +367,7 @@ def test_a_checkpoint_before_dead_letters_are_made() -> None:
     world.end_turn()
     world.clock.advance_ns(1000 * MS)
     world.broker.advance()
-    assert world.broker.dead_letters.count == queue_module.DEAD_LETTERED_MAX
+    assert len(world.broker.dead_letters.waiting) == queue_module.DEAD_LETTERED_MAX
     world.journal.commit()
     for _ in checkpoint(world.broker, world.journal, world.recorder):
         world.journal.commit()

@@ -146,7 +146,7 @@ class JournalMachine(RuleBasedStateMachine):
     def ids(self, broker: Broker) -> dict[tuple[str, str], dict[str, int]]:
         """The duplicate ids that have to survive, by virtual host and address, with the message that brought each."""
         caches = {
-            (vhost.name, address): {id_: number for id_ in cache.ids() if (number := cache.number_of(id_))}
+            (vhost.name, address): {id_: message_id for id_ in cache.ids() if (message_id := cache.message_id_of(id_))}
             for vhost in broker.virtual_hosts.values()
             for address, cache in vhost.context.id_caches.items()
         }

@@ -17,7 +17,7 @@ from leveret.engine.clients.session import NACKED
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.stores import memory_budget, tailed_store
 from leveret.engine.stores.memory_budget import PAGE_OUT_MAX, SMALL, held_octets
-from leveret.engine.stores.store import WINDOW_OCTETS
+from leveret.engine.stores.read_windows import WINDOW_OCTETS
 from leveret.journal import JournalOptions
 from leveret.journal.recording.temp_store import FileTempStore
 from leveret.testing.harness import Harness
