@@ -31,7 +31,6 @@ from ..format.record import (
     RECORD_SIZE,
     RESTATED,
     TERMINAL_CODES,
-    TRANSACTION,
     UNBOUND,
     UNDECLARED,
     Record,
@@ -219,11 +218,6 @@ class MessageRecords:
                 size=len(ids), heap=heap,
             )
         )  # fmt: skip
-
-    def transaction(self, *, opens: bool) -> None:
-        """Append the begin or the end of a transaction. Its turn is one block, so it is durable whole or not at all."""
-        turns = self._turns
-        turns.append(Record(TRANSACTION, arg=int(opens)))
 
 
 _IDS = frozenset({DUPLICATE_IDS})

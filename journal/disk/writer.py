@@ -175,7 +175,7 @@ class Writer:
         self._kernel_sync = kernel_sync
 
     def stop_kernel_sync(self) -> None:
-        """Let the thread commit everything again, after the fsync under way."""
+        """Let the thread commit small blocks again, after the fsync under way."""
         self.end_small(waits=True)
         with self._work:
             kernel_sync, self._kernel_sync = self._kernel_sync, None
@@ -212,7 +212,7 @@ class Writer:
             try:
                 self.file.begin_sync(sync)
             except OSError:  # nothing was begun: this kernel cannot do it
-                self._end_commit(before, self._sync_or_none())
+                self._end_commit(before, self._sync())
                 self.stop_kernel_sync()
         else:
             self._end_commit(before, failure)
@@ -228,7 +228,7 @@ class Writer:
             if not self.file.end_sync(self._kernel_sync, waits=waits):
                 return
         except (OSError, DirectoryLost) as error:
-            failure = self._failed_sync(error)
+            failure = self._sync_failure(error)
         self._end_commit(before, failure, reports=False)
 
     @property
@@ -389,7 +389,7 @@ class Writer:
                 is_patient = self._wait_for_work(timeout_s)
                 self._is_idle = False
         if self.file.durable_lsn < self.file.written_lsn:
-            self._report(self.file.committed_lsn, self._sync_or_none())
+            self._report(self.file.committed_lsn, self._sync())
         return self.state is not FAILED
 
     def _wait_for_work(self, timeout_s: float | None) -> bool:
@@ -417,7 +417,7 @@ class Writer:
             cluster.busy_since_s = self.file.now_s()
         failure = self._write_taken()
         if not isinstance(failure, JournalFailed) and self.file.wants_sync():
-            failure = self._sync_or_none() or failure
+            failure = self._sync() or failure
         return self._end_commit(before, failure)
 
     def _write_taken(self) -> JournalError | None:
@@ -469,14 +469,15 @@ class Writer:
             logger.warning("%s; the write waits and is tried again", text)
         return None
 
-    def _sync_or_none(self) -> JournalFailed | None:
+    def _sync(self) -> JournalFailed | None:
+        """Fsync what was written. Returns: the failure that stopped it."""
         try:
             self.file.sync()
         except (OSError, DirectoryLost) as error:
-            return self._failed_sync(error)
+            return self._sync_failure(error)
         return None
 
-    def _failed_sync(self, error: OSError | DirectoryLost) -> JournalFailed:
+    def _sync_failure(self, error: OSError | DirectoryLost) -> JournalFailed:
         return error if isinstance(error, DirectoryLost) else JournalFailed(f"{self.file.path}: {error}")
 
     def _report(

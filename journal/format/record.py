@@ -104,7 +104,6 @@ HEAD = 65  # first record of a segment
 FOOTER = 66  # last record of a sealed segment
 SNAPSHOT = 67  # some of the messages of a queue
 CHECKPOINT = 68  # the snapshot that began at `arg` is whole
-TRANSACTION = 69  # begin or end of a transaction; both are in one block
 IDS_SEEN = 70  # duplicate ids that an address remembers
 
 PUBLISHED, ENQUEUED = CODE_OF[EventKind.PUBLISHED], CODE_OF[EventKind.ENQUEUED]
@@ -122,7 +121,6 @@ KIND_NAMES: dict[int, str] = {
     FOOTER: "footer",
     SNAPSHOT: "snapshot",
     CHECKPOINT: "checkpoint",
-    TRANSACTION: "transaction",
     IDS_SEEN: "ids_seen",
 }
 

@@ -35,7 +35,6 @@ from ..format.record import (
     PUBLISHED,
     RANGE,
     SNAPSHOT,
-    TRANSACTION,
     UNBOUND,
     UNDECLARED,
     Record,
@@ -209,7 +208,7 @@ def _check_record(lsn: int, record: Record, names: Names | None, journal_id: byt
     elif record.flags & RANGE:
         if heap:
             decode_runs(heap)
-    elif kind not in (CHECKPOINT, TRANSACTION):
+    elif kind != CHECKPOINT:
         decode_text(heap)
     for id_ in (record.queue_id, record.address_id):
         _check_name(lsn, id_, names)

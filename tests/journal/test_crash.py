@@ -255,17 +255,15 @@ def test_any_history_survives_restarts_and_power_cuts(
     assert model_of(again.recovered, again) == found
 
 
-def test_a_transaction_is_there_whole_or_not_at_all() -> None:
-    """A turn is one block, however large."""
+def test_a_turn_is_there_whole_or_not_at_all() -> None:
+    """It is one block, however large; so is a transaction, which is one turn."""
     files = SimulatedFiles()
     driver = Driver(opened(files, ONE_SEGMENT))
     driver.declare("a")
     driver.journal.wait(driver.journal.commit())
     before = len(files.content(f"{PATH}/{1:020d}.log"))
-    driver.journal.messages.transaction(opens=True)
     for _ in range(300):
         driver.publish([b"x" * 5000], "a")
-    driver.journal.messages.transaction(opens=False)
     driver.journal.wait(driver.journal.commit())
     data = files.content(f"{PATH}/{1:020d}.log")
     for cut in (before + 1, (before + len(data)) // 2, len(data) - 1):

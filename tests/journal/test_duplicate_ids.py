@@ -272,7 +272,7 @@ def test_a_checkpoint_carries_them(monkeypatch: pytest.MonkeyPatch) -> None:
     again = cut(desk, text)
     assert again.journal.turns.ids_bytes >= 6 * 16, "checkpoints do not become more frequent by a restart"
     before, after = desk.vhost.context.id_caches["q"], again.vhost.context.id_caches["q"]
-    assert after.ids() == before.ids() and all(map(before.number_of, before.ids()))
+    assert after.ids() == before.ids() and all(map(before.message_id_of, before.ids()))
     for id_ in "bcdefg":
         send(again, id_, "-")
     assert drained(again) == ""

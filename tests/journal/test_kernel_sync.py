@@ -6,15 +6,14 @@ import errno
 import os
 import select
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
-from journal_workload import ID, PATH, Driver, model_of
+from journal_workload import ID, PATH, model_of
 from simulated_files import SimulatedFiles
+from watched_journal import SECONDS_MAX, WatchedJournal
 
 from leveret.engine import ManualClock
 from leveret.journal import Journal, JournalError, JournalFailed, JournalFull, JournalOptions, WriterState, recover
@@ -23,8 +22,6 @@ from leveret.journal.disk.kernel_sync import KernelSync, kernel_sync
 from leveret.journal.disk.segment_file import SegmentFile
 from leveret.journal.disk.writer import SMALL_BLOCK_MAX, SYNC_DELAY_SECONDS
 
-#: Seconds after which a thread that has not done its work sleeps on.
-SECONDS_MAX = 60
 OPTIONS = JournalOptions(preallocate_size=0)
 
 
@@ -125,58 +122,20 @@ class OrderedSync(KernelSync):
         self.is_closed = True
 
 
-class Loop:
+class Loop(WatchedJournal):
     """A journal with its thread, served as an event loop serves it; the clock stands still unless a test moves it."""
 
     def __init__(self) -> None:
-        self.files = SimulatedFiles()
-        self.journal = Journal.open(PATH, ManualClock(), OPTIONS, files=self.files, new_id=ID)
+        files = SimulatedFiles()
+        super().__init__(files, Journal.open(PATH, ManualClock(), OPTIONS, files=files, new_id=ID))
         self.writer = self.journal.writer
-        self.driver = Driver(self.journal)
-        self.driver.declare("a")
-        self.driver.publish([b"1", b"2", b"3"], "a")
-        assert self.journal.wait(self.journal.commit(), SECONDS_MAX)
         self.now_s = 0.0
         self.writer.file.now_s = lambda: self.now_s
-        self.told: list[int] = []
-        self.errors: list[JournalError] = []
-        self.sleeps = 0
-        self._changed = threading.Condition()
-        self.journal.set_callbacks(self._durable, self.errors.append)
-        work: Any = self.writer._work
-        wait = work.wait
-
-        def sleep(timeout_s: float | None) -> bool:
-            with self._changed:
-                self.sleeps += 1
-                self._changed.notify_all()
-            return bool(wait(timeout_s))
-
-        work.wait = sleep
+        self.watch()
         self.sync = OrderedSync(self.files)
         self.writer.let_kernel_sync(self.sync)
         self.writer.add(SegmentFile.tick)
         assert self.until(lambda: self.sleeps > 0)
-
-    def _durable(self, lsn: int) -> None:
-        with self._changed:
-            self.told.append(lsn)
-            self._changed.notify_all()
-
-    def until(self, is_so: Callable[[], bool]) -> bool:
-        """Whether that comes, without anything else being done."""
-        with self._changed:
-            return self._changed.wait_for(is_so, SECONDS_MAX)
-
-    def publish(self, size: int = 10) -> int:
-        """A turn that a publisher waits for. Returns the LSN behind it."""
-        self.driver.publish([b"x" * size], "a")
-        return self.journal.commit()
-
-    def acknowledge(self) -> int:
-        """A turn that nobody waits for."""
-        self.driver.settle("a", sorted(self.driver.model["a"])[:1])
-        return self.journal.commit()
 
     def has_kept_all(self) -> bool:
         """After a power cut."""

@@ -349,16 +349,6 @@ STORIES: dict[str, Story] = {
         _gone("q", 2),
     ),
     "moved": ([_empty_first_segment], _nothing),
-    "a transaction": (
-        [
-            lambda desk: (
-                desk.journal.messages.transaction(opens=True),
-                desk.publish(8, desk.q),
-                desk.journal.messages.transaction(opens=False),
-            )
-        ],
-        _new(8),
-    ),
     "a virtual host": ([lambda desk: desk.declare(VHOST, "third", 0)], _object(VHOST, "third", "third")),
     "a virtual host is gone": ([_undeclare(VHOST, lambda desk: desk.vhost)], _no_vhost),
     "an exchange": ([lambda desk: desk.declare(EXCHANGE, "f", kind="fanout")], _object(EXCHANGE, "/", "f", "fanout")),

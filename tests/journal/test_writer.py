@@ -8,78 +8,42 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 from journal_workload import ID, PATH, Driver, model_of, opened
 from simulated_files import SimulatedFiles
+from watched_journal import SECONDS_MAX, WatchedJournal
 
 from leveret.engine import ManualClock
 from leveret.engine.events import EventKind
 from leveret.journal import Journal, JournalError, JournalFailed, JournalFull, JournalOptions, WriterState, recover
 from leveret.journal.disk import writer as writing
 
-#: A thread that has not done by then what it was woken for sleeps on.
-SECONDS_MAX = 60
 RESERVE = 5000
 
 
-class Watched:
-    """A journal with its thread, one queue, three messages, and an old segment that may go.
-
-    `asked`: operations of the file system since they were last cleared. `told`: what it says is safe; `errors`.
-    """
+class Watched(WatchedJournal):
+    """A journal with an old segment that may go. `asked`: operations of the file system since it was cleared."""
 
     def __init__(self) -> None:
-        self.files = SimulatedFiles()
-        self._changed = threading.Condition()
-        self.sleeps = 0
-        self.told: list[int] = []
-        self.errors: list[JournalError] = []
         self.asked: list[str] = []
         self.fails: Callable[[str, str], object] = lambda operation, path: None
-        options = JournalOptions(preallocate_size=0, reserve_size=RESERVE)
-        self.journal = opened(self.files, options)
-        self.driver = Driver(self.journal)
-        self.driver.declare("a")
-        self.driver.publish([b"1", b"2", b"3"], "a")
-        assert self.journal.wait(self.journal.commit())
+        files = SimulatedFiles()
+        super().__init__(files, opened(files, JournalOptions(preallocate_size=0, reserve_size=RESERVE)))
         self.files.fault = self._fault
-        self.journal.set_callbacks(self._durable, self._failed)
-        work: Any = self.journal.writer._work
-        wait = work.wait
-
-        def sleep(timeout_s: float | None) -> bool:
-            with self._changed:
-                self.sleeps += 1
-                self._changed.notify_all()
-            return bool(wait(timeout_s))
-
-        work.wait = sleep
+        self.watch()
         self.journal.writer.start()
         assert self.until(lambda: self.sleeps > 0)
 
     def _fault(self, operation: str, path: str) -> None:
-        with self._changed:
+        with self.changed:
             self.asked.append(operation)
-            self._changed.notify_all()
+            self.changed.notify_all()
         self.fails(operation, path)
 
-    def _durable(self, lsn: int) -> None:
+    def durable(self, lsn: int) -> None:
         assert recover(self.files.power_cut(), PATH).next_lsn >= lsn, "it said so before it was"
-        with self._changed:
-            self.told.append(lsn)
-            self._changed.notify_all()
-
-    def _failed(self, error: JournalError) -> None:
-        with self._changed:
-            self.errors.append(error)
-            self._changed.notify_all()
-
-    def until(self, is_so: Callable[[], bool]) -> bool:
-        """Whether that comes, without anything else being done."""
-        with self._changed:
-            return self._changed.wait_for(is_so, SECONDS_MAX)
+        super().durable(lsn)
 
     def falls_asleep_after(self, act: Callable[[], object]) -> bool:
         """Whether it does what it finds after `act`, and then sleeps."""
@@ -87,18 +51,8 @@ class Watched:
         act()
         return self.until(lambda: self.sleeps > slept)
 
-    def publish(self) -> int:
-        """A turn that somebody waits for."""
-        self.driver.publish([b"x"], "a")
-        return self.journal.commit()
-
-    def acknowledge(self) -> int:
-        """A turn that nobody waits for."""
-        self.driver.settle("a", sorted(self.driver.model["a"])[:1])
-        return self.journal.commit()
-
     def fill_up(self) -> int:
-        """The disk is full, and the thread sleeps. Returns the LSN behind what did not fit."""
+        """The disk is full, and the thread sleeps. Returns the LSN after what did not fit."""
 
         def no_room(operation: str, path: str) -> None:
             if operation in ("write", "open", "truncate"):
