@@ -35,8 +35,8 @@ PAIRS_MAX = 1000
 class DeadLetters:
     """The dead letters of one broker that are `waiting` to be published.
 
-    `were_waiting`: some were waiting when the end of the turn began. `late`: queues whose messages expire when none are
-    waiting.
+    `were_waiting`: some were waiting when the end of the turn began. `late`: queues with expired messages that stay as
+    long as dead letters are waiting.
     """
 
     def __init__(self, context: BrokerContext) -> None:

@@ -135,8 +135,8 @@ class ConsumerList:
         return self._active() if self._rules.single_active_consumer else self.consumers
 
     def _active(self) -> list[Consumer]:
-        """The single active consumer; none while it yields. The next one is active when it has no unacknowledged
-        messages.
+        """The single active consumer; none while it yields. The next one becomes active when all messages of the
+        yielding one are acknowledged.
         """
         if self._is_to_yield:
             if self.consumers[0].unacked:

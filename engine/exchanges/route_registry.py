@@ -36,7 +36,7 @@ class Registration(ref[RegisteredRoute]):
 class RouteRegistry:
     """The routes of one exchange: those that begin there, one for each routing key, and those that pass through it.
 
-    Routes that only some publishers share count as passing.
+    A route that is valid only for some publishers counts as passing, also where it begins.
     """
 
     __slots__ = ("_beginning", "_passing")

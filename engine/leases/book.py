@@ -16,7 +16,8 @@ TOGETHER_NS = 1_000_000
 class LeaseBook:
     """The running leases of one queue.
 
-    `leases`: leased messages. `slots`: messages that are gone (at most once) but still take room in the backlog.
+    `leases`: leased messages. `slots`: messages of an at-most-once queue: they left when they were delivered, but still
+    take room in the backlog.
 
     `cancels`: message id -> how often the message was given back, if it was.
     """

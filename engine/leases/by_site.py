@@ -391,7 +391,7 @@ def pop_at(leases: Leases, owners: Owners, site: str) -> Message | None:
 def _first_to_take(leases: Leases, owners: Owners, number: int, gate: int | None) -> int | None:
     """The position of the first message that this owner may take, also from others; None: there is none.
 
-    Behind the first `RUN_MAX` messages, it looks only at owners whose messages need not wait.
+    After the first `RUN_MAX` messages, it looks only at owners whose messages need not wait.
     """
     at_once = [one for one in owners.numbers() if one != number and _skips_wait(leases, owners, one)]
     for at, (position, message) in enumerate(_scanned(leases, 0).found):
@@ -430,7 +430,7 @@ def _first_own(leases: Leases, owners: Owners, number: int) -> int | None:
 
 
 def _scanned(leases: Leases, after: int) -> Scanned:
-    """Active messages behind a position, read back if they are paged out. Raises: Unreadable."""
+    """Active messages after a position, read back if they are paged out. Raises: Unreadable."""
     seen = leases.scan_active(after, RUN_MAX)
     if seen.missing and not seen.found:
         leases.queue.store.load_at(after, RUN_MAX)

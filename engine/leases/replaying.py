@@ -82,7 +82,7 @@ class Replay:
         """Whether the log may have more messages, and the prefetch room for them."""
         return not self.waiting and self.holder.unacked < self.prefetch and self.position < self.target
 
-    def is_behind_end(self, one: LoggedMessage) -> bool:
+    def is_after_end(self, one: LoggedMessage) -> bool:
         """Whether a message comes after the last one that the reader asked for."""
         last = self.rules.last
         return last is not None and not last.is_after(one.message.id, one.wall_ms)
@@ -196,7 +196,7 @@ def _deliver(leases: Leases, consumer: Consumer, replay: Replay) -> bool:
             queue.mark()
             break
         one = waiting[0]
-        if replay.is_behind_end(one):
+        if replay.is_after_end(one):
             is_over = True
             break
         if not _is_for(leases, consumer, one.message):

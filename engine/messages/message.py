@@ -1,7 +1,7 @@
 """A message in a queue, and the envelope of a run of messages. A mixed run has an envelope for each message.
 
 Each queue has a `Message` object for a message; these share the content, which is one bytes object. Ids rise in the
-order of publishing, so an id is also the message's position in the queue.
+order of publishing, so they also order the messages of one priority in a queue.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
