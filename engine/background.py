@@ -17,8 +17,8 @@ FREE_SLICE = 20_000
 class Background:
     """The background work of one broker, with that of flow control, reloading and disconnects.
 
-    `pending`: whether work may be left. It is a plain attribute, because each turn reads it. All that adds work sets
-    it. `to_trim`: queues whose `Queue.trim` is called at the ends of turns.
+    `pending`: whether work may be left. It is a plain attribute, because each turn reads it. Whatever adds work sets
+    it. `to_trim`: queues whose `Queue.trim` is called at the ends of turns, one a turn.
     """
 
     def __init__(self, context: BrokerContext) -> None:
@@ -35,7 +35,7 @@ class Background:
             self.pending = True
 
     def trim_later(self, queue: "Queue") -> None:
-        """Call `Queue.trim` at the ends of turns, because the queue exceeds its limits."""
+        """Call `Queue.trim` at the end of a turn, because one slice of the queue was not enough."""
         self.to_trim[queue] = None
         self.pending = True
 
@@ -82,5 +82,5 @@ class Background:
 
     def _step(self) -> None:
         steps = self._tasks.popleft()
-        if next(steps, True) is None:
+        if next(steps, True) is None:  # True: it has ended
             self._tasks.append(steps)

@@ -96,7 +96,7 @@ class Bindings:
             self._unbind(binding)
 
     def unbind_some(self, destination: Destination, count: int) -> None:
-        """Remove `count` bindings to a destination that is being deleted."""
+        """Remove up to `count` bindings to a destination that is being deleted."""
         for binding in list(islice(destination.incoming, count)):
             self._unbind(binding)
 

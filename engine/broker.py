@@ -1,7 +1,7 @@
 """The broker: its parts, the end of a turn, and time.
 
 A frontend works in turns: it makes the calls into sessions and virtual hosts that one socket read requires, and then
-calls `end_turn` once. The engine never waits, has no clock, and knows no sockets.
+calls `end_turn` once. The engine never waits, has no clock of its own, and knows no sockets.
 Source: docs/architecture.md; rulings 3 to 6.
 """
 
@@ -64,7 +64,7 @@ class BrokerStatistics:
 
 
 class Broker:
-    """One broker. `context`: its state. `parameters`: values that operators store in it."""
+    """One broker. `context`: its state. `parameters`: values that operators, or the broker itself, store in it."""
 
     def __init__(
         self,
@@ -134,9 +134,9 @@ class Broker:
         self.context.turn = turn
 
     def end_turn(self, *, is_short: bool = False) -> bool:
-        """Dispatch marked queues, flush touched clients, do a slice of each background task. True: call again soon.
+        """Dispatch marked queues, flush touched clients, do a slice of background work. True: call again soon.
 
-        `is_short`: dispatch a little, and do no background task; then it returns True.
+        `is_short`: dispatch a little, and do no background work; then it returns True.
         """
         marked, touched, letters = self.scheduler.marked, self.context.touched, self.dead_letters
         self.context.turn.effort_max = sys.maxsize  # the parts below have other limits

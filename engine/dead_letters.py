@@ -187,7 +187,7 @@ class UnroutableLetters:
         self.on_made: Callable[[str, str, str], object] = lambda vhost, queue, address: None
 
     def note(self, vhost: str, queue: str, address: str) -> None:
-        """Count a dead letter of a queue that no queue at `address` took."""
+        """Count a dead letter that no queue at `address` took. `queue`: where the message died."""
         self.count += 1
         pair = (vhost, queue, address)
         count = self._by_pair.get(pair, 0) + 1

@@ -58,7 +58,8 @@ class DeclaredExchanges(dict[str, Exchange]):
         """Create an exchange, or check that the existing one is equivalent (`passive`: check that it exists).
 
         Raises: UnknownExchangeType, DefaultExchangeRefused, ExchangeNotFound, InequivalentField,
-            InequivalentArgument, ReservedName, InvalidDeadLetterExchange, PermissionRefused.
+            InequivalentArgument, ReservedName, InvalidDeadLetterExchange, PermissionRefused; by its type
+            InvalidDelayedType, HashesContradict, UnsupportedHashProperty.
         """
         exchange_type = EXCHANGE_TYPES.get(kind)
         if exchange_type is None and not passive:

@@ -89,7 +89,8 @@ class DeclaredQueues(dict[str, Queue]):
         the broker declares it; then perhaps only some sites see the queue (`Kind.scoped`).
         Raises: QueueNotFound, QueueNotHosted, ReservedName, ResourceLocked, InequivalentField, InequivalentArgument,
             InvalidArgument, UnsupportedArgument, UnsupportedProperty, ServerNamedRefused, InvalidDeadLetterExchange,
-            PermissionRefused, QueuesMaxReached, AllQueuesMaxReached, TransientQueueRefused.
+            SegmentSizeTooLarge, PermissionRefused, TopicRefused, QueuesMaxReached, AllQueuesMaxReached,
+            TransientQueueRefused.
         """
         if passive:
             found = self._context.bindings.accessible(name, client)

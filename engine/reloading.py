@@ -1,4 +1,4 @@
-"""Reloads settings, options, policies and diverts in a running broker. They also apply to existing objects."""
+"""Reloads settings, options, policies, diverts and logged topics in a running broker, also for existing objects."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence

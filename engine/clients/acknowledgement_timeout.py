@@ -1,7 +1,7 @@
 """The timeout of unacknowledged deliveries. It closes their session, so that the messages go to other consumers.
 
 Deliveries have no timestamp, because each would cost work. A periodic check notes the next delivery tag of each
-session: all lower tags are older than the note. A timeout takes effect up to one interval late (RabbitMQ checks once a
+session: all lower tags are older than the note. A timeout takes effect up to two intervals late (RabbitMQ checks once a
 minute), and operators see the age of deliveries to one interval. Source: behaviour page 2.16.
 """
 

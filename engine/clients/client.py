@@ -1,7 +1,7 @@
 """A connected client as the engine sees it: sessions, exclusive queues, and an outbox of effects.
 
 The engine never writes to a client. It appends effects to the outbox and counts their octets. Above `unsent_max` the
-client is paused: it gets no deliveries until its frontend has sent everything.
+client is paused: it gets no deliveries until its frontend has sent them (`drained`).
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -125,7 +125,9 @@ class Session(SessionCounts):
         return self.count_unroutable(envelope, unroutable, mandatory=mandatory) if unroutable else []
 
     def count_unroutable(self, envelope: Envelope, contents: Sequence[bytes], *, mandatory: bool) -> list[Returned]:
-        """Count messages that no queue took. `mandatory` ones are returned, the others are dropped."""
+        """Count messages that no queue took. `mandatory` ones are returned; the others are dropped, or published to the
+        dead-letter address of their address.
+        """
         client = self.client
         if mandatory:
             client.broker.activity.returned += len(contents)
@@ -277,7 +279,7 @@ class Session(SessionCounts):
         return tag, presented, redelivered, queue.ready_count
 
     def unacked_room(self) -> int:
-        """The number of further deliveries that may be unacknowledged. Uncommitted acknowledgements do not count."""
+        """The number of further deliveries that may be unacknowledged, or settled by an uncommitted transaction."""
         room = self.client.broker.options.unacked_per_session_max - len(self.unacked)
         if self.transaction is not None:
             room -= len(self.transaction.tags)
@@ -288,7 +290,8 @@ class Session(SessionCounts):
     def set_prefetch(self, count: int, *, total: bool) -> None:
         """Set the prefetch of each later consumer, or (`total`) the limit that all consumers share. 0: unlimited.
 
-        As in RabbitMQ, a prefetch for consumers removes the shared limit; a shared limit removes no prefetch.
+        Without the broker's option `has_shared_prefetch` there is no shared limit. As in RabbitMQ, a prefetch for
+        consumers removes the shared limit; a shared limit removes no prefetch.
         """
         if total and self.client.broker.options.has_shared_prefetch:
             self.prefetch_total = count
@@ -547,9 +550,7 @@ class Session(SessionCounts):
         with_redelivery_delay = failed and self.client.broker.options.delay_on_connection_loss
         why = "lost" if failed else "closed"
         steps = None
-        has_copies = any(
-            queue.keeps_acked for queue in self.subscriptions.queues
-        )  # of messages of non-destructive queues
+        has_copies = any(queue.keeps_acked for queue in self.subscriptions.queues)
         if len(self.unacked) > REQUEUE_SLICE and self.committing is None and not has_copies:
             steps = requeue_in_slices(self, why=why, counted=failed, with_redelivery_delay=with_redelivery_delay)
             next(steps)

@@ -58,7 +58,7 @@ class UsageTree:
         self.parked = ParkedTotal()
 
     def _note_drained(self, node: Usage) -> None:
-        """Release the waiting clients of a node that is no longer full."""
+        """Note a node that is no longer full: the end of the turn releases its waiting clients."""
         self._drained[node] = None
         self.pending = self._context.background.pending = True
 

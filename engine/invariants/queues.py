@@ -25,7 +25,7 @@ def queue_of(queue: Queue, held: Held, *, is_small: bool) -> Iterator[str]:
         yield "a consumer could get a ready message, and no dispatch is pending"
     for consumer in queue.consumer_list.consumers:
         if consumer.queue is not queue or consumer.session not in queue.sessions and not consumer.no_ack:
-            yield f"consumer '{consumer.tag}' does not know it, or it not the consumer's session"
+            yield f"consumer '{consumer.tag}' does not know it, or it does not know the session"
     if is_small:
         yield from _places(queue, out)
 

@@ -29,9 +29,10 @@ class Rebuild:
     """The progress of a rebuild.
 
     Messages from `boundary` on with ids below `until_id` come into the queue, unless they were in it before.
-    `position`: of the next read in the log; `end`: where reading stops. `collects_ids`: this is the first pass, for a
-    queue that existed before. It collects the ids of messages that were in the queue (`entered`). At its end those
-    before the boundary are dropped.
+    `start`: position of the first read in the log; `position`: of the next one; `end`: where reading stops.
+    `collects_ids`: this is the first pass, for a queue that existed before. It collects the ids of messages that were
+    in the queue (`entered`). At its end those before the boundary are dropped. `has_begun`: the second pass has reached
+    the boundary.
     """
 
     def __init__(self, boundary: Boundary, position: int, end: int, until_id: int, *, collects_ids: bool) -> None:
@@ -51,9 +52,9 @@ def begin(leases: Leases, since_id: int | None, next_id: int, *, was_there: bool
 
     A bookmark that the log does not have counts as the present: nothing is rebuilt, and what the queue had is dropped.
 
-    `since_id`: the log has no earlier message for the queue; None: it has no message for the queue at all. `next_id`:
-    messages from this id on are captured as they are published. `was_there`: the queue existed before a restart, and
-    may have messages.
+    `since_id`: the lowest id of a logged message that may be for the queue; None: there is none. `next_id`: messages
+    from this id on are captured as they are published. `was_there`: the queue existed before a restart, and may have
+    messages.
     """
     queue, point = leases.queue, leases.rules.settings.recovery_point
     log = queue.context.broker.storage.log

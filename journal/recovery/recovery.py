@@ -57,7 +57,7 @@ def recover_unchecked(files: Files, directory: str, *, now_ms: int | None = None
         raise _missing(directory, bases[0], 1)
     now_us = TIME_MAX if now_ms is None else now_ms * 1000
     replay = _replay(files, directory, bases, begin, end, now_us)
-    if any(first < end and begin < behind for first, behind in replay.gaps):
+    if any(first < end and begin < after for first, after in replay.gaps):
         replay = _replay(files, directory, bases, 0, 0, now_us)  # a repair lost a part of the checkpoint
     replay.resolve_names()
     replay.drop_lost()
@@ -226,7 +226,7 @@ def prepare(
 
 
 def _check_types(recovered: Recovered) -> None:
-    """Refuse queues and exchanges of a type that no package adds: any other type would break its promises.
+    """Refuse queues and exchanges of a type that no installed package adds: no other type keeps its promises.
 
     Raises: UnknownType.
     """
