@@ -135,7 +135,7 @@ class FilterCache:
 
 @slotted
 class Returned:
-    """Positions of messages that returned after groups had tested them. `next`: index of the first to test."""
+    """Positions of messages that returned after `groups` had tested them. `next`: index of the first to test again."""
 
     positions: Sequence[int]
     groups: list[FilterGroup]
@@ -222,5 +222,3 @@ class FilterGroups:
         self._returned_count = 0
         for group in self:
             group.rewind(0)
-            group.found.clear()
-            group.position = 0

@@ -31,7 +31,7 @@ DEFAULT_INTERVAL_MS = 30_000
 class Usage:
     """The use of one limit. `destination`: the name of its owner in logs: a queue, an address, or the broker.
 
-    `limit_name`: memory, store, temp, the key that sets the limit (max-size-bytes), alarm, or disk.
+    `limit_name`: memory, store, temp, the key that sets the limit (max-size-bytes), alarm, disk, or replication.
     `full_nodes`: the full nodes of the tree. `key`: its key in the tree; None: a limit of the whole broker.
     """
 

@@ -1,4 +1,4 @@
-"""Applies the rules of a message's address before routing: expiry, time stamp, duplicates, delay, diverts.
+"""Applies the rules of a message's address before routing: expiry, time stamp, duplicates, delay, retention, diverts.
 
 Unmarked messages to addresses without rules skip this. Source: address-settings page 1.2, 1.3, 3.2, 3.6, 3.7.
 """

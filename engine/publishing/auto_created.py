@@ -21,8 +21,8 @@ def targets_of(
     """The exchanges and keys to which copies go for the dead-letter or expiry address `target` of `address`.
 
     `resources`: a queue that is created if it is missing, and also gets the copies.
-    `makes_missing`: if nothing is bound to the target, a queue of its name is created, and gets the copies without a
-    binding. Queues that an application binds later get later copies.
+    `makes_missing`: without `resources`, if nothing is bound to the target, a queue of its name is created, and gets
+    the copies without a binding. Queues that an application binds later get later copies.
     """
     if resources is None:
         exchange, key = host.router.resolve_address(target, address)

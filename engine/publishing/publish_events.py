@@ -14,8 +14,8 @@ from ..queues.queue import Queue
 class PublishedEvent(Event):
     """A run of new messages. `subject` is the exchange; `run` their common envelope.
 
-    `queues`: the queues of their route, and the topic log (`LogSink`). `cause`: why the broker published
-    them (the reason of a dead letter, retroactive); None: a client published them.
+    `queues`: the queues of their route, and the topic log (`LogSink`). `cause`: why the broker published them (the
+    reason of a dead letter, retroactive); None: a client published them, or the broker forwarded what a client did.
     """
 
     kind: EventKind = field(default=EventKind.PUBLISHED, init=False)

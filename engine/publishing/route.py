@@ -72,7 +72,9 @@ class ChosenRoute(Route):
 
 
 class Outcome(NamedTuple):
-    """The outcome of a run of messages: contents that no queue took, and offsets of those that a limit refused."""
+    """The outcome of a run of messages: contents that no queue took, and offsets of those that a queue refused, by a
+    limit or because the journal cannot write.
+    """
 
     unroutable: Sequence[bytes]
     refused: Sequence[int]
