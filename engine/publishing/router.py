@@ -111,9 +111,7 @@ class Router:
         takes_turns = not exchange.name and len(self._sharing.get(routing_key, ())) > 1
         if takes_turns or is_reply_address(exchange, routing_key):
             pass  # the queues differ by message
-        elif (
-            not exchange.name and not self._sharing and not self.captures
-        ):  # saves 2 us for a new queue, as most reply queues are
+        elif not (exchange.name or self._sharing or self.captures):  # as for most reply queues; saves them 2 us
             named = self.context.queue_behind(routing_key)
             queues = [named] if named is not None and named.is_open else []
             if named in self._filtering:
@@ -124,7 +122,7 @@ class Router:
             if exchange.name:
                 queues, visited = _walk(seen, message, self.context, for_all=True), seen
             else:
-                queues = reach(exchange, message, self.context)
+                queues = _reached(exchange, message, self.context)
             self._broker.turn.effort += message.cost
             if queues is not None and self.captures:
                 queues = self._captured(queues, exchange, message, for_all=True)
@@ -163,7 +161,7 @@ class Router:
 
         The cost of the message is added to `Turn.effort`.
         """
-        reached = reach(exchange, message, self.context)
+        reached = _reached(exchange, message, self.context)
         if self.captures:
             reached = self._captured(reached, exchange, message, for_all=False) or []
         self._broker.turn.effort += message.cost
@@ -359,8 +357,8 @@ class Router:
             routes.forget(queue.address)  # as in `bindings_changed`
 
 
-def reach(start: Exchange, message: Routed, context: HostContext) -> list[Queue]:
-    """All queues that a message reaches, each once. Every exchange is visited at most once.
+def _reached(start: Exchange, message: Routed, context: HostContext) -> list[Queue]:
+    """All queues that a message reaches by names and bindings, each once. Every exchange is visited at most once.
 
     An exchange without a matching binding gives the message to its alternate exchange. As in RabbitMQ, a binding counts
     even if it leads to no queue. A binding to a queue that the publisher's site does not see does not count.
@@ -394,9 +392,8 @@ def _walk(seen: dict[Exchange, None], message: Routed, context: HostContext, *, 
         message.cost += EXCHANGE_COST + (len(found) + len(message.keys)) // FOUND_PER_EFFORT
         if context.scopes is not None:
             found = [one for one in found if is_visible(context, one)]
-        if (
-            not found and exchange.alternate is not None and exchange.alternate in context.exchanges
-        ):  # the alternate exchange may not exist yet
+        # The alternate exchange may not exist yet.
+        if not found and exchange.alternate is not None and exchange.alternate in context.exchanges:
             found = (context.exchanges[exchange.alternate],)
         for destination in found:
             if isinstance(destination, Queue):

@@ -72,7 +72,7 @@ class Declaration:
         self.topics: Mapping[str, Layer] = NO_TOPICS
 
     def resolved(self, vhost: str, settings: SettingsRepository) -> ResolvedSettings:
-        """The settings by these. Arguments override topics, topics the policy, the policy those of the address."""
+        """The settings of the queue. Arguments override topics, topics the policy, the policy those of its address."""
         own = {**merge_topics(self.topics), **self.own_settings} if self.topics else self.own_settings
         return settings.resolve_queue(self.address, vhost, own, self.layer.settings, self.name)
 
