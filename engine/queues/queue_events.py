@@ -94,8 +94,8 @@ class AckedEvent(Event):
 class LeftEvent(Event):
     """Messages left the queue without an acknowledgement, and do not come back. `kind`: any terminal one but `acked`.
 
-    `reason`: as in `x-death`, or None. `to`: the exchange that gets them as dead letters. `came_in`: they were in the
-    queue (False: it refused them).
+    `reason`: as in `x-death`, or that of a bound or an operator; None: there is none. `to`: the exchange that gets them
+    as dead letters, or the target of a move. `came_in`: they were in the queue (False: it refused them).
     """
 
     run: Sequence[Message] | Envelope
