@@ -44,7 +44,7 @@ class Timers:
         self.unused = None if due_ns is None else self._deadlines.set(due_ns, action)
 
     def arm_start(self, due_ns: int | None, action: Action) -> None:
-        """Set the time when dispatch starts with any number of consumers; None: it needs enough consumers."""
+        """Set the time when dispatch starts with any number of consumers; None: there is none."""
         self._deadlines.cancel(self._start)
         self._start = None if due_ns is None else self._deadlines.set(due_ns, action)
 

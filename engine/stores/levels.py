@@ -1,7 +1,8 @@
 """The messages of a store that are in memory, by level of priority.
 
-A queue with one level has a `collections.deque`; other queues have a `LeveledReady`, which has the same methods. The
-head, for delivery and for dropping, is the oldest message of the highest level (behaviour page 3.3, 3.5).
+A queue with one level has a `collections.deque`, or a `SortedList`. A queue with more levels, or whose octets are
+counted, has a `LeveledReady`, which has the same methods. The head, for delivery and for dropping, is the oldest
+message of the highest level (behaviour page 3.3, 3.5).
 """
 
 from abc import ABC, abstractmethod
