@@ -56,7 +56,7 @@ from .messages.field_table import (
     encode_table,
     number_of,
 )
-from .messages.json_tables import is_same_json, json_of_table, octets_of_base64, table_of_json
+from .messages.json_tables import is_same_json, json_of_table, table_of_json
 from .messages.message import UNLIMITED, Envelope, Message
 from .messages.shapes import Shape, Shapes
 from .messages.sizes import BODY_SIZE_BUCKETS, Sizes
@@ -115,6 +115,14 @@ from .stores.tail_io import runs_of
 from .turn import Turn, part_of, share_of
 from .users.access import HTTP, User, Users
 from .users.login_throttle import THIS_MACHINE, LoginThrottle, address_origin
-from .users.passwords import NO_PASSWORD, SALT_SIZE, SHA256, PasswordHash, hash_password, read_password_hash
+from .users.passwords import (
+    NO_PASSWORD,
+    SALT_SIZE,
+    SHA256,
+    PasswordHash,
+    hash_password,
+    octets_of_base64,
+    read_password_hash,
+)
 from .users.permissions import Grant, Permissions, TopicPermission
 from .virtual_host import VirtualHost

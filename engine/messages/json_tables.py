@@ -1,19 +1,16 @@
-"""Conversion of argument tables between the JSON of definitions and typed fields of AMQP; octets in JSON.
+"""Conversion of argument tables between the JSON of definitions and typed fields of AMQP.
 
 Every table that a client may declare can be exported and imported. Values without an equivalent in JSON (octets that
 are not text, decimals, NaN, infinities) become the nearest value; an export of the imported table equals the first
 export. Source: behaviour page 5.5.
 """
 
-import base64
 from math import isfinite
 from typing import Any
 
 from .field_table import DEPTH_MAX, Field, FieldTable, number_of
 
 KEY_OCTETS_MAX = 255
-#: Ignored, as by RabbitMQ, because commands that write base64 wrap their lines. Python's decoder refuses them.
-_SPACE = dict.fromkeys(map(ord, " \t\r\n"))
 
 
 def table_of_json(value: object, depth: int = 0) -> FieldTable:
@@ -82,8 +79,3 @@ def _plain(field: Field) -> Any:
     if isinstance(value, float) and not isfinite(value):
         return None
     return number_of(field) if field.tag == "D" else value
-
-
-def octets_of_base64(text: str) -> bytes:
-    """The octets of a base64 text (management page 6, 8.4); spaces and line ends are ignored. Raises: ValueError."""
-    return base64.b64decode(text.translate(_SPACE), validate=True)
