@@ -260,8 +260,13 @@ class Node:
                 await trio.lowlevel.checkpoint()
 
     def _link_reported(self, event: e.Event) -> None:
+        if isinstance(event, e.Acknowledged):  # the frequent one
+            self.handle(event)
+            return
         if isinstance(event, e.LeaderHeard):
             self.agreed_lsn = event.agreed
+        if isinstance(event, e.Joined | e.LinkOpened):
+            self.reachability.note_link()
         if isinstance(event, e.LinkOpened) and self.leading is not None:
             self.leading.note(EventKind.FOLLOWED, "its link is open", self._name_of(event.node_id))
         if isinstance(event, e.JournalDamaged):

@@ -1,6 +1,7 @@
 """Which other nodes this node reaches: it probes their links every few seconds, and at once when a link was lost.
 
-A node with an open link is not probed: it is reached.
+A node with an open link is not probed: it is reached. That is noted when the link opens. Otherwise a node that dies
+soon afterwards would leave a key in etcd without the name of its leader, and the leader would resign for it (rule R5).
 """
 
 from collections.abc import Callable
@@ -36,6 +37,7 @@ class Reachability:
         self._changed = changed
         self._refused = refused
         self._is_linked = is_linked
+        self._link_opened = trio.Event()
 
     async def run(self) -> None:
         """Probe all nodes, until cancelled."""
@@ -45,8 +47,15 @@ class Reachability:
 
     async def _keep_probing(self, name: str) -> None:
         while True:
+            link_opened = self._link_opened
             await self.probe(name)
-            await trio.sleep(PERIOD_S)
+            with trio.move_on_after(PERIOD_S):
+                await link_opened.wait()
+
+    def note_link(self) -> None:
+        """Probe now: a link of this node has opened."""
+        self._link_opened.set()
+        self._link_opened = trio.Event()
 
     async def probe(self, name: str) -> Reach:
         """Probe one node."""

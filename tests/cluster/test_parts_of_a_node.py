@@ -23,7 +23,9 @@ from leveret.cluster.agreement.events import (
     FollowerRefused,
     HandOver,
     InDoubt,
+    Joined,
     JournalDamaged,
+    LinkOpened,
     Read,
     TakeoverFailed,
     Tick,
@@ -763,6 +765,10 @@ def test_a_node_with_an_open_link_is_reached_without_another_connection(monkeypa
             nursery.start_soon(found.run)
             await later(3)
             assert set(tried) == {"c"} and found.reached == {"b"}
+            linked.add("c")
+            found.note_link()
+            await trio.testing.wait_all_tasks_blocked()
+            assert found.reached == {"b", "c"}, "it is reached as soon as its link opens"
             linked.clear()
             await later(2)
             assert "b" in tried and found.reached == set()
@@ -770,7 +776,17 @@ def test_a_node_with_an_open_link_is_reached_without_another_connection(monkeypa
 
     monkeypatch.setattr(reachability_module, "reach", reach)
     in_virtual_time(look)
-    assert changes == [{"b"}, set()]
+    assert changes == [{"b"}, {"b", "c"}, *changes[2:]] and changes[-1] == set()
+
+
+@pytest.mark.parametrize("opened", [Joined(TermTable(b"n" * 16), 1), LinkOpened(b"b" * 16, 1)])
+def test_a_key_in_etcd_names_the_leader_when_the_link_to_it_opens(opened: Event) -> None:
+    """A leader resigns for two nodes that reach each other and not it: a dead node's key must not look like that."""
+    noted: list[str] = []
+    reachability = SimpleNamespace(note_link=lambda: noted.append("link"))
+    node: Any = SimpleNamespace(leading=None, reachability=reachability, handle=lambda event: noted.append("event"))
+    Node._link_reported(node, opened)
+    assert noted == ["link", "event"]
 
 
 @pytest.mark.parametrize(("leads", "name"), [(True, "b"), (False, "c")])
