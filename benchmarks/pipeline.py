@@ -10,14 +10,12 @@ is dead-lettered; a few of the last stay. Time is virtual: 5,000 messages per se
 
 import argparse
 import json
-import os
 import random
-import shutil
-import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path
+
+from pipeline_costs import ingest
 
 from leveret.engine import ManualClock
 from leveret.engine.events import EventKind
@@ -122,57 +120,6 @@ class _Writer:
                 self.journal.commit()
         checkpoints.end()
         self.journal.close()
-
-
-def ingest(journal: Path, lake: Path, cores: int, master: str = "") -> dict[str, float]:
-    """Time one ingest in a process of its own, as people run it. `master`: of Spark; "": processes read the journal."""
-    if lake.exists():
-        shutil.rmtree(lake)
-    began = time.monotonic()
-    command = [sys.executable, "-m", "leveret.pipeline", "ingest", "--journal", str(journal), "--lake", str(lake)]
-    process = subprocess.Popen([*command, "--master", master or f"local[{cores}]"])
-    cpu: dict[int, float] = {}
-    peak = 0
-    while process.poll() is None:
-        resident = 0
-        for pid in descendants(process.pid):
-            seconds, octets = usage_of(pid)
-            cpu[pid] = max(cpu.get(pid, 0), seconds)
-            resident += octets
-        peak = max(peak, resident)
-        time.sleep(0.2)
-    if process.returncode:
-        raise SystemExit(process.returncode)
-    took = time.monotonic() - began
-    size = sum(path.stat().st_size for path in (lake / "events").rglob("*.parquet"))
-    return {
-        "seconds": round(took, 1),
-        "cpu_seconds": round(sum(cpu.values()), 1),
-        "peak_rss_mb": round(peak / 1e6),
-        "lake_mb": round(size / 1e6, 1),
-        "load_average": os.getloadavg()[0],
-    }
-
-
-def descendants(pid: int) -> list[int]:
-    """A process and all its descendants."""
-    found = [pid]
-    for parent in found:
-        for task in Path(f"/proc/{parent}/task").glob("*"):
-            try:
-                found += [int(child) for child in (task / "children").read_text().split()]
-            except OSError:
-                continue
-    return found
-
-
-def usage_of(pid: int) -> tuple[float, int]:
-    """CPU seconds so far, and octets of memory now."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    except OSError:
-        return 0.0, 0
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def main() -> None:

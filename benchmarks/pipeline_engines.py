@@ -2,7 +2,7 @@
 
     python benchmarks/pipeline.py journal J --events 811000        # some 200,000 messages
     python -m leveret.pipeline ingest --journal J --lake LAKE --payloads
-    python benchmarks/pipeline_engines.py LAKE [--rounds 3] [--only JOB] [--spark]
+    python benchmarks/pipeline_engines.py LAKE [--rounds 3] [--only JOB] [--spark [ROUNDS]]
 
 Each figure is the CPU time (user and system) of a whole process, with its start, its imports and all of its children,
 in seconds: the median of the rounds. By hand: what somebody would type who knows the tables, in a process that imports
@@ -12,20 +12,18 @@ no names of connections in fairness).
 """
 
 import argparse
-import ctypes
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pipeline_costs import measured
+
 from leveret.pipeline.lake.lake import committed_files
 
-PR_SET_CHILD_SUBREAPER = 36
 TERMINAL = "('acked','expired','dead_lettered','killed','evicted','replaced','dropped','purged','deleted','cancelled')"
 #: In SQL that DuckDB and Spark take.
 BY_HAND = {
@@ -92,22 +90,14 @@ spark.stop()
 
 
 def processor_seconds(command: list[str]) -> float:
-    """CPU seconds of a process and all that it starts: Spark's Java becomes ours when Python ends, and is waited for.
-
-    Raises: CalledProcessError.
-    """
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    """CPU seconds of a process and all that it starts. Raises: CalledProcessError."""
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
-    with suppress(ChildProcessError):
-        while True:
-            os.wait()
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+    with measured() as found:
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
+    return found["cpu_seconds"]
 
 
-def measure(lake: str, rounds: int, only: list[str], *, with_spark: bool) -> dict[str, Any]:
+def measure(lake: str, rounds: int, only: list[str], rounds_of_spark: int) -> dict[str, Any]:
     """By job: seconds of each way. `only`: these jobs; none: all."""
     files = committed_files(lake, "events")
     listed = "[" + ", ".join("'" + path.replace("'", "''") + "'" for path in files) + "]"
@@ -121,19 +111,19 @@ def measure(lake: str, rounds: int, only: list[str], *, with_spark: bool) -> dic
         ways = {"local": [*ours, "local"]}
         if job in BY_HAND:
             ways["duckdb_by_hand"] = [sys.executable, "-c", IN_DUCKDB, listed, BY_HAND[job]]
-        if with_spark:
+        if rounds_of_spark:
             ways["spark"] = [*ours, "spark", "--master", "local[2]"]
             if job in BY_HAND:
                 ways["spark_by_hand"] = [sys.executable, "-c", IN_SPARK, json.dumps(files), BY_HAND[job]]
         taken: dict[str, list[float]] = {way: [] for way in ways}
-        for number in range(rounds):
+        for number in range(max(rounds, rounds_of_spark)):
             for way, command in ways.items():
-                if number == 0 or "spark" not in way:
+                if number < (rounds_of_spark if "spark" in way else rounds):
                     taken[way].append(processor_seconds(command))
         found[job] = {way: round(statistics.median(seconds), 2) for way, seconds in taken.items()}
         if job in BY_HAND:
             found[job]["times_by_hand"] = round(found[job]["local"] / found[job]["duckdb_by_hand"], 1)
-            if with_spark:
+            if rounds_of_spark:
                 found[job]["times_by_hand_of_spark"] = round(found[job]["spark"] / found[job]["spark_by_hand"], 2)
         print(json.dumps({job: found[job]}), flush=True)
     return found
@@ -145,10 +135,11 @@ def main() -> None:
     parser.add_argument("lake")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", action="append", default=[], choices=list(JOBS), help="may be repeated")
-    parser.add_argument("--spark", action="store_true", help="also what Spark takes, once each: a minute a job")
+    text = "also what Spark takes, in so many rounds (1): a minute a job and round"
+    parser.add_argument("--spark", type=int, nargs="?", const=1, default=0, metavar="ROUNDS", help=text)
     parser.add_argument("--out", type=Path, help="write the figures there, as JSON")
     options = parser.parse_args()
-    found = measure(options.lake, options.rounds, options.only, with_spark=options.spark)
+    found = measure(options.lake, options.rounds, options.only, options.spark)
     if options.out:
         load = {"load_average": round(os.getloadavg()[0], 1)}
         options.out.write_text(json.dumps({"jobs": found, **load}, indent=1) + "\n")

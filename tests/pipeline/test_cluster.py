@@ -5,7 +5,6 @@ Takes a minute or two and 2 GB, so only where it is asked for: `make spark-clust
 
 import json
 import os
-import re
 import subprocess
 import sys
 import threading
@@ -19,7 +18,6 @@ pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installe
 pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
 
 import pyarrow.parquet
-import pyspark
 from recorded_broker import RecordedBroker
 
 from leveret.pipeline.java import NoJava, find_java
@@ -31,67 +29,22 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.skipif(not os.environ.get("LEVERET_SPARK_CLUSTER"), reason="asks for much: make spark-cluster"),
 ]
-SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
-
-
-class Daemon:
-    """A part of the cluster; `wait_for` gives what its log says."""
-
-    def __init__(self, environment: dict[str, str], log: Path, *arguments: str) -> None:
-        self.log = log
-        self._stream = open(log, "w")  # noqa: SIM115
-        self.process = subprocess.Popen(
-            [str(SPARK_CLASS), *arguments], env=environment, stdout=self._stream, stderr=self._stream
-        )
-
-    def wait_for(self, pattern: str) -> "re.Match[str]":
-        with subprocess.Popen(["tail", "-n", "+1", "-F", self.log], stdout=subprocess.PIPE, text=True) as tail:
-            alarm = threading.Timer(240, tail.kill)
-            alarm.start()
-            try:
-                assert tail.stdout is not None
-                for line in tail.stdout:
-                    if match := re.search(pattern, line):
-                        return match
-            finally:
-                alarm.cancel()
-                tail.kill()
-        raise AssertionError(f"{pattern!r} was not said:\n{self.log.read_text()}")
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(60)
-        self._stream.close()
+CLUSTER = Path(__file__).parents[2] / "benchmarks" / "spark_cluster.py"
 
 
 @pytest.fixture
-def master(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
-    """The URL of a cluster with two workers of one core each, and the environment that it lives in."""
+def master(tmp_path: Path) -> Iterator[str]:
+    """The URL of a cluster with two workers of one core each."""
     try:
-        home = find_java(os.environ, tmp_path)
+        find_java(os.environ, tmp_path)
     except NoJava as error:
         pytest.skip(str(error))
-    environment = {**os.environ, "JAVA_HOME": home, "SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
-    environment["SPARK_WORKER_DIR"] = str(tmp_path / "work")
-    running: list[Daemon] = []
-    try:
-        one = Daemon(
-            environment, tmp_path / "master.log", "org.apache.spark.deploy.master.Master",
-            "--host", "127.0.0.1", "--port", "0", "--webui-port", "0",
-        )  # fmt: skip
-        running.append(one)
-        url = one.wait_for(r"(spark://127\.0\.0\.1:\d+)")[1]
-        for number in (1, 2):
-            worker = Daemon(
-                environment, tmp_path / f"worker-{number}.log", "org.apache.spark.deploy.worker.Worker",
-                "--host", "127.0.0.1", "--cores", "1", "--memory", "1g", "--webui-port", "0", url,
-            )  # fmt: skip
-            running.append(worker)
-            worker.wait_for("Successfully registered with master")
-        yield url, environment
-    finally:
-        for daemon in reversed(running):
-            daemon.stop()
+    with subprocess.Popen(
+        [sys.executable, CLUSTER, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as program:
+        assert program.stdout is not None
+        assert (url := program.stdout.readline().strip()), "the cluster did not start"
+        yield url
 
 
 def on_cluster(url: str) -> list[str]:
@@ -110,9 +63,8 @@ def kinds_in_lake(lake: Path) -> Counter[str]:
     return Counter(found.column("kind").to_pylist())
 
 
-def test_ingest_on_a_cluster(master: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+def test_ingest_on_a_cluster(master: str, tmp_path: Path) -> None:
     """The same rows as without; and executors of both workers did the work."""
-    url, environment = master
     journal, lake = tmp_path / "journal", tmp_path / "lake"
     one = RecordedBroker(journal, segment_size=20_000)
     one.declare("q")
@@ -123,9 +75,9 @@ def test_ingest_on_a_cluster(master: tuple[str, dict[str, str]], tmp_path: Path)
     done = subprocess.run(
         [
             sys.executable, "-m", "leveret.pipeline", "ingest", "--journal", str(journal), "--lake", str(lake),
-            "--payloads", *on_cluster(url),
+            "--payloads", *on_cluster(master),
         ],
-        env=environment, capture_output=True, text=True,
+        capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["rows"]
@@ -136,18 +88,15 @@ def test_ingest_on_a_cluster(master: tuple[str, dict[str, str]], tmp_path: Path)
     assert len(executors) == 2
 
 
-def test_follow_on_a_cluster(master: tuple[str, dict[str, str]], tmp_path: Path) -> None:
+def test_follow_on_a_cluster(master: str, tmp_path: Path) -> None:
     """The executors of one session do all rounds; each row comes once; an end is a success."""
-    url, environment = master
     journal, lake = tmp_path / "journal", tmp_path / "lake"
     one = RecordedBroker(journal, segment_size=20_000)
     one.declare("q")
     command = [sys.executable, "-m", "leveret.pipeline", "follow", "--journal", str(journal), "--lake", str(lake)]
-    command += ["--every", "1s", *on_cluster(url)]
+    command += ["--every", "1s", *on_cluster(master)]
     read = 0
-    with subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         alarm = threading.Timer(600, process.kill)
         alarm.start()
         try:
