@@ -172,11 +172,16 @@
     }
   }
 
-  for (const key of document.querySelectorAll(".key")) {
-    key.addEventListener("click", () => {
+  const keys = [...document.querySelectorAll(".key")];
+  for (const key of keys) {
+    key.addEventListener("click", (event) => {
       const queue = Number(key.dataset.queue);
-      if (!hidden.delete(queue)) hidden.add(queue);
-      key.setAttribute("aria-pressed", String(!hidden.has(queue)));
+      if (event.ctrlKey || event.metaKey) {
+        const isAlone = !hidden.has(queue) && hidden.size === keys.length - 1;
+        hidden.clear();
+        if (!isAlone) for (const other of keys) if (other !== key) hidden.add(Number(other.dataset.queue));
+      } else if (!hidden.delete(queue)) hidden.add(queue);
+      for (const one of keys) one.setAttribute("aria-pressed", String(!hidden.has(Number(one.dataset.queue))));
       drawAll();
     });
   }

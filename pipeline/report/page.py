@@ -177,7 +177,8 @@ class Page:
             f'<span class="swatch c{at % COLOURS}"></span>{plain(self.label(*key))}</button>'
             for at, key in enumerate(report.queues)
         )
-        legend = f'<nav class="legend" aria-label="Drawn {drawn_things}">{keys}</nav>' if keys else ""
+        hint = "A click hides it or shows it; with Ctrl it is shown alone"
+        legend = f'<nav class="legend" aria-label="Drawn {drawn_things}" title="{hint}">{keys}</nav>' if keys else ""
         return (
             f'<header><p class="dim">Leveret, report of the journal</p><h1>{plain(report.source)}</h1>'
             f"<p>{instant(report.begin)} to {instant(report.end)} UTC, {duration((report.end - report.begin) * 1000)},"

@@ -120,7 +120,7 @@ def test_values(written: str, text: str) -> None:
 
 
 def test_in_a_browser(tmp_path: Path) -> None:
-    """Drawn in light and dark and on a phone; lines are chosen; no name runs; the browser complains of nothing."""
+    """Drawn in light and dark and on a phone; lines are chosen, time is zoomed; no name runs; the browser complains of nothing."""
     page = tmp_path / "report.html"
     page.write_text(render(sample_report(8)))
     complaints: list[str] = []
@@ -145,6 +145,14 @@ def test_in_a_browser(tmp_path: Path) -> None:
                 tab.locator(".key").nth(0).click()
                 assert tab.locator(".key").nth(0).get_attribute("aria-pressed") == "false"
                 assert tab.evaluate(PICTURE, "depth.peak") != before
+                for wanted in (["false", "true"], ["true", "true"]):
+                    tab.locator(".key").nth(1).click(modifiers=["Control"])
+                    pressed = tab.locator(".key").evaluate_all("keys => keys.map(key => key.ariaPressed)")
+                    assert pressed[:2] == wanted and set(pressed) == set(wanted), "alone, or all of them"
+                before = tab.evaluate(PICTURE, "latency.queue")
+                over = tab.locator("[data-figures='depth.peak'] .u-over")
+                over.drag_to(over, source_position={"x": 60, "y": 40}, target_position={"x": 160, "y": 40})
+                assert tab.evaluate(PICTURE, "latency.queue") != before, "all charts show the same time"
                 assert tab.evaluate("document.title") != "owned"
         assert len(colours) == 2, "the lines of light and dark are not the same"
         page.write_text(
