@@ -31,24 +31,24 @@ WITH handed AS (
     GROUP BY msg_id, vhost, queue, coalesce(consumer, ''), conn_id
 ), timed AS (
     SELECT *, {served} AS service_ms FROM handed
-), folded AS (
-    SELECT vhost, queue, consumer, conn_id,
-        sum(deliveries) AS deliveries,
-        count(acked_ts) AS acked,
-        max(service_ms) AS service_ms_max
-    FROM timed GROUP BY vhost, queue, consumer, conn_id
 ), counted AS (
-    SELECT vhost, queue, consumer, conn_id, service_ms, count(*) AS n
-    FROM timed WHERE service_ms IS NOT NULL GROUP BY vhost, queue, consumer, conn_id, service_ms
+    SELECT vhost, queue, consumer, conn_id, service_ms,
+        count(service_ms) AS n,
+        sum(deliveries) AS deliveries,
+        count(acked_ts) AS acked
+    FROM timed GROUP BY vhost, queue, consumer, conn_id, service_ms
 ), ranked AS (
     SELECT *,
         sum(n) OVER (PARTITION BY vhost, queue, consumer, conn_id ORDER BY service_ms) AS up_to,
         sum(n) OVER (PARTITION BY vhost, queue, consumer, conn_id) AS n_all
     FROM counted
-), points AS (
+), folded AS (
     SELECT vhost, queue, consumer, conn_id,
+        sum(deliveries) AS deliveries,
+        sum(acked) AS acked,
         min(IF(up_to * 1000 >= n_all * 500, service_ms, NULL)) AS service_ms_p50,
-        min(IF(up_to * 1000 >= n_all * 950, service_ms, NULL)) AS service_ms_p95
+        min(IF(up_to * 1000 >= n_all * 950, service_ms, NULL)) AS service_ms_p95,
+        max(service_ms) AS service_ms_max
     FROM ranked GROUP BY vhost, queue, consumer, conn_id
 ), named AS (
     SELECT conn_id, max(reason) AS connection FROM whole_events WHERE kind = 'connection_opened' GROUP BY conn_id
@@ -56,7 +56,7 @@ WITH handed AS (
 SELECT vhost, queue, consumer, conn_id, connection, deliveries, acked, service_ms_p50, service_ms_p95, service_ms_max,
     deliveries / sum(deliveries) OVER (PARTITION BY vhost, queue) AS share,
     {leases_ended} AS leases_ended
-FROM folded LEFT JOIN points USING (vhost, queue, consumer, conn_id) LEFT JOIN named USING (conn_id){with_leases}
+FROM folded LEFT JOIN named USING (conn_id){with_leases}
 WHERE deliveries > 0
 """
 #: A lease belongs to the consumer of the last delivery before its end.
