@@ -102,6 +102,32 @@ def test_brokers_that_come_and_go(
     assert len(committed_files(str(lake), "events")) < 10
 
 
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="/proc is Linux's")
+def test_a_day_in_fast_motion(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A round a minute; a broker comes, and is killed and started again every two hours: each row once, memory flat."""
+    brokers = tmp_path / "brokers"
+    there = {"a": broker(brokers / "a")}
+    followed = follower(tmp_path, "--every", "60s")
+    octets: list[int] = []
+    for minute in range(24 * 60):
+        if minute >= 120 and minute % 120 == 0:
+            there["b"] = broker(brokers / "b")
+        if minute >= 120 and minute % 120 == 90:
+            there.pop("b").kill()
+        for one in there.values():
+            go_on(one, 60 * 10**9)
+        followed.round()
+        if minute % 60 == 59:
+            octets.append(int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+    for table in COMMIT_ORDER:
+        assert in_lake(tmp_path / "lake", table) == in_journal(brokers / "a", table) + in_journal(brokers / "b", table)
+    assert said(capsys)[1] == []
+    assert len(committed_files(str(tmp_path / "lake"), "events")) < 2 * compact.SMALL_MAX + 10
+    assert max(octets[12:]) < 1.1 * max(octets[:12]), [one // 10**6 for one in octets]
+
+
 def test_days_that_are_too_old(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

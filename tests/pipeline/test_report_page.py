@@ -120,7 +120,7 @@ def test_values(written: str, text: str) -> None:
 
 
 def test_in_a_browser(tmp_path: Path) -> None:
-    """Drawn in light and dark and on a phone; lines are chosen, time is zoomed; no name runs; the browser complains of nothing."""
+    """Drawn in light and dark and on a phone; lines are chosen, time is zoomed; no name runs, no complaints."""
     page = tmp_path / "report.html"
     page.write_text(render(sample_report(8)))
     complaints: list[str] = []
