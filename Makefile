@@ -125,7 +125,7 @@ whatif-stories: $(VENV)/.spark
 # Lakes in an object store, a stand-in for S3, and their rows through Iceberg's metadata.
 object-stores: $(VENV)/.spark
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile -e '.[dev-stores]'
-	@$(BIN)/pytest -n0 tests/pipeline/test_object_stores.py $(ARGS)
+	@$(BIN)/pytest -n0 tests/pipeline/test_object_stores.py tests/pipeline/test_iceberg.py $(ARGS)
 
 # Ten million events into a lake, five jobs on it, streaming queries killed over living brokers; some 4 GB of disk.
 # `make bench-pipeline ARGS="--only jobs"`; journals and lakes stay for the next time.
