@@ -18,8 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from ..schemas import BY_DATE, TABLES, ddl, stored
+from .delta_tables import Retained as Retained  # offered here, too
+from .delta_tables import absolute as absolute
 from .delta_tables import (
-    CHECKPOINTS,
     check_path,
     files_in,
     files_of,
@@ -29,8 +30,6 @@ from .delta_tables import (
     retained_of,
     table_path,
 )
-from .delta_tables import Retained as Retained  # offered here, too
-from .delta_tables import absolute as absolute
 
 #: The tables of every lake, in the order in which an ingest commits them.
 COMMIT_ORDER = ("holes", "events", "snapshots", "checkpoints", "segments")
@@ -55,14 +54,12 @@ def reader_prefix(lake: str) -> str:
 
 def is_lake(lake: str) -> bool:
     """Whether an ingest has begun to fill a lake here. Raises: ValueError, OSError."""
-    return Path(lake, CHECKPOINTS).is_dir() or any(has_begun(lake, table) for table in TABLES)
+    return any(has_begun(lake, table) for table in TABLES)
 
 
 def has_begun(lake: str, table: str) -> bool:
     """Whether a table has a position. Raises: ValueError, OSError."""
-    if open_table(lake, table) is not None:
-        return True
-    return "://" not in lake and Path(lake, CHECKPOINTS, table).is_dir()
+    return open_table(lake, table) is not None
 
 
 def committed_files(
@@ -79,7 +76,8 @@ def committed_files(
         raise ValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
     delta = open_table(lake, table)
     if delta is None:
-        return _files_of_spark(lake, table)
+        check_written_here(lake, table)
+        return []
     files = files_of(delta, lake, table, since_us, until_us, journal)
     if "://" not in lake:
         for path, octets in files.items():
@@ -100,7 +98,7 @@ def check_even(lake: str, journal: str | None = None) -> None:
     as lost. Tables are opened in the reverse order of commits, so that an ingest may run meanwhile.
     Raises: ValueError (a table is behind one that an ingest commits later), OSError.
     """
-    if "://" in lake or Path(lake, CHECKPOINTS).is_dir():
+    if "://" in lake:
         return
     later, reached = "", -1
     for table in REVERSE_ORDER:
@@ -120,11 +118,7 @@ def check_even(lake: str, journal: str | None = None) -> None:
 def row_count(lake: str, table: str) -> int:
     """The number of rows of a table, from its log. Raises: as `committed_files`."""
     delta = open_table(lake, table)
-    if delta is not None:
-        return sum(one["num_records"] for one in files_in(delta))
-    from pyarrow import parquet
-
-    return sum(parquet.read_metadata(path).num_rows for path in committed_files(lake, table))
+    return 0 if delta is None else sum(one["num_records"] for one in files_in(delta))
 
 
 def span_of_events(lake: str, journals: Collection[str | None]) -> tuple[datetime, datetime] | None:
@@ -138,21 +132,10 @@ def span_of_events(lake: str, journals: Collection[str | None]) -> tuple[datetim
     return (min(one["min.ts"] for one in files), max(one["max.ts"] for one in files)) if files else None
 
 
-def _files_of_spark(lake: str, table: str) -> list[str]:
-    root = Path(table_path(lake, table))
-    if "://" in lake or not root.is_dir():
-        return []
-    from .spark_log import committed
-
-    files = committed(lake, table)
-    check_written_here(lake, table)
-    return [f"{root}/{one}" for one in files]
-
-
 def check_written_here(lake: str, table: str) -> None:
     """Raises: ValueError (a table on this machine has files, but no log that says which are committed), OSError."""
     root = Path(table_path(lake, table))
-    if "://" in lake or open_table(lake, table) is not None or Path(lake, CHECKPOINTS, table).is_dir():
+    if "://" in lake or open_table(lake, table) is not None:
         return
     for path in root.rglob("*.parquet"):
         raise ValueError(f"{path}: no ingest of this lake wrote it; copy a lake with all of its files, or empty it")
