@@ -1,7 +1,7 @@
 """A message whose content may be paged out: the object stays in memory, and its content is read back on access.
 
-Each access to `content` reads it back, so that no code sees a message without content. Priority and persistence are
-known without a file, because the envelope stays in memory. Source: queues page, F.2 (TargetEntry).
+An access to `content` reads it back if necessary, so that no code sees a message without content. Priority and
+persistence are known without a file, because the envelope stays in memory. Source: queues page, F.2 (TargetEntry).
 """
 
 from typing import TYPE_CHECKING

@@ -60,7 +60,7 @@ class PublishedRun(NamedTuple):
 class QueueChanges(NamedTuple):
     """Changes of a queue since a checkpoint began to state it.
 
-    gone: ids of messages that left it. changed: message id -> the message, whose counts changed, and its due time
+    `gone`: ids of messages that left it. `changed`: message id -> the message, whose counts changed, and its due time
     (monotonic ns, 0: none).
     """
 

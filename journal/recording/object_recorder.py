@@ -120,7 +120,7 @@ class ObjectRecorder:
             self._journal.objects.retire(id_)
 
     def state_object(self, subject: Queue | Exchange, *, restated: bool) -> None:
-        """Record that a queue or exchange exists. A transient one is never restated."""
+        """Record that a queue or exchange exists, if it is durable. `takes_transient`: others too, but not restated."""
         if subject.durable or (self.takes_transient and not restated):
             self._write_object(subject, restated)
             self._context.turn.records += subject.durable and not restated
@@ -163,7 +163,7 @@ class ObjectRecorder:
             self._context.turn.records += durable
 
     def state_binding(self, vhost: str, binding: Binding, *, restated: bool) -> None:
-        """Record that a binding exists. A transient one is never restated."""
+        """Record that a binding exists, if it is durable. `takes_transient`: others too, but not restated."""
         source = binding.source
         durable = source.durable and binding.destination.durable
         if durable or (self.takes_transient and not restated):

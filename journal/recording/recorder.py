@@ -1,8 +1,8 @@
 """The recorder of `scope = "durable"`: a listener of the broker that writes the events that recovery needs.
 
 These are events of persistent messages in durable queues, of durable queues, exchanges and bindings, and of users,
-policies and parameters; full_recorder.py writes the others. `sync_lsn` and `safe_lsn` are the engine's
-`Durability`. Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
+policies and parameters; full_recorder.py writes the others. The recorder is the engine's `Durability`.
+Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
 """
 
 from collections import deque

@@ -36,7 +36,7 @@ class FileTempStore:
 
     `descriptor_max`: descriptors of this number and above are left to other files; None: any may be used.
     `on_unreadable`: called with each failure to read before it is raised. `used`: octets stored; `on_change` is called
-    with their number. `limit`: of `used`, above which nothing is stored; 0: there is none.
+    with their number. `limit`: of `used`, from which on nothing is stored; 0: there is none.
     """
 
     def __init__(
