@@ -71,9 +71,9 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
 
 
 def _serve_head(leases: Leases, owners: Owners, until: int) -> None:
-    """Without filters, lease messages at the head to their own sites, in runs: a third of the cost of a search.
+    """Without filters, lease messages at the head in runs, to their own sites and by `_transfers`.
 
-    Messages stay in the store if their own sites have no room, or if they are not in memory.
+    That is a third of the cost of a search. Messages that are not in memory stay in the store.
     """
     store, turn = leases.queue.consumable, leases.queue.context.broker.turn
     while turn.effort < until and store.ready:

@@ -149,7 +149,7 @@ def _settle_at(leases: Leases, deferred: DeferredAcks, positions: Sequence[int],
 
 
 def count_deferred(leases: Leases) -> int:
-    """Acknowledgements that wait for messages that have not come yet."""
+    """The number of deferred acknowledgements."""
     if leases.deferred is None:
         return 0
     leases.deferred.prune(leases.queue.context.broker.clock.wall_ms())

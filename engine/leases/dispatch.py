@@ -114,7 +114,7 @@ def _has_waiting(leases: Leases) -> bool:
 
 
 def _dispatch_selected(leases: Leases, selection: Selection) -> None:
-    """Dispatch in a queue with a filtering consumer."""
+    """Dispatch in a queue with a filtering consumer, or whose messages have owners."""
     queue, owners = leases.queue, leases.owners
     hand_out = _dispatch_found if owners is None else partial(dispatch_by_site, owners=owners)
     hand_out(leases, selection)
@@ -296,8 +296,8 @@ def _show_to_browsers(leases: Leases) -> None:
 
 
 def pop(leases: Leases) -> Message | None:
-    """The message for a basic.get; None: nothing is ready, the backlog is full, a barrier comes first, or the client's
-    site is absent.
+    """The message for a basic.get; None: nothing is ready, the backlog is full, a barrier comes first, the queue is
+    frozen, or the client's site is absent.
 
     A barrier waits for the messages before it, and then goes to all consumers; to a get only if there are no consumers.
     """

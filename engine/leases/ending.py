@@ -51,9 +51,9 @@ _SIZE_AT, _SIZE_END = 4, 12
 
 
 def revoke(leases: Leases, ended: Sequence[Message]) -> list[Message]:
-    """Revoke leases. Sessions keep the delivery tags, which no longer settle anything.
+    """Revoke leases. Returns the messages that were leased, as new objects: the old ones stay with the delivery tags.
 
-    Returns the messages that were leased, as new objects: the old ones stay with the tags.
+    An acknowledgement by such a tag still counts (`acknowledge_late`).
     """
     live = {message.id for message in leases.book.end(ended)}
     messages: list[Message] = []

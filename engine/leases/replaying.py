@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 #: Delay that a replay may catch up at once beyond its rate: the lateness of timers.
 LATE_NS = 50 * MS
-
-
 #: Octets that one read brings into memory.
 READ_OCTETS = 64 * 1024
 #: Units of effort to read a message from the log, and to deliver it.

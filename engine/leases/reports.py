@@ -44,7 +44,7 @@ def list_leases(queue: Queue, count: int) -> list[dict[str, object]]:
 def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
     """Count the ready, leased and stranded messages of each site of a leased queue, in steps.
 
-    A message is stranded while its owner is not there; other sites get it at once. Raises: BadRequest.
+    A message is stranded while its owner is given up or does not host the queue. Raises: BadRequest.
     """
     leases = leases_of(queue)
     hosts, owners, sites = leases.hosts, leases.owners, queue.context.broker.sites

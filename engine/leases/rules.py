@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class LeasedRules:
     """The settings of a leased queue, and its expressions.
 
-    `filter`: selects the messages to capture. `priority`, `barrier`: evaluated once, when a message arrives.
+    `filter`: selects the messages to capture. `priority`: gives a message its rank when it arrives. `barrier`: selects
+    barriers.
     """
 
     settings: LeasedSettings

@@ -15,7 +15,7 @@ from .message import Envelope, Message, stretches_alike
 
 
 # Neither this class nor its subclasses are frozen: creating a frozen object costs three times as much. They share two
-# methods, because generating these for each of 24 classes takes a twentieth of the broker's start.
+# methods, because generating these for each class takes a twentieth of the broker's start.
 @slotted
 class Event:
     """One event of a run of messages, or of a named object. Listeners must not change it.

@@ -1,6 +1,6 @@
 """The rules of a queue: its limits, times and dead-letter targets, resolved from arguments and settings.
 
-Queues without rules share `NO_RULES`, by which the hot path skips them. `redelivery_delay_ms` applies them.
+Queues without rules share `NO_RULES`, by which the hot path skips them.
 Source: behaviour page 3.1 to 3.5; address-settings page 3, 4, 6.6.
 """
 

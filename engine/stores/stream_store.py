@@ -1,7 +1,7 @@
 """The store of a stream: a log with offsets and times of arrival, which drops whole segments from its head.
 
-The newest messages are in memory. Of older ones in the journal, memory has only sizes, and runs of ids and times: 4
-octets a message, and 32 a run. Source: behaviour page 3.7; queues page F.
+The newest messages are in memory. Of older ones in the journal, memory has only sizes, and runs of ids and of times: 4
+octets a message, and 16 a run. Source: behaviour page 3.7; queues page F.
 """
 
 from array import array

@@ -8,7 +8,7 @@
     journal.messages.enqueued(queue, ids, lsn, sizes)
     end = journal.commit()                   # ends the turn; confirm when on_durable reports `end` or more
 
-Only `open`, `close` and `wait` wait for the disk. Methods are for one thread, unless they say otherwise.
+Only `open`, `close`, `abandon` and `wait` wait for writes. Methods are for one thread, unless they say otherwise.
 """
 
 import time

@@ -42,7 +42,7 @@ class OldSegments:
     def reclaim(self) -> list[int]:
         """Between turns: delete segments that are not needed (in the writer's thread). Returns their base LSNs.
 
-        Raises: JournalError when a reader's file cannot be understood (nothing is deleted).
+        Raises: JournalError when a reader's file cannot be understood, OSError (nothing is deleted).
         """
         turns = self._turns
         begin, end = turns.checkpoint

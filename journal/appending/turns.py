@@ -1,6 +1,6 @@
 """Turns: groups of records that become durable together, in blocks and segments; and when a checkpoint is due.
 
-recording/checkpoint.py writes the records of a checkpoint between its first and its last one.
+recording/checkpoint.py writes the records of a checkpoint; `Checkpoints.end` appends the last one.
 """
 
 from collections.abc import Iterator
@@ -68,8 +68,8 @@ class Turns:
     def commit(self) -> int:
         """End the turn: its records are written as soon as the commit under way has ended.
 
-        If no answer waits for them, a later commit may write them. Returns the LSN after them: they are
-        safe when `committed_lsn`, or the argument of `on_durable`, has reached it.
+        If no answer waits for them, a later commit may write them. Returns the LSN after them: they are safe when
+        `committed_lsn`, or the argument of `on_durable`, has reached it.
         """
         block = self.block
         if block is None:

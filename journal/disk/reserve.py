@@ -1,6 +1,7 @@
 """The reserve: a file that is deleted when the disk is full, to make room for records that free more room.
 
-serving/supervisor.py decides when it is deleted and made again. It has only zeros.
+serving/supervisor.py decides when it is deleted and made again; a start on a full disk deletes it, too. It has only
+zeros.
 Source: docs/journal-format.md, "The crash model".
 """
 

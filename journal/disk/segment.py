@@ -1,9 +1,9 @@
 """A segment: one file of blocks, `<base LSN, 20 digits>.log`, that can be read without its neighbors.
 
 First block: flag head; record 0 is the `head` record, then a `define` for every name that is alive. Last block of a
-sealed segment: flag footer, one `footer` record, written after an fsync of all blocks before it (so the footer calls
-all before it durable) and followed by another fsync. Octets after the footer, and zeros after the last block of the
-open segment, are not data.
+sealed segment: flag footer, one `footer` record, written after an fsync of all blocks before it (so, but in a cluster,
+the footer calls all before it durable) and followed by another fsync. Octets after the footer, and zeros after the last
+block of the open segment, are not data.
 
 Footer heap, version 1: `FOOTER_HEAD` = u8 version, u8 1 if there are gap blocks, u16 kinds, u32 index entries, i64 each
 of: first LSN, LSN after the last record (the footer's own included), earliest and latest ts_us, id of the first and of
@@ -136,7 +136,7 @@ class SegmentSummary:
         return (self.index_lsns[found], self.index_offsets[found]) if found >= 0 else (self.base_lsn, 0)
 
     def footer(self, ts_us: int, flags: int, lag: int = 0) -> bytearray:
-        """The footer block; its record has LSN `end_lsn`. `lag`: records before it that may not be durable."""
+        """The footer block; its record has LSN `end_lsn`. `lag`: records before it that it does not call durable."""
         kinds = dict(sorted({**self.kinds, FOOTER: 1}.items()))
         index = list(zip(self.index_lsns, self.index_offsets))
         heap = b"".join(

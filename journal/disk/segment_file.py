@@ -234,7 +234,7 @@ class SegmentFile:
         self.reserve.fill()
 
     def seal(self, ts_us: int) -> None:
-        """Sync the records, write the footer (which states that they are durable), sync again. Idempotent."""
+        """Sync the records, write the footer (which states how many of them are durable), sync again. Idempotent."""
         segment = self.segment
         assert segment is not None
         if segment.sealed:

@@ -5,8 +5,8 @@ UTF-8 as AMQP carries them (undecodable octets survive as surrogates). A reader 
 fields that it knows: minor additions go there. A change of existing fields is version 2.
 
 - published, moved: `CONTENT_HEAD` = u8 version, u8 octets of routing key, u16 queues reached, i64 expiry (wall ms, 0
-  never), i64 id of the message that this one is a dead or diverted copy of (0 none); then an i32 a queue; routing key;
-  content = u32 big-endian octets of header payload, header payload, body.
+  never), i64 id of the dead message, of a dead letter (0 none); then an i32 a queue; routing key; content = u32
+  big-endian octets of header payload, header payload, body.
 - enqueued: nothing, or (link = 0) u8 version, 7 octets 0, i64 LSN of the content's record.
 - define: u8 version, u8 object, u16 0, i32 id of its virtual host (0 none), name.
 - declared, undeclared: u8 version, u8 object, u8 properties (1 durable, 2 auto-delete, 4 internal, 8 exclusive), u8

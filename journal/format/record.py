@@ -23,8 +23,7 @@
 `arg` by kind: published: expiry (wall ms, 0 never). enqueued: expiry in this queue (wall ms). requeued, scheduled: due
 (wall ms, 0 now). moved: LSN of the record it copies. With `RANGE`: last message id. define: the id.
 declared, undeclared: the id of an object that is neither queue nor exchange. ids_seen: the id of the virtual host.
-transaction: 1 opens, 0 closes. checkpoint: LSN from which to replay. snapshot: octets of body in the part. head: the
-next free id.
+checkpoint: LSN from which to replay. snapshot: octets of body in the part. head: the next free id.
 
 `link` by kind: enqueued: own LSN minus that of the record with the content (0: see the heap). requeued: deliveries that
 are not counted as attempts. transferred: number of the new owner.

@@ -28,7 +28,7 @@ _ID = attrgetter("id")
 
 
 def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator[None]:
-    """Append a checkpoint, one slice for each `next`; commit after each. Ends with the record that completes it."""
+    """Append a checkpoint, one slice for each `next`; commit after each. Then drop what the content index can spare."""
     journal.checkpoints.begin()
     for name in broker.virtual_hosts:
         recorder.objects.state_vhost(name)

@@ -48,7 +48,7 @@ class ContentIndex:
         self._moved[id_] = lsn
 
     def lsn_of(self, id_: int) -> int | None:
-        """LSN of the message's content; None when it was never recorded."""
+        """LSN of the message's content; None: it is not indexed."""
         if self._moved and id_ in self._moved:
             return self._moved[id_]
         at = bisect_right(self._firsts, id_) - 1

@@ -42,8 +42,8 @@ class ContentRun(NamedTuple):
 
     exchange_id: int
     routing_key: bytes
-    cause_id: int  # of the message that they are dead or diverted copies of; 0: none
-    header: bytes | None  # payload of their common header; None: headers differ
+    cause_id: int  # of the dead message, of dead letters; 0: none
+    header: bytes | None  # payload of their common header; None: headers may differ
     contents: Sequence[bytes]  # bodies if the header is given, else contents of the engine's framing
 
 

@@ -22,8 +22,8 @@ _KINDS = frozenset(code for code in CODE_OF.values() if code < CODE_OF[EventKind
 class JournalStories:
     """Finds the events of messages. `found`: message id -> its events, oldest first.
 
-    `records`: the number of records read; `from_ms`: wall time of the first one. `ended`: the reason for which reading
-    ended early, as a sentence; empty: it did not.
+    `records`: the number of records read; `from_ms`: wall time of the first event among them. `ended`: the reason for
+    which reading ended early, as a sentence; empty: it did not.
     """
 
     def __init__(
