@@ -62,7 +62,7 @@ class MessageRecords:
     ) -> int:
         """Append a run of new messages with their contents; all other arguments are shared. O(messages).
 
-        ids: rising. expires_ms: wall time by the message's own TTL, 0 never. cause_id: the dead message, of a dead letter.
+        ids: rising. expires_ms: wall time by the message's own TTL, 0 never. cause_id: the dead message (dead letters).
         Returns: LSN of the first record; the others follow it. Contents are found by these LSNs.
         Raises: JournalFailed, JournalClosed, BadRecord (key over 255 octets).
         """
