@@ -164,7 +164,7 @@ class Api:
         request = replace(request, names=names)
         if action.level is not Level.OPEN:
             request = replace(request, user=self._user_of(request))
-            check_level(request, action.level)
+            check_level(request, action.level, self.broker.virtual_hosts)
         return Call(self, request, action)
 
     def _user_of(self, request: Request) -> User:

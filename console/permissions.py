@@ -3,6 +3,8 @@
 Source: management page 1.5.
 """
 
+from collections.abc import Container
+
 from ..engine import Queue, User
 from .dispatcher import Level
 from .http_messages import Request, access_refused, not_authorised
@@ -60,8 +62,11 @@ def check_access(user: User, action: str, queue: Queue) -> None:
         raise access_refused(f"{action} access to {place} refused for user '{user.name}'")
 
 
-def check_level(request: Request, level: Level) -> None:
-    """Check that the user may use a route of this level. Raises: Refusal."""
+def check_level(request: Request, level: Level, vhosts: Container[str]) -> None:
+    """Check that the user may use a route of this level. Raises: Refusal.
+
+    For a virtual host that is not among `vhosts` the route answers itself, as in RabbitMQ: 404.
+    """
     user, vhost = request.user, request.names.get("V")  # V: the virtual host in the path
     if level is Level.ADMINISTRATOR and not is_administrator(user):
         raise not_authorised("Not administrator user", missing_tag(user, "administrator"))
@@ -69,6 +74,8 @@ def check_level(request: Request, level: Level) -> None:
         raise not_authorised("Not monitor user", missing_tag(user, "monitoring"))
     if level is Level.POLICYMAKER and not is_policymaker(user):
         raise not_authorised("User not authorised to access object", missing_tag(user, "policymaker"))
-    if level in (Level.POLICYMAKER, Level.VHOST) and vhost is not None and not may_see(user, vhost):
+    if level not in (Level.POLICYMAKER, Level.VHOST) or vhost is None or vhost not in vhosts:
+        return
+    if not may_see(user, vhost):
         what = "object" if level is Level.POLICYMAKER else "virtual host"
         raise not_authorised(f"User not authorised to access {what}", missing_vhost(user, vhost))
