@@ -82,6 +82,15 @@ def test_lists_show_what_a_user_may_see(api: ApiClient) -> None:
     assert "secret" in [one["name"] for one in api.get("queues")]
     answer = api.ask("GET", "queues/hidden", user="half")
     assert (answer.status, answer.reason) == (401, "User not authorised to access virtual host")
+    assert api.ask("GET", "queues/nowhere", user="half").status == 404  # whoever asks, as in RabbitMQ
+
+
+def test_topic_permissions_for_the_default_exchange(api: ApiClient) -> None:
+    """They have no effect there; tools that export and import users set them all the same."""
+    given = {"exchange": "", "write": ".*", "read": "^a"}
+    assert api.ask("PUT", "topic-permissions/%2F/guest", given).status == 201
+    assert api.get("topic-permissions/%2F/guest") == [{"user": "guest", "vhost": "/", **given}]
+    assert api.ask("DELETE", "topic-permissions/%2F/guest").status == 204
 
 
 def test_policies(api: ApiClient) -> None:

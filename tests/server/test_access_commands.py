@@ -163,7 +163,7 @@ def test_virtual_hosts(ctl: Ruled) -> None:
             {"user": "guest", "vhost": "no", "configure": "", "write": "", "read": ""},
             "no virtual host 'no'",
         ),
-        ("topic-permissions", "set", {"user": "guest", "write": "", "read": ""}, "expected exchange=NAME"),
+        ("topic-permissions", "set", {"user": "guest", "write": "", "read": ""}, "expected exchange=TEXT"),
         ("vhosts", "delete", {"name": "no"}, "no virtual host 'no'"),
         ("vhosts", "limits", {"name": "/", "max-queues": "1.5"}, "max-queues must be a number"),
     ],

@@ -30,7 +30,7 @@ from .operator import Operator
 
 OwnName = Annotated[str, NAME, "of the user"]
 HostName = Annotated[str, NAME, "of the virtual host"]
-TopicExchange = Annotated[str, NAME, "the topic exchange"]
+TopicExchange = Annotated[str, TEXT, "the topic exchange"]
 
 
 @dataclass(slots=True, frozen=True, kw_only=True)
