@@ -109,7 +109,7 @@ DERIVED_TEXTS: dict[str, Callable[[Fields], str]] = {
     "difference": _difference,
     "reason_text": _reason,
     "octets": _octets,
-    "arguments_term": lambda fields: term(fields["arguments"]),
+    "arguments_term": lambda fields: _numbers(fields["arguments"]),
     "value_term": lambda fields: term(fields["value"]),
     "field_term": lambda fields: _term_of(fields["field"]),
     "weight_fault": _weight_fault,
@@ -122,6 +122,11 @@ def term(octets: bytes) -> str:
     """Octets as an Erlang binary: quoted when all are printable Latin-1, else as numbers."""
     if octets and all(octet in _PRINTABLE for octet in octets):
         return f'<<"{octets.decode("latin-1")}">>'
+    return _numbers(octets)
+
+
+def _numbers(octets: bytes) -> str:
+    """Octets as an Erlang binary of numbers."""
     return f"<<{','.join(map(str, octets))}>>"
 
 

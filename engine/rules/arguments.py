@@ -403,7 +403,7 @@ def _differ(old: Field, new: Field) -> bool:
     return old.value != new.value if old.tag in _ALIKE else old.comparable() != new.comparable()
 
 
-_LEADING_DIGITS = re.compile(rb"-?[0-9]+")
+_LEADING_DIGITS = re.compile(rb"[+-]?[0-9]+")
 
 
 def check_expiration(value: bytes | None) -> None:

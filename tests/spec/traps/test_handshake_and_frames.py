@@ -152,9 +152,9 @@ def test_channel_close_ok_out_of_the_blue(broker: SpecBroker) -> None:
 def test_octets_after_the_arguments(
     name: str, ids: tuple[int, int], values: dict[str, Any], broker: SpecBroker
 ) -> None:
-    """Octets after the last argument are an error, of rare methods and of the hot ones."""
+    """Octets after the last argument are an error, of rare methods and of the hot ones. They are shown as numbers."""
     client = broker.open()
-    octets = arguments_of(name, **values) + b"\1"
+    octets = arguments_of(name, **values) + b"x"
     client.method(1, *ids, octets)
     text = f"FRAME_ERROR - cannot decode <<{','.join(map(str, octets))}>>"
     expect_connection_close(client, 501, text, ids)

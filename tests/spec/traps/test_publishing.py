@@ -108,6 +108,14 @@ def test_expiration_is_a_decimal_number(broker: SpecBroker, value: str, reason: 
     expect_channel_close(client, 406, text, (60, 40))
 
 
+def test_an_expiration_may_have_a_plus(broker: SpecBroker) -> None:
+    """It is a number, as for RabbitMQ: the message expires."""
+    client = broker.open()
+    client.call("queue.declare", queue=Q)
+    client.publish("", Q, b"m", expiration="+0")
+    assert client.count(Q) == (0, 0)
+
+
 @trap(73)
 def test_confirm_select_twice(broker: SpecBroker) -> None:
     """The sequence starts with the first select, a second one does not reset it."""
