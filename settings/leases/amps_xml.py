@@ -45,6 +45,7 @@ LOG_SETTINGS = {
     "JournalArchiveDirectory": "segments that nobody needs are deleted, or kept as [journal] retain says",
     "PreallocatedJournalFiles": "[journal] reserve keeps space for what must not fail on a full disk",
     "JournalSize": "",
+    "MinJournalSize": "",  # the same in older files
 }
 
 QUEUE_TAGS = tuple(TAGS)
@@ -163,7 +164,7 @@ def _read_transaction_log(source: AmpsSource, element: Element, path: str) -> No
 def _read_log_setting(source: AmpsSource, element: Element, path: str) -> None:
     """Read one of `LOG_SETTINGS`."""
     text = source.text_of(element, path)
-    if element.name == "JournalSize":
+    if not LOG_SETTINGS[element.name]:
         size = _octets(text)
         if size is None:
             source.invalid(element, path, text, "a size like 10MB")

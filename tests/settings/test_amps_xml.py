@@ -470,8 +470,9 @@ def test_faults_of_a_transaction_log(text: str, problem: str) -> None:
 )
 def test_sizes(text: str, octets: int) -> None:
     """Queues page H.2: powers of 1024."""
-    configuration = load(f"<TransactionLog><JournalSize>{text}</JournalSize></TransactionLog>")
-    assert configuration.journal.segment_size == octets
+    for name in ("JournalSize", "MinJournalSize"):
+        configuration = load(f"<TransactionLog><{name}>{text}</{name}></TransactionLog>")
+        assert configuration.journal.segment_size == octets
 
 
 def test_a_topic_is_logged_once() -> None:
