@@ -203,13 +203,6 @@ class Journal:
         """Between turns, when idle: write a small file, so that `stalled_s` shows a disk that hangs."""
         self.writer.add(lambda file: probe(file.path, self._directory.files))
 
-    @property
-    def written_position(self) -> tuple[int, int]:
-        """(base LSN of the open segment, octets) up to which the journal can be read. For any thread."""
-        segment = self.writer.file.segment
-        assert segment is not None
-        return segment.base_lsn, segment.size
-
     def may_write(self, *features: str) -> bool:
         """Whether records of these features may be written, as all nodes of the cluster can read them."""
         return self.turns.may_write(frozenset(features))

@@ -38,7 +38,7 @@ def position_of(path: str, lsn: int, files: ReadableFiles = REAL) -> tuple[int, 
 
 
 def damage_in(path: str, base_lsn: int, end: tuple[int, int], files: ReadableFiles = REAL) -> Damaged | None:
-    """The first damage in a leader's segments from `base_lsn` on, up to `end`, a `Journal.written_position`. O(octets).
+    """The first damage in a leader's segments from `base_lsn` on, up to `end`, see `OctetReader.read`. O(octets).
 
     None: there is none, or this process lacks descriptors or memory to look. Segments that are deleted meanwhile are
     skipped.
@@ -77,7 +77,7 @@ class OctetReader:
     def read(self, end: tuple[int, int], length: int = PIECE_SIZE) -> tuple[int, int, bytes] | None:
         """The next (base LSN of the segment, offset, octets), at most `length`; None: there are none before `end`.
 
-        `end`: `Journal.written_position`; segments before it are sealed.
+        `end`: (base LSN of the open segment, octets) up to which the journal is written; segments before it are sealed.
         Raises: NotInJournal (the segment was deleted), OSError.
         """
         while self.position < end:

@@ -148,7 +148,7 @@ class Leader:
 
     @property
     def end(self) -> tuple[int, int]:
-        return self.journal.written_position
+        return written(self.journal)
 
 
 def led(term: int = 1) -> Leader:

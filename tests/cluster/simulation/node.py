@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from copying_nodes import written
 from simulated_files import SimulatedFiles
 
 from leveret.cluster import node
@@ -424,7 +425,7 @@ class Node:
         leading = None if self.real is None else self.real.leading
         if self.broker is None or self.broker.is_closed or leading is None:
             return
-        damage = damage_in(DATA, link.start[0], self.broker.journal.written_position, self.files)
+        damage = damage_in(DATA, link.start[0], written(self.broker.journal), self.files)
         if damage is not None:
             self.world.note(f"{self.name}: {damage}")
             self.soon(0, lambda: leading._tell(ev.JournalDamaged(damage)))
@@ -538,7 +539,7 @@ class Node:
         broker = self.broker
         if broker is None:
             return
-        end = broker.journal.written_position
+        end = written(broker.journal)
         for link in list(self.followers.values()):
             reader = link.reader
             assert reader is not None

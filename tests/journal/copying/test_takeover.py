@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from copying_nodes import written
 
 from leveret.__main__ import main
 from leveret.engine import ManualClock
@@ -80,9 +81,7 @@ class Follower:
         self.reader = OctetReader(leader.path, segments_in(REAL, leader.path)[0], 0)
 
     def follow(self) -> int:
-        while (
-            piece := self.reader.read(self.leader.journal.written_position, self.chance.randint(1, 30_000))
-        ) is not None:
+        while (piece := self.reader.read(written(self.leader.journal), self.chance.randint(1, 30_000))) is not None:
             self.copied.append(*piece)
         return self.copied.sync()
 
@@ -137,7 +136,7 @@ def test_a_copy_restores_the_same_broker(seed: int, tmp_path: Path) -> None:
     follower.follow()
     there = content(node)
     assert any(there.values())
-    position = node.journal.written_position
+    position = written(node.journal)
     node.close()
     for base in segments_in(REAL, str(tmp_path / "a")):
         octets = (tmp_path / "a" / f"{base:020}.log").read_bytes()
@@ -231,7 +230,7 @@ def test_a_leader_that_was_gone_is_cut_and_follows(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "cut" / f"1-{agreed}.log").read_bytes().count(b"lost") == 18_000
     old.set_terms(old.terms.with_starts_of(other.terms))
     reader = OctetReader(other.path, *position_of(other.path, common))
-    while (piece := reader.read(other.journal.written_position)) is not None:
+    while (piece := reader.read(written(other.journal))) is not None:
         old.append(*piece)
     assert old.sync() == other.journal.durable_lsn
     old.close()
