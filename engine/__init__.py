@@ -11,7 +11,6 @@ from . import errors
 from .broker import Broker
 from .bulk_delete import BulkDelete, is_large
 from .clients.client import Client, ConnectionInfo, PeerCertificate
-from .clients.publish_with_room import PartlyPublished
 from .clients.session import Session
 from .clients.session_counts import PastSessions
 from .clients.slow_consumers import SlowConsumer
@@ -23,12 +22,11 @@ from .declared_names import declared_name
 from .delivery.consumer import Consumer, Holder, holder_of
 from .delivery.effects import ConsumerCancelled, Delivered, Effect, SessionFailed
 from .durability import UNTIL_CAUGHT_UP, Durability
-from .errors import BadRequest, ConnectionForced, EngineError, NotFound, VirtualHostNotFound
+from .errors import BadRequest, ConnectionForced, EngineError, NotFound
 from .events import TERMINAL, EventKind
 from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Binding, DirectExchange, Exchange
-from .flow.control import BlockedEvent, BlockedWarning, FlowControl
-from .flow.round_robin import Waiter
-from .flow.usage import FullLimit, Usage
+from .flow.control import BlockedEvent, BlockedWarning
+from .flow.usage import FullLimit
 from .message_filter import chosen_by, takes_all
 from .messages.content import (
     NATIVE,
@@ -45,7 +43,7 @@ from .messages.content import (
     scan_properties,
 )
 from .messages.deaths import REJECTED, origin_of
-from .messages.event import Event, Listener, MixedEvent
+from .messages.event import Event, MixedEvent
 from .messages.field_table import (
     Field,
     FieldTable,
@@ -54,14 +52,13 @@ from .messages.field_table import (
     decode_bare_table,
     decode_table,
     encode_table,
-    number_of,
 )
 from .messages.json_tables import is_same_json, json_of_table, table_of_json
 from .messages.message import UNLIMITED, Envelope, Message
 from .messages.shapes import Shape, Shapes
-from .messages.sizes import BODY_SIZE_BUCKETS, Sizes
+from .messages.sizes import BODY_SIZE_BUCKETS
 from .move_targets import FindTarget, to_exchange, to_origin, to_queue
-from .moving import DISCARDED, Choice, DryRunResult, Moving, QueueGone
+from .moving import DISCARDED, Choice, Moving, QueueGone
 from .object_events import (
     BindingEvent,
     ClusterEvent,

@@ -7,7 +7,7 @@ No package but the journal imports this file.
 
 from .exchanges.exchange import EXCHANGE_TYPES
 from .messages.duplicates import IdCache
-from .queues.restore import Picture, Restorer, picture_of
+from .queues.restore import Restorer, picture_of
 from .stores.memory_budget import OVERHEAD
 from .stores.paged_index import stretches
 from .stores.paged_message import body_size

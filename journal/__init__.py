@@ -8,7 +8,7 @@ docs/journal-format.md describes them) < `disk` < `copying` (a follower of a clu
 imports `copying`, each module by its own name.
 """
 
-from .appending.journal import Journal, JournalStatistics
+from .appending.journal import Journal
 from .disk.directory import forget_journal
 from .disk.files import REAL, Files, RealFiles
 from .disk.options import ClusterJournal, JournalOptions
@@ -29,7 +29,7 @@ from .format.errors import (
     JournalFull,
     NotInJournal,
 )
-from .format.heap import Bound, Content, Declared
+from .format.heap import Bound, Declared
 from .format.names import Names
 from .format.record import Record
 from .format.terms import TermTable

@@ -46,7 +46,7 @@ class Router:
     # -- routes -------------------------------------------------------------------------------------------------------
 
     def route(self, exchange_name: str, routing_key: str, user: User, client: "Client | None" = None) -> Route:
-        """The route for a user's messages. Only administrators may publish to services.
+        """The route for a user's messages. Only administrators may publish to services other than `PersonalService`.
 
         `client`: the publishing connection, which some services need. The permissions that are checked here hold until
         the route is stale.
