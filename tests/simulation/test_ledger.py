@@ -323,6 +323,21 @@ def test_a_delivery_that_is_not_the_last_one_kills_nobody() -> None:
     run.starts(1)
 
 
+def test_what_came_while_the_disk_was_full_and_is_out_for_the_last_time_is_dead_too(counting: Run) -> None:
+    counting.full_disk(lasts=True)
+    counting.comes(3)
+    counting.turn()
+    counting.broker.context.storage.durability.takes_nothing = False  # there is room, and a checkpoint begins
+    counting.delivered(3)
+    counting.turn()
+    counting.full_disk(lasts=False)
+    counting.turn()
+    assert counting.ledger.recorded_count() == 3
+    with pytest.raises(Broken, match=r"restored \[\('a', 3\)\]"):
+        counting.starts(1, 2, 3)
+    counting.starts(1, 2)
+
+
 # -- confirms and commits ---------------------------------------------------------------------------------------------
 
 

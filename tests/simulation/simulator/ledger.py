@@ -33,6 +33,8 @@ from leveret.interop.wire.raw_codec import Content
 HEADER_START = 12
 #: The last octets of each body say which message it is.
 KEY_SIZE = 12
+#: Of a queue that says nothing of attempts, if settings that an operator brings do (address-settings page 3.8).
+ATTEMPTS_MAX = 10
 
 QueueName = tuple[str, str]  # virtual host, queue
 Place = tuple[QueueName, int]  # and a message's id
@@ -68,7 +70,7 @@ class Ledger:
         self.counts_deliveries = False
         self.spent: set[Place] = set()  # what went out for the last time
         self.died: set[Place] = set()  # of these as this broker started, as far as the journal had them
-        self._tried: set[Place] = set()  # of queues whose limits only the broker knows
+        self._tried: set[Place] = set()  # of queues of which only the broker knows whether there is a limit
         self.waiting: deque[Turn] = deque()  # not durable yet
         self.unstated: list[Change] = []  # what came while the journal took nothing, until a checkpoint has it
         self._turn: list[Change] = []
@@ -148,12 +150,16 @@ class Ledger:
         if features is None:
             self._tried.update((name, id_) for id_ in event.messages)
             return
-        highest, of = features.get("attempts_max"), event.run
+        highest, of = features.get("attempts_max", ATTEMPTS_MAX), event.run
         if not highest or "keeps" in features or not self._queue(name).durable:
             return
         for index, id_ in enumerate(event.messages):
             envelope, tries = (of, 1) if isinstance(of, Envelope) else _tries_of(of[index])
-            if envelope.summary.persistent and tries >= highest:
+            if not envelope.summary.persistent or tries < highest:
+                continue
+            if "attempts_max" not in features:
+                self._tried.add((name, id_))
+            else:
                 self.spent.add((name, id_))
                 self._change(name, id_, None)
 
@@ -203,8 +209,11 @@ class Ledger:
         return [
             (name, id_, key)
             for name, id_, key in self.unstated
-            if key is None or id_ in self.present.get(name, ()) or (name, id_) in leaving
+            if key is None or self._is_kept(name, id_) or (name, id_) in leaving
         ]
+
+    def _is_kept(self, name: QueueName, id_: int) -> bool:
+        return id_ in self.present.get(name, ()) and (name, id_) not in self.spent
 
     def _survives(self, lsn: int) -> None:
         waiting = self.waiting
@@ -358,7 +367,8 @@ class Ledger:
         for turn in self.waiting:
             for name, id_, key in turn.changes:
                 (there.discard if key is None else there.add)((name, id_))
-        return len(there) + sum(id_ in self.present.get(name, ()) for name, id_ in self.spent)
+        there.update((name, id_) for name, id_ in self.spent if id_ in self.present.get(name, ()))
+        return len(there)
 
     # -- quiet --------------------------------------------------------------------------------------------------------
 
