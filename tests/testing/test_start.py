@@ -3,6 +3,7 @@
 import ast
 import asyncio
 import gc
+import os
 import socket
 import subprocess
 import sys
@@ -314,3 +315,30 @@ def test_nothing_unix_only_is_on_this_path(tmp_path: Path) -> None:
         "descriptors.py: import resource",
         "poller.py: select.epoll",
     }
+
+
+FORKING = """
+import os
+from leveret.testing import start_broker
+from leveret.testing.loop_thread import BrokerStopped
+
+with start_broker() as broker:
+    child = os.fork()
+    if child == 0:
+        try:
+            broker.queues()
+        except BrokerStopped as error:
+            print(error, flush=True)
+        broker.stop()
+        os._exit(0)
+    os.waitpid(child, 0)
+    assert broker.queues() == ()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_process_is_told_that_the_broker_runs_in_another_one() -> None:
+    """It would wait for a thread that it does not have; the broker goes on in the process that started it."""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", FORKING]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "the broker is not running in this process\n"), done.stderr

@@ -55,6 +55,9 @@ class LoopThread:
     def end(self) -> "Future[None]":
         """Ask `main` to end. The future ends when the loop has ended; call `join` then."""
         self._is_ending = True
+        if self._started.done() and not self._ended.done() and not self._thread.is_alive():
+            self._ended.set_result(None)  # in a forked process: the broker of the other process continues
+            return self._ended
         token, stopping = self._token, self._stopping
         if token is not None and stopping is not None:
             try:
@@ -69,8 +72,8 @@ class LoopThread:
 
     @property
     def is_running(self) -> bool:
-        """Whether `submit` and `wait` are possible."""
-        return self._started.done() and not self._ended.done()
+        """Whether `submit` and `wait` are possible. A forked process does not have the thread."""
+        return self._started.done() and not self._ended.done() and self._thread.is_alive()
 
     def _run(self) -> None:
         try:
@@ -113,7 +116,7 @@ class LoopThread:
         future: Future[T] = Future()
         token = self._token
         if token is None or not self.is_running:
-            raise BrokerStopped("the broker is not running")
+            raise BrokerStopped("the broker is not running in this process")
         with self._lock:
             self._waiting.add(future)
 
