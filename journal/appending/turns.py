@@ -176,7 +176,7 @@ class Checkpoints:
         """Begin a checkpoint, between turns.
 
         Then state all durable objects and messages, in as many turns as it takes: `declared` and `bound` with
-        `restated=True`, `settings_changed`, `snapshot`. Other records may come between. Then call `end`.
+        `restated=True`, `ids_seen`, `snapshot`. Other records may come between. Then call `end`.
         """
         turns = self._turns
         assert turns.block is None
