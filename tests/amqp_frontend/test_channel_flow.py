@@ -75,6 +75,17 @@ def test_what_is_held_again_meanwhile_keeps_it_stopped() -> None:
     assert bench.told() == [(1, False)]
 
 
+def test_a_channel_that_goes_on_is_told_to_stop_again() -> None:
+    """As often as its publishes are held."""
+    bench = Bench()
+    for _ in range(3):
+        bench.publish(3)
+        assert bench.told() == [(1, False)]
+        bench.take(3)
+        bench.pair.advance(200)
+        assert bench.told() == [(1, True)]
+
+
 def test_each_channel_is_told_of_its_own() -> None:
     bench = Bench()
     bench.publish(3)

@@ -311,6 +311,39 @@ def test_one_after_the_other_goes_on(stage: Stage) -> None:
     assert [publisher.hold is not None for publisher in publishers] == [False] * 3
 
 
+def test_each_time_that_there_is_room_another_one_is_woken(stage: Stage) -> None:
+    """Though the one before has not run since; and it goes on, though the queue is full again when it runs."""
+    queue = stage.queue("0")
+    publishers, consumer = [stage.connect() for _ in range(2)], stage.connect()
+    stage.consume(consumer, "0", prefetch=1)
+    stage.publish(consumer, "0", 1 + READY_MAX + 1)
+    stage.end_turn()
+    waits = [throttle_wait_of(queue, publisher.session.client) for publisher in publishers]  # type: ignore[arg-type]
+    woken: list[int] = []
+    for index, wait in enumerate(waits):
+        assert wait is not None
+        wait.begin_slice(lambda index=index: woken.append(index))
+    for expected in ([0], [0, 1]):
+        consumer.session.ack(consumer.tags.popleft())
+        stage.end_turn()
+        assert woken == expected
+    stage.publish(consumer, "0", 3 * READY_MAX)
+    stage.end_turn()
+    assert [wait.end_slice() for wait in waits if wait is not None] == [False, False]
+
+
+def test_a_queue_that_is_as_long_as_it_may_be_holds_nobody(stage: Stage) -> None:
+    publisher, consumer = stage.connect(), stage.connect()
+    stage.consume(consumer, "0", prefetch=1)
+    stage.publish(consumer, "0", 1 + READY_MAX)
+    stage.end_turn()
+    queue = stage.queue("0")
+    assert queue.ready_count == READY_MAX
+    assert throttle_wait_of(queue, publisher.session.client) is None  # type: ignore[arg-type]
+    stage.publish(consumer, "0", 1)
+    assert throttle_wait_of(queue, publisher.session.client) is not None  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     "properties",
     [

@@ -10,11 +10,12 @@ from agreement_world import JOURNAL_ID, carry_out, named, node_id
 from leveret.cluster.agreement import decisions as d
 from leveret.cluster.agreement import events as e
 from leveret.cluster.agreement.agreement import Agreement
+from leveret.cluster.agreement.context import ETCD_ROLLED_BACK
 from leveret.cluster.agreement.states import State
 from leveret.cluster.agreement.timers import SECOND, Timers
 from leveret.cluster.agreement.transactions import bootstrap, recover
-from leveret.cluster.agreement.view import INSYNC, LEADER, AgreedKey, InSync, Leader, NodeKey, Purpose, View
-from leveret.journal.format.terms import TermTable
+from leveret.cluster.agreement.view import INSYNC, JOURNAL, LEADER, AgreedKey, InSync, Leader, NodeKey, Purpose, View
+from leveret.journal.format.terms import FIRST_LSN, TermTable
 
 B_LEADS = leader(1, 1, 3)
 WITHOUT_A = InSync(1, frozenset({B, C}), 0, revision=3)
@@ -73,6 +74,32 @@ def test_three_refused_connections_within_half_a_second_are_a_leader_that_is_gon
     assert stage.state is State.CAMPAIGNING and dict(stage.sent.guards)[LEADER] == B_LEADS.revision
 
 
+def test_refusals_of_the_leader_before_say_nothing_of_the_next_one() -> None:
+    """Its lease is not over."""
+    stage = following()
+    stage.tell(e.LeaderRefused(), e.LeaderRefused())
+    stage.read(leader=leader(2, 2, 9), insync=InSync(2, frozenset({A, B, C}), 0, revision=9))
+    stage.tell(e.LeaderRefused())
+    assert stage.state is State.IN_SYNC and stage.sent is None
+
+
+def test_refusals_that_come_late_do_not_replace_the_own_key() -> None:
+    """This node follows nobody: it waits for the end of the lease that it had before."""
+    stage = Stage(leader=leader(0, 1, 3))
+    assert not [one for one in stage.read() if isinstance(one, d.Follow)]
+    stage.tell(*[e.LeaderRefused()] * 3)
+    assert stage.state is State.IN_SYNC and stage.sent is None
+
+
+def test_a_node_that_has_resigned_replaces_a_leader_that_is_gone_at_once() -> None:
+    """It lets others go first when there is no leader; here the others are those that are gone."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.DiskFailed(), e.Reopened(stage.terms, 10))
+    stage.read(leader=leader(1, 3, 12), insync=InSync(3, frozenset({A, B, C}), 0, revision=12))
+    stage.tell(*[e.LeaderRefused()] * 3)
+    assert stage.state is State.CAMPAIGNING and dict(stage.sent.guards)[LEADER] == 12
+
+
 def test_a_beacon_between_refusals_is_a_leader_that_lives() -> None:
     """Its listener was away for a moment."""
     stage = following()
@@ -109,6 +136,28 @@ def test_a_campaign_in_doubt_acknowledges_nothing_and_is_read_back() -> None:
     winner = leader(2, 2, 9)
     decided = stage.read(leader=winner, insync=InSync(2, frozenset({A, B, C}), 0, revision=9))
     assert decided == [d.Follow(winner), d.Acknowledge(True)]
+
+
+def test_a_campaign_that_was_in_doubt_and_lost_is_forgotten() -> None:
+    """The next one is known to be lost as soon as etcd is not reached."""
+    stage = following()
+    stage.read(leader=None)
+    stage.doubt()
+    stage.read(leader=leader(2, 2, 9), insync=InSync(2, frozenset({A, B, C}), 0, revision=9))
+    stage.read(leader=None)
+    assert stage.state is State.CAMPAIGNING
+    stage.unreachable()
+    assert stage.state is State.IN_SYNC and stage.sent is None
+
+
+def test_a_campaign_in_doubt_is_lost_when_another_node_has_led_meanwhile() -> None:
+    """Though there is no leader now, as when it was sent: the set is another one."""
+    stage = following()
+    stage.read(leader=None)
+    stage.doubt()
+    stage.read(insync=InSync(2, frozenset({A, B, C}), 0, revision=9))
+    assert stage.state is State.CAMPAIGNING
+    assert stage.sent.put(LEADER).term == 3 and dict(stage.sent.guards)[INSYNC] == 9
 
 
 def test_a_campaign_that_was_done_in_doubt_waits_for_the_end_of_its_lease() -> None:
@@ -186,6 +235,12 @@ def put_back(**view: object) -> Stage:
     stage.read()
     stage.tell(e.Joined(TermTable(A, ((1, 1),)), 10))
     return stage
+
+
+def test_a_disk_that_was_put_back_is_found_by_what_was_agreed_when_the_set_changed() -> None:
+    """Rule R10: the key `agreed` may be older, or not written yet."""
+    stage = Stage(leader=B_LEADS, insync=InSync(1, frozenset({A, B, C}), 11, revision=3))
+    assert d.RejoinAsNew() in stage.read()
 
 
 @pytest.mark.parametrize("end", [10, 13])
@@ -281,6 +336,28 @@ def test_a_node_that_sees_the_revision_of_etcd_fall_does_not_campaign() -> None:
     assert stage.state is State.CAMPAIGNING and stage.sent.put(LEADER).term == 3
 
 
+def test_that_etcd_was_put_back_is_said_once() -> None:
+    """Until it is recovered, however often it is read; the log shows it as an error."""
+    stage = following()
+    said = []
+    for revision in (2, 1):
+        stage.now_ns += SECOND
+        put_back = View(revision, JOURNAL_ID, InSync(1, frozenset({A, B, C}), 0, revision=1))
+        said += [one for one in stage.tell(e.Read(put_back, stage.now_ns)) if isinstance(one, d.Note) and one.is_grave]
+    assert said == [d.Note(ETCD_ROLLED_BACK, is_grave=True)]
+
+
+def test_a_journal_that_is_cut_does_not_end_the_doubt_of_an_etcd_that_was_put_back() -> None:
+    """Rule R10: only a term above all that this node has ever seen does."""
+    stage = following(leader=leader(1, 5, 3), insync=InSync(5, frozenset({A, B, C}), 0, revision=3))
+    stage.now_ns += SECOND
+    put_back = View(2, JOURNAL_ID, InSync(1, frozenset({A, B, C}), 0, revision=1), leader(1, 1, 2))
+    stage.tell(e.Read(put_back, stage.now_ns), e.Joined(TermTable(A, ((1, 1),)), 10))
+    stage.etcd = put_back
+    stage.read(leader=None, insync=InSync(3, frozenset({A, B, C}), 0, revision=3))
+    assert stage.sent is None and stage.agreement.obstacle == ETCD_ROLLED_BACK
+
+
 def carried_out(view: View, one: bytes) -> tuple[bool, View]:
     """`leveret cluster recover`."""
     return carry_out(view, recover(view, one, 1, JOURNAL_ID))
@@ -304,6 +381,22 @@ def test_the_preferred_node_campaigns_first_and_others_after_two_seconds() -> No
     assert stage.state is State.CAMPAIGNING
     stage = following()
     stage.read(leader=None, preferred=A)
+    assert stage.state is State.CAMPAIGNING
+
+
+def test_the_wait_for_others_is_counted_from_the_loss_of_this_leader() -> None:
+    """However often the keys are read meanwhile, and not from an earlier loss."""
+    stage = following()
+    stage.read(leader=None, preferred=C)
+    stage.advance(1)
+    stage.read(leader=leader(2, 2, 9), insync=InSync(2, frozenset({A, B, C}), 0, revision=9))
+    stage.advance(5)
+    stage.read(leader=None, preferred=C)
+    for _ in range(3):
+        stage.advance(0.5)
+        stage.read()
+        assert stage.sent is None
+    stage.advance(0.5)
     assert stage.state is State.CAMPAIGNING
 
 
@@ -346,6 +439,15 @@ def test_a_node_whose_configuration_differs_from_the_last_leaders_campaigns_last
     assert stage.state is State.CAMPAIGNING
 
 
+def test_the_configuration_of_a_leader_whose_node_is_gone_is_remembered() -> None:
+    """The key of its node may vanish before the key `leader` does."""
+    nodes = (*registered(0, fingerprint="1-x"), *registered(1, fingerprint="1-y"))
+    stage = following(nodes=nodes)
+    stage.read(nodes=nodes[:1])
+    stage.read(leader=None)
+    assert stage.sent is None and stage.state is State.IN_SYNC
+
+
 def test_a_node_that_is_configured_alike_again_campaigns_at_once() -> None:
     """It registers its new fingerprint."""
     stage = following(nodes=(*registered(0, fingerprint="1-x"), *registered(1, fingerprint="1-y")))
@@ -374,6 +476,19 @@ def test_a_drained_node_copies_and_does_not_campaign() -> None:
     assert stage.state is State.IN_SYNC
 
 
+def test_a_node_that_is_not_in_sync_is_drained_too() -> None:
+    """It does not enter the set as one that may lead."""
+    stage = following(insync=WITHOUT_A)
+    stage.tell(e.Drain())
+    assert stage.state is State.DRAINED
+
+
+def test_a_directory_of_another_broker_without_records_may_become_a_copy() -> None:
+    """There is nothing to lose."""
+    stage = Stage(journal_id=b"x" * 16, starts=(), end=FIRST_LSN, leader=B_LEADS, insync=WITHOUT_A)
+    assert d.Follow(B_LEADS) in stage.read() and stage.state is State.FOLLOWING
+
+
 def test_the_directory_of_another_broker_is_refused() -> None:
     """CL12: untouched."""
     stage = Stage(journal_id=b"x" * 16, leader=B_LEADS)
@@ -389,11 +504,19 @@ def test_a_refusal_of_the_leader_for_good_waits_for_an_operator() -> None:
     assert stage.state is State.REFUSED and stage.agreement.next_ns() is None
 
 
+def test_a_node_that_is_refused_copies_and_acknowledges_nothing_more() -> None:
+    """Rule R6: an operator may move its directory away."""
+    stage = following()
+    decided = stage.tell(e.JoinRefused("its link is newer"))
+    assert decided == [d.Acknowledge(False), d.Follow(None), d.Refuse("its link is newer")]
+
+
 def test_a_name_that_is_taken_is_waited_for_and_then_refused() -> None:
     """It may be this node's own, of a directory that it had before (CL10): that lease ends."""
     other = NodeKey("a", b"o" * 16, "elsewhere:1")
     stage = Stage(leader=B_LEADS, nodes=(other,))
     assert not any(isinstance(one, d.Register) for one in stage.read())
+    assert d.ReadKeys() in stage.decided, "it asks whether that lease is over"
     stage.advance(11)
     assert stage.state is State.STARTING
     stage.advance(1)
@@ -430,6 +553,28 @@ def test_the_node_that_has_records_begins() -> None:
     nodes = (empty(0), *registered(1), empty(2))
     assert begin(*nodes).context.sent is None
     assert begin(*nodes, index=1, journal=JOURNAL_ID).context.sent is not None
+    begun = begin(*registered(0, journal=b"o" * 16), empty(1), empty(2), journal=b"o" * 16).context.sent
+    assert begun is not None and begun.put(JOURNAL) == b"o" * 16, "with its own journal"
+
+
+def test_a_node_that_the_configuration_does_not_name_does_not_begin() -> None:
+    """Though it is the first by name."""
+    stranger = NodeKey("_", b"_" * 16, "_:1")
+    assert begin(stranger, empty(0), empty(1), empty(2)).context.sent is not None
+
+
+def test_a_journal_without_a_set_is_not_begun_anew() -> None:
+    """An operator deleted one key, or etcd lost it: the journal of the cluster may have records."""
+    stage = Stage(insync=None, nodes=(*registered(0), empty(1), empty(2)))
+    stage.read()
+    assert stage.sent is None and "recover" in stage.agreement.follower.noted
+
+
+def test_a_node_that_waits_for_the_others_registers_once() -> None:
+    """Each registration is a write to etcd."""
+    stage = Stage(starts=(), end=1, journal_id=None, journal=None, insync=None, nodes=(empty(0),))
+    assert d.Register() in stage.read()
+    assert d.Register() not in stage.read(nodes=(empty(0), empty(1)))
 
 
 def test_nobody_begins_where_several_have_a_journal() -> None:

@@ -56,6 +56,39 @@ def test_a_slow_disk_of_a_follower_is_no_reason_to_wait_for_longer() -> None:
     assert stage.sent.put(INSYNC).nodes == {A, B}
 
 
+def test_a_member_that_is_always_behind_is_not_waited_for() -> None:
+    """It acknowledges a part, or owes something again and again: the first thing that it owes counts."""
+    for acknowledges in (False, True):
+        stage = Stage().lead(B, C)
+        stage.tell(e.Durable(20))
+        for lsn in range(21, 24):
+            stage.advance(0.5)
+            told = [stage.acknowledged(C, lsn - 10)] if acknowledges else []
+            stage.tell(e.FollowerHeard(C), *told, e.Durable(lsn), stage.acknowledged(B, lsn))
+            assert stage.sent is None
+        stage.advance(0.5)
+        assert stage.sent is not None and stage.sent.put(INSYNC).nodes == {A, B}
+
+
+def test_a_member_owes_the_rest_from_when_it_has_acknowledged_a_part() -> None:
+    """Though nothing more is written."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.Durable(11), e.Durable(12), stage.acknowledged(B, 12), stage.acknowledged(C, 11))
+    beat(stage, 1.5, B, C)
+    assert stage.sent is None
+    beat(stage, 0.5, B, C)
+    assert stage.sent is not None and stage.sent.put(INSYNC).nodes == {A, B}
+
+
+def test_a_member_that_was_silent_already_gets_no_more_time_for_what_is_written_now() -> None:
+    """Its silence counts, though it owes something only since a moment."""
+    stage = Stage().lead(B, C)
+    beat(stage, 1.5, B)
+    stage.tell(e.Durable(12), stage.acknowledged(B, 12))
+    beat(stage, 0.5, B)
+    assert stage.sent is not None and stage.sent.put(INSYNC).nodes == {A, B}
+
+
 def test_a_member_that_joins_and_acknowledges_nothing_is_not_waited_for() -> None:
     """Also when nothing is written meanwhile: what earlier leaders had agreed is known only by its word."""
     stage = Stage().lead(C)
@@ -133,6 +166,27 @@ def test_a_follower_that_is_close_behind_is_waited_for_so_that_it_can_enter_unde
             break
         stage.advance(0.05)
     assert stage.sent is not None and stage.sent.put(INSYNC).nodes == {A, B, C}
+
+
+def test_a_follower_that_is_far_behind_is_not_waited_for() -> None:
+    """Confirms would wait until it has copied all."""
+    stage = Stage().lead(B)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    stage.answer()
+    stage.tell(e.Durable(100), stage.acknowledged(B, 100), e.LinkOpened(C, 10), stage.acknowledged(C, 11))
+    assert stage.tell(e.Durable(101), stage.acknowledged(B, 101)) == [d.Agree(101)]
+
+
+def test_a_leader_is_calm_again_when_a_follower_has_entered() -> None:
+    """What is agreed is then told at once, and nothing is computed for each acknowledgement."""
+    stage = Stage().lead(B)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    stage.answer()
+    stage.join(C)
+    assert stage.sent.purpose is Purpose.GROW and not stage.agreement.is_calm
+    stage.answer()
+    stage.tell(e.Tick())
+    assert stage.agreement.is_calm
 
 
 def test_a_node_that_is_to_enter_and_hangs_is_not_waited_for() -> None:
@@ -265,6 +319,20 @@ def test_a_leader_without_etcd_whose_member_is_silent_suspends_its_clients() -> 
     beat(stage, 2, B)
     assert stage.of(d.Suspend) == [d.Suspend()] and stage.state is State.SUSPENDED
     assert stage.of(d.ReadKeys) != []
+
+
+def test_a_leader_suspends_at_the_moment_when_others_may_have_elected_another() -> None:
+    """Two seconds after etcd has last said that it leads, whenever that was; not at the next look at etcd."""
+    stage = Stage().lead(B, C)
+    stage.advance(1.3)
+    stage.read()
+    stage.is_reached = False
+    for _ in range(4):
+        stage.advance(0.49)
+        stage.tell(e.FollowerHeard(C))
+    assert stage.state is not State.SUSPENDED
+    stage.advance(0.05)
+    assert stage.state is State.SUSPENDED
 
 
 def test_a_suspended_leader_goes_on_when_etcd_says_that_it_leads() -> None:
@@ -640,6 +708,18 @@ def test_a_handover_that_takes_too_long_is_given_up() -> None:
     assert d.Resume() in stage.decided and stage.state is State.LEADING
     assert d.HandoverRefused("the other node did not acknowledge everything in time") in stage.decided
     assert stage.sent is None or stage.sent.purpose is Purpose.SHRINK
+
+
+def test_a_handover_is_given_up_at_its_deadline() -> None:
+    """Clients are not read meanwhile: whatever beacons come, it lasts two seconds."""
+    stage = handed_over(B)
+    stage.tell(stage.acknowledged(C, 12))
+    stage.advance(0.3)
+    stage.tell(e.FollowerHeard(B), e.FollowerHeard(C))
+    stage.advance(1.65)
+    assert not stage.of(d.HandoverRefused)
+    stage.advance(0.05)
+    assert stage.of(d.HandoverRefused)
 
 
 def test_a_leader_whose_handover_fails_serves_nobody_if_another_may_lead() -> None:
