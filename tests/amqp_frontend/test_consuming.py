@@ -313,26 +313,30 @@ def test_a_consumer_that_is_replaced_does_not_count() -> None:
     assert "consumers per channel" in refused.reply_text
 
 
-@pytest.mark.parametrize("size", [1, 9000])
-def test_messages_of_other_channels_and_smaller_frames_come_on_the_channel_of_the_consumer(size: int) -> None:
+@pytest.mark.parametrize("size, frame_max", [(1, 131072), (9000, 131072), (9000, 4096)])
+def test_messages_of_other_channels_and_frame_sizes_come_as_the_consumer_takes_them(size: int, frame_max: int) -> None:
     """In one run, whatever each was published as: the consumer's frames carry its channel, and no more than it takes.
 
     Also when they are delivered again.
     """
     pair = Pair()
-    large, small, peer = pair.open(3), pair.open(2, frame_max=4096), pair.open(2)
+    large, small, peer = pair.open(3), pair.open(2, frame_max=4096), pair.open(2, frame_max=frame_max)
     peer.call(1, C.Queue.Declare, queue="q")
     bodies = []
     for number in range(12):
         publisher, channel = ((large, 1), (large, 3), (small, 2))[number % 3]
         bodies.append(b"%d" % number + bytes(size))
-        publisher.send(publish(channel, "q", bodies[-1], body_max=4088, content_type=str(number % 2)))
+        publisher.send(
+            publish(
+                channel, "q", bodies[-1], body_max=4088 if publisher is small else 131064, content_type=str(number % 2)
+            )
+        )
     for is_again in (False, True):
-        peer.send(method(2, C.Basic.Consume, queue="q", consumer_tag=f"c{is_again}"))
+        peer.send(method(1, C.Basic.Consume, queue="q", consumer_tag=f"c{is_again}"))
         _, *came = peer.take()
-        assert [one.channel for one in came] == [2] * 12
+        assert [one.channel for one in came] == [1] * 12
         assert [(one.body, one.frame.redelivered) for one in came] == [(body, is_again) for body in bodies]
         assert [one.properties.content_type for one in came if one.properties] == ["0", "1"] * 6
-        peer.send(method(2, C.Basic.Cancel, consumer_tag=f"c{is_again}"))
-        peer.send(method(2, C.Basic.Nack, delivery_tag=0, multiple=True, requeue=True))
+        peer.send(method(1, C.Basic.Cancel, consumer_tag=f"c{is_again}"))
+        peer.send(method(1, C.Basic.Nack, delivery_tag=0, multiple=True, requeue=True))
         peer.take()

@@ -138,3 +138,48 @@ def test_what_a_queue_delivered_comes_before_the_answer_to_its_deletion() -> Non
     peer.call(1, C.Basic.Consume, queue="q", consumer_tag="c", no_ack=True)
     peer.send(publish(1, "q", b"m") + method(1, C.Queue.Delete, queue="q"))
     assert [type(one.frame) for one in peer.take()] == [C.Basic.Deliver, C.Queue.DeleteOk, C.Basic.Cancel]
+
+
+def test_a_cancel_by_the_broker_wants_no_answer() -> None:
+    """As RabbitMQ says it; a client that answered would be right, too."""
+    peer = Pair().open()
+    peer.call(1, C.Queue.Declare, queue="q")
+    peer.call(1, C.Basic.Consume, queue="q", consumer_tag="c")
+    peer.send(method(1, C.Queue.Delete, queue="q", nowait=True))
+    cancel = peer.expect(C.Basic.Cancel, channel=1)
+    assert (cancel.consumer_tag, cancel.nowait) == ("c", True)
+
+
+def test_a_consumer_of_replies_is_answered_unless_it_says_nowait() -> None:
+    peer = Pair().open()
+    consume = {"queue": "amq.rabbitmq.reply-to", "no_ack": True}
+    peer.send(method(1, C.Basic.Consume, consumer_tag="a", nowait=True, **consume))
+    peer.expect_nothing()
+    peer.send(method(1, C.Basic.Cancel, consumer_tag="a", nowait=True))
+    assert peer.call(1, C.Basic.Consume, consumer_tag="b", **consume).consumer_tag == "b"
+
+
+@pytest.mark.parametrize("kind", [C.Basic.Recover, C.Basic.RecoverAsync])
+def test_deliveries_are_recovered_with_requeue_only(kind: Any) -> None:
+    """540, as RabbitMQ: there is no redelivery to the same consumer."""
+    close = Pair().open().call(1, kind, requeue=False)
+    assert (close.reply_code, close.reply_text) == (540, "NOT_IMPLEMENTED - requeue=false")
+
+
+def test_an_exchange_that_is_in_use_is_deleted_unless_the_client_says_if_unused() -> None:
+    pair = Pair()
+    peer = pair.open(2)
+    peer.call(1, C.Exchange.Declare, exchange="x", exchange_type="fanout")
+    peer.call(1, C.Queue.Declare, queue="q")
+    peer.call(1, C.Queue.Bind, queue="q", exchange="x")
+    close = peer.call(1, C.Exchange.Delete, exchange="x", if_unused=True)
+    assert close.reply_code == 406 and "x" in pair.vhost.exchanges
+    assert isinstance(peer.call(2, C.Exchange.Delete, exchange="x"), C.Exchange.DeleteOk)
+
+
+def test_a_channel_that_is_closed_does_not_count() -> None:
+    """Of as many as the client agreed to."""
+    peer = Pair().open(2, channel_max=2)
+    for closed, opened in ((1, 3), (2, 1), (3, 2)):
+        peer.call(closed, C.Channel.Close, reply_code=200, class_id=0, method_id=0)
+        assert isinstance(peer.call(opened, C.Channel.Open), C.Channel.OpenOk)
