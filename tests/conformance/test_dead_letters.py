@@ -258,6 +258,18 @@ def test_l16_an_exchange_of_the_clients_wins(at: Make) -> None:
     assert (desk.all("D"), desk.all("E")) == ("", "")
 
 
+@pytest.mark.parametrize("inherited", [{"dead_letter_address": "D"}, {"expiry_address": "E"}, None])
+def test_either_inherited_address_adds_the_origin(at: Make, inherited: dict[str, str] | None) -> None:
+    """Beside an exchange of the client's; without one the message has RabbitMQ's headers alone (6.7)."""
+    desk = at("" if inherited is None else settings(q=inherited), x_dead_letter_exchange="amq.fanout")
+    desk.declare("X")
+    desk.bind("X", "amq.fanout")
+    desk.publish("A")
+    desk.reject(desk.must_get(), requeue=False)
+    headers = desk.must_get("X").headers
+    assert "x-death" in headers and ("_AMQ_ORIG_QUEUE" in headers) is (inherited is not None)
+
+
 @pytest.mark.parametrize("limit, deliveries", [(0, 1), (2, 3), (19, 20)])
 def test_l17_a_delivery_limit_is_one_delivery_more(at: Make, limit: int, deliveries: int) -> None:
     """x-delivery-limit N of a quorum queue: N + 1 deliveries, then a dead letter with x-death only (DLX, 6.7)."""

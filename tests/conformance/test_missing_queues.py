@@ -9,6 +9,7 @@ import pytest
 from desk import Desk, Make, VirtualDesk
 from toml_text import settings
 
+from leveret.engine import dead_letters
 from leveret.serving.flow_log import log_flow
 
 DEAD = settings(q={"max_delivery_attempts": 1, "dead_letter_address": "failed"})
@@ -184,3 +185,13 @@ def test_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
         "dead letters of queue 'bad' in vhost '/': no queue is bound for messages to 'amq.no': 10 lost so far",
     ]
     assert desk.pair.broker.context.unroutable_letters.count == 10
+
+
+def test_the_places_that_lose_most_are_listed_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each with its count; beyond a number of places the others count in the sum alone, so that memory has a bound."""
+    monkeypatch.setattr(dead_letters, "PAIRS_MAX", 2)
+    letters = dead_letters.UnroutableLetters()
+    for queue in "abcbbc":
+        letters.note("/", queue, "failed")
+    assert [(one.queue, one.count) for one in letters.places()] == [("b", 3), ("a", 1)]
+    assert letters.count == 6

@@ -8,6 +8,7 @@ import pytest
 from leveret.engine import (
     Broker,
     Client,
+    Envelope,
     Grant,
     ManualClock,
     Permissions,
@@ -31,6 +32,7 @@ from leveret.engine.errors import (
     VirtualHostNotFound,
     VirtualHostRefused,
 )
+from leveret.engine.messages.content import NATIVE, encode_header
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.options import BrokerOptions
 from leveret.engine.users.passwords import PasswordHash
@@ -275,6 +277,21 @@ def test_nobody_gets_a_queue_made_in_passing_that_he_could_not_declare() -> None
     assert client.vhost.router.route("", "auto", client.user).queues == []
     client = connect(granted(read=".*", write=".*", configure="^auto$"), AUTO)
     assert client.vhost.queues.for_consumer("auto", client).name == "auto"
+
+
+@pytest.mark.parametrize("configure, is_made", [("^new$", False), ("^(new|failed)$", True)])
+def test_nobody_gets_a_dead_letter_queue_that_he_could_not_declare(configure: str, is_made: bool) -> None:
+    """His queue may name it; it is made for the first dead letter only if he may declare it."""
+    broker, client = broker_with(granted(read=".*", write=".*", configure=configure))
+    _declare(client, x_dead_letter_address="failed")
+    session = client.open_session()
+    route = client.vhost.router.route("", "new", client.user, client)
+    session.publish(route, Envelope("", "new"), (NATIVE.join(encode_header(1), b"x"),), mandatory=False)
+    assert session.get(client.vhost.queues["new"], no_ack=False) is not None
+    session.reject(1, requeue=False)
+    while broker.end_turn():
+        pass
+    assert ("failed" in client.vhost.queues) is is_made
 
 
 def test_permissions_count_as_topology() -> None:

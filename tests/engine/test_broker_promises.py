@@ -462,9 +462,12 @@ def test_a_queue_that_stores_nothing_has_no_say_while_the_disk_is_full() -> None
     assert not route.waits_for_disk(world.envelope("amq.fanout", "", summary), is_confirmed=True)
 
 
-@pytest.mark.parametrize("delay, is_ready", [(0, True), (2**32 - 1, False), (2**32, True), (-5, True)])
-def test_a_delay_that_is_too_long_is_none(delay: int, is_ready: bool) -> None:
-    """As in RabbitMQ's plugin: the message is delivered at once."""
+DELAYS = [(0, True), (2**32 - 1, False), (2**32, True), (-5, True), (" 100", False), ("9" * 5000, True)]
+
+
+@pytest.mark.parametrize("delay, is_ready", DELAYS, ids=lambda value: str(value)[:12])
+def test_a_delay_that_is_too_long_is_none(delay: int | str, is_ready: bool) -> None:
+    """As in RabbitMQ's plugin: the message is delivered at once. Also if it is text, of any length."""
     world = Harness()
     world.vhost.exchanges.declare("d", "x-delayed-message", arguments=arguments_of({"x-delayed-type": "fanout"}))
     queue = world.queue()

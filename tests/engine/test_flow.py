@@ -209,6 +209,7 @@ def test_a_limit_of_the_broker_that_is_gone_holds_nobody() -> None:
     assert publisher.published == 0
     bench.configure(producer_flow_control=False)
     assert publisher.published == 1
+    assert bench.broker.flow.nodes() == [] and not bench.broker.flow.is_on
 
 
 def test_a_store_limit_holds_what_is_stored_also_without_producer_flow_control() -> None:

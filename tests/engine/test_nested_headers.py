@@ -48,6 +48,14 @@ def test_who_asks_for_one(key: str) -> None:
     assert steps(lambda: decode_properties(HEADER)) > 20_000
 
 
+def test_a_header_that_cannot_be_read_is_null() -> None:
+    """A type that the broker does not know, within a table: a filter sees nothing there, and all other headers."""
+    headers: FieldTable = {"bad": Field("F", {"k": Field("S", b"")}), "good": Field("I", 1)}
+    header = encode_header(0, {"headers": headers}).replace(b"\x01kS", b"\x01kZ")
+    subject = MessageSubject(Message(1, NATIVE.join(header, b""), Envelope("x", "k")))
+    assert (subject.header("bad"), subject.header("good")) == (None, 1)
+
+
 def test_a_publish_to_a_headers_exchange() -> None:
     """Costs as many lines as one to a queue, whatever is nested in what no binding asks for."""
     work = []

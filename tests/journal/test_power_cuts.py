@@ -12,6 +12,7 @@ from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
 from leveret.journal import Journal, JournalError, JournalOptions, JournalReader, RealFiles, WriterState, recover
+from leveret.journal.disk.files import write_all
 from leveret.journal.disk.readers import forget_reader, reader_offsets, register_reader
 
 #: Each turn or two begins a segment.
@@ -127,6 +128,17 @@ def test_a_reader_is_durable_when_it_is_said_to_be() -> None:
         assert reader_offsets(PATH, files.power_cut()) == {"spark": lsn}
     forget_reader(PATH, "spark", files)
     assert reader_offsets(PATH, files) == reader_offsets(PATH, files.power_cut()) == {}
+
+
+def test_what_a_power_cut_left_of_a_file_is_not_in_the_next_one() -> None:
+    """A new file that was written and not renamed may be longer than the one that is written next."""
+    files = SimulatedFiles()
+    opened(files, TINY).close()
+    left = files.open(f"{PATH}/readers/spark.json.new", create=True)
+    write_all(files, left, b"9" * 200, 0)
+    files.close(left)
+    register_reader(PATH, "spark", 5, files)
+    assert reader_offsets(PATH, files) == {"spark": 5}
 
 
 def test_the_readers_directory_is_durable_with_its_first_reader(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from journal_workload import PATH, Driver, model_of
 from journal_workload import opened as opened_journal
 from simulated_files import SimulatedFiles
 
-from leveret.journal import Journal, JournalOptions, WriterState, register_reader
+from leveret.journal import Journal, JournalOptions, WriterState, forget_journal, register_reader
 from leveret.journal.disk.files import REAL
 from leveret.journal.disk.reserve import Reserve
 
@@ -44,6 +44,18 @@ def test_it_is_made_at_the_start() -> None:
     assert len(files.content(FILE)) == SIZE
     journal.close()
     assert len(files.content(FILE)) == SIZE and not journal.has_spent_reserve
+
+
+@pytest.mark.parametrize("before", [SIZE // 2, 2 * SIZE])
+def test_it_follows_another_size_in_the_configuration(before: int) -> None:
+    """A start makes it as large as is asked for now; a journal that is forgotten leaves none."""
+    files = SimulatedFiles()
+    opened_journal(files, JournalOptions(preallocate_size=0, reserve_size=before)).close()
+    assert len(files.content(FILE)) == before
+    opened(files).close()
+    assert len(files.content(FILE)) == SIZE
+    forget_journal(PATH, files)
+    assert FILE not in files.names_now
 
 
 def test_no_room_for_it(caplog: pytest.LogCaptureFixture) -> None:

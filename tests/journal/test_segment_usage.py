@@ -227,6 +227,24 @@ def test_a_segment_that_is_kept_is_not_emptied(keep_lsn: int | None, keep_us: in
     assert rows((100, 1, 10), (100, 0, 10), (0, 9, 9)).worth_emptying(keep_lsn, keep_us) == (1 if is_emptied else None)
 
 
+def test_messages_of_several_segments_leave_in_any_order() -> None:
+    """As a consumer acknowledges them: each counts in its own segment, which can be deleted then."""
+    usage = SegmentUsage()
+    usage.begin_segment(1, 1, 0, 1)
+    usage.enqueued((1, 2), 1)
+    usage.begin_segment(10, 2, 100, 3)
+    usage.enqueued((3,), 10)
+    usage.settled((1, 3, 2))
+    assert [row.live for row in usage.segments] == [0, 0]
+
+
+def test_a_start_makes_no_segment_younger() -> None:
+    """A segment that ended before the start is retained from its end on, and has the octets that it had."""
+    usage = rows((100, 0, 1), (200, 0, 1))
+    usage.begin_segment(201, 50, 7, 1)
+    assert [(row.ended_us, row.size) for row in usage.segments[:2]] == [(1, 100), (1, 200)]
+
+
 def test_a_clock_that_ran_ahead_retains_nothing_for_longer() -> None:
     """A segment that ended in the future ended now."""
     usage = rows((1, 0, 1), (1, 0, 1), (0, 0, 0))

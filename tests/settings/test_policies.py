@@ -53,6 +53,7 @@ ANY = {"max-length": 1}
         ("^x", {"max-length-bytes": -1}, {}, "-1 is not a valid maximum length in bytes"),
         ("^x", {"message-ttl": -1}, {}, "-1 is not a valid message TTL"),
         ("^x", {"expires": 0}, {}, "0 is not a valid queue expiry"),
+        ("^x", {"max-age": "7d"}, {}, '<<"7d">> is not a valid max age'),
         ("^x", {"overflow": "x"}, {}, '<<"x">> is not a valid overflow value'),
         ("^x", {"dead-letter-exchange": 1}, {}, "1 is not a valid dead letter exchange name"),
         ("^x", {"dead-letter-routing-key": 1}, {}, "1 is not a valid dead letter routing key"),
@@ -126,11 +127,25 @@ def test_refusals(pattern: object, definition: object, options: dict[str, Any], 
         {"message-ttl": 400_000_000_000},
         {"delivery-limit": -1},
         {"consumer-timeout": 0},
+        {"redelivery-delay-multiplier": 2},
+        {"redelivery-delay-multiplier": 2.5},
     ],
 )
 def test_accepted(definition: dict[str, object]) -> None:
-    """As RabbitMQ does, heeded or not."""
-    assert make_policy("p", "/", "", definition).definition == definition
+    """As RabbitMQ does, heeded or not; each number as it was given, also an integer where a fraction may stand."""
+    assert repr(dict(make_policy("p", "/", "", definition).definition)) == repr(definition)
+
+
+@pytest.mark.parametrize(
+    "name, is_right", [("", False), ("n", True), ("n" * 255, True), ("n" * 256, False), ("\u00e9" * 128, False)]
+)
+def test_a_name_has_1_to_255_octets(name: str, is_right: bool) -> None:
+    """As names of AMQP do: an umlaut has two."""
+    if is_right:
+        assert make_policy(name, "/", "", ANY).name == name
+    else:
+        with pytest.raises(PolicyFault, match="the name must be text of 1 to 255 octets"):
+            make_policy(name, "/", "", ANY)
 
 
 def test_what_was_accepted_once_is_read_again() -> None:
