@@ -87,7 +87,7 @@ class Broker:
         if site:
             self.sites.begin(site, groups)
         context.past_sessions = PastSessions()
-        context.unroutable_letters = UnroutableLetters()
+        context.unroutable_letters, context.cycling_letters = UnroutableLetters(), UnroutableLetters()
         self.parameters = Parameters(context)
         self.scheduler = context.scheduler = Scheduler(context)
         self.background = context.background = Background(context)

@@ -98,6 +98,7 @@ class BrokerContext:
     flow: "FlowControl" = field(init=False)
     dead_letters: "DeadLetters" = field(init=False)
     unroutable_letters: "UnroutableLetters" = field(init=False)
+    cycling_letters: "UnroutableLetters" = field(init=False)
     reloading: "Reloading" = field(init=False)
     disconnects: "Disconnects" = field(init=False)
     reaper: "Reaper" = field(init=False)

@@ -109,10 +109,11 @@ class DeadLetters:
                 with_last_death=options.tells_last_death,
             )
             with broker.sites.at(site):
-                reached = publish_dead_letter(host, letter)
+                reached, taken = publish_dead_letter(host, letter)
             broker.turn.effort += reached * LETTER_QUEUE_COST
-            if not reached:
-                broker.unroutable_letters.note(host.name, queue.name, target)
+            if not taken:
+                lost = broker.cycling_letters if reached else broker.unroutable_letters
+                lost.note(host.name, queue.name, target)
 
     def _address_of(self, queue: Queue, message: Message) -> str | None:
         """The address for the headers of a dead letter; None: only a dead-letter exchange applies (6.7)."""
@@ -165,7 +166,10 @@ def _queues_at(host: HostContext, exchange_name: str, key: str | None) -> Iterab
 
 @frozen
 class Unroutable:
-    """Messages that no queue at the dead-letter `address` took. `queue`: where they died; empty: in no queue."""
+    """Messages that no queue at the dead-letter `address` took, or that would have begun a cycle there.
+
+    `queue`: where they died; empty: in no queue.
+    """
 
     vhost: str
     queue: str
@@ -174,7 +178,7 @@ class Unroutable:
 
 
 class UnroutableLetters:
-    """The unroutable dead letters of one broker since its start. `count`: their number.
+    """The dead letters of one broker that were lost for one reason since its start. `count`: their number.
 
     `on_unroutable`: called for the first, tenth, hundredth, ... of one queue and address. `on_made`: called with the
     virtual host, the name and the address of a queue that was created because nothing was bound to the address.

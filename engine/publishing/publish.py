@@ -155,14 +155,14 @@ def _republish(host: HostContext, envelope: Envelope, contents: Sequence[bytes],
     return taken
 
 
-def publish_dead_letter(host: HostContext, letter: DeadLetter) -> int:
+def publish_dead_letter(host: HostContext, letter: DeadLetter) -> tuple[int, int]:
     """Publish a dead letter, except to queues where it would begin a cycle. If its exchange is gone, it is dropped.
 
-    Returns the number of queues on its route.
+    Returns the number of queues on its route, and of those that got it.
     """
     exchange = host.exchanges.get(letter.envelope.exchange)
     if exchange is None:
-        return 0
+        return 0, 0
     broker, sites = host.broker, host.broker.sites
     routed = Routed(letter.envelope.keys, letter.envelope, letter.content, broker.chance)
     reached = host.router.reach(exchange, routed)
@@ -176,7 +176,7 @@ def publish_dead_letter(host: HostContext, letter: DeadLetter) -> int:
     by_clients = broker.options.death_reasons_by_clients
     queues = [queue for queue in reached if not letter.would_cycle(queue.name, by_clients)]
     publish_own(host, queues, envelope, letter.content, letter.reason)
-    return len(reached)
+    return len(reached), len(queues)
 
 
 def retain(host: HostContext, address: str, count: int, envelope: Envelope, content: bytes) -> None:

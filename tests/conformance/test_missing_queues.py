@@ -170,6 +170,20 @@ def test_an_unused_one_goes_again(at: Make) -> None:
     assert desk.all("failed") == "B"
 
 
+def test_the_log_tells_of_cycles(caplog: pytest.LogCaptureFixture) -> None:
+    """A queue that is its own dead-letter exchange: what expires there is dropped."""
+    desk = VirtualDesk("")
+    log_flow(desk.pair.broker)
+    desk.declare("q", x_message_ttl=10, x_dead_letter_exchange="", x_dead_letter_routing_key="q")
+    desk.publish("A")
+    desk.advance_ms(20)
+    assert [record.getMessage() for record in caplog.records] == [
+        "dead letters of queue 'q' in vhost '/', sent to '': dropped, because they would only go round in a cycle: "
+        "1 lost so far"
+    ]
+    assert desk.pair.broker.context.unroutable_letters.count == 0
+
+
 def test_the_log_says_so(caplog: pytest.LogCaptureFixture) -> None:
     """One line for a queue that is made; the first loss and the tenth, with queue, address and count."""
     caplog.set_level("INFO", "leveret.amqp")

@@ -17,6 +17,7 @@ def log_flow(broker: Broker) -> None:
     broker.context.on_unlogged = _log_unlogged
     broker.context.unroutable_letters.on_unroutable = _log_unroutable
     broker.context.unroutable_letters.on_made = _log_made
+    broker.context.cycling_letters.on_unroutable = _log_cycle
     broker.context.on_unknown_arguments = _UnknownArguments().log
 
 
@@ -48,6 +49,17 @@ def _log_unroutable(found: Unroutable) -> None:
     logger.warning(
         "%s in vhost %r: no queue is bound for messages to %s: %d lost so far",
         f"dead letters of queue {found.queue!r}" if found.queue else "messages without a route",
+        found.vhost,
+        shown(found.address),
+        found.count,
+    )
+
+
+def _log_cycle(found: Unroutable) -> None:
+    logger.warning(
+        "dead letters of queue %r in vhost %r, sent to %s: dropped, because they would only go round in a cycle: "
+        "%d lost so far",
+        found.queue,
         found.vhost,
         shown(found.address),
         found.count,
