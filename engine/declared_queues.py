@@ -220,7 +220,7 @@ class DeclaredQueues(dict[str, Queue]):
         """The queue to consume or get from. It may be auto-created by settings (address-settings page 3.5), if the user
         may declare it.
 
-        Raises: QueueNotFound, PermissionRefused, QueuesMaxReached, AllQueuesMaxReached.
+        Raises: QueueNotFound, QueueNotHosted, PermissionRefused, QueuesMaxReached, AllQueuesMaxReached.
         """
         require(client, READ, QUEUE, name)
         is_missing = bool(name) and self.seen(name, client) is None and name not in self
@@ -328,9 +328,9 @@ class DeclaredQueues(dict[str, Queue]):
     # -- the end of a queue -------------------------------------------------------------------------------------------
 
     def purge(self, name: str, client: Client) -> int:
-        """Drop the ready messages. Returns their number.
+        """Drop the ready and scheduled messages. Returns their number.
 
-        Raises: PermissionRefused, QueueNotFound, ResourceLocked, StreamOperationNotSupported.
+        Raises: PermissionRefused, QueueNotFound, QueueNotHosted, ResourceLocked, StreamOperationNotSupported.
         """
         return self._purgeable(name, client).purge()
 
@@ -359,7 +359,7 @@ class DeclaredQueues(dict[str, Queue]):
         return bulk_delete
 
     def delete(self, name: str, client: Client, *, if_unused: bool = False, if_empty: bool = False) -> int:
-        """Delete a queue. Returns the number of its ready messages. A missing queue is no error.
+        """Delete a queue. Returns the number of its ready and scheduled messages. A missing queue is no error.
 
         Raises: PermissionRefused, ResourceLocked, NotEmpty, InUse, ConditionalDeleteNotSupported.
         """
@@ -384,7 +384,7 @@ class DeclaredQueues(dict[str, Queue]):
         return queue
 
     def remove(self, queue: Queue) -> int:
-        """Remove a queue and cancel its consumers. Returns the number of ready messages."""
+        """Remove a queue and cancel its consumers. Returns the number of its ready and scheduled messages."""
         if queue.kind is REPLY:
             return self._context.reply_queues.remove(queue)
         broker = self._context.broker

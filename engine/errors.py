@@ -254,7 +254,7 @@ class GetBesideActiveConsumerRefused(EngineError):
 
 
 class PrefetchMissing(PreconditionFailed):
-    """A consumer of a stream without a prefetch. Fields: name, vhost."""
+    """A consumer of a stream, or a replay, without a prefetch. Fields: name, vhost."""
 
 
 class NotSupported(EngineError):
@@ -270,7 +270,7 @@ class ConditionalDeleteNotSupported(NotSupported):
 
 
 class NoAckNotSupported(NotSupported):
-    """A consumer of a stream that does not acknowledge. Fields: name, vhost."""
+    """A consumer of a stream, or a replay, that does not acknowledge. Fields: name, vhost."""
 
 
 class StreamOperationNotSupported(NotSupported):
@@ -302,7 +302,7 @@ class UserChannelsMaxReached(NotAllowed):
 
 
 class Expelled(EngineError):
-    """An operator ended the connection."""
+    """The broker ended the connection, for an operator or by a rule."""
 
 
 class ConnectionForced(Expelled):

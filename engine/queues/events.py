@@ -167,7 +167,7 @@ class QueueEvents:
             self._emit(NotesEvent(self._vhost, self._name))
 
     def refused_by_journal(self, count: int) -> None:
-        """`count` messages were refused because the journal is full. No event is emitted."""
+        """`count` messages were refused because the journal cannot write. No event is emitted."""
         self.counters.dropped += count
 
     def refused(self, message: Message, reason: str) -> None:

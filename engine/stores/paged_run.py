@@ -51,7 +51,7 @@ def octets_paged(sizes: "array[int] | Sequence[int]", location: Location | None)
 
 
 class Taken(NamedTuple):
-    """A part of a run that was taken out of a tail."""
+    """A part of a run, taken out of a tail or only read."""
 
     ids: Sequence[int]
     sizes: "array[int]"
