@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from ...engine import (
     NATIVE,
+    NOTE_PREFIX,
     Broker,
     Envelope,
     Event,
@@ -148,7 +149,11 @@ class _Simulation:
             self.broker.reloading.replace_policies(self.broker.context.policies.with_these(configuration.policies))
         self.client = self.broker.connections.open(vhost_name, guest, name="what if", flush=lambda: None)
         vhost = self.broker.virtual_hosts[vhost_name]
-        known = {key: value for key, value in arguments.items() if key not in SELECTING_ARGUMENTS}
+        known = {
+            key: value
+            for key, value in arguments.items()
+            if key not in SELECTING_ARGUMENTS and not key.startswith(NOTE_PREFIX)
+        }
         vhost.queues.declare(queue_name, client=self.client, durable=True, arguments=table_of_json(known))
         self.queue = vhost.queues.named(queue_name)
         self.route = vhost.router.route("", queue_name, guest)
