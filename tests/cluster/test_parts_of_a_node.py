@@ -770,7 +770,7 @@ def test_a_node_with_an_open_link_is_reached_without_another_connection(monkeypa
             await trio.testing.wait_all_tasks_blocked()
             assert found.reached == {"b", "c"}, "it is reached as soon as its link opens"
             linked.clear()
-            await later(2)
+            await later(2.5)
             assert "b" in tried and found.reached == set()
             nursery.cancel_scope.cancel()
 
