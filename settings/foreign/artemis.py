@@ -126,9 +126,19 @@ class _Loader(XmlSource):
             if not self.read_top_level(child):
                 self.unknown(child, child.name, f"<{element.name}>", self.known())
 
+    def each_once(self, element: Element, repeatable: Iterable[str] = ()) -> list[Element]:
+        self.refuse_text(element)
+        return super().each_once(element, repeatable)
+
+    def refuse_text(self, element: Element) -> None:
+        """Add a fault if there is text between elements."""
+        if element.value:
+            self.fault(element, element.name, f"text means nothing in <{element.name}>")
+
     def each(self, name: str, read: Callable[[Element], None], element: Element) -> None:
         """Read the children of an element without attributes, all of which have this name."""
         self.attributes(element, ())
+        self.refuse_text(element)
         for child in self.children_of(element):
             if child.name == name:
                 read(child)

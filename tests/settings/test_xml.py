@@ -221,6 +221,10 @@ def test_jms_queues_and_topics_of_one_name_are_one_match_here() -> None:
             "<last-value-queue>1</last-value-queue></address-setting>",
             "the same as default-last-value-queue",
         ),
+        (
+            "<address-setting match='a'>no-expiry = true</address-setting>",
+            "f.xml:1: address-setting: text means nothing in <address-setting>",
+        ),
         ("<address-setting match='a.#.b'/>", "f.xml:1: match: 'a.#.b': '#' is allowed only as the last word"),
         ("<address-setting match=''/>", "an empty match covers nothing"),
         ("<address-setting match='a' math='b'/>", "math: unknown key in <address-setting>, did you mean 'match'?"),
