@@ -21,23 +21,26 @@ def measured(*, until_ended: bool = True) -> Iterator[dict[str, float]]:
     """Measure all processes below this one. The dictionary is filled at the end: seconds, cpu_seconds, peak_rss_mb.
 
     Processes that were started before count with what they do meanwhile. Orphans become children of this process:
-    Spark's Java outlives the Python that has started it.
+    Spark's Java outlives the Python that has started it. The CPU time is the larger one of two that both lack some:
+    what the kernel has added up (without processes that nobody waited for), and samples of all processes.
     until_ended: first wait until all processes have ended that were started within.
     """
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    known, began, before = set(descendants()), time.monotonic(), cpu_seconds()
+    known, began, before = {pid: own_seconds(pid) for pid in descendants()}, time.monotonic(), cpu_seconds()
     found: dict[str, float] = {}
-    peak, ended = [0.0], threading.Event()
+    sampled, peak, ended = dict(known), [0.0], threading.Event()
 
     def watch() -> None:
         while not ended.wait(PAUSE_SECONDS):
-            peak[0] = max(peak[0], sum(rss_mb(pid) for pid in descendants()))
+            running = descendants()
+            peak[0] = max(peak[0], sum(rss_mb(pid) for pid in running))
+            sampled.update({pid: max(sampled.get(pid, 0), own_seconds(pid)) for pid in running})
 
     watching = threading.Thread(target=watch)
     watching.start()
     try:
         yield found
-        while until_ended and (left := set(descendants()) - known):
+        while until_ended and (left := set(descendants()) - known.keys()):
             for pid in left:
                 with suppress(ChildProcessError):  # not a child of this process
                     os.waitpid(pid, os.WNOHANG)
@@ -46,7 +49,7 @@ def measured(*, until_ended: bool = True) -> Iterator[dict[str, float]]:
         ended.set()
         watching.join()
     found["seconds"] = round(time.monotonic() - began, 1)
-    found["cpu_seconds"] = round(cpu_seconds() - before, 2)
+    found["cpu_seconds"] = round(max(cpu_seconds() - before, sum(sampled.values()) - sum(known.values())), 2)
     found["peak_rss_mb"] = round(peak[0])
 
 
@@ -78,6 +81,11 @@ def cpu_seconds() -> float:
     """CPU seconds of all processes below this one, also of those that have ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return ended.ru_utime + ended.ru_stime + sum(sum(map(int, _stat(pid)[11:15])) for pid in descendants()) / TICKS
+
+
+def own_seconds(pid: int) -> float:
+    """CPU seconds of a process alone; 0 if it has ended."""
+    return sum(map(int, _stat(pid)[11:13])) / TICKS
 
 
 def rss_mb(pid: int) -> float:

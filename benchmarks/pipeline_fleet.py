@@ -1,12 +1,12 @@
 """Many journals in one lake: the costs of their ingest, and of jobs over all of them, by this machine and by a cluster.
 
-    python benchmarks/pipeline_fleet.py DIR --journals 50 --events 1000000 [--cluster] [--only ingest]
+    python benchmarks/pipeline_fleet.py DIR --journals 50 --events 1000000 [--only PART]
 
-Each journal has the traffic of pipeline.py with a seed of its own. One process ingests them; with --cluster Spark's
-tasks do it again, into another lake, whose rows must be the same, on a stand-alone cluster (spark_cluster.py) of a
-master and two workers with one core each. Then jobs over the first lake: all nodes together, by DuckDB, each in a
-process of its own, and on the cluster in one session (`leveret pipeline serve`), whose answers must be the same.
-Journals and lakes stay for the next time.
+Each journal has the traffic of pipeline.py with a seed of its own. One process ingests them; then Spark's tasks do it
+again, into another lake, whose rows must be the same, on a stand-alone cluster (spark_cluster.py) of a master and two
+workers with one core each. Then jobs over the first lake: all nodes together, by DuckDB, each in a process of its own,
+and on the cluster in one session (`leveret pipeline serve`), whose answers must be the same. Journals and lakes stay
+for the next time.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,8 @@ from pipeline_all import json_lines_of
 from pipeline_costs import ingest, measured
 
 from leveret.pipeline.lake.lake import committed_files
-from leveret.pipeline.schemas import TABLES
+from leveret.pipeline.lake.nodes import nodes_of
+from leveret.pipeline.schemas import TABLES, stored
 
 HERE = Path(__file__).parent
 PIPELINE = (sys.executable, "-m", "leveret.pipeline")
@@ -42,15 +44,16 @@ def differing_rows(one: str, other: str) -> int:
 
 
 def differing_rows_of_lakes(one: Path, other: Path) -> int:
-    """The number of rows of any table that only one of two lakes has, by all of their columns."""
+    """The number of rows of any table that only one of two lakes has, by all of their columns, node by node."""
+    assert nodes_of(str(one)) == nodes_of(str(other))
     found = 0
-    for table in TABLES:
-        files = [committed_files(str(lake), table) for lake in (one, other)]
+    for table, node in product(TABLES, nodes_of(str(one))):
+        files = [committed_files(str(lake), table, journal=node.journal) for lake in (one, other)]
         if not all(files):
             found += any(files)
             continue
-        names = ", ".join(column.name for column in TABLES[table])
-        queries = [f"SELECT {names}, node, count(*) AS n FROM read_parquet({paths}) GROUP BY ALL" for paths in files]
+        names = ", ".join(column.name for column in stored(table))
+        queries = [f"SELECT {names}, count(*) AS n FROM read_parquet({paths}) GROUP BY ALL" for paths in files]
         found += differing_rows(queries[0], queries[1])
     return found
 
@@ -64,43 +67,56 @@ def cluster(directory: Path) -> Iterator[str]:
         yield process.stdout.readline().strip()
 
 
-def run_ingests(root: Path, url: str) -> None:
-    """Fill the lakes. `url`: of a cluster, or ""."""
-    brokers, lake, by_spark = root / "brokers", root / "lake", root / "lake-by-spark"
-    say("one process", ingest(brokers, lake, 1))
+def ingest_here(root: Path) -> None:
+    """Fill a lake by one process."""
+    say("one process", ingest(root / "brokers", root / "lake", 1))
     with measured() as costs:
-        subprocess.run([*PIPELINE, "ingest", "--journal", brokers, "--lake", lake], check=True, stdout=-3, stderr=-3)
+        words = ["ingest", "--journal", str(root / "brokers"), "--lake", str(root / "lake")]
+        subprocess.run([*PIPELINE, *words], check=True, stdout=-3, stderr=-3)
     say("nothing new", costs)
-    if url:
-        costs = ingest(brokers, by_spark, 1, url, OF_SPARK)
-        say("cluster", {**costs, "differing_rows": differing_rows_of_lakes(lake, by_spark)})
 
 
-def run_jobs(root: Path, url: str) -> None:
-    """Run the jobs on DuckDB and, if there is a cluster, on that."""
+def ingest_on_cluster(root: Path) -> None:
+    """Fill another lake by the tasks of a cluster, and compare the rows."""
+    with cluster(root / "cluster") as url:
+        say("cluster", ingest(root / "brokers", root / "lake-by-spark", 1, url, OF_SPARK))
+    say("rows", {"differing": differing_rows_of_lakes(root / "lake", root / "lake-by-spark")})
+
+
+def jobs_here(root: Path) -> None:
+    """Run each job by DuckDB, in a process."""
     for job in JOBS:
         with measured() as costs:
             done = subprocess.run([*PIPELINE, *words_of(job, root, "local")], capture_output=True, text=True)
         say(job, {**costs, "code": done.returncode, **facts_of(done.stdout)})
-    if not url:
-        return
-    program = [*PIPELINE, "serve", "--master", url, *OF_SPARK]
-    with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdin is not None and process.stdout is not None
-        for job in JOBS:
-            with measured(until_ended=False) as costs:
-                print(" ".join(words_of(job, root, "spark")), file=process.stdin, flush=True)
-                told = [process.stdout.readline()]
-                while '"exit"' not in told[-1]:
-                    assert told[-1], "serve has ended"
-                    told.append(process.stdout.readline())
-            answers = [answer_of(job, root, engine) for engine in ("local", "spark")]
-            more = {
-                "code": json.loads(told[-1])["exit"],
-                **facts_of(told[0]),
-                "differing_rows": differing_rows(*answers),
-            }
-            say(f"{job} on the cluster", {**costs, **more})
+
+
+def jobs_on_cluster(root: Path) -> None:
+    """Run the jobs on a cluster, in one session, and compare their rows."""
+    with cluster(root / "cluster") as url:
+        program = [*PIPELINE, "serve", "--master", url, *OF_SPARK]
+        with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdin is not None and process.stdout is not None
+            for job in JOBS:
+                with measured(until_ended=False) as costs:
+                    print(" ".join(words_of(job, root, "spark")), file=process.stdin, flush=True)
+                    told = [process.stdout.readline()]
+                    while '"exit"' not in told[-1]:
+                        assert told[-1], "serve has ended"
+                        told.append(process.stdout.readline())
+                more = {"code": json.loads(told[-1])["exit"], **facts_of(told[0])}
+                say(f"{job} on the cluster", {**costs, **more})
+                answers = [answer_of(job, root, engine) for engine in ("local", "spark")]
+                say(f"{job}, rows", {"differing": differing_rows(answers[0], answers[1])})
+
+
+#: What is measured, in this order.
+PARTS = {
+    "ingest": ingest_here,
+    "cluster-ingest": ingest_on_cluster,
+    "jobs": jobs_here,
+    "cluster-jobs": jobs_on_cluster,
+}
 
 
 def words_of(job: str, root: Path, engine: str) -> list[str]:
@@ -130,8 +146,7 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--journals", type=int, default=50)
     parser.add_argument("--events", type=int, default=100_000, help="of each journal")
-    parser.add_argument("--cluster", action="store_true", help="also by Spark")
-    parser.add_argument("--only", choices=("ingest", "jobs"))
+    parser.add_argument("--only", action="append", default=[], choices=list(PARTS), help="may be repeated")
     options = parser.parse_args()
     root: Path = options.directory
     brokers = root / "brokers"
@@ -140,13 +155,9 @@ def main() -> None:
             json_lines_of(HERE / "pipeline.py", "journal", path, "--events", str(options.events), "--seed", str(number))
     octets = sum(path.stat().st_size for path in brokers.glob("*/*.log"))
     say("journals", {"count": options.journals, "octets": octets})
-    for name, part in {"ingest": run_ingests, "jobs": run_jobs}.items():
-        if options.only in (None, name):
-            if not options.cluster:
-                part(root, "")
-                continue
-            with cluster(root / "cluster") as url:
-                part(root, url)
+    for name, part in PARTS.items():
+        if not options.only or name in options.only:
+            part(root)
 
 
 def say(what: str, figures: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import argparse
 import ctypes
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -71,6 +72,7 @@ def main() -> None:
         for number in range(1, options.workers + 1):
             log = directory / f"worker-{number}.log"
             start(running, environment, log, "Successfully registered with master", *worker)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit())
         print(url, flush=True)
         sys.stdin.read()
 
