@@ -46,11 +46,11 @@ class LazyEngines:
         """The engine for the command's lake. Raises: ValueError, OSError, and as `spark`."""
         from .engines.spark import SparkEngine, is_one_process
         from .jobs.opening import LOCAL, SHORT_MAX, choose_engine
-        from .lake.lake import row_count
+        from .lake.lake import rows_by_node
 
         options = self._options
         if choose_engine(options.lake, options.engine, master=options.master, tell=partial(say, options.job)) != LOCAL:
-            is_short = is_one_process(options.master) and row_count(options.lake, "events") <= SHORT_MAX
+            is_short = is_one_process(options.master) and rows_by_node(options.lake, "events").total() <= SHORT_MAX
             self._engine = SparkEngine(self.spark(is_short=is_short))
             return self._engine
         try:

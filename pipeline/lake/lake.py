@@ -10,6 +10,7 @@ an ingest did not commit before it was killed do not count. A lake can be moved 
 
 import errno
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -70,7 +71,7 @@ def committed_files(
     The paths have the column `date`: `LAKE/events/date=2026-11-21/part-...parquet`.
     Args:   since_us, until_us: only files that can have rows with since_us <= ts < until_us (microseconds since 1970).
             journal: the journal's id of one node; None: all nodes.
-    Raises: ValueError (no such table, or its log is missing or damaged), JournalError, OSError.
+    Raises: ValueError (no such table, or its log is missing or damaged), OSError.
     """
     if table not in TABLES:
         raise ValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
@@ -115,10 +116,13 @@ def check_even(lake: str, journal: str | None = None) -> None:
             later, reached = table, lsn
 
 
-def row_count(lake: str, table: str) -> int:
-    """The number of rows of a table, from its log. Raises: as `committed_files`."""
+def rows_by_node(lake: str, table: str) -> Counter[str]:
+    """The number of rows of a table, from its log, by the mark of a node's journal. Raises: as `committed_files`."""
     delta = open_table(lake, table)
-    return 0 if delta is None else sum(one["num_records"] for one in files_in(delta))
+    found: Counter[str] = Counter()
+    for one in files_in(delta) if delta else ():
+        found[one["mark"]] += one["num_records"]
+    return found
 
 
 def span_of_events(lake: str, journals: Collection[str | None]) -> tuple[datetime, datetime] | None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -196,12 +197,14 @@ def test_what_is_one_process(tmp_path: Path) -> None:
 
 
 def test_which_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the lake's rows unless it is named; a cluster is Spark's; without Spark DuckDB tries."""
+    """By the rows of the largest node unless it is named; a cluster is Spark's; without Spark DuckDB tries."""
     lake = str(tmp_path)
     assert choose_engine(lake) == LOCAL and choose_engine(lake, "spark") == SPARK
     assert choose_engine(lake, master="spark://h:1") == SPARK
     assert choose_engine(lake, "local", master="spark://h:1") == LOCAL
-    monkeypatch.setattr(opening, "row_count", lambda *_: LOCAL_MAX + 1)
+    monkeypatch.setattr(opening, "rows_by_node", lambda *_: Counter(a=LOCAL_MAX, b=1))
+    assert choose_engine(lake) == LOCAL, "it reads one node after the other"
+    monkeypatch.setattr(opening, "rows_by_node", lambda *_: Counter(a=LOCAL_MAX + 1))
     monkeypatch.setattr(opening, "find_spec", lambda name: name)
     assert choose_engine(lake) == SPARK and choose_engine(lake, "local") == LOCAL
     monkeypatch.setattr(opening, "find_spec", lambda name: None)
