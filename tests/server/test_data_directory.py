@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 from broker_process import leveret_serve
+from consumers import channel_of
+from pika import BasicProperties
+
+from leveret.testing import start_broker
 
 
 def refusal_of(data: Path) -> str:
@@ -72,6 +76,23 @@ def test_a_foreign_format_file_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "format").write_text("A4, two columns")
     assert refusal_of(tmp_path) == f"leveret: data directory {tmp_path}: the file 'format' is not a journal's"
     assert os.listdir(tmp_path) == ["format"]
+
+
+def test_a_damaged_journal(tmp_path: Path) -> None:
+    """An octet in a block before the last one is another: which records are lost, and how to save the others."""
+    data = tmp_path / "data"
+    with start_broker(data=data) as broker, channel_of(broker.url) as channel:
+        channel.confirm_delivery()
+        channel.queue_declare("q", durable=True)
+        for _ in range(3):
+            channel.basic_publish("", "q", bytes(5_000), BasicProperties(delivery_mode=2))
+    (segment,) = data.glob("*.log")
+    octets = bytearray(segment.read_bytes())
+    octets[segment.stat().st_size // 2] ^= 1
+    segment.write_bytes(octets)
+    line = refusal_of(data)
+    assert line.startswith(f"leveret: data directory {data}: segment {segment.name}, offset ")
+    assert line.endswith(f"; leveret journal repair {data} --out DIRECTORY saves what can be read")
 
 
 @pytest.mark.parametrize("left", [(), ("lost+found/",), ("lock",), ("lock", "readers/", "format.new")])

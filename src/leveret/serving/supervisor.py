@@ -14,6 +14,7 @@ from ..configured.options import journal_options
 from ..engine import Broker, Unreadable
 from ..journal import (
     ClusterJournal,
+    Damaged,
     DirectoryLost,
     Files,
     Journal,
@@ -77,6 +78,8 @@ def why_unusable(path: str, error: JournalError | OSError) -> str:
         what = error.strerror or str(error)
         if isinstance(error.filename, str) and error.filename != path:
             what = f"{error.filename}: {what}"
+    if isinstance(error, Damaged):
+        what += f"; leveret journal repair {path} --out DIRECTORY saves what can be read"
     return f"data directory {path}: {what}"
 
 
