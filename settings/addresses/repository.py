@@ -71,10 +71,10 @@ class SettingsRepository:
         #: Whether any address has `enable-metrics = false`; if not, queues are not checked one by one.
         self.hides_metrics = any(one.settings.get("enable_metrics") is False for one in self.entries)
 
-    def with_entries(self, entries: Iterable[Entry]) -> "SettingsRepository":
+    def with_entries(self, entries: Iterable[Entry], usage: SystemUsage | None = None) -> "SettingsRepository":
         """A repository with further entries, each replacing the one of the same match and virtual host.
 
-        Raises: DuplicateMatch.
+        `usage`: replaces [system-usage]; None: it stays. Raises: DuplicateMatch.
         """
         added = tuple(entries)
         replaced = {(one.vhost, one.match.text) for one in added}
@@ -84,7 +84,7 @@ class SettingsRepository:
             default_max_delivery_attempts=self.attempts,
             uuid_namespace=self.uuid_namespace,
             id_cache_size=self.id_cache_size,
-            usage=self.usage,
+            usage=usage or self.usage,
             destinations=self.destinations,
         )
 

@@ -24,9 +24,9 @@ from .plain_form import plain_body
 from .snapshots import MessageSnapshot, QueueSnapshot, json_content, plain, shown_body
 
 OMITTED: Any = object()
-#: Characters of a long body in a text: before the first difference, and in all.
+#: Maximum characters that a failure shows of a long body: before the first difference, and in all.
 BEFORE_MAX, AROUND_MAX = 60, 180
-#: Messages that a text of a failure lists.
+#: Maximum messages that a failure lists.
 SHOWN_MAX = 20
 
 #: The expected messages of a queue in one state: their number, their bodies in this order, or a condition on the list

@@ -4,6 +4,7 @@ import json as json_module
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cached_property
+from socket import socket
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
@@ -37,7 +38,7 @@ from .snapshots import MessageSnapshot, QueueSnapshot, message_of, snapshot_of
 from .typos import CLOCKS, KINDS, check_open_name, check_word, missing
 from .wire_values import known_properties, wire_property, wire_table
 
-# Imported when the first broker starts: 25 ms that many test runs save.
+# Imported when the first broker starts: test runs that start none save 25 ms.
 if TYPE_CHECKING:
     from .edge import Edge
     from .faults import Faults
@@ -54,7 +55,7 @@ class NotSettled(AssertionError):
 
 @nearest_names
 class RunningBroker(BrokerAssertions):
-    """A broker on a real socket, in its own thread. `vhost`: of one method; None: the default virtual host.
+    """A broker on a real socket, in its own thread. Its methods use the default virtual host, or the given `vhost`.
 
     Methods that do not wait for clients (`queue`, `published`, `inject`, `faults`, `reset`, ...) may be called from
     anywhere, also from event loops. Methods that wait for clients have a variant for event loops, named `..._async`.
@@ -118,18 +119,12 @@ class RunningBroker(BrokerAssertions):
     @property
     def management_url(self) -> str:
         """The URL of RabbitMQ's HTTP API, for `start_broker(management=True)`; it ends with a slash."""
-        listener = self.edge.console_listener
-        if listener is None:
-            raise BrokerOptionsError("this broker has no console, expected start_broker(management=True)")
-        return f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        return _url_of(self.edge.console_listener, "console")
 
     @property
     def metrics_url(self) -> str:
         """The URL of the metrics for Prometheus, for `start_broker(management=True)`."""
-        listener = self.edge.metrics_listener
-        if listener is None:
-            raise BrokerOptionsError("this broker has no metrics, expected start_broker(management=True)")
-        return f"http://127.0.0.1:{listener.getsockname()[1]}/metrics"
+        return _url_of(self.edge.metrics_listener, "metrics") + "metrics"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on port {self.port}, {self.clock.mode} time>"
@@ -464,7 +459,7 @@ class RunningBroker(BrokerAssertions):
 
 
 class BrokerAt(RunningBroker):
-    """A running broker with another default virtual host; all else is the broker's. `name`: of that virtual host."""
+    """A running broker with another default virtual host, whose name is `name`."""
 
     @property
     def name(self) -> str:
@@ -494,6 +489,12 @@ class BrokerAt(RunningBroker):
             self.recorder.forget(self.name)
 
         self.thread.submit(clear).result()
+
+
+def _url_of(listener: socket | None, what: str) -> str:
+    if listener is None:
+        raise BrokerOptionsError(f"this broker has no {what}, expected start_broker(management=True)")
+    return f"http://127.0.0.1:{listener.getsockname()[1]}/"
 
 
 def _leads_nowhere(vhost: VirtualHost, exchange: str, routing_key: str) -> LookupError:

@@ -87,7 +87,8 @@ class TestClock:
     def autojump(self, *, limit: timedelta | None = None) -> "Autojump":
         """Jump to the next deadline whenever the broker is quiet, until the end of the `with` block or `stop`.
 
-        `limit`: of all jumps together. Time does not wait for a client that needs more than `quiet_ms` to react.
+        `limit`: the most time of all jumps together. Time does not wait for a client that needs more than `quiet_ms` to
+        react.
         Raises: ClockIsReal.
         """
         self._check_virtual()
@@ -144,7 +145,7 @@ class TestClock:
         edge.clock.move_to(until_ns)
 
     def timed(self, function: Callable[[Callable[[int], Awaitable[None]]], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
-        """A function that runs an async function with a callback: it advances virtual time up to an instant (ns).
+        """A function that runs an async function. Its argument, a callback, moves virtual time to an instant (ns).
 
         Raises: ClockIsReal.
         """

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("leveret.testing")
 
 BACKLOG = 1024
-#: A pause LATE_FACTOR times too long shows a busy machine. Up to LATE_ROUNDS_MAX such pauses do not count.
+#: A pause LATE_FACTOR times as long as asked shows a busy machine. Up to LATE_ROUNDS_MAX such pauses do not count.
 LATE_FACTOR = 3
 LATE_ROUNDS_MAX = 10
 #: Multiple of `quiet_ms` that a consumer gets to react to a delivery.
@@ -63,7 +63,7 @@ class Edge(Runtime):
         self.sent = 0  # rises when octets are sent to a client
         self._happened = trio.Event()
         self._is_awaited = False
-        self._given_up: dict[Session, int] = {}  # session -> `quiet` no longer waits for reactions to tags below it
+        self._given_up: dict[Session, int] = {}  # session -> tag; `quiet` waits for no reaction to lower ones
         self.edge_clock = SystemClock()
         self.edge_deadlines = Deadlines()
         self._data = _directory_of(options)

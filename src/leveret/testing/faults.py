@@ -55,7 +55,7 @@ class Faults:
     ) -> Fault:
         """Reset TCP connections: all at once, or one when the method `on` is received or sent; the method is lost.
 
-        `mid_frame`: reset one inside a frame that the broker sends: that of `on`, or any. `seed` decides where.
+        `mid_frame`: reset it inside a frame that the broker sends: the frame of `on`, or any. `seed` decides where.
         """
         _check_method(on)
         is_outgoing = mid_frame or (on is not None and (on in OUTGOING or on.endswith("-ok")))

@@ -1,4 +1,4 @@
-"""Workers of task frameworks on a test broker. For a block, the broker's URL replaces that of the application.
+"""Workers of task frameworks on a test broker, whose URL replaces the application's during a `with` block.
 
 A framework is imported when its worker is started; none is a dependency. A worker uses the virtual host of the broker
 that it gets, so that a fixture of any scope can hold it:

@@ -117,7 +117,7 @@ class Harness:
     `deliveries`: deliveries to clients; `effects`: other effects for them; `stalled`: clients that do not read.
     """
 
-    #: Whether it begins with a client.
+    #: Whether `begin` connects a client.
     has_client = True
     #: Whether verbs end the turn.
     ends_turns = True
@@ -399,7 +399,7 @@ class Harness:
         self, queue: str | Queue = "q", tag: str = "c", *, by: Session | None = None, prefetch: int | None = None,
         total: bool = False, no_ack: bool = False, exclusive: bool = False, **arguments: Any,
     ) -> Consumer:  # fmt: skip
-        """Subscribe. `prefetch`: for a basic.qos before. Underscores in arguments become dashes."""
+        """Subscribe. `prefetch`: sent by a basic.qos before. Underscores in arguments become dashes."""
         session = by or self.session
         if prefetch is not None:
             session.set_prefetch(prefetch, total=total)

@@ -48,7 +48,7 @@ class Host:
         return self.thread.submit(look).result()
 
     def ask_until(self, function: Callable[[], T], is_enough: Callable[[T], bool], within_s: float) -> T:
-        """`ask` again after each activity, until the answer is enough or these real seconds have passed."""
+        """`ask` again after each activity, until `is_enough` accepts the answer or these real seconds have passed."""
 
         async def look() -> T:
             await self.edge.catch_up()

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..engine import BlockedEvent, Event, EventKind
-from ..settings import Configuration, Layer, SettingsRepository, SystemUsage, entry, layer_of
+from ..settings import Configuration, SystemUsage, entry, layer_of
 from .fault import Fault, FaultScope
 
 if TYPE_CHECKING:
@@ -48,7 +48,10 @@ class MemoryLimit(Fault):
             self.hit(f"held a publish of {event.subject} for {event.destination}: {event.limit} limit")
 
     def _limited(self, configuration: Configuration) -> Configuration:
-        """The configuration with this limit, for which all messages in memory count, whatever the cursor."""
+        """The configuration with this limit, for which all messages in memory count, whatever the cursor.
+
+        Raises: MatchFault.
+        """
         settings = layer_of(cursor="vm", producer_flow_control=True, **self._fails)
         usage = configuration.system_usage
         if self._address is None:
@@ -57,26 +60,8 @@ class MemoryLimit(Fault):
         else:
             settings = layer_of(**settings, memory_limit=self._size)
             match, vhost = self._address, self.scope.vhost
-        return replace(
-            configuration,
-            system_usage=usage,
-            repository=_with_entry(configuration.repository, match, vhost, settings, usage),
-        )
-
-
-def _with_entry(
-    repository: SettingsRepository, match: str, vhost: str | None, settings: Layer, usage: SystemUsage | None
-) -> SettingsRepository:
-    """Add an address-setting, or change the existing one. Raises: MatchFault."""
-    before = next((one for one in repository.entries if (one.match.text, one.vhost) == (match, vhost)), None)
-    wider = {} if before is None else before.settings
-    added = entry(match, vhost, repository.wildcards, **{**wider, **settings})
-    return SettingsRepository(
-        (*(one for one in repository.entries if one is not before), added),
-        repository.wildcards,
-        default_max_delivery_attempts=repository.attempts,
-        uuid_namespace=repository.uuid_namespace,
-        id_cache_size=repository.id_cache_size,
-        usage=usage,
-        destinations=repository.destinations,
-    )
+        repository = configuration.repository
+        configured = (one.settings for one in repository.entries if (one.match.text, one.vhost) == (match, vhost))
+        limited = entry(match, vhost, repository.wildcards, **{**next(configured, {}), **settings})
+        repository = repository.with_entries([limited], usage=usage)
+        return replace(configuration, system_usage=usage, repository=repository)

@@ -8,7 +8,7 @@ from pamqp import commands
 from ..amqp_frontend.flow.steps import ConnectionTurn
 from ..amqp_frontend.peer.channel import Channel
 from ..amqp_frontend.session.handling import EVENT_HANDLERS
-from ..amqp_frontend.wire.events import ChannelMethod, ProtocolEvent, PublishReceived
+from ..amqp_frontend.wire.events import ProtocolEvent, PublishReceived
 from ..amqp_frontend.wire.states import ChannelState
 from ..engine import MS, EngineError, consumers
 from .fault import Fault, FaultScope, channel_of, method_of
@@ -181,7 +181,7 @@ class Chaos(Fault):
         self._drop, self._close, self._nack, self._lose, self._cut = drop, close, nack, lose, cut
         self._dice: dict[WatchedEndpoint, random.Random] = {}
 
-    def _roll(self, endpoint: WatchedEndpoint) -> random.Random:
+    def _dice_of(self, endpoint: WatchedEndpoint) -> random.Random:
         """The connection's own generator of random numbers, so that connections are independent."""
         dice = self._dice.get(endpoint)
         if dice is None:
@@ -192,14 +192,14 @@ class Chaos(Fault):
         channel = channel_of(event)
         if channel is None or endpoint.session.login.client is None:
             return event
-        fate = self._roll(endpoint).random()
+        fate = self._dice_of(endpoint).random()
         method = method_of(event)
         if fate < self._drop:
             self.hit(f"dropped {endpoint.name} on {method}")
             endpoint.abort()
             return None
         fate -= self._drop
-        if fate < self._close and channel.state is ChannelState.OPEN and not _closes(event):
+        if fate < self._close and channel.state is ChannelState.OPEN and not method.startswith("channel."):
             self.hit(f"closed channel {channel.number} of {endpoint.name} on {method}")
             text = f"PRECONDITION_FAILED - chaos with seed {self.seed}"
             endpoint.session.closing.close_channel(channel, 406, text, 0, 0)
@@ -218,13 +218,9 @@ class Chaos(Fault):
         return event
 
     def on_send(self, endpoint: WatchedEndpoint, data: bytes | memoryview) -> tuple[int, bool]:
-        dice = self._roll(endpoint)
+        dice = self._dice_of(endpoint)
         if not self._cut or endpoint.session.login.client is None or dice.random() >= self._cut:
             return len(data), False
         cut = dice.randrange(len(data))
         self.hit(f"cut off {endpoint.name} after {cut} of {len(data)} octets")
         return cut, True
-
-
-def _closes(event: ProtocolEvent) -> bool:
-    return isinstance(event, ChannelMethod) and method_of(event).startswith("channel.")

@@ -109,12 +109,22 @@ class WatchedSession(AmqpSession):
         )
         self._watch(endpoint)
         if endpoint.edge.clock.is_virtual:
-            self.output.on_session_failed = handler_with_warning(lambda: endpoint.name, self.closing.session_failed)
+            self.output.on_session_failed = self._session_failed
 
     def _watch(self, endpoint: "WatchedEndpoint | None") -> None:
         self.endpoint = endpoint
         assert isinstance(self.confirming, WatchedConfirming)
         self.confirming.endpoint = endpoint
+
+    def _session_failed(self, effect: SessionFailed) -> None:
+        if isinstance(effect.error, errors.AcknowledgementTimedOut) and self.endpoint is not None:
+            logger.warning(
+                "virtual time was moved past the consumer time-out (%g s) of %s: it holds a delivery that it has not "
+                "settled, and its channel is closed; settle it before, or set consumer-timeout = -1 in [broker]",
+                effect.error.timeout_ms / 1000,
+                self.endpoint.name,
+            )
+        self.closing.session_failed(effect)
 
     def make_name(self, prefix: str) -> str:
         name = generated_name(prefix)
@@ -337,24 +347,6 @@ class WatchedServer(Server):
                 endpoint.abort()
         await self.stop(STOP_TIMEOUT_S)
         self.drop_all()
-
-
-def handler_with_warning(
-    connection: Callable[[], str], ended: Callable[[SessionFailed], None]
-) -> Callable[[SessionFailed], None]:
-    """A handler for sessions that the engine ends. It warns if an acknowledgement timed out, then calls `ended`."""
-
-    def session_failed(effect: SessionFailed) -> None:
-        if isinstance(effect.error, errors.AcknowledgementTimedOut):
-            logger.warning(
-                "virtual time was moved past the consumer time-out (%g s) of %s: it holds a delivery that it has not "
-                "settled, and its channel is closed; settle it before, or set consumer-timeout = -1 in [broker]",
-                effect.error.timeout_ms / 1000,
-                connection(),
-            )
-        ended(effect)
-
-    return session_failed
 
 
 def single_events(event: ProtocolEvent) -> Iterator[ProtocolEvent]:

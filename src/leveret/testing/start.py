@@ -38,9 +38,8 @@ def start_broker(
         clock: "virtual": time passes only by `broker.clock`.
         config: path of a file, TOML text, or a dict of the same shape.
         profile: the broker whose semantics apply, as in `leveret serve --profile`.
-        data: directory of a journal, created if needed: durable queues and their persistent messages outlive the
-        broker.
-            Default: everything in memory.
+        data: directory of a journal, created if needed, in which durable queues and their persistent messages outlive
+            the broker; default: everything in memory.
         clock_start: the wall time at the start (naive: UTC); default: now, or, on virtual time with `data`, the time
             at which the last broker there stopped.
         quiet_ms: real time without activity before virtual time advances.

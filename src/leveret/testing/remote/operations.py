@@ -16,7 +16,7 @@ from ..broker import RunningBroker
 from ..fault import Fault
 from .values import WrongValue, json_of, read_value
 
-#: Names of faults -> methods of `Faults`; `faults.start` takes their arguments.
+#: Names of faults, which are methods of `Faults`; `faults.start` takes their arguments.
 FAULTS = (
     "drop_connection", "stop_reading", "stop_writing", "half_open", "close_channel", "close_connection",
     "refuse_connections", "refuse_login", "restart", "slow_network", "nack_confirms", "delay_confirms",
