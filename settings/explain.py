@@ -112,13 +112,8 @@ def vhosts_to_explain(
         other
         for other in others
         if other != "/"
-        and (repository.matches(name, other) != common or _policy_of_new_queue(policies, name, other).policies)
+        and (repository.matches(name, other) != common or policies.of_queue(name, CLASSIC, other).policies)
     ]
-
-
-def _policy_of_new_queue(policies: Policies, name: str, vhost: str) -> EffectivePolicy:
-    """The policy that a classic queue of that name would have."""
-    return policies.of_queue(name, CLASSIC, vhost)
 
 
 def _capturing(configuration: Configuration, topic: str, vhost: str) -> Iterator[Explained]:
@@ -156,7 +151,7 @@ def explain_queue(repository: SettingsRepository, policies: Policies, queue: Que
     rows = with_rows_of_type(rows, queue.name, queue.arguments, own_rules, layer)
     rows += [*argument_rows(queue.arguments, own_rules, layer), *placement_rows(policy)]
     entries = repository.queue_entries(queue.address, queue.vhost, queue.name)
-    one = _explanation(repository, "queue", queue.name, queue.vhost, rows, entries, policy, address=queue.address)
+    one = explanation_of(repository, "queue", queue.name, queue.vhost, rows, entries, policy, address=queue.address)
     return replace(one, declared_at=str(queue.origin))
 
 
@@ -164,12 +159,12 @@ def explain_address(
     repository: SettingsRepository, address: str, vhost: str, policies: Policies = NO_POLICIES
 ) -> Explanation:
     """An address without a queue; the policies are those that a classic queue of its name would have."""
-    policy = _policy_of_new_queue(policies, address, vhost)
+    policy = policies.of_queue(address, CLASSIC, vhost)
     layer = policy_layer(policy, {})
     rows = [*explain_rows(repository, address, vhost, layer=layer), *argument_rows({}, {}, layer)]
     rows += placement_rows(policy)
     entries = repository.queue_entries(address, vhost)
-    return _explanation(repository, "address", address, vhost, rows, entries, policy)
+    return explanation_of(repository, "address", address, vhost, rows, entries, policy)
 
 
 def explain_topic(repository: SettingsRepository, name: str, vhost: str = "/") -> list[Explanation]:
@@ -186,10 +181,10 @@ def explain_topic(repository: SettingsRepository, name: str, vhost: str = "/") -
         for setting in SETTINGS
         if setting.attribute in sources
     ]
-    return [_explanation(repository, "topic", name, vhost, rows, entries, NO_POLICY)]
+    return [explanation_of(repository, "topic", name, vhost, rows, entries, NO_POLICY)]
 
 
-def _explanation(
+def explanation_of(
     repository: SettingsRepository,
     kind: str,
     name: str,
@@ -200,10 +195,10 @@ def _explanation(
     *,
     address: str = "",
 ) -> Explanation:
-    """Args: entries: those that apply, most specific first; address: if it is not the name."""
+    """The explanation of an object. Args: entries: those that apply, most specific first; address: if not the name."""
     address = address or name
     matches, titles = matches_of(repository, address, vhost), titles_of(policy, entries)
-    return Explanation(kind, name, vhost, address, "", matches, tuple(rows), titles, flow_of(repository, entries))
+    return Explanation(kind, name, vhost, address, "", matches, tuple(rows), titles, _flow_of(repository, entries))
 
 
 # -- rows --------------------------------------------------------------------------------------------------------------
@@ -218,7 +213,7 @@ def explain_rows(
     layer: PolicyLayer = NO_LAYER,
     name: str | None = None,
 ) -> list[Explained]:
-    """Each setting of a queue on `address` with its rule; `own_rules`: argument -> the place of its declaration.
+    """Each setting of a queue on `address` with its rule; `own_rules`: argument -> the position of its declaration.
 
     `name`: of the queue; None: that of its address.
     """
@@ -308,22 +303,21 @@ def argument_rows(declared: Mapping[str, object], own_rules: Mapping[str, str], 
             overruled = f", below {value_text(declared[key])} of {own_rule}" if key in declared else ""
             rows.append(Explained(key, layer.arguments[key], f"{layer.given_by[key].title}{overruled}"))
         else:
-            value = declared[key]
-            rows.append(Explained(key, value if isinstance(value, str | int | float) else repr(value), own_rule))
+            rows.append(Explained(key, _shown(declared[key]), own_rule))
     return rows
 
 
 def placement_rows(policy: EffectivePolicy) -> list[Explained]:
     """The keys of policies that choose the node of a queue, each with its effect here."""
     return [
-        Explained(
-            key,
-            value if isinstance(value, str | int | float) else repr(value),
-            f"{policy.policy_of(key).title}: {means}",
-        )
+        Explained(key, _shown(value), f"{policy.policy_of(key).title}: {means}")
         for key, value in policy.definition.items()
         if (means := PLACEMENT.get(key)) is not None
     ]
+
+
+def _shown(value: object) -> object:
+    return value if isinstance(value, str | int | float) else repr(value)
 
 
 def rules_of_declaration(queue: QueueDeclaration) -> dict[str, str]:
@@ -345,7 +339,7 @@ def titles_of(policy: EffectivePolicy, entries: Iterable[Entry] = ()) -> tuple[s
     return (*(one.title for one in policy.policies), *own)
 
 
-def flow_of(repository: SettingsRepository, entries: Iterable[Entry]) -> str:
+def _flow_of(repository: SettingsRepository, entries: Iterable[Entry]) -> str:
     """Whether flow control applies, and the reason. Args: entries: those that apply, most specific first."""
     entries = tuple(entries)
     sources = sources_of(entries)

@@ -21,9 +21,9 @@ _ENDLESS = 2**60
 
 @frozen
 class HostCapacity:
-    """Octets of memory that the process may use, and octets of a directory.
+    """The memory that the process may use, and the capacity of a directory, in octets.
 
-    `disk`, `free`: of its disk. `stored`: in its files.
+    `disk`, `free`: the size of the directory's disk, and what is free on it. `stored`: the size of its files.
     """
 
     memory: int

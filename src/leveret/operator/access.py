@@ -25,11 +25,10 @@ from ..engine import (
 from ..expressions.patterns.pattern_syntax import PatternFault
 from .command import command, created
 from .command_error import CommandError
-from .kinds import NAME, TEXT, Limit, OnlyUser, OnlyVhost, Pattern, QueueType, UserName, VhostName, Words
+from .kinds import NAME, TEXT, HostName, Limit, OnlyUser, OnlyVhost, Pattern, QueueType, UserName, VhostName, Words
 from .operator import Operator
 
 OwnName = Annotated[str, NAME, "of the user"]
-HostName = Annotated[str, NAME, "of the virtual host"]
 TopicExchange = Annotated[str, TEXT, "the topic exchange"]
 
 

@@ -19,7 +19,7 @@ from .steps import Steps
 GROWTH_MIN, GROWING_MAX, QUEUES_A_STEP = 60, 20, 500
 #: Maximum consumers in the list of unacknowledged deliveries.
 CONSUMERS_MAX = 200
-#: In place of an unknown time, so that its consumer is the last one.
+#: Stands for an unknown time; its consumer comes last in the list.
 _LAST = 1 << 62
 
 

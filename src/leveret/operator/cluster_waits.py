@@ -35,7 +35,7 @@ def stop_reasons(status: Status, node: str | None = None) -> list[str]:
     rows = [one for one in status["nodes"] if _is_in_sync(one)] if node is None else [_row(status, node)]
     trouble = etcd_trouble(status)
     found = dict.fromkeys([f"{trouble}, so no node could lead after this one"] if trouble else [])
-    found |= dict.fromkeys(reason for row in rows for reason in _reasons_to_keep(status, row))
+    found |= dict.fromkeys(reason for row in rows for reason in _reasons_against_stop(status, row))
     return list(found) or ([] if rows else ["no node is in sync"])
 
 
@@ -59,7 +59,7 @@ def why_unserved(status: Status) -> str | None:
     return None if status["node"] == leader["name"] else f"node {leader['name']} leads, and does not answer yet"
 
 
-def _reasons_to_keep(status: Status, row: Row) -> list[str]:
+def _reasons_against_stop(status: Status, row: Row) -> list[str]:
     name, least = row["name"], status.get("min-in-sync", 2)
     others = [one for one in status["nodes"] if one["name"] != name and _is_in_sync(one)]
     reasons = []

@@ -29,7 +29,7 @@ from .kinds import FLAG, NUMBER, TEXT, Kind, NotOfItsKind
 class Argument:
     """An argument of a command. `is_positional`: the command line may give it by its position, without its name.
 
-    `default`: None also if there is none.
+    `default`: None also if it is required.
     """
 
     name: str
@@ -65,10 +65,10 @@ class Argument:
 
 @dataclass(slots=True, frozen=True)
 class Command:
-    """One command. `words`: its name, and its action if it has one. `reads`: its answer waits for no record.
+    """One command. `words`: its name, and its action if it has one.
 
-    `acts`: it changes the cluster, but writes no record. `groups`: parameter -> the dataclass whose fields are
-    arguments of the command.
+    `reads`: it writes nothing to the journal, so its answer waits for no record. `acts`: it changes the cluster
+    nevertheless. `groups`: parameter -> the dataclass whose fields are arguments of the command.
     """
 
     words: str

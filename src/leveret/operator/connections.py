@@ -20,8 +20,8 @@ from .parked import blocked_by, parked_of
 from .steps import Steps
 
 #: Maximum unacknowledged messages of a channel, and (exchange, key) pairs of a publisher, in an answer.
-UNACKED_MAX, PLACES_MAX = 100, 20
-#: The client's default reason: the text of RabbitMQ's management plugin.
+UNACKED_MAX, PAIRS_MAX = 100, 20
+#: The reason that a client is told by default: the text of RabbitMQ's management plugin.
 CLOSED_BY_HAND = "Closed via management plugin"
 #: The default reason for blocked clients: the text of RabbitMQ's memory alarm.
 ALARM_BY_HAND = "low on memory"
@@ -181,7 +181,7 @@ def publishers(operator: Operator, queue: QueueName, *, vhost: VhostName = "/") 
                     "connection": client.name,
                     "user": client.user.name,
                     "published": sum(session.published for session in client.sessions),
-                    "by": [{"exchange": exchange, "routing_key": key} for exchange, key in islice(places, PLACES_MAX)],
+                    "by": [{"exchange": exchange, "routing_key": key} for exchange, key in islice(places, PAIRS_MAX)],
                     "blocked": client.is_blocked,
                 }
             )
@@ -206,8 +206,8 @@ def _state(operator: Operator, client: Client) -> str:
 
 
 def _oldest_since(operator: Operator, session: Session, tag: int | None) -> dict[str, Any]:
-    """The time of the channel's oldest delivery, whose tag is `tag`: wall time in ms, up to ten seconds late, because
-    times are noted every ten seconds. None: nothing is unacknowledged, or no time was noted since the delivery.
+    """The time of a delivery, the oldest that a consumer or a channel has not acknowledged: wall time in ms, up to ten
+    seconds late, because times are noted every ten seconds. None: there is none, or no time was noted since.
     """
     at_ns = None if tag is None else operator.broker.context.acknowledgements.delivered_ns(session, tag)
     if at_ns is None:

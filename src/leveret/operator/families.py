@@ -1,6 +1,6 @@
-"""The modules with the commands for a running broker, which imports them when it gets its first command.
+"""The modules with the commands. A broker imports them when it gets its first command.
 
-Most brokers never get a command, and these modules would take a tenth of the time of a start.
+Most brokers never get one, and these modules would take a tenth of the time of a start.
 """
 
 from importlib.util import find_spec
@@ -14,7 +14,7 @@ _ALL = (
 )  # fmt: skip
 #: Families of commands, in the order in which help lists them.
 FAMILIES = tuple(one for one in _ALL if one not in OPTIONAL or find_spec(f"{__package__}.{one}") is not None)
-#: The modules and others that they import, in an order in which each takes a few milliseconds at most.
+#: The modules of commands and modules that these import. In this order each import takes a few milliseconds at most.
 IMPORT_STEPS = (
     "command",
     "..expressions.patterns.pattern_syntax",

@@ -11,7 +11,7 @@ from .command import command
 from .command_error import CommandError
 from .kinds import NUMBER, OnlyVhost, Word
 from .operator import Operator
-from .previews import closing, consequences
+from .previews import consequences, effects_of_closing
 from .steps import Steps
 from .versions import LIMITS, OPERATOR_POLICY, POLICY, USER, shown
 
@@ -76,7 +76,7 @@ def preview_version(operator: Operator, id: VersionId, *, all: bool = False) -> 
         operator, operator.broker.context.settings, policies_before(operator.broker, rows)
     )
     gone = {row["name"] for row in rows if row["kind"] == USER and row["before"] is None}
-    found["says"] += closing([client for client in operator.broker.connections if client.user.name in gone])
+    found["says"] += effects_of_closing([client for client in operator.broker.connections if client.user.name in gone])
     return {**found, "restores": [{key: row[key] for key in ("id", "kind", "vhost", "name")} for row in rows]}
 
 

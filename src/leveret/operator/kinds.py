@@ -130,8 +130,8 @@ TIME = Kind("TIME", _read_time)
 
 #: A name is never empty; the text of a pattern, a password or a reason may be.
 Name = Annotated[str, NAME]
-#: Two kinds of patterns: the command checks a `PATTERN` itself; a `Pattern` is any text.
-PATTERN = Kind("PATTERN", _read_anything)
+#: Any value: the command checks the pattern.
+ANY_PATTERN = Kind("PATTERN", _read_anything)
 #: The objects that a policy applies to, which the command checks.
 APPLY_TO = Kind("TEXT", _read_anything, options=APPLY_TO_WORDS)
 Pattern = Annotated[str, Kind("PATTERN", _read_text)]
@@ -152,6 +152,7 @@ ExchangeName = Annotated[str, NAME, "the exchange's name"]
 ExchangeType = Annotated[str, Kind("NAME", _read_name, options=EXCHANGE_TYPES)]
 UserName = Annotated[str, NAME, "the user's name"]
 VhostName = Annotated[str, NAME, 'its virtual host (default "/")']
+HostName = Annotated[str, NAME, "of the virtual host"]
 OnlyVhost = Annotated[str, NAME, "only in this virtual host"]
 IntoVhost = Annotated[str, NAME, "everything in it is for this virtual host"]
 OnlyUser = Annotated[str, NAME, "only of this user"]

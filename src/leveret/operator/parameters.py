@@ -14,7 +14,7 @@ from ..settings.policies.policy_keys import erlang, erlang_list
 from .access import words_of
 from .command import command, created
 from .command_error import CommandError
-from .kinds import JSON, NAME, Name, OnlyVhost, VhostName, Words
+from .kinds import JSON, NAME, HostName, Name, OnlyVhost, VhostName, Words
 from .operator import Operator
 
 #: Plug-ins whose parameters are accepted.
@@ -75,7 +75,6 @@ def about_vhost(broker: Broker, vhost: str) -> dict[str, Any]:
 Component = Annotated[str, NAME, "of the plug-in"]
 ParameterName = Annotated[str, NAME, "of the parameter"]
 Value = Annotated[Any, JSON, "any JSON"]
-HostName = Annotated[str, NAME, "of the virtual host"]
 
 
 @command("parameters list", reads=True)

@@ -8,7 +8,7 @@ from ..settings import Policy, PolicyFault, make_policy
 from . import known_keys
 from .command import command
 from .command_error import CommandError
-from .kinds import APPLY_TO, JSON, NAME, PATTERN, OnlyVhost, VhostName, object_with
+from .kinds import ANY_PATTERN, APPLY_TO, JSON, NAME, OnlyVhost, VhostName, object_with
 from .operator import Operator
 
 PolicyName = Annotated[str, NAME, "of the policy"]
@@ -19,7 +19,7 @@ class PolicyArguments:
     """The arguments that describe a policy."""
 
     name: PolicyName
-    pattern: Annotated[Any, PATTERN, "of the names it applies to"]
+    pattern: Annotated[Any, ANY_PATTERN, "of the names it applies to"]
     definition: Annotated[Any, object_with(known_keys.POLICY), 'like {"max-length": 10}']
     _: KW_ONLY
     apply_to: Annotated[Any, APPLY_TO, "all (the default), queues, exchanges, classic_queues, ..."] = "all"

@@ -20,13 +20,14 @@ from .definitions import export_steps, in_vhost
 from .definitions_difference import difference
 from .definitions_reader import DefinitionsFault, DefinitionsReader, Plan
 from .kinds import (
+    ANY_PATTERN,
     FLAG,
     JSON,
     NAME,
-    PATTERN,
     TEXT,
     Document,
     ExchangeName,
+    HostName,
     IntoVhost,
     Limit,
     QueueName,
@@ -43,8 +44,6 @@ LISTED_MAX, NAMED_MAX = 100, 5
 #: Queues that are examined between two turns.
 STEP_QUEUES = 50
 
-HostName = Annotated[str, NAME, "of the virtual host"]
-
 
 # -- rules ----------------------------------------------------------------------------------------------------------
 
@@ -54,7 +53,7 @@ class PreviewedPolicy:
     """The arguments of a policy; the deletion of a policy (`clear`) needs only the name."""
 
     name: PolicyName
-    pattern: Annotated[Any, PATTERN, "of the names it would apply to"] = None
+    pattern: Annotated[Any, ANY_PATTERN, "of the names it would apply to"] = None
     definition: Annotated[Any, JSON, 'like {"max-length": 10}'] = None
     _: KW_ONLY
     apply_to: Annotated[str, TEXT, "all (the default), queues, exchanges, classic_queues, ..."] = "all"
@@ -108,7 +107,7 @@ def preview_reload(operator: Operator) -> Steps:
     if deleted:
         names = _named(queue.name for queue in deleted)
         found["says"].insert(0, f"{_deleted(deleted)}: {names}")
-    return {**answer, **found, "deleted": [_place_of(queue) for queue in deleted[:LISTED_MAX]]}
+    return {**answer, **found, "deleted": [_identity_of(queue) for queue in deleted[:LISTED_MAX]]}
 
 
 def consequences(
@@ -139,7 +138,7 @@ def consequences(
     return {
         "dropped": sum(one.dropped for _, one in rows if one.dead_letter_target is None),
         "dead_lettered": sum(one.dropped for _, one in rows if one.dead_letter_target is not None),
-        "concerned": [{**_place_of(queue), **one._asdict()} for queue, one in rows[:LISTED_MAX]],
+        "concerned": [{**_identity_of(queue), **one._asdict()} for queue, one in rows[:LISTED_MAX]],
         "more": max(0, len(rows) - LISTED_MAX),
         "says": list(_sentences([one for _, one in rows])),
     }
@@ -291,7 +290,7 @@ def preview_vhost(operator: Operator, vhost: HostName) -> dict[str, Any]:
     says = [
         _deleted(queues),
         f"{_with_verb(policies, 'policy')} deleted, and the permissions of {_counted(users, 'user')}",
-        *closing(clients),
+        *effects_of_closing(clients),
     ]
     return {
         "queues": len(queues),
@@ -307,7 +306,8 @@ def preview_user(operator: Operator, user: UserName) -> dict[str, Any]:
     """Tell what the deletion of a user would end."""
     operator.user(user)
     clients = [client for client in operator.broker.connections if client.user.name == user]
-    return {"connections": len(clients), "says": list(closing(clients)) or ["no connection of this user is open"]}
+    says = list(effects_of_closing(clients)) or ["no connection of this user is open"]
+    return {"connections": len(clients), "says": says}
 
 
 @command("preview connection", http=Http("GET", "leveret/preview/connections/CONNECTION", Level.ANY), reads=True)
@@ -316,10 +316,10 @@ def preview_connection(
 ) -> dict[str, Any]:
     """Tell what closing a connection would end, or all with the name that clients gave."""
     clients = clients_called(operator, connection)
-    return {"connections": len(clients), "says": list(closing(clients))}
+    return {"connections": len(clients), "says": list(effects_of_closing(clients))}
 
 
-def closing(clients: list[Client]) -> Iterator[str]:
+def effects_of_closing(clients: list[Client]) -> Iterator[str]:
     """Sentences about the effect of closing connections."""
     if not clients:
         return
@@ -385,7 +385,7 @@ def preview_definitions(operator: Operator, definitions: Document, *, vhost: Int
 # -- words ----------------------------------------------------------------------------------------------------------
 
 
-def _place_of(queue: Queue) -> dict[str, str]:
+def _identity_of(queue: Queue) -> dict[str, str]:
     return {"vhost": queue.vhost_name, "queue": queue.name}
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..configured.configured import ConfiguredObjects, at_own_site
 from ..configured.typed_arguments import fields_of
-from ..engine import Broker, Exchange, Queue, plain_arguments
+from ..engine import Broker, Queue, plain_arguments
 from ..settings import Configuration, QueueDeclaration, settings_of_arguments
 from ..settings.explain import (
     Explained,
@@ -18,8 +18,7 @@ from ..settings.explain import (
     explain_address,
     explain_rows,
     explain_topic,
-    flow_of,
-    matches_of,
+    explanation_of,
     placement_rows,
     rules_of_declaration,
     titles_of,
@@ -36,22 +35,18 @@ def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = N
     only in this one, which exists.
     """
     broker, configuration = objects.broker, objects.configuration
-    places = list(broker.virtual_hosts) if vhost is None else [vhost]
-    hosts = [broker.virtual_hosts[place] for place in places]
+    vhosts = list(broker.virtual_hosts) if vhost is None else [vhost]
+    hosts = [broker.virtual_hosts[one] for one in vhosts]
     queues = [host.queues[name] for host in hosts if name in host.queues] or [
         queue for host in hosts if host.context.scopes is not None for queue in host.context.scopes.queues_called(name)
     ]
     if queues:
         found = [_queue(broker, configuration, queue, objects.is_managed(queue)) for queue in queues]
         return found + explain_topic(broker.context.settings, name, found[0].vhost)
-    exchanges = [
-        broker.virtual_hosts[place].exchanges[name] for place in places if name in broker.virtual_hosts[place].exchanges
-    ]
     repository, policies = broker.context.settings, broker.context.policies
     if vhost is None:
-        places = [place for place in vhosts_to_explain(repository, policies, name, places) if place in places]
-    found = [explain_address(repository, name, place, policies) for place in places]
-    found = [_with_exchange(one, exchanges, broker) for one in found] if exchanges else found
+        vhosts = [one for one in vhosts_to_explain(repository, policies, name, vhosts) if one in vhosts]
+    found = [_with_exchange(explain_address(repository, name, one, policies), broker) for one in vhosts]
     found = [replace(one, rows=(*one.rows, *_log_rows(broker, name, one.vhost))) for one in found]
     return found + explain_topic(repository, name, found[0].vhost)
 
@@ -83,11 +78,10 @@ def _rows_of_kind(broker: Broker, queue: Queue) -> Iterator[Explained]:
         yield Explained(name, value, rule)
 
 
-def _with_exchange(address: Explanation, exchanges: list[Exchange], broker: Broker) -> Explanation:
+def _with_exchange(address: Explanation, broker: Broker) -> Explanation:
     """The explanation with the alternate exchange, if the address is an exchange."""
-    vhost = broker.virtual_hosts[address.vhost]
-    exchange = vhost.exchanges.get(address.name)
-    if exchange is None or exchange not in exchanges:
+    exchange = broker.virtual_hosts[address.vhost].exchanges.get(address.name)
+    if exchange is None:
         return address
     own, policy = exchange.arguments.get("alternate-exchange"), exchange.policy
     rows: list[Explained] = []
@@ -116,19 +110,17 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
     rows = with_rows_of_type(rows, queue.name, arguments, own_rules, layer)
     rows += [*argument_rows(arguments, own_rules, layer), *placement_rows(queue.policy)]
     rows += _rows_of_kind(broker, queue)
-    declared_at = str(declared.origin) if declared is not None else ""
-    matches = matches_of(broker.context.settings, address, vhost)
-    entries = broker.context.settings.queue_entries(address, vhost, queue.name)
-    titles, flow = titles_of(queue.policy, entries), flow_of(broker.context.settings, entries)
-    return Explanation("queue", queue.name, vhost, address, declared_at, matches, tuple(rows), titles, flow)
+    repository = broker.context.settings
+    entries = repository.queue_entries(address, vhost, queue.name)
+    one = explanation_of(repository, "queue", queue.name, vhost, rows, entries, queue.policy, address=address)
+    return replace(one, declared_at=str(declared.origin) if declared is not None else "")
 
 
 def _declaration(broker: Broker, configuration: Configuration, queue: Queue) -> QueueDeclaration | None:
     """The queue's declaration in the configuration; None also if it was removed there and the queue not deleted."""
-    place = (queue.vhost_name, queue.name)
     for declared in configuration.queues:
         own = at_own_site(broker, declared)
-        if (own.vhost, own.name) == place:
+        if (own.vhost, own.name) == (queue.vhost_name, queue.name):
             return declared
     return None
 

@@ -1,6 +1,6 @@
 """Problems of a broker as sentences, each with its start and a remedy: the first lines of `ctl status`."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from datetime import UTC, datetime
 
 from ..engine import MS, Broker, dead_letter_queues
@@ -19,78 +19,73 @@ def trouble(broker: Broker, cluster: Status | None = None) -> Generator[None, No
     return [*found, *(yield from _unconsumed_letters(broker))]
 
 
-def _journal(broker: Broker) -> list[str]:
+def _journal(broker: Broker) -> Iterator[str]:
     durability = broker.context.storage.durability
     if durability is None or not durability.has_failed:
-        return []
+        return
     since = _since(durability.failed_ms)
     if durability.is_lost:
-        return [
-            f"the journal failed {since} and stores nothing durable: see the log, repair the disk and restart the"
-            " broker"
-        ]
-    return [
-        f"the disk is full {since}: persistent publishes are refused or wait; free space or consume messages, then"
-        " publishing continues"
-    ]
+        remedy = "see the log, repair the disk and restart the broker"
+        yield f"the journal failed {since} and stores nothing durable: {remedy}"
+    else:
+        yield (
+            f"the disk is full {since}: persistent publishes are refused or wait; free space or consume messages, then"
+            " publishing continues"
+        )
 
 
-def _replication(broker: Broker) -> list[str]:
+def _replication(broker: Broker) -> Iterator[str]:
     alarm = broker.flow.replication
-    if not alarm.is_full:
-        return []
-    return [
-        f"publishers are blocked {_since(alarm.since_ms)} ({alarm.reason}): start the missing nodes, see `ctl cluster`"
-    ]
+    if alarm.is_full:
+        how = f"{_since(alarm.since_ms)} ({alarm.reason})"
+        yield f"publishers are blocked {how}: start the missing nodes, see `ctl cluster`"
 
 
-def _nodes(cluster: Status | None) -> list[str]:
+def _nodes(cluster: Status | None) -> Iterator[str]:
     """Nodes that are not in sync, and an etcd that does not answer: no node, or fewer nodes, could lead next."""
     if cluster is None:
-        return []
+        return
     missing, etcd = not_in_sync(cluster["nodes"]), etcd_trouble(cluster)
-    verb = "is" if len(missing) == 1 else "are"
-    count = f"{len(missing)} of {len(cluster['nodes'])} nodes {verb} not in sync"
-    named = and_more(missing[:NAMED_MAX], len(missing))
-    found = [f"{count} ({named}): see `ctl cluster`"] if missing else []
-    return [*found, *([f"{etcd}: no other node can lead, and the set of nodes in sync cannot change"] if etcd else [])]
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        count = f"{len(missing)} of {len(cluster['nodes'])} nodes {verb} not in sync"
+        yield f"{count} ({and_more(missing[:NAMED_MAX], len(missing))}): see `ctl cluster`"
+    if etcd:
+        yield f"{etcd}: no other node can lead, and the set of nodes in sync cannot change"
 
 
-def _alarms(broker: Broker) -> list[str]:
+def _alarms(broker: Broker) -> Iterator[str]:
     alarm = broker.flow.alarm
-    if not alarm.is_full:
-        return []
-    return [f"publishers are blocked by an operator {_since(alarm.since_ms)} ({alarm.reason}): `ctl unblock` ends it"]
+    if alarm.is_full:
+        yield f"publishers are blocked by an operator {_since(alarm.since_ms)} ({alarm.reason}): `ctl unblock` ends it"
 
 
-def _limits(broker: Broker) -> list[str]:
+def _limits(broker: Broker) -> Iterator[str]:
     full = broker.flow.full_nodes()
     named = [f"{node.limit_name} of {node.destination} ({node.used} of {node.limit})" for node in full[:NAMED_MAX]]
-    if not full:
-        return []
-    return [f"limits are reached: {and_more(named, len(full))}; consume messages or raise the limit"]
+    if full:
+        yield f"limits are reached: {and_more(named, len(full))}; consume messages or raise the limit"
 
 
-def _blocked(broker: Broker) -> list[str]:
+def _blocked(broker: Broker) -> Iterator[str]:
     waiting = broker.flow.blocked()
-    if not waiting:
-        return []
-    count = "1 connection is" if len(waiting) == 1 else f"{len(waiting)} connections are"
-    seconds = (broker.context.clock.monotonic_ns() - waiting[0].since_ns) // (1000 * MS)
-    return [f"{count} waiting to publish, the longest for {seconds} s: see `ctl connections`"]
+    if waiting:
+        count = "1 connection is" if len(waiting) == 1 else f"{len(waiting)} connections are"
+        seconds = (broker.context.clock.monotonic_ns() - waiting[0].since_ns) // (1000 * MS)
+        yield f"{count} waiting to publish, the longest for {seconds} s: see `ctl connections`"
 
 
-def _unroutable_letters(broker: Broker) -> list[str]:
+def _unroutable_letters(broker: Broker) -> Iterator[str]:
     letters = broker.context.unroutable_letters
     if not letters.count:
-        return []
+        return
     named = [
         f"{place.count} of queue {shown(place.queue)} for {shown(place.address)}"
         for place in letters.places()[:NAMED_MAX]
     ]
     noun, verb = ("dead letter", "was") if letters.count == 1 else ("dead letters", "were")
     found = f"{letters.count} {noun} found no queue and {verb}"
-    return [f"{found} dropped since the start: {and_more(named, len(letters.places()))}; bind a queue there"]
+    yield f"{found} dropped since the start: {and_more(named, len(letters.places()))}; bind a queue there"
 
 
 def _unconsumed_letters(broker: Broker) -> Generator[None, None, list[str]]:
