@@ -6,7 +6,7 @@ Source: management page 20 (CSRF, CORS).
 from .http_messages import Request
 from .options import ConsoleOptions
 
-#: In the list of origins: any page may read what needs no login of the browser; it allows no page to change anything.
+#: In the list of origins: lets any page read what needs no login by the browser. It lets no page change anything.
 ANY = "*"
 #: Headers that scripts of other origins may send. Seconds for which a browser caches this permission.
 _HEADERS, _MAX_AGE = "accept, authorization, content-type, x-requested-with, x-reason, x-vhost", "1800"

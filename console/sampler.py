@@ -358,8 +358,9 @@ class Sampler:
     def _samples(
         self, index: int, value: int, series: Series | None, wanted: Range, *, is_gauge: bool
     ) -> dict[str, Any]:
-        """The samples of a range, newest first. Their times are multiples of the step; a gauge's newest is in the
-        future, with the present value.
+        """The samples of a range, newest first. Their times are multiples of the step.
+
+        The newest sample of a gauge has a time in the future, and the present value.
         """
         clock = self._broker().context.clock
         wall_ms, step_ms = clock.wall_ms(), wanted.step * 1000

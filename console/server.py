@@ -92,8 +92,8 @@ class Server:
                 self._state = make(self.runtime, self.options, self.sampler(), facts)
         return self._state
 
-    async def last_answers(self) -> None:
-        """Wait until no request waits for its answer: one that waited for the lead is told that it has ended."""
+    async def wait_for_last_answers(self) -> None:
+        """Wait until all requests are answered, also those that waited for leadership: they are refused now."""
         while self._state is not None and self._state.requests > self._state.streams:
             await trio.sleep(_LAST_ANSWERS_PAUSE_S)
 
@@ -221,7 +221,7 @@ class Server:
         return secured
 
     async def sample(self) -> None:
-        """Take samples once a second, until cancelled, from when there is a connection or a queue."""
+        """Take samples once a second until cancelled. The first one waits for a connection or a queue."""
         while self._sampler is None and not self._has_anything_to_sample():
             await trio.sleep(UNUSED_S)
         sampler = self.sampler()
@@ -304,5 +304,5 @@ async def serve(
         task_status.started()
         await stopping.wait()
         with trio.move_on_after(LAST_ANSWERS_S):
-            await server.last_answers()
+            await server.wait_for_last_answers()
         nursery.cancel_scope.cancel()

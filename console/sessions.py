@@ -21,7 +21,7 @@ HOUR_NS = 3_600_000_000_000
 LIFETIME_NS, IDLE_NS = 8 * HOUR_NS, HOUR_NS
 #: Maximum sessions whose last use is remembered. Other sessions count as used when their token was issued.
 SESSIONS_MAX = 1_000
-#: Age from which a token is replaced. How far in the future a token may have been issued, since clocks are set back.
+#: Age from which a token is replaced. How far in the future a token may have been issued, since clocks can be set back.
 RENEWED_MS, SKEW_MS = 600_000, 60_000
 _OCTETS = 16
 

@@ -1,7 +1,7 @@
 """Limits the connections of one kind of listener: those of each address, and those of all addresses together.
 
-When no slot is free, a new connection takes one from a connection that is idle: from the same address if that has its
-share, else from the address with the most idle connections; of these, from the connection that has been idle longest.
+When no slot is free, a new connection takes one from a connection that is idle: from the same address if that has used
+up its share, else from the address with the most idle connections; of these, from the one that has been idle longest.
 Connections that are served, or stream, keep their slots. Source: management page 20.
 """
 

@@ -1,16 +1,17 @@
 """The page `/metrics`: sums over all objects, first RabbitMQ's families, then ours. Source: management page 12.1."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable
 
 from ...engine import BODY_SIZE_BUCKETS, Broker
 from ..options import ConsoleOptions
-from ..views.nodes import is_disk_alarm, is_memory_alarm
+from ..views.nodes import is_memory_alarm
+from ..views.queues import EMPTY_QUEUE_OCTETS, MESSAGE_OCTETS
 from . import families as f
 from .cluster import cluster_page
 from .exposition import Family, Sample, histogram, labelled, rendered
 from .facts import JournalFigures, MetricsFacts, ProcessFigures
 from .leveret_page import leveret_page
-from .sums import ALL_TYPES, ChannelSums, QueueSums, channel_sums, queue_sums
+from .sums import ALL_TYPES, COUNTS, ChannelSums, QueueSums, channel_sums, queue_sums
 
 PREFIX = "rabbitmq_"
 AMQP, STREAM = '{protocol="amqp091"}', '{protocol="stream"}'
@@ -42,7 +43,7 @@ def aggregated_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts
     ]
 
 
-def table(prefix: str, group: tuple[Family, ...], values: Iterator[float] | tuple[float, ...]) -> str:
+def table(prefix: str, group: tuple[Family, ...], values: Iterable[float]) -> str:
     """A group of families that have one value each, and no labels."""
     return "".join(rendered(prefix, family, [Sample(value)]) for family, value in zip(group, values, strict=True))
 
@@ -123,7 +124,7 @@ def node_page(
         persister["io_sync_time_seconds_total"] = journal.sync_s
     return "".join(
         [
-            table(prefix, f.ALARMS, (lacks_descriptors, is_disk_alarm(broker), is_memory_low)),
+            table(prefix, f.ALARMS, (lacks_descriptors, broker.flow.disk.is_full, is_memory_low)),
             churn_page(broker, prefix),
             table(prefix, f.NODE, process.node_values(sockets, uptime_s)),
             table(prefix, f.GARBAGE, (process.collections,)),
@@ -140,13 +141,14 @@ def _objects(queues: QueueSums, channels: ChannelSums) -> str:
 def _queues(sums: QueueSums) -> str:
     octets, all_ = sums.octets, sums.ready + sums.unacked
     in_memory = octets.ready + octets.unacked - octets.paged
+    without_bodies = sums.queues * EMPTY_QUEUE_OCTETS + (all_ - sums.paged) * MESSAGE_OCTETS
     values = {
-        "queue_process_memory_bytes": in_memory + memory_of(sums.queues, all_ - sums.paged),
+        "queue_process_memory_bytes": in_memory + without_bodies,
         "queue_messages_ram": all_ - sums.paged,
         "queue_messages_ram_bytes": in_memory,
         "queue_messages_ready_ram": sums.ready - sums.paged,
         "queue_messages_unacked_ram": sums.unacked,
-        "queue_messages_persistent": octets.persistent_count,
+        "queue_messages_persistent": octets.messages_persistent,
         "queue_messages_persistent_bytes": octets.persistent,
         "queue_messages_bytes": octets.ready + octets.unacked,
         "queue_messages_ready_bytes": octets.ready,
@@ -163,13 +165,6 @@ def _queues(sums: QueueSums) -> str:
     return "".join([*parts, table(PREFIX, f.QUEUE_PUBLISHED, (into_queues(sums),))])
 
 
-def memory_of(queues: int, messages: int) -> int:
-    """Octets of memory for this many queues and messages, without bodies."""
-    from ..views.queues import EMPTY_QUEUE_OCTETS, MESSAGE_OCTETS
-
-    return queues * EMPTY_QUEUE_OCTETS + messages * MESSAGE_OCTETS
-
-
 def into_queues(sums: QueueSums) -> int:
     """The number of messages that clients published, counted in each queue that they entered."""
     return sums.count("enqueued") - sums.count("own")
@@ -181,7 +176,9 @@ def published(broker: Broker) -> int:
 
 
 def _channels(broker: Broker, queues: QueueSums, sums: ChannelSums) -> str:
-    count, activity = queues.count, broker.context.activity
+    activity = broker.context.activity
+    counts = {name: queues.count(name) for name in COUNTS}
+    _, consumed, no_ack, got, got_no_ack, get_empty, redelivered, acked = _by_type(counts)
     gauges = (
         sums.consumers,
         sums.unacked,
@@ -196,13 +193,13 @@ def _channels(broker: Broker, queues: QueueSums, sums: ChannelSums) -> str:
         sums.confirmed,
         activity.returned,
         activity.dropped,
-        count("got_no_ack"),
-        count("got") - count("got_no_ack"),
-        count("get_empty"),
-        count("no_ack") - count("got_no_ack"),
-        _consumed(queues),
-        count("redelivered"),
-        max(0, count("acknowledged") - count("no_ack")),
+        got_no_ack,
+        got,
+        get_empty,
+        no_ack,
+        consumed,
+        redelivered,
+        acked,
     )
     return (
         table(PREFIX, f.CHANNEL_GAUGES, gauges)
@@ -211,12 +208,6 @@ def _channels(broker: Broker, queues: QueueSums, sums: ChannelSums) -> str:
         + table(PREFIX, f.CONNECTION_COUNTERS, (sums.reads, sums.writes))
         + table(PREFIX, f.CONNECTION_GAUGES, (sums.pending, sums.channels))
     )
-
-
-def _consumed(queues: QueueSums) -> int:
-    """The number of deliveries to consumers that acknowledge."""
-    count = queues.count
-    return count("delivered") - count("got") - count("no_ack") + count("got_no_ack")
 
 
 def global_page(broker: Broker, queues: QueueSums, channels: ChannelSums) -> str:

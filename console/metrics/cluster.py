@@ -27,7 +27,7 @@ def cluster_page(facts: ClusterFacts) -> str:
     if facts.leader != facts.own:
         followers = []
     parts += [
-        rendered(PREFIX, Family(name, kind, text), [Sample(value, _of(node)) for node, value in values])
+        rendered(PREFIX, Family(name, kind, text), [Sample(value, _label_of(node)) for node, value in values])
         for name, kind, text, values in (
             (
                 "follower_lag_records",
@@ -58,5 +58,5 @@ def cluster_page(facts: ClusterFacts) -> str:
     return "".join(parts)
 
 
-def _of(node: NodeFacts) -> str:
+def _label_of(node: NodeFacts) -> str:
     return labelled({"follower": node.name})

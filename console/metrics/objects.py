@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ...engine import Broker, Client, Exchange, Queue, Session, VirtualHost
+from ..counters import session_values
 from ..options import ConsoleOptions
 from ..views.clients import channel_name
 from ..views.queues import EMPTY_QUEUE_OCTETS, MESSAGE_OCTETS, head_timestamp
@@ -158,7 +159,7 @@ def _fine_queue(queue: Queue) -> tuple[float, ...]:
         all_octets - octets.paged,
         ready - paged,
         unacked,
-        octets.persistent_count,
+        octets.messages_persistent,
         octets.persistent,
         all_octets,
         octets.ready,
@@ -207,20 +208,8 @@ def _channel(session: Session) -> tuple[float, ...]:
 
 def _counts_of_channel(session: Session) -> tuple[float, ...]:
     """The counters of a channel, in the order of `CHANNEL_COUNTERS`."""
-    got, got_no_ack, no_ack = session.got, session.got_no_ack, session.no_ack
-    return (
-        session.published,
-        session.confirmed,
-        session.returned,
-        session.dropped,
-        got_no_ack,
-        got - got_no_ack,
-        session.get_empty,
-        no_ack - got_no_ack,
-        session.delivered - got - no_ack + got_no_ack,
-        session.redelivered,
-        session.acked,
-    )
+    *publishes, acked, consumed, _, no_ack, got, get_empty, got_no_ack, redelivered = session_values(session)
+    return *publishes, got_no_ack, got, get_empty, no_ack, consumed, redelivered, acked
 
 
 def _whole_channel(session: Session) -> tuple[float, ...]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 
 from ...engine import Broker, Message, Queue, Session
+from ..views.queues import Octets
 
 #: Queues, and channels, summed in one step, which takes about a millisecond.
 QUEUES_A_STEP, CHANNELS_A_STEP = 500, 500
@@ -35,17 +36,6 @@ Deaths = dict[tuple[str, bool], int]
 
 
 @dataclass(slots=True)
-class Octets:
-    """Octets of bodies, estimated. `persistent_count`: messages that a restart brings back."""
-
-    ready: int = 0
-    unacked: int = 0
-    paged: int = 0
-    persistent: int = 0
-    persistent_count: int = 0
-
-
-@dataclass(slots=True)
 class QueueSums:
     """Sums over queues. `counts`: RabbitMQ's type -> counter -> sum. `deaths`: RabbitMQ's type -> `Counters.deaths`."""
 
@@ -56,7 +46,7 @@ class QueueSums:
     scheduled: int = 0
     leased: int = 0
     paged: int = 0
-    octets: Octets = field(default_factory=Octets)
+    octets: Octets = Octets()
     counts: dict[str, dict[str, int]] = field(default_factory=dict)
     deaths: dict[str, Deaths] = field(default_factory=dict)
 
@@ -144,31 +134,23 @@ def _octets(busy: list[Queue], ready: int, unacked: int) -> Generator[None, None
         return Octets()
     step = -(-len(busy) // SAMPLED_QUEUES)
     some = busy[::step]
-    found, counted_ready, counted_unacked = Octets(), 0, 0
+    parts: list[Octets] = []
+    counted_ready = counted_unacked = 0
     each = max(1, SAMPLED_MESSAGES // len(some))
     for at, queue in enumerate(some):
-        one = octets_of(queue, each)
+        parts.append(octets_of(queue, each))
         counted_ready += queue.ready_count
         counted_unacked += queue.unacked
-        found.ready += one.ready
-        found.unacked += one.unacked
-        found.paged += one.paged
-        found.persistent += one.persistent
-        found.persistent_count += one.persistent_count
         if at % 50 == 49:
             yield
+    found = Octets(*map(sum, zip(*parts)))
     if step == 1:
         return found
     of_ready = ready / counted_ready if counted_ready else 0.0
     of_unacked = unacked / counted_unacked if counted_unacked else 0.0
     of_all = (ready + unacked) / max(1, counted_ready + counted_unacked)
-    return Octets(
-        round(found.ready * of_ready),
-        round(found.unacked * of_unacked),
-        round(found.paged * of_ready),
-        round(found.persistent * of_all),
-        round(found.persistent_count * of_all),
-    )
+    factors = Octets(of_ready, of_unacked, of_all, of_all, of_ready)
+    return Octets(*(round(octets * factor) for octets, factor in zip(found, factors)))
 
 
 def octets_of(queue: Queue, counted_max: int) -> Octets:
@@ -185,9 +167,9 @@ def octets_of(queue: Queue, counted_max: int) -> Octets:
     return Octets(
         round(size * ready),
         round(size * unacked),
-        round(size * paged),
         round(size * share * (ready + unacked)),
         round(share * (ready + unacked)),
+        round(size * paged),
     )
 
 

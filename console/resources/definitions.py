@@ -21,8 +21,8 @@ _NOT_JSON = "failed_to_parse_json"
 FAULTS_MAX = 50
 #: Maximum parts of a form, and maximum octets of the head of a part.
 PARTS_MAX, PART_HEAD_MAX = 3, 16 * 1024
-#: Places of this site: no scheme, no host, nothing that a browser could take for them, no end of the header.
-_PLACE = re.compile(r"(?!//)[A-Za-z0-9/#?&=%._~+-]{1,500}")
+#: Redirects within this site: no scheme, no host, nothing that a browser could take for one, no end of the header.
+_OWN_PATH = re.compile(r"(?!//)[A-Za-z0-9/#?&=%._~+-]{1,500}")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@+= ")
 
 
@@ -80,7 +80,7 @@ def _import(api: Api, request: Request) -> Steps:
     if done["faults"]:
         counts = ", ".join(f"{count} {what}" for what, count in done["imported"].items() if count)
         raise bad_request("\n".join([f"imported: {counts or 'nothing'}; not imported:", *done["faults"][:FAULTS_MAX]]))
-    return Answer(303, headers=(("location", place),)) if _PLACE.fullmatch(place) else Answer(204)
+    return Answer(303, headers=(("location", place),)) if _OWN_PATH.fullmatch(place) else Answer(204)
 
 
 def _preview(api: Api, request: Request) -> Steps:

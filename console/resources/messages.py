@@ -13,7 +13,6 @@ from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Refusal, Request, bad_request
 from ..options import CommandRefused
 from ..steps import Steps
-from ..views.nodes import is_replication_alarm
 
 ACKMODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
 NOT_IMPLEMENTED, NOT_FOUND, ACCESS_REFUSED = 540, 404, 403
@@ -66,7 +65,7 @@ def _refusal(refused: CommandRefused) -> Exception:
 def _is_alive(api: Api, request: Request) -> Steps:
     """The aliveness test: declare a queue, publish a message to it, and get it back."""
     vhost = api.vhost(request).name
-    if is_replication_alarm(api.broker):  # the commands would wait for other nodes
+    if api.broker.flow.replication.is_full:  # the commands would wait for other nodes
         return Answer(503, {"status": "failed", "reason": "publishers are held: too few nodes are in sync"})
     as_user = request.user.name
     yield from api.run("declare-queue", queue=TEST_QUEUE, vhost=vhost, as_user=as_user)

@@ -24,7 +24,7 @@ FEATURES = (
     "maintenance_mode_status", "quorum_queue", "stream_queue", "user_limits", "virtual_host_metadata",
 )  # fmt: skip
 
-#: The field of a node that serves no clients.
+#: The fields about churn of a node that serves no clients.
 _NO_CHURN = {name: value for one in CHURN for name, value in ((one, 0), (f"{one}_details", {"rate": 0.0}))}
 
 

@@ -13,10 +13,10 @@ from ..steps import Steps
 
 def _growing(api: Api, request: Request) -> Steps:
     """List the queues that grew over the last minute, the fastest first."""
-    return (yield from api.run("growing", vhost=_narrowed(request)))
+    return (yield from api.run("growing", vhost=_only_vhost(request)))
 
 
-def _narrowed(request: Request) -> str | None:
+def _only_vhost(request: Request) -> str | None:
     """The virtual host that the page shows alone."""
     return request.headers.get("x-vhost") or None
 
@@ -35,7 +35,7 @@ def _dead_letters(api: Api, request: Request) -> Steps:
 
 def _unacknowledged(api: Api, request: Request) -> Steps:
     """List the consumers with unacknowledged deliveries, that with the oldest delivery first."""
-    return (yield from api.run("unacknowledged", vhost=_narrowed(request)))
+    return (yield from api.run("unacknowledged", vhost=_only_vhost(request)))
 
 
 ROUTES = [

@@ -41,22 +41,12 @@ def is_memory_alarm(broker: Broker) -> bool:
     return broker.flow.alarm_reason is not None or any(node.limit_name == "memory" for node in broker.flow.full_nodes())
 
 
-def is_disk_alarm(broker: Broker) -> bool:
-    """Whether publishers are blocked because the disk is full or fails."""
-    return broker.flow.disk.is_full
-
-
-def is_replication_alarm(broker: Broker) -> bool:
-    """Whether publishers are blocked because too few nodes of the cluster are in sync."""
-    return broker.flow.replication.is_full
-
-
 def alarms_of(broker: Broker) -> tuple[str, ...]:
     """The alarms of this node, as health checks name them."""
     alarms = (
         ("memory", is_memory_alarm(broker)),
-        ("disk", is_disk_alarm(broker)),
-        ("replication", is_replication_alarm(broker)),
+        ("disk", broker.flow.disk.is_full),  # or it fails
+        ("replication", broker.flow.replication.is_full),  # too few nodes are in sync
     )
     return tuple(resource for resource, is_on in alarms if is_on)
 
@@ -108,7 +98,7 @@ def node_view(node: NodeFacts, host: HostFacts, options: ConsoleOptions, now_ms:
         "cluster_links": [],
         "config_files": list(options.config_files) if is_own else [],
         "context_switches": host.context_switches,
-        "contexts": contexts_view(node, options),
+        "contexts": contexts_view(node.name, node.listeners, options),
         "db_dir": node.data,
         "disk_free": host.disk_free,
         "disk_free_alarm": "disk" in node.alarms,

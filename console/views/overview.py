@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...engine import EXCHANGE_TYPES, Broker, Client, User
-from ..cluster import NodeFacts
 from ..counters import consumers_of
 from ..node_facts import Listening
 from ..options import ConsoleOptions
@@ -51,12 +50,8 @@ def _listeners(options: ConsoleOptions) -> list[tuple[str, Sequence[Listening]]]
     return [(node.name, node.listeners) for node in cluster.nodes if node.is_running]
 
 
-def contexts_view(node: NodeFacts, options: ConsoleOptions) -> list[dict[str, Any]]:
+def contexts_view(node: str, listeners: Sequence[Listening], options: ConsoleOptions) -> list[dict[str, Any]]:
     """The HTTP listeners of a node."""
-    return _contexts(node.name, node.listeners, options)
-
-
-def _contexts(node: str, listeners: Sequence[Listening], options: ConsoleOptions) -> list[dict[str, Any]]:
     return [_context(node, one, options) for one in listeners if one.protocol.startswith("http")]
 
 
@@ -136,6 +131,6 @@ def overview_view(
     shown = totals if is_monitor(user) else {key: count for key, count in totals.items() if key != "consumers"}
     view |= {"object_totals": shown, "statistics_db_event_queue": 0}
     if is_monitor(user):
-        contexts = [one for node, listeners in _listeners(options) for one in _contexts(node, listeners, options)]
+        contexts = [one for node, listeners in _listeners(options) for one in contexts_view(node, listeners, options)]
         view |= {"listeners": listeners_view(options), "contexts": contexts}
     return view

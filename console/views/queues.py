@@ -30,13 +30,13 @@ CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
 
 
 class Octets(NamedTuple):
-    """Octets of the bodies in a queue, counted or estimated."""
+    """Octets of bodies, counted or estimated. `messages_persistent`: how many messages a restart brings back."""
 
-    ready: int
-    unacked: int
-    persistent: int
-    messages_persistent: int
-    paged: int
+    ready: int = 0
+    unacked: int = 0
+    persistent: int = 0
+    messages_persistent: int = 0
+    paged: int = 0
 
 
 def plain_queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
