@@ -5,8 +5,8 @@
 Sub-packages; each imports only those before it: `rows` (the tables), `addresses`, `policies`, `declared`, `lint`,
 `files` (TOML), `foreign` (XML, properties). `loading` recognises a file's format. `explain` and `difference` import
 neither `files` nor `foreign`; `faults`, `lifetime`, `values`, `profiles` and `printable` import no sub-package.
-`queue_types` is the registry of types with their own arguments, and `leases` such a type: only the registry and
-`files.file_hooks`, by name, and the engine's package of leased queues import it.
+`queue_types` registers the types with their own arguments. `leases` is such a type: only `queue_types` and
+`files.file_hooks`, both by name, and the engine's package of leased queues import it.
 """
 
 from .addresses.destinations import NO_DESTINATIONS, DestinationPolicies, parse_destination

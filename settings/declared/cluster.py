@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from ..frozen import frozen
 from ..loopback import is_loopback
-from ..rows.cluster import ClusterKeys, place_of
+from ..rows.cluster import ClusterKeys, host_port_of
 from ..values import shown
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ def cluster_name_of(configuration: "Configuration") -> str:
 
 def nodes_of(keys: ClusterKeys) -> tuple[ClusterNode, ...]:
     """All nodes, in the order of the list."""
-    return tuple(ClusterNode(name, *_place(place)) for name, _, place in (one.partition("=") for one in keys.nodes))
+    return tuple(ClusterNode(name, *_host_port(place)) for name, _, place in (one.partition("=") for one in keys.nodes))
 
 
-def own_place(keys: ClusterKeys) -> tuple[str, int]:
+def own_host_port(keys: ClusterKeys) -> tuple[str, int]:
     """Host and port where this node listens for the others. Only for keys without faults."""
     if keys.listen is not None:
-        return _place(keys.listen)
+        return _host_port(keys.listen)
     return next((node.host, node.port) for node in nodes_of(keys) if node.name == keys.node)
 
 
@@ -94,7 +94,7 @@ def _unprotected(configuration: "Configuration") -> Iterator[Problem]:
                 yield "cluster.tls", key, "is missing, nodes show each other their certificates"
     elif keys.secret_file is None:
         places = [one.partition("=")[2] for one in keys.nodes] + [one for one in (keys.listen, keys.advertise) if one]
-        outside = next((place for place in places if not is_loopback(_place(place)[0])), None)
+        outside = next((place for place in places if not is_loopback(_host_port(place)[0])), None)
         if outside is not None:
             what = f"{outside} is outside loopback, where anybody could join"
             yield "cluster", "secret-file", f"is missing: {what}: expected a secret-file, or [cluster.tls]"
@@ -128,7 +128,7 @@ def cluster_warnings(configuration: "Configuration") -> Iterator[Problem]:
         yield "cluster", "etcd", "2 members of etcd stop when one stops: expected 3"
 
 
-def _place(text: str) -> tuple[str, int]:
-    found = place_of(text)
+def _host_port(text: str) -> tuple[str, int]:
+    found = host_port_of(text)
     assert found is not None, "the reader of the key has checked it"
     return found

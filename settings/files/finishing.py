@@ -69,7 +69,7 @@ def finish(builder: ConfigurationBuilder) -> tuple[Configuration, list[Fault]]:
 
 
 def _check_cluster(builder: ConfigurationBuilder, configuration: Configuration, cluster_at: Origin) -> None:
-    def place(table: str, key: str) -> Origin:
+    def line_of(table: str, key: str) -> Origin:
         """The line of the key, of the first key of its table, or of [cluster]."""
         if (table, key) in builder.explicit_at:
             return builder.explicit_at[table, key]
@@ -78,9 +78,9 @@ def _check_cluster(builder: ConfigurationBuilder, configuration: Configuration, 
         return next((origin for (other, _), origin in builder.explicit_at.items() if other == table), cluster_at)
 
     for table, key, problem in cluster_problems(configuration):
-        builder.fault(place(table, key), key, problem)
+        builder.fault(line_of(table, key), key, problem)
     for table, key, problem in cluster_warnings(configuration):
-        builder.warn(place(table, key), key, problem)
+        builder.warn(line_of(table, key), key, problem)
 
 
 def _repository(builder: ConfigurationBuilder, usage: SystemUsage | None) -> SettingsRepository:

@@ -7,6 +7,7 @@ Names that differ in digits (`eu-1`, `eu-2`), in short words (`orders.eu`, `orde
 
 from collections.abc import Collection, Iterable
 from itertools import pairwise
+from os.path import commonprefix
 
 #: Minimum letters of a word that is checked.
 WORD_MIN = 4
@@ -22,8 +23,8 @@ def looks_like(name: str, other: str) -> bool:
     one, two = name.casefold(), other.casefold()
     if one.translate(_SEPARATORS) == two.translate(_SEPARATORS):
         return len(one) >= WORD_MIN
-    start = _common_prefix(one, two)
-    end = _common_prefix(one[start:][::-1], two[start:][::-1])
+    start = len(commonprefix((one, two)))
+    end = len(commonprefix((one[start:][::-1], two[start:][::-1])))
     left, right = one[start : len(one) - end], two[start : len(two) - end]
     if not (left + right).isalpha() or min(_word_length(one, start), _word_length(two, start)) < WORD_MIN:
         return False
@@ -61,17 +62,7 @@ def _variants(name: str) -> set[str]:
     return {plain, *(plain[:place] + plain[place + 1 :] for place in range(len(plain)))}
 
 
-def _common_prefix(one: str, two: str) -> int:
-    """The length of the common prefix."""
-    count = 0
-    for left, right in zip(one, two):
-        if left != right:
-            break
-        count += 1
-    return count
-
-
-def _word_length(text: str, place: int) -> int:
-    """The length of the word that contains the letter, or the end, at `place`."""
+def _word_length(text: str, index: int) -> int:
+    """The length of the word that contains the letter, or the end, at an index."""
     breaks = [-1, *(index for index, letter in enumerate(text) if ord(letter) in _SEPARATORS), len(text)]
-    return max(after - before - 1 for before, after in pairwise(breaks) if before < place <= after)
+    return max(after - before - 1 for before, after in pairwise(breaks) if before < index <= after)

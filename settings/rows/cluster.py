@@ -26,13 +26,13 @@ MIB = 1024**2
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _NODE = re.compile(r"(?=.{1,63}$)[A-Za-z0-9][A-Za-z0-9_.-]*(?:@[A-Za-z0-9][A-Za-z0-9_.-]*)?")
-_PLACE = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:/\[\]@=]+)):([0-9]{1,5})")
+_HOST_PORT = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:/\[\]@=]+)):([0-9]{1,5})")
 _URL = re.compile(r"https?://(?:\[[0-9A-Fa-f:.]+\]|([^\s:/\[\]@]+))(?::([0-9]{1,5}))?/?")
 
 
-def place_of(value: str) -> tuple[str, int] | None:
+def host_port_of(value: str) -> tuple[str, int] | None:
     """Host and port of HOST:PORT; None: the text is not of this form."""
-    found = _PLACE.fullmatch(value)
+    found = _HOST_PORT.fullmatch(value)
     if found is None or not 0 < int(found[3]) < 65536 or not _may_be_host(found[2]):
         return None
     return found[1] or found[2], int(found[3])
@@ -63,7 +63,7 @@ def node_name(value: object) -> str:
 
 def host_and_port(value: object) -> str:
     """HOST:PORT."""
-    if isinstance(value, str) and place_of(value) is not None:
+    if isinstance(value, str) and host_port_of(value) is not None:
         return value
     raise ValueError('an address "HOST:PORT"')
 
@@ -79,11 +79,11 @@ def copy_rate(value: object) -> int:
     return rate
 
 
-def named_places(value: object) -> tuple[str, ...]:
+def named_host_ports(value: object) -> tuple[str, ...]:
     """A list of NAME=HOST:PORT."""
     if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
         parts = [one.partition("=") for one in value]
-        if all(_NODE.fullmatch(part[0]) and place_of(part[2]) is not None for part in parts):
+        if all(_NODE.fullmatch(part[0]) and host_port_of(part[2]) is not None for part in parts):
             return tuple(value)
     raise ValueError('a list of nodes: ["a=HOST:PORT", "b=HOST:PORT", "c=HOST:PORT"]')
 
@@ -133,7 +133,7 @@ class ClusterKeys:
         help="Name of the cluster; its keys in etcd are under `/leveret/NAME/0/`.")
     node: str | None = of_node(Kind(node_name), None,
         help="Name of this node, one of `nodes`; tools see `rabbit@NAME`, or the name as it is if it has an `@`.")
-    nodes: tuple[str, ...] = at_start(Kind(named_places), (),
+    nodes: tuple[str, ...] = at_start(Kind(named_host_ports), (),
         help="All nodes, the same list on each: `NAME=HOST:PORT`, the address where the other nodes reach it.")
     listen: str | None = of_node(Kind(host_and_port), None,
         help="Address on which this node listens for the others; unset: its address in `nodes`.")

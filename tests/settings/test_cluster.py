@@ -7,7 +7,7 @@ import pytest
 
 from leveret.__main__ import main
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.declared.cluster import ClusterNode, cluster_name_of, node_of, nodes_of, own_place
+from leveret.settings.declared.cluster import ClusterNode, cluster_name_of, node_of, nodes_of, own_host_port
 
 WHOLE = """\
 [cluster]
@@ -30,8 +30,8 @@ def test_a_cluster_is_read() -> None:
     assert (faults, configuration.is_clustered, configuration.warnings) == ([], True, ())
     nodes = (("a", "127.0.0.1", 7001), ("b", "::1", 7002), ("c", "localhost", 7003))
     assert nodes_of(keys) == tuple(ClusterNode(*node) for node in nodes)
-    assert own_place(keys) == ("::1", 7002)
-    assert own_place(load(WHOLE + 'listen = "127.0.0.2:1"')[0].cluster) == ("127.0.0.2", 1)
+    assert own_host_port(keys) == ("::1", 7002)
+    assert own_host_port(load(WHOLE + 'listen = "127.0.0.2:1"')[0].cluster) == ("127.0.0.2", 1)
     assert keys.etcd == ("http://127.0.0.1:2379", "https://[::1]:2380", "http://localhost")
     assert (keys.name, keys.min_in_sync, keys.lease_ms, keys.link_backlog) == ("leveret", 2, 6000, 64 * 1024**2)
     assert load('[broker]\nproduct = "x"')[0].is_clustered is False
