@@ -197,7 +197,7 @@ class Closing:
         self._drop()
 
     def _end_first_wait(self) -> None:
-        """The first part of the handshake's time is over. One timer serves both parts; few peers need the second."""
+        """Part of the handshake's time is over: drop a silent peer, give any other one the rest of the time."""
         rest_ms = self._options.handshake_timeout_ms - self._first_wait_ms
         if rest_ms <= 0:
             self._handshake_timed_out()

@@ -82,7 +82,7 @@ def _differences(
 
 
 def _check_definitions(configuration: Configuration, *, is_sound: bool) -> tuple[list[str], list[str]]:
-    """Faults and warnings of the file that `definitions` names. Unless `is_sound`, it is only checked to be JSON."""
+    """Faults and warnings of the file that `definitions` names. Unless `is_sound`, only its syntax is checked."""
     from ..operator.definitions import faults_and_remarks
     from ..operator.definitions_reader import DefinitionsFault
 

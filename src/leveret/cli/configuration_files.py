@@ -70,7 +70,7 @@ def _fetch(file: str, path: str) -> tuple[str, str]:
 
 
 def load_definitions(configuration: Configuration) -> "tuple[JsonFile | None, list[str]]":
-    """The file that `definitions` names, and the reason why it cannot be read; None without that key."""
+    """The file that `definitions` names, and its faults. None: the key is unset, or the file cannot be read."""
     name = configuration.broker.definitions
     if name is None:
         return None, []

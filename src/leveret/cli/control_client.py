@@ -83,8 +83,8 @@ def request(
             if target.is_tls:
                 context = context or tls_context(None, None, None)
                 with context.wrap_socket(sock, server_hostname=target.host) as secured:
-                    return _Exchange(secured, target, deadline, start_s).run(command, arguments)
-            return _Exchange(sock, target, deadline, start_s).run(command, arguments)
+                    return _Connection(secured, target, deadline, start_s).run(command, arguments)
+            return _Connection(sock, target, deadline, start_s).run(command, arguments)
     except ssl.SSLCertVerificationError as error:
         raise ControlFailed(f"the certificate of {target} is not trusted: {error.verify_message} (--ca FILE)") from None
     except TimeoutError:
@@ -141,8 +141,8 @@ class _Refused(Exception):
         self.text = text
 
 
-class _Exchange:
-    """One connection, used for one request."""
+class _Connection:
+    """A connection for one request."""
 
     def __init__(self, sock: socket.socket, target: Target, deadline: float, start_s: float | None) -> None:
         self._socket = sock

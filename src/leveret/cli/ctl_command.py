@@ -356,7 +356,7 @@ def as_text(result: Any, command: str) -> str:
     if command == "dead-letters" and "items" in result:
         return _dead_letters_text(result)
     if command == "where" and isinstance(result, dict):
-        return _place_of(result)
+        return _places_text(result)
     if command == "cluster" and "nodes" in result:
         result = _cluster_of(result)
     if command == "cluster" and "changes" in result:
@@ -370,8 +370,8 @@ def as_text(result: Any, command: str) -> str:
     return printable(str(result))
 
 
-def _place_of(found: dict[str, Any]) -> str:
-    """The text of `where`: the places of a message, and how far the broker has searched."""
+def _places_text(found: dict[str, Any]) -> str:
+    """The text of `where`: the places of a message, and how much was searched."""
     messages = "1 message" if found["looked_at"] == 1 else f"{found['looked_at']} messages"
     extent = f"looked at {messages} in {found['queues']} of {found['of_queues']} queues"
     why = f", then stopped: {found['stopped']}" if found["stopped"] else ""

@@ -21,7 +21,7 @@ from .configuration_files import load
 OK, WARNING, FAULT = "ok", "warning", "fault"
 EXIT_OK, EXIT_FAULT = 0, 2
 
-#: With fewer descriptors, a broker of some size runs out of them.
+#: Descriptors that a broker with thousands of connections needs.
 DESCRIPTORS_MIN = 4096
 #: Milliseconds of an fsync above which publishers notice it.
 FSYNC_SLOW_MS = 20.0

@@ -13,7 +13,7 @@ from ..settings.declared.cluster import ClusterNode
 from ..settings.loopback import is_loopback
 
 #: The path of a member's configuration on its machine, and the parent of its data directory.
-PLACE, DATA = "/etc/leveret/etcd.yml", "/var/lib/leveret-etcd"
+PATH, DATA = "/etc/leveret/etcd.yml", "/var/lib/leveret-etcd"
 
 CONFIGURATION = """\
 # Member {name} of the etcd of cluster {cluster}; on its machine: {place}
@@ -79,12 +79,12 @@ certificates (client-cert-auth), and [cluster] https URLs with [cluster.etcd-tls
 
 @dataclass(slots=True, frozen=True)
 class Member:
-    """A member of etcd. `client`, `peer`: ports."""
+    """A member of etcd. `client_port`: for clients; `peer_port`: for other members."""
 
     name: str
     host: str
-    client: int
-    peer: int
+    client_port: int
+    peer_port: int
 
     def url(self, port: int, host: str = "") -> str:
         """The URL of one of the member's ports."""
@@ -132,22 +132,22 @@ def _check_ports(places: Sequence[tuple[str, int]]) -> None:
 
 def write_files(directory: Path, cluster: str, members: Sequence[Member]) -> list[Path]:
     """Write the files of all members, and return their paths. Raises: OSError; FileExistsError: nothing was written."""
-    every = ",".join(f"{one.name}={one.url(one.peer)}" for one in members)
+    every = ",".join(f"{one.name}={one.url(one.peer_port)}" for one in members)
     etcd = shutil.which("etcd") or "/usr/bin/etcd"
     texts: dict[Path, str] = {}
     for one in members:
-        own = [one.url(one.client)]
-        listen = own if is_loopback(one.host) else [one.url(one.client, "127.0.0.1"), *own]
-        facts = {"name": one.name, "client": one.url(one.client), "peer": one.url(one.peer), "listen": ",".join(listen)}
-        common = {"cluster": cluster, "place": PLACE, "data": DATA, "etcd": etcd, "every": every}
+        client, peer = one.url(one.client_port), one.url(one.peer_port)
+        listen = client if is_loopback(one.host) else f"{one.url(one.client_port, '127.0.0.1')},{client}"
+        facts = {"name": one.name, "client": client, "peer": peer, "listen": listen}
+        common = {"cluster": cluster, "place": PATH, "data": DATA, "etcd": etcd, "every": every}
         texts[directory / one.name / "etcd.yml"] = CONFIGURATION.format(**facts, **common)
         texts[directory / one.name / "leveret-etcd.service"] = UNIT.format(**common)
     texts[directory / "README"] = STEPS.format(
         cluster=cluster,
         count=len(members),
-        place=PLACE,
+        place=PATH,
         members=", ".join(one.name for one in members),
-        endpoints=",".join(one.url(one.client) for one in members),
+        endpoints=",".join(one.url(one.client_port) for one in members),
         warning="" if all(is_loopback(one.host) for one in members) else WARNING,
     )
     for file in texts:

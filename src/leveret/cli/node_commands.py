@@ -1,8 +1,8 @@
 """Commands about nodes: `leveret ctl cluster ...`, `handover`, `drain`, `revive`, `forget`; and `reload`, `status`.
 
 The leader refuses such a command at once, or begins it. `ctl` then asks for the cluster's state until the command is
-done, because a leader that hands over closes the connection. If no node leads, nodes hold their clients; `ctl` asks
-such a node for its own state by HTTP.
+done, because a leader that hands over closes the connection. If no node leads, nodes keep their clients waiting;
+`ctl` asks such a node for its own state by HTTP.
 """
 
 import http.client
@@ -19,14 +19,14 @@ from ..operator.command_error import CommandError
 from .control_client import TIMEOUT_S, ControlFailed, NotServed, request, target_of, tls_context
 
 NODE_COMMANDS = frozenset({"cluster", "handover", "drain", "revive", "forget", "reload", "status"})
-#: Seconds of silence after which a broker counts as a node that holds its clients; also the limit for its state.
+#: Seconds of silence after which a node seems to keep its clients waiting; maximum seconds until it tells its state.
 HELD_S = 2.0
 #: Seconds between two requests for a cluster's state.
 POLL_S = 0.2
 #: Minimum seconds that must be left for one more request, which would otherwise get no answer.
 TRY_S = 0.5
 _STATE_SIZE_MAX = 1 << 20
-#: Command that waits -> the reasons why its wait is not over.
+#: Command that waits -> the function that gives the reasons why its wait is not over.
 _WAITS = {"cluster wait-in-sync": in_sync_reasons, "cluster wait-safe-to-stop": stop_reasons}
 
 Status = dict[str, Any]

@@ -2,7 +2,8 @@
 
 The child ends when this process ends, and stops Spark's Java process first. After SIGINT or SIGTERM it gets a SIGTERM.
 It is in another session, so that Ctrl-C does not reach it as well. If this process is killed, the child sees the end of
-its stdin, a pipe to which nothing is written; only `serve` reads this process's stdin, and ends with that.
+its stdin, a pipe to which nothing is written. The job `serve` reads the stdin of this process instead, and ends with
+that.
 Source: Spark page 6.
 """
 

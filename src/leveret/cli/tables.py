@@ -26,9 +26,9 @@ LAST = (
 )  # fmt: skip
 #: Never shown in a table; `--json` has them.
 HIDDEN = frozenset({"counters"})
-#: Objects that a terminal shows as NAME=VALUE; others are JSON, which can be copied into a command.
-PARTED = frozenset({"held"})
-#: Texts that take several lines, as lists and objects do.
+#: Columns whose objects a terminal shows as NAME=VALUE; others are JSON, which can be copied into a command.
+AS_PAIRS = frozenset({"held"})
+#: Columns whose texts take several lines, as lists and objects do.
 WRAPPED = frozenset({"destination"})
 #: Minimum width of a column that is cut, and of one whose cells take several lines.
 COLUMN_MIN, WRAPPED_MIN = 12, 24
@@ -61,10 +61,10 @@ def cell(value: Any, name: str = "", today: str | None = None) -> str:
         return time_text(value, name, today or "")
     if value is None or value == {} or value == []:
         return ""
-    if today is not None and isinstance(value, dict) and name in PARTED:
-        return _parts(value)
+    if today is not None and isinstance(value, dict) and name in AS_PAIRS:
+        return _pairs(value)
     if today is not None and isinstance(value, list) and all(isinstance(one, dict) for one in value):
-        return "; ".join(map(_change if name == "differs" else _parts, value))
+        return "; ".join(map(_change if name == "differs" else _pairs, value))
     return json.dumps(value) if isinstance(value, bool | dict | list) else printable(str(value))
 
 
@@ -93,7 +93,7 @@ def _change(one: Mapping[str, Any]) -> str:
     return f"{cell(one.get('key'))}: {f'{before} → ' if before else ''}{after or 'nothing'}"
 
 
-def _parts(value: Mapping[str, Any]) -> str:
+def _pairs(value: Mapping[str, Any]) -> str:
     return " ".join(f"{printable(_heading(name))}={cell(one, name)}" for name, one in value.items() if cell(one))
 
 

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from ..settings.values import duration_ms
 
-#: Names `..._WORD_ms` with these words are moments; other names are durations.
+#: Values named `..._WORD_ms` with these words are moments; others are durations.
 MOMENTS = frozenset({"at", "due", "from", "since", "started", "ended", "oldest"})
 #: Maximum seconds of a time limit, and of the pause of --watch.
 SECONDS_MAX = 86400

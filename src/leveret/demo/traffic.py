@@ -21,13 +21,17 @@ async def feed_quotes(client: Client) -> None:
         await trio.sleep(0.02)
 
 
-async def show_quotes(client: Client) -> None:
-    """A slow reader: five a second."""
-    await client.declare("quotes.last")
-    await client.consume("quotes.last", "wall", prefetch=5)
-    async for delivery in client.deliveries:
-        await trio.sleep(0.2)
-        await client.ack(delivery)
+def reader(queue: str, tag: str, *, prefetch: int, pause_s: float) -> Program:
+    """A program that reads a queue, and pauses before it acknowledges a message."""
+
+    async def read(client: Client) -> None:
+        await client.declare(queue)
+        await client.consume(queue, tag, prefetch=prefetch)
+        async for delivery in client.deliveries:
+            await trio.sleep(pause_s)
+            await client.ack(delivery)
+
+    return read
 
 
 async def order_mails(client: Client) -> None:
@@ -54,14 +58,6 @@ async def scan_parcels(client: Client) -> None:
         await trio.sleep(0.3)
 
 
-async def carry_parcels(client: Client) -> None:
-    """A robot that works well."""
-    await client.consume("parcels", "robot-1", prefetch=3)
-    async for delivery in client.deliveries:
-        await trio.sleep(0.2)
-        await client.ack(delivery)
-
-
 async def carry_parcels_slowly(client: Client) -> None:
     """A slow robot: it takes 7 s for three parcels, but leases end after 5 s, and the other robot gets the parcels."""
 
@@ -84,15 +80,6 @@ async def import_orders(client: Client) -> None:
             await trio.sleep(0.05)
 
 
-async def book_orders(client: Client) -> None:
-    """Twenty orders a second."""
-    await client.declare("orders")
-    await client.consume("orders", "book", prefetch=10)
-    async for delivery in client.deliveries:
-        await trio.sleep(0.05)
-        await client.ack(delivery)
-
-
 async def measure(client: Client) -> None:
     """Publish a thousand readings each ten seconds; they expire because nobody reads them."""
     await client.declare("readings")
@@ -105,14 +92,14 @@ async def measure(client: Client) -> None:
 #: Name of the connection -> its program.
 PROGRAMS: dict[str, Program] = {
     "quote feed": feed_quotes,
-    "quote wall": show_quotes,
+    "quote wall": reader("quotes.last", "wall", prefetch=5, pause_s=0.2),
     "web shop": order_mails,
     "mail sender": send_mails,
     "parcel scanner": scan_parcels,
-    "robot 1": carry_parcels,
+    "robot 1": reader("parcels", "robot-1", prefetch=3, pause_s=0.2),
     "robot 2 (too slow)": carry_parcels_slowly,
     "order import": import_orders,
-    "order book": book_orders,
+    "order book": reader("orders", "book", prefetch=10, pause_s=0.05),
     "weather station": measure,
 }
 

@@ -41,14 +41,14 @@ class Address:
 class ConsoleAddresses:
     """The addresses of the console and of its metrics.
 
-    `is_named`, `metrics_named`: whether a user named them. If so, an address that is taken is an error; otherwise that
-    listener is left out.
+    `is_named`, `are_metrics_named`: whether a user named the addresses. If so, one that is taken is an error; otherwise
+    its listener is left out.
     """
 
     listen: list[Address]
     is_named: bool = False
     metrics: list[Address] = field(default_factory=list)
-    metrics_named: bool = False
+    are_metrics_named: bool = False
 
 
 #: The schemes of AMQP, and of HTTP.

@@ -137,7 +137,7 @@ class ClusterAdmin:
         view = self._node.view
         members = frozenset() if view is None or view.insync is None else view.insync.nodes
         registered = frozenset() if view is None else frozenset(one.node_id for one in view.nodes)
-        names = {self._node.history.name_of(one) for one in members - registered}  # None: any absent one may be it
+        names = {self._node.history.name_of(one) for one in members - registered}  # None: unknown, perhaps the node
         if row.get("is-in-sync") or (row["state"] == "absent" and names & {node, None}):
             least = self._node.options.min_in_sync
             why = f"it is one of {len(members)} nodes with all confirmed messages, and min-in-sync is {least}"

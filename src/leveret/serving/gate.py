@@ -35,7 +35,7 @@ CLIENTS_MAX = 10_000
 #: Maximum TLS handshakes at the same time, of up to 100 KiB each. One more cancels the oldest.
 HANDSHAKES_MAX = 256
 #: Seconds between two attempts to pass a client on: a leader that refuses clients may not serve yet.
-AGAIN_S = 0.1
+RETRY_S = 0.1
 #: Maximum seconds for which an HTTP request is held: a lost leader is replaced within them, and monitoring tools, which
 #: wait for 15 s, get an answer with the reason.
 HTTP_PATIENCE_S = 10.0
@@ -280,7 +280,7 @@ class Gate:
             if self._pass_on is not None:
                 if await self._pass_on_to_leader(client, self._pass_on):
                     return True
-                pause_s = AGAIN_S
+                pause_s = RETRY_S
             left_s = 0.0 if self._is_closed else until - trio.current_time()
             if left_s <= 0:
                 why = self._why_refused()

@@ -31,7 +31,7 @@ class Listeners:
         return cls(
             dict(zip(amqp, options.listen)),
             dict(zip(bind_console("console", console.listen, is_named=console.is_named), console.listen)),
-            dict(zip(bind_console("metrics", console.metrics, is_named=console.metrics_named), console.metrics)),
+            dict(zip(bind_console("metrics", console.metrics, is_named=console.are_metrics_named), console.metrics)),
         )
 
     @property

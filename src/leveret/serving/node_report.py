@@ -16,7 +16,7 @@ from ..cluster.node import Node
 from ..cluster.status import CONFIGURATION, STATE, leader_state
 from ..console.cluster import ClusterFacts, NodeFacts
 from ..console.node_facts import Certificate, HostFacts, Listening
-from ..settings.declared.cluster import own_place, shown_node
+from ..settings.declared.cluster import own_host_port, shown_node
 from .process_facts import host_facts_of
 from .reloading import CurrentConfiguration
 from .runtime import SystemClock
@@ -262,7 +262,7 @@ class NodeReport:
         cluster, configuration = self._current.cluster, self._current.configuration
         if cluster is None or not cluster.tls.expires_ms:
             return ()
-        listening = Listening("clustering", *own_place(configuration.cluster), True)
+        listening = Listening("clustering", *own_host_port(configuration.cluster), True)
         file = configured_path(configuration, "cluster.tls", "certificate") or ""
         return (Certificate(listening, file, cluster.tls.expires_ms),)
 

@@ -35,7 +35,7 @@ from ..console.node_facts import Certificate
 from ..engine import OPTIONAL_KINDS
 from ..journal import ClusterJournal
 from ..settings import Configuration
-from ..settings.declared.cluster import cluster_name_of, nodes_of, own_place, shown_node
+from ..settings.declared.cluster import cluster_name_of, nodes_of, own_host_port, shown_node
 from . import collector
 from .addresses import Address, AddressTaken, bind
 from .cluster_admin import ClusterAdmin
@@ -149,7 +149,7 @@ class ServedNode:
 
     async def run(self, on_serving: Callable[[], object], on_console: Callable[[], object]) -> None:
         name = self._options.configuration.cluster.node
-        host, port = own_place(self._options.configuration.cluster)
+        host, port = own_host_port(self._options.configuration.cluster)
         try:
             question = f'is node = "{name}" right on this machine?'
             hint = f"another process has this node's address in nodes; {question}"

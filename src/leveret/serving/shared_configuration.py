@@ -68,7 +68,7 @@ class SharedConfiguration:
         return {name: digest for of_kind in short.values() for name, digest in of_kind.items()}
 
     def _with_short_names(self, digests: Mapping[str, str]) -> dict[str, str]:
-        """The digests with short names."""
+        """The digests under their names, of which long ones are cut."""
         return {
             name if len(name) <= NAME_MAX else f"{name[:NAME_MAX]}... {self._digest(name, _DIGEST_SIZE)}": digest
             for name, digest in digests.items()
