@@ -99,8 +99,8 @@ class Http:
 
     def path_of(self, arguments: Collection[str]) -> str:
         """The path, with arguments in braces under the names that they have as keys of a body."""
-        places = self.path_arguments(arguments)
-        words = (f"{{{places[word].replace('-', '_')}}}" if word in places else word for word in self.path.split("/"))
+        named = self.path_arguments(arguments)
+        words = (f"{{{named[word].replace('-', '_')}}}" if word in named else word for word in self.path.split("/"))
         return "/".join(words)
 
 

@@ -58,8 +58,8 @@ def missing_vhost(user: User, vhost: str) -> str:
 def check_access(user: User, action: str, queue: Queue) -> None:
     """Check that the user may `read` from a queue or `write` to it. Raises: Refusal."""
     if not user.may(action, "queue", queue.name, queue.vhost_name):
-        place = f"queue '{queue.name}' in vhost '{queue.vhost_name}'"
-        raise access_refused(f"{action} access to {place} refused for user '{user.name}'")
+        what = f"queue '{queue.name}' in vhost '{queue.vhost_name}'"
+        raise access_refused(f"{action} access to {what} refused for user '{user.name}'")
 
 
 def check_level(request: Request, level: Level, vhosts: Container[str]) -> None:

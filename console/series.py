@@ -80,15 +80,15 @@ class Series:
     def lowest(self, index: int, since_ms: int, until_ms: int) -> int | None:
         """The lowest value between two times; None: `since_ms` is before the first stored sample."""
         for one in self._resolutions:
-            place = bisect_right(one.times, since_ms)
-            if place:
-                return min(sample[index] for sample in one.samples[place - 1 : bisect_right(one.times, until_ms)])
+            end = bisect_right(one.times, since_ms)
+            if end:
+                return min(sample[index] for sample in one.samples[end - 1 : bisect_right(one.times, until_ms)])
         return None
 
     def at(self, index: int, at_ms: int) -> int | None:
         """The value at a time; None: the time is before the first stored sample."""
         for one in self._resolutions:
-            place = bisect_right(one.times, at_ms)
-            if place:
-                return one.samples[place - 1][index]
+            end = bisect_right(one.times, at_ms)
+            if end:
+                return one.samples[end - 1][index]
         return None

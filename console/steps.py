@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Seconds after which a step ends. Minimum seconds of a last step after which it yields, too.
+#: Seconds after which a step ends. The last step ends with a yield only if it took longer than LAST_STEP_S.
 STEP_S, LAST_STEP_S = 0.003, 0.001
 #: Objects that are sorted at once. Maximum objects of sorted parts that are merged at once. Both take one or two
 #: milliseconds if keys are tuples of texts. Longer parts are merged object by object, which costs four times as much.
@@ -62,8 +62,8 @@ def sort_in_steps(key: Callable[[T], Any], items: Sequence[T]) -> ListSteps[T]:
     while len(runs) > 1 and len(runs[0]) < MERGED_AT_ONCE:
         pairs = [runs[at : at + 2] for at in range(0, len(runs), 2)]
         runs = yield from map_in_steps(lambda pair: sorted(chain(*pair), key=key_of), pairs)
-    places: Iterable[int] = heapq.merge(*runs, key=key_of) if len(runs) > 1 else chain(*runs)
-    found = yield from map_in_steps(items.__getitem__, places)
+    indexes: Iterable[int] = heapq.merge(*runs, key=key_of) if len(runs) > 1 else chain(*runs)
+    found = yield from map_in_steps(items.__getitem__, indexes)
     yield from free_in_steps(keys)
     return found
 
@@ -102,7 +102,7 @@ def first_in_steps(
         if perf_counter() > until:
             yield
             until = perf_counter() + STEP_S
-    return [items[place] for *_, place in best]
+    return [items[index] for *_, index in best]
 
 
 def free_in_steps(items: list[Any]) -> Generator[None, None, None]:

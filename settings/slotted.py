@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 @dataclass_transform(eq_default=False, field_specifiers=(field,))
 def slotted(cls: type[T]) -> type[T]:
-    """A dataclass with slots, compared by identity and without a text that shows its fields. It has no `InitVar`."""
+    """A dataclass with slots, compared by identity, and printed without its fields. It has no `InitVar`."""
     made: Any = dataclass(slots=True, eq=False, repr=False, init=False)(cls)
     if "__init__" not in cls.__dict__:
 

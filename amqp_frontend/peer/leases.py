@@ -29,7 +29,7 @@ def render_leases(deliveries: DeliveredLeases, frame_max: int) -> Iterable[Octet
     before, behind = deliveries.headers.around(first[FRAME_HEAD_SIZE : cut - 1])
     routing = routing_octets(envelope)
     headers, tag = deliveries.headers, deliveries.first_tag
-    flag = b"\x01" if deliveries.redelivered else b"\x00"
+    redelivered = b"\x01" if deliveries.redelivered else b"\x00"
     size = len(before) + headers.digits + len(behind)
     behind += FRAME_END_OCTET
     if framing.channel != wire.number and cut < len(first):
@@ -38,7 +38,7 @@ def render_leases(deliveries: DeliveredLeases, frame_max: int) -> Iterable[Octet
         if len(first) != cut + 4 + int.from_bytes(first[cut : cut + 4], "big") + 1:
             return render_delivered(deliveries.as_delivered(), frame_max)  # several body frames
     prefix, tags = wire.prefix(len(routing)), map(TAG, range(tag, tag + count))
-    around = b"".join((flag, routing, FRAME_END_OCTET, FRAME_HEAD.pack(HEADER, wire.number, size), before))
+    around = b"".join((redelivered, routing, FRAME_END_OCTET, FRAME_HEAD.pack(HEADER, wire.number, size), before))
     pattern = around.replace(b"%", b"%%") + b"%d" + behind.replace(b"%", b"%%")
     bodies = map(itemgetter(slice(cut, None)), contents)
     return chain.from_iterable(zip(repeat(prefix), tags, map(pattern.__mod__, headers.numbers), bodies))

@@ -59,7 +59,7 @@ def _download(request: Request, value: dict[str, Any]) -> Steps:
 def _import(api: Api, request: Request) -> Steps:
     """Import into the broker, or into the virtual host in the path."""
     vhost = api.vhost_to_change(request).name if "V" in request.names else None
-    body, place = _body_of(request)
+    body, redirect = _body_of(request)
     document = yield from _document(body)
     users = document.get("users")
     is_untagged = isinstance(users, list) and any(isinstance(user, dict) and "tags" not in user for user in users)
@@ -80,7 +80,7 @@ def _import(api: Api, request: Request) -> Steps:
     if done["faults"]:
         counts = ", ".join(f"{count} {what}" for what, count in done["imported"].items() if count)
         raise bad_request("\n".join([f"imported: {counts or 'nothing'}; not imported:", *done["faults"][:FAULTS_MAX]]))
-    return Answer(303, headers=(("location", place),)) if _OWN_PATH.fullmatch(place) else Answer(204)
+    return Answer(303, headers=(("location", redirect),)) if _OWN_PATH.fullmatch(redirect) else Answer(204)
 
 
 def _preview(api: Api, request: Request) -> Steps:

@@ -45,7 +45,7 @@ def cluster_name_of(configuration: "Configuration") -> str:
 
 def nodes_of(keys: ClusterKeys) -> tuple[ClusterNode, ...]:
     """All nodes, in the order of the list."""
-    return tuple(ClusterNode(name, *_host_port(place)) for name, _, place in (one.partition("=") for one in keys.nodes))
+    return tuple(ClusterNode(name, *_host_port(text)) for name, _, text in (one.partition("=") for one in keys.nodes))
 
 
 def own_host_port(keys: ClusterKeys) -> tuple[str, int]:
@@ -58,7 +58,7 @@ def own_host_port(keys: ClusterKeys) -> tuple[str, int]:
 def cluster_problems(configuration: "Configuration") -> Iterator[Problem]:
     """The faults of [cluster], for a configuration that has this table."""
     keys, nodes = configuration.cluster, nodes_of(configuration.cluster)
-    names, places = [node.name for node in nodes], [(node.host, node.port) for node in nodes]
+    names, host_ports = [node.name for node in nodes], [(node.host, node.port) for node in nodes]
     if not nodes:
         yield "cluster", "nodes", 'is missing, expected all nodes: ["a=HOST:PORT", "b=HOST:PORT", "c=HOST:PORT"]'
     elif keys.node is None:
@@ -70,7 +70,7 @@ def cluster_problems(configuration: "Configuration") -> Iterator[Problem]:
     shown_names = [shown_node(name) for name in dict.fromkeys(names)]
     for name in dict.fromkeys(name for name in shown_names if shown_names.count(name) > 1):
         yield "cluster", "nodes", f"two nodes are {shown(name)} for tools"
-    for host, port in dict.fromkeys(place for place in places if places.count(place) > 1):
+    for host, port in dict.fromkeys(one for one in host_ports if host_ports.count(one) > 1):
         yield "cluster", "nodes", f"two nodes have the address {host}:{port}"
     for host in dict.fromkeys(node.host for node in nodes if node.host in ("0.0.0.0", "::")):
         yield "cluster", "nodes", f"other nodes cannot connect to {host}: it is for listen alone"
@@ -93,8 +93,8 @@ def _unprotected(configuration: "Configuration") -> Iterator[Problem]:
             if given[key] is None:
                 yield "cluster.tls", key, "is missing, nodes show each other their certificates"
     elif keys.secret_file is None:
-        places = [one.partition("=")[2] for one in keys.nodes] + [one for one in (keys.listen, keys.advertise) if one]
-        outside = next((place for place in places if not is_loopback(_host_port(place)[0])), None)
+        texts = [one.partition("=")[2] for one in keys.nodes] + [one for one in (keys.listen, keys.advertise) if one]
+        outside = next((text for text in texts if not is_loopback(_host_port(text)[0])), None)
         if outside is not None:
             what = f"{outside} is outside loopback, where anybody could join"
             yield "cluster", "secret-file", f"is missing: {what}: expected a secret-file, or [cluster.tls]"

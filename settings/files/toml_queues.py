@@ -58,8 +58,8 @@ def read_queue(
         return
     origins: dict[str, Origin] = {}
     for argument in arguments:
-        place = (in_file[argument],) if argument in in_file else ("arguments", argument)
-        origins[argument] = source.origin_of(*path, *place)
+        key_path = (in_file[argument],) if argument in in_file else ("arguments", argument)
+        origins[argument] = source.origin_of(*path, *key_path)
     if queue_type is not None:
         for argument, value in list(arguments.items()):
             if expected := queue_type.expected_in_toml(argument, value):

@@ -59,7 +59,7 @@ def similar_names(names: Iterable[str], known: Collection[str]) -> dict[str, str
 def _variants(name: str) -> set[str]:
     """Keys of a name: two names that differ in one letter have a common key."""
     plain = name.casefold().translate(_SEPARATORS)
-    return {plain, *(plain[:place] + plain[place + 1 :] for place in range(len(plain)))}
+    return {plain, *(plain[:index] + plain[index + 1 :] for index in range(len(plain)))}
 
 
 def _word_length(text: str, index: int) -> int:

@@ -19,7 +19,7 @@ COMMANDS = {
     "pipeline": ("cli.pipeline_command", "audits and statistics from the journal, with DuckDB or Spark"),
     "cluster": ("cli.cluster_command", "write an etcd for a cluster; begin a cluster again whose etcd lost its data"),
     "init": ("cli.init_command", "write a configuration to begin with, with comments"),
-    "demo": ("cli.demo_command", "a broker that works badly, and a tour of its console"),
+    "demo": ("cli.demo_command", "a broker with clients that misuse it, and a tour of its console"),
     "doctor": ("cli.doctor_command", "what is wrong with this machine, a configuration, a data directory"),
     "test-server": ("testing.remote.command", "a broker for tests in any language, controlled by HTTP"),
     "ctl": ("cli.ctl_command", "manage a running broker"),

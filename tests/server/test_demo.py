@@ -72,7 +72,7 @@ def test_what_the_tour_names_is_there(demo: Demo) -> None:
     def queue(name: str) -> dict[str, Any]:
         return next((one for one in demo.get("queues/%2F") if one["name"] == name), {})
 
-    assert all(stop.title in demo.told and stop.place in demo.told for stop in STOPS)
+    assert all(stop.title in demo.told and stop.page in demo.told for stop in STOPS)
     demo.wait_for(lambda: {one["user_provided_name"] for one in demo.get("connections")} == set(PROGRAMS))
     demo.wait_for(lambda: queue("quotes.last").get("messages_ready") == 100)
     demo.wait_for(lambda: any(one["state"] == "blocked" for one in demo.get("connections")))

@@ -39,8 +39,8 @@ def build_facts() -> str:
 def pages() -> Path | None:
     """The directory of the pages that messages name (docs/...), of an installed wheel or of a clone; None: neither."""
     clone = next((parent for parent in Path(__file__).parents if (parent / "pyproject.toml").is_file()), None)
-    places = [Path(sysconfig.get_path("data")) / "share" / "doc" / "leveret", *((clone,) if clone else ())]
-    return next((place for place in reversed(places) if (place / "docs" / "installing.md").is_file()), None)
+    folders = [Path(sysconfig.get_path("data")) / "share" / "doc" / "leveret", *((clone,) if clone else ())]
+    return next((folder for folder in reversed(folders) if (folder / "docs" / "installing.md").is_file()), None)
 
 
 def _digest() -> str:

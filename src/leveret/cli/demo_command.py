@@ -60,11 +60,11 @@ def _guide(broker: "subprocess.Popen[str]", log: Path, seconds: float | None) ->
     if len(urls) < 2:
         return _print_end("did not start", log)
     amqp, console = sorted(urls)  # amqp:// before http://
-    text, place = tour_text(console, amqp, f"leveret ctl --url {amqp}"), urlsplit(amqp)
-    assert place.hostname is not None and place.port is not None
+    text, broker_at = tour_text(console, amqp, f"leveret ctl --url {amqp}"), urlsplit(amqp)
+    assert broker_at.hostname is not None and broker_at.port is not None
     status = EXIT_OK
     try:
-        trio.run(_run_clients, text, place.hostname, place.port, seconds)
+        trio.run(_run_clients, text, broker_at.hostname, broker_at.port, seconds)
     except* OSError:
         status = _print_end("ended", log)
     return status

@@ -132,36 +132,36 @@ def _check_addresses(configuration: Configuration) -> Iterator[Finding]:
 
 
 def _check_directory(configuration: Configuration, data: str) -> Iterator[Finding]:
-    place = os.path.abspath(data)
-    if os.path.exists(place) and not os.path.isdir(place):
+    folder = os.path.abspath(data)
+    if os.path.exists(folder) and not os.path.isdir(folder):
         yield Finding(FAULT, "data directory", f"{data} is not a directory", "name another: --data, [broker] data")
         return
-    while not os.path.isdir(place):
-        place = os.path.dirname(place)
-    if not os.access(place, os.W_OK | os.X_OK):
-        yield Finding(FAULT, "data directory", f"{place} cannot be written", "make it writable for the broker's user")
+    while not os.path.isdir(folder):
+        folder = os.path.dirname(folder)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        yield Finding(FAULT, "data directory", f"{folder} cannot be written", "make it writable for the broker's user")
         return
-    kind = _file_system(place)
+    kind = _file_system(folder)
     if kind in VOLATILE:
         yield Finding(
-            WARNING, "data directory", f"{place} is in memory ({kind})", "durable messages are lost at a reboot"
+            WARNING, "data directory", f"{folder} is in memory ({kind})", "durable messages are lost at a reboot"
         )
     elif kind in REMOTE:
-        yield Finding(WARNING, "data directory", f"{place} is on another machine ({kind})", "use a disk of this one")
+        yield Finding(WARNING, "data directory", f"{folder} is on another machine ({kind})", "use a disk of this one")
     needed = configuration.journal.reserve + 2 * configuration.journal.segment_size
-    free = capacity_of(place).free
-    text = f"{_size(free)} free in {place}"
+    free = capacity_of(folder).free
+    text = f"{_size(free)} free in {folder}"
     if free < needed:
         advice = f"a journal needs {_size(needed)} at least: the reserve and two segments"
         yield Finding(FAULT, "disk", text, advice)
     else:
         yield Finding(OK, "disk", text)
-    yield _check_fsync(place)
+    yield _check_fsync(folder)
 
 
-def _check_fsync(place: str) -> Finding:
+def _check_fsync(folder: str) -> Finding:
     """Measure the median time of an fsync after a write of one block."""
-    name = os.path.join(place, f".leveret-doctor-{os.getpid()}")
+    name = os.path.join(folder, f".leveret-doctor-{os.getpid()}")
     times: list[float] = []
     try:
         descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -175,7 +175,7 @@ def _check_fsync(place: str) -> Finding:
             os.close(descriptor)
             os.unlink(name)
     except OSError as error:
-        return Finding(FAULT, "fsync", f"{place}: {error.strerror or error}", "durable messages need it")
+        return Finding(FAULT, "fsync", f"{folder}: {error.strerror or error}", "durable messages need it")
     median = sorted(times)[len(times) // 2]
     text = f"{median:.1f} ms for a block of {_size(FSYNC_OCTETS)} (median of {FSYNC_ROUNDS})"
     if median > FSYNC_SLOW_MS:
@@ -214,14 +214,14 @@ def _check_journal(data: str) -> Iterator[Finding]:
         yield Finding(OK, "journal", f"{path}: {report.records} records, all intact")
 
 
-def _file_system(place: str) -> str:
+def _file_system(folder: str) -> str:
     """The type of a file system, in the system's words; "" if the system does not tell."""
     try:
         with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
             mounts = [line.split(" ")[1:3] for line in file if line.count(" ") >= 2]
     except OSError:
         return ""
-    real = os.path.realpath(place)
+    real = os.path.realpath(folder)
     found = [(len(point), kind) for point, kind in mounts if real == point or real.startswith(point.rstrip("/") + "/")]
     return max(found)[1] if found else ""
 

@@ -16,7 +16,7 @@ from ..settings.loopback import is_loopback
 PATH, DATA = "/etc/leveret/etcd.yml", "/var/lib/leveret-etcd"
 
 CONFIGURATION = """\
-# Member {name} of the etcd of cluster {cluster}; on its machine: {place}
+# Member {name} of the etcd of cluster {cluster}; on its machine: {path}
 name: {name}
 data-dir: {data}/{name}
 listen-client-urls: {listen}
@@ -45,7 +45,7 @@ Conflicts=etcd.service
 [Service]
 Type=notify
 User=etcd
-ExecStart={etcd} --config-file {place}
+ExecStart={etcd} --config-file {path}
 Restart=always
 RestartSec=1
 StateDirectory=leveret-etcd
@@ -63,7 +63,7 @@ Cluster {cluster}, an etcd of {count} members. On the machine of each member:
 
     apt install etcd-server
     systemctl disable --now etcd        # Debian's own, on the same ports
-    install -D -m 644 MEMBER/etcd.yml {place}
+    install -D -m 644 MEMBER/etcd.yml {path}
     install -m 644 MEMBER/leveret-etcd.service /etc/systemd/system/
     systemctl daemon-reload && systemctl enable --now leveret-etcd
 
@@ -119,10 +119,10 @@ def members_of(urls: Sequence[str], nodes: Sequence[ClusterNode]) -> list[Member
     ]
 
 
-def _check_ports(places: Sequence[tuple[str, int]]) -> None:
+def _check_ports(addresses: Sequence[tuple[str, int]]) -> None:
     """Raises: ValueError: two members on one host would listen on the same port."""
     taken: set[tuple[str, int]] = set()
-    for host, port in places:
+    for host, port in addresses:
         for one in ((host, port), (host, port + 1)):
             if one in taken:
                 why = f"port {one[1]} of {host} is needed twice"
@@ -139,13 +139,13 @@ def write_files(directory: Path, cluster: str, members: Sequence[Member]) -> lis
         client, peer = one.url(one.client_port), one.url(one.peer_port)
         listen = client if is_loopback(one.host) else f"{one.url(one.client_port, '127.0.0.1')},{client}"
         facts = {"name": one.name, "client": client, "peer": peer, "listen": listen}
-        common = {"cluster": cluster, "place": PATH, "data": DATA, "etcd": etcd, "every": every}
+        common = {"cluster": cluster, "path": PATH, "data": DATA, "etcd": etcd, "every": every}
         texts[directory / one.name / "etcd.yml"] = CONFIGURATION.format(**facts, **common)
         texts[directory / one.name / "leveret-etcd.service"] = UNIT.format(**common)
     texts[directory / "README"] = STEPS.format(
         cluster=cluster,
         count=len(members),
-        place=PATH,
+        path=PATH,
         members=", ".join(one.name for one in members),
         endpoints=",".join(one.url(one.client_port) for one in members),
         warning="" if all(is_loopback(one.host) for one in members) else WARNING,

@@ -86,10 +86,10 @@ def _warnings(
 
 def capacity_of(directory: str) -> HostCapacity:
     """The capacity for a directory, which need not exist."""
-    place = os.path.abspath(directory)
-    while not os.path.isdir(place) and os.path.dirname(place) != place:
-        place = os.path.dirname(place)
-    disk = shutil.disk_usage(place)
+    existing = os.path.abspath(directory)
+    while not os.path.isdir(existing) and os.path.dirname(existing) != existing:
+        existing = os.path.dirname(existing)
+    disk = shutil.disk_usage(existing)
     return HostCapacity(memory_limit(), disk.total, disk.free, _stored(directory))
 
 

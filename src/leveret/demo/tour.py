@@ -4,11 +4,11 @@ from typing import NamedTuple
 
 
 class Stop(NamedTuple):
-    """A stop of the tour. `place`: the page of the console; `command`: the command of ctl that shows the same."""
+    """A stop of the tour. `page`: in the console; `command`: the command of ctl that shows the same."""
 
     title: str
     text: str
-    place: str
+    page: str
     command: str
 
 
@@ -50,6 +50,6 @@ def tour_text(console: str, amqp: str, control: str) -> str:
     """The tour for the terminal. `control`: the words before each command of ctl."""
     lines = [f"The console is {console} (user guest, password guest); AMQP clients connect to {amqp}", ""]
     for number, stop in enumerate(STOPS, 1):
-        lines += [f"{number}. {stop.title}", f"   {stop.text}", f"   {console}{stop.place}"]
+        lines += [f"{number}. {stop.title}", f"   {stop.text}", f"   {console}{stop.page}"]
         lines += [f"   {control} {stop.command}", ""]
     return "\n".join([*lines, "Ctrl-C ends the demo; nothing of it is kept."])

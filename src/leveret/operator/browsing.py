@@ -90,8 +90,8 @@ def row_of(operator: Operator, seen: Seen, truncate: int | None, encoding: str =
         holder = holder_of(message)
         tag = holder.tag if isinstance(holder, Consumer) else None
         session = holder.session
-        place = {"connection": session.client.name, "connection_name": session.client.given_name}
-        row["holder"] = {**place, "channel": session.number, "consumer": tag}
+        client = {"connection": session.client.name, "connection_name": session.client.given_name}
+        row["holder"] = {**client, "channel": session.number, "consumer": tag}
     return row
 
 

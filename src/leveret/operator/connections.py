@@ -169,19 +169,19 @@ def publishers(operator: Operator, queue: QueueName, *, vhost: VhostName = "/") 
     for client in list(operator.broker.connections):
         if client.vhost is not operator.broker.virtual_hosts.get(vhost):
             continue
-        places = {
+        pairs = {
             (route.exchange.name, route.routing_key): None
             for route in client.published_routes()
             if not route.is_stale and found in (route.queues or ())
         }
-        if places:
+        if pairs:
             rows.append(
                 {
                     "connection_name": client.given_name,
                     "connection": client.name,
                     "user": client.user.name,
                     "published": sum(session.published for session in client.sessions),
-                    "by": [{"exchange": exchange, "routing_key": key} for exchange, key in islice(places, PAIRS_MAX)],
+                    "by": [{"exchange": exchange, "routing_key": key} for exchange, key in islice(pairs, PAIRS_MAX)],
                     "blocked": client.is_blocked,
                 }
             )

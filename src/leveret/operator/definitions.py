@@ -269,8 +269,8 @@ def _parameter_values(broker: Broker) -> Iterator[dict[str, Any]]:
     for policy in broker.context.policies:
         if policy.is_operator:
             value = policy.value()
-            place = {"vhost": value.pop("vhost"), "component": OPERATOR_POLICY_COMPONENT, "name": value.pop("name")}
-            yield {**place, "value": value}
+            identity = {"vhost": value.pop("vhost"), "component": OPERATOR_POLICY_COMPONENT, "name": value.pop("name")}
+            yield {**identity, "value": value}
 
 
 def _object_values(vhosts: list[VirtualHost]) -> Steps:

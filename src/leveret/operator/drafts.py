@@ -190,7 +190,7 @@ def _rules_of(broker: Broker, one: Explanation) -> Iterator[dict[str, Any]]:
     """The rules for a queue or address: its own arguments, its policies, then matches from the most specific on."""
     queue = broker.virtual_hosts[one.vhost].queues.get(one.name) if one.kind == "queue" else None
     given = {row.name.removeprefix("x-"): row.rule for row in one.rows}
-    place = {"of": one.name, "of_vhost": one.vhost}
+    subject = {"of": one.name, "of_vhost": one.vhost}
     in_force = broker.context.policies.of_queue(one.name, "classic", one.vhost) if queue is None else queue.policy
     policies = in_force.policies
     titles = tuple(policy.title for policy in policies)
@@ -200,10 +200,10 @@ def _rules_of(broker: Broker, one: Explanation) -> Iterator[dict[str, Any]]:
         own = _given_and_overridden(
             names, {name: rule for name, rule in given.items() if not rule.startswith(titles)}, given
         )
-        yield {"kind": "arguments", "name": one.name, "settings": settings, **place, **own}
+        yield {"kind": "arguments", "name": one.name, "settings": settings, **subject, **own}
     for policy in sorted(policies, key=lambda policy: not policy.is_operator):
         mine = {name: rule for name, rule in given.items() if rule.startswith(policy.title)}
-        yield {**_policy_row(policy), **place, **_given_and_overridden(list(policy.definition), mine, given)}
+        yield {**_policy_row(policy), **subject, **_given_and_overridden(list(policy.definition), mine, given)}
     for entry in broker.context.settings.queue_entries(one.address, one.vhost, one.name):
         row = _entry_row(entry)
         mine = {
@@ -211,7 +211,7 @@ def _rules_of(broker: Broker, one: Explanation) -> Iterator[dict[str, Any]]:
             for name, rule in given.items()
             if (known := BY_KEY.get(name)) is not None and rule == rule_of(entry, known.attribute)
         }
-        yield {**row, **place, **_given_and_overridden(list(row["settings"]), mine, given)}
+        yield {**row, **subject, **_given_and_overridden(list(row["settings"]), mine, given)}
 
 
 def _given_and_overridden(names: list[str], rules: dict[str, str], known: Container[str]) -> dict[str, list[str]]:

@@ -62,14 +62,14 @@ def _ready(queue: Queue, after: int, size: int) -> Iterator[list[Seen]]:
 def _listed(queue: Queue, state: str, after: int, size: int) -> Iterator[list[Seen]]:
     rows: Iterator[Seen]
     if state == UNACKED:
-        rows = (Seen(place, message) for place, message in enumerate(queue.unacked_messages(), 1))
+        rows = (Seen(index, message) for index, message in enumerate(queue.unacked_messages(), 1))
     else:
         waiting = queue.scheduled.waiting()
         parts = []
         for start in range(0, len(waiting), SORTED_AT_ONCE):
             parts.append(sorted(waiting[start : start + SORTED_AT_ONCE]))
             yield []
-        rows = (Seen(place, message, due_ns) for place, (due_ns, _, message) in enumerate(merge(*parts), 1))
+        rows = (Seen(index, message, due_ns) for index, (due_ns, _, message) in enumerate(merge(*parts), 1))
     while skipped := min(after, SORTED_AT_ONCE):
         next(islice(rows, skipped, skipped), None)
         after -= skipped

@@ -355,8 +355,8 @@ def first_lines(lines: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 
 
 def _listeners_of(key: NodeKey) -> Iterable[Listening]:
-    for kind, place in (*key.addresses, ("clustering", key.link)):
-        host, _, port = place.rpartition(":")
+    for kind, address in (*key.addresses, ("clustering", key.link)):
+        host, _, port = address.rpartition(":")
         is_tls = kind in ("amqps", "https", "metrics-tls")
         if port.isdigit():
             yield Listening(_PROTOCOLS.get(kind, kind), host.removeprefix("[").removesuffix("]"), int(port), is_tls)

@@ -42,9 +42,9 @@ def disk_free(data: str | None) -> int:
     While the directory is missing (a full copy replaces it in two steps), its parent is asked.
     """
     directory = os.path.abspath(data or gettempdir())
-    for place in (directory, os.path.dirname(directory)):
+    for one in (directory, os.path.dirname(directory)):
         with suppress(OSError):
-            return shutil.disk_usage(place).free
+            return shutil.disk_usage(one).free
     return 0
 
 

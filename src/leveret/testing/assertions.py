@@ -129,10 +129,10 @@ def _expected_text(wanted: Wanted, value: Any) -> str:
 
 def _around(text: str, other: str) -> str:
     """A part of a long text around its first difference from the other."""
-    place = next(
+    index = next(
         (index for index, pair in enumerate(zip(text, other)) if pair[0] != pair[1]), min(len(text), len(other))
     )
-    first = max(0, place - BEFORE_MAX)
+    first = max(0, index - BEFORE_MAX)
     last = min(len(text), first + AROUND_MAX)
     before, after = "..." if first else "", "..." if last < len(text) else ""
     return f"{before}{text[first:last]!r}{after} ({len(text)} characters)"
