@@ -51,7 +51,7 @@ class ClusterFacts:
     The other fields are about the answering node:
     `is_refused`: an operator has to decide before the node can join.
     `etcd`: why the node does not reach etcd; empty: it does.
-    `state`: one of `states`. `end`: the LSN behind its journal. `agreed`: the agreed LSN.
+    `state`: one of `states`. `end`: the LSN after its last record. `agreed`: the agreed LSN.
     `takeovers`: the number of times that it began to lead. `held_s`: seconds for which it held publishers.
     `received`: octets of the journal that it received over its link. `certificates`: of its links.
     """

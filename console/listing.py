@@ -102,7 +102,7 @@ class Pagination:
         return self.page * self.size
 
     def cut(self, rows: list[T], filtered: int, total: int) -> tuple[dict[str, int], list[T]]:
-        """The page's fields beside its items, and the rows on it. Raises: Refusal.
+        """The page's fields besides its items, and the rows on it. Raises: Refusal.
 
         `rows`: at least those up to the end of the page. `filtered`: how many rows pass the filter. `total`: of all.
         """

@@ -17,7 +17,7 @@ from .http_messages import bad_request
 AT_ONCE_MAX = 128 * 1024
 _SPACE = re.compile(r"[ \t\n\r]*")
 
-#: Steps that return a value and the position behind it.
+#: Steps that return a value and the position after it.
 _Read = Generator[None, None, tuple[Any, int]]
 
 
@@ -50,7 +50,7 @@ class _Reader:
         self._until = perf_counter() + steps.STEP_S
 
     def space(self, at: int) -> int:
-        """The position behind white space."""
+        """The position after white space."""
         found = _SPACE.match(self._text, at)
         assert found is not None
         return found.end()

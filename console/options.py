@@ -47,7 +47,7 @@ class ConsoleOptions:
     """The configuration of the console, and facts about the node.
 
     `version`: RabbitMQ's, as clients see it. `product_version`: Leveret's.
-    `hosts`: names that are accepted in the header `host`, beside addresses and localhost.
+    `hosts`: names that are accepted in the header `host`, besides addresses and localhost.
     `origins`: of other pages that may use the API. `proxies`: networks of proxies that are trusted to name the client.
     `tls`: the context for the next connection of a TLS listener. `cluster`: returns None without a cluster.
     """

@@ -329,7 +329,7 @@ def text_or_unset(value: object) -> str:
 
 
 def in_vhost(vhost: str) -> str:
-    """A virtual host behind the name of an object in texts; nothing for the default one."""
+    """A virtual host after the name of an object in texts; nothing for the default one."""
     return "" if vhost == "/" else f" in vhost {vhost!r}"
 
 

@@ -41,7 +41,7 @@ ReadSome = Callable[[int], Awaitable[bytes]]
 
 
 async def read_proxy_header(read_some: ReadSome) -> tuple[ProxyHeader | None, bytes]:
-    """Read a PROXY header. Returns: the header (None: the peer sent nothing), and the octets behind it.
+    """Read a PROXY header. Returns: the header (None: the peer sent nothing), and the octets after it.
 
     Raises: ProxyFault, OSError.
     """

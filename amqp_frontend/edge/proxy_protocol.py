@@ -14,9 +14,9 @@ from ...settings.loopback import is_loopback
 from ..options import Network
 from ..peer.login import Peer
 
-#: Octets of the longest line of version 1, with its end.
+#: Maximum octets of a line of version 1, with its end.
 LINE_MAX = 107
-#: Octets of a header of version 2: fixed part, addresses (216 at most), additional fields (some hundred).
+#: Maximum octets of a header of version 2: fixed part, addresses (at most 216), additional fields (some hundred).
 SIZE_MAX = 4096
 
 _SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"

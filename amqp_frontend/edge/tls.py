@@ -15,13 +15,13 @@ PIECE = 16 * 1024
 RECORD = 16 * 1024
 #: Octets of plaintext that are encrypted before one send.
 BATCH = 8 * RECORD
-#: Octets of a client's hello at most; about 2 KiB are usual. OpenSSL accepts 128 KiB, and reserves the announced size.
+#: Maximum octets of a client's hello; about 2 KiB are usual. OpenSSL accepts 128 KiB, and reserves the announced size.
 HELLO_MAX = 16 * 1024
-#: Octets of a whole handshake at most, with a chain of client certificates.
+#: Maximum octets of a whole handshake, with a chain of client certificates.
 HANDSHAKE_MAX = 64 * 1024
-#: Octets in a row without data at most. A record is 16 KiB at most, so an honest peer stays far below.
+#: Maximum octets in a row without data. A record has at most 16 KiB, so an honest peer stays far below.
 DATALESS_MAX = 64 * 1024
-#: Octets of TLS's own answers in the life of a connection at most: 1,200 key updates of 27 octets, which cost 16 us
+#: Maximum octets of TLS's own answers in the life of a connection: 1,200 key updates of 27 octets, which cost 16 us
 #: each. An honest peer asks for one in millions of records.
 ANSWERS_MAX = 32 * 1024
 

@@ -11,7 +11,7 @@ from .publish_cache import PublishCache
 from .states import CHANNEL_NEXT, ChannelState, ChannelStep
 
 BASIC_CLASS = 60
-#: Octets of body that a content header may announce at most (behaviour page 1.13).
+#: Maximum octets of body that a content header may announce (behaviour page 1.13).
 BODY_SIZE_MAX = 512 * 1024 * 1024
 #: Octets of payload in a frame of the smallest frame-max.
 PIECE_MAX = 4096 - FRAME_OVERHEAD

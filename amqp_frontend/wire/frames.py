@@ -153,7 +153,7 @@ class IncompleteBodies:
         return progress
 
     def _leave_direct(self) -> bytes:
-        """Stop adding octets to `direct`. Returns: the octets behind its whole frames."""
+        """Stop adding octets to `direct`. Returns: the octets after its whole frames."""
         large, self.direct = self.direct, None
         assert large is not None
         return large.take_tail()
@@ -167,7 +167,7 @@ CHANNEL_OPEN = 20 << 16 | 10
 
 _CLOSE_OK_FRAME = encode_method(0, METHODS[INDEX_OF["connection.close-ok"]])
 
-#: Octets of a frame at most before tune-ok: enough for big tokens, too few for floods.
+#: Maximum octets of a frame before tune-ok: enough for big tokens, too few for floods.
 FRAME_MAX_UNTUNED = 8192
 
 #: The tables of states.py by class and method id.

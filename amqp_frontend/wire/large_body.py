@@ -15,7 +15,7 @@ from .layout import BODY, FRAME_END, FRAME_HEAD, FRAME_OVERHEAD, HEADER, frame
 LARGE_MIN = 32 * 1024
 #: Body frames of fewer octets are joined (channel_reader.py): the heads of tiny frames would outweigh their payloads.
 PIECE_MIN = 1024
-#: Octets of one read of the socket at most: other connections have their turns in between.
+#: Maximum octets of one read of the socket: other connections have their turns in between.
 STEP = 1024 * 1024
 
 
@@ -79,7 +79,7 @@ class LargeBody:
         return count
 
     def check(self, remaining: int, allowed: int) -> tuple[Progress, int]:
-        """Check the frames that have arrived, and move `checked` behind them.
+        """Check the frames that have arrived, and move `checked` after them.
 
         remaining: octets of payload missing at `checked`. allowed: octets that may still come while the body
             is incomplete.
@@ -118,7 +118,7 @@ class LargeBody:
         return progress, remaining
 
     def take_tail(self) -> bytes:
-        """Remove and return the octets behind the checked frames."""
+        """Remove and return the octets after the checked frames."""
         tail = bytes(self._view[self.checked : self.filled])
         self.filled = self.checked
         return tail

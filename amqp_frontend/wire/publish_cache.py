@@ -14,7 +14,7 @@ from .layout import FRAME_OVERHEAD, HEADER_FIXED
 from .peer_errors import PropertiesUndecodable
 
 PUBLISH = 60 << 16 | 40
-#: Property lists that a connection caches at most.
+#: Maximum property lists that a connection caches.
 PROPERTY_LISTS_MAX = 512
 #: Maximum publish frames, and kinds, that a connection caches: a client may publish to 1,000 queues in turn.
 KINDS_MAX = 2048

@@ -12,7 +12,7 @@ def cluster_page(facts: ClusterFacts) -> str:
         ("term", GAUGE, "Number of the leadership, as this node knows it", facts.term),
         ("leads", GAUGE, "1 on the node that leads and serves clients", facts.leader == facts.own),
         ("journal_end", GAUGE, "Number of the journal's next record", facts.end),
-        ("agreed", GAUGE, "Number behind the last record that all nodes in sync have on disk", facts.agreed),
+        ("agreed", GAUGE, "LSN after the last record that all nodes in sync have on disk", facts.agreed),
         ("nodes", GAUGE, "Nodes in [cluster] nodes", len(facts.nodes)),
         ("nodes_running", GAUGE, "Nodes that this one reaches, and itself", len(facts.running)),
         ("nodes_in_sync", GAUGE, "Nodes of the in-sync set", sum(node.is_in_sync for node in facts.nodes)),

@@ -1,4 +1,4 @@
-"""Objects that a configuration declares beside settings: queues, exchanges, diverts, logged topics, users. Frozen.
+"""Objects that a configuration declares besides settings: queues, exchanges, diverts, logged topics, users. Frozen.
 
 A field that is a row is also a key of the object's table in a native file. Source: address-settings page 1.3, 3.7, 6.1;
 queues page A.2, C.1, H.1; interfaces page, "Configuration keys"; behaviour page 3.12 to 3.15.

@@ -54,7 +54,7 @@ QUEUE: Table = (
     _row("enabled", BOOLEAN, True, "Whether the queue accepts new messages.", attribute="is_enabled"),
     _row("arguments", TEXT, None, "Other arguments, as a client would pass them.", shown="none"),
 )
-#: Of a logged topic, beside its name or pattern.
+#: Of a logged topic, besides its name or pattern.
 LOGGED_TOPIC_OPTIONS = _rows_of(LoggedTopic)
 LOGGED_TOPIC: Table = (
     _row("name", NAME, None, "A topic, by its name."),

@@ -17,7 +17,7 @@ from ..values import LONG_MAX, ROUTING_TYPE, boolean, name_text, word
 from .toml_source import Path, TomlSource, tables_with
 
 QUEUE_TYPE = "x-queue-type"
-#: Keys beside the attributes: of a queue of an address, and of one that is its own address.
+#: Keys besides the attributes: of a queue of an address, and of one that is its own address.
 _OF_ADDRESS = ("name", "type", "routing-type", "durable", "enabled", "arguments", "user")
 _ALONE = ("name", "type", "vhost", "durable", "enabled", "arguments")
 

@@ -48,7 +48,7 @@ def routing_type_of(address: str, default: str) -> str:
 
 _WILDCARD_CHILDREN = {"delimiter", "any-words", "single-word"}
 
-#: Elements that may be repeated in <configuration> or <core>, beside those without a counterpart.
+#: Elements that may be repeated in <configuration> or <core>, besides those without a counterpart.
 _REPEATABLE = ("queue", "topic", "address-setting", "core")
 
 _IN_FILE = {argument: attribute for attribute, argument in QUEUE_ATTRIBUTES.items()}

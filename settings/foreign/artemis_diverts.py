@@ -9,7 +9,7 @@ from ..faults import Origin
 from ..files.builder import ConfigurationBuilder
 from ..rows.row import REQUIRED
 
-#: Rows of a divert beside its name; Artemis has one virtual host.
+#: Rows of a divert besides its name; Artemis has one virtual host.
 DIVERT_ROWS = tuple(row for row in DIVERT if row.key not in ("name", "vhost"))
 
 

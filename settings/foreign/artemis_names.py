@@ -80,5 +80,5 @@ HAPolicyConfiguration jaasConfigs groupingHandlerConfiguration storeConfiguratio
 criticalAnalyzer lockCoordinatorConfigurations
 """
 
-#: Roots of broker-properties without a counterpart, beside the camel-case names of the elements above.
+#: Roots of broker-properties without a counterpart, besides the camel-case names of the elements above.
 BEANS_WITHOUT_EFFECT: frozenset[str] = frozenset(map(bean_name, WITHOUT_EFFECT)) | frozenset(_BEANS.split())

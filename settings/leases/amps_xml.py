@@ -36,10 +36,10 @@ OTHER_SECTIONS = frozenset(
     ("Admin", "Authentication", "Entitlement", "Extensions", "Logging", "MessageTypes", "Modules", "Protocols")
     + ("Replication", "Transports", "Tuning")
 )
-#: Children of `SOW` beside queues that could be taken for a misspelled queue.
+#: Children of `SOW` besides queues that could be taken for a misspelled queue.
 SOW_OTHERS = frozenset(("Topic", "TopicDefinition", "View", "ViewDefinition", "ConflatedTopic"))
 
-#: Children of `TransactionLog` beside `Topic`: the reason why there is no counterpart; empty: it is read.
+#: Children of `TransactionLog` besides `Topic`: the reason why there is no counterpart; empty: it is read.
 LOG_SETTINGS = {
     "JournalDirectory": "[broker] data says where the journal is",
     "JournalArchiveDirectory": "segments that nobody needs are deleted, or kept as [journal] retain says",

@@ -143,7 +143,7 @@ class ExpiryAction:
 
 @dataclass(slots=True)
 class AmpsNotes:
-    """What AMPS' files say beside their queues. `replicated`: topics that AMPS would replicate -> position and path.
+    """What AMPS' files say besides their queues. `replicated`: topics that AMPS would replicate -> position and path.
     `local`: the virtual host and name of each LocalQueue.
     """
 

@@ -1,4 +1,4 @@
-"""The policies of one queue or exchange, and their effect beside what the queue itself declares.
+"""The policies of one queue or exchange, and their effect together with what the queue itself declares.
 
 Source: behaviour page 3.12; address-settings page 6.7; rulings 10, 11.
 """

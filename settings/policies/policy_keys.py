@@ -12,7 +12,7 @@ from ..queue_types import ADDED_TYPES, CLASSIC, QUORUM, STREAM
 from ..rows.queue_attributes import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
 from ..values import LONG_MAX, Reader, integer, text, word
 
-#: Policies apply to exchanges, beside the three types of queues.
+#: Policies apply to exchanges, besides the three types of queues.
 EXCHANGE = "exchange"
 SEGMENT_OCTETS_MAX = 3_000_000_000
 
@@ -164,7 +164,7 @@ for _added in ADDED_TYPES.values():
                 frozenset({_added.name}), _added.rows[_argument].read, f"is not a valid {_key}", _argument
             )
 
-#: Keys of mirrored queues beside ha-mode and ha-params, in RabbitMQ's order -> the reader of values, and the refusal.
+#: Keys of mirrored queues besides ha-mode and ha-params, in RabbitMQ's order -> the reader of values, and the refusal.
 _MIRRORING: dict[str, tuple[Reader, str]] = {
     "ha-sync-mode": (word("manual", "automatic"), 'must be "manual" or "automatic", got {}'),
     "ha-sync-batch-size": (integer(1, LONG_MAX), "takes an integer greater than 0, {} given"),

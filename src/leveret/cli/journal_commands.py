@@ -75,8 +75,8 @@ def _report_lines(report: Report) -> Iterator[str]:
         f"{report.segments} segments, {report.blocks} blocks, {report.records} records, "
         f"LSN {report.first_lsn} to {report.next_lsn - 1}"
     )
-    for first, behind in report.gaps:
-        yield f"note: an earlier repair lost records {first} to {behind - 1}"
+    for first, after in report.gaps:
+        yield f"note: an earlier repair lost records {first} to {after - 1}"
     for fault in report.faults:
         yield f"damaged: {fault}"
     if report.torn_bytes:
@@ -91,8 +91,8 @@ def _report_lines(report: Report) -> Iterator[str]:
 def _repair(options: argparse.Namespace) -> int:
     done: Repaired = repair(find_journal(options.directory), options.out)
     print(printable(f"{done.records} records saved to {options.out}"))
-    for first, behind in done.lost:
-        print(f"lost: records {first} to {behind - 1}")
+    for first, after in done.lost:
+        print(f"lost: records {first} to {after - 1}")
     if done.torn_bytes:
         print(f"cut: {done.torn_bytes} octets of torn tail")
     return EXIT_SOUND

@@ -16,7 +16,7 @@ from .operator import Operator, until_idle
 from .slices import READY, SCHEDULED, STATES, Seen, slices_of
 from .steps import Steps
 
-#: Messages in an answer by default, and at most; messages converted to rows in one step.
+#: Default and maximum number of messages in an answer; messages converted to rows in one step.
 BROWSED, BROWSED_MAX, BROWSED_AT_ONCE = 50, 500, 20
 #: Maximum messages that a filter tests in one step, and in one request.
 LOOKED_AT_ONCE, LOOKED_MAX = 100, 20_000

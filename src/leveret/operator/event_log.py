@@ -89,7 +89,7 @@ class EventLog:
 
     def _listen(self, event: Event) -> None:
         if isinstance(event, ParameterEvent) and event.is_own:
-            return  # the broker's own parameter, e.g. a version of a user, beside the event of the change itself
+            return  # the broker's own parameter, e.g. a version of a user, besides the event of the change itself
         ids = tuple(event.messages[:MESSAGES_MAX])
         headers: tuple[bytes, ...] = ()
         if isinstance(event, PublishedEvent):

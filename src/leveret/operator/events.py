@@ -11,7 +11,7 @@ from .event_log import Entry
 from .kinds import Name, OnlyVhost, Word
 from .operator import Operator
 
-#: Events in an answer by default, and at most.
+#: Default and maximum number of events in an answer.
 SHOWN, SHOWN_MAX = 100, 1000
 _KINDS = frozenset(kind.value for kind in EventKind)
 

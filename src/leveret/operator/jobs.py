@@ -1,4 +1,4 @@
-"""Jobs: long work on messages that runs beside clients, at a rate, until it is done or cancelled.
+"""Jobs: long work on messages that runs while clients are served, at a rate, until it is done or cancelled.
 
 A job works in slices at the ends of turns, and waits for its next slice by a deadline of the broker's clock. Jobs are
 in memory: a restart ends them; messages moved until then stay moved. Source: management page 16.
@@ -17,7 +17,7 @@ logger = logging.getLogger("leveret.jobs")
 RUNNING_MAX, ENDED_MAX = 8, 100
 #: Slices per second of a job with a rate; a slice has at least one message.
 SLICES_A_SECOND = 20
-#: Milliseconds that a job waits for room before it tries again: first, and at most. Each wait is twice the last one.
+#: Shortest and longest wait of a job for room, in ms, before it tries again. Each wait is twice the last one.
 RETRY_MS, RETRY_MS_MAX = 100, 5_000
 RUNNING, WAITING, DONE, CANCELLED, FAILED = "running", "waiting", "done", "cancelled", "failed"
 

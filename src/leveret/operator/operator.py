@@ -31,7 +31,7 @@ BROKER_ITSELF = "leveret.control"
 class Operator:
     """The first argument of each command; the composition root makes it.
 
-    `reload`: reloads the configuration files; `load`: only reads them, and returns faults beside the configuration.
+    `reload`: reloads the configuration files; `load`: only reads them; returns the configuration and faults.
     """
 
     def __init__(

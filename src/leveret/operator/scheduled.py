@@ -11,7 +11,7 @@ from .operator import Operator
 from .slices import SCHEDULED, slices_of
 from .steps import Steps
 
-#: Messages in an answer by default, and at most; messages that are read in one step.
+#: Default and maximum number of messages in an answer; messages that are read in one step.
 LISTED, LISTED_MAX, LISTED_AT_ONCE = 1000, 5000, 100
 
 #: Maximum messages that one command changes: finding each of them costs O(scheduled messages).

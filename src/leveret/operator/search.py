@@ -22,7 +22,7 @@ from .steps import Steps
 if TYPE_CHECKING:
     from ..journal import JournalStories
 
-#: Messages that a search shows: by default, and at most.
+#: Default and maximum number of messages that a search shows.
 FOUND, FOUND_MAX = 50, 200
 #: A search ends after this many tested messages, or milliseconds.
 SEARCHED_MAX, SEARCHED_MS = 500_000, 20_000
@@ -34,7 +34,7 @@ WHERE_MS = 2_000
 STORIES_MAX, STORY_EVENTS_MAX = 20, 100
 #: Kept events that are tested in one step.
 EVENTS_A_STEP = 500
-#: A search reads at most this many segments of the journal, the newest ones.
+#: Maximum segments of the journal that a search reads, the newest ones.
 SEGMENTS_MAX = 4
 
 

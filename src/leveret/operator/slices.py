@@ -18,7 +18,7 @@ OCTETS_A_STEP, SORTED_AT_ONCE = 256 * 1024, 2000
 class Seen(NamedTuple):
     """A message in a queue. `due_ns`: the due time of a scheduled message; 0: it is not scheduled.
 
-    `position`: a list `after` it continues behind the message. For a ready message it stays the same; for any other it
+    `position`: a list `after` it continues after the message. For a ready message it stays the same; for any other it
     is the index in its list, from 1.
     """
 

@@ -7,7 +7,7 @@ import os
 
 from ..settings.frozen import frozen
 
-#: Descriptors that connections leave free: at most RESERVE_MAX, and at most 1 / RESERVE_PART of all.
+#: Connections leave RESERVE_MAX descriptors free, or 1 / RESERVE_PART of all if that is fewer.
 RESERVE_MAX, RESERVE_PART = 64, 4
 
 

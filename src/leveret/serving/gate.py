@@ -41,7 +41,7 @@ RETRY_S = 0.1
 HTTP_PATIENCE_S = 10.0
 #: Seconds after which clients of a lost leader are closed; a leader that resigns closes them itself.
 GRACE_S = 0.5
-#: To see the path of an HTTP request: octets to peek at beside the path, and seconds to wait for them.
+#: To see the path of an HTTP request: octets to peek at besides the path, and seconds to wait for them.
 PEEKED, PEEK_S = 16, 5.0
 #: Requests about this node, not about the broker: pages, and paths of the API.
 _OWN_PAGES, _OWN_OF_API = (b"/metrics", b"/health/"), ("/api/health/", "/api/healthchecks/")

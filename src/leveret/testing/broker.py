@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from .recording import Recording, Replay
 
 T = TypeVar("T")
-#: Arguments of `inject` beside the names of properties.
+#: Arguments of `inject` besides the names of properties.
 _KEYWORDS = ("exchange", "routing_key", "body", "json", "headers", "vhost")
 
 

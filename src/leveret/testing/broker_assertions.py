@@ -17,7 +17,7 @@ from .typos import LEASE_ENDS, LIMIT_NAMES, check_open_name, check_word, missing
 from .wire_values import known_properties
 
 T = TypeVar("T")
-#: Arguments of `assert_published` beside the names of properties.
+#: Arguments of `assert_published` besides the names of properties.
 _KEYWORDS = ("exchange", "routing_key", "body", "headers", "count", "within", "vhost")
 
 

@@ -229,7 +229,7 @@ class Replay:
         return run
 
 
-#: Keys of each event's line, beside `at`, `connection` and `event`.
+#: Keys of each event's line, besides `at`, `connection` and `event`.
 _KEYS: dict[object, dict[str, type]] = {
     "opened": {"vhost": str, "user": str, "frame_max": int, "channel_max": int, "capabilities": list},
     "received": {"octets": str},

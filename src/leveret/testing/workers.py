@@ -99,7 +99,7 @@ def process_worker(
     Args:
         consumes: a queue; the block begins when it has a consumer.
         says: a text; the block begins when the command has written it.
-        environment: variables beside our own; "{url}" is replaced in them, too.
+        environment: variables besides our own; "{url}" is replaced in them, too.
         timeout: maximum time to begin and to end (it is terminated, then killed), in real seconds.
     Raises: WorkerFailed, with the end of its output, when it does not begin or ends by itself with an error.
     """
