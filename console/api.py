@@ -85,7 +85,7 @@ class Call:
             result = self.action.handler(self.api, request)
             if isinstance(result, Generator):
                 user = f"{request.user.name} by HTTP" if self.action.level is not Level.OPEN else ""
-                result = yield from self.api.options.control.by(user, result)
+                result = yield from self.api.options.control.as_caller(user, result)
         except Refusal as refusal:
             return refusal.answer()
         except CommandRefused as refused:

@@ -89,16 +89,16 @@ class Connection:
                 http.start_next_cycle()
         except h11.RemoteProtocolError as error:
             if http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                await self._send_in_time(Answer(error.error_status_hint), head=False, is_gzip=False)
+                await self._send_in_time(Answer(error.error_status_hint), is_head=False, is_gzip=False)
 
     async def _drain(self) -> None:
         """Read and drop what the peer still sends: closing before that could make the peer lose the answer."""
         if isinstance(self._stream, trio.abc.HalfCloseableStream):  # TLS streams are not
             await self._stream.send_eof()
         with trio.move_on_after(DRAIN_S):
-            unread = DRAIN_MAX
-            while unread > 0 and (data := await self._stream.receive_some(READ_SIZE)):
-                unread -= len(data)
+            left = DRAIN_MAX
+            while left > 0 and (data := await self._stream.receive_some(READ_SIZE)):
+                left -= len(data)
 
     async def _next(self) -> object:
         """The next event of HTTP. Parsing takes turns with the work of other connections."""
@@ -127,7 +127,7 @@ class Connection:
         is_head = event.method == b"HEAD"
         if answer.stream is not None and not is_head:
             return await self._stream_answer(answer, answer.stream)
-        return await self._send_in_time(answer, head=is_head, is_gzip=is_gzip)
+        return await self._send_in_time(answer, is_head=is_head, is_gzip=is_gzip)
 
     async def _stream_answer(self, answer: Answer, stream: Stream) -> bool:
         """Send a stream piece by piece until either side ends it. Returns whether all pieces were sent in time."""
@@ -149,9 +149,9 @@ class Connection:
         await self._stream.send_all(http.send(h11.EndOfMessage()) or b"")
         return True
 
-    async def _send_in_time(self, answer: Answer, *, head: bool, is_gzip: bool) -> bool:
+    async def _send_in_time(self, answer: Answer, *, is_head: bool, is_gzip: bool) -> bool:
         with trio.move_on_after(ANSWER_S) as scope:
-            await self._send(answer, head=head, is_gzip=is_gzip)
+            await self._send(answer, is_head=is_head, is_gzip=is_gzip)
         return not scope.cancelled_caught
 
     def _request_of(self, event: h11.Request) -> Request:
@@ -214,12 +214,12 @@ class Connection:
         So interim responses 100 are sent: a client that waits ignores them, and a closed connection is reset.
         Source: RFC 9110, 15.2.1.
         """
-        http, unread = self._http, HEAD_MAX
+        http, left = self._http, HEAD_MAX
         try:
             while data := await self._stream.receive_some(READ_SIZE):
                 http.receive_data(bytes(data))
-                unread -= len(data)
-                if unread <= 0:
+                left -= len(data)
+                if left <= 0:
                     return
             if http.their_http_version == b"1.0":  # HTTP/1.0 has no interim responses
                 return
@@ -257,14 +257,14 @@ class Connection:
                     state.add_unfinished(len(event.data))
                     if size > limit:
                         raise bad_request(f"the body is larger than {limit} octets")
-                    passed = trio.current_time() - began
-                    if passed > GRACE_S and size < passed * RATE_MIN:
+                    seconds = trio.current_time() - began
+                    if seconds > GRACE_S and size < seconds * RATE_MIN:
                         break
         finally:
             state.add_unfinished(-size)
         raise Refusal(408, "timeout", "the body did not come in time")
 
-    async def _send(self, answer: Answer, *, head: bool, is_gzip: bool) -> None:
+    async def _send(self, answer: Answer, *, is_head: bool, is_gzip: bool) -> None:
         http = self._http
         body, headers = answer.body, [*HEADERS, *answer.headers]
         if body is None and answer.value is not None:
@@ -281,7 +281,7 @@ class Connection:
             headers.append(("connection", "close"))
         reason = HTTPStatus(answer.status).phrase.encode()
         raw = http.send(h11.Response(status_code=answer.status, headers=_complete(headers), reason=reason)) or b""
-        for part in [] if head else parts:
+        for part in [] if is_head else parts:
             for start in range(0, len(part), SENT_AT_ONCE):
                 raw += http.send(h11.Data(data=part[start : start + SENT_AT_ONCE])) or b""
                 if len(raw) >= SENT_AT_ONCE // 2:

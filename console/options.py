@@ -35,7 +35,7 @@ class Control(Protocol):
     def steps(self, command: str, arguments: Mapping[str, Any]) -> Steps:
         """Run a command in steps. They end when its effects are on disk. Raises: CommandRefused."""
 
-    def by(self, caller: str, steps: Steps) -> Steps:
+    def as_caller(self, caller: str, steps: Steps) -> Steps:
         """The same steps. Their commands are recorded in the history of changes as those of `caller`."""
 
     def routes(self) -> "list[CommandRoute]":

@@ -149,7 +149,7 @@ def _octets(busy: list[Queue], ready: int, unacked: int) -> Generator[None, None
     of_ready = ready / counted_ready if counted_ready else 0.0
     of_unacked = unacked / counted_unacked if counted_unacked else 0.0
     of_all = (ready + unacked) / max(1, counted_ready + counted_unacked)
-    factors = Octets(of_ready, of_unacked, of_all, of_all, of_ready)
+    factors = (of_ready, of_unacked, of_all, of_all, of_ready)  # in the order of the fields
     return Octets(*(round(octets * factor) for octets, factor in zip(found, factors)))
 
 

@@ -73,10 +73,10 @@ def _load_before(builder: ConfigurationBuilder, file: str, content: str, line: i
     headers = [index for index, text in enumerate(lines) if text.lstrip().startswith("[")]
     before = "\n".join(lines[: headers[-1]]) if headers else ""
     try:
-        document, lines = tomllib.loads(before), lines_of(before)
+        document, key_lines = tomllib.loads(before), lines_of(before)
     except (ValueError, RecursionError):
         return
-    Loader(builder, file, lines).read(document)
+    Loader(builder, file, key_lines).read(document)
 
 
 class Loader(TomlSource):

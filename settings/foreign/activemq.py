@@ -201,9 +201,9 @@ def _read_entry(source: ActivemqSource, element: Element, kind: str, names: list
         source.builder.add_destination(kind, replace(raw, match=name))
 
 
-def _holder(*known: str, repeatable: bool = False) -> Reader:
+def _holder(*known: str, is_repeatable: bool = False) -> Reader:
     """A reader of an element that only holds these elements."""
-    return lambda source, element: _read_children(source, element, known, known if repeatable else ())
+    return lambda source, element: _read_children(source, element, known, known if is_repeatable else ())
 
 
 READERS: dict[str, Reader] = {
@@ -213,7 +213,7 @@ READERS: dict[str, Reader] = {
     **dict.fromkeys(USAGES, _read_usage),
     "destinationPolicy": _holder("policyMap"),
     "policyMap": _holder("policyEntries", "defaultEntry"),
-    "policyEntries": _holder("policyEntry", repeatable=True),
+    "policyEntries": _holder("policyEntry", is_repeatable=True),
     "policyEntry": _read_policy_entry,
     "defaultEntry": _read_default_entry,
     "plugins": read_plugins,

@@ -48,7 +48,7 @@ def _addresses(configuration: Configuration) -> Iterator[str]:
     for one in references(configuration):
         groups.setdefault((one.vhost, one.may_be_queue, one.may_be_exchange), []).append(one)
     for (vhost, queues, exchanges), named in groups.items():
-        known = _known(configuration, vhost, queues=queues, exchanges=exchanges)
+        known = _known(configuration, vhost, with_queues=queues, with_exchanges=exchanges)
         deliberate = known | _addresses_with_settings(configuration, vhost)
         unknown = [one for one in named if one.name not in deliberate]
         meant = similar_names((one.name for one in unknown), known)
@@ -112,12 +112,12 @@ def _of_address(origin: Origin, key: str, address: object, vhost: str | None) ->
         yield Reference(origin, key, address, vhost)
 
 
-def _known(configuration: Configuration, vhost: str | None, *, queues: bool, exchanges: bool) -> set[str]:
-    """The declared names."""
-    names: set[str] = set(EXCHANGES) if exchanges else set()
-    if exchanges:
+def _known(configuration: Configuration, vhost: str | None, *, with_queues: bool, with_exchanges: bool) -> set[str]:
+    """The names of declared queues and exchanges."""
+    names: set[str] = set(EXCHANGES) if with_exchanges else set()
+    if with_exchanges:
         names |= {one.name for one in configuration.exchanges if vhost in (None, one.vhost)}
-    for queue in configuration.queues if queues else ():
+    for queue in configuration.queues if with_queues else ():
         if vhost in (None, queue.vhost):
             names |= {queue.name, queue.address}
     return names
@@ -139,7 +139,7 @@ def _matches(configuration: Configuration) -> Iterator[str]:
     """Matches of address-settings that cover no name that is declared or referred to."""
     repository = configuration.repository
     delimiter = repository.wildcards.delimiter
-    names = _known(configuration, None, queues=True, exchanges=True)
+    names = _known(configuration, None, with_queues=True, with_exchanges=True)
     names |= {one.name for one in references(configuration)}
     prefixes = {prefix for name in names for prefix in _prefixes(name, delimiter)}
     unknown: list[tuple[Entry, str]] = []

@@ -110,7 +110,7 @@ def _cat(options: argparse.Namespace) -> int:
     return EXIT_SOUND
 
 
-def record_fields(lsn: int, record: Record, names: Names, bodies: bool = False) -> dict[str, object]:
+def record_fields(lsn: int, record: Record, names: Names, with_bodies: bool = False) -> dict[str, object]:
     """A record as JSON, without empty fields, and with names beside ids."""
     fields: dict[str, object] = {"lsn": lsn, "kind": record.name, "ts_us": record.ts_us}
     for name in ("msg_id", "arg", "priority", "attempt", "size", "link", "consumer_id", "conn_id"):
@@ -125,14 +125,14 @@ def record_fields(lsn: int, record: Record, names: Names, bodies: bool = False) 
             fields[f"{name}_id"], fields[name] = id_, names.text(id_)
             fields.setdefault("vhost", names.vhost_text(id_))
     if record.heap:
-        fields.update(_heap_fields(record, names, bodies))
+        fields.update(_heap_fields(record, names, with_bodies))
     return fields
 
 
-def _heap_fields(record: Record, names: Names, bodies: bool) -> dict[str, object]:
+def _heap_fields(record: Record, names: Names, with_bodies: bool) -> dict[str, object]:
     heap, name = record.heap, record.name
     if name in ("published", "moved"):
-        return _content_fields(heap, names, bodies)
+        return _content_fields(heap, names, with_bodies)
     if name == "define":
         define = decode_define(heap)
         return {
@@ -180,7 +180,7 @@ def _heap_fields(record: Record, names: Names, bodies: bool) -> dict[str, object
     return {"text": decode_text(heap)}
 
 
-def _content_fields(heap: bytes, names: Names, bodies: bool) -> dict[str, object]:
+def _content_fields(heap: bytes, names: Names, with_bodies: bool) -> dict[str, object]:
     content = decode_content(heap)
     fields: dict[str, object] = {
         "routing_key": _text(content.routing_key),
@@ -192,7 +192,7 @@ def _content_fields(heap: bytes, names: Names, bodies: bool) -> dict[str, object
         fields["expires_ms"] = content.expires_ms
     if content.cause_id:
         fields["cause_id"] = content.cause_id
-    if bodies:
+    if with_bodies:
         end = 4 + int.from_bytes(content.content[:4], "big")
         try:
             properties = decode_properties(content.content[4:end])

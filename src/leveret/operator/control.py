@@ -48,7 +48,7 @@ class ControlTable:
         yield from self._import_modules()
         return (yield from self._run(name, arguments))
 
-    def by(self, caller: str, steps: Steps) -> Steps:
+    def as_caller(self, caller: str, steps: Steps) -> Steps:
         """Run the steps of a command for this caller: see `Operator.caller`."""
         operator = self.operator
         try:
@@ -131,7 +131,7 @@ class ControlTable:
             properties = {}
         sender = properties.get("user_id")
         caller = f"{sender.decode(errors='replace')} by ctl" if isinstance(sender, bytes) else "ctl"
-        answer = yield from self.by(caller, self._answer(body))
+        answer = yield from self.as_caller(caller, self._answer(body))
         answer_request(vhost.context, properties, answer)
 
     def _answer(self, body: bytes) -> Steps:

@@ -178,7 +178,7 @@ class DefinitionsReader:
     def _user(self, entry: dict[str, Any]) -> None:
         name = _text(entry, "name")
         password, hashed, algorithm = (
-            "" if entry.get(key) is None else _text(entry, key, empty=True)
+            "" if entry.get(key) is None else _text(entry, key, may_be_empty=True)
             for key in ("password", "password_hash", "hashing_algorithm")
         )
         if password and hashed:
@@ -205,7 +205,7 @@ class DefinitionsReader:
 
     def _permission(self, entry: dict[str, Any]) -> None:
         user, vhost = self._user_and_vhost(entry)
-        configure, write, read = (_text(entry, name, empty=True) for name in ("configure", "write", "read"))
+        configure, write, read = (_text(entry, name, may_be_empty=True) for name in ("configure", "write", "read"))
         grant = Grant(configure, write, read)
         self._charge_patterns(configure, write, read)
         Permissions(grant, user=user, vhost=vhost).check()
@@ -213,8 +213,8 @@ class DefinitionsReader:
 
     def _topic_permission(self, entry: dict[str, Any]) -> None:
         user, vhost = self._user_and_vhost(entry)
-        topic = TopicPermission(_text(entry, "write", empty=True), _text(entry, "read", empty=True))
-        topics = {_text(entry, "exchange", empty=True): topic}
+        topic = TopicPermission(_text(entry, "write", may_be_empty=True), _text(entry, "read", may_be_empty=True))
+        topics = {_text(entry, "exchange", may_be_empty=True): topic}
         self._charge_patterns(topic.write, topic.read)
         Permissions(Grant(topics=topics), user=user, vhost=vhost).check()
         self._plan.topics.setdefault(user, {}).setdefault(vhost, {}).update(topics)
@@ -263,7 +263,7 @@ class DefinitionsReader:
         parameters[identity] = entry.get("value")
 
     def _exchange(self, entry: dict[str, Any]) -> None:
-        vhost, name = self._known_vhost(entry), _text(entry, "name", empty=True)
+        vhost, name = self._known_vhost(entry), _text(entry, "name", may_be_empty=True)
         if name in _PREDECLARED:
             return
         if name.startswith("amq."):
@@ -301,11 +301,15 @@ class DefinitionsReader:
         self._plan.objects.append(one)
 
     def _binding(self, entry: dict[str, Any]) -> None:
-        vhost, source = self._known_vhost(entry), _text(entry, "source", empty=True)
+        vhost, source = self._known_vhost(entry), _text(entry, "source", may_be_empty=True)
         kind = entry.get("destination_type", "queue")
         if kind not in ("queue", "exchange"):
             raise ValueError(f"destination_type: expected queue or exchange, not {shown(kind)}")
-        name, key, arguments = _text(entry, "destination"), _text(entry, "routing_key", empty=True), _arguments(entry)
+        name, key, arguments = (
+            _text(entry, "destination"),
+            _text(entry, "routing_key", may_be_empty=True),
+            _arguments(entry),
+        )
         if not source:  # every queue is bound to the default exchange
             return
         self._copy_names(vhost, {source} if kind == "queue" else {source, name}, {name} if kind == "queue" else set())
@@ -351,9 +355,9 @@ class DefinitionsReader:
         return name
 
 
-def _text(entry: dict[str, Any], key: str, *, empty: bool = False) -> str:
+def _text(entry: dict[str, Any], key: str, *, may_be_empty: bool = False) -> str:
     value = entry.get(key)
-    if not isinstance(value, str) or not (value or empty):
+    if not isinstance(value, str) or not (value or may_be_empty):
         raise ValueError(f"{key}: expected text")
     size_max = 255 if key not in ("configure", "write", "read") else 1024
     if len(value.encode()) > size_max:

@@ -56,8 +56,8 @@ class Commands:
         except CommandError as error:
             raise refused(error) from error
 
-    def by(self, caller: str, steps: Steps) -> Steps:
-        return self.table.by(caller, steps)
+    def as_caller(self, caller: str, steps: Steps) -> Steps:
+        return self.table.as_caller(caller, steps)
 
     def routes(self) -> list[CommandRoute]:
         return [

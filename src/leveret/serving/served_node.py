@@ -194,8 +194,8 @@ class ServedNode:
     # -- `NodeProcess` -----------------------------------------------------------------------------------------------
 
     def preload(self) -> None:
-        served = LEADING_MODULES + (CONSOLE_MODULES if self._listeners.console or self._listeners.metrics else ())
-        for name in served:
+        modules = LEADING_MODULES + (CONSOLE_MODULES if self._listeners.console or self._listeners.metrics else ())
+        for name in modules:
             import_module(name)
         collector.set_up()  # examining the objects of these modules takes 15 ms a time
 
@@ -264,7 +264,7 @@ class ServedNode:
             logger.error("a client of node %s: %s", node, fault)
             found = None
         if found is not None and found.size != len(header):
-            logger.error("a client of node %s: octets behind its PROXY header", node)
+            logger.error("a client of node %s: octets after its PROXY header", node)
             found = None
         if node not in self._node_options.nodes or node == self._node_options.name:
             logger.error("a client of node %s, which is not one of the other nodes", node)
