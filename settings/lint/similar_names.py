@@ -7,7 +7,6 @@ Names that differ in digits (`eu-1`, `eu-2`), in short words (`orders.eu`, `orde
 
 from collections.abc import Collection, Iterable
 from itertools import pairwise
-from os.path import commonprefix
 
 #: Minimum letters of a word that is checked.
 WORD_MIN = 4
@@ -23,8 +22,8 @@ def looks_like(name: str, other: str) -> bool:
     one, two = name.casefold(), other.casefold()
     if one.translate(_SEPARATORS) == two.translate(_SEPARATORS):
         return len(one) >= WORD_MIN
-    start = len(commonprefix((one, two)))
-    end = len(commonprefix((one[start:][::-1], two[start:][::-1])))
+    start = _common_length(one, two)
+    end = _common_length(one[start:][::-1], two[start:][::-1])
     left, right = one[start : len(one) - end], two[start : len(two) - end]
     if not (left + right).isalpha() or min(_word_length(one, start), _word_length(two, start)) < WORD_MIN:
         return False
@@ -60,6 +59,11 @@ def _variants(name: str) -> set[str]:
     """Keys of a name: two names that differ in one letter have a common key."""
     plain = name.casefold().translate(_SEPARATORS)
     return {plain, *(plain[:index] + plain[index + 1 :] for index in range(len(plain)))}
+
+
+def _common_length(one: str, two: str) -> int:
+    """The length of the common prefix."""
+    return next((index for index, (left, right) in enumerate(zip(one, two)) if left != right), min(len(one), len(two)))
 
 
 def _word_length(text: str, index: int) -> int:
