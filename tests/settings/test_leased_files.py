@@ -143,6 +143,8 @@ def test_attributes_of_leased_queues_alone() -> None:
     """On another queue they are refused, with what they need."""
     _, faults = read('[[queue]]\nname = "Q"\nlease-period = 1\n')
     assert faults == ['f.toml:3: lease-period: only with type = "amps"']
+    _, faults = read('[[queue]]\nname = "Q"\nmessage-ttl = 3\n')
+    assert faults == ['f.toml:3: message-ttl: only with type = "amps", expected arguments = { x-message-ttl = ... }']
     _, faults = read('[[queue]]\nname = "Q"\ntype = "amp"\n')
     assert faults == ["f.toml:3: type: 'amp' is invalid, expected one of classic, quorum, stream, amps"]
 

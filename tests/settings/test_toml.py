@@ -283,11 +283,6 @@ def test_provenance_has_file_line_and_match() -> None:
             "[[queue]]\nname='q'\nx-max-length=3",
             ":3: x-max-length: unknown key in [[queue]], expected arguments = { x-max-length = ... }",
         ),
-        (
-            "6.5",
-            "[[queue]]\nname='q'\nmessage-ttl=3",
-            ':3: message-ttl: only with type = "amps", expected arguments = { x-message-ttl = ... }',
-        ),
         ("6.5", "[journal]\nheartbeat = 9", "unknown key in [journal] (it is a key of [broker])"),
         ("TOML", "[broker]\nheartbeat = " + "9" * 5000, "holds a number or date that cannot be read"),
         ("TOML", "x = " + "[" * 5000, ":1: TOML: nested too deep"),
