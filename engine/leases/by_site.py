@@ -21,6 +21,8 @@ from .owner_groups import OwnedFilter, OwnerGroups, key_of
 from .owners import Owners
 from .state import Leases
 
+#: Messages that a get reads back from the disk where it finds one of its site's own.
+OWN_MAX = 32
 #: Group -> the consumers with room that want its messages.
 Free = dict[FilterGroup, list[Consumer]]
 #: Key of a filter -> the consumers of one site with room and this filter, in the order of their subscriptions.
@@ -394,7 +396,7 @@ def _first_to_take(leases: Leases, owners: Owners, number: int, gate: int | None
     After the first `RUN_MAX` messages, it looks only at owners whose messages need not wait.
     """
     at_once = [one for one in owners.numbers() if one != number and _skips_wait(leases, owners, one)]
-    for at, (position, message) in enumerate(_scanned(leases, 0).found):
+    for at, (position, message) in enumerate(_scanned(leases, 0, RUN_MAX).found):
         if gate is not None and position >= gate and (at or position > gate):  # a barrier may go if it is the first
             return None
         owner = owners.owner_of(message.id)
@@ -407,20 +409,20 @@ def _first_to_take(leases: Leases, owners: Owners, number: int, gate: int | None
 
 def pop_first(leases: Leases, owners: Owners) -> Message | None:
     """The message for an operator's basic.get: the first of all. It keeps its owner and counts in no backlog."""
-    first = _scanned(leases, 0).found[:1]
+    first = _scanned(leases, 0, 1).found[:1]
     return _popped(leases, owners, first[0][0], None) if first else None
 
 
 def _first_own(leases: Leases, owners: Owners, number: int) -> int | None:
     """The position of the first active message of an owner; None: there is none."""
-    after = 0
+    after, count = 0, RUN_MAX
     while True:
         if not leases.rules.is_ranked:  # positions are ids
             following = owners.next_id_of(number, after)
             if following is None:
                 return None
-            after = max(after, following - 1)
-        seen = _scanned(leases, after)
+            after, count = max(after, following - 1), OWN_MAX
+        seen = _scanned(leases, after, count)
         for position, message in seen.found:
             if owners.owner_of(message.id) == number:
                 return position
@@ -429,12 +431,12 @@ def _first_own(leases: Leases, owners: Owners, number: int) -> int | None:
         after = seen.found[-1][0]
 
 
-def _scanned(leases: Leases, after: int) -> Scanned:
-    """Active messages after a position, read back if they are paged out. Raises: Unreadable."""
-    seen = leases.scan_active(after, RUN_MAX)
+def _scanned(leases: Leases, after: int, count: int) -> Scanned:
+    """Up to `count` active messages after a position, read back if they are paged out. Raises: Unreadable."""
+    seen = leases.scan_active(after, count)
     if seen.missing and not seen.found:
-        leases.queue.store.load_at(after, RUN_MAX)
-        seen = leases.scan_active(after, RUN_MAX)
+        leases.queue.store.load_at(after, count)
+        seen = leases.scan_active(after, count)
     return seen
 
 

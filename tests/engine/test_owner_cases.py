@@ -348,6 +348,20 @@ def test_a_free_message_behind_many_that_wait(arguments: dict[str, Any], is_get:
         assert sites.taken("n2") == "free"
 
 
+def test_gets_at_two_sites_by_turns_read_each_message_about_once() -> None:
+    """The messages of one site are far behind those of the other."""
+    sites = owned_queue(memory=400_000)
+    for site in ("n1", "n2"):
+        for _ in range(30):
+            sites.publish(*["x" * 200] * 100, by=sites.at[site])
+        sites.end_turn()
+    pager: Any = sites.broker.context.storage.pager
+    load, read = pager.load, []
+    pager.load = lambda ids: read.extend(ids) or load(ids)
+    got = [sites.get(by=sites.at[site]) for _ in range(20) for site in ("n1", "n2")]
+    assert None not in got and 0 < len(read) <= 2 * len(got)
+
+
 def test_a_free_message_behind_many_and_a_barrier() -> None:
     """A get does not pass the barrier."""
     sites = owned_queue(x_barrier_expr="sync = 1")

@@ -61,11 +61,13 @@ class OwnedSites(Harness):
         return self.owners.site_of(id_)
 
 
-def owned_queue(journal: Path | None = None, groups: Sequence[str] = SITES, **arguments: Any) -> OwnedSites:
+def owned_queue(
+    journal: Path | None = None, groups: Sequence[str] = SITES, memory: int | None = None, **arguments: Any
+) -> OwnedSites:
     """Sites with a queue of these arguments."""
 
     class Other(OwnedSites):
         pass
 
     Other.arguments = {"x_replication": "distributed", "x_max_backlog_per_consumer": 100, **arguments}
-    return Other(kind="amps", site="n1", groups=dict.fromkeys(groups, ""), journal=journal)
+    return Other(kind="amps", site="n1", groups=dict.fromkeys(groups, ""), journal=journal, memory=memory)

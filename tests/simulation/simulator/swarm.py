@@ -49,6 +49,7 @@ SMALL: dict[str, dict[str, tuple[int, ...]]] = {
     "engine.leases.dispatch": {"BROWSE_SLICE": (3,)},
     "engine.leases.intake": {"BUILD_SLICE": (2,)},
     "engine.leases.book": {"TOGETHER_NS": (1,)},
+    "engine.leases.by_site": {"OWN_MAX": (1, 3)},
     "engine.queues.bounds": {"TRIM_SLICE": (2,)},
     "engine.queues.non_destructive": {"BATCH": (2,), "SEARCH_EFFORT": (5,)},
     "engine.queues.searching": {"STEP": (3,), "OVERRUN_EFFORT": (5,), "WINDOW": (5,)},
