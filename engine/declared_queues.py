@@ -369,7 +369,7 @@ class DeclaredQueues(dict[str, Queue]):
         return self.remove(self._deletable(name, client, if_unused, if_empty))
 
     def begin_delete(self, name: str, client: Client, *, if_unused: bool = False, if_empty: bool = False) -> BulkDelete:
-        """Begin to make a large queue (`is_large`) small, before `delete`. Raises as `delete` does."""
+        """Begin to make a large queue (`is_large`) small, before `delete`. It must exist. Raises as `delete` does."""
         require(client, CONFIGURE, QUEUE, name)
         return self._begin_bulk_delete(self._deletable(name, client, if_unused, if_empty), client, deletes=True)
 

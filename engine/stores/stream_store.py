@@ -199,7 +199,10 @@ class StreamStore(StoreInMemory):
         return runs
 
     def offset_at(self, wall_ms: int) -> int:
-        """The offset of the first message that arrived at that time or later; `next_offset` if there is none."""
+        """The offset of the first message that arrived at that time or later; `next_offset` if there is none.
+
+        It may read a few records of messages that are not in memory.
+        """
         known = self._time_offsets[0] if self._time_offsets else self.next_offset
         if self._time_of is not None and self.first_offset < known:
             time_of = self._time_of

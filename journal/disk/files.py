@@ -13,7 +13,7 @@ from typing import Protocol
 OUT_OF_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 #: Error numbers of a disk or quota without room.
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-#: Error numbers that mean that the directory is gone or read-only.
+#: Error numbers that mean that the directory is gone, or that this process may not change it.
 DIRECTORY_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EROFS, errno.EACCES, errno.EPERM})
 
 
