@@ -5,6 +5,7 @@ Source: docs/decisions/0027-agreed-deliveries.md.
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from agreed_pair import AgreedPair
 from pamqp import commands as C
 from peer import Peer, is_heartbeat, method, publish
 
+from leveret.amqp_frontend.peer.agreed_output import AgreedOutput
 from leveret.amqp_frontend.session.handling import handle_bytes
 from leveret.engine.leases.control import REQUEST
 
@@ -136,6 +138,35 @@ def test_answers_of_one_turn_wait_each_for_itself() -> None:
     assert bench.heard() == ["1 Queue.DeclareOk"] * 2
 
 
+def test_an_answer_does_not_wait_for_deliveries_behind_it() -> None:
+    """Of one read: what the delivery shows was recorded later."""
+    bench = Bench()
+    bench.consume(1, "q")
+    bench.heard()
+    bench.pair.agree()
+    before = bench.pair.journal.next_lsn
+    bench.peer.send(method(1, C.Queue.Declare, queue="new", durable=True) + publish(1, "q", b"a", delivery_mode=2))
+    came = {}
+    for lsn in range(before, bench.pair.journal.next_lsn + 1):
+        bench.pair.agree(lsn)
+        came |= dict.fromkeys(bench.heard(), lsn)
+    assert came["1 Queue.DeclareOk"] < came["1 a"]
+
+
+def test_an_answer_to_a_change_of_everything_holds_back_all_channels() -> None:
+    """Whatever a request to the broker itself has changed; confirms of the same turn do not pass it either."""
+    bench = Bench()
+    bench.publish("a", delivery_mode=2)
+    session = bench.peer.session
+    session.journal.send_after(bench.pair.journal.next_lsn, 1)
+    session.journal.send_all_after(bench.pair.journal.next_lsn)
+    session.output.send_ahead(1, method(1, C.Basic.Ack, delivery_tag=1))
+    bench.peer.send(*(method(channel, C.Basic.Qos, prefetch_count=1) for channel in (1, 2, 3)))
+    assert bench.heard() == []
+    bench.pair.agree()
+    assert sorted(bench.heard()) == ["1 Basic.Ack", *(f"{channel} Basic.QosOk" for channel in (1, 2, 3))]
+
+
 def test_a_declaration_without_an_answer_sends_none() -> None:
     """What was sent before it is not sent again, and the next answer says that it is safe."""
     bench = Bench()
@@ -168,6 +199,22 @@ def test_an_answer_that_waits_comes_before_the_end_of_its_channel(crosses: bool)
     assert bench.heard() == ["1 Channel.OpenOk"]
 
 
+def test_a_channel_that_is_used_again_is_closed_by_its_client_like_any_other() -> None:
+    """The broker's own close of it, which had to wait, is over: what waits now is dropped."""
+    bench = Bench()
+    bench.peer.send(method(1, C.Queue.Declare, queue="new", durable=True), method(1, C.Queue.Purge, queue="none"))
+    bench.pair.agree()
+    assert bench.heard() == ["1 Queue.DeclareOk", "1 Channel.Close"]
+    bench.peer.send(method(1, C.Channel.CloseOk), method(1, C.Channel.Open))
+    bench.consume(1, "q")
+    bench.heard()
+    bench.publish("a")
+    bench.peer.send(method(1, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
+    assert bench.heard() == ["1 Channel.CloseOk"]
+    bench.pair.agree()
+    assert bench.heard() == []
+
+
 def test_confirms_and_returns_pass_deliveries_on_their_channel() -> None:
     """A connection that publishes and consumes on one channel gets its confirm when that is agreed, not later."""
     bench = Bench()
@@ -196,6 +243,19 @@ def test_confirms_do_not_pass_answers_of_their_channel() -> None:
     assert bench.heard() == []
     bench.pair.agree()
     assert bench.heard() == ["1 Queue.DeclareOk", "1 Confirm.SelectOk", "1 Basic.Ack"]
+
+
+def test_confirms_do_not_pass_answers_that_stand_behind_deliveries() -> None:
+    """The deliveries alone could be passed."""
+    bench = Bench()
+    bench.peer.send(method(1, C.Confirm.Select))
+    bench.consume(1, "q")
+    bench.heard()
+    bench.publish("a")
+    bench.peer.send(method(1, C.Basic.Qos, prefetch_count=5) + publish(1, "c", b"transient"))
+    assert bench.heard() == []
+    bench.pair.agree()
+    assert bench.heard() == ["1 a", "1 Basic.QosOk", "1 Basic.Ack"]
 
 
 def test_confirms_do_not_pass_answers_that_stand_before_deliveries() -> None:
@@ -339,6 +399,37 @@ def test_closes_do_not_wait_and_drop_what_waits(asked: bytes, answer: str) -> No
     assert bench.heard() == []
     got = bench.publisher.get("q")
     assert got is not None and got.body == b"a"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_waits_is_counted_as_long_as_it_waits(seed: int) -> None:
+    """Clients are paused, and not read, by these counts: octets that are dropped or sent count no more."""
+    chance = Random(seed)
+    bench = Bench()
+    peer, output = bench.peer, bench.peer.session.output
+    assert isinstance(output, AgreedOutput)
+    for channel in (1, 2):
+        bench.consume(channel, "q")
+    for number in range(80):
+        channel = chance.choice((1, 2))
+        what = chance.choice(("publish", "publish", "declare", "declare", "qos", "close", "agree"))
+        if what == "publish":
+            bench.publish("x" * chance.randrange(100))
+        elif what == "declare":
+            peer.send(method(channel, C.Queue.Declare, queue=f"new {number}", durable=True))
+        elif what == "qos":
+            peer.send(method(channel, C.Basic.Qos, prefetch_count=chance.randrange(1, 50)))
+        elif what == "close":
+            peer.send(method(channel, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
+            peer.send(method(channel, C.Channel.Open), method(channel, C.Basic.Consume, queue="q"))
+        else:
+            bench.pair.agree(bench.pair.journal.next_lsn - chance.randrange(4))
+        pieces = [piece for waiting in output.held.values() for piece in waiting]
+        assert output.held_octets == sum(len(part) for piece in pieces for part in piece.parts)
+        assert output.reply_size == sum(piece.reply_size for piece in pieces)
+        assert all(piece.reply_size <= piece.octets for piece in pieces)
+    bench.pair.agree()
+    assert (output.held_octets, output.reply_size, output.held) == (0, 0, {})
 
 
 def test_a_client_that_waits_is_alive_and_gets_no_more_than_it_may() -> None:

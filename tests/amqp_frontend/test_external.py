@@ -7,7 +7,7 @@ from pair import Pair
 from pamqp import commands
 from peer import handshake, method
 
-from leveret.amqp_frontend.edge.certificates import user_name
+from leveret.amqp_frontend.edge.certificates import certificate_facts, user_name
 from leveret.amqp_frontend.options import FrontendOptions
 from leveret.amqp_frontend.peer.login import Peer
 
@@ -49,6 +49,7 @@ NAMES = (
         (subject(("commonName", " a\u00e9\n ")), "distinguished-name", (), "CN=\\ a\\C3\\A9\\0A\\ "),
         (subject(("commonName", '#"+,;<>\\')), "distinguished-name", (), 'CN=\\#\\"\\+\\,\\;\\<\\>\\\\'),
         (subject(("commonName", " ")), "distinguished-name", (), "CN=\\ "),
+        (subject(("commonName", "}~\x7f")), "distinguished-name", (), "CN=}\\7E\\7F"),
         ({}, "distinguished-name", (), None),
         (subject(names=NAMES), "subject-alternative-name", (), "a.example"),
         (subject(names=NAMES), "subject-alternative-name", ("dns", 1), "b.example"),
@@ -73,6 +74,15 @@ def answer(facts: Peer, properties: dict[str, Any] = WITH_CAPABILITY, response: 
         method(0, commands.Connection.StartOk, client_properties=properties, mechanism="EXTERNAL", response=response),
     )
     return peer
+
+
+def test_operators_see_whose_certificate_it_is_and_who_issued_it() -> None:
+    """And from when to when it is valid; nothing, where it does not say that."""
+    times = {"notBefore": "Jan  1 00:00:00 2026 GMT", "notAfter": "Jan  1 00:00:00 2027 GMT"}
+    facts = certificate_facts({**HARE, **times, "issuer": subject(("commonName", "Hares' CA"))["subject"]})
+    assert (facts.subject, facts.issuer) == ("CN=hare,O=Hares\\, Ltd,C=DE", "CN=Hares' CA")
+    assert facts.validity == "2026-01-01T00:00:00Z - 2027-01-01T00:00:00Z"
+    assert certificate_facts(HARE).validity == ""
 
 
 @pytest.mark.parametrize("response", ["", "guest", "ignored\0whatever"])

@@ -73,6 +73,17 @@ def test_who_has_begun_has_a_second() -> None:
     assert door.come("a")[1] == ones[0]
 
 
+def test_the_second_is_counted_from_when_a_connection_has_begun() -> None:
+    """However long the broker runs."""
+    door = Door()
+    door.now_ns = 10 * BEGUN_NS
+    ones = door.fill("a", 10, begins=True)
+    with pytest.raises(NoSlot):
+        door.come("a")
+    door.now_ns += BEGUN_NS
+    assert door.come("a")[1] == ones[0]
+
+
 @pytest.mark.parametrize("kind", ["known", "trusted"])
 def test_who_is_no_stranger_waits_for_a_tenth_of_it(kind: str) -> None:
     """A flood of connections that begin and do not go on, from the same address, does not keep its logins out."""
@@ -224,6 +235,12 @@ def test_nothing_stays_behind() -> None:
 def test_where_a_peer_comes_from(host: str, origin: str) -> None:
     """Of IPv6 a /64: so much each subscriber has."""
     assert peer_of((host, 5672, 0, 0), None).origin == origin
+
+
+def test_a_peer_of_a_unix_socket_is_on_this_machine() -> None:
+    """So that the user guest may log in."""
+    peer = peer_of("", None)
+    assert peer.is_loopback and peer.origin == peer_of(("127.0.0.1", 5672), None).origin
 
 
 @pytest.mark.parametrize(

@@ -135,3 +135,18 @@ def test_without_secret_and_tls_links_are_for_this_machine(host: str, is_own: bo
     else:
         with pytest.raises(ChallengeFault, match="need cluster.secret-file or cluster.tls"):
             Credentials("orders").check_host(host, is_tls=False)
+
+
+def test_two_clusters_have_no_proof_in_common() -> None:
+    """Also where name and number together read the same."""
+    one, other = Credentials("orders1", 0, SECRET), Credentials("orders", 10, SECRET)
+    nonces = bytes(NONCE_SIZE), bytes(NONCE_SIZE)
+    assert one.proof(b"role", *nonces) != other.proof(b"role", *nonces)
+
+
+def test_a_side_whose_peer_has_no_secret_or_alone_has_one_says_so() -> None:
+    """Before anything is proven, so that the operator of each sees what is missing where."""
+    with pytest.raises(ChallengeFault, match="has a secret, this one has none"):
+        ListenerChallenge(Credentials("orders")).answer(Prove(1, bytes(NONCE_SIZE), b"proof"))
+    with pytest.raises(ChallengeFault, match="has no secret, this one has"):
+        ConnectorChallenge(CIRCLE).answer(Greet(1, b""))

@@ -76,6 +76,12 @@ def test_the_frontend_reads_what_the_follower_writes(
     assert client_tls(header) == tls
 
 
+def test_a_long_name_of_a_cipher_is_cut() -> None:
+    """A header with it would be refused, and the client with it."""
+    tls = client_tls(client_header(None, None, ClientTls("v" * 5_000, "c" * 5_000)))
+    assert tls is not None and (len(tls.version), len(tls.cipher)) == (255, 255)
+
+
 def test_half_a_header_names_no_user() -> None:
     """Cut at every octet: nothing is read behind its end, and nothing of a name that is cut."""
     for size in range(len(WHOLE)):

@@ -204,3 +204,15 @@ def test_octets_that_are_told_twice_are_sent_once() -> None:
     assert feed.tail == Position(1, 100) and feed.to_read is None and feed.take_frames() == []
     feed.written(1, 100, b"c" * 10)
     assert bytes(feed.take_frames()[1]) == b"c" * 10
+
+
+def test_many_small_writes_are_sent_in_calls_that_the_kernel_accepts() -> None:
+    """`sendmsg` takes 1024 parts; with more the link would end."""
+    journal, feed = Journal(), Feed(Position(1, 0), Position(1, 0), LIMIT)
+    for _ in range(2_000):
+        feed.written(*journal.write(b"x"))
+    sent = b""
+    while parts := feed.take_frames():
+        assert len(parts) <= 1024
+        sent += b"".join(parts)
+    assert b"".join(bytes(one.octets) for one in octets_of(sent) if isinstance(one, Octets)) == b"x" * 2_000

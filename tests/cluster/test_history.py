@@ -68,3 +68,11 @@ def test_the_oldest_changes_are_dropped() -> None:
     for term in range(1, CHANGES_MAX + 11):
         history.take_view(view(leader=leader(1, term, 4)), term)
     assert len(history.changes) == CHANGES_MAX and history.changes[-1].term == CHANGES_MAX + 10
+
+
+def test_that_a_leader_is_gone_is_told_once() -> None:
+    """However often etcd is read meanwhile."""
+    history = History(1)
+    for now_ms in (1, 2, 3):
+        history.take_view(view(leader=leader(1, 5, 4) if now_ms == 1 else None), now_ms)
+    assert [change.at_ms for change in history.changes if change.kind == "left"] == [2]

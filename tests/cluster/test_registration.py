@@ -133,3 +133,16 @@ def test_a_name_that_was_given_back_is_not_written() -> None:
         assert world.etcd.written == [KEY] and world.etcd.ended == [Lease.NODE]
 
     world.run(story)
+
+
+def test_a_node_that_begins_again_is_written_again() -> None:
+    """Its lease was ended, and its key with it: it has the same value, but is no longer there."""
+    world = World()
+
+    async def story() -> None:
+        for count in (1, 2):
+            world.registration.begin()
+            await later(RETRY_S)
+            assert world.etcd.written == [KEY] * count
+
+    world.run(story)

@@ -65,6 +65,19 @@ def test_while_the_resolver_hangs_the_address_that_was_found_last_is_used() -> N
     names.answers.set()
 
 
+def test_a_lookup_that_failed_does_not_replace_what_was_found_before() -> None:
+    """The name server was away for a moment; then it hangs."""
+    names = Names(FOUND, socket.gaierror(-3, "Temporary failure in name resolution"))
+    names.answers.set()
+    resolver = Resolver(names.look_up)
+    resolver.resolve("etcd.example", 2379, LONG)
+    with pytest.raises(OSError, match="Temporary failure"):
+        resolver.resolve("etcd.example", 2379, LONG)
+    names.answers.clear()
+    assert resolver.resolve("etcd.example", 2379, 0) == FOUND
+    names.answers.set()
+
+
 @pytest.mark.parametrize("error", [socket.gaierror(-2, "Name or service not known"), UnicodeError("too long")])
 def test_a_name_that_is_not_known_is_an_error_of_the_system(error: Exception) -> None:
     names = Names(error)

@@ -9,7 +9,7 @@ from agreement_stage import A, B, C, Stage, leader, registered
 
 from leveret.cluster.agreement.context import ETCD_ROLLED_BACK
 from leveret.cluster.agreement.events import Read
-from leveret.cluster.agreement.view import NodeKey, View
+from leveret.cluster.agreement.view import InSync, NodeKey, View
 from leveret.cluster.node import HandoverAttempt, Node
 from leveret.cluster.status import cluster_status
 
@@ -192,3 +192,26 @@ def test_the_last_handover_of_a_leader() -> None:
     assert status(node)["handover"] is None
     node.handover = HandoverAttempt("b", "etcd is not reached")
     assert status(node)["handover"] == {"to": "b", "refused": "etcd is not reached"}
+
+
+def test_a_node_says_why_it_does_not_campaign() -> None:
+    """Where no node leads, an operator asks each one."""
+    stage = Stage(nodes=registered(0, 1), insync=InSync(1, frozenset({B, C}), 0, revision=3))
+    stage.read()
+    assert status(FakeNode(stage))["why"] == "no node leads, and this one does not campaign: it is not in sync"
+
+
+def test_a_leader_shows_who_has_a_link_and_not_whose_address_answers() -> None:
+    """A node that is reached, and does not copy, holds nothing of what is confirmed."""
+    stage = Stage(nodes=registered(0, 1, 2)).lead(B, C)
+    rows = status(FakeNode(stage, frozenset({"b", "c"}), followers(B)))["nodes"]
+    assert [(one["name"], one["is-linked"]) for one in rows] == [("a", True), ("b", True), ("c", False)]
+
+
+def test_the_configuration_of_a_follower_is_compared_and_not_shown() -> None:
+    """It may have names of users."""
+    leading = followers(B)
+    (link,) = leading.links.statistics()
+    link.status = {"configuration": {"users": "a digest"}, "disk-free": 7}
+    row = status(FakeNode(Stage(nodes=registered(0, 1)).lead(B), leading=leading))["nodes"][1]
+    assert row["status"] == {"disk-free": 7}
