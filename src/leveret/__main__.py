@@ -42,6 +42,8 @@ def _main(arguments: Sequence[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # names that the terminal cannot encode must not raise
+    if arguments and arguments[0] == "help":
+        arguments = [*arguments[1:2], "--help"]
     word = arguments[0] if arguments else ""
     command = import_module(f".{COMMANDS[word][0]}", __package__) if word in COMMANDS else None
     if command is not None and not hasattr(command, "add_arguments"):

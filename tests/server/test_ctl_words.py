@@ -274,6 +274,16 @@ def test_what_operators_of_rabbitmq_type(
     assert asked == [(name, given)]
 
 
+@pytest.mark.parametrize(
+    "words, begin", [(["help"], "usage: leveret [-h]"), (["help", "check"], "usage: leveret check")]
+)
+def test_help_of_the_programs_commands(words: list[str], begin: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without dashes, as people type it first."""
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 0 and capsys.readouterr().out.startswith(begin)
+
+
 def test_help_is_a_command_too(capsys: pytest.CaptureFixture[str]) -> None:
     """As with rabbitmqctl: of all commands, or of one."""
     assert main(["ctl", "help", "purge"]) == 0
