@@ -23,6 +23,7 @@ class Leadership:
         self.reason = ""  # why publishers are held
         self.proven_ns = asked_ns  # when etcd last said that this node led
         self.renewed_ns = asked_ns  # when etcd last renewed the lease
+        self.began_ns = asked_ns  # when the broker began to run
         self.progress_ns = context.now_ns  # when the agreed LSN was last written to etcd
         self.resign_wait_ns = resign_wait_ns
         self.woke_ns = 0  # when this process last ran again after a standstill
@@ -34,6 +35,7 @@ class Leadership:
 
     def begin(self, level: int) -> None:
         """The broker runs: serve, or hold publishers. `level`: the lowest at which the journal can be read."""
+        self.began_ns = self.context.now_ns
         self.raise_level(level)
         self.members.begin()
         self.members.agree()
@@ -144,7 +146,7 @@ class Leadership:
             if context.state is not State.SUSPENDED:
                 context.step(Step.SUSPEND)
                 context.decide(Suspend())
-            elif context.now_ns >= self.renewed_ns + 2 * context.timers.lease_ns:
+            elif context.now_ns >= self._give_up_ns:
                 self.resign("a node in sync is silent, and etcd does not say that this node leads")
         elif reason is not None:
             if context.state is not State.HELD:
@@ -193,6 +195,15 @@ class Leadership:
         if silent_ns is None:
             return float("inf")
         return max(silent_ns, self.proven_ns) + self.context.timers.suspend_after_ns
+
+    @property
+    def _give_up_ns(self) -> int:
+        """The time at which this node resigns if it is still suspended.
+
+        A takeover on a slow machine may take longer than a lease. Then this node asks etcd before it resigns: otherwise
+        the next node might do the same, and so on.
+        """
+        return max(self.renewed_ns, self.began_ns) + 2 * self.context.timers.lease_ns
 
     def _hold_reason(self) -> str | None:
         """Why publishers must be held (rule R5); None: they need not be."""
@@ -373,7 +384,7 @@ class Leadership:
         if silent_ns is not None or context.is_in_doubt or self._is_unconfirmed:
             times.append((context.asked_ns or 0) + timers.beacon_ns)
         if context.state is State.SUSPENDED:
-            times.append(self.renewed_ns + 2 * timers.lease_ns)
+            times.append(self._give_up_ns)
         if self.better_pair_since_ns is not None:
             times.append(self.better_pair_since_ns + self.resign_wait_ns)
         if members.agreed > self._written_agreed:

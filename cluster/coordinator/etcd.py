@@ -226,12 +226,13 @@ class EtcdCoordinator:
         renewed: Callable[[Lease, int], None],
     ) -> None:
         while not is_over.is_set():
+            began_ns = self._clock()
             for lease, lease_id in list(self._leases.items()):
                 if may_renew(lease):
                     asked_ns = self._clock()
                     if self._renew(gateway, lease, lease_id):
                         renewed(lease, asked_ns)
-            is_over.wait(self._seconds / 3)
+            is_over.wait(max(0.0, self._seconds / 3 - (self._clock() - began_ns) / 1e9))
 
     def _renew(self, gateway: Gateway, lease: Lease, lease_id: str) -> bool:
         try:

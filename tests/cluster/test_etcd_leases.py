@@ -65,6 +65,32 @@ async def test_a_lease_is_tried_again_unless_etcd_says_that_it_is_over(
     assert (Lease.LEADER in etcd._leases) is is_kept
 
 
+@in_trio
+async def test_leases_are_renewed_three_times_in_their_time_however_slow_etcd_is() -> None:
+    """If each pause began at an answer, an etcd that needs seconds for it would let the leader's lease end."""
+    now_ns, pauses = 0, []
+
+    class Over:
+        def is_set(self) -> bool:
+            return len(pauses) == 2
+
+        def wait(self, seconds: float) -> None:
+            pauses.append(seconds)
+
+    class Slow(Gateway):
+        def read(self, path: str, body: Any) -> Any:
+            nonlocal now_ns
+            now_ns += int((1.5 if not pauses else 4) * 1e9)
+            return super().read(path, body)
+
+    etcd = EtcdCoordinator(EtcdAccess(("http://127.0.0.1:1",)), "orders", 6, lambda: now_ns)
+    etcd._leases[Lease.LEADER] = "7"
+    slow: Any = Slow(renewed={"result": {"ID": "7", "TTL": "6"}})
+    over: Any = Over()
+    etcd._renew_until(over, slow, lambda lease: True, lambda lease, asked_ns: None)
+    assert pauses == [0.5, 0]
+
+
 @pytest.mark.parametrize("is_done", [True, False])
 @in_trio
 async def test_the_key_of_a_leader_is_under_a_lease_that_ends_with_it(is_done: bool) -> None:

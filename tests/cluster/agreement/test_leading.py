@@ -412,6 +412,25 @@ def test_a_node_that_slept_while_it_took_over_serves_nobody_before_etcd_says_tha
     assert stage.state in (State.LEADING, State.HELD)
 
 
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_takeover_that_took_longer_than_two_leases_asks_etcd_before_it_resigns(*, answers: bool) -> None:
+    """On a full machine the next node would take as long: candidate after candidate would resign."""
+    stage = Stage()
+    stage.read()
+    stage.answer()
+    stage.now_ns += 13 * SECOND
+    stage.tell(e.TookOver(stage.terms.with_term(2, 10), 10), e.Tick())
+    assert stage.state is State.SUSPENDED and d.ReadKeys() in stage.decided
+    if answers:
+        stage.read()
+        assert stage.state in (State.LEADING, State.HELD)
+    else:
+        stage.advance(11)
+        assert stage.state is State.SUSPENDED
+        stage.advance(2)
+        assert stage.state is State.RESIGNING
+
+
 def test_the_data_of_etcd_are_deleted_and_the_leader_goes_on() -> None:
     """CL09: nobody else can lead. It does not change the set meanwhile."""
     stage = Stage().lead(B, C)

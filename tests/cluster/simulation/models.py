@@ -96,6 +96,7 @@ class Coordinator:
     async def keep_leases(self, may_renew: Callable[[Lease], bool], renewed: Callable[[Lease, int], None]) -> None:
         owner = self._owner
         while True:
+            began_ns = owner.world.now_ns
             for lease in Lease:
                 id_ = owner.leases.get(lease.value)
                 if id_ is None or not may_renew(lease):
@@ -108,7 +109,7 @@ class Coordinator:
                     renewed(lease, asked_ns)
                 elif owner.leases.get(lease.value) == id_:
                     del owner.leases[lease.value]
-            await pass_time(2)
+            await pass_time(max(0.0, 2 - (owner.world.now_ns - began_ns) / SECOND))
 
     async def end_lease(self, lease: Lease) -> None:
         id_ = self._owner.leases.pop(lease.value, None)
