@@ -27,8 +27,8 @@ from .stream import READ_SIZE, Declined, LinkFault, LinkStream
 
 logger = logging.getLogger("leveret.cluster")
 
-#: About the most octets that are appended between two fsyncs.
-SYNC_MAX = 8 * 1024 * 1024
+#: About the most octets that are appended between two fsyncs. More would make others wait longer for the same disk.
+SYNC_MAX = 2 * 1024 * 1024
 #: Beacon periods after which the status is sent without a beacon.
 WITHOUT_BEACON = 1.1
 #: Orders that are events for the agreement.
