@@ -31,7 +31,7 @@ def state_of(client: Client, broker: Broker) -> str:
 
 
 def connection_view(client: Client, broker: Broker, node: str, *, is_alone: bool = False) -> dict[str, Any]:
-    """A connection, without rates. `is_alone`: the view is not one of a list."""
+    """A connection, without rates. `is_alone`: it is the whole answer, not a row of a list."""
     host, port = host_of(client)
     peer_host, peer_port = peer_of(client)
     connection_info = client.connection_info

@@ -226,7 +226,7 @@ class LoggedTopic:
         """A function that tells whether the topic of a name is logged; a pattern is searched. Raises: PatternFault."""
         if not self.is_pattern:
             return self.name.__eq__
-        from ...expressions.patterns.patterns import Pattern  # 5 ms that names save
+        from ...expressions.patterns.patterns import Pattern  # 5 ms, for patterns only
 
         return Pattern(self.name).search
 

@@ -78,8 +78,9 @@ class ActivemqSource(XmlSource):
         self.builder.set_field(raw, self.origin_of(element), name_in_file, BY_KEY[key], value, as_text=False)
 
     def names_of(self, element: Element, kind: str) -> list[str]:
-        """The destinations in the attribute `kind` (`queue` or `topic`), separated by commas; each may begin with KIND://.
-        Without any, an empty name, which is refused later.
+        """The destinations in the attribute `kind` (`queue` or `topic`), separated by commas, without `KIND://`.
+
+        If there are none: one empty name, which is refused later.
         """
         names = [name.strip().removeprefix(f"{kind}://") for name in element.attributes[kind].split(",")]
         return [name for name in names if name] or [""]

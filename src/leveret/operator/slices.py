@@ -18,8 +18,8 @@ OCTETS_A_STEP, SORTED_AT_ONCE = 256 * 1024, 2000
 class Seen(NamedTuple):
     """A message in a queue. `due_ns`: the due time of a scheduled message; 0: it is not scheduled.
 
-    `position`: a list `after` it continues after the message. For a ready message it stays the same; for any other it
-    is the index in its list, from 1.
+    `position`: a later list that begins `after` it has the next message first. A ready message keeps its position; any
+    other one has its index in the list, from 1.
     """
 
     position: int
