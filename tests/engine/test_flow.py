@@ -458,6 +458,20 @@ def test_small_messages_share_the_room_of_their_queues(queues: int) -> None:
     assert _taken_by_all(bench, queues, [make_content(100)] * 40) == 12 // queues
 
 
+def test_a_publish_that_waits_takes_no_turn() -> None:
+    """Of the queues that share an address: when there is room it goes to the one whose turn it was when it came."""
+    bench = FlowBench()
+    limit = entry("a", max_size_messages=2, address_full_policy="BLOCK")
+    bench.broker.reloading.replace_settings(SettingsRepository([limit]), bench.broker.context.options)
+    queues = [bench.queue(name, x_address="a") for name in ("one", "two")]
+    publisher = Publisher(bench, "p")
+    publisher.publish(*[make_content(100)] * 4, to="a")
+    for queue in queues:
+        assert [one.ready_count for one in queues] == [1, 1]
+        bench.take(1, queue)
+    assert [one.ready_count for one in queues] == [1, 1] and publisher.published == 4
+
+
 def test_a_commit_waits_as_one() -> None:
     """Queues page E.4, row 13."""
     bench = FlowBench(memory_limit=2_000, cursor="vm")

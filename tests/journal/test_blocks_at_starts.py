@@ -182,6 +182,10 @@ def test_one_checkpoint_is_enough_until_more_is_appended() -> None:
     driver.publish([b"x"], "a")
     turn(driver)
     assert not driver.journal.checkpoints.is_due
+    for _ in range(200):
+        driver.settle("a", driver.publish([b"x" * 100], "a"))
+        turn(driver)
+    assert driver.journal.checkpoints.is_due
 
 
 def test_a_repair_that_lost_the_begin_of_the_checkpoint_reads_all_before_it() -> None:

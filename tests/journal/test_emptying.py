@@ -61,6 +61,29 @@ def test_what_leaves_between_slices_is_not_moved(monkeypatch: pytest.MonkeyPatch
     assert "r" not in harness.vhost.queues
 
 
+def test_a_copy_in_a_queue_that_is_not_durable_holds_no_segment() -> None:
+    """A message is moved for the durable queues that have it, and its segment can go with the last of them."""
+    harness = Harness(journal=SimulatedFiles(), journal_options=SMALL)
+    for name in ("q", "r", "transient", "busy"):
+        harness.queue(name, durable=name != "transient")
+    for name in ("q", "r", "transient"):
+        harness.bind(name, "amq.fanout")
+    harness.publish(*"ABCDEFGH", exchange="amq.fanout", key="", delivery_mode=2)
+    for _ in range(60):
+        harness.publish("x" * 200, key="busy", delivery_mode=2)
+        harness.take(queue="busy")
+    harness.checkpoint()
+    base_lsn = harness.journal.old_segments.worth_emptying()
+    assert base_lsn is not None
+    for _ in empty_segment(harness.broker, harness.journal, harness.recorder, base_lsn):
+        harness.journal.commit()
+    usage = harness.journal.usage
+    assert usage.segments[0].live == 0 and sum(row.live for row in usage.segments) == 16
+    for name in ("q", "r"):
+        harness.take(8, queue=name)
+    assert not any(row.live for row in usage.segments)
+
+
 def test_what_another_consumer_has_is_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two consumers come meanwhile and share what is read back: the messages of one leave, the other's stay."""
     monkeypatch.setattr(old_segments, "MOVED_SLICE", 1)

@@ -95,6 +95,8 @@ def test_who_had_it_and_how_often() -> None:
     delivered = [record for record in one.records() if record.name == "delivered"]
     assert [(names.text(one.consumer_id), names.text(one.conn_id)) for one in delivered] == [("a", "one"), ("b", "two")]
     assert [(record.attempt, bool(record.flags & REDELIVERED)) for record in delivered] == [(1, False), (2, True)]
+    opened = [record for record in one.records() if record.name == "connection_opened"]
+    assert [decode_text(record.heap) for record in opened] == ["one", "two"]
     (returned,) = [record for record in one.records() if record.name == "requeued"]
     assert REASONS[returned.reason] == "nacked" and returned.attempt == 1
     other.ack(1)
@@ -113,6 +115,24 @@ def test_requests_to_the_broker_are_not_unroutable() -> None:
     one.publish("nowhere")
     one.settle()
     assert one.tally()["unroutable"] == 1
+    Harness.publish(one, "", exchange="amq.direct", key="nowhere")
+    one.settle()
+    places = [one.journal.names.text(record.address_id) for record in one.records() if record.name == "unroutable"]
+    assert places == ["", "amq.direct"]
+
+
+def test_a_return_that_counts_nothing_is_for_audits_alone() -> None:
+    """A start restores no count of it, as with `scope = "durable"`; nor a message that was transient."""
+    one = Audited()
+    one.vhost.queues.declare("d", client=one.client, durable=True)
+    one.publish("d", persistent=True)
+    one.publish("d")
+    one.consume("d")
+    one.settle()
+    one.session.recover()
+    one.settle()
+    flags = [(one.name, bool(one.flags & DURABLE)) for one in one.records() if one.name in ("published", "requeued")]
+    assert flags == [("published", True), ("published", False), ("requeued", False), ("requeued", False)]
 
 
 def test_names_of_what_is_gone_are_forgotten() -> None:

@@ -205,6 +205,18 @@ def test_needs_that_are_none() -> None:
             opened(files)
 
 
+def test_needs_that_come_one_after_the_other_are_all_said() -> None:
+    """Also if a start lies between; what is said already is not written again."""
+    files = SimulatedFiles()
+    for need in (needs.LEASED_QUEUES, needs.DUPLICATE_IDS):
+        directory = Directory.open(PATH, files)
+        directory.add_needs({need})
+        directory.add_needs({needs.LOGGED_TOPICS})
+        assert directory.needs == read_format(PATH, files).needs >= {need, needs.LOGGED_TOPICS}
+        directory.close()
+    assert read_format(PATH, files).needs == {needs.LEASED_QUEUES, needs.DUPLICATE_IDS, needs.LOGGED_TOPICS}
+
+
 def test_a_repaired_journal_needs_the_same() -> None:
     """Also where its start would not find out."""
     files = SimulatedFiles()

@@ -10,7 +10,8 @@ from journal_workload import PATH, Driver
 from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
-from leveret.journal import Journal, JournalOptions, forget_reader, reader_offsets, register_reader
+from leveret.journal import Journal, JournalError, JournalOptions, forget_reader, reader_offsets, register_reader
+from leveret.journal.disk.files import replace_file
 from leveret.journal.disk.readers import dropped_readers
 from leveret.journal.disk.segment import segments_in
 
@@ -105,6 +106,15 @@ def test_one_of_a_node_that_copies_the_journal_stays() -> None:
     assert leader.journal.old_segments.reclaim() == [] and reader_offsets(PATH, leader.files) == {"node-b-1": 1}
     assert leader.journal.old_segments.readers.kept["node-b-1"].size > 1500
     assert kept.days(0) and reader_offsets(PATH, kept.files) == {}
+
+
+@pytest.mark.parametrize("content", [b'{"lsn": -1}', b'{"lsn": true}', b'{"lsn": "5"}', b"{}", b"5", b""])
+def test_a_file_that_tells_no_offset_frees_nothing(content: bytes) -> None:
+    """Whoever wrote it may need everything: the file is named, and no segment is deleted."""
+    kept = Kept()
+    replace_file(kept.files, f"{PATH}/readers", "lake.json", content)
+    with pytest.raises(JournalError, match=r"lake\.json: not a reader's offset; nothing is deleted"):
+        reader_offsets(PATH, kept.files)
 
 
 @pytest.mark.parametrize("options", [{}, {"reader_age_ms": 90 * DAY_MS, "retain_ms": 400 * DAY_MS}])

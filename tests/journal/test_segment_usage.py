@@ -245,6 +245,17 @@ def test_a_start_makes_no_segment_younger() -> None:
     assert [(row.ended_us, row.size) for row in usage.segments[:2]] == [(1, 100), (1, 200)]
 
 
+@pytest.mark.parametrize(
+    "lsn, kept", [(1, (600, 10)), (100, (600, 10)), (101, (500, 20)), (200, (500, 20)), (201, (300, 30)), (301, (0, 0))]
+)
+def test_what_is_kept_for_a_reader_alone(lsn: int, kept: tuple[int, int]) -> None:
+    """From the segment with its next record on: the octets, and when the oldest of them ended."""
+    usage = rows((100, 0, 1), (200, 0, 1), (300, 0, 1), (0, 0, 0))
+    for row, ended_us in zip(usage.segments, (10, 20, 30)):
+        row.ended_us = ended_us
+    assert usage.kept_for(lsn, [1, 101, 201]) == kept
+
+
 def test_a_clock_that_ran_ahead_retains_nothing_for_longer() -> None:
     """A segment that ended in the future ended now."""
     usage = rows((1, 0, 1), (1, 0, 1), (0, 0, 0))

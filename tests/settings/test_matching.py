@@ -250,3 +250,15 @@ def test_wildcards_inside_of_words(text: str, covers: list[str], others: list[st
     """In files of Artemis: each stands for one character at least of its word."""
     repository = SettingsRepository([Entry(parse_artemis_match(text), layer_of(no_expiry=True))])
     assert [name for name in (*covers, *others) if repository.resolve(name).no_expiry] == covers
+
+
+@pytest.mark.parametrize(
+    "text, hint",
+    [("x.a#", ", did you mean 'a.#'?"), ("a*.x", ", did you mean 'a.*'?"), ("a#b", ""), ("*a#", ""), ("#a*", "")],
+)
+def test_only_a_match_is_suggested(text: str, hint: str) -> None:
+    """Where the wildcard was meant as a word; the suggestion can be used as it is."""
+    with pytest.raises(MatchFault) as refused:
+        parse_match(text)
+    before, found, word = str(refused.value).partition(", did you mean")
+    assert found + word == hint and before.startswith("a wildcard must be a whole word")

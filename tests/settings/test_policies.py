@@ -26,6 +26,7 @@ from leveret.settings import (
     settings_of_arguments,
 )
 from leveret.settings.explain import explain
+from leveret.settings.policies.policy import read_policy
 from leveret.settings.policies.policy_keys import POLICY_KEYS
 
 ANY = {"max-length": 1}
@@ -212,6 +213,27 @@ def test_of_a_queue_and_an_exchange_of_one_name(first: str) -> None:
         of.of_exchange("x", "/")
     assert of.of_queue("x", "classic", "/").policy == policy("of queues", apply_to="queues")
     assert of.of_exchange("x", "/").policy == policy("of exchanges", apply_to="exchanges")
+
+
+def test_a_policy_of_the_same_name_takes_its_place() -> None:
+    """A policy, an operator policy and one of another virtual host are three, whatever their names."""
+    before = [make_policy("p", vhost, "", ANY, is_operator=operator) for vhost in "ab" for operator in (False, True)]
+    other = make_policy("p", "a", "^x", ANY)
+    policies = Policies(before).with_these([other])
+    assert policies.find("a", "p") is other and list(policies) == [other, *before[1:]]
+
+
+def test_policies_are_listed_by_virtual_host_and_priority() -> None:
+    policies = [make_policy(name, vhost, "", ANY, priority=len(name)) for vhost in "ba" for name in ("p", "pp")]
+    assert [(one.vhost, one.name) for one in Policies(policies)] == [("a", "pp"), ("a", "p"), ("b", "pp"), ("b", "p")]
+
+
+def test_what_a_client_leaves_out_of_a_policy() -> None:
+    """It applies to all, with priority 0; what is written is read again."""
+    found = read_policy("p", "/", {"pattern": "^x", "definition": ANY, "of-later": 1}, is_operator=False)
+    assert found == make_policy("p", "/", "^x", ANY, apply_to="all", priority=0)
+    other = make_policy("p", "/", "^x", ANY, apply_to="queues", priority=7)
+    assert read_policy("p", "/", other.value(), is_operator=False) == other
 
 
 def test_of_another_virtual_host() -> None:
