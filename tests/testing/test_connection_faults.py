@@ -62,7 +62,10 @@ def test_a_connection_ends_in_the_middle_of_a_frame(broker: RunningBroker, seed:
         with broker.faults.drop_connection("basic.deliver", mid_frame=True, seed=seed) as fault:
             broker.inject(routing_key="q", body=b"half")
             assert isinstance(seen.end(), pika.exceptions.AMQPConnectionError)
-        assert "octets of a frame" in fault.hits[0]
+        (hit,) = fault.hits
+        assert hit.endswith("octets of a frame")
+        sent, whole = (int(word) for word in hit.split() if word.isdecimal())
+        assert 0 < sent < whole
         assert seen.bodies.empty()
     broker.assert_queue("q", ready=[b"half"], within=5)
 
@@ -76,6 +79,7 @@ def test_a_broker_that_does_not_write_does_what_it_is_asked(broker: RunningBroke
         broker.thread.submit(broker.edge.wait_for_activity).result(20)
         assert broker.queue("q").name == "q"
         assert asking.is_alive()
+        assert any(hit.startswith("kept ") for hit in fault.hits)
         fault.stop()
         asking.join(60)
         assert not asking.is_alive()
@@ -115,6 +119,15 @@ def test_a_channel_is_closed_with_a_code(broker: RunningBroker) -> None:
         assert again.queue_declare("q").method.queue == "q"
 
 
+def test_who_has_not_logged_in_yet_is_not_closed(broker: RunningBroker) -> None:
+    """It has no channels and no words for it: it logs in afterwards."""
+    with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as early:
+        early.sendall(b"AMQP\0\0\x09\x01")
+        begun = early.recv(1, socket.MSG_PEEK)
+        fault = broker.faults.close_connection(320, "CONNECTION_FORCED", vhost="*")
+        assert (begun, fault.hits) == (b"\x01", [])
+
+
 def test_a_channel_is_closed_instead_of_an_answer(broker: RunningBroker) -> None:
     """The second declare is refused with 406, the first and the third are not."""
     with (
@@ -122,9 +135,13 @@ def test_a_channel_is_closed_instead_of_an_answer(broker: RunningBroker) -> None
         broker.faults.close_channel(406, "PRECONDITION_FAILED", on="queue.declare", after=1),
     ):
         channel.queue_declare("first")
+        closes: list[pika.frame.Method] = []
+        channel._impl.add_callback(closes.append, [pika.spec.Channel.Close])
         with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
             channel.queue_declare("second")
         assert caught.value.reply_code == 406
+        refused = pika.spec.Queue.Declare.INDEX
+        assert [(close.method.class_id, close.method.method_id) for close in closes] == [divmod(refused, 1 << 16)]
         channel.connection.channel().queue_declare("third")
     assert [queue.name for queue in broker.queues()] == ["first", "third"]
 
@@ -154,6 +171,13 @@ def test_a_connection_is_closed_on_a_method(broker: RunningBroker) -> None:
 def test_a_fault_is_for_its_virtual_host(broker: RunningBroker) -> None:
     """The test's own by default; another one by name; all with "*"."""
     other = broker.vhost("other")
+    with channel_of(broker.url) as mine, channel_of(other.url) as theirs:
+        assert len(broker.faults.drop_connection(vhost="other").hits) == 1
+        mine.queue_declare("q")
+        with pytest.raises(pika.exceptions.StreamLostError):
+            theirs.queue_declare("q")
+    with broker.faults.half_open(), channel_of(other.url) as theirs:  # nothing holds up its login
+        theirs.queue_declare("q")
     with channel_of(broker.url) as mine, channel_of(other.url) as theirs:
         broker.faults.close_connection(320, "CONNECTION_FORCED - here alone")
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker):
@@ -262,6 +286,20 @@ def test_a_restart_returns_what_was_unacked(broker: RunningBroker) -> None:
         assert isinstance(seen.end(), pika.exceptions.AMQPConnectionError)
     (message,) = broker.queue("jobs").ready
     assert message.redelivered
+
+
+def test_a_restart_loses_what_is_transient_wherever_it_is(broker: RunningBroker) -> None:
+    """Also what a consumer holds, and what waits for its time."""
+    with consuming(broker.url, "jobs", keep, durable=True) as seen:
+        broker.inject(routing_key="jobs", body=b"held")
+        assert seen.next() == b"held"
+        with channel_of(broker.url) as channel:
+            for mode in (1, 2):
+                properties = pika.BasicProperties(delivery_mode=mode, headers={"x-delay": 60_000})
+                channel.basic_publish("", "jobs", b"later %d" % mode, properties)
+        broker.restart()
+        seen.end()
+    broker.assert_queue("jobs", ready=0, unacked=0, scheduled=[b"later 2"])
 
 
 def test_a_restart_without_durability_loses_everything(broker: RunningBroker) -> None:
