@@ -17,8 +17,9 @@ from .tables import Tables
 #: other. An audit of them takes 4.5 GB of memory and a seventh of the CPU that Spark takes (docs/pipeline.md).
 LOCAL_MAX = 50_000_000
 #: Up to this many rows of `events` Spark on this machine computes little, and its Java is set up for a short life: an
-#: audit of 400,000 takes 23 s of CPU, and 37 s otherwise (2026-11-30). Of many more it would be slower.
-SHORT_MAX = 1_000_000
+#: audit of 3 and 6 million takes 36 and 44 s of CPU, and 52 and 58 s otherwise (2026-11-30). Of many more it would be
+#: slower.
+SHORT_MAX = 6_000_000
 #: Whether a table has a directory for each date -> the additional columns for that.
 DATE_COLUMN = {True: (Column("date", "date", True),), False: ()}
 AUTO, LOCAL, SPARK = "auto", "local", "spark"
