@@ -31,12 +31,13 @@ from .ledger import Broken
 ALWAYS, EACH = 250, 4
 #: The most ids that an address of a world remembers.
 IDS_MAX = 1000
-#: What has its own limit: ids against duplicates, deadlines that were cancelled, tags that were settled, the envelopes
-#: of what was paged out, the block that waits while the one before is written, what a checkpoint will forget, and the
-#: places of records in a segment: of 1 MiB with one in 256 octets, the most that a world has.
+#: What has its own limit: ids against duplicates, deadlines that were cancelled, tags that were settled (and twice what
+#: was out when the index was last asked), the envelopes of what was paged out, the block that waits while the one
+#: before is written, what a checkpoint will forget, and the places of records in a segment: of 1 MiB with one in 256
+#: octets, the most that a world has.
 ALSO = {
     **{"IdCache._numbers": IDS_MAX, "IdCache._order": IDS_MAX},
-    **{"Deadlines._heap": 512, "UnackedIndex._by_queue[]": SETTLED_MAX},
+    **{"Deadlines._heap": 512, "UnackedIndex._by_queue[]": 2 * SETTLED_MAX},
     **{"EnvelopeCache._summaries": CACHED_MAX, "EnvelopeCache._envelopes": CACHED_MAX},
     "ContentIndex._moved": RUNS_SPARE,
     **dict.fromkeys(("SegmentSummary.index_offsets", "SegmentSummary.index_lsns"), (1 << 20) // 256),
