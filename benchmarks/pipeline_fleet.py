@@ -116,7 +116,7 @@ PARTS = {
 
 def words_of(job: str, root: Path, engine: str) -> list[str]:
     """A job as it is typed; its rows are written to a file."""
-    return [job, "--lake", f"{root}/lake", "--engine", engine, "--format", "json", "--out", place_of(job, root, engine)]
+    return [job, "--lake", f"{root}/lake", "--engine", engine, "--out", place_of(job, root, engine)]
 
 
 def place_of(job: str, root: Path, engine: str) -> str:
