@@ -50,7 +50,7 @@ class Following:
         self._site = site
         self._wall_ms = wall_ms
         self._leader: Leader | None = None
-        self._changed = trio.Event()  # set when the leader or the link changes
+        self._changed = trio.Event()  # set by `follow` and `follow_again`
         self._scope: trio.CancelScope | None = None  # of the link while it runs
         self._idle = trio.Event()  # no thread uses the copy
         self._clock_ns: deque[int] = deque(maxlen=CLOCK_BEACONS)  # by which the leader's clock is ahead
@@ -81,7 +81,7 @@ class Following:
             self._scope.cancel()
 
     async def stop(self) -> None:
-        """Close the link. Returns when no thread uses the copy."""
+        """Close the link, and wait until no thread uses the copy. `follow(None)` must have come before."""
         self.reconnect()
         await self._idle.wait()
 
@@ -127,7 +127,7 @@ class Following:
         """Open the directory again: a copy has replaced its journal, or it could not be written."""
         summary = await self._directory.reopen(is_copy=is_copy)
         if is_copy and summary.terms.node_id != self._directory.node_id:
-            logger.info("a full copy is whole: node id %s", summary.terms.node_id.hex())
+            logger.info("a full copy is complete: node id %s", summary.terms.node_id.hex())
         await self.follow_again(summary)
 
     def _make_link(self, summary: JournalSummary) -> None:
@@ -167,7 +167,7 @@ class Following:
         elif len(self._clock_ns) == self._clock_ns.maxlen and not self._has_warned:
             self._has_warned = True
             way = "behind" if difference_ns > 0 else "ahead of"
-            text = "the clock of this node is %.0f s %s the leader's: times of messages move by that when it leads"
+            text = "the clock of this node is %.0f s %s the leader's: message times move by that when this node leads"
             logger.warning(text, least_ns / 1e9, way)
 
     # -- for the status ----------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class Following:
 
     @property
     def trouble(self) -> str:
-        """Why there is no link to the leader; "": there is one."""
+        """Why there is no link to the leader; "": there is one, or no reason is known yet."""
         return "" if self.link is None else self.link.why
 
     @property

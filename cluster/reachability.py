@@ -1,7 +1,7 @@
 """Which other nodes this node reaches: it probes their links every few seconds, and at once when a link was lost.
 
-A node with an open link is not probed: it is reached. That is noted when the link opens. Otherwise a node that dies
-soon afterwards would leave a key in etcd without the name of its leader, and the leader would resign for it (rule R5).
+A node with an open link is not probed: it is reached. That is noted when the link opens. If this node died before
+that, its key in etcd would not list the leader as reached: the leader would take itself for cut off, and resign (R5).
 """
 
 from collections.abc import Callable

@@ -49,7 +49,8 @@ class ConsoleOptions:
     `version`: RabbitMQ's, as clients see it. `product_version`: Leveret's.
     `hosts`: names that are accepted in the header `host`, besides addresses and localhost.
     `origins`: of other pages that may use the API. `proxies`: networks of proxies that are trusted to name the client.
-    `tls`: the context for the next connection of a TLS listener. `cluster`: returns None without a cluster.
+    `tls`: the context of TLS listeners; a reload makes new options for later connections. `cluster`: returns None
+    without a cluster.
     """
 
     control: Control

@@ -1,6 +1,6 @@
 """The samples of an object's counters: the last two for rates, and older ones, at several resolutions, for ranges.
 
-A sample is stored only when a value has changed, so that an idle object costs nothing. Source: management page 5.
+One for ranges is stored only when a value has changed, so that an idle object costs nothing. Source: management page 5.
 """
 
 from array import array

@@ -1,7 +1,7 @@
 """Limits the connections of one kind of listener: those of each address, and those of all addresses together.
 
-When no slot is free, a new connection takes one from a connection that is idle: from the same address if that has used
-up its share, else from the address with the most idle connections; of these, from the one that has been idle longest.
+A new connection from an address that has used up its share takes the slot of an idle connection of that address. Else,
+if no slot is free, it takes one of the address with the most idle connections. It takes that of the longest idle one.
 Connections that are served, or stream, keep their slots. Source: management page 20.
 """
 
@@ -46,7 +46,7 @@ class Slots:
         self._busy: dict[Slot, None] = {}
 
     def enter(self, origin: str, end: Callable[[], None], *, slots: int, is_shared: bool) -> Slot:
-        """A slot for a new connection, perhaps taken from an idle one. `slots`: the number of all slots.
+        """A slot for a new connection, perhaps taken from an idle one. `slots`: maximum number of all.
 
         `is_shared`: many clients use this address (this machine, or a listed proxy), so its share is not limited.
         Raises: NoSlot.

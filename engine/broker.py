@@ -154,7 +154,7 @@ class Broker:
         return bool(commits.waiting) and commits.pending
 
     def _hand_out(self, effort: int) -> None:
-        """Dispatch and flush in rounds, until no work is left or the effort has risen by `effort`."""
+        """Dispatch and flush, up to `ROUNDS_MAX` times, until no work is left or the effort has risen by `effort`."""
         marked, touched, letters = self.scheduler.marked, self.context.touched, self.dead_letters
         dead = letters.waiting
         turn = self.context.turn
@@ -197,7 +197,7 @@ class Broker:
     # -- snapshots ----------------------------------------------------------------------------------------------------
 
     def count_sizes(self) -> Sizes:
-        """The sizes of published bodies. Counting starts with the first call."""
+        """The sizes of bodies published since the first call, which begins to count."""
         context = self.context
         if context.sizes is None:
             context.sizes = Sizes()

@@ -45,7 +45,7 @@ def _value(field: Field) -> str:
 
 
 def _term_of(field: Field) -> str:
-    """A value as Erlang writes it, without the line breaks of long texts."""
+    """A value as Erlang writes it, without the line breaks that Erlang puts into long terms."""
     match field.value:
         case bytes():
             return term(field.value)
@@ -416,7 +416,7 @@ _SECRET = frozenset({"payload", "arguments"})
 
 
 def text_for_log(error: Exception, text: str) -> str:
-    """The text of a reply as it is logged: octets of the peer are replaced by their number.
+    """The text of a reply as it is logged: with the class of the error and a number of octets in place of the octets.
 
     It also says if a login was refused before the password was checked. The peer must not learn that.
     """

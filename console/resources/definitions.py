@@ -16,12 +16,12 @@ from ..steps import Steps, free_in_steps
 from .vhosts import give_all_permissions
 
 JSON, MULTIPART = "application/json", "multipart/form-data"
-_NOT_JSON = "failed_to_parse_json"
+_NOT_JSON = "failed_to_parse_json"  # also the answer to a form without a file
 #: Maximum faults of an import that the answer lists.
 FAULTS_MAX = 50
 #: Maximum parts of a form, and maximum octets of the head of a part.
 PARTS_MAX, PART_HEAD_MAX = 3, 16 * 1024
-#: Redirects within this site: no scheme, no host, nothing that a browser could take for one, no end of the header.
+#: Redirects within this site: no scheme, no host, nothing that a browser could take for one, no line end.
 _OWN_PATH = re.compile(r"(?!//)[A-Za-z0-9/#?&=%._~+-]{1,500}")
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@+= ")
 
@@ -92,7 +92,7 @@ def _preview(api: Api, request: Request) -> Steps:
 
 def _document(body: bytes) -> Steps:
     """The steps to the JSON object in the body. Raises: Refusal."""
-    value = yield from parsed_in_steps(body.removeprefix(BOM_UTF8), _NOT_JSON, is_strict=True)  # some editors write it
+    value = yield from parsed_in_steps(body.removeprefix(BOM_UTF8), _NOT_JSON, is_strict=True)  # editors write a BOM
     if not isinstance(value, dict):
         raise bad_request(_NOT_JSON)
     return value

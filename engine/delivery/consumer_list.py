@@ -30,7 +30,7 @@ PASSED_PER_EFFORT = 256
 class ConsumerList:
     """A circular list of the consumers of one queue, with the next one to serve.
 
-    `consumers`: in the order of service; the next to serve may be anywhere in it. Other modules must not change it.
+    `consumers`: a ring in the order of service, which begins at `_next`. Other modules must not change it.
     `waits`: dispatch waits for more consumers (consumers-before-dispatch). `groups`: the owners of message groups; None
     before the first message of a group.
     """
@@ -131,7 +131,9 @@ class ConsumerList:
 
     @property
     def served(self) -> Sequence[Consumer]:
-        """The consumers that may receive messages: all, or the single active one unless it yields."""
+        """The consumers that may receive messages: all, or the single active one. If that has yielded, the next one is
+        made active.
+        """
         return self._active() if self._rules.single_active_consumer else self.consumers
 
     def _active(self) -> list[Consumer]:
@@ -151,7 +153,7 @@ class ConsumerList:
 
     @property
     def is_simple(self) -> bool:
-        """Whether there is one consumer, and no shared limit applies to it."""
+        """Whether there is one consumer, no shared limit applies to it, and dispatch does not wait."""
         consumers = self.consumers
         return len(consumers) == 1 and not self.waits and not consumers[0].session.prefetch_total
 
@@ -183,7 +185,7 @@ class ConsumerList:
                 if len(found) == wanted or consumer.session.prefetch_total:
                     break  # a limit shared by several consumers is checked again after each delivery
         if count > UNCOUNTED_CHECKS and len(found) < wanted:
-            self._broker.turn.effort += count // CHECKS_PER_EFFORT  # the credit of all was checked
+            self._broker.turn.effort += count // CHECKS_PER_EFFORT  # the credit of many was checked
         return found
 
     def _eligible_by_priority(self, wanted: int) -> list[Consumer]:
@@ -211,7 +213,7 @@ class ConsumerList:
         return not self.waits and any(consumer.credit() > 0 for consumer in self.served)
 
     def total_credit(self) -> tuple[int, int]:
-        """The messages and octets that all consumers together can take now. O(consumers)."""
+        """Upper limits of the messages and octets that all consumers can take now. O(consumers)."""
         wanted = octets = 0
         if not self.waits:
             for consumer in self.served:
@@ -270,7 +272,7 @@ class ConsumerList:
 def equal_share(eligible: Sequence[Consumer], available: int, octets_of: Callable[[int], int]) -> int:
     """The number of messages that each of these consumers can get at once, with the same result as one by one.
 
-    `octets_of(count)`: the octets of the next `count` messages. No client gets more than its room.
+    `octets_of(count)`: the octets of the next `count` messages. A client gets about its room, and at least one message.
     """
     width = len(eligible)
     share = min(available // width, SHARE_MAX)
@@ -285,7 +287,8 @@ def equal_share(eligible: Sequence[Consumer], available: int, octets_of: Callabl
 
 
 def hand_to(consumer: Consumer, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> int:
-    """Give new messages to one consumer, as many as its credit and its client's room allow, but at least one.
+    """Give new messages to one consumer, as many as its credit and its client's room allow: none without
+    credit, else at least one.
 
     `envelopes`: the common one, or one for each message. Returns the number of messages taken.
     """

@@ -116,10 +116,10 @@ def _has_waiting(leases: Leases) -> bool:
 def _dispatch_selected(leases: Leases, selection: Selection) -> None:
     """Dispatch in a queue with a filtering consumer, or whose messages have owners."""
     queue, owners = leases.queue, leases.owners
-    hand_out = _dispatch_found if owners is None else partial(dispatch_by_site, owners=owners)
-    hand_out(leases, selection)
+    dispatch_once = _dispatch_found if owners is None else partial(dispatch_by_site, owners=owners)
+    dispatch_once(leases, selection)
     while leases.rules.barrier is not None and _barrier_is_first(leases) and _release_barrier(leases):
-        hand_out(leases, selection)
+        dispatch_once(leases, selection)
     queue.enforce_quota()
 
 
@@ -188,7 +188,7 @@ def _hand_out_found(leases: Leases, free: Free) -> bool:
             deferring.settle_entered(leases)
         if position > leases.active.end:
             return False
-    # Not counted earlier: a dispatch that hands nothing out must be able to continue its search.
+    # Counted only here: otherwise looking without a result would use up the effort of the search.
     queue.context.broker.turn.effort += len(free)
     takers = [group for group in free if group.found and group.found[0].position == position]
     for group in takers:
@@ -225,7 +225,9 @@ def _before_barrier(leases: Leases, count: int) -> int:
 
 
 def _release_barrier(leases: Leases) -> bool:
-    """Deliver the barrier at the head to each consumer, if there is no lease. Returns: whether it was delivered."""
+    """Give the barrier at the head to the subscribers whose filters take it, and remove it. It waits while there are
+    leases, or no subscribers. Returns: whether it was removed.
+    """
     queue, takers = leases.queue, _subscribers(leases)
     if len(leases.book) or not takers:
         return False
@@ -248,7 +250,7 @@ def _release_barrier(leases: Leases) -> bool:
 
 
 def _subscribers(leases: Leases) -> list[Consumer]:
-    """The consumers that get barriers: all that neither browse nor replay, and whose site is served."""
+    """The consumers that may get barriers: all that neither browse nor replay, and whose site is served."""
     subscribed = (one for one in leases.consumer_list.consumers if leases.is_served(leases.site_at(one)))
     return [one for one in subscribed if one not in leases.browsing and one not in leases.replaying]
 
@@ -299,7 +301,8 @@ def pop(leases: Leases) -> Message | None:
     """The message for a basic.get; None: nothing is ready, the backlog is full, a barrier comes first, the queue is
     frozen, or the client's site is absent.
 
-    A barrier waits for the messages before it, and then goes to all consumers; to a get only if there are no consumers.
+    A barrier waits for the messages before it, and then goes to the consumers that may get it; if there are none, to a
+    get.
     """
     queue, store, sites = leases.queue, leases.queue.consumable, leases.queue.context.broker.sites
     queue.note_use()
@@ -439,7 +442,7 @@ class LeasedDispatch(LeasesPart, Dispatch):
         return bool(leases.browsing) or _wants_more(queue)
 
     def load(self, queue: Queue) -> None:
-        """Make one step of a rebuild, a search, a replay or a browse, or read messages into memory."""
+        """Make one step of a rebuild, a search or a replay; else read messages for browsing and into memory."""
         leases = self.leases
         if leases.rebuild is not None:
             rebuilding.step(leases, leases.rebuild)

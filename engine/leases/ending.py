@@ -51,7 +51,8 @@ _SIZE_AT, _SIZE_END = 4, 12
 
 
 def revoke(leases: Leases, ended: Sequence[Message]) -> list[Message]:
-    """Revoke leases. Returns the messages that were leased, as new objects: the old ones stay with the delivery tags.
+    """Revoke the leases `ended`. Returns the messages that were leased, as new objects: the old ones stay with the
+    delivery tags.
 
     An acknowledgement by such a tag still counts (`acknowledge_late`).
     """
@@ -136,7 +137,10 @@ def _expect_again(leases: Leases, messages: Iterable[Message]) -> None:
 
 
 def expire_for(leases: Leases, messages: list[Message], reasons: Sequence[str]) -> None:
-    """Expire messages that have left the store and the book. Dead letters carry the reasons in a header."""
+    """Expire messages that have left the store and the book, as AMPS calls each end but an acknowledgement.
+
+    Dead letters carry the reasons in a header.
+    """
     queue, reason, settings = leases.queue, X_DEATH[reasons[0]], leases.rules.settings
     is_dead_lettered = _makes_dead_letter(settings, reasons) and queue.rules.dead_letter_target(reason) is not None
     word = Field("S", ",".join(reasons).encode())
@@ -152,7 +156,7 @@ def expire_for(leases: Leases, messages: list[Message], reasons: Sequence[str]) 
         queue.dead_letter_or_drop(messages, reason)
     else:
         queue.events.died(messages, reason, None, came_in=True)
-    leases.note_gone(messages)  # dead letters go to the sites that own the messages
+    leases.note_gone(messages)  # last, because it forgets the owners, whose sites get the dead letters
     if leases.rules.barrier is not None:
         queue.mark()  # a barrier may be first now
     if queue.throttle is not None:
@@ -174,7 +178,7 @@ def acknowledge_late(leases: Leases, lease: Message) -> Message | None:
 
 
 def take_over(leases: Leases, ended: Sequence[Message]) -> list[Message]:
-    """Take leased messages away from their holders, whose tags stay without effect. Returns the messages."""
+    """Take leased messages away from their holders, whose tags have no effect any longer. Returns the messages."""
     messages = revoke(leases, ended)
     leases.queue.events.lease_ended(messages, TAKEN_OVER)
     return messages
@@ -190,7 +194,7 @@ def lifetime_ns(leases: Leases, envelope: Envelope) -> int:
 
 
 def await_end(leases: Leases, due_ns: int) -> None:
-    """Make sure that a deadline is set no later than a lease's end. 0: the lease does not end by time."""
+    """Make sure that a deadline is set for a lease's end (see `arm`). 0: the lease does not end by time."""
     deadline = leases.deadline
     if due_ns and (deadline is None or deadline.action is None or deadline.due_ns > due_ns):
         arm(leases)
@@ -212,7 +216,7 @@ def arm(leases: Leases) -> None:
 
 
 def end_due(leases: Leases) -> None:
-    """End a slice of due lifetimes, then of due leases, with the result of ending each on time (queues page A.5)."""
+    """End a slice of due lifetimes, then of due leases, as if each had ended on time (queues page A.5)."""
     queue = leases.queue
     if queue.deleted:
         return
@@ -236,7 +240,7 @@ def end_due(leases: Leases) -> None:
 def _not_renewed(leases: Leases, ended: Sequence[Message], now_ns: int) -> list[Message]:
     """Renew the leases whose consumers asked for it and whose connections are alive.
 
-    Returns: the other leases and slots, which end.
+    Returns: the other leases, and slots (places in the backlog of messages that are delivered at most once), which end.
     """
     table = leases.book.leases
     over: list[Message] = []

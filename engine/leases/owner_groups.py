@@ -1,6 +1,6 @@
 """The groups of consumers in a queue whose messages have owners: one for each owner and filter.
 
-A message is found by the groups of its owner alone, so the groups of an owner know the next messages that it has. A
+A message is found by the groups of its owner alone, so these groups know the next messages of the owner. A
 consumer gets those of its own site first, and those of others when they are transferred (`by_site.py`).
 """
 
@@ -48,13 +48,13 @@ class OwnerGroups(FilterGroups):
         super().__init__(broker)
         self._owners = owners
         self._groups: dict[tuple[int, object], FilterGroup] = {}
-        self._consumers: dict[object, int] = {}  # consumers by key of their filter
+        self._counts: dict[object, int] = {}  # numbers of consumers by key of their filter
         self.filters: dict[object, Expression | None] = {}
 
     @property
     def has_filters(self) -> bool:
-        """Whether there is a consumer: its owner counts as a filter."""
-        return bool(self._consumers)
+        """Whether there are consumers: each selects by its site, even without a filter."""
+        return bool(self._counts)
 
     def of(self, consumer: Consumer) -> FilterGroup:
         """The group of the consumer's filter and its own site."""
@@ -62,16 +62,16 @@ class OwnerGroups(FilterGroups):
 
     def join(self, consumer: Consumer) -> FilterGroup:
         key = key_of(consumer)
-        self._consumers[key] = self._consumers.get(key, 0) + 1
+        self._counts[key] = self._counts.get(key, 0) + 1
         self.filters[key] = consumer.filter
         return self.of(consumer)
 
     def leave(self, consumers: Iterable[Consumer]) -> None:
         for consumer in consumers:
             key = key_of(consumer)
-            self._consumers[key] -= 1
-            if not self._consumers[key]:
-                del self._consumers[key], self.filters[key]
+            self._counts[key] -= 1
+            if not self._counts[key]:
+                del self._counts[key], self.filters[key]
                 for number in range(len(self._owners.names)):
                     self._drop(number, key)
 

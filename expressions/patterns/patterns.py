@@ -1,4 +1,4 @@
-"""Patterns of operators that are searched in clients' names, in time linear in the name.
+"""Patterns that administrators write (policies, permissions), searched in names that clients choose, in linear time.
 
 Patterns that `re` matches in linear time are left to it (`quick_search`), others to the automaton. Source: ruling 19.
 """
@@ -34,7 +34,7 @@ class Pattern:
         self.start = literal_start(tree)
 
     def search(self, name: str) -> bool:
-        """Whether it is found anywhere in a name, unless it is anchored. O(length of the name)."""
+        """Whether the pattern is found in a name: anywhere, or where its anchors require. O(length of the name)."""
         quick = self._quick
         if quick is None or "\n" in name:
             return self._automaton.search(name)
@@ -45,9 +45,9 @@ class Pattern:
         quick = self._quick
         if quick is not None and "\n" not in name:
             return bool(quick(name)), 1
-        uncached = count()
-        found = self._automaton.search(name, lambda: next(uncached))
-        return found, 1 + (len(name) + next(uncached) * self._automaton.size) // 4
+        costly = count()  # characters whose step was not in the automaton's cache
+        found = self._automaton.search(name, lambda: next(costly))
+        return found, 1 + (len(name) + next(costly) * self._automaton.size) // 4
 
     def __repr__(self) -> str:
         return f"Pattern({self.text!r})"
@@ -75,7 +75,7 @@ def _filled(text: str, literals: dict[str, str]) -> str:
 PATHS_MAX, STEPS_MAX = 32, 128
 _START = Anchor("start")
 _ENDS = (Anchor("end"), Anchor("very_end"))
-_ANY = ((), ((10, 10),))  # with these ranges, negated: a dot, with the flag s and without
+_ANY = ((), ((10, 10),))  # the ranges of a negated class that equals a dot: none with the flag s, else the line feed
 
 Search = Callable[[str], object]
 
@@ -116,7 +116,7 @@ def _parts(tree: Node) -> tuple[Node, ...]:
 
 
 def _bare(tree: Node) -> Node:
-    """The tree without parts at its ends that match anything: the same names without line ends match."""
+    """The tree without parts at its ends that match anything. It matches the same names, unless they have line ends."""
     parts = list(_parts(tree))
     if len(parts) > 1 and parts[0] == _START and _is_open(parts[1]) and not parts[1].low:
         del parts[0]

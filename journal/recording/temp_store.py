@@ -1,7 +1,7 @@
 """The broker's temp store (see `TempStore`): contents in temporary files, until they are released or the broker stops.
 
-Contents are appended to chunks. A chunk is a file without a name, which is closed when none of its contents is needed.
-Source: queues page F; docs/deep-queues.md.
+Contents are appended to chunks. A chunk is a file without a name, which is closed when none of its contents is needed;
+the newest one is only truncated then. Source: queues page F; docs/deep-queues.md.
 """
 
 import errno
@@ -36,7 +36,7 @@ class FileTempStore:
 
     `descriptor_max`: descriptors of this number and above are left to other files; None: any may be used.
     `on_unreadable`: called with each failure to read before it is raised. `used`: octets stored; `on_change` is called
-    with their number. `limit`: of `used`, from which on nothing is stored; 0: there is none.
+    with their number. `limit`: nothing is stored when `used` has reached it; 0: there is none.
     """
 
     def __init__(
@@ -150,7 +150,7 @@ class FileTempStore:
         self._remove()
 
     def _truncate(self, chunk: Chunk) -> None:
-        """Truncate the open chunk: cheaper than a new file when few contents are stored and released."""
+        """Truncate the newest chunk: cheaper than a new file when few contents are stored and released."""
         try:
             chunk.file.truncate(0)
         except OSError:

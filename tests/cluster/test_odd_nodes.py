@@ -26,7 +26,7 @@ def nodes(tmp_path: Path) -> Iterator[ClusterNodes]:
 
 
 def test_one_is_ahead_and_one_is_older(nodes: ClusterNodes) -> None:
-    """CL18, CL19: each says so in its log. b is ahead: times of messages move by that. c is older: it never leads."""
+    """CL18, CL19: each says so in its log. b is ahead: message times move by that. c is older: it never leads."""
     for name, ahead_s in (("a", 0), ("b", AHEAD_S), ("c", 0)):
         nodes.commands[name] = (sys.executable, ODD, "2", str(ahead_s))
     nodes.start_all()

@@ -12,7 +12,7 @@ from .control_client import ControlFailed
 
 #: As in `leveret test-server`.
 TOKEN_VARIABLE = "LEVERET_TEST_TOKEN"
-#: Maximum seconds of a request: advancing the clock may take long.
+#: Default of the longest wait, in seconds, for a piece of the answer: advancing the clock may take long.
 TIMEOUT_S = 600.0
 ANSWER_MAX = 256 << 20
 

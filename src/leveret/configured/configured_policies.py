@@ -1,7 +1,8 @@
 """The policies that the configuration declares, applied to a broker at its start and after each reload.
 
-A declared policy is reset to its entry whenever the entry changes; until then, changes by `leveret ctl` stay. A
-policy that is no longer declared is deleted. Source: behaviour page 3.12; ruling 11.
+A declared policy is set to its entry at each start and whenever the entry changes; changes by `leveret ctl` stay until
+then. One that was cleared by ctl is set again by the next reload. A reload deletes a policy that is no longer declared;
+one whose entry went while the broker was stopped stays. Source: behaviour page 3.12; ruling 11.
 """
 
 from ..engine import Broker

@@ -19,8 +19,10 @@ class Filter:
     header: Annotated[Any, JSON, 'like {"tenant": "acme"}: with these values'] = None
     routing_key: Annotated[str, TEXT, "published with exactly this one"] | None = None
     text: Annotated[str, TEXT, "with this in the body"] | None = None
-    cause: Annotated[str, TEXT, "dead letters: of this reason: rejected, expired, maxlen, delivery_limit"] | None = None
-    origin: Annotated[str, TEXT, "dead letters: those that died in this queue"] | None = None
+    cause: (
+        Annotated[str, TEXT, "dead letters: of this last reason: rejected, expired, maxlen, delivery_limit"] | None
+    ) = None
+    origin: Annotated[str, TEXT, "dead letters: those that died last in this queue"] | None = None
 
 
 def selection_of(

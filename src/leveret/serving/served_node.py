@@ -202,7 +202,8 @@ class ServedNode:
     def build(self, cluster: ClusterJournal) -> ServedLeadership:
         others = tuple(self._node_options.others)
         leadership = ServedLeadership(self._build(cluster), self.gate, others, self._report)
-        built, leadership.broker.runtime.check_standstill = leadership.broker.built, self.node.check_standstill
+        built = leadership.broker.built
+        leadership.broker.runtime.check_standstill = self.node.check_standstill
         built.control.operator.cluster = ClusterAdmin(self.node, self._report)
         operator, node = built.control.operator, self._node_options
         process_status = operator.edge_status
@@ -235,7 +236,7 @@ class ServedNode:
         self.gate.pass_on(pass_on)
 
     def _reloaded(self) -> None:
-        """Tell the node about the configuration after a reload; a reload with faults has changed nothing."""
+        """Tell the node what a reload has changed: nothing, if the files had faults."""
         self._shared.read(self._current.configuration, self._current.tls)
         self.node.set_fingerprint(self._shared.fingerprint)
         if (site := site_of(self._current.configuration)) != self._site:
@@ -256,7 +257,7 @@ class ServedNode:
     # -- clients ----------------------------------------------------------------------------------------------------
 
     def _serve_client(self, sock: socket.socket, rest: bytes, header: bytes, service: str, node: str) -> None:
-        """Hand a client that another node passes on to the broker, under the client's own address."""
+        """Give the broker a client that another node has passed on, with the client's own address."""
         frontends = self.gate.frontends
         try:
             found = read_header(header)
@@ -282,7 +283,7 @@ class ServedNode:
 
     def _tls_of(self, header: bytes) -> TerminatedTls | None:
         """The TLS that another node terminated. Its certificate can log a user in by EXTERNAL, so it is dropped if
-        links are not authenticated: any process of this machine could pose as a node.
+        links are not authenticated: they are limited to loopback, but any process there could pose as a node.
         """
         tls, node = client_tls(header), self._node_options
         if tls is None:

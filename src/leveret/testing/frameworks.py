@@ -63,8 +63,10 @@ def celery_worker(
     """A worker of a Celery application in a thread, ready when the block begins.
 
     `conf`: configuration of the application for the block, such as `result_backend`. `options`: those of
-    `celery.contrib.testing.worker.start_worker`: pool ("threads"; "solo" acknowledges retried tasks late), concurrency
-    (1), queues, ... Raises: RuntimeError when a worker already runs in this process; Celery supports only one.
+    `celery.contrib.testing.worker.start_worker`: pool (default "threads"; "solo" acknowledges retried tasks late),
+    concurrency (default 1), queues, ...
+
+    Raises: RuntimeError when a worker already runs in this process; Celery supports only one.
     """
     from celery.contrib.testing.worker import start_worker
     from celery.worker import state
@@ -82,7 +84,7 @@ def celery_worker(
                 try:
                     yield worker
                 finally:
-                    state.should_terminate = 0
+                    state.should_terminate = 0  # end, with this exit status
         finally:
             _CELERY_AT_WORK.clear()
 
@@ -90,7 +92,7 @@ def celery_worker(
 @contextmanager
 def _keep_awake(app: Any) -> Iterator[None]:
     """Keep the loop of the application's worker running. Without input it sleeps for up to 10 s, even if it should
-    stop, or fetch the next message because a task with an ETA occupies the only slot.
+    stop. It should also wake up to fetch the next message while a task with an ETA occupies the only slot.
     """
     from celery import bootsteps
 
@@ -150,7 +152,7 @@ async def faststream_broker(faststream: Any, broker: RunningBroker) -> AsyncIter
 
 @asynccontextmanager
 async def taskiq_worker(taskiq_broker: Any, broker: RunningBroker, **options: Any) -> AsyncIterator[Any]:
-    """A receiver for a taskiq AioPikaBroker. `options`: those of `taskiq.api.run_receiver_task`."""
+    """A taskiq AioPikaBroker whose receiver is at work. `options`: those of `taskiq.api.run_receiver_task`."""
     from taskiq.api import run_receiver_task
 
     before, was_worker = taskiq_broker.url, taskiq_broker.is_worker_process
