@@ -21,11 +21,15 @@ async def feed_quotes(client: Client) -> None:
         await trio.sleep(0.02)
 
 
-def reader(queue: str, tag: str, *, prefetch: int, pause_s: float) -> Program:
-    """A program that reads a queue, and pauses before it acknowledges a message."""
+def reader(queue: str, tag: str, *, prefetch: int, pause_s: float, declares: bool = True) -> Program:
+    """A program that reads a queue, and pauses before it acknowledges a message.
+
+    declares: the queue. False: the configuration of the demo has it, with another type.
+    """
 
     async def read(client: Client) -> None:
-        await client.declare(queue)
+        if declares:
+            await client.declare(queue)
         await client.consume(queue, tag, prefetch=prefetch)
         async for delivery in client.deliveries:
             await trio.sleep(pause_s)
@@ -96,7 +100,7 @@ PROGRAMS: dict[str, Program] = {
     "web shop": order_mails,
     "mail sender": send_mails,
     "parcel scanner": scan_parcels,
-    "robot 1": reader("parcels", "robot-1", prefetch=3, pause_s=0.2),
+    "robot 1": reader("parcels", "robot-1", prefetch=3, pause_s=0.2, declares=False),
     "robot 2 (too slow)": carry_parcels_slowly,
     "order import": import_orders,
     "order book": reader("orders", "book", prefetch=10, pause_s=0.05),
