@@ -36,6 +36,7 @@ OTHER_COMMANDS = {
     "follow": "ingest the journals of running brokers again and again, until interrupted",
     "compact": "replace a lake's many small files by few large ones",
     "retain": "drop the days of a lake that are too old, as ingest --retain 90d does",
+    "migrate": "convert a lake of an older release, as ingest does",
     "iceberg": "bring the tables of a catalog of Iceberg up to date with a lake; no file is copied",
     "readers": "list the readers of a journal: how far behind, and what is kept for each; needs no lake",
     "forget": "stop keeping records for a lake that is no longer needed",
@@ -53,7 +54,7 @@ ENGINES = ("auto", "local", "spark")
 #: Jobs that cannot be combined with others.
 ALONE = ("trace", "replay", "whatif", *OTHER_COMMANDS)
 #: Commands that never start Spark.
-WITHOUT_SPARK = ("compact", "retain", "iceberg", "readers", "forget")
+WITHOUT_SPARK = ("compact", "retain", "migrate", "iceberg", "readers", "forget")
 #: Jobs that read contents of messages, so that an ingest before them stores contents.
 WITH_CONTENTS = ("trace", "replay", "deadletters")
 JOURNALS_HELP = (
@@ -172,7 +173,7 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
         else:
             text = f"the time between two rounds, such as 1m (10s); from 1s to {PAUSE_MAX_DAYS}d"
             one.add_argument("--every", type=_pause, default=10.0, metavar="TIME", help=text)
-    elif names[0] in ("compact", "retain", "iceberg"):
+    elif names[0] in ("compact", "retain", "migrate", "iceberg"):
         one.add_argument("--lake", required=True, metavar="DIR", help="a lake that ingest filled; or URI")
         if names[0] == "retain":
             _add_retain_options(one)
@@ -180,7 +181,7 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
             text = "its name in the configuration of pyiceberg: ~/.pyiceberg.yaml, or PYICEBERG_CATALOG__NAME__URI"
             one.add_argument("--catalog", required=True, metavar="NAME", help=text)
             one.add_argument("--namespace", default="leveret", metavar="NAME", help="of the tables (leveret)")
-        else:
+        if names[0] in ("compact", "retain"):
             text = "hours for which replaced and dropped files are kept, for jobs that still read them (24)"
             one.add_argument("--keep-hours", type=_count, default=24, metavar="N", help=text)
         one.set_defaults(journal=None)

@@ -32,7 +32,7 @@ def run(options: argparse.Namespace, open_shared: Callable[[], Any] | None = Non
         return _guarded(options.job, lambda: _forget_lake(options))
     if options.job == "readers":
         return _guarded(options.job, lambda: _list_readers(options))
-    if options.job in ("compact", "retain", "iceberg"):
+    if options.job in ("compact", "retain", "migrate", "iceberg"):
         return _guarded(options.job, lambda: _maintain(options))
     engines = LazyEngines(options, open_shared)
     try:
@@ -171,7 +171,9 @@ def _list_readers(options: argparse.Namespace) -> int:
 
 def _maintain(options: argparse.Namespace) -> int:
     from .lake.compact import compact
+    from .lake.lake import lake_lock
     from .lake.retention import days_ago, retain, today
+    from .lake.spark_log import migrate
 
     check(options)
     progress = Progress(options.job)
@@ -180,10 +182,13 @@ def _maintain(options: argparse.Namespace) -> int:
     elif options.job == "retain":
         before = options.before or days_ago(options.days, today())
         result = retain(options.lake, before, progress, options.keep_hours, is_dry=options.dry_run)
-    else:
+    elif options.job == "iceberg":
         from .lake.iceberg import offer  # imports pyarrow
 
         result = offer(options.lake, options.catalog, options.namespace, progress)
+    else:
+        with lake_lock(options.lake):
+            result = {"lake": options.lake, "migrated": migrate(options.lake, progress)}
     progress.close()
     print_text(json.dumps(result) + "\n")
     return EXIT_OK

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from ..reading.positions import Position
 
 LOG = "_delta_log"
+#: A directory in lakes of older releases, which have Spark's own logs (spark_log.py).
+CHECKPOINTS = "_checkpoints"
 #: Rows of a row group. Readers skip whole row groups.
 GROUP_ROWS = 524_288
 _COMMIT = re.compile(r"\d{20}\.(json|checkpoint.*\.parquet)")

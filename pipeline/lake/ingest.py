@@ -21,6 +21,7 @@ from ..reading.positions import JournalPlan, Position, Slice
 from ..retries import retry_slow_workers
 from ..schemas import TABLES
 from .delta_tables import (
+    CHECKPOINTS,
     Part,
     absolute,
     add_new_columns,
@@ -79,6 +80,10 @@ def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, 
     tables = (*COMMIT_ORDER, *(("payloads",) if options.payloads else ()))
     with lake_lock(lake):
         check_journal(lake, plan, options.node)
+        if "://" in lake or os.path.isdir(os.path.join(lake, CHECKPOINTS)):
+            from .spark_log import migrate
+
+            migrate(lake, progress)
         node = ensure_node(lake, plan, options.node)
         return _Ingest(plan, lake, options, progress, spark, node).run(tables)
 
@@ -137,8 +142,11 @@ def check_journal(lake: str, plan: JournalPlan, name: str = "") -> None:
         delta = open_table(lake, table)
         if delta is None:
             check_written_here(lake, table)
-            continue
-        position = position_of(delta, plan.journal_id if is_known or name else first_journal(delta))
+            position = _planned_by_spark(lake, table)
+        elif is_known or name:
+            position = position_of(delta, plan.journal_id)
+        else:
+            position = position_of(delta, first_journal(delta))
         if position is not None and (not name or position.journal == plan.journal_id):
             plan.check(position, f"the lake {lake}")
             if position.place > end.place:
@@ -153,9 +161,21 @@ def lake_position(lake: str, journal: str) -> Position | None:
 
     Raises: JournalError, ValueError, OSError.
     """
-    deltas = [delta for table in TABLES if (delta := open_table(lake, table)) is not None]
-    places = [place for delta in deltas if (place := position_of(delta, journal)) is not None]
+    places: list[Position] = []
+    for table in TABLES:
+        delta = open_table(lake, table)
+        place = _planned_by_spark(lake, table) if delta is None else position_of(delta, journal)
+        if place is not None and place.journal == journal:
+            places.append(place)
     return min(places, key=attrgetter("place"), default=None)
+
+
+def _planned_by_spark(lake: str, table: str) -> Position | None:
+    if "://" not in lake and not os.path.isdir(os.path.join(lake, CHECKPOINTS)):
+        return None
+    from .spark_log import planned_position
+
+    return planned_position(lake, table)
 
 
 class _Ingest:

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from ..schemas import BY_DATE, TABLES, ddl, stored
-from .delta_tables import Retained as Retained  # offered here, too
-from .delta_tables import absolute as absolute
 from .delta_tables import (
+    CHECKPOINTS,
     check_path,
     files_in,
     files_of,
@@ -31,6 +30,8 @@ from .delta_tables import (
     retained_of,
     table_path,
 )
+from .delta_tables import Retained as Retained  # offered here, too
+from .delta_tables import absolute as absolute
 
 #: The tables of every lake, in the order in which an ingest commits them.
 COMMIT_ORDER = ("holes", "events", "snapshots", "checkpoints", "segments")
@@ -55,12 +56,14 @@ def reader_prefix(lake: str) -> str:
 
 def is_lake(lake: str) -> bool:
     """Whether an ingest has begun to fill a lake here. Raises: ValueError, OSError."""
-    return any(has_begun(lake, table) for table in TABLES)
+    return Path(lake, CHECKPOINTS).is_dir() or any(has_begun(lake, table) for table in TABLES)
 
 
 def has_begun(lake: str, table: str) -> bool:
     """Whether a table has a position. Raises: ValueError, OSError."""
-    return open_table(lake, table) is not None
+    if open_table(lake, table) is not None:
+        return True
+    return "://" not in lake and Path(lake, CHECKPOINTS, table).is_dir()
 
 
 def committed_files(
@@ -77,8 +80,7 @@ def committed_files(
         raise ValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
     delta = open_table(lake, table)
     if delta is None:
-        check_written_here(lake, table)
-        return []
+        return _files_of_spark(lake, table)
     files = files_of(delta, lake, table, since_us, until_us, journal)
     if "://" not in lake:
         for path, octets in files.items():
@@ -99,7 +101,7 @@ def check_even(lake: str, journal: str | None = None) -> None:
     as lost. Tables are opened in the reverse order of commits, so that an ingest may run meanwhile.
     Raises: ValueError (a table is behind one that an ingest commits later), OSError.
     """
-    if "://" in lake:
+    if "://" in lake or Path(lake, CHECKPOINTS).is_dir():
         return
     later, reached = "", -1
     for table in REVERSE_ORDER:
@@ -120,8 +122,14 @@ def rows_by_node(lake: str, table: str) -> Counter[str]:
     """The number of rows of a table, from its log, by the mark of a node's journal. Raises: as `committed_files`."""
     delta = open_table(lake, table)
     found: Counter[str] = Counter()
-    for one in files_in(delta) if delta else ():
-        found[one["mark"]] += one["num_records"]
+    if delta is not None:
+        for one in files_in(delta):
+            found[one["mark"]] += one["num_records"]
+        return found
+    from pyarrow import parquet
+
+    for path in committed_files(lake, table):  # of a lake of before Delta tables, which has one node
+        found[""] += parquet.read_metadata(path).num_rows
     return found
 
 
@@ -136,10 +144,21 @@ def span_of_events(lake: str, journals: Collection[str | None]) -> tuple[datetim
     return (min(one["min.ts"] for one in files), max(one["max.ts"] for one in files)) if files else None
 
 
+def _files_of_spark(lake: str, table: str) -> list[str]:
+    root = Path(table_path(lake, table))
+    if "://" in lake or not root.is_dir():
+        return []
+    from .spark_log import committed
+
+    files = committed(lake, table)
+    check_written_here(lake, table)
+    return [f"{root}/{one}" for one in files]
+
+
 def check_written_here(lake: str, table: str) -> None:
     """Raises: ValueError (a table on this machine has files, but no log that says which are committed), OSError."""
     root = Path(table_path(lake, table))
-    if "://" in lake or open_table(lake, table) is not None:
+    if "://" in lake or open_table(lake, table) is not None or Path(lake, CHECKPOINTS, table).is_dir():
         return
     for path in root.rglob("*.parquet"):
         raise ValueError(f"{path}: no ingest of this lake wrote it; copy a lake with all of its files, or empty it")

@@ -18,7 +18,7 @@ NAME_MAX = 200
 
 
 class Node(NamedTuple):
-    """A node of a lake. `journal`: the journal's id; None: the lake has no events yet."""
+    """A node of a lake. `journal`: the journal's id; None: the lake has Spark's own logs, and one node."""
 
     name: str
     journal: str | None

@@ -7,6 +7,7 @@ A clock may jump, so the rows of a day may be anywhere in the journal. Therefore
 records are before each record of the days that stay. Days in the future count only if there are no others.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from math import inf
@@ -14,7 +15,7 @@ from typing import Any
 
 from ..progress import Progress
 from .compact import KEEP_HOURS
-from .delta_tables import Retained, absolute, drop, files_in, mark_of, open_table, retained_of, vacuum
+from .delta_tables import CHECKPOINTS, Retained, absolute, drop, files_in, mark_of, open_table, retained_of, vacuum
 from .lake import lake_lock
 from .nodes import nodes_of
 
@@ -52,6 +53,8 @@ def retain(
     lake = absolute(lake)
     if before > today():
         raise ValueError(f"{before} is in the future")
+    if "://" not in lake and os.path.isdir(os.path.join(lake, CHECKPOINTS)):
+        raise ValueError(f"{lake}: a lake of an older release: first `leveret pipeline migrate --lake {lake}`")
     if is_dry:
         return {**_drop_days(lake, before, progress, is_dry=True), "dry": True, "seconds": progress.seconds}
     with lake_lock(lake):

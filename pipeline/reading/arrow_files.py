@@ -56,6 +56,11 @@ class ArrowFiles:
             sync(os.path.dirname(path))
         return int(self._system.get_file_info(path).size)
 
+    def remove_tree(self, path: str) -> None:
+        """Delete a directory and everything in it, if it exists. Raises: OSError."""
+        if self._system.get_file_info(path).type == fs.FileType.Directory:
+            self._system.delete_dir(path)
+
     @property
     def is_local(self) -> bool:
         return isinstance(self._system, fs.LocalFileSystem)

@@ -1,4 +1,4 @@
-"""An ingest, a compaction, a retention killed at their operations on files, one after another: no row
+"""An ingest, a migration, a compaction, a retention killed at their operations on files, one after another: no row
 lost, none twice.
 
 At one of 74 operations, others in each of the tests; LEVERET_EFFORT=10: at one of seven; 74: at each. What takes long
@@ -17,7 +17,7 @@ pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installe
 pytest.importorskip("deltalake", reason="the pipeline's libraries are not installed (make spark)")
 
 from damage import as_node_of_a_cluster, blocks_of, harm
-from lakes import fill
+from lakes import fill, fill_as_before
 from recorded_broker import RecordedBroker
 
 from leveret.journal.disk.files import REAL
@@ -79,15 +79,19 @@ def make_stages(directory: Path) -> None:
 
 @pytest.mark.parametrize(
     "before",
-    ["nothing", "some", "small files", "old days", "a hole", pytest.param("days", marks=pytest.mark.spark)],
+    ["nothing", "some", "sparks", "small files", "old days", "a hole", pytest.param("days", marks=pytest.mark.spark)],
 )
 def test_killed_at_an_operation(before: str, faults: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a first ingest, of a second one (whose commits sum up the log), of a compaction, of a retention, of an ingest
-    that fills a hole from the copy of another node, of following brokers for days."""
+    """Of a first ingest, of a second one (whose commits sum up the log), of one that migrates, of a compaction, of a
+    retention, of an ingest that fills a hole from the copy of another node, of following brokers for days."""
     monkeypatch.setitem(PROPERTIES, "delta.checkpointInterval", "2")
     journal, lake = tmp_path / "journal", tmp_path / "lake"
     one = filled(journal)
-    if before != "nothing":
+    if before == "sparks":
+        # As where it was filled first, which is not where it is.
+        fill_as_before(journal, tmp_path / "original", ("events", "snapshots", "checkpoints", "segments"))
+        (tmp_path / "original").rename(lake)
+    elif before != "nothing":
         fill(journal, lake)
     if before != "nothing":
         one.publish("q", 5)

@@ -6,6 +6,7 @@ import os
 import re
 import select
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -17,12 +18,13 @@ pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installe
 pytest.importorskip("deltalake", reason="the pipeline's libraries are not installed (make spark)")
 
 from deltalake import DeltaTable
-from lakes import fill, in_journal, in_lake
+from lakes import fill, fill_as_before, in_journal, in_lake
 from pyarrow import parquet
 from recorded_broker import RecordedBroker
 
 from leveret.journal import JournalError, reader_offsets
 from leveret.journal.recovery.check import verify
+from leveret.pipeline.__main__ import main
 from leveret.pipeline.lake import compact as compacting
 from leveret.pipeline.lake import delta_tables as lake_tables
 from leveret.pipeline.lake.compact import compact
@@ -385,6 +387,36 @@ def test_other_readers_see_the_same(tmp_path: Path) -> None:
     found = DeltaTable(tmp_path / "lake" / "events").to_pyarrow_table()
     assert found.num_rows == sum(in_journal(tmp_path / "journal").values()) == sum(in_lake(tmp_path / "lake").values())
     assert {str(day) for day in found.column("date").to_pylist()} == {"2023-11-14"}
+
+
+def test_a_lake_of_before_in_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """It has been moved since: read as it is, migrated, and then as any other; what its log lacks is said."""
+    journal, lake = tmp_path / "journal", tmp_path / "lake"
+    one = filled(journal, segment_size=3000)
+    fill_as_before(journal, tmp_path / "original")
+    (tmp_path / "original").rename(lake)
+    agree(journal, lake)
+    assert rows_by_node(str(lake), "events").total() == sum(in_journal(journal).values())
+    shutil.copytree(lake, tmp_path / "part")
+    shutil.rmtree(tmp_path / "part" / "events" / "_spark_metadata")
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    for path, words in ((tmp_path / "part", "lacks batch 0"), (tmp_path / "none", "no lake here")):
+        assert main(["migrate", "--lake", str(path)]) == 1
+        assert words in capsys.readouterr().err
+    assert main(["migrate", "--lake", str(lake)]) == 0
+    said = json.loads(capsys.readouterr().out)["migrated"]
+    assert set(said) == set(TABLES) and said["events"] > 1
+    assert not list(lake.rglob("_spark_metadata")) and not (lake / "_checkpoints").exists()
+    agree(journal, lake, tuple(TABLES))
+    assert main(["migrate", "--lake", str(lake)]) == 0, "once more there is nothing to do"
+    assert json.loads(capsys.readouterr().out)["migrated"] == {}
+    one.publish("q", 5)
+    one.close()
+    assert fill(journal, lake, payloads=True)["rows"]["payloads"] == 5
+    agree(journal, lake, tuple(TABLES))
+    assert main(["compact", "--lake", str(lake), "--keep-hours", "0"]) == 0
+    assert json.loads(capsys.readouterr().out)["after"]["events"] == 1
+    agree(journal, lake, tuple(TABLES))
 
 
 def test_files_of_other_days_are_passed_over(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`leveret pipeline`: a child process that ends with its parent, and takes Spark's Java with it."""
 
+import json
 import os
 import signal
 import subprocess
@@ -63,8 +64,7 @@ def test_what_is_wrong_is_said_without_java(
     arguments: list[str], words: str, tmp_path: Path, monkeypatch: Any, capsys: Any
 ) -> None:
     """Faults of the command line, and paths where nothing is: a sentence, and exit code 1, for 2 is an audit's word."""
-    RecordedBroker(tmp_path / "journal").close()
-    fill(tmp_path / "journal", tmp_path)
+    (tmp_path / "_checkpoints").mkdir()
     (tmp_path / "bad.toml").write_text("zzz=")
     monkeypatch.chdir(tmp_path)
     before = signal.getsignal(signal.SIGTERM)
@@ -80,7 +80,9 @@ def test_another_journal_than_the_lakes_is_refused(tmp_path: Path, capsys: Any) 
     RecordedBroker(tmp_path / "old").close()
     RecordedBroker(tmp_path / "new").close()
     place = JournalPlan(str(tmp_path / "old")).end()
-    fill(tmp_path / "old", tmp_path / "lake")
+    offsets = tmp_path / "lake" / "_checkpoints" / "checkpoints" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "0").write_text(f"v1\n{{}}\n{json.dumps(place.as_dict())}\n")
     before = signal.getsignal(signal.SIGTERM)
     try:
         assert main(["ingest", "--journal", str(tmp_path / "new"), "--lake", str(tmp_path / "lake")]) == 1

@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
 pytest.importorskip("deltalake", reason="the pipeline's libraries are not installed (make spark)")
 
-from lakes import counted, fill, in_journal, in_lake
+from lakes import counted, fill, fill_as_before, in_journal, in_lake
 from pyarrow import parquet
 from recorded_broker import RecordedBroker
 
@@ -196,11 +196,13 @@ def test_what_is_wrong_is_said(
     assert retained_in(str(lake)) is None
 
 
-def test_lakes_that_are_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    """Where there is none; and spans of time for an ingest that are no days."""
+def test_lakes_that_are_none(story: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """Where there is none; one of an older release; and spans of time for an ingest that are no days."""
     monkeypatch.setattr(signal, "signal", lambda *_: None)
+    fill_as_before(story / "journal", tmp_path / "old", ("events",))
     for arguments, words in (
         (["retain", "--lake", str(tmp_path / "none"), "--days", "1"], "no lake here"),
+        (["retain", "--lake", str(tmp_path / "old"), "--days", "1"], "first `leveret pipeline migrate"),
         (["ingest", "--journal", "x", "--lake", "y", "--retain", "36h"], "'36h' is not a number of whole days"),
         (["ingest", "--journal", "x", "--lake", "y", "--retain", "0d"], "'0d' is not a number of whole days"),
         (["ingest", "--journal", "x", "--lake", "y", "--retain", "many"], "'many' is not a number of whole days"),

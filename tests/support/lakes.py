@@ -10,7 +10,9 @@ from pyarrow import parquet
 
 from leveret.pipeline.lake.ingest import IngestOptions, ingest
 from leveret.pipeline.lake.lake import committed_files
+from leveret.pipeline.lake.parts import WriteTask
 from leveret.pipeline.progress import Progress
+from leveret.pipeline.reading.positions import JournalPlan
 from leveret.pipeline.reading.table_reader import TableReader
 from leveret.pipeline.schemas import TABLES
 
@@ -39,3 +41,20 @@ def in_lake(lake: Path, table: str = "events") -> "Counter[str]":
 def counted(rows: list[dict[str, Any]]) -> "Counter[str]":
     """How often each row is there."""
     return Counter(json.dumps({name: str(row[name]) for name in sorted(row)}) for row in rows)
+
+
+def fill_as_before(journal: Path, lake: Path, tables: tuple[str, ...] = tuple(TABLES)) -> None:
+    """What Spark's file sink made of a journal: parts, its list of them by absolute paths, offsets and commits."""
+    plan = JournalPlan(str(journal))
+    end = plan.end()
+    for table in tables:
+        slices = plan.slices(plan.first(), end)
+        work = WriteTask(str(journal), plan.directory, str(lake), (table,))
+        made = [one for part in slices for one in work.write(part)]
+        (lake / table / "_spark_metadata").mkdir(parents=True)
+        entries = [json.dumps({"path": f"file://{lake}/{table}/{one.path}", "size": one.octets}) for one in made]
+        (lake / table / "_spark_metadata" / "0").write_text("\n".join(["v1", *entries]))
+        for log, text in (("offsets", f"v1\n{{}}\n{json.dumps(end.as_dict())}"), ("commits", "v1\n{}")):
+            (lake / "_checkpoints" / table / log).mkdir(parents=True)
+            (lake / "_checkpoints" / table / log / "0").write_text(text)
+        (lake / "_checkpoints" / table / "metadata").write_text("{}")
