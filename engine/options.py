@@ -33,8 +33,7 @@ class BrokerOptions:
     acts as global=false. `quorum_delivery_limit`: x-delivery-limit of quorum queues that declare none; None: unlimited.
     `quorum_priorities`: number of priority levels of quorum queues: 0, 2 (above 4 is high) or 32. `continues_deaths`:
     dead letters keep the x-death entries that clients published. `tells_last_death`: dead letters have the headers
-    x-last-death-*. `death_reasons_by_clients`: deaths after which a dead letter may return to a queue of its x-death.
-    `has_transient_queues`: clients may declare queues that are neither durable nor exclusive.
+    x-last-death-*. `has_transient_queues`: clients may declare queues that are neither durable nor exclusive.
     `headers_conditions_max`: maximum conditions in the bindings of one headers exchange (`HeadersPattern.conditions`),
     because a message may be compared with all of them. `topic_states_max`: maximum excess states in the patterns of one
     topic exchange (`TopicPatterns.excess_states`), because a look-up may visit all of them. `transaction_size_max`:
@@ -66,7 +65,6 @@ class BrokerOptions:
     quorum_priorities: int = 0
     continues_deaths: bool = True
     tells_last_death: bool = False
-    death_reasons_by_clients: tuple[str, ...] = ("rejected", "delivery_limit")
     has_transient_queues: bool = True
     classic_tells_attempts: bool = True
     has_consumer_filters: bool = True

@@ -19,12 +19,11 @@ class Profile:
 
     `version`: shown to clients. `nack_counts`: nack(requeue=true) is an attempt. `quorum_delivery_limit`: of quorum
     queues without their own. `quorum_priorities`: levels of quorum queues, 0, 2 or 32. `continues_deaths`: an x-death
-    that a client publishes is continued. `tells_last_death`: dead letters have x-last-death-*.
-    `death_reasons_by_clients`: deaths after which a dead letter may return to a queue of its x-death.
-    `has_transient_queues`: queues may be neither durable nor exclusive. `has_shared_prefetch`: qos(global=true) is
-    shared by all consumers of the channel. `honours_flow`: channel.flow(active=false) stops deliveries.
-    `classic_tells_attempts`: x-delivery-count on classic queues that limit or delay attempts. `delays_everywhere`:
-    x-delay works on every exchange. `has_consumer_filters`: x-filter and x-selector of consumers have an effect.
+    that a client publishes is continued. `tells_last_death`: dead letters have x-last-death-*. `has_transient_queues`:
+    queues may be neither durable nor exclusive. `has_shared_prefetch`: qos(global=true) is shared by all consumers of
+    the channel. `honours_flow`: channel.flow(active=false) stops deliveries. `classic_tells_attempts`: x-delivery-count
+    on classic queues that limit or delay attempts. `delays_everywhere`: x-delay works on every exchange.
+    `has_consumer_filters`: x-filter and x-selector of consumers have an effect.
     """
 
     version: str = "3.10.8"
@@ -33,7 +32,6 @@ class Profile:
     quorum_priorities: int = 0
     continues_deaths: bool = True
     tells_last_death: bool = False
-    death_reasons_by_clients: tuple[str, ...] = ("rejected", "delivery_limit")
     has_transient_queues: bool = True
     has_shared_prefetch: bool = True
     honours_flow: bool = True
@@ -44,11 +42,7 @@ class Profile:
 
 
 _OF_3_10 = Profile(
-    death_reasons_by_clients=("rejected",),
-    honours_flow=False,
-    classic_tells_attempts=False,
-    delays_everywhere=False,
-    has_consumer_filters=False,
+    honours_flow=False, classic_tells_attempts=False, delays_everywhere=False, has_consumer_filters=False
 )
 _OF_3_13 = replace(_OF_3_10, version="3.13.7", tells_last_death=True)
 _OF_4_0 = replace(

@@ -4,7 +4,7 @@ Source: behaviour page 3.4 (x-death, newest first); address-settings page 5.6 (`
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ...settings.slotted import slotted
@@ -37,14 +37,14 @@ class DeadLetter:
     deaths: bytes
     reason: str
 
-    def would_cycle(self, queue_name: str, by_clients: Collection[str]) -> bool:
-        """Whether the message died in this queue before, and since then for none of the reasons `by_clients`."""
-        if self.reason in by_clients or not any(entry in self.deaths for entry in _queue_encodings(queue_name)):
+    def would_cycle(self, queue_name: str) -> bool:
+        """Whether the message died in this queue before, and no client has rejected it since then."""
+        if self.reason == REJECTED or not any(entry in self.deaths for entry in _queue_encodings(queue_name)):
             return False
         for item in decode_array(self.deaths):
             death = item.value
             assert isinstance(death, dict)
-            if text_of(death, "reason") in by_clients:
+            if text_of(death, "reason") == REJECTED:
                 return False
             if text_of(death, "queue") == queue_name:
                 return True

@@ -173,8 +173,7 @@ def publish_dead_letter(host: HostContext, letter: DeadLetter) -> tuple[int, int
     envelope = letter.envelope
     if policy is not NO_EXPIRY_POLICY:
         envelope = envelope.with_expiration(policy.applied_to(envelope.expiration_ms))
-    by_clients = broker.options.death_reasons_by_clients
-    queues = [queue for queue in reached if not letter.would_cycle(queue.name, by_clients)]
+    queues = [queue for queue in reached if not letter.would_cycle(queue.name)]
     publish_own(host, queues, envelope, letter.content, letter.reason)
     return len(reached), len(queues)
 

@@ -28,7 +28,7 @@ def stuck_messages(configuration: Configuration) -> Iterator[str]:
     yield from _unbound_targets(configuration)
     for one in configuration.repository.entries:
         yield from _expiry_circles(one, configuration.repository)
-        yield from _dead_letter_circles(one, configuration)
+        yield from _dead_letter_circles(one, configuration.repository)
         yield from _endless_redelivery(one, configuration.repository)
         yield from _never_dispatching(one, configuration.repository)
     yield from _queues_never_dispatching(configuration)
@@ -116,13 +116,12 @@ def _expiry_circles(one: Entry, repository: SettingsRepository) -> Iterator[str]
         chain.append(following)
 
 
-def _dead_letter_circles(one: Entry, configuration: Configuration) -> Iterator[str]:
+def _dead_letter_circles(one: Entry, repository: SettingsRepository) -> Iterator[str]:
     """Circles of dead-letter addresses. A queue that is its own dead-letter address keeps its messages; a longer circle
-    drops them in the rabbitmq profiles.
+    drops them.
 
     Only matches without wildcards are checked: `#` with a dead-letter address always matches that address as well.
     """
-    repository = configuration.repository
     first = example_address(one.match, repository.wildcards)
     if not one.settings.get("dead_letter_address") or first != one.match.text:
         return
@@ -134,12 +133,10 @@ def _dead_letter_circles(one: Entry, configuration: Configuration) -> Iterator[s
             return
         if following == first:
             way = " -> ".join(map(shown, [*chain, following]))
-            is_kept = "delivery_limit" in configuration.profile.death_reasons_by_clients
-            outcome = "never leave it" if is_kept else "are dropped at its end"
             yield f"{one.origin_of('dead_letter_address')}: dead-letter-address: " + (
                 f"a message that always fails never leaves {shown(first)}, which is its own dead-letter address"
                 if len(chain) == 1
-                else f"messages that always fail go round in a circle, {way}, and {outcome}"
+                else f"messages that always fail go round in a circle, {way}, and are dropped at its end"
             )
             return
         if following in chain:

@@ -205,18 +205,6 @@ def test_l14_a_queue_that_is_its_own_target_keeps_its_messages(at: Make, address
     assert desk.all() == "A"
 
 
-def test_dead_letters_that_wait_in_another_queue_come_back_each_time(at: Make) -> None:
-    """A dead-letter address and an expiry address in a cycle lose nothing, as in Artemis: clients had each attempt."""
-    desk = at(x_max_delivery_attempts=1, x_dead_letter_address="later")
-    desk.declare("later", x_message_ttl=1000, x_expiry_address="q")
-    desk.publish("A")
-    for _ in range(3):
-        fail(desk)
-        assert desk.counts() == (0, 0, 0)
-        desk.advance_ms(1001)
-    assert desk.all() == "A"
-
-
 def test_what_only_expires_goes_round_once(at: Make) -> None:
     """No client had it, so nobody would end the cycle."""
     desk = at(x_message_ttl=1000, x_expiry_address="later")

@@ -157,20 +157,6 @@ def last_death(client: Client) -> str:
     return "present"
 
 
-def cycle(client: Client) -> str:
-    """By way of a queue in which it expires; another queue gets it in any case."""
-    declare(client, x_queue_type="quorum", x_delivery_limit=0, x_dead_letter_exchange="", x_dead_letter_routing_key=D)
-    declare(client, D, x_message_ttl=1, x_dead_letter_exchange="amq.fanout")
-    declare(client, "p.profile.other")
-    for queue in (Q, "p.profile.other"):
-        client.call("queue.bind", queue=queue, exchange="amq.fanout")
-    client.publish("", Q, b"x")
-    client.wait_for_ready(Q, 1)
-    client.send("basic.reject", delivery_tag=client.take(Q)["delivery_tag"], requeue=True)
-    client.wait_for_ready("p.profile.other", 1)
-    return "kept" if client.count(Q)[0] else "dropped"
-
-
 def transient(client: Client) -> str:
     """Durable ones and exclusive ones are declared everywhere."""
     declare(client)
@@ -314,7 +300,6 @@ PROBES: dict[str, Callable[[Client], str]] = {
     "x-death that a client publishes": death_of_a_client,
     "x-death of a second death in the broker": death_in_the_broker,
     "x-last-death-reason": last_death,
-    "dead letter that comes back to a queue where it reached the delivery limit": cycle,
     "queue that is neither durable nor exclusive": transient,
     "qos(global)": shared_prefetch,
     "qos(global) on a quorum queue": shared_prefetch_on_quorum,

@@ -32,7 +32,6 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
         quorum_priorities=profile.quorum_priorities,
         continues_deaths=profile.continues_deaths,
         tells_last_death=profile.tells_last_death,
-        death_reasons_by_clients=profile.death_reasons_by_clients,
         has_transient_queues=profile.has_transient_queues,
         classic_tells_attempts=profile.classic_tells_attempts,
         has_consumer_filters=profile.has_consumer_filters,
