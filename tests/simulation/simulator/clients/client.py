@@ -121,6 +121,7 @@ class Surroundings(Protocol):
     knowledge: Knowledge
     books: Books
     ledger: Ledger
+    host: Any  # None between two lives of the broker
 
 
 class Client:

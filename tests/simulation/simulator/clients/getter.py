@@ -43,6 +43,7 @@ class Getter(Worker):
         if method.name == "basic.get-ok":
             self.world.knowledge.deliveries += 1
             counted = self.world.books.deliveries.left_behind(self.client.product, self.number, method["delivery_tag"])
-            if counted is not None and method["message_count"] != counted:
+            is_giving_up = self.world.host is not None and self.world.host.is_giving_up
+            if counted is not None and method["message_count"] != counted and not is_giving_up:
                 raise Broken(f"{self.queue.name} says that it has {method['message_count']} left, there were {counted}")
             self._arrived(None, method["delivery_tag"], method["redelivered"], method["body"])
