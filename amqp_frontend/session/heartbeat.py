@@ -18,6 +18,8 @@ MISSED_TICKS = 3
 CHECKS_SHARE = 10
 #: ... and by this many nanoseconds at most: of 10,000 connections with an interval of 60 s, 270 are checked at a time.
 EARLY_MAX_NS = 400_000_000
+#: The first heartbeat after other output is not early, but up to this many nanoseconds a second of the interval late.
+LATE_NS = 2_000_000
 
 
 class Heartbeat:
@@ -27,8 +29,8 @@ class Heartbeat:
     whether there was input since the last tick.
     """
 
-    __slots__ = ("_deadlines", "_idle_ticks", "_is_reading_paused", "_on_lost", "_sending", "_ticking", "_wake",
-                 "has_received", "interval_s", "is_due", "now", "sent_ns")  # fmt: skip
+    __slots__ = ("_beat_ns", "_deadlines", "_idle_ticks", "_is_reading_paused", "_on_lost", "_sending", "_ticking",
+                 "_wake", "has_received", "interval_s", "is_due", "now", "sent_ns")  # fmt: skip
 
     def __init__(
         self, clock: Clock, deadlines: Deadlines, wake: Callable[[], None], is_reading_paused: Callable[[], bool]
@@ -44,6 +46,7 @@ class Heartbeat:
         self._idle_ticks = 0
         self.now = clock.monotonic_ns
         self.sent_ns = 0
+        self._beat_ns = -1  # time of the last heartbeat: nothing else was sent since then if it is `sent_ns`
         self.interval_s = 0
         self.is_due = False
         self.has_received = False
@@ -74,14 +77,19 @@ class Heartbeat:
         if not self.is_due:
             return []
         self.is_due = False
-        self.sent_ns = self.now()
+        self.sent_ns = self._beat_ns = self.now()
         return [HEARTBEAT_FRAME]
 
     def _tick_later(self) -> None:
         self._ticking = self._deadlines.set(self._shared(self.now() + self._half_ns), self.tick)
 
     def _send_later(self) -> None:
-        self._sending = self._deadlines.set(self._shared(self.sent_ns + self._half_ns), self._send_if_silent)
+        due_ns = self.sent_ns + self._half_ns
+        shared_ns = self._shared(due_ns)
+        if shared_ns <= self.now():
+            late_ns = self.interval_s * LATE_NS
+            shared_ns = -(-due_ns // late_ns) * late_ns
+        self._sending = self._deadlines.set(shared_ns, self._send_if_silent)
 
     def _shared(self, at_ns: int) -> int:
         """The last time until `at_ns` at which connections with this interval check."""
@@ -108,10 +116,14 @@ class Heartbeat:
             self._tick_later()
 
     def _send_if_silent(self) -> None:
-        """Send a heartbeat if there was no output for about half an interval; then set the next check."""
+        """Send a heartbeat if there was no output for half an interval; then set the next check.
+
+        After a heartbeat the next one may be early, as checks are: so quiet connections come to share their checks.
+        """
         now_ns = self.now()
-        if now_ns - self.sent_ns > self._half_ns - self._step_ns:
-            self.sent_ns = now_ns  # counts as sent: it is sent with the next octets
+        early_ns = self._step_ns - 1 if self.sent_ns == self._beat_ns else 0
+        if now_ns - self.sent_ns >= self._half_ns - early_ns:
+            self.sent_ns = self._beat_ns = now_ns  # counts as sent: it is sent with the next octets
             self.is_due = True
             self._wake()
         self._send_later()
