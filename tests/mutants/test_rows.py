@@ -93,12 +93,13 @@ def test_a_row_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 def test_the_finder_of_a_row_is_named_in_it_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Other rows, words between them and their order stay; the test is the one that was found, whatever its name."""
+    row = replace(all_rows()[0], name="a/x-y")
     monkeypatch.setattr("mutant.ROWS", tmp_path)
     path = tmp_path / "a.toml"
     rows = [f'[[mutant]]\nname = "{name}"\nharm = "none \\"yet\\""\n' for name in ("x", "x-y", "z")]
     path.write_text("\n# of z\n".join(rows))
     test = 'tests/a.py::test_b[/p = "1"\\n-\\x00]'
-    name_finder(replace(all_rows()[0], name="a/x-y"), test)
+    name_finder(row, test)
     rows[1] += "found-by = " + json.dumps(test) + "\n"
     assert path.read_text() == "\n# of z\n".join(rows)
     assert tomllib.loads(path.read_text())["mutant"][1]["found-by"] == test
