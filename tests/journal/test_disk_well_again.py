@@ -13,7 +13,7 @@ import trio
 from simulated_files import SimulatedFiles
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from leveret.engine import NATIVE, Envelope, PropertySummary, encode_header
+from leveret.engine import NATIVE, Envelope, PropertySummary, Unreadable, encode_header
 from leveret.journal import JournalOptions, JournalReader, WriterState, recover
 from leveret.serving.supervisor import Supervisor
 from leveret.testing.harness import Harness
@@ -305,6 +305,22 @@ def test_a_failed_sync_is_the_end() -> None:
         assert life.journal.state is WriterState.FAILED and life.recorder.has_failed
 
     run(life, story)
+
+
+@pytest.mark.parametrize("fsync", ["interval", "never"])
+def test_what_cannot_be_read_back_ends_the_broker_during_a_checkpoint(fsync: str) -> None:
+    """Its messages are nowhere until the broker stops: that does not wait for a sync, which may be hours away."""
+    life = Life(fsync, fsync_interval_ms=3_600_000)
+
+    async def story() -> None:
+        _checkpoint(life)
+        await life.passes(1)
+        life.broker.context.storage.on_unreadable(Unreadable("an octet is wrong"))
+        await life.passes(1)
+
+    with pytest.raises(ExceptionGroup) as raised:
+        run(life, story)
+    assert raised.group_contains(Unreadable, match="an octet is wrong")
 
 
 def test_a_start_that_needs_what_was_held_back() -> None:

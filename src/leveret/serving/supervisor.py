@@ -357,6 +357,8 @@ class Supervisor:
         lsn = self._end_turn()
         is_sealed = self.journal.options.fsync != "never"
         while self.journal.state is WriterState.RUNNING and self.journal.trusted_lsn < lsn:
+            if self._unreadable is not None:  # with fsync = never the sync may be hours away
+                return False
             if not is_sealed and self.recorder.is_behind and not self.broker.is_unfinished:
                 is_sealed = True  # with fsync = never only ended segments are synced, and the recorder waits for that
                 self.journal.begin_segment()
