@@ -6,6 +6,7 @@ As the books in test_books.py, each says yes to a correct history and no to each
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from history import FakeBroker, FakeQueue, content_of, envelope_of, key
 from simulator.clients.knowledge import Knowledge, body_of
 from simulator.ledger import Broken, Ledger
+from simulator.lives import Lives
 from simulator.objects import Objects
 
 from leveret.engine import (
@@ -464,3 +466,23 @@ def test_while_the_journal_took_nothing_each_user_is_as_at_some_time() -> None:
     operated.turn("ann", "cid", durable=True)
     with pytest.raises(Broken, match="which never was"):
         operated.starts("ann", "cid", "dan")
+
+
+def test_who_comes_while_the_broker_gives_up_is_there_later() -> None:
+    """Seed 992563408: what could not be read back concerns messages; until the broker stops, it records all else."""
+    operated = Operated("eve")
+    ledger = SimpleNamespace(turn_ended=lambda *lsns, is_unfinished: None)
+    ground: Any = SimpleNamespace(
+        plan=SimpleNamespace(checked=1.0), chance=Random, ledger=ledger, objects=operated.objects
+    )
+    journal, lives = SimpleNamespace(next_lsn=10, durable_lsn=0), Lives(ground)
+    host: Any = SimpleNamespace(
+        supervisor=SimpleNamespace(journal=journal), broker=SimpleNamespace(is_unfinished=False)
+    )
+    host.is_giving_up = True
+    for user in ("ann", "bob"):
+        operated.has(user)
+        operated.objects(UserUndeclaredEvent("", "somebody"))
+        lives._turn_ended(host)
+        journal.next_lsn += 10
+    operated.starts("ann", written_lsn=15)

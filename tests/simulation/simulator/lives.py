@@ -154,14 +154,15 @@ class Lives:
         self._world.ledger.compare_audit(found)
 
     def _turn_ended(self, host: Host) -> None:
-        journal, is_unfinished = host.supervisor.journal, host.broker.is_unfinished or host.is_giving_up
-        self._world.ledger.turn_ended(journal.next_lsn, journal.durable_lsn, is_unfinished=is_unfinished)
+        journal, is_unfinished = host.supervisor.journal, host.broker.is_unfinished
+        ends = journal.next_lsn, journal.durable_lsn
+        self._world.ledger.turn_ended(*ends, is_unfinished=is_unfinished or host.is_giving_up)
+        self._world.objects.turn_ended(*ends, is_unfinished=is_unfinished)
         if host.is_giving_up:
             return
         if self.invariants.turn_ended(host.broker) and self._world.network.accept is not None:
             check_sums(host)
             self._world.books.flow.check_used()
-        self._world.objects.turn_ended(journal.next_lsn, journal.durable_lsn, is_unfinished=is_unfinished)
         if not is_unfinished:
             if journal.committed_lsn < journal.next_lsn:
                 self._world.knowledge.unsafe_ns = now_ns()
