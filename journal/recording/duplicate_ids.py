@@ -73,7 +73,6 @@ class DuplicateIds:
                 for id_, message_id in recovered.newest(size):
                     cache.remember(id_, message_id)
                     self._journal.turns.ids_bytes += ID_OCTETS + len(id_)
-        found.ids.clear()
 
 
 def _recorded(cache: IdCache, ids: list[str]) -> list[tuple[str, int]]:

@@ -94,6 +94,8 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder, *, took_over: 
     found.queues.clear()
     recorder.duplicate_ids.restore(found)
     recorder.begin(found.objects)
+    for part in (found.objects, found.bindings, found.ids, found.segments):
+        part.clear()  # the broker and the journal have it; `found` stays as long as the journal is open
     broker.context.listeners.append(recorder)
     broker.context.storage.durability = recorder
     broker.context.storage.open_log = partial(_open_log, broker, journal, recorder)

@@ -2,6 +2,7 @@
 
 import threading
 from array import array
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from leveret.journal.appending.segment_usage import SegmentUsage
 from leveret.journal.disk import writer as writing
 from leveret.journal.disk.readers import register_reader
 from leveret.journal.disk.segment import segments_in
+from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recovery.reader import JournalReader
 from leveret.testing.harness import Harness
 
@@ -347,3 +349,20 @@ def test_old_segments_go_while_others_are_written() -> None:
         found.append(bool(world.journal.old_segments.reclaim()))
         world.write_journal()
     assert found == [False, True, False]
+
+
+@pytest.mark.parametrize("keeps_ids", [True, False])
+def test_a_running_broker_holds_nothing_that_only_its_start_needed(keeps_ids: bool) -> None:
+    """Summaries of old segments, bindings and duplicate ids would take memory until it ends, however many they were."""
+    world = Harness(journal=SimulatedFiles(), journal_options=SMALL)
+    world.queue()
+    world.bind("q", "amq.direct", "key")
+    for number in range(40):
+        world.publish("x" * 200, headers={"_AMQ_DUPL_ID": str(number)}, delivery_mode=2)
+    world.crash()
+    found = recover(world.files, world.path)
+    assert found.objects and found.bindings and found.queues and found.ids and len(found.segments) > 2
+    world._make_recorder = partial(Recorder, keeps_ids=keeps_ids)
+    world.begin()
+    found = world.journal.recovered
+    assert not (found.objects or found.bindings or found.queues or found.ids or found.segments)

@@ -320,5 +320,5 @@ def test_short_leads_add_up_to_a_checkpoint() -> None:
         assert node.all() == "A" * 300
         node.settle()
         node.kill()
-        sizes.append(sum(segment.size for segment in node.journal.recovered.segments))
+        sizes.append(sum(segment.size for segment in node.journal.usage.segments))
     assert max(sizes) < 2 * 20_000

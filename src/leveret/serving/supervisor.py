@@ -56,6 +56,7 @@ def _restored(path: str, broker: Broker, configuration: Configuration, journal: 
     pager = JournalPager(broker, journal, recorder, configuration.broker_limits.memory)
     broker.context.storage.pager = pager
     found = journal.recovered
+    objects_count = len(found.objects)
     try:
         count = restore(broker, journal, recorder, took_over=journal.leads_cluster)
     except BaseException:
@@ -66,7 +67,7 @@ def _restored(path: str, broker: Broker, configuration: Configuration, journal: 
         raise
     if found.torn_bytes:
         logger.warning("%s: a write that was interrupted was cut off: %d octets", path, found.torn_bytes)
-    logger.info("%s: %d messages, %d objects restored", path, count, len(found.objects))
+    logger.info("%s: %d messages, %d objects restored", path, count, objects_count)
     return recorder
 
 

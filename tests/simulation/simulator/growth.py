@@ -46,10 +46,7 @@ ALSO = {
 }
 #: A segment each, of which the journal keeps many where they are to be retained.
 OF_SEGMENTS = frozenset(
-    {
-        *("OldSegments._unneeded_at", "Recovered.segments"),
-        *("SegmentUsage.segments", "SegmentUsage._first_ids", "SegmentUsage._bases"),
-    }
+    {"OldSegments._unneeded_at", "SegmentUsage.segments", "SegmentUsage._first_ids", "SegmentUsage._bases"}
 )
 #: What forgets those that are gone when it looks the next time, or when the configuration is read again.
 UNTIL_LATER = frozenset({"AcknowledgementWatch._notes[]", "_ManagedQueue.queue"})
