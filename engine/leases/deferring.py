@@ -1,7 +1,7 @@
 """Acknowledgements of messages that a leased queue does not have yet. Source: queues page C.6.
 
 An acknowledgement of a message that has not come is kept for a time (DeferredAckExpiration). If the message is in the
-queue, but scheduled or not active yet, the acknowledgement is kept until it is due or active.
+queue, but scheduled or not active yet, the acknowledgement is kept until it is due or active, or expires.
 """
 
 from bisect import bisect_right, insort
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from struct import Struct
 
 from ..errors import BadRequest
+from ..messages.message import Message
 from .state import Leases
 
 #: Deferred acknowledgements of one queue; more are refused. All of them are written in the queue's journal record.
@@ -62,6 +63,11 @@ class DeferredAcks:
         """Remove acknowledgements."""
         for id_ in ids:
             self._until_ms.pop(id_, None)
+
+    def forget_present(self) -> None:
+        """Remove the acknowledgements of messages that are in the queue."""
+        self.forget([id_ for id_, until_ms in self._until_ms.items() if not until_ms])
+        self._inactive.clear()
 
     def prune(self, now_ms: int) -> None:
         """Remove acknowledgements whose time is over."""
@@ -129,6 +135,29 @@ def settle(leases: Leases, ids: Iterable[int]) -> None:
         leases.queue.events.notes_changed()
 
 
+def settle_expired(leases: Leases, messages: list[Message]) -> list[Message]:
+    """Count expired messages with a deferred acknowledgement as acknowledged. Returns the others.
+
+    The messages have left the store. A dead letter of one would be processed again.
+    """
+    deferred = leases.deferred
+    if deferred is None:
+        return messages
+    deferred.prune(leases.queue.context.broker.clock.wall_ms())
+    known = {*deferred.among(message.id for message in messages)}
+    if known:
+        _settle(leases, deferred, known, [message for message in messages if message.id in known])
+    return [message for message in messages if message.id not in known]
+
+
+def forget_present(leases: Leases) -> None:
+    """Forget the acknowledgements of messages that were in the queue, because all of these were purged."""
+    deferred = leases.deferred
+    if deferred is not None:
+        deferred.forget_present()
+        _changed(leases, deferred)
+
+
 def settle_entered(leases: Leases) -> None:
     """Remove messages that became active and have a deferred acknowledgement (TargetQueueDepth)."""
     while leases.active is not None and leases.deferred is not None:
@@ -140,12 +169,20 @@ def settle_entered(leases: Leases) -> None:
 
 
 def _settle_at(leases: Leases, deferred: DeferredAcks, positions: Sequence[int], ids: Sequence[int]) -> None:
-    queue = leases.queue
+    _settle(leases, deferred, ids, leases.queue.consumable.take_at(positions).messages)
+
+
+def _settle(leases: Leases, deferred: DeferredAcks, ids: Iterable[int], messages: Sequence[Message]) -> None:
+    """Forget the acknowledgements of `ids`, and count `messages`, which have left the store, as acknowledged."""
     deferred.forget(ids)
+    leases.count_acked(messages)
+    _changed(leases, deferred)
+
+
+def _changed(leases: Leases, deferred: DeferredAcks) -> None:
     if not deferred:
         leases.deferred = None
-    leases.count_acked(queue.consumable.take_at(positions).messages)
-    queue.events.notes_changed()
+    leases.queue.events.notes_changed()
 
 
 def count_deferred(leases: Leases) -> int:

@@ -19,6 +19,7 @@ from ..messages.field_table import Field
 from ..messages.message import Envelope, Message, id_of
 from ..queues.parts import Settlement
 from ..queues.queue import Queue
+from .deferring import forget_present, settle_expired
 from .headers import REASON
 from .ranked_store import RankedMessage, is_barrier, ranked
 from .state import NOTHING, Leases, LeasesPart
@@ -139,8 +140,11 @@ def _expect_again(leases: Leases, messages: Iterable[Message]) -> None:
 def expire_for(leases: Leases, messages: list[Message], reasons: Sequence[str]) -> None:
     """Expire messages that have left the store and the book, as AMPS calls each end but an acknowledgement.
 
-    Dead letters carry the reasons in a header.
+    Dead letters carry the reasons in a header. Messages with a deferred acknowledgement are acknowledged instead.
     """
+    messages = settle_expired(leases, messages)
+    if not messages:
+        return
     queue, reason, settings = leases.queue, X_DEATH[reasons[0]], leases.rules.settings
     is_dead_lettered = _makes_dead_letter(settings, reasons) and queue.rules.dead_letter_target(reason) is not None
     word = Field("S", ",".join(reasons).encode())
@@ -351,6 +355,7 @@ class LeasedSettlement(LeasesPart, Settlement):
     def purged(self, queue: Queue) -> None:
         """Leased messages stay."""
         book, active = self.leases.book, self.leases.active
+        forget_present(self.leases)
         book.cancels = {id_: cancels for id_, cancels in book.cancels.items() if id_ in book.leases.by_id}
         if active is not None:
             active.count = len(book.leases)

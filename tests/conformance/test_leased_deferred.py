@@ -158,6 +158,33 @@ def test_messages_that_become_active_within_one_dispatch(desk: LeasedDesk, argum
     assert desk._facts("q")["deferred_acks"] == 0
 
 
+@pytest.mark.parametrize("x_message_ttl", [600, None])
+def test_inactive_messages_that_expire(desk: LeasedDesk, x_message_ttl: int | None) -> None:
+    """A message that was acknowledged beyond TargetQueueDepth never becomes a dead letter (C.6): not when the queue
+    expires as a whole, nor when the lifetime of the message ends before it is active.
+    """
+    desk.queue(x_target_depth=1000, **DLX, **({} if x_message_ttl is None else {"x_message_ttl": x_message_ttl}))
+    first = desk.pair.broker.context.next_id
+    desk.publish(*map(numbered, range(1000)))
+    desk.publish(*map(numbered, range(1000, 1005)), **({"expiration": "600"} if x_message_ttl is None else {}))
+    assert defer(desk, f"1|{first + 1001}|,1|{first + 1003}|") == 2
+    desk.advance_ms(600)
+    expired = {*range(1005)} if x_message_ttl else {*range(1000, 1005)}
+    assert {int(got.body[6:-1]) for got in desk.dead()} == expired - {1001, 1003}
+    assert desk.counter("acknowledged") == 2
+    assert desk._facts("q")["deferred_acks"] == 0
+
+
+def test_inactive_messages_that_are_purged(desk: LeasedDesk) -> None:
+    """Their acknowledgements are forgotten with them."""
+    desk.queue(x_target_depth=1000)
+    first = desk.pair.broker.context.next_id
+    desk.publish(*map(numbered, range(1005)))
+    assert defer(desk, f"1|{first + 1001}|") == 1
+    assert desk.purge() == 1005
+    assert desk._facts("q")["deferred_acks"] == 0
+
+
 def test_inactive_messages_that_are_gone(desk: LeasedDesk) -> None:
     """A purge took them: their acknowledgements are not remembered, least of all for ever."""
     desk.queue(x_target_depth=1000)

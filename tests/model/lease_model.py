@@ -475,9 +475,14 @@ class LeaseQueue:
 
     def expire(self) -> None:
         """What is ready and over."""
+        self.prune()
         for message in [one for one in self.ready if one.expires is not None and one.expires <= self.now()]:
             self.ready.remove(message)
-            self.kill(message, "time_limit")
+            if message.number in self.deferred:
+                del self.deferred[message.number]
+                self.gone(message)
+            else:
+                self.kill(message, "time_limit")
 
     def expire_leased(self) -> None:
         """The same of what is leased, unless that waits for the end of the lease (A.5)."""
