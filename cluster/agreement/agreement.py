@@ -109,7 +109,7 @@ class Agreement:
         if self.leadership is not None:
             self.leadership.review()
             return
-        if self.context.state in (State.REFUSED, State.RESIGNING) or self.follower.rejoins_as_new:
+        if self.context.state is State.REFUSED or self.follower.rejoins_as_new:
             return
         self.follower.review()
         if self.follower.rejoins_as_new:
@@ -251,8 +251,6 @@ class Agreement:
 
     def _joined(self, event: e.Joined) -> None:
         self.context.note_terms(event.terms, event.end)
-        if self.context.view is not None:
-            self.context.journal_id = self.context.view.journal
 
     def _join_refused(self, event: e.JoinRefused) -> None:
         if self.context.state in (State.FOLLOWING, State.IN_SYNC, State.DRAINED):

@@ -48,7 +48,7 @@ class Leadership:
 
     def wake(self) -> None:
         """Note that this process, or its machine, stood still: another node may lead, until etcd denies it."""
-        self.woke_ns, self.calm_until_ns = self.context.now_ns, 0
+        self.woke_ns = self.context.now_ns
 
     def renew(self, asked_ns: int) -> None:
         """Note that etcd renewed the lease. `asked_ns`: when this node asked for that."""
@@ -75,7 +75,6 @@ class Leadership:
     def raise_level(self, level: int) -> None:
         """Raise the level of the journal, as soon as no other transaction is under way."""
         self.wanted_level = max(self.wanted_level, level)
-        self.calm_until_ns = 0
 
     def fail(self, sent: Transaction) -> None:
         """Note that a transaction was not done. A change of the set that was sent before may still be done."""
@@ -128,7 +127,7 @@ class Leadership:
     def _calm_until_ns(self) -> int:
         """The new `calm_until_ns`; 0: an acknowledgement may let a node enter, this node lead, or a handover end."""
         context, timers, members = self.context, self.context.timers, self.members
-        is_calm = context.state is State.LEADING and context.sent is None and self.handover is None
+        is_calm = context.state is State.LEADING and self.handover is None
         if not is_calm or members.possible or members.entering:
             return 0
         awaited = members.awaited

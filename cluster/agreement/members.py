@@ -102,8 +102,6 @@ class Members:
 
     def begin(self) -> None:
         """Start the time in which followers have to open their links: the broker runs."""
-        for node_id in self.awaited:
-            self.member(node_id)
         for member in self.by_id.values():
             if not member.is_linked:
                 member.since_ns = member.heard_ns = self.context.now_ns
@@ -120,7 +118,7 @@ class Members:
         """Note that a follower's link is closed. `is_gone`: its process is known to have ended."""
         member = self.member(node_id)
         member.close(self.context.now_ns, self.context.timers)
-        if not member.is_linked and (is_gone or node_id in self.context.stopped):
+        if is_gone or node_id in self.context.stopped:
             member.is_gone = True
         self.entering.discard(node_id)
 
