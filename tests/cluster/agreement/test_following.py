@@ -138,6 +138,23 @@ def test_a_campaign_in_doubt_acknowledges_nothing_and_is_read_back() -> None:
     assert decided == [d.Follow(winner), d.Acknowledge(True)]
 
 
+def test_a_candidate_asks_what_became_of_its_campaign_until_etcd_answers() -> None:
+    """Else there would be no leader for ever where this node alone can lead."""
+    stage = Stage()
+    stage.read()
+    stage.doubt()
+    assert stage.advance(5).count(d.ReadKeys()) == 10
+
+
+def test_a_candidate_whose_disk_was_put_back_waits_for_the_end_of_its_campaign() -> None:
+    """As another node it would not know that it has won: nobody would lead until the end of that lease."""
+    stage = Stage()
+    stage.read()
+    assert stage.state is State.CAMPAIGNING
+    assert d.RejoinAsNew() not in stage.read(agreed=AgreedKey(1, 20, 9))
+    assert d.RejoinAsNew() in stage.unreachable()
+
+
 def test_a_campaign_that_was_in_doubt_and_lost_is_forgotten() -> None:
     """The next one is known to be lost as soon as etcd is not reached."""
     stage = following()
@@ -495,6 +512,15 @@ def test_the_directory_of_another_broker_is_refused() -> None:
     why = f"this directory belongs to another journal ({(b'x' * 16).hex()}): move it away to join"
     assert d.Refuse(why) in stage.read() and stage.state is State.REFUSED
     assert not stage.of(d.Follow)[:-1] and stage.read(leader=None) == []
+
+
+def test_a_directory_that_was_empty_belongs_to_the_journal_that_it_has_got() -> None:
+    """Keys of another cluster, put in place of these, do not have it overwritten."""
+    stage = Stage(journal_id=None, starts=()).lead(B, C)
+    stage.tell(e.DiskFailed())
+    stage.read(journal=b"other", leader=B_LEADS)
+    stage.tell(e.Reopened(stage.terms, 10))
+    assert stage.state is State.REFUSED
 
 
 def test_a_refusal_of_the_leader_for_good_waits_for_an_operator() -> None:

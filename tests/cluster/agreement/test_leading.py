@@ -15,6 +15,7 @@ from leveret.cluster.agreement.timers import SECOND
 from leveret.cluster.agreement.transactions import forget
 from leveret.cluster.agreement.view import AGREED, INSYNC, LEADER, PREFERRED, AgreedKey, InSync, Purpose
 from leveret.journal.format.errors import Damaged
+from leveret.journal.format.terms import TermTable
 
 HELD = "replication: 1 of 2 nodes in sync"
 
@@ -168,6 +169,30 @@ def test_a_follower_that_is_close_behind_is_waited_for_so_that_it_can_enter_unde
     assert stage.sent is not None and stage.sent.put(INSYNC).nodes == {A, B, C}
 
 
+def test_a_follower_enters_with_the_acknowledgement_that_it_needs() -> None:
+    """And not at the next beacon: where it is the second node in sync, publishers are held until then."""
+    stage = Stage().lead(B)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    stage.answer()
+    stage.tell(e.LinkOpened(C, 9), e.Durable(11), stage.acknowledged(B, 11), stage.acknowledged(C, 10))
+    assert stage.sent is None
+    stage.tell(stage.acknowledged(C, 11))
+    assert stage.sent is not None and stage.sent.purpose is Purpose.GROW
+
+
+def test_a_follower_that_goes_before_it_has_entered_is_not_waited_for() -> None:
+    """Confirms go on without it."""
+    stage = Stage().lead(B)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    stage.answer()
+    stage.tell(e.Durable(12), stage.acknowledged(B, 12))
+    beat(stage, 6, B)
+    assert stage.sent.purpose is Purpose.PROGRESS  # etcd takes its time
+    stage.join(C, 12)
+    stage.tell(e.LinkClosed(C), e.Durable(14))
+    assert stage.tell(stage.acknowledged(B, 14)) == [d.Agree(14)]
+
+
 def test_a_follower_that_is_far_behind_is_not_waited_for() -> None:
     """Confirms would wait until it has copied all."""
     stage = Stage().lead(B)
@@ -261,6 +286,27 @@ def test_a_change_in_doubt_waits_for_the_nodes_of_both_sets(is_done: bool) -> No
         assert stage.of(d.Agree) == [], "it may still be done"
         assert stage.answer() == [d.Agree(12)]
     assert stage.agreement.agreed == 12 and stage.etcd.insync.nodes == {A, B}
+
+
+def test_a_leader_asks_what_became_of_a_change_until_etcd_answers() -> None:
+    """Though no other node is there, whose beacons would remind it: else publishers would be held for ever."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.LinkClosed(B), e.LinkClosed(C), e.FollowerRefused(B))
+    stage.doubt()
+    stage.tell(e.FollowerRefused(C))
+    assert stage.advance(5).count(d.ReadKeys()) == 10
+
+
+def test_a_change_that_did_not_reach_etcd_is_sent_again_when_etcd_answers() -> None:
+    """And not at once, again and again."""
+    stage = Stage().lead(B, C)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    decided = stage.unreachable() + stage.tell(e.FollowerHeard(B))
+    assert d.Transact not in map(type, decided) and d.ReadKeys() in decided
+    stage.read()
+    assert stage.sent.put(INSYNC).nodes == {A, B}
+    stage.answer()
+    assert stage.etcd.insync.nodes == {A, B} and stage.sent is None
 
 
 def test_publishers_are_held_while_neither_a_member_nor_etcd_answers() -> None:
@@ -390,6 +436,15 @@ def test_a_leader_that_slept_serves_nobody_until_etcd_says_that_it_leads() -> No
     assert stage.state is State.LEADING
 
 
+def test_a_leader_that_slept_asks_etcd_until_it_answers() -> None:
+    """Though all members answer again: what they say may have been in its sockets."""
+    stage = Stage().lead(B, C)
+    stage.is_reached = False
+    stage.now_ns += 5 * SECOND
+    stage.tell(e.FollowerHeard(B), e.FollowerHeard(C))
+    assert beat(stage, 3, B, C).count(d.ReadKeys()) >= 5 and stage.state is State.SUSPENDED
+
+
 def test_a_leader_that_was_busy_for_a_moment_serves_on() -> None:
     """Less than half of `suspend-after` late: nobody can lead in so short a time."""
     stage = Stage().lead(B, C)
@@ -431,6 +486,24 @@ def test_a_takeover_that_took_longer_than_two_leases_asks_etcd_before_it_resigns
         assert stage.state is State.RESIGNING
 
 
+@pytest.mark.parametrize("ending", [e.TookOver(TermTable(A, ((1, 1), (2, 10))), 10), e.TakeoverFailed("no memory")])
+def test_a_takeover_that_ends_when_the_disk_hangs_changes_nothing(ending: e.Event) -> None:
+    """The node has resigned already."""
+    stage = Stage()
+    stage.read()
+    stage.answer()
+    assert stage.tell(e.DiskStalled()) == [d.Resign("the disk hangs"), d.EndLease()]
+    assert stage.tell(ending) == [] and stage.state is State.RESIGNING
+
+
+def test_a_node_that_takes_over_hands_nothing_over() -> None:
+    """Its broker does not run yet: nothing could be read to its end."""
+    stage = Stage(nodes=registered(0, 1, 2))
+    stage.read()
+    stage.answer()
+    assert stage.tell(e.HandOver(B)) == [d.HandoverRefused("this node is just taking over")]
+
+
 def test_the_data_of_etcd_are_deleted_and_the_leader_goes_on() -> None:
     """CL09: nobody else can lead. It does not change the set meanwhile."""
     stage = Stage().lead(B, C)
@@ -470,7 +543,7 @@ def test_a_leader_that_cannot_reach_a_member_which_reaches_another_resigns() -> 
 
 
 def test_the_wait_of_a_leader_that_resigned_for_others_is_kept() -> None:
-    """When it leads again, and they still do."""
+    """When it leads again, and they still do; until its members follow it."""
     stage = Stage(insync=InSync(1, frozenset({A, B}), 0, revision=3)).lead(B)
     stage.tell(e.LinkClosed(B))
     reaches = (*registered(0, 2), *registered(1, reaches=frozenset({"c"})))
@@ -482,6 +555,23 @@ def test_the_wait_of_a_leader_that_resigned_for_others_is_kept() -> None:
     beat(stage, 7)
     stage.answer()
     assert stage.agreement.leadership.resign_wait_ns == 4 * SECOND
+
+    stage.tell(e.TookOver(stage.terms.with_term(stage.etcd.leader.term, 10), 10))
+    stage.join(B)
+    assert stage.state is State.LEADING and stage.agreement.leadership.resign_wait_ns == 2 * SECOND
+
+
+def test_a_leader_that_served_again_waits_its_whole_time_before_it_resigns_for_others() -> None:
+    """A network that fails for a second now and then moves no clients."""
+    stage = Stage(insync=InSync(1, frozenset({A, B}), 0, revision=3)).lead(B)
+    reaches = (*registered(0, 2), *registered(1, reaches=frozenset({"c"})))
+    for _ in range(3):
+        stage.tell(e.LinkClosed(B))
+        stage.read(nodes=reaches)
+        beat(stage, 2.5)
+        assert stage.state is State.HELD
+        stage.join(B)
+        assert stage.state is State.LEADING
 
 
 def test_a_leader_does_not_resign_for_a_node_that_is_drained() -> None:
@@ -715,6 +805,29 @@ def test_a_handover_that_takes_too_long_is_given_up() -> None:
     assert stage.sent is None or stage.sent.purpose is Purpose.SHRINK
 
 
+def test_a_handover_goes_on_though_a_third_node_falls_silent() -> None:
+    """The set is not changed meanwhile: the lead goes to a node that is there."""
+    stage = Stage(nodes=registered(0, 1, 2)).lead(B, C)
+    beat(stage, 1.5, B)
+    stage.tell(e.HandOver(B))
+    beat(stage, 1, B)
+    stage.tell(e.Quiesced(10))
+    assert stage.sent is not None and stage.sent.purpose is Purpose.HAND_OVER
+
+
+def test_a_leader_that_holds_publishers_serves_the_others_when_its_handover_fails() -> None:
+    """All clients were stopped for it."""
+    stage = Stage(nodes=registered(0, 1, 2)).lead(B, C)
+    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
+    stage.doubt()
+    assert stage.state is State.HELD
+    assert d.Quiesce() in stage.tell(e.HandOver(B), e.Quiesced(10))
+    stage.is_reached = False
+    decided = beat(stage, 2, B)
+    assert d.HandoverRefused("the other node did not acknowledge everything in time") in decided
+    assert d.Hold("replication: a node in sync does not answer, and neither does etcd") in decided
+
+
 def test_a_leader_whose_handover_fails_serves_nobody_if_another_may_lead() -> None:
     """Its members and etcd have been silent meanwhile: it is suspended at once, not at the next event."""
     stage = Stage().lead(B, C)
@@ -895,6 +1008,17 @@ def test_a_watch_proves_nothing_to_a_leader_that_is_cut_off() -> None:
     stage.advance(1.9)
     stage.tell(e.Read(stage.etcd, None))
     assert stage.state is not State.SUSPENDED
+    stage.advance(0.2)
+    assert stage.state is State.SUSPENDED
+
+
+def test_an_answer_of_etcd_proves_what_was_when_it_was_asked() -> None:
+    """It may have lain in a socket: another node may lead since."""
+    stage = Stage().lead(B, C)
+    stage.is_reached = False
+    asked_ns = stage.now_ns
+    stage.advance(1.9)
+    stage.tell(e.Read(stage.etcd, asked_ns))
     stage.advance(0.2)
     assert stage.state is State.SUSPENDED
 
