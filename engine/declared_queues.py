@@ -4,6 +4,7 @@ Source: behaviour page 2.6; address-settings page 3.5.
 """
 
 from itertools import islice
+from typing import NamedTuple
 
 from ..settings import NO_LAYER, NO_POLICY, ArgumentFault
 from . import errors
@@ -12,13 +13,14 @@ from .clients.authorization import may, may_make_targets, require, require_for_a
 from .clients.client import Client
 from .context import HostContext
 from .events import EventKind
+from .exchanges.exchange import NO_ARGUMENTS
 from .messages.field_table import FieldTable
 from .messages.message import Message
 from .object_events import QueueEvent
 from .publishing.publish import publish_own, replay_retained
 from .queues import consumers as queue_consumers
 from .queues.kinds import REPLY, REPLY_PREFIX, REPLY_TO, kind_by_rules, kind_of_type
-from .queues.parts import RulesRequest
+from .queues.parts import Kind, RulesRequest
 from .queues.queue import Queue
 from .queues.refusals import check_delete, check_purge
 from .rules.arguments import (
@@ -37,6 +39,15 @@ from .users.permissions import CONFIGURE, QUEUE, READ
 
 #: Maximum length of a name in AMQP, in octets.
 NAME_OCTETS_MAX = 255
+
+
+class _Fields(NamedTuple):
+    """The fields of a declaration."""
+
+    durable: bool
+    exclusive: bool
+    auto_delete: bool
+    arguments: FieldTable
 
 
 class DeclaredQueues(dict[str, Queue]):
@@ -70,6 +81,10 @@ class DeclaredQueues(dict[str, Queue]):
 
     # -- declaring ----------------------------------------------------------------------------------------------------
 
+    def declare_passive(self, name: str, client: Client) -> Queue:
+        """Return the queue `name`, which counts as used. Raises: QueueNotFound, QueueNotHosted, ResourceLocked."""
+        return self._used(self._context.bindings.accessible(name, client))
+
     def declare(
         self,
         name: str,
@@ -79,94 +94,62 @@ class DeclaredQueues(dict[str, Queue]):
         exclusive: bool = False,
         auto_delete: bool = False,
         arguments: FieldTable | None = None,
-        passive: bool = False,
         server_named: bool = False,
         site: str | None = None,
     ) -> Queue:
-        """Create a queue, or check that the existing one is equivalent (`passive`: check that it is accessible).
+        """Create a queue, or check that the existing one is equivalent.
 
         `server_named`: the frontend generated the name, so the reserved prefix is allowed. `site`: the site for which
         the broker declares it; then perhaps only some sites see the queue (`Kind.scoped`).
-        Raises: QueueNotFound, QueueNotHosted, ReservedName, ResourceLocked, InequivalentField, InequivalentArgument,
+        Raises: QueueNotHosted, ReservedName, ResourceLocked, InequivalentField, InequivalentArgument,
             InvalidArgument, UnsupportedArgument, UnsupportedProperty, ServerNamedRefused, InvalidDeadLetterExchange,
             SegmentSizeTooLarge, PermissionRefused, TopicRefused, QueuesMaxReached, AllQueuesMaxReached,
             TransientQueueRefused.
         """
-        if passive:
-            found = self._context.bindings.accessible(name, client)
-            found.note_use()
-            self._context.broker.activity.queues_declared += 1
-            return found
-        host = self._context
-        arguments = arguments or {}
+        host, arguments = self._context, arguments or {}
         if client is not None:
+            site = client.site
             arguments = with_default_type(
                 arguments, host.limits.default_queue_type, durable=durable, exclusive=exclusive, auto_delete=auto_delete
             )
         durable = durable and not exclusive  # an exclusive queue does not survive its connection
-        if client is not None:
-            site = client.site
-        kind = kind_of_type(queue_type_of(arguments)) if site and arguments else None
-        called, current = name, self.seen(name, client)
-        if kind is not None:
-            name, arguments = kind.scoped(host, name, arguments, site or "")
+        called, current, kind = name, self.seen(name, client), kind_of_type(queue_type_of(arguments))
+        if site or (client is not None and host.broker.sites.own):
+            name, arguments = kind.scoped(host, called, arguments, site or "")
             if name != called:
                 current = self.get(name)
-        elif client is not None and host.broker.sites.own and arguments:
-            name, arguments = kind_of_type(queue_type_of(arguments)).scoped(host, name, arguments, "")
         if current is None and name in self:
             why = self._refusal(called, client) or "this is the full name of a queue of other sites"
             raise errors.QueueNotHosted(name=called, vhost=host.name, why=why)
         if name.startswith("amq.") and not server_named and (current is None or client is not None):
             raise errors.ReservedName(kind="queue", name=name)  # clients may declare an existing one passively
         require(client, CONFIGURE, QUEUE, called)
-        if current is not None:
-            if kind is not None and client is None:  # first: notes a site whose arguments differ
-                kind.host(current, site or "", arguments)
-            self._check_same(current, client, durable, exclusive, auto_delete, arguments)
-            if kind is not None and client is not None:
-                kind.host(current, site or "", arguments)
-            current.note_use()
-            host.broker.activity.queues_declared += 1
-            return current
-        if client is not None and not (durable or exclusive or host.broker.options.has_transient_queues):
-            raise errors.TransientQueueRefused
-        queue_type = queue_type_of(arguments)
-        if server_named and queue_type != CLASSIC:
-            raise errors.ServerNamedRefused(queue_type=queue_type)
-        if arguments:
-            self._check_arguments(called, name, client, arguments)
-        if client is not None:
-            kind_of_type(queue_type).check(host, name, arguments)
-        if queue_type != CLASSIC:
-            for unwanted, word in (
-                (auto_delete, "auto-delete"),
-                (exclusive, "exclusive-owner"),
-                (not durable, "non-durable"),
-            ):
-                if unwanted:
-                    raise errors.UnsupportedProperty(property=word, name=name, vhost=host.name)
-        if client is not None:
-            self._check_max(name)
-        owner = client if exclusive else None
-        may_make_queues = may_make_targets(client, arguments)
-        queue = self._make(name, durable, owner, auto_delete, arguments, may_make_queues=may_make_queues)
-        if kind is not None:
-            kind.host(queue, site or "", arguments)
-        if host.broker.settings.deletes_declared_queues:
-            host.broker.reaper.watch()
-        if queue.owner is not None:
-            queue.owner.exclusive_queues[queue] = None
-        if arguments and (unknown := unknown_arguments(arguments)):
-            host.broker.on_unknown_arguments("queue", name, host.name, unknown)
-        host.broker.activity.queues_declared += 1
+        fields = _Fields(durable, exclusive, auto_delete, arguments)
+        if current is None:
+            self._check_new(called, name, client, fields, kind, server_named)
+            current = self._make_declared(name, client, fields)
+            if site:
+                kind.host(current, site, arguments)
+        elif site and client is None:
+            kind.host(current, site, arguments)  # first: notes a site whose arguments differ
+            self._check_same(current, client, fields)
+        else:
+            self._check_same(current, client, fields)
+            if site:
+                kind.host(current, site, arguments)
+        return self._used(current)
+
+    def _used(self, queue: Queue) -> Queue:
+        """Note the use of a queue that was just declared."""
+        queue.note_use()
+        self._context.broker.activity.queues_declared += 1
         return queue
 
     def create(self, name: str, *, address: str | None = None, is_auto_created: bool) -> Queue:
         """Create a durable queue without arguments, or return the existing one."""
         queue = self.get(name)
         if queue is None:
-            queue = self._make(name, True, None, False, {}, address, is_auto_created)
+            queue = self._make(name, address=address, is_auto_created=is_auto_created)
             if is_auto_created:
                 self._context.broker.reaper.watch()
         return queue
@@ -203,12 +186,10 @@ class DeclaredQueues(dict[str, Queue]):
         """Restore a durable queue after a restart."""
         queue = self._make(
             name,
-            True,
-            None,
-            auto_delete,
-            arguments,
-            address,
-            is_auto_created,
+            auto_delete=auto_delete,
+            arguments=arguments,
+            address=address,
+            is_auto_created=is_auto_created,
             may_make_queues=may_make_queues,
             is_restored=True,
         )
@@ -230,11 +211,38 @@ class DeclaredQueues(dict[str, Queue]):
             return self.create(name, is_auto_created=True)
         return self.named(name, client)
 
-    def _check_arguments(self, called: str, name: str, client: Client | None, arguments: FieldTable) -> None:
+    def _check_new(
+        self, called: str, name: str, client: Client | None, fields: _Fields, kind: Kind, server_named: bool
+    ) -> None:
+        """Check the declaration of a queue that does not exist. `called`: its name at the client's site."""
+        host, arguments, is_client = self._context, fields.arguments, client is not None
+        if is_client and not (fields.durable or fields.exclusive or host.broker.options.has_transient_queues):
+            raise errors.TransientQueueRefused
+        queue_type = queue_type_of(arguments)
+        if server_named and queue_type != CLASSIC:
+            raise errors.ServerNamedRefused(queue_type=queue_type)
+        if arguments:
+            self._check_arguments(called, name, client, arguments, kind)
+        if is_client:
+            kind.check(host, name, arguments)
+        if queue_type != CLASSIC:
+            for unwanted, word in (
+                (fields.auto_delete, "auto-delete"),
+                (fields.exclusive, "exclusive-owner"),
+                (not fields.durable, "non-durable"),
+            ):
+                if unwanted:
+                    raise errors.UnsupportedProperty(property=word, name=name, vhost=host.name)
+        if is_client:
+            self._check_max(name)
+
+    def _check_arguments(
+        self, called: str, name: str, client: Client | None, arguments: FieldTable, kind: Kind
+    ) -> None:
         vhost = self._context.name
         require_for_arguments(client, called, arguments)
         if client is not None:
-            kind_of_type(queue_type_of(arguments)).require(client, called, arguments)
+            kind.require(client, called, arguments)
         check_queue_arguments(arguments, name=name, vhost=vhost)
         try:
             own_settings(arguments)
@@ -253,33 +261,42 @@ class DeclaredQueues(dict[str, Queue]):
         if limit and sum(len(vhost.queues) for vhost in host.broker.virtual_hosts.values()) >= limit:
             raise errors.AllQueuesMaxReached(name=name, limit=limit)
 
-    def _check_same(
-        self,
-        current: Queue,
-        client: Client | None,
-        durable: bool,
-        exclusive: bool,
-        auto_delete: bool,
-        arguments: FieldTable,
-    ) -> None:
-        vhost = self._context.name
-        if exclusive != current.exclusive or (current.owner is not None and current.owner is not client):
-            raise errors.ResourceLocked(name=current.name, vhost=vhost)
-        check_same_fields(
-            "queue", current, {"durable": durable, "auto_delete": auto_delete}, name=current.name, vhost=vhost
+    def _check_same(self, current: Queue, client: Client | None, fields: _Fields) -> None:
+        name, vhost = current.name, self._context.name
+        if fields.exclusive != current.exclusive or (current.owner is not None and current.owner is not client):
+            raise errors.ResourceLocked(name=name, vhost=vhost)
+        compared = {"durable": fields.durable, "auto_delete": fields.auto_delete}
+        check_same_fields("queue", current, compared, name=name, vhost=vhost)
+        check_same_arguments(current.arguments, fields.arguments, name=name, vhost=vhost)
+
+    def _make_declared(self, name: str, client: Client | None, fields: _Fields) -> Queue:
+        host, broker, arguments = self._context, self._context.broker, fields.arguments
+        queue = self._make(
+            name,
+            durable=fields.durable,
+            owner=client if fields.exclusive else None,
+            auto_delete=fields.auto_delete,
+            arguments=arguments,
+            may_make_queues=may_make_targets(client, arguments),
         )
-        check_same_arguments(current.arguments, arguments, name=current.name, vhost=vhost)
+        if broker.settings.deletes_declared_queues:
+            broker.reaper.watch()
+        if queue.owner is not None:
+            queue.owner.exclusive_queues[queue] = None
+        if arguments and (unknown := unknown_arguments(arguments)):
+            broker.on_unknown_arguments("queue", name, host.name, unknown)
+        return queue
 
     def _make(
         self,
         name: str,
-        durable: bool,
-        owner: Client | None,
-        auto_delete: bool,
-        arguments: FieldTable,
+        *,
+        durable: bool = True,
+        owner: Client | None = None,
+        auto_delete: bool = False,
+        arguments: FieldTable = NO_ARGUMENTS,
         address: str | None = None,
         is_auto_created: bool = False,
-        *,
         may_make_queues: bool = True,
         is_restored: bool = False,
     ) -> Queue:

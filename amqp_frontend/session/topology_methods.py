@@ -79,19 +79,22 @@ def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queu
         if not method.nowait:
             session.output.send(channel.number, commands.Queue.DeclareOk, name, 0, 1)
         return
-    server_named = not name and not method.passive
-    if server_named:
-        name = session.make_name("amq.gen-")
-    queue = _vhost(session).queues.declare(
-        name,
-        client=_client(session),
-        durable=method.durable,
-        exclusive=method.exclusive,
-        auto_delete=method.auto_delete,
-        arguments=_table(method.arguments),
-        passive=method.passive,
-        server_named=server_named,
-    )
+    vhost, client = _vhost(session), _client(session)
+    if method.passive:
+        queue = vhost.queues.declare_passive(name, client)
+    else:
+        server_named = not name
+        if server_named:
+            name = session.make_name("amq.gen-")
+        queue = vhost.queues.declare(
+            name,
+            client=client,
+            durable=method.durable,
+            exclusive=method.exclusive,
+            auto_delete=method.auto_delete,
+            arguments=_table(method.arguments),
+            server_named=server_named,
+        )
     channel.last_queue = name
     if not method.nowait:
         session.broker.scheduler.dispatch_now(queue)

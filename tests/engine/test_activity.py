@@ -30,8 +30,9 @@ def test_clients_and_channels_come_and_go_once(broker: Broker, client: Client) -
 
 def test_declarations(broker: Broker, client: Client) -> None:
     """One queue, declared three times, deleted once."""
-    for passive in (False, False, True):
-        client.vhost.queues.declare("q", client=client, passive=passive)
+    for _ in range(2):
+        client.vhost.queues.declare("q", client=client)
+    client.vhost.queues.declare_passive("q", client)
     client.vhost.queues.delete("q", client)
     activity = broker.context.activity
     assert (activity.queues_declared, activity.queues_created, activity.queues_deleted) == (3, 1, 1)

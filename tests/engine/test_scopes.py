@@ -71,7 +71,7 @@ def test_a_site_without_the_queue_does_not_see_it(sites: Sites) -> None:
         for act in (
             lambda: sites.vhost.queues.for_consumer(name, client),  # noqa: B023
             lambda: sites.vhost.queues.purge(name, client),  # noqa: B023
-            lambda: sites.vhost.queues.declare(name, client=client, passive=True),  # noqa: B023
+            lambda: sites.vhost.queues.declare_passive(name, client),  # noqa: B023
             lambda: sites.vhost.bindings.add("queue", name, "amq.topic", "", {}, client),  # noqa: B023
         ):
             with pytest.raises(QueueNotFound):

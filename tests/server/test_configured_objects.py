@@ -51,7 +51,7 @@ def test_the_same_arguments_succeed_and_others_do_not() -> None:
     session = session_of(objects)
     vhost = session.client.vhost
     queue = vhost.queues.declare("ring", client=session.client, durable=True, arguments={"x-ring-size": Field("l", 3)})
-    assert vhost.queues.declare("ring", client=session.client, passive=True) is queue
+    assert vhost.queues.declare_passive("ring", session.client) is queue
     with pytest.raises(InequivalentArgument):
         vhost.queues.declare("ring", client=session.client, durable=True, arguments={"x-ring-size": Field("I", 4)})
     with pytest.raises(InequivalentArgument):
