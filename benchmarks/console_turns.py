@@ -173,8 +173,8 @@ def main() -> None:
             clients.append(RawClient(broker.port))
             clients[-1].socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             clients[-1].handshake()
-        session = broker.ask(lambda: next(iter(next(iter(broker.edge.broker.connections)).sessions)))
-        broker.ask(lambda: fill(broker.edge.broker, session, given.queues, given.bindings))
+        session = broker.ask(lambda: next(iter(next(iter(broker.runtime.broker.connections)).sessions)))
+        broker.ask(lambda: fill(broker.runtime.broker, session, given.queues, given.bindings))
         # As `leveret serve` has it, once what was made has become old.
         from leveret.serving import collector
 

@@ -51,15 +51,15 @@ def cpu_of_requests(broker: RunningBroker, path: str) -> float:
 
 def longest_step(broker: RunningBroker, page: str) -> float:
     """Milliseconds for which a page keeps the event loop from others."""
-    edge = broker.edge
-    configuration = edge.configuration
+    runtime = broker.runtime
+    configuration = runtime.configuration
     facts = metrics_facts(lambda: configuration, None, lambda: None, Buckets(DELAYS))
-    options = console_options(edge._built.control, configuration, 0, None, list)
+    options = console_options(runtime._built.control, configuration, 0, None, list)
     make = {"/metrics": aggregated_page, "/metrics/per-object": per_object_page}[page]
 
     def run() -> float:
         longest = 0.0
-        steps = make(edge.broker, options, facts)
+        steps = make(runtime.broker, options, facts)
         while True:
             before = time.thread_time()
             try:
@@ -77,8 +77,8 @@ def main(queues: int = 10_000, connections: int = 200) -> None:
         clients = [pika.BlockingConnection(pika.URLParameters(broker.url)) for _ in range(connections)]
         for client in clients:
             client.channel()
-        session = broker.ask(lambda: next(iter(next(iter(broker.edge.broker.connections)).sessions)))
-        broker.ask(lambda: fill(broker.edge.broker, queues, session))
+        session = broker.ask(lambda: next(iter(next(iter(broker.runtime.broker.connections)).sessions)))
+        broker.ask(lambda: fill(broker.runtime.broker, queues, session))
         print(f"{queues} queues, half of them with a message, {connections} connections; ms of CPU, median of {ROUNDS}")
         for path in ("/health/live", "/health/ready", "/metrics", "/metrics/per-object"):
             print(f"{path:24}{cpu_of_requests(broker, path):8.2f}")

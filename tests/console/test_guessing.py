@@ -48,7 +48,7 @@ def guarded(monkeypatch: pytest.MonkeyPatch) -> Iterator[_Guarded]:
     """With a brake, as brokers that are served have one."""
     clock, users = ManualClock(), default_users()
     users.login_throttle = LoginThrottle(clock.monotonic_ns)
-    monkeypatch.setattr("leveret.testing.edge.default_users", lambda **_: users)
+    monkeypatch.setattr("leveret.testing.runtime.default_users", lambda **_: users)
     with start_broker(management=True) as broker:
         yield _Guarded(broker, clock)
 

@@ -252,7 +252,7 @@ def test_objects_have_hostile_names(fresh: RunningBroker) -> None:
     """A name ends neither its label nor its line; each queue has each family once."""
     vhost = fresh.vhost("/")
     for name in HOSTILE:
-        fresh.ask(lambda name=name: fresh.edge.broker.virtual_hosts[vhost.name].queues.declare(name, client=None))
+        fresh.ask(lambda name=name: fresh.runtime.broker.virtual_hosts[vhost.name].queues.declare(name, client=None))
     text = ask(fresh, "/metrics/per-object")[2]
     found = samples_of(text)
     ready = [name for name in found if name.startswith("rabbitmq_queue_messages_ready{")]
@@ -262,8 +262,8 @@ def test_objects_have_hostile_names(fresh: RunningBroker) -> None:
 
 def test_only_what_is_asked_for(fresh: RunningBroker) -> None:
     """Families and virtual hosts; unknown words are passed over, a filter of unknown ones only leaves nothing."""
-    fresh.ask(lambda: fresh.edge.broker.virtual_hosts.create("other").queues.declare("b", client=None))
-    fresh.ask(lambda: fresh.edge.broker.virtual_hosts["/"].queues.declare("a", client=None))
+    fresh.ask(lambda: fresh.runtime.broker.virtual_hosts.create("other").queues.declare("b", client=None))
+    fresh.ask(lambda: fresh.runtime.broker.virtual_hosts["/"].queues.declare("a", client=None))
 
     def names(query: str) -> set[str]:
         found = metrics_of(fresh, f"/metrics/detailed{query}")
@@ -297,7 +297,7 @@ def test_addresses_without_metrics() -> None:
     setting = {"match": "secret.#", "enable-metrics": False}
     with start_broker(management=True, config={"address-setting": [setting]}) as broker:
         for name in ("secret.a", "b"):
-            broker.ask(lambda name=name: broker.edge.broker.virtual_hosts["/"].queues.declare(name, client=None))
+            broker.ask(lambda name=name: broker.runtime.broker.virtual_hosts["/"].queues.declare(name, client=None))
         for path in ("per-object", "detailed?family=queue_metrics", "detailed?family=queue_coarse_metrics"):
             found = metrics_of(broker, f"/metrics/{path}")
             assert {re.search('queue="([^"]*)"', one)[1] for one in found if 'queue="' in one} == {"b"}, path
@@ -365,17 +365,17 @@ def metrics_asked_from_elsewhere(broker: RunningBroker) -> tuple[Metrics, list[b
     is_open: list[bool] = []
     figures = ProcessFigures(1, 1, 1, 1, 1, 1, 1.0, 1, 1)
     facts = MetricsFacts(lambda: figures, lambda: None, Buckets((1.0,)), lambda: bool(is_open))
-    edge = broker.edge
+    runtime = broker.runtime
 
     def options() -> ConsoleOptions:
-        return console_options(edge._built.control, edge.configuration, 0, None, list)
+        return console_options(runtime._built.control, runtime.configuration, 0, None, list)
 
-    logins = Logins(lambda: edge.broker)
+    logins = Logins(lambda: runtime.broker)
 
     def log_in(request: Request) -> None:
         logins.log_in(request.headers.get("authorization"), request.peer)
 
-    return Metrics(lambda: edge.broker, options, facts, log_in), is_open
+    return Metrics(lambda: runtime.broker, options, facts, log_in), is_open
 
 
 def answered(metrics: Metrics, request: Request) -> int:
@@ -421,9 +421,9 @@ def test_health(tmp_path: Path) -> None:
             channel.queue_declare("q", durable=True)
             channel.basic_publish("", "q", b"1", pika.BasicProperties(delivery_mode=2))
         assert metrics_of(broker)["leveret_journal_sync_seconds_count"] > found["leveret_journal_sync_seconds_count"]
-        broker.ask(lambda: setattr(broker.edge.broker.context.storage, "durability", _Failed()))
+        broker.ask(lambda: setattr(broker.runtime.broker.context.storage, "durability", _Failed()))
         status, _, text = ask(broker, "/health/ready")
-        broker.ask(lambda: setattr(broker.edge.broker.context.storage, "durability", None))
+        broker.ask(lambda: setattr(broker.runtime.broker.context.storage, "durability", None))
         assert (status, text) == (503, '{"status":"failed","reason":"the journal has failed"}')
         assert ask(broker, "/health/live")[0] == 200
 
@@ -463,7 +463,7 @@ def test_labels_are_escaped() -> None:
 def test_promtool_has_nothing_to_say(fresh: RunningBroker, path: str) -> None:
     """`promtool check metrics` parses and lints."""
     for name in HOSTILE:
-        fresh.ask(lambda name=name: fresh.edge.broker.virtual_hosts["/"].queues.declare(name, client=None))
+        fresh.ask(lambda name=name: fresh.runtime.broker.virtual_hosts["/"].queues.declare(name, client=None))
     text = ask(fresh, path)[2]
     done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -46,7 +46,7 @@ class VirtualLeveret(Leveret):
         deadline = self.now() + seconds
         while True:
             due_ns = self._broker.ask(
-                lambda: self._broker.edge.broker.next_deadline_ns()
+                lambda: self._broker.runtime.broker.next_deadline_ns()
             )  # and it has sent what it has
             consumer.connection.process_data_events(0)
             left = round(deadline - self.now(), 6)
@@ -62,11 +62,11 @@ class VirtualLeveret(Leveret):
         return {"ready": len(shown.ready), "unacked": len(shown.unacked), "scheduled": len(shown.scheduled)} | counters
 
     def configure(self, configuration: str) -> None:
-        edge, read = self._broker.edge, read_options(config=configuration).configuration
+        runtime, read = self._broker.runtime, read_options(config=configuration).configuration
 
         def apply() -> None:
-            edge.options = replace(edge.options, configuration=read)
-            edge.apply_configuration()
+            runtime.options = replace(runtime.options, configuration=read)
+            runtime.apply_configuration()
 
         self._broker.ask(apply)
 

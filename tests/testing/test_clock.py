@@ -70,14 +70,14 @@ def test_a_consumer_that_keeps_its_message_is_not_waited_for_twice(broker: Runni
     with channel_of(broker.url) as channel, consuming(broker.url, "jobs", keep, durable=True) as seen:
         channel.basic_publish("", "jobs", b"kept")
         assert seen.next() == b"kept"
-        assert broker.edge.awaits_reaction()
+        assert broker.runtime.awaits_reaction()
         broker.clock.advance(minutes=20)
-        assert not broker.edge.awaits_reaction()
+        assert not broker.runtime.awaits_reaction()
         channel.basic_publish("", "jobs", b"another")
         assert seen.next() == b"another"
-        assert broker.edge.awaits_reaction()
+        assert broker.runtime.awaits_reaction()
         broker.reset()
-        assert not broker.edge.awaits_reaction()
+        assert not broker.runtime.awaits_reaction()
 
 
 def test_who_never_acknowledges_is_sent_away(broker: RunningBroker) -> None:

@@ -76,7 +76,7 @@ def test_a_broker_that_does_not_write_does_what_it_is_asked(broker: RunningBroke
         fault = broker.faults.stop_writing()
         asking = threading.Thread(target=lambda: channel.queue_declare("q"))
         asking.start()
-        broker.thread.submit(broker.edge.wait_for_activity).result(20)
+        broker.thread.submit(broker.runtime.wait_for_activity).result(20)
         assert broker.queue("q").name == "q"
         assert asking.is_alive()
         assert any(hit.startswith("kept ") for hit in fault.hits)

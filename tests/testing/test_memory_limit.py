@@ -212,4 +212,4 @@ def test_what_is_no_limit_is_refused(broker: RunningBroker, size: int | str, add
     """And nothing is in force then."""
     with pytest.raises(ValueError):
         broker.faults.memory_limit(size, address)
-    assert not broker.edge.broker.flow.is_on
+    assert not broker.runtime.broker.flow.is_on

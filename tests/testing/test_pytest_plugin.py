@@ -159,7 +159,7 @@ def test_ini_keys(tmp_path: Path) -> None:
         """
 def test_it(amqp_session_broker):
     assert [queue.name for queue in amqp_session_broker.queues()] == ["orders"]
-    options = amqp_session_broker.edge.options
+    options = amqp_session_broker.runtime.options
     assert (options.quiet_ms, options.configuration.broker.profile) == (25, "rabbitmq-3.10")
     amqp_session_broker.clock.advance(hours=1)
 """

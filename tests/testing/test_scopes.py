@@ -90,7 +90,7 @@ import pytest
 
 def test_as_new_again(amqp_broker, amqp_url):
     assert amqp_broker.clock.mode == "real" and amqp_broker.clock.elapsed < 3600
-    assert len(amqp_broker.edge.broker.virtual_hosts) == 2  # "/", and the test's own
+    assert len(amqp_broker.runtime.broker.virtual_hosts) == 2  # "/", and the test's own
 
 @pytest.fixture(scope="session")
 def made(amqp_session_broker):

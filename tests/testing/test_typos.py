@@ -85,7 +85,7 @@ def test_a_misspelt_word_is_an_error(
         with pytest.raises(error) as caught:
             call(broker)
         assert text in str(caught.value)
-        assert set(broker.edge.broker.virtual_hosts) == {"/", "other"}
+        assert set(broker.runtime.broker.virtual_hosts) == {"/", "other"}
 
 
 def test_properties_stand_at_the_message(broker: RunningBroker) -> None:

@@ -8,7 +8,7 @@ from ..settings.printable import printable
 from .nearest_names import nearest_names
 
 if TYPE_CHECKING:
-    from .edge import Edge
+    from .runtime import WatchedRuntime
 
 
 @nearest_names
@@ -39,9 +39,9 @@ class BlockedSnapshot:
         )
 
 
-def blocked_of(edge: "Edge", vhost: str) -> tuple[BlockedSnapshot, ...]:
+def blocked_of(runtime: "WatchedRuntime", vhost: str) -> tuple[BlockedSnapshot, ...]:
     """The blocked connections of a virtual host, the longest wait first. Call it in the broker's loop."""
-    endpoints = {endpoint.client: endpoint for endpoint in edge.endpoints_of(vhost)}
+    endpoints = {endpoint.client: endpoint for endpoint in runtime.endpoints_of(vhost)}
     return tuple(
         BlockedSnapshot(
             endpoints[blocked.client].name,
@@ -50,16 +50,16 @@ def blocked_of(edge: "Edge", vhost: str) -> tuple[BlockedSnapshot, ...]:
             blocked.since_ns / 1e9,
             endpoints[blocked.client].session.backlog.parking.contents.publishes,
         )
-        for blocked in edge.broker.flow.blocked()
+        for blocked in runtime.broker.flow.blocked()
         if blocked.client in endpoints
     )
 
 
-def blocked_failure(found: Sequence[BlockedSnapshot], wanted: str, edge: "Edge") -> str:
+def blocked_failure(found: Sequence[BlockedSnapshot], wanted: str, runtime: "WatchedRuntime") -> str:
     """The text of a failure of `assert_blocked`: the blocked connections, and the use of all limits."""
     lines = [f"expected {wanted}, but:", "held:" if found else "nothing is held"]
     lines += [f"  {one}" for one in found]
-    nodes = edge.broker.flow.nodes()
+    nodes = runtime.broker.flow.nodes()
     lines.append("limits:" if nodes else "there is no limit")
     for node in nodes:
         unit = "messages" if node.in_messages else "octets"

@@ -40,9 +40,9 @@ from .wire_values import known_properties, wire_property, wire_table
 
 # Imported when the first broker starts: test runs that start none save 25 ms.
 if TYPE_CHECKING:
-    from .edge import Edge
     from .faults import Faults
     from .recording import Recording, Replay
+    from .runtime import WatchedRuntime
 
 T = TypeVar("T")
 #: Arguments of `inject` besides the names of properties.
@@ -67,8 +67,8 @@ class RunningBroker(BrokerAssertions):
         return self.host.thread
 
     @property
-    def edge(self) -> "Edge":
-        return self.host.edge
+    def runtime(self) -> "WatchedRuntime":
+        return self.host.runtime
 
     @property
     def clock(self) -> TestClock:
@@ -107,24 +107,24 @@ class RunningBroker(BrokerAssertions):
 
     @property
     def port(self) -> int:
-        return self.edge.port
+        return self.runtime.port
 
     @property
     def url(self) -> str:
         """The URL for clients, with the default virtual host."""
         self._create_default()
-        host = reachable(self.edge.options.host)
+        host = reachable(self.runtime.options.host)
         return f"amqp://guest:guest@{host}:{self.port}/{quote(self.default_vhost, safe='')}"
 
     @property
     def management_url(self) -> str:
         """The URL of RabbitMQ's HTTP API, for `start_broker(management=True)`; it ends with a slash."""
-        return _url_of(self.edge.console_listener, "console")
+        return _url_of(self.runtime.console_listener, "console")
 
     @property
     def metrics_url(self) -> str:
         """The URL of the metrics for Prometheus, for `start_broker(management=True)`."""
-        return _url_of(self.edge.metrics_listener, "metrics") + "metrics"
+        return _url_of(self.runtime.metrics_listener, "metrics") + "metrics"
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} on port {self.port}, {self.clock.mode} time>"
@@ -134,8 +134,8 @@ class RunningBroker(BrokerAssertions):
     def vhost(self, name: str | None = None) -> "BrokerAt":
         """This broker with another default virtual host, created if it does not exist; None: the same one."""
         wanted = self.default_vhost if name is None else name
-        if wanted not in self.edge.broker.virtual_hosts:
-            self.ask(lambda: self.edge.broker.virtual_hosts.create(wanted))
+        if wanted not in self.runtime.broker.virtual_hosts:
+            self.ask(lambda: self.runtime.broker.virtual_hosts.create(wanted))
         return BrokerAt(self.host, wanted)
 
     def at(self, vhost: str) -> "BrokerAt":
@@ -162,9 +162,9 @@ class RunningBroker(BrokerAssertions):
 
         def again() -> None:
             self.clock.stop_autojumps()
-            self.edge.faults.clear(self.edge)
-            self.edge.tap = None
-            self.edge.reset(clock or self.host.options.clock)
+            self.runtime.faults.clear(self.runtime)
+            self.runtime.tap = None
+            self.runtime.reset(clock or self.host.options.clock)
 
         self.default_vhost = "/"
         self.ask(again)
@@ -182,14 +182,14 @@ class RunningBroker(BrokerAssertions):
         name = self.known_vhost(vhost)
 
         async def look() -> list[str]:
-            await self.edge.catch_up()
-            found = leaks_of(self.edge, name, queues=queues)
-            if self.edge.endpoints_of(name):
+            await self.runtime.catch_up()
+            found = leaks_of(self.runtime, name, queues=queues)
+            if self.runtime.endpoints_of(name):
                 with trio.move_on_after(timeout):
-                    while self.edge.endpoints_of(name):
-                        await self.edge.wait_for_activity()
-                        await self.edge.catch_up()
-                found = leaks_of(self.edge, name, queues=queues)
+                    while self.runtime.endpoints_of(name):
+                        await self.runtime.wait_for_activity()
+                        await self.runtime.catch_up()
+                found = leaks_of(self.runtime, name, queues=queues)
             return found
 
         return self.thread.submit(look).result()
@@ -198,12 +198,12 @@ class RunningBroker(BrokerAssertions):
 
     def queue(self, name: str, *, vhost: str | None = None) -> QueueSnapshot:
         """A snapshot of a queue. Raises: LookupError."""
-        return self._ask(vhost, lambda host: snapshot_of(find_queue(host, name), self.edge.clock))
+        return self._ask(vhost, lambda host: snapshot_of(find_queue(host, name), self.runtime.clock))
 
     def queues(self, *, vhost: str | None = None) -> tuple[QueueSnapshot, ...]:
         """All queues, in order of their declaration."""
         return self._ask(
-            vhost, lambda host: tuple(snapshot_of(queue, self.edge.clock) for queue in host.queues.values())
+            vhost, lambda host: tuple(snapshot_of(queue, self.runtime.clock) for queue in host.queues.values())
         )
 
     def published(
@@ -267,7 +267,7 @@ class RunningBroker(BrokerAssertions):
         """
 
         def look(host: VirtualHost) -> dict[str, Any]:
-            clock = self.edge.clock
+            clock = self.runtime.clock
             published = self.recorder.published(host.name, copies=False)
             queues = [plain_queue(snapshot_of(queue, clock)) for queue in host.queues.values()]
             return {"published": [plain_message(message) for message in published], "queues": queues}
@@ -276,7 +276,7 @@ class RunningBroker(BrokerAssertions):
 
     def blocked(self, *, vhost: str | None = None) -> tuple[BlockedSnapshot, ...]:
         """Connections whose publishes wait for room, with the limit and the start of the wait; the longest first."""
-        return self._ask(vhost, lambda host: blocked_of(self.edge, host.name))
+        return self._ask(vhost, lambda host: blocked_of(self.runtime, host.name))
 
     def leases(self, queue: str | None = None, *, vhost: str | None = None) -> tuple[LeaseSnapshot, ...]:
         """The leases of a queue by deadline; None: of all queues, queue by queue.
@@ -285,12 +285,12 @@ class RunningBroker(BrokerAssertions):
         """
 
         def look(host: VirtualHost) -> tuple[LeaseSnapshot, ...]:
-            edge = self.edge
+            runtime = self.runtime
             if queue is None:
-                return tuple(lease for one in host.queues.values() for lease in leases_in(one, edge))
+                return tuple(lease for one in host.queues.values() for lease in leases_in(one, runtime))
             leased = find_queue(host, queue)
             check_leased(leased)
-            return leases_in(leased, edge)
+            return leases_in(leased, runtime)
 
         return self._ask(vhost, look)
 
@@ -300,7 +300,7 @@ class RunningBroker(BrokerAssertions):
         name = self.known_vhost(vhost)
 
         def look() -> bool:
-            host = self.edge.broker.virtual_hosts.get(name)
+            host = self.runtime.broker.virtual_hosts.get(name)
             found = host.queues.get(queue) if host is not None else None
             return found is not None and bool(found.consumers)
 
@@ -340,7 +340,7 @@ class RunningBroker(BrokerAssertions):
                 raise missing("exchange", exchange, host.exchanges, f" in virtual host {host.name!r}")
             envelope = Envelope(exchange, routing_key, scan_properties(header[12:]))
             outcome = publish_by_name(host.context, envelope, [NATIVE.join(header, raw)])
-            self.edge.end_turn()
+            self.runtime.end_turn()
             if outcome.unroutable and (host.exchanges[exchange].bindings if exchange else routing_key):
                 raise _leads_nowhere(host, exchange, routing_key)
             return not outcome.unroutable and not outcome.refused
@@ -371,7 +371,7 @@ class RunningBroker(BrokerAssertions):
             taken = (*map(message_of, gone), *(message_of(message, due_ns) for due_ns, message in waiting))
             for _, message in waiting:
                 scheduled.cancel(found, message.id)
-            self.edge.end_turn()
+            self.runtime.end_turn()
             return taken
 
         return self._ask(vhost, take)
@@ -407,7 +407,7 @@ class RunningBroker(BrokerAssertions):
         """A function that waits, and returns why the virtual host is not settled; "": it is."""
         # A string is a sequence of letters, too: it means one pattern.
         patterns = [ignore] if isinstance(ignore, str) else ignore
-        edge, turns, name = self.edge, turns_of_this_loop(), self.known_vhost(vhost)
+        runtime, turns, name = self.runtime, turns_of_this_loop(), self.known_vhost(vhost)
 
         def is_ignored(queue: str) -> bool:
             return any(fnmatchcase(queue, pattern) for pattern in patterns)
@@ -415,13 +415,13 @@ class RunningBroker(BrokerAssertions):
         async def wait() -> str:
             with trio.move_on_after(timeout):
                 while True:
-                    await edge.quiet(turns)
-                    seen = edge.activity
-                    if not pending_of(edge, name, is_ignored, due):
+                    await runtime.quiet(turns)
+                    seen = runtime.activity
+                    if not pending_of(runtime, name, is_ignored, due):
                         return ""
-                    if edge.activity == seen:
-                        await edge.wait_for_activity()
-            pending = pending_of(edge, name, is_ignored, due)
+                    if runtime.activity == seen:
+                        await runtime.wait_for_activity()
+            pending = pending_of(runtime, name, is_ignored, due)
             if not pending:
                 return ""
             text = "\n  ".join(pending)
@@ -450,7 +450,7 @@ class RunningBroker(BrokerAssertions):
         name = self.known_vhost(vhost)
 
         def look() -> T:
-            found = self.edge.broker.virtual_hosts.get(name)
+            found = self.runtime.broker.virtual_hosts.get(name)
             if found is None:
                 raise LookupError(f"no virtual host {name!r}")
             return function(found)
@@ -475,15 +475,15 @@ class BrokerAt(RunningBroker):
         """
         if clock not in (None, self.clock.mode):
             raise ValueError(f"reset: {clock!r}: the clock belongs to the whole broker: reset the broker")
-        self._clear(self.edge.reset_vhost)
+        self._clear(self.runtime.reset_vhost)
 
     def delete(self) -> None:
         """Delete this virtual host with its content."""
-        self._clear(self.edge.remove_vhost)
+        self._clear(self.runtime.remove_vhost)
 
     def _clear(self, how: Callable[[str], Awaitable[None]]) -> None:
         async def clear() -> None:
-            await self.edge.catch_up()
+            await self.runtime.catch_up()
             self.known_vhost(self.name)
             await how(self.name)
             self.recorder.forget(self.name)

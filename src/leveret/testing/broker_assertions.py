@@ -38,7 +38,7 @@ class BrokerAssertions:
 
     def known_vhost(self, name: str | None) -> str:
         """The name of an existing virtual host; None: the default one. Raises: LookupError."""
-        hosts = self.host.edge.broker.virtual_hosts
+        hosts = self.host.runtime.broker.virtual_hosts
         if name is not None and name not in hosts:
             raise missing("virtual host", name, hosts)
         return self.default_vhost if name is None else name
@@ -124,11 +124,11 @@ class BrokerAssertions:
                 queue = self._queue(where, name)
             except LookupError as error:
                 return None, str(error)
-            snapshot = snapshot_of(queue, host.edge.clock)
+            snapshot = snapshot_of(queue, host.runtime.clock)
             return snapshot, queue_failure(snapshot, expected, consumers)
 
         def explain(lines: Sequence[str]) -> str:
-            return "\n".join([*lines, *host.ask(lambda: reasons_for_missing(host.edge, host.recorder, where, name))])
+            return "\n".join([*lines, *host.ask(lambda: reasons_for_missing(host.runtime, host.recorder, where, name))])
 
         snapshot, failure = host.ask_until(look, lambda found: not found[1], within)
         if snapshot is None:
@@ -155,17 +155,17 @@ class BrokerAssertions:
         __tracebackhide__ = True
         if limit is not None:
             check_word("limit", limit, LIMIT_NAMES)
-        edge, name = self.host.edge, self.known_vhost(vhost)
+        runtime, name = self.host.runtime, self.known_vhost(vhost)
 
         def look() -> tuple[tuple[BlockedSnapshot, ...], str]:
-            every = blocked_of(edge, name)
+            every = blocked_of(runtime, name)
             like = tuple(one for one in every if one.is_like(destination, connection, limit))
             if _is_enough(like, count):
                 return like, ""
             wanted = f"{'a connection' if count is None else f'{count} connections'} to be blocked"
             parts = (("by", destination), ("called", connection), ("for the limit", limit or ""))
             wanted += "".join(f" {word} {value!r}" for word, value in parts if value)
-            return like, blocked_failure(every, wanted, edge)
+            return like, blocked_failure(every, wanted, runtime)
 
         return self._until_right(look, within)
 
@@ -187,11 +187,11 @@ class BrokerAssertions:
         Raises: AssertionError; LookupError: no such queue; ValueError: the queue is not leased.
         """
         __tracebackhide__ = True
-        edge, name = self.host.edge, self.known_vhost(vhost)
+        runtime, name = self.host.runtime, self.known_vhost(vhost)
 
         def look() -> tuple[tuple[LeaseSnapshot, ...], str]:
             leased = self._leased(name, queue)
-            every = leases_in(leased, edge)
+            every = leases_in(leased, runtime)
             like = tuple(one for one in every if one.is_like(body, consumer, connection))
             if _is_enough(like, count):
                 return like, ""
@@ -229,7 +229,7 @@ class BrokerAssertions:
             like = tuple(event for event in every if why in (None, event.detail["why"]))
             if _is_enough(like, count):
                 return like, ""
-            return like, end_failure(queue, why, count, every, leases_in(leased, host.edge))
+            return like, end_failure(queue, why, count, every, leases_in(leased, host.runtime))
 
         return self._until_right(look, within)
 
@@ -242,7 +242,7 @@ class BrokerAssertions:
         return host.ask_until(lambda: host.recorder.published(vhost, copies=False), is_enough, within)
 
     def _check_exchange_of(self, vhost: str, name: Wanted, every: Sequence[PublishedMessage]) -> None:
-        hosts = self.host.edge.broker.virtual_hosts
+        hosts = self.host.runtime.broker.virtual_hosts
         self.host.ask(lambda: check_exchange(name, hosts[vhost], every))
 
     def _until_right(self, look: Callable[[], tuple[tuple[T, ...], str]], within: float) -> tuple[T, ...]:
@@ -255,7 +255,7 @@ class BrokerAssertions:
 
     def _queue(self, vhost: str, name: str) -> Queue:
         """Raises: LookupError."""
-        return find_queue(self.host.edge.broker.virtual_hosts.get(vhost), name)
+        return find_queue(self.host.runtime.broker.virtual_hosts.get(vhost), name)
 
     def _leased(self, vhost: str, name: str) -> Queue:
         """Raises: LookupError; ValueError: the queue is not leased."""

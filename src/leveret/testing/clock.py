@@ -14,7 +14,7 @@ from .loop_thread import LoopThread, result_of, turns_of_this_loop
 from .nearest_names import nearest_names
 
 if TYPE_CHECKING:
-    from .edge import Edge
+    from .runtime import WatchedRuntime
 
 T = TypeVar("T")
 #: See `loop_thread.turns_of_this_loop`.
@@ -33,9 +33,9 @@ class TestClock:
 
     __test__ = False  # tells pytest that it is not a test class, despite its name
 
-    def __init__(self, thread: LoopThread, edge: "Edge") -> None:
+    def __init__(self, thread: LoopThread, runtime: "WatchedRuntime") -> None:
         self.thread = thread
-        self.edge = edge
+        self.runtime = runtime
         self._moving = trio.Lock()
         self._autojumps: dict[Autojump, None] = {}
 
@@ -44,16 +44,16 @@ class TestClock:
     @property
     def mode(self) -> str:
         """ "real" or "virtual"."""
-        return self.edge.clock.mode
+        return self.runtime.clock.mode
 
     @property
     def elapsed(self) -> float:
         """Seconds of the broker's time since its start or its reset."""
-        return self.edge.clock.monotonic_ns() / 1e9
+        return self.runtime.clock.monotonic_ns() / 1e9
 
     def now(self) -> datetime:
         """The broker's wall time, in UTC."""
-        return datetime.fromtimestamp(self.edge.clock.wall_ms() / 1000, UTC)
+        return datetime.fromtimestamp(self.runtime.clock.wall_ms() / 1000, UTC)
 
     # -- moving -----------------------------------------------------------------------------------------------------
 
@@ -116,9 +116,9 @@ class TestClock:
             raise ValueError("time does not run backwards")
 
         async def move() -> None:
-            await self.edge.quiet(turns)  # handle earlier input of clients at the earlier time
+            await self.runtime.quiet(turns)  # handle earlier input of clients at the earlier time
             async with self._moving:
-                await self._go_to(self.edge.clock.monotonic_ns() + delta_ns, turns)
+                await self._go_to(self.runtime.clock.monotonic_ns() + delta_ns, turns)
 
         return move
 
@@ -127,9 +127,9 @@ class TestClock:
         wall_ms = round((when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp() * 1000)
 
         async def move() -> None:
-            await self.edge.quiet(turns)
+            await self.runtime.quiet(turns)
             async with self._moving:
-                clock = self.edge.clock
+                clock = self.runtime.clock
                 delta_ms = wall_ms - clock.wall_ms()
                 if delta_ms < 0:
                     raise ValueError(f"{when} is in the past of the broker, where it is {self.now()}")
@@ -138,11 +138,11 @@ class TestClock:
         return move
 
     async def _go_to(self, until_ns: int, turns: Turns | None = None) -> None:
-        edge = self.edge
-        while (due_ns := edge.broker.next_deadline_ns()) is not None and due_ns <= until_ns:
-            if await edge.step_to(due_ns):
-                await edge.quiet(turns)
-        edge.clock.move_to(until_ns)
+        runtime = self.runtime
+        while (due_ns := runtime.broker.next_deadline_ns()) is not None and due_ns <= until_ns:
+            if await runtime.step_to(due_ns):
+                await runtime.quiet(turns)
+        runtime.clock.move_to(until_ns)
 
     def timed(self, function: Callable[[Callable[[int], Awaitable[None]]], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
         """A function that runs an async function. Its argument, a callback, moves virtual time to an instant (ns).
@@ -160,14 +160,14 @@ class TestClock:
     async def jump(self, until_ns: int | None) -> bool:
         """Jump to the next deadline, at most to `until_ns`. Returns False if there is no deadline until then."""
         async with self._moving:
-            due_ns = self.edge.broker.next_deadline_ns()
+            due_ns = self.runtime.broker.next_deadline_ns()
             if due_ns is None or (until_ns is not None and due_ns > until_ns):
                 return False
-            await self.edge.step_to(due_ns)
+            await self.runtime.step_to(due_ns)
             return True
 
     def _check_virtual(self) -> None:
-        if not self.edge.clock.is_virtual:
+        if not self.runtime.clock.is_virtual:
             raise ClockIsReal(
                 'this broker runs on real time; start it, or reset it, with clock="virtual" '
                 '(with pytest: mark the test with @pytest.mark.amqp(clock="virtual"); with amqp_module_broker the '
@@ -202,21 +202,21 @@ class Autojump:
 
     async def begin(self) -> None:
         """Begin. Call it in the broker's loop."""
-        self._clock.edge.nursery.start_soon(self._run)
+        self._clock.runtime.nursery.start_soon(self._run)
 
     def end(self) -> None:
         """End. Call it in the broker's loop."""
         self._scope.cancel()
 
     async def _run(self) -> None:
-        edge = self._clock.edge
-        until_ns = None if self._limit_ns is None else edge.clock.monotonic_ns() + self._limit_ns
+        runtime = self._clock.runtime
+        until_ns = None if self._limit_ns is None else runtime.clock.monotonic_ns() + self._limit_ns
         with self._scope:
             while True:
-                await edge.quiet(self._turns)
-                seen = edge.activity
-                if not await self._clock.jump(until_ns) and edge.activity == seen:
-                    await edge.wait_for_activity()
+                await runtime.quiet(self._turns)
+                seen = runtime.activity
+                if not await self._clock.jump(until_ns) and runtime.activity == seen:
+                    await runtime.wait_for_activity()
 
 
 def _ns(days: float, hours: float, minutes: float, seconds: float, milliseconds: float) -> int:

@@ -13,7 +13,7 @@ from .queue_surgery import take_ready
 from .server import WatchedEndpoint, frames_of
 
 if TYPE_CHECKING:
-    from .edge import Edge
+    from .runtime import WatchedRuntime
 
 
 class DropConnection(Fault):
@@ -26,9 +26,9 @@ class DropConnection(Fault):
         self._mid_frame = mid_frame
         self._dice = random.Random(seed)
 
-    def begin(self, edge: "Edge") -> None:
+    def begin(self, runtime: "WatchedRuntime") -> None:
         if self._on is None and not self._mid_frame:  # otherwise `on_event` or `on_send` acts
-            for endpoint in list(edge.server.endpoints):
+            for endpoint in list(runtime.server.endpoints):
                 if self.scope.covers(endpoint) and self.scope.count_occasion():
                     self.hit(f"dropped {endpoint.name}")
                     endpoint.abort()
@@ -85,10 +85,10 @@ class CloseByServer(Fault):
         self._code = code
         self._text = text
 
-    def begin(self, edge: "Edge") -> None:
+    def begin(self, runtime: "WatchedRuntime") -> None:
         if self._on is not None:
             return
-        for endpoint in list(edge.server.endpoints):
+        for endpoint in list(runtime.server.endpoints):
             if endpoint.client is None or not self.scope.covers(endpoint):
                 continue
             if self._closes_channel:
@@ -100,7 +100,7 @@ class CloseByServer(Fault):
                 self.hit(f"closed {endpoint.name}")
                 endpoint.session.closing.close_connection(self._code, self._text)
             endpoint.flush()
-        edge.end_turn()
+        runtime.end_turn()
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         """See `Fault`. The method is refused."""
@@ -120,11 +120,11 @@ class CloseByServer(Fault):
 class RefuseConnections(Fault):
     """Refuse new connections (ECONNREFUSED); open ones stay."""
 
-    def begin(self, edge: "Edge") -> None:
-        edge.close_listener()
+    def begin(self, runtime: "WatchedRuntime") -> None:
+        runtime.close_listener()
 
-    def end(self, edge: "Edge") -> None:
-        edge.open_listener()
+    def end(self, runtime: "WatchedRuntime") -> None:
+        runtime.open_listener()
 
 
 class RefuseLogin(Fault):
@@ -153,24 +153,24 @@ class BrokerOutage(RefuseConnections):
         super().__init__(scope)
         self._durable = durable
 
-    def begin(self, edge: "Edge") -> None:
-        super().begin(edge)
-        for endpoint in list(edge.server.endpoints):
+    def begin(self, runtime: "WatchedRuntime") -> None:
+        super().begin(runtime)
+        for endpoint in list(runtime.server.endpoints):
             self.hit(f"dropped {endpoint.name}")
             endpoint.abort()
             endpoint.session.handle_end()  # requeues its messages before `delete_lost`
-        edge.end_turn()
-        if edge.has_data:
-            edge.start_again(durable=self._durable)
+        runtime.end_turn()
+        if runtime.has_data:
+            runtime.start_again(durable=self._durable)
         else:
-            delete_lost(edge, durable=self._durable)
-            edge.end_turn()
+            delete_lost(runtime, durable=self._durable)
+            runtime.end_turn()
 
 
-def delete_lost(edge: "Edge", *, durable: bool) -> None:
+def delete_lost(runtime: "WatchedRuntime", *, durable: bool) -> None:
     """Delete what a restart loses: transient messages and objects that are not durable. `durable` false: everything."""
     predeclared = {name for name, _, _ in PREDECLARED}
-    for vhost in edge.broker.virtual_hosts.values():
+    for vhost in runtime.broker.virtual_hosts.values():
         for queue in list(vhost.queues.values()):
             if not (durable and queue.durable):
                 vhost.queues.remove(queue)
@@ -183,7 +183,7 @@ def delete_lost(edge: "Edge", *, durable: bool) -> None:
             is_ours = exchange.name in predeclared or isinstance(exchange, ServiceExchange)
             if not is_ours and not (durable and exchange.durable):
                 vhost.exchanges.delete(exchange.name)
-    edge.apply_configuration()
+    runtime.apply_configuration()
 
 
 class SlowNetwork(Fault):

@@ -19,7 +19,7 @@ from .nearest_names import nearest_names
 from .server import Confirms, WatchedEndpoint
 
 if TYPE_CHECKING:
-    from .edge import Edge
+    from .runtime import WatchedRuntime
 
 
 class FaultScope:
@@ -91,10 +91,10 @@ class Fault:
 
     # -- hooks, which subclasses override; called in the broker's loop -------------------------------------------------
 
-    def begin(self, edge: "Edge") -> None:
+    def begin(self, runtime: "WatchedRuntime") -> None:
         """Make the changes of the fault, which comes into force."""
 
-    def end(self, edge: "Edge") -> None:
+    def end(self, runtime: "WatchedRuntime") -> None:
         """Undo the changes of the fault, which ends."""
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
@@ -141,26 +141,26 @@ class FaultTable:
     def __bool__(self) -> bool:
         return self._uses_hooks
 
-    def add(self, fault: Fault, edge: "Edge") -> None:
+    def add(self, fault: Fault, runtime: "WatchedRuntime") -> None:
         self._faults[fault] = None
         self._tell()
-        fault.begin(edge)
+        fault.begin(runtime)
 
-    def remove(self, fault: Fault, edge: "Edge") -> None:
+    def remove(self, fault: Fault, runtime: "WatchedRuntime") -> None:
         if fault in self._faults:
             del self._faults[fault]
-            fault.end(edge)
+            fault.end(runtime)
             self._tell()
 
-    def clear(self, edge: "Edge") -> None:
+    def clear(self, runtime: "WatchedRuntime") -> None:
         for fault in list(self._faults):
-            self.remove(fault, edge)
+            self.remove(fault, runtime)
 
-    def clear_of(self, vhost: str, edge: "Edge") -> None:
+    def clear_of(self, vhost: str, runtime: "WatchedRuntime") -> None:
         """End the faults of one virtual host."""
         for fault in list(self._faults):
             if fault.scope.vhost == vhost:
-                self.remove(fault, edge)
+                self.remove(fault, runtime)
 
     def _tell(self) -> None:
         self._uses_hooks = any(fault.uses_hooks for fault in self._faults)

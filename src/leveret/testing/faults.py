@@ -203,7 +203,7 @@ class Faults:
             raise ValueError("memory_limit: 0 is no limit; `faults.block` holds every publish")
         if address is not None:
             entry(
-                address, wildcards=self._broker.host.edge.configuration.repository.wildcards
+                address, wildcards=self._broker.host.runtime.configuration.repository.wildcards
             )  # refuses an invalid match
         after_ms = None
         if fails_after is not None:
@@ -215,7 +215,7 @@ class Faults:
     def cancel_consumers(self, queue: str, *, times: int | None = None, vhost: str | None = None) -> Fault:
         """Cancel the current consumers of a queue with basic.cancel. Raises: LookupError."""
         scope = self._scope_of(vhost, "", 0, times)
-        hosts = self._broker.host.edge.broker.virtual_hosts
+        hosts = self._broker.host.runtime.broker.virtual_hosts
         where = hosts.values() if scope.vhost is None else [hosts[scope.vhost]]
         if not any(queue in each.queues for each in where):
             raise missing("queue", queue, [name for each in where for name in each.queues])
@@ -251,19 +251,19 @@ class Faults:
         return FaultScope(name, connection, after=after, times=times)
 
     def _start(self, fault: Fault) -> Fault:
-        edge = self._broker.host.edge
+        runtime = self._broker.host.runtime
 
         def start() -> Fault:
-            edge.faults.add(fault, edge)
+            runtime.faults.add(fault, runtime)
             fault.started(self._stop)
             return fault
 
         return self._broker.host.ask(start)
 
     def _stop(self, fault: Fault) -> None:
-        edge = self._broker.host.edge
+        runtime = self._broker.host.runtime
         try:
-            self._broker.host.ask(lambda: edge.faults.remove(fault, edge))
+            self._broker.host.ask(lambda: runtime.faults.remove(fault, runtime))
         except BrokerStopped:
             pass  # its faults have ended with it
 

@@ -276,7 +276,7 @@ class Harness:
         """Write the records, and tell the broker that they are safe. No turn ends."""
         self.journal.commit()
         assert self.journal.wait(self.journal.next_lsn) or self.may_fail
-        self.broker.more_is_safe()
+        self.broker.release_awaiting()
 
     def settle(self) -> None:
         """Write the records, and end turns."""

@@ -8,41 +8,41 @@ import trio
 from .clock import TestClock
 from .history import Recorder
 from .loop_thread import LoopThread
-from .options import EdgeOptions
+from .options import RuntimeOptions
 
 if TYPE_CHECKING:
-    from .edge import Edge
+    from .runtime import WatchedRuntime
 
 T = TypeVar("T")
 
 
 class Host:
-    """The thread, and the objects in its loop: `edge`, `clock` and `recorder` from the start of the thread on."""
+    """The thread, and the objects in its loop: `runtime`, `clock` and `recorder` from the start of the thread on."""
 
-    def __init__(self, options: EdgeOptions) -> None:
+    def __init__(self, options: RuntimeOptions) -> None:
         self.options = options
         self.thread = LoopThread(self._main)
-        self.edge: Edge
+        self.runtime: WatchedRuntime
         self.clock: TestClock
         self.recorder: Recorder
 
     async def _main(self, started: Callable[[trio.Nursery], None], stopping: trio.Event) -> None:
-        from .edge import Edge  # loads the frontend: 25 ms that many test runs save
+        from .runtime import WatchedRuntime  # loads the frontend: 25 ms that many test runs save
 
-        self.edge = Edge(self.options, self._listen_to)
-        self.clock = TestClock(self.thread, self.edge)
-        await self.edge.serve(started, stopping)
+        self.runtime = WatchedRuntime(self.options, self._listen_to)
+        self.clock = TestClock(self.thread, self.runtime)
+        await self.runtime.serve(started, stopping)
 
-    def _listen_to(self, edge: "Edge", clears_history: bool) -> None:
+    def _listen_to(self, runtime: "WatchedRuntime", clears_history: bool) -> None:
         if clears_history:
-            self.recorder = Recorder(edge.clock, self.options.history_max)
-        self.recorder.listen_to(edge.broker)
+            self.recorder = Recorder(runtime.clock, self.options.history_max)
+        self.recorder.listen_to(runtime.broker)
 
     def ask(self, function: Callable[[], T]) -> T:
         """Call a function in the broker's loop, after all input of clients so far is handled."""
 
         async def look() -> T:
-            await self.edge.catch_up()
+            await self.runtime.catch_up()
             return function()
 
         return self.thread.submit(look).result()
@@ -51,12 +51,12 @@ class Host:
         """`ask` again after each activity, until `is_enough` accepts the answer or these real seconds have passed."""
 
         async def look() -> T:
-            await self.edge.catch_up()
+            await self.runtime.catch_up()
             found = function()
             with trio.move_on_after(within_s):
                 while not is_enough(found):
-                    await self.edge.wait_for_activity()
-                    await self.edge.catch_up()
+                    await self.runtime.wait_for_activity()
+                    await self.runtime.catch_up()
                     found = function()
             return found
 

@@ -16,7 +16,7 @@ from .nearest_names import nearest_names
 from .snapshots import MessageSnapshot, message_of
 
 if TYPE_CHECKING:
-    from .edge import Edge
+    from .runtime import WatchedRuntime
 
 #: The type of leased queues.
 AMPS = "amps"
@@ -59,15 +59,15 @@ class LeaseSnapshot:
         )
 
 
-def leases_in(queue: Queue, edge: "Edge") -> tuple[LeaseSnapshot, ...]:
+def leases_in(queue: Queue, runtime: "WatchedRuntime") -> tuple[LeaseSnapshot, ...]:
     """The leases of a queue by deadline; () if the queue is not leased. Call it in the broker's loop."""
     if queue.type != AMPS:
         return ()
     from ..engine.leases import list_leases  # the package may be missing
 
     held = {message.id: message for message in queue.unacked_messages()}
-    names: dict[object, str] = {endpoint.client: endpoint.name for endpoint in edge.endpoints_of(queue.vhost_name)}
-    now_ms = edge.clock.monotonic_ns() // MS
+    names: dict[object, str] = {endpoint.client: endpoint.name for endpoint in runtime.endpoints_of(queue.vhost_name)}
+    now_ms = runtime.clock.monotonic_ns() // MS
     found = []
     for row in list_leases(queue, COUNT_MAX):
         lease = held[int(str(row["bookmark"]).split("|")[1])]

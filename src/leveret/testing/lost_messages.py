@@ -9,20 +9,20 @@ from .history import PublishedMessage, Recorder
 from .snapshots import plain_table
 
 if TYPE_CHECKING:
-    from .edge import Edge
+    from .runtime import WatchedRuntime
 
 MESSAGES_MAX = 5
 BINDINGS_MAX = 5
 
 
-def reasons_for_missing(edge: "Edge", recorder: Recorder, vhost: str, queue: str) -> list[str]:
+def reasons_for_missing(runtime: "WatchedRuntime", recorder: Recorder, vhost: str, queue: str) -> list[str]:
     """Possible reasons for a missing queue or missing messages. Call it in the broker's loop."""
     lines = [
         f"queue {queue!r} was deleted at {event.at:g} s"
         for event in recorder.events(lambda event: event.vhost == vhost and event.subject == queue)
         if event.kind == "undeclared"
     ][-1:]
-    host = edge.broker.virtual_hosts.get(vhost)
+    host = runtime.broker.virtual_hosts.get(vhost)
     lost = [message for message in recorder.published(vhost, copies=True) if not message.queues]
     if host is not None:
         lost = [message for message in lost if not isinstance(host.exchanges.get(message.exchange), ServiceExchange)]

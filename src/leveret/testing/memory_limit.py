@@ -11,7 +11,7 @@ from ..settings import Configuration, SystemUsage, entry, layer_of
 from .fault import Fault, FaultScope
 
 if TYPE_CHECKING:
-    from .edge import Edge
+    from .runtime import WatchedRuntime
 
 
 class MemoryLimit(Fault):
@@ -34,14 +34,14 @@ class MemoryLimit(Fault):
             if value is not None
         }
 
-    def begin(self, edge: "Edge") -> None:
-        edge.change_configuration(self, self._limited)
-        edge.broker.context.listeners.append(self._listen)
+    def begin(self, runtime: "WatchedRuntime") -> None:
+        runtime.change_configuration(self, self._limited)
+        runtime.broker.context.listeners.append(self._listen)
 
-    def end(self, edge: "Edge") -> None:
-        if self._listen in edge.broker.context.listeners:  # not if the broker was restarted meanwhile
-            edge.broker.context.listeners.remove(self._listen)
-        edge.change_configuration(self, None)
+    def end(self, runtime: "WatchedRuntime") -> None:
+        if self._listen in runtime.broker.context.listeners:  # not if the broker was restarted meanwhile
+            runtime.broker.context.listeners.remove(self._listen)
+        runtime.change_configuration(self, None)
 
     def _listen(self, event: Event) -> None:
         if isinstance(event, BlockedEvent) and event.kind is EventKind.BLOCKED:

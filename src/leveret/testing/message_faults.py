@@ -15,7 +15,7 @@ from .fault import Fault, FaultScope, channel_of, method_of
 from .server import Confirms, WatchedEndpoint
 
 if TYPE_CHECKING:
-    from .edge import Edge
+    from .runtime import WatchedRuntime
 
 SETTLING = frozenset({"basic.ack", "basic.nack", "basic.reject"})
 #: Confirms that were held back, to be sent when the fault ends.
@@ -68,14 +68,14 @@ class HoldConfirms(Fault):
         self.hit(f"held {len(taken)} confirms of channel {channel.number} of {endpoint.name}")
         held = (endpoint, channel, taken)
         if self._delay_ms is not None:
-            edge = endpoint.edge
-            due_ns = edge.clock.monotonic_ns() + self._delay_ms * MS
-            edge.broker.context.deadlines.set(due_ns, lambda: _send_held(held))
+            runtime = endpoint.runtime
+            due_ns = runtime.clock.monotonic_ns() + self._delay_ms * MS
+            runtime.broker.context.deadlines.set(due_ns, lambda: _send_held(held))
         elif not self._loses:
             self._held.append(held)
         return []
 
-    def end(self, edge: "Edge") -> None:
+    def end(self, runtime: "WatchedRuntime") -> None:
         for held in self._held:
             _send_held(held)
         self._held.clear()
@@ -107,8 +107,8 @@ class Block(Fault):
         self._blocked: dict[WatchedEndpoint, None] = {}
         self._parked: list[tuple[WatchedEndpoint, PublishReceived]] = []
 
-    def begin(self, edge: "Edge") -> None:
-        for endpoint in edge.endpoints_of(None):
+    def begin(self, runtime: "WatchedRuntime") -> None:
+        for endpoint in runtime.endpoints_of(None):
             if self.scope.covers(endpoint):
                 self._send_blocked(endpoint)
                 endpoint.flush()
@@ -121,7 +121,7 @@ class Block(Fault):
         self.hit(f"parked a publish of {endpoint.name}")
         return None
 
-    def end(self, edge: "Edge") -> None:
+    def end(self, runtime: "WatchedRuntime") -> None:
         for endpoint in self._blocked:
             if "connection.blocked" in endpoint.session.login.capabilities and not endpoint.session.closing.finished:
                 endpoint.session.output.send(0, commands.Connection.Unblocked)
@@ -136,7 +136,7 @@ class Block(Fault):
             session.confirming.send_due()
         for endpoint in self._blocked:
             endpoint.flush()
-        edge.end_turn()
+        runtime.end_turn()
 
     def _send_blocked(self, endpoint: WatchedEndpoint) -> None:
         if endpoint not in self._blocked:
@@ -153,8 +153,8 @@ class CancelConsumers(Fault):
         super().__init__(scope)
         self._queue = queue
 
-    def begin(self, edge: "Edge") -> None:
-        for vhost in edge.broker.virtual_hosts.values():
+    def begin(self, runtime: "WatchedRuntime") -> None:
+        for vhost in runtime.broker.virtual_hosts.values():
             queue = vhost.queues.get(self._queue)
             if queue is None or self.scope.vhost not in (None, vhost.name):
                 continue
@@ -163,7 +163,7 @@ class CancelConsumers(Fault):
                     break
                 self.hit(f"cancelled {consumer.tag} of {consumer.client.name}")
                 consumers.cancel(queue, (consumer,))
-        edge.end_turn()
+        runtime.end_turn()
 
 
 class Chaos(Fault):

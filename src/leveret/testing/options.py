@@ -21,7 +21,7 @@ QUIET_MS_DEFAULT = 3
 
 
 @dataclass(slots=True, frozen=True)
-class EdgeOptions:
+class RuntimeOptions:
     """The options of `start_broker`, read and checked."""
 
     configuration: Configuration
@@ -63,7 +63,7 @@ def read_options(
     management: bool = False,
     host: str = LOOPBACK,
     port: int = 0,
-) -> EdgeOptions:
+) -> RuntimeOptions:
     """Check the options of `start_broker`. Raises: BrokerOptionsError."""
     check_word("clock", clock, CLOCKS, BrokerOptionsError)
     if not quiet_ms >= 0:
@@ -83,7 +83,7 @@ def read_options(
     if clock_start is not None:
         start = clock_start if clock_start.tzinfo is not None else clock_start.replace(tzinfo=UTC)
         start_ms = round(start.timestamp() * 1000)
-    return EdgeOptions(
+    return RuntimeOptions(
         configuration,
         clock,
         start_ms,

@@ -9,14 +9,14 @@ from .blocked import blocked_of
 from .snapshots import message_of
 
 if TYPE_CHECKING:
-    from .edge import Edge
+    from .runtime import WatchedRuntime
 
 
-def pending_of(edge: "Edge", vhost: str, is_ignored: Callable[[str], bool], due: bool) -> list[str]:
+def pending_of(runtime: "WatchedRuntime", vhost: str, is_ignored: Callable[[str], bool], due: bool) -> list[str]:
     """Lines about messages that are ready, unacknowledged, in flight or due; []: the virtual host is settled."""
     found: list[str] = []
-    host = edge.broker.virtual_hosts.get(vhost)
-    now_ns = edge.clock.monotonic_ns()
+    host = runtime.broker.virtual_hosts.get(vhost)
+    now_ns = runtime.clock.monotonic_ns()
     for queue in host.queues.values() if host is not None else ():
         if is_ignored(queue.name):
             continue
@@ -36,8 +36,8 @@ def pending_of(edge: "Edge", vhost: str, is_ignored: Callable[[str], bool], due:
             next_ns = queue.scheduled.next_ns() or now_ns
             wait_s = max(0, next_ns - now_ns) / 1e9
             found.append(f"queue {queue.name!r}: {len(queue.scheduled)} scheduled, the next is due in {wait_s:g} s")
-    found += map(str, blocked_of(edge, vhost))
-    for endpoint in edge.endpoints_of(vhost):
+    found += map(str, blocked_of(runtime, vhost))
+    for endpoint in runtime.endpoints_of(vhost):
         if endpoint.is_sending:
             found.append(f"connection {endpoint.name!r}: octets wait because it does not read")
     return found
@@ -47,14 +47,14 @@ def pending_of(edge: "Edge", vhost: str, is_ignored: Callable[[str], bool], due:
 UNACKED_MAX = 10
 
 
-def leaks_of(edge: "Edge", vhost: str, *, queues: bool) -> list[str]:
+def leaks_of(runtime: "WatchedRuntime", vhost: str, *, queues: bool) -> list[str]:
     """A line for each connection, consumer and unacknowledged message that a test left in its virtual host.
 
     `queues`: also for each queue, with the number of its messages.
     """
     found: list[str] = []
     held: list[str] = []
-    for endpoint in edge.endpoints_of(vhost):
+    for endpoint in runtime.endpoints_of(vhost):
         client = endpoint.client
         assert client is not None
         consumers = [consumer for session in client.sessions for consumer in session.consumers.values()]
@@ -73,7 +73,7 @@ def leaks_of(edge: "Edge", vhost: str, *, queues: bool) -> list[str]:
     found += held[:UNACKED_MAX]
     if len(held) > UNACKED_MAX:
         found.append(f"... and {len(held) - UNACKED_MAX} more unacked messages")
-    host = edge.broker.virtual_hosts.get(vhost)
+    host = runtime.broker.virtual_hosts.get(vhost)
     for queue in host.queues.values() if host is not None and queues else ():
         states = [
             f"{count} {what}"

@@ -32,7 +32,7 @@ from ..amqp_frontend.wire.states import ChannelState
 from ..engine import Client, Clock, Deadlines, Queue, SessionFailed, errors
 
 if TYPE_CHECKING:
-    from .edge import Edge
+    from .runtime import WatchedRuntime
 
 logger = logging.getLogger("leveret.testing")
 
@@ -55,7 +55,7 @@ class WatchedConnection(Connection):
     def events(self) -> Iterator[ProtocolEvent]:
         """See `Connection`. While faults are in force, runs are split into events of one message."""
         endpoint = self._endpoint
-        faults = endpoint.edge.faults
+        faults = endpoint.runtime.faults
         for event in super().events():
             if not faults:
                 yield event
@@ -74,13 +74,13 @@ class WatchedConfirming(Confirming):
 
     def send_due(self) -> None:
         endpoint = self.endpoint
-        if endpoint is None or not endpoint.edge.faults:
+        if endpoint is None or not endpoint.runtime.faults:
             super().send_due()
             return
         for channel in self.channels:
             confirms = channel.session.confirms
             if confirms is not None and channel.state is ChannelState.OPEN:
-                self.send(channel, endpoint.edge.faults.on_confirms(endpoint, channel, confirms.take()))
+                self.send(channel, endpoint.runtime.faults.on_confirms(endpoint, channel, confirms.take()))
         self.channels.clear()
 
 
@@ -99,7 +99,7 @@ class WatchedSession(AmqpSession):
         deadlines: Deadlines | None,
     ) -> None:
         super().__init__(
-            endpoint.edge.broker,
+            endpoint.runtime.broker,
             options,
             peer,
             endpoint.flush,
@@ -108,7 +108,7 @@ class WatchedSession(AmqpSession):
             connection=WatchedConnection(endpoint),
         )
         self._watch(endpoint)
-        if endpoint.edge.clock.is_virtual:
+        if endpoint.runtime.clock.is_virtual:
             self.output.on_session_failed = self._session_failed
 
     def _watch(self, endpoint: "WatchedEndpoint | None") -> None:
@@ -128,8 +128,8 @@ class WatchedSession(AmqpSession):
 
     def make_name(self, prefix: str) -> str:
         name = generated_name(prefix)
-        if self.endpoint is not None and self.endpoint.edge.tap is not None:
-            self.endpoint.edge.tap.named(self, name)
+        if self.endpoint is not None and self.endpoint.runtime.tap is not None:
+            self.endpoint.runtime.tap.named(self, name)
         return name
 
     def handle_end(self) -> None:
@@ -141,9 +141,9 @@ class WatchedSession(AmqpSession):
 class WatchedSocket:
     """A socket that counts reads and writes, and passes them to the faults in force."""
 
-    def __init__(self, sock: socket.socket, edge: "Edge") -> None:
+    def __init__(self, sock: socket.socket, runtime: "WatchedRuntime") -> None:
         self._socket = sock
-        self._edge = edge
+        self._runtime = runtime
         self.endpoint: WatchedEndpoint | None = None
 
     @property
@@ -154,22 +154,22 @@ class WatchedSocket:
         return self._socket.fileno()
 
     def recv(self, size: int) -> bytes:
-        edge = self._edge
-        edge.note_activity()
-        if edge.faults and self.endpoint is not None:
-            size = edge.faults.read_size(self.endpoint, size)
+        runtime = self._runtime
+        runtime.note_activity()
+        if runtime.faults and self.endpoint is not None:
+            size = runtime.faults.read_size(self.endpoint, size)
         return self._socket.recv(size)
 
     def send(self, data: bytes | memoryview) -> int:
         """See `socket.socket`. A fault may send a part only, and end the connection after it (ECONNRESET)."""
-        edge = self._edge
+        runtime = self._runtime
         allowed, is_last = len(data), False
-        if edge.faults and self.endpoint is not None:
-            allowed, is_last = edge.faults.on_send(self.endpoint, data)
+        if runtime.faults and self.endpoint is not None:
+            allowed, is_last = runtime.faults.on_send(self.endpoint, data)
             if not allowed and not is_last:
                 raise BlockingIOError
         sent = self._socket.send(memoryview(data)[:allowed]) if allowed else 0
-        edge.note_sent()
+        runtime.note_sent()
         if is_last:
             raise ConnectionResetError(errno.ECONNRESET, "cut off by a fault")
         return sent
@@ -178,34 +178,34 @@ class WatchedSocket:
         self._socket.setsockopt(level, option, value)
 
     def close(self) -> None:
-        self._edge.note_activity()
+        self._runtime.note_activity()
         self._socket.close()
 
 
 class WatchedEndpoint(Endpoint):
     """One accepted connection of the test broker."""
 
-    __slots__ = ("edge", "number", "tapped")
+    __slots__ = ("runtime", "number", "tapped")
 
     def __init__(
         self, server: "WatchedServer", sock: socket.socket, peer: Peer, tls: TlsTransport | None, is_proxied: bool
     ) -> None:
-        self.edge = server.edge
+        self.runtime = server.runtime
         self.number = server.next_number()
         self.tapped = b""  # the handshake so far, for a recording
-        watched = WatchedSocket(sock, self.edge)
+        watched = WatchedSocket(sock, self.runtime)
         super().__init__(server, cast(socket.socket, watched), peer, tls, is_proxied)
         watched.endpoint = self
 
     def _make_session(self, peer: Peer) -> AmqpSession:
-        edge = self.edge
-        is_real = not (edge.clock.is_virtual and edge.options.virtual_heartbeats)
+        runtime = self.runtime
+        is_real = not (runtime.clock.is_virtual and runtime.options.virtual_heartbeats)
         return WatchedSession(
             self,
             self._server.options(),
             peer,
-            clock=edge.edge_clock if is_real else None,
-            deadlines=edge.edge_deadlines if is_real else None,
+            clock=runtime.system_clock if is_real else None,
+            deadlines=runtime.system_deadlines if is_real else None,
         )
 
     @property
@@ -240,12 +240,12 @@ class WatchedEndpoint(Endpoint):
 
     async def wait_readable(self, fd: int) -> None:  # type: ignore[override]
         """Wait until the socket is readable and no fault forbids to read."""
-        faults = self.edge.faults
+        faults = self.runtime.faults
         await self._wait(partial(trio.lowlevel.wait_readable, fd), faults.may_read, faults.read_delay_s)
 
     async def wait_writable(self, sock: socket.socket) -> None:  # type: ignore[override]
         """Wait until the socket is writable and no fault forbids to write."""
-        faults = self.edge.faults
+        faults = self.runtime.faults
         await self._wait(partial(trio.lowlevel.wait_writable, sock), faults.may_write, faults.write_delay_s)
 
     async def _wait(
@@ -254,7 +254,7 @@ class WatchedEndpoint(Endpoint):
         may: Callable[["WatchedEndpoint"], bool],
         delay_s: Callable[["WatchedEndpoint"], float],
     ) -> None:
-        faults = self.edge.faults
+        faults = self.runtime.faults
         while True:
             while faults and not may(self):
                 await faults.changed()
@@ -271,7 +271,7 @@ class WatchedEndpoint(Endpoint):
 
     def handle(self, session: AmqpSession, data: bytes) -> Step:
         """Handle the data of one read."""
-        tap = self.edge.tap
+        tap = self.runtime.tap
         if tap is None or not data:
             return handle_bytes(session, data)
         was_open = session.login.client is not None
@@ -292,10 +292,12 @@ class WatchedServer(Server):
     """The listener and the connections of a test broker. The listener can be removed and replaced."""
 
     endpoint_type = WatchedEndpoint  # type: ignore[assignment]
+    runtime: "WatchedRuntime"
 
-    def __init__(self, edge: "Edge", options: Callable[[], FrontendOptions], nursery: trio.Nursery) -> None:
-        super().__init__(edge, options, nursery)
-        self.edge = edge
+    def __init__(
+        self, runtime: "WatchedRuntime", options: Callable[[], FrontendOptions], nursery: trio.Nursery
+    ) -> None:
+        super().__init__(runtime, options, nursery)
         self.endpoints: dict[WatchedEndpoint, None] = {}  # type: ignore[assignment]
         self._accepting: trio.CancelScope | None = None
         self._number = 0
@@ -325,13 +327,13 @@ class WatchedServer(Server):
                 pass  # removed by a fault
 
     async def _accepted(self, arrival: Arrival) -> None:
-        self.edge.note_activity()
+        self.runtime.note_activity()
         await super()._accepted(arrival)
 
     def forget(self, endpoint: Endpoint) -> None:
-        self.edge.note_activity()
-        if self.edge.tap is not None:
-            self.edge.tap.closed(endpoint.session)
+        self.runtime.note_activity()
+        if self.runtime.tap is not None:
+            self.runtime.tap.closed(endpoint.session)
         super().forget(endpoint)
 
     def drop_all(self) -> None:
@@ -343,7 +345,7 @@ class WatchedServer(Server):
     async def close_all(self) -> None:
         """Close as a stopping broker does: connection.close 320, and a short wait for the answers."""
         for endpoint in list(self.endpoints):
-            if not self.edge.faults.may_write(endpoint):
+            if not self.runtime.faults.may_write(endpoint):
                 endpoint.abort()
         await self.stop(STOP_TIMEOUT_S)
         self.drop_all()

@@ -94,7 +94,7 @@ class Operations:
     def _create_vhost(self, name: str | None = None) -> dict[str, str]:
         """Create a virtual host with a free name, or with this one; an existing one is used."""
         if name is None:
-            hosts = self._broker.edge.broker.virtual_hosts
+            hosts = self._broker.runtime.broker.virtual_hosts
             with self._lock:
                 name = next(free for number in self._numbers if (free := f"test-{number}") not in hosts)
         at = self._broker.vhost(name)

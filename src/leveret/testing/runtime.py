@@ -28,13 +28,13 @@ from ..settings import Configuration
 from ..settings.loopback import is_loopback
 from .engine_clock import ClockMode, EngineClock
 from .fault import FaultTable
-from .options import BrokerOptionsError, EdgeOptions
+from .options import BrokerOptionsError, RuntimeOptions
 from .server import WatchedEndpoint, WatchedServer
+from .tap import Tap
 
 if TYPE_CHECKING:
     from ..journal import Journal
     from .data import DataDirectory
-    from .recording import Recording
 
 logger = logging.getLogger("leveret.testing")
 
@@ -46,10 +46,10 @@ LATE_ROUNDS_MAX = 10
 REACTION_FACTOR = 20
 
 
-class Edge(Runtime):
+class WatchedRuntime(Runtime):
     """The event loop of a broker for tests: its engine, frontends, listener and clock. `reset` makes a new engine."""
 
-    def __init__(self, options: EdgeOptions, watch: Callable[["Edge", bool], None]) -> None:
+    def __init__(self, options: RuntimeOptions, watch: Callable[["WatchedRuntime", bool], None]) -> None:
         self.options = options
         self._watch = watch  # called for each new engine; True: time starts again
         self.frontend_options: FrontendOptions = frontend_options(
@@ -58,16 +58,16 @@ class Edge(Runtime):
         self.users = default_users(from_anywhere=not is_loopback(options.host))
         self.faults = FaultTable()
         self._changes: dict[object, Callable[[Configuration], Configuration]] = {}  # by the faults that make them
-        self.tap: Recording | None = None
+        self.tap: Tap | None = None
         self.activity = 0
         self.sent = 0  # rises when octets are sent to a client
         self._happened = trio.Event()
         self._is_awaited = False
         self._given_up: dict[Session, int] = {}  # session -> tag; `quiet` waits for no reaction to lower ones
-        self.edge_clock = SystemClock()
-        self.edge_deadlines = Deadlines()
+        self.system_clock = SystemClock()
+        self.system_deadlines = Deadlines()
         self._data = _directory_of(options)
-        self._edge_timer = DeadlineTimer(self.edge_clock, self.edge_deadlines, self.end_turn)
+        self._system_timer = DeadlineTimer(self.system_clock, self.system_deadlines, self.end_turn)
         self.clock = self._new_clock(options.clock)
         self._built = self._build()
         super().__init__(self._built.broker, self._commit_of_data, sleeps=not self.clock.is_virtual)
@@ -239,7 +239,7 @@ class Edge(Runtime):
                 self.nursery = nursery
                 self.server = WatchedServer(self, lambda: self.frontend_options, nursery)
                 nursery.start_soon(self.run)
-                nursery.start_soon(self._edge_timer.run)
+                nursery.start_soon(self._system_timer.run)
                 if self._data is not None:
                     nursery.start_soon(self._data.tend)
                 self.server.listen(self.listener)
@@ -362,7 +362,7 @@ def _log(report: Report) -> None:
         logger.warning("%s", warning)
 
 
-def _directory_of(options: EdgeOptions) -> "DataDirectory | None":
+def _directory_of(options: RuntimeOptions) -> "DataDirectory | None":
     if options.data is None:
         return None
     from .data import DataDirectory  # loads the journal, which most tests do not need
