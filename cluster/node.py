@@ -72,7 +72,7 @@ class Node:
     """The node of this process. `now_ns`: the monotonic clock, the same as the coordinator's.
 
     why: the reason for its state, in words. since_ms: when that state began (wall ms). held_ms: for how long earlier
-    states have held publishers. takeovers: the number of times that this node has led.
+    states have blocked publishers. takeovers: the number of times that this node has led.
     """
 
     def __init__(
@@ -240,7 +240,7 @@ class Node:
         why = f": {self.why}" if self._state in _EVENT_KINDS else ""
         logger.info("%s: %s (was %s)%s", self.options.name, self._state.name, before.name, why)
         if self.leading is not None and self._state in BROKER_RUNS and {before, self._state} & _EVENT_KINDS.keys():
-            change = _EVENT_KINDS.get(self._state, EventKind.LED).value  # LED: publishers are no longer held
+            change = _EVENT_KINDS.get(self._state, EventKind.LED).value  # LED: publishers are no longer blocked
             self.history.add(now_ms, change, self.options.name, self.leading.term, self.why)
         if self.leading is not None and (kind := _EVENT_KINDS.get(self._state)) is not None:
             self.leading.note(kind, self.why)

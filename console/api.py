@@ -171,7 +171,7 @@ class Api:
         """The user from the header `authorization`, or else from a session. Raises: Refusal."""
         header = request.headers.get("authorization")
         if header is None:
-            user = self.sessions.find(*session_headers(request), is_use=is_attended(request))
+            user = self.sessions.find(*session_headers(request), is_attended=is_attended(request))
             if user is not None:
                 return self.logins.check_admitted(user, request.peer)
         return self.logins.log_in(header, request.peer, challenges="x-requested-with" not in request.headers)

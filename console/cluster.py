@@ -52,7 +52,7 @@ class ClusterFacts:
     `is_refused`: an operator has to decide before the node can join.
     `etcd`: why the node does not reach etcd; empty: it does.
     `state`: one of `states`. `end`: the LSN after its last record. `agreed`: the agreed LSN.
-    `takeovers`: the number of times that it began to lead. `held_s`: seconds for which it held publishers.
+    `takeovers`: the number of times that it began to lead. `held_s`: seconds for which it blocked publishers.
     `received`: octets of the journal that it received over its link. `certificates`: of its links.
     """
 
@@ -87,7 +87,7 @@ class ClusterFacts:
         return [node.name for node in self.nodes if node.is_in_sync and node.is_running]
 
     def needs(self, name: str) -> bool:
-        """Whether publishers would be held without this node."""
+        """Whether publishers would be blocked without this node."""
         return name in self.holders and len(self.holders) <= self.min_in_sync
 
     def has_no_successor(self, name: str) -> bool:

@@ -183,7 +183,7 @@ def _mirror_critical(subject: Subject, names: Names) -> Any:
 
 
 def _critical(subject: Subject, reason: str, kind: str) -> Steps:
-    """Fail if publishers would be held without this node, or if no other node could lead."""
+    """Fail if publishers would be blocked without this node, or if no other node could lead."""
     cluster = subject.cluster
     if cluster is None or len(cluster.nodes) == 1:
         return {"status": "ok", "reason": "single node cluster"}

@@ -82,13 +82,13 @@ class Sessions:
         self._remember(token, _Session(self._now_ns(), self._now_ns()))
         return self._cookie(token, user, path, host, is_secure=is_secure)
 
-    def find(self, header: str | None, host: str = "", *, is_use: bool = True) -> User | None:
-        """The user of a request's session; None: there is no valid one. `is_use`: the request counts as a use of it."""
+    def find(self, header: str | None, host: str = "", *, is_attended: bool = True) -> User | None:
+        """The user of a request's session; None: there is no valid one. `is_attended`: the request extends it."""
         found = self._valid(header, host)
         if found is None:
             return None
         token, session, user = found
-        if is_use:
+        if is_attended:
             session.used_ns = self._now_ns()
             self._remember(token, session)
         return user

@@ -50,7 +50,7 @@ MEANINGS = {
 NOTES = {
     "system-usage": (
         "Limits for messages of all addresses together. With this table, also with an empty one, every address is",
-        "under flow control: publishers are held, or refused, while a limit is reached. Without it an address is, if",
+        "under flow control: publishers are blocked or refused while a limit is reached. Without it an address is, if",
         "an address-setting gives it `memory-limit`, `producer-flow-control`, `cursor`, `send-fail-if-no-space` or",
         '`address-full-policy = "BLOCK"`; `leveret explain` says by what. Sizes may be percentages (`"70%"`): of the',
         "memory that the process may use, of the disk. A limit above what the machine has is lowered, with a warning",

@@ -104,16 +104,17 @@ class Broker:
         self.flow.follow_options()
         self.virtual_hosts.create("/")
 
-    def more_is_safe(self) -> None:
-        """The journal has written more, or has failed: flush clients, dispatch queues, and release publishers that it
-        held up.
+    def release_awaiting(self) -> None:
+        """Flush the clients and mark the queues that wait for the journal, which has written more or has failed.
+
+        If the disk is no longer full, its blocked publishers continue.
         """
         context = self.context
         durability, disk = context.storage.durability, self.flow.disk
         if disk.is_full and (durability is None or not durability.has_failed):
             disk.switch(None)
             context.deadlines.set(context.clock.monotonic_ns(), _nothing)  # the edge ends a turn soon
-        if self.scheduler.more_is_safe():
+        if self.scheduler.release_awaiting():
             context.deadlines.set(context.clock.monotonic_ns(), _nothing)
         for client in list(context.awaiting):
             del context.awaiting[client]
@@ -196,7 +197,7 @@ class Broker:
 
     # -- snapshots ----------------------------------------------------------------------------------------------------
 
-    def count_sizes(self) -> Sizes:
+    def published_sizes(self) -> Sizes:
         """The sizes of bodies published since the first call, which begins to count."""
         context = self.context
         if context.sizes is None:

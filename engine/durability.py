@@ -49,7 +49,7 @@ class Durability(Protocol):
         """Keep all records for at least this time; 0: only while a queue needs them."""
 
     @property
-    def holds_deliveries(self) -> bool:
+    def delays_deliveries(self) -> bool:
         """Whether, in a cluster, deliveries of quorum, stream and leased queues wait until messages are safe."""
 
     @property

@@ -106,11 +106,11 @@ class Scheduler:
             to_load[queue] = None
         return True
 
-    def await_safe(self, queue: "Queue") -> None:
+    def await_journal(self, queue: "Queue") -> None:
         """Dispatch this queue when the journal has written more."""
         self.awaiting[queue] = None
 
-    def more_is_safe(self) -> bool:
+    def release_awaiting(self) -> bool:
         """Mark the queues that wait for the journal. Returns whether there were any."""
         if not self.awaiting:
             return False

@@ -344,7 +344,7 @@ class Endpoint:
         is_stalled = step is STALLED or output.reply_size > REPLIES_MAX  # also if the answers are sent by now
         if output.parts or closing.finished:
             self.flush()
-        is_unfinished = step is not DONE or is_stalled or (journal.has_published and journal.is_held_back)
+        is_unfinished = step is not DONE or is_stalled or (journal.has_published and journal.is_throttled)
         if is_unfinished or congested is not None or closing.finished:
             return Pause(is_unfinished, is_stalled, congested)
         return None
@@ -456,7 +456,7 @@ class Endpoint:
         """Whether the peer's work cannot continue before the journal, a queue or an alarm allows it."""
         session = self.session
         backlog = session.backlog
-        return session.journal.is_held_back or (backlog.is_waiting and not backlog.has_more)
+        return session.journal.is_throttled or (backlog.is_waiting and not backlog.has_more)
 
     async def _wait_until_unblocked(self) -> bytes:
         """Wait until publishes are accepted again, or octets arrive. Returns: the octets."""
@@ -465,7 +465,7 @@ class Endpoint:
         with trio.CancelScope() as self.unblocked:
             if backlog.parking.is_full and not self._has_ended:
                 await self._wait_while_stalled()
-            elif self._has_ended or backlog.unfinished is not None or journal.is_held_back:
+            elif self._has_ended or backlog.unfinished is not None or journal.is_throttled:
                 await trio.sleep_forever()
             else:
                 await self.wait_readable(self.socket.fileno())

@@ -41,27 +41,27 @@ class Piece:
 
 
 class AgreedOutput(Output):
-    """Output that can wait, channel by channel, for LSNs. `held_octets`: the size of all waiting output.
+    """Output that can wait, channel by channel, for LSNs. `waiting_octets`: the size of all waiting output.
 
-    `held`: channel number -> its waiting output, oldest first, never empty.
+    `waiting`: channel number -> its waiting output, oldest first, never empty.
     """
 
-    __slots__ = ("_broker", "_closing", "_held_reply_size", "_last", "held", "held_octets")
+    __slots__ = ("_broker", "_closing", "_waiting_reply_size", "_last", "waiting", "waiting_octets")
 
     def __init__(self, broker: Broker, login: Login, connection: Connection, wake: Callable[[], None]) -> None:
         super().__init__(login, connection, wake)
         self._broker = broker
-        self._held_reply_size = 0  # of the held answers; `reply_size` is that of all
+        self._waiting_reply_size = 0  # of the waiting answers; `reply_size` is that of all
         self._last: tuple[int, list[Octets], Octets] | None = None  # the last answer: channel, list it is in, octets
-        self.held_octets = 0
-        self.held: dict[int, deque[Piece]] = {}
-        self._closing: set[int] = set()  # channels whose channel.close is held
+        self.waiting_octets = 0
+        self.waiting: dict[int, deque[Piece]] = {}
+        self._closing: set[int] = set()  # channels whose channel.close waits
 
-    # -- held output ------------------------------------------------------------------------------------------------
+    # -- waiting output ---------------------------------------------------------------------------------------------
 
-    def hold(self, number: int, lsn: int, *, is_passable: bool = True) -> None:
+    def delay(self, number: int, lsn: int, *, is_passable: bool = True) -> None:
         """Make the deliveries in the outbox, and later output of this turn on the channel, wait for an LSN."""
-        pieces = self.held.get(number)
+        pieces = self.waiting.get(number)
         if pieces is None:
             pieces = self._begin(number)
         elif (piece := pieces[-1]).is_open:
@@ -70,7 +70,7 @@ class AgreedOutput(Output):
             return
         pieces.append(Piece(lsn, is_passable=is_passable))
 
-    def hold_answer(self, number: int, lsn: int) -> bool:
+    def delay_answer(self, number: int, lsn: int) -> bool:
         """Make the last answer wait for an LSN, if it was on this channel. Returns: whether it was."""
         if self._last is None or self._last[0] != number:
             return False  # with nowait there is no answer
@@ -78,7 +78,7 @@ class AgreedOutput(Output):
         if not parts or parts[-1] is not raw:
             return False  # there are deliveries behind it
         parts.pop()
-        pieces = self.held.get(number)
+        pieces = self.waiting.get(number)
         if pieces is None:
             pieces = self._begin(number)
             self.reply_size -= len(raw)
@@ -92,17 +92,17 @@ class AgreedOutput(Output):
         return True
 
     def _begin(self, number: int) -> deque[Piece]:
-        """Begin to hold output. The connection is flushed when the journal has made progress."""
+        """Make output of a channel wait. The connection is flushed when the journal has made progress."""
         client = self._login.client
         if client is not None:
             self._broker.context.awaiting[client] = None
-        pieces = self.held[number] = deque()
+        pieces = self.waiting[number] = deque()
         return pieces
 
-    def hold_all(self, lsn: int) -> None:
+    def delay_all(self, lsn: int) -> None:
         """Make all output of this turn, earlier and later, wait for an LSN."""
         for number in self._connection.channels:
-            self.hold(number, lsn, is_passable=False)
+            self.delay(number, lsn, is_passable=False)
 
     def _grow(self, piece: Piece, parts: Iterable[Octets], reply_size: int) -> None:
         before = len(piece.parts)
@@ -110,34 +110,34 @@ class AgreedOutput(Output):
         octets = sum(map(len, piece.parts[before:]))
         piece.octets += octets
         piece.reply_size += reply_size
-        self.held_octets += octets
-        self._held_reply_size += reply_size
+        self.waiting_octets += octets
+        self._waiting_reply_size += reply_size
         self.reply_size += reply_size
 
     def _shrink(self, piece: Piece, reply_size: int) -> None:
         piece.octets -= reply_size
         piece.reply_size -= reply_size
-        self.held_octets -= reply_size
-        self._held_reply_size -= reply_size
+        self.waiting_octets -= reply_size
+        self._waiting_reply_size -= reply_size
         self.reply_size -= reply_size
 
     def _drop(self, number: int) -> None:
-        for piece in self.held.pop(number, ()):
+        for piece in self.waiting.pop(number, ()):
             self._subtract(piece)
             self.reply_size -= piece.reply_size
 
     def _drop_deliveries(self, number: int) -> None:
         """Drop the pieces without answers: answers are sent before the end of their channel."""
-        for piece in self.held.pop(number, ()):
+        for piece in self.waiting.pop(number, ()):
             if piece.reply_size:
-                self.held.setdefault(number, deque()).append(piece)
+                self.waiting.setdefault(number, deque()).append(piece)
             else:
                 self._subtract(piece)
 
     def _subtract(self, piece: Piece) -> None:
-        """Subtract the size of a piece that is no longer held."""
-        self.held_octets -= piece.octets
-        self._held_reply_size -= piece.reply_size
+        """Subtract the size of a piece that no longer waits."""
+        self.waiting_octets -= piece.octets
+        self._waiting_reply_size -= piece.reply_size
 
     # -- output -----------------------------------------------------------------------------------------------------
 
@@ -145,13 +145,13 @@ class AgreedOutput(Output):
         self.render()
         if method is commands.Channel.Close:
             self._drop_deliveries(number)  # they are requeued
-            if number in self.held:
+            if number in self.waiting:
                 self._closing.add(number)
         elif method is commands.Channel.CloseOk:
-            if number not in self._closing:  # otherwise a held channel.close has to be answered by the peer
+            if number not in self._closing:  # otherwise a channel.close that still waits has to be answered by the peer
                 self._drop(number)
         elif method in _ENDS_CONNECTION:
-            for other in list(self.held):
+            for other in list(self.waiting):
                 self._drop(other)
         raw = answer_frame(number, method, *values)
         self._last = (number, self._answer(number, (raw,)), raw)
@@ -162,7 +162,7 @@ class AgreedOutput(Output):
     def _answer(self, number: int, parts: tuple[Octets, ...]) -> list[Octets]:
         """Add an answer behind the waiting output of its channel. Returns: the list that it was added to."""
         size = sum(map(len, parts))
-        pieces = self.held.get(number)
+        pieces = self.waiting.get(number)
         if pieces is None:
             self.parts += parts
             self.reply_size += size
@@ -172,7 +172,7 @@ class AgreedOutput(Output):
         return pieces[-1].parts
 
     def send_ahead(self, number: int, *parts: Octets) -> None:
-        pieces = self.held.get(number)
+        pieces = self.waiting.get(number)
         size = sum(map(len, parts))
         if pieces is None or all(piece.is_passable for piece in pieces):
             self.parts += parts
@@ -181,14 +181,14 @@ class AgreedOutput(Output):
             self._grow(pieces[-1], parts, size)
 
     def render(self) -> None:
-        if not self.held:
+        if not self.waiting:
             super().render()
             return
         client = self._login.client
         if client is None or not client.outbox:
             return
         effects, client.outbox = client.outbox, []
-        frame_max, held = self._connection.frame_max, self.held
+        frame_max, waiting = self._connection.frame_max, self.waiting
         for effect in effects:
             if type(effect) is SessionFailed:
                 self.on_session_failed(effect)
@@ -196,7 +196,7 @@ class AgreedOutput(Output):
             assert not isinstance(effect, SessionFailed)
             wire = effect.consumer.opaque
             assert isinstance(wire, ConsumerWire)
-            pieces = held.get(wire.number)
+            pieces = waiting.get(wire.number)
             if isinstance(effect, ConsumerCancelled):
                 parts = self.rendered_cancel(effect)
             else:
@@ -209,8 +209,8 @@ class AgreedOutput(Output):
     def take(self) -> list[Octets]:
         taken = super().take()
         self._last = None  # it is being sent
-        self.reply_size = self._held_reply_size
-        if self.held:
+        self.reply_size = self._waiting_reply_size
+        if self.waiting:
             self._release(taken)
         return taken
 
@@ -219,28 +219,28 @@ class AgreedOutput(Output):
         durability = self._broker.context.storage.durability
         assert durability is not None
         safe_lsn, is_behind = durability.safe_lsn, durability.is_behind
-        held_before = self.held_octets
-        for number, pieces in list(self.held.items()):
+        waiting_before = self.waiting_octets
+        for number, pieces in list(self.waiting.items()):
             pieces[-1].is_open = False
             while pieces and (pieces[0].lsn <= safe_lsn or (pieces[0].lsn == UNTIL_CAUGHT_UP and not is_behind)):
                 piece = pieces.popleft()
                 taken += piece.parts
                 self._subtract(piece)
             if not pieces:
-                del self.held[number]
+                del self.waiting[number]
                 self._closing.discard(number)
-        self.reply_size = self._held_reply_size
+        self.reply_size = self._waiting_reply_size
         self.is_large = sum(map(len, taken)) > len(taken) * AVERAGE_MIN
         client, context = self._login.client, self._broker.context
         if client is not None:
-            if self.held:
+            if self.waiting:
                 context.awaiting[client] = None
-            if client.paused and self.held_octets < held_before:  # the deadline begins a turn, which dispatches to it
+            if client.paused and self.waiting_octets < waiting_before:  # the deadline begins a turn that dispatches
                 context.deadlines.set(context.clock.monotonic_ns(), nothing)
 
     def clear(self) -> None:
         super().clear()
-        self.held.clear()
+        self.waiting.clear()
         self._closing.clear()
-        self.held_octets = self._held_reply_size = self.reply_size = 0
+        self.waiting_octets = self._waiting_reply_size = self.reply_size = 0
         self._last = None

@@ -30,7 +30,7 @@ class Output:
     """
 
     #: Octets of output that waits for the journal, in addition to `parts`; see `AgreedOutput`.
-    held_octets: int = 0
+    waiting_octets: int = 0
 
     __slots__ = ("_connection", "_login", "is_large", "on_session_failed", "parts", "reply_size", "wake")
 

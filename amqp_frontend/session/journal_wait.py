@@ -85,7 +85,7 @@ class JournalWait:
         return durability is not None and durability.has_failed
 
     @property
-    def is_held_back(self) -> bool:
+    def is_throttled(self) -> bool:
         """Whether the client publishes faster than the journal writes: it is not read until the journal has caught up.
 
         If so, the connection is flushed when the journal has made progress; if not, `has_published` is cleared.
@@ -110,15 +110,15 @@ class AgreedWait(JournalWait):
         self._output = output
 
     def send_answer_after(self, sync_lsn: int, number: int) -> None:
-        if not self._output.hold_answer(number, sync_lsn):
+        if not self._output.delay_answer(number, sync_lsn):
             self.has_acted = True  # with nowait there is no answer: the next one waits for this change, too
 
     def send_after(self, sync_lsn: int, number: int) -> None:
-        self._output.hold(number, sync_lsn)
+        self._output.delay(number, sync_lsn)
 
     def send_all_after(self, sync_lsn: int) -> None:
-        self._output.hold_all(sync_lsn)
+        self._output.delay_all(sync_lsn)
 
     @property
     def is_waiting(self) -> bool:
-        return bool(self._output.held)
+        return bool(self._output.waiting)

@@ -143,7 +143,7 @@ class AmqpSession:
         """The output, its wait for the journal, and the confirms."""
         broker, login, connection = self.broker, self.login, self.connection
         durability = broker.context.storage.durability
-        if durability is None or not durability.holds_deliveries:
+        if durability is None or not durability.delays_deliveries:
             output, journal = Output(login, connection, wake), JournalWait(broker, login)
             return output, journal, self.confirming_type(broker, journal, output)
         agreed = AgreedOutput(broker, login, connection, wake)
@@ -184,9 +184,9 @@ class AmqpSession:
         """The kernel took all output: consumers may get more."""
         client = self.login.client
         if client is not None:
-            client.unsent = held = self.output.held_octets
-            if client.paused and not client.closed and held <= client.unsent_max:
-                client.drained(held)
+            client.unsent = waiting = self.output.waiting_octets
+            if client.paused and not client.closed and waiting <= client.unsent_max:
+                client.drained(waiting)
 
     def resign(self) -> None:
         """Drop all output, and send connection.close, because this node no longer leads."""

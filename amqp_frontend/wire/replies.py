@@ -48,7 +48,7 @@ def _term_of(field: Field) -> str:
     """A value as Erlang writes it, without the line breaks that Erlang puts into long terms."""
     match field.value:
         case bytes():
-            return term(field.value)
+            return erlang_binary(field.value)
         case bool():
             return str(field.value).lower()
         case float():
@@ -58,7 +58,7 @@ def _term_of(field: Field) -> str:
         case list():
             return f"[{','.join(f'{{{item.type_name},{_term_of(item)}}}' for item in field.value)}]"
         case dict():
-            items = (f"{{{term(k.encode())},{v.type_name},{_term_of(v)}}}" for k, v in field.value.items())
+            items = (f"{{{erlang_binary(k.encode())},{v.type_name},{_term_of(v)}}}" for k, v in field.value.items())
             return f"[{','.join(items)}]"
         case None:
             return "undefined"
@@ -95,14 +95,14 @@ def _reason(fields: Fields) -> str:
 def _octets(fields: Fields) -> str:
     payload: bytes = fields["payload"]
     if len(payload) <= 16:
-        return f"all octets = {term(payload)}"
-    return f"first 16 octets = {term(payload[:16])}"
+        return f"all octets = {erlang_binary(payload)}"
+    return f"first 16 octets = {erlang_binary(payload[:16])}"
 
 
 def _weight_fault(fields: Fields) -> str:
     if fields["is_integer"]:
         return "The binding key must be greater than 0"
-    return f"The binding key must be an integer: {term(fields['value'])}"
+    return f"The binding key must be an integer: {erlang_binary(fields['value'])}"
 
 
 DERIVED_TEXTS: dict[str, Callable[[Fields], str]] = {
@@ -110,7 +110,7 @@ DERIVED_TEXTS: dict[str, Callable[[Fields], str]] = {
     "reason_text": _reason,
     "octets": _octets,
     "arguments_term": lambda fields: _numbers(fields["arguments"]),
-    "value_term": lambda fields: term(fields["value"]),
+    "value_term": lambda fields: erlang_binary(fields["value"]),
     "field_term": lambda fields: _term_of(fields["field"]),
     "weight_fault": _weight_fault,
 }
@@ -118,7 +118,7 @@ DERIVED_TEXTS: dict[str, Callable[[Fields], str]] = {
 _PRINTABLE = frozenset([*range(32, 127), *range(160, 256), 9, 10, 13])
 
 
-def term(octets: bytes) -> str:
+def erlang_binary(octets: bytes) -> str:
     """Octets as an Erlang binary: quoted when all are printable Latin-1, else as numbers."""
     if octets and all(octet in _PRINTABLE for octet in octets):
         return f'<<"{octets.decode("latin-1")}">>'

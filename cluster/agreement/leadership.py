@@ -20,7 +20,7 @@ class Leadership:
         self.context, self.key = context, key
         self.members = Members(context, insync)
         self.handover: Handover | None = None
-        self.reason = ""  # why publishers are held
+        self.reason = ""  # why publishers are blocked
         self.proven_ns = asked_ns  # when etcd last said that this node led
         self.renewed_ns = asked_ns  # when etcd last renewed the lease
         self.began_ns = asked_ns  # when the broker began to run
@@ -34,7 +34,7 @@ class Leadership:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def begin(self, level: int) -> None:
-        """The broker runs: serve, or hold publishers. `level`: the lowest at which the journal can be read."""
+        """The broker runs: serve, or block publishers. `level`: the lowest at which the journal can be read."""
         self.began_ns = self.context.now_ns
         self.raise_level(level)
         self.members.begin()
@@ -164,7 +164,7 @@ class Leadership:
 
     @property
     def why(self) -> str:
-        """Why this node serves all clients, or holds publishers, in words."""
+        """Why this node serves all clients, or blocks publishers, in words."""
         if self.context.state is State.HELD:
             return self.reason
         if self.context.is_etcd_rolled_back:
@@ -205,7 +205,7 @@ class Leadership:
         return max(self.renewed_ns, self.began_ns) + 2 * self.context.timers.lease_ns
 
     def _hold_reason(self) -> str | None:
-        """Why publishers must be held (rule R5); None: they need not be."""
+        """Why publishers must be blocked (rule R5); None: they need not be."""
         least, overdue = self.context.node.min_in_sync, self.members.overdue
         answering = len(self.members.insync.nodes - overdue)
         if answering < least:

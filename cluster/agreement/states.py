@@ -11,13 +11,13 @@ class State(Enum):
 
     __hash__ = object.__hash__
 
-    STARTING = auto()  # clients are held; the journal is open for copying, and nothing is written
+    STARTING = auto()  # clients wait; the journal is open for copying, and nothing is written
     FOLLOWING = auto()  # copies the leader's journal; confirms do not wait for this node
     IN_SYNC = auto()  # like FOLLOWING, but confirms wait for this node: it may lead
     CAMPAIGNING = auto()  # its campaign is sent: it acknowledges nothing
     TAKING_OVER = auto()  # it won: it recovers its journal
     LEADING = auto()
-    HELD = auto()  # leads, but publishers are held: too few nodes are in sync, or one does not answer
+    HELD = auto()  # leads, but publishers are blocked: too few nodes are in sync, or one does not answer
     SUSPENDED = auto()  # perhaps another node leads: nothing is read from clients, nothing is sent
     RESIGNING = auto()  # it closes its broker
     DRAINED = auto()  # copies, and does not campaign until an operator revives it

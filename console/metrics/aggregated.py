@@ -251,7 +251,7 @@ def _by_type(counts: dict[str, int]) -> tuple[int, ...]:
 
 def _sizes(broker: Broker) -> str:
     """The histogram of the sizes of bodies. They are counted from the first scrape on."""
-    sizes = broker.count_sizes()
+    sizes = broker.published_sizes()
     samples = histogram(BODY_SIZE_BUCKETS, sizes.counts, sizes.octets, 'protocol="amqp091"')
     return rendered(PREFIX, f.MESSAGE_SIZE, samples)
 

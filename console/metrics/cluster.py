@@ -18,7 +18,7 @@ def cluster_page(facts: ClusterFacts) -> str:
         ("nodes_in_sync", GAUGE, "Nodes of the in-sync set", sum(node.is_in_sync for node in facts.nodes)),
         ("min_in_sync", GAUGE, "Nodes that confirms need", facts.min_in_sync),
         ("takeovers_total", COUNTER, "Times that this process began to lead", facts.takeovers),
-        ("held_seconds_total", COUNTER, "Seconds in which publishers were held: too few nodes in sync", facts.held_s),
+        ("held_seconds_total", COUNTER, "Seconds for which too few nodes in sync blocked publishers", facts.held_s),
         ("link_received_bytes_total", COUNTER, "Octets of the journal that came over the link", facts.received),
     )
     followers = [node for node in facts.nodes if node.is_running and node.name != facts.own]

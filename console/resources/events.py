@@ -103,7 +103,7 @@ def is_still_monitor(api: Api, request: Request) -> bool:
     if "authorization" in request.headers:
         user = api.broker.users.find(request.user.name)
     else:
-        user = api.sessions.find(*session_headers(request), is_use=False)
+        user = api.sessions.find(*session_headers(request), is_attended=False)
     return user is not None and is_monitor(user)
 
 

@@ -66,7 +66,7 @@ def _is_alive(api: Api, request: Request) -> Steps:
     """The aliveness test: declare a queue, publish a message to it, and get it back."""
     vhost = api.vhost(request).name
     if api.broker.flow.replication.is_full:  # the commands would wait for other nodes
-        return Answer(503, {"status": "failed", "reason": "publishers are held: too few nodes are in sync"})
+        return Answer(503, {"status": "failed", "reason": "publishers are blocked: too few nodes are in sync"})
     as_user = request.user.name
     yield from api.run("declare-queue", queue=TEST_QUEUE, vhost=vhost, as_user=as_user)
     yield from api.run(

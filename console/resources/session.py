@@ -53,12 +53,12 @@ def _session(api: Api, request: Request) -> Any:
 
     The page asks for this regularly. The cookie is renewed while a user is at the page.
     """
-    (cookie, host), is_use = session_headers(request), is_attended(request)
-    user = api.sessions.find(cookie, host, is_use=is_use)
+    (cookie, host), attended = session_headers(request), is_attended(request)
+    user = api.sessions.find(cookie, host, is_attended=attended)
     if user is None:
         return {}
     path, is_secure = cookie_path(api), request.peer.is_secure
-    renewed = api.sessions.renewed(cookie, path, host, is_secure=is_secure) if is_use else None
+    renewed = api.sessions.renewed(cookie, path, host, is_secure=is_secure) if attended else None
     headers = () if renewed is None else (("set-cookie", renewed),)
     return Answer(200, {"name": user.name, "tags": list(user.tags), "packages": list(PLUGINS)}, headers)
 

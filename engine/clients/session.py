@@ -388,7 +388,7 @@ class Session(SessionCounts):
         """Deliver copies that need no settlement. `past`: their holder, which ignores acknowledgements."""
         broker = self.client.broker
         durability = broker.storage.durability
-        if durability is not None and durability.holds_deliveries and (sync_lsn := durability.sync_lsn_of_all()):
+        if durability is not None and durability.delays_deliveries and (sync_lsn := durability.sync_lsn_of_all()):
             self.client.send_after(sync_lsn, self.number)
         tag = self.next_tag
         envelopes, contents = list(map(envelope_of, messages)), list(map(content_of, messages))

@@ -31,15 +31,15 @@ class ConsumerList:
     """A circular list of the consumers of one queue, with the next one to serve.
 
     `consumers`: a ring in the order of service, which begins at `_next`. Other modules must not change it.
-    `waits`: dispatch waits for more consumers (consumers-before-dispatch). `groups`: the owners of message groups; None
-    before the first message of a group.
+    `is_gathering`: dispatch waits for more consumers (consumers-before-dispatch). `groups`: the owners of message
+    groups; None before the first message of a group.
     """
 
-    __slots__ = ("_broker", "_has_priorities", "_is_to_yield", "_next", "_rules", "consumers", "groups", "waits")
+    __slots__ = ("_broker", "_has_priorities", "_is_to_yield", "_next", "_rules", "consumers", "groups", "is_gathering")
 
     def __init__(self, rules: QueueRules, broker: "BrokerContext") -> None:
         self.consumers: list[Consumer] = []
-        self.waits = False
+        self.is_gathering = False
         self.groups: Groups | None = None
         self._next = 0  # index of the next consumer to serve
         self._has_priorities = False  # consumers of different priority
@@ -155,14 +155,14 @@ class ConsumerList:
     def is_simple(self) -> bool:
         """Whether there is one consumer, no shared limit applies to it, and dispatch does not wait."""
         consumers = self.consumers
-        return len(consumers) == 1 and not self.waits and not consumers[0].session.prefetch_total
+        return len(consumers) == 1 and not self.is_gathering and not consumers[0].session.prefetch_total
 
     def eligible(self, wanted: int) -> list[Consumer]:
         """Up to `wanted` consumers with credit, in the order of service. The one after them becomes the next.
 
         With priorities: of the consumers with credit, only those of the highest priority.
         """
-        if self.waits:
+        if self.is_gathering:
             return []
         consumers = self.consumers
         if len(consumers) == 1:
@@ -208,14 +208,14 @@ class ConsumerList:
             consumers.append(consumer)
         return found
 
-    def has_waiting(self) -> bool:
+    def has_credit(self) -> bool:
         """Whether some consumer could take a message now."""
-        return not self.waits and any(consumer.credit() > 0 for consumer in self.served)
+        return not self.is_gathering and any(consumer.credit() > 0 for consumer in self.served)
 
     def total_credit(self) -> tuple[int, int]:
         """Upper limits of the messages and octets that all consumers can take now. O(consumers)."""
         wanted = octets = 0
-        if not self.waits:
+        if not self.is_gathering:
             for consumer in self.served:
                 credit = consumer.credit()
                 if credit > 0:
@@ -228,7 +228,7 @@ class ConsumerList:
     def hand_over(self, first_id: int, envelope: Envelope, contents: Sequence[bytes]) -> int:
         """Give new messages to consumers with credit, in turn. Returns the number of messages taken."""
         consumers = self.consumers
-        if len(consumers) == 1 and not self.waits:
+        if len(consumers) == 1 and not self.is_gathering:
             return hand_to(consumers[0], first_id, envelope, contents)
         count = len(contents)
         taken = 0

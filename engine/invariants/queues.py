@@ -42,7 +42,7 @@ def _is_forgotten(queue: Queue) -> bool:
         or queue.kind.captures
     ):
         return False
-    if not queue.store.ready or queue.keeps_acked or not queue.consumer_list.has_waiting():
+    if not queue.store.ready or queue.keeps_acked or not queue.consumer_list.has_credit():
         return False
     is_over = 0 < queue.store.next_expiry_ns <= queue.context.broker.clock.monotonic_ns()  # expiry comes first
     scheduler = queue.context.broker.scheduler

@@ -110,7 +110,7 @@ def dispatch(leases: Leases, *, expires: bool = True) -> None:
 
 
 def _has_waiting(leases: Leases) -> bool:
-    return leases.room() > 0 and leases.consumer_list.has_waiting()
+    return leases.room() > 0 and leases.consumer_list.has_credit()
 
 
 def _dispatch_selected(leases: Leases, selection: Selection) -> None:

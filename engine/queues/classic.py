@@ -142,7 +142,7 @@ def _takes_run(queue: "Queue") -> bool:
         and queue.selection is None
         and queue.consumer_list.groups is None
         and not queue.store.is_deep
-        and not (len(queue.store) and queue.consumer_list.has_waiting())
+        and not (len(queue.store) and queue.consumer_list.has_credit())
     )
 
 
@@ -219,7 +219,7 @@ class ClassicDispatch(Dispatch):
             queue.store.ready
             or queue.store.has_tail
             or consumer_list.groups is not None
-            or not consumer_list.has_waiting()
+            or not consumer_list.has_credit()
         ):
             return False
         (consumer,) = consumer_list.eligible(1)
@@ -233,7 +233,7 @@ class ClassicDispatch(Dispatch):
         if queue.selection is not None:
             _dispatch_selected(queue, queue.selection)
             return
-        if not store.ready and store.has_tail and consumer_list.has_waiting():
+        if not store.ready and store.has_tail and consumer_list.has_credit():
             self.load(queue)
         if consumer_list.groups is not None:
             _dispatch_groups(queue, consumer_list.groups)
@@ -299,7 +299,7 @@ class ClassicDispatch(Dispatch):
         is_straight = _goes_straight(queue) and any(
             not 0 < one.prefetch < STRAIGHT_MIN for one in consumer_list.consumers
         )
-        is_waiting = (is_straight or not pageable.ready) and consumer_list.has_waiting()
+        is_waiting = (is_straight or not pageable.ready) and consumer_list.has_credit()
         return pageable.wants_more(is_straight=is_straight, is_waiting=is_waiting)
 
     def load(self, queue: "Queue") -> None:
@@ -366,7 +366,7 @@ def _dispatch_groups(queue: "Queue", groups: Groups) -> None:
             is_expiry_done = queue.expire()
             if not is_expiry_done or not store.ready:
                 break
-        if not consumer_list.has_waiting():
+        if not consumer_list.has_credit():
             break
         (message,) = store.take(1, UNLIMITED)
         consumer = _consumer_for(queue, groups, message)

@@ -117,16 +117,16 @@ def _gather(queue: "Queue") -> None:
     """
     rules, consumer_list = queue.rules, queue.consumer_list
     if len(consumer_list.consumers) == 1 and not queue.events.unacked:
-        consumer_list.waits = True
+        consumer_list.is_gathering = True
         delay_ms = rules.delay_before_dispatch_ms
         due_ns = None if delay_ms is None else due_after(queue.context.broker.clock, delay_ms)
         queue.timers.arm_start(due_ns, partial(_start, queue))
-    if consumer_list.waits and len(consumer_list.consumers) >= rules.consumers_before_dispatch:
+    if consumer_list.is_gathering and len(consumer_list.consumers) >= rules.consumers_before_dispatch:
         _start(queue)
 
 
 def _start(queue: "Queue") -> None:
     queue.timers.arm_start(None, partial(_start, queue))
-    queue.consumer_list.waits = False
+    queue.consumer_list.is_gathering = False
     if queue.has_ready and not queue.deleted:
         queue.mark()

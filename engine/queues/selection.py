@@ -172,7 +172,7 @@ class Selection:
         """The consumers with credit by group, as heaps in order of priority and last delivery."""
         free: Free = {}
         consumer_list, last_served = queue.consumer_list, self._last_served
-        if consumer_list.waits:
+        if consumer_list.is_gathering:
             return free
         served = consumer_list.served
         if len(served) == len(consumer_list.consumers):

@@ -56,7 +56,7 @@ class LogEnd:
         """Begin after a restart. The last message counts as the last run, because runs are not recorded."""
         end, durability = self._log.next_offset, queue.context.broker.storage.durability
         self.chunk_offset = max(end - 1, self._log.first_offset)
-        if durability is None or not durability.holds_deliveries:  # else other nodes of the cluster may lack them
+        if durability is None or not durability.delays_deliveries:  # else other nodes of the cluster may lack them
             self._safe_offset = end
 
     def advance_safe_offset(self, queue: "Queue") -> int:
@@ -76,7 +76,7 @@ class LogEnd:
             elif not unsafe:
                 self._safe_offset = end  # all are on disk; or the disk is full, and consumers may read on
         if unsafe:
-            queue.context.broker.scheduler.await_safe(queue)
+            queue.context.broker.scheduler.await_journal(queue)
         return self._safe_offset
 
 

@@ -6,7 +6,7 @@ Source: behaviour page 2.4.1, 3.1.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from math import isfinite
 from typing import NamedTuple
@@ -353,7 +353,7 @@ def _plain(field: Field) -> object:
     return field.text if isinstance(field.value, bytes) else number_of(field) if field.tag in "fdD" else field.value
 
 
-def check_same_fields(kind: str, current: object, fields: dict[str, object], *, name: str, vhost: str) -> None:
+def check_same_fields(kind: str, current: object, fields: Mapping[str, object], *, name: str, vhost: str) -> None:
     """Refuse a redeclaration with a different field. Raises: InequivalentField, for the first one."""
     for field, received in fields.items():
         present = getattr(current, field)

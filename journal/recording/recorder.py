@@ -83,7 +83,7 @@ class Recorder:
         self.is_lost = False  # the journal failed, and takes records only when it is opened again
         self.failed_ms = 0  # wall time of the failure
         self.late_octets = 0  # of contents that the broker itself, not a client, published while `takes_nothing`
-        self.holds_deliveries = False  # they wait until other nodes have the messages
+        self.delays_deliveries = False  # they wait until other nodes have the messages
         self._safe_before = 0  # safe LSN when the journal failed
         self._handlers: dict[type[Event], Callable[[Any], None]] = {}  # filled by `_on`, which is typed
         self._on(PublishedEvent, messages.published)
@@ -110,7 +110,7 @@ class Recorder:
 
     def hold_deliveries(self) -> None:
         """On a node of a cluster, before restoring: let deliveries wait until other nodes have the messages."""
-        self.holds_deliveries = True
+        self.delays_deliveries = True
         hold, record = AgreedDeliveries(self._broker, self._journal, self), self._handlers.get(DeliveredEvent)
 
         def delivered(event: DeliveredEvent) -> None:

@@ -118,7 +118,7 @@ def cluster_warnings(configuration: "Configuration") -> Iterator[Problem]:
     if keys.min_in_sync == 1:
         yield "cluster", "min-in-sync", "with 1, a confirmed message may be on one disk alone, and is lost with it"
     elif count == keys.min_in_sync:
-        what = f"with {count} nodes, publishers are held while one of them is away"
+        what = f"with {count} nodes, publishers are blocked while one of them is away"
         yield "cluster", "min-in-sync", f"{what}: expected more nodes than min-in-sync"
     if keys.suspend_after_ms >= keys.lease_ms:
         yield "cluster", "suspend-after", "is not below lease: a lost leader could still deliver when another leads"

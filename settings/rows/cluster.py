@@ -145,7 +145,7 @@ class ClusterKeys:
     etcd_password_file: str | None = of_node(TEXT, None,
         help="File with the password of `etcd-user`, on its first line.")
     min_in_sync: int = at_start(in_range(1, 16), 2,
-        help="Nodes that must have a message on disk before it is confirmed; with fewer in sync, publishers are held.")
+        help="Nodes that must have a message on disk before it is confirmed; fewer in sync block publishers.")
     secret_file: str | None = of_node(TEXT, None,
         help="File with a secret that all nodes share and prove to each other, where there is no `[cluster.tls]`.")
     group: str | None = of_node(Kind(plain_name), None,
@@ -157,7 +157,7 @@ class ClusterKeys:
     disk_stall_ms: int = at_start(TIMER, 5000,
         help="How long a write or fsync of the leader may hang before another node leads.")
     patience_ms: int = at_start(TIMER, 30_000,
-        help="How long clients are held while no node leads; then they are disconnected.")
+        help="How long clients wait while no node leads; then they are disconnected.")
     beacon_ms: int = at_start(at_least(50, "50ms"), 500,
         help="How often connected nodes tell each other that they are alive.")
     ack_deadline_ms: int = at_start(TIMER, 2000,

@@ -134,7 +134,7 @@ class RealBroker:
             raise AttributeError(name)
         from .testing import RunningBroker
 
-        if not hasattr(RunningBroker, name) and name not in ("clock", "default_vhost", "edge", "recorder", "thread"):
+        if not hasattr(RunningBroker, name) and name not in ("clock", "default_vhost", "runtime", "recorder", "thread"):
             from .settings.faults import nearest
 
             raise AttributeError(f"amqp_broker has no attribute {name!r}{nearest(name, dir(RunningBroker))}")

@@ -424,12 +424,12 @@ def test_what_waits_is_counted_as_long_as_it_waits(seed: int) -> None:
             peer.send(method(channel, C.Channel.Open), method(channel, C.Basic.Consume, queue="q"))
         else:
             bench.pair.agree(bench.pair.journal.next_lsn - chance.randrange(4))
-        pieces = [piece for waiting in output.held.values() for piece in waiting]
-        assert output.held_octets == sum(len(part) for piece in pieces for part in piece.parts)
+        pieces = [piece for waiting in output.waiting.values() for piece in waiting]
+        assert output.waiting_octets == sum(len(part) for piece in pieces for part in piece.parts)
         assert output.reply_size == sum(piece.reply_size for piece in pieces)
         assert all(piece.reply_size <= piece.octets for piece in pieces)
     bench.pair.agree()
-    assert (output.held_octets, output.reply_size, output.held) == (0, 0, {})
+    assert (output.waiting_octets, output.reply_size, output.waiting) == (0, 0, {})
 
 
 def test_a_client_that_waits_is_alive_and_gets_no_more_than_it_may() -> None:
@@ -458,7 +458,7 @@ def test_a_paused_client_gets_more_when_what_waited_is_sent() -> None:
     pair = bench.pair
     before = pair.named("q").unacked
     pair.recorder.agreed_lsn = pair.journal.next_lsn
-    pair.broker.more_is_safe()
+    pair.broker.release_awaiting()
     bench.peer.take()
     assert pair.broker.context.deadlines.next_ns() == pair.clock.monotonic_ns()
     pair.advance(0)

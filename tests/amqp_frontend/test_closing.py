@@ -147,7 +147,7 @@ def test_a_connection_that_is_gone_leaves_nothing_behind(end: str) -> None:
     if end == "lost":
         bench.peer.hang_up()
     else:
-        assert not bench.peer.session.journal.is_held_back  # it is read
+        assert not bench.peer.session.journal.is_throttled  # it is read
         bench.pair.advance(31000)
     assert bench.peer.is_closed
     octets = len(bench.peer.incoming.octets)

@@ -53,7 +53,7 @@ class Bench:
     def make_room(self) -> None:
         """The disk is not full any more."""
         self.journal.has_failed = False
-        self.pair.broker.more_is_safe()
+        self.pair.broker.release_awaiting()
         self.pair.settle()
 
     def ready(self, name: str) -> int:

@@ -43,12 +43,12 @@ def test_what_the_engine_withholds_waits_for_the_last_of_it(barriers: tuple[int,
     bench.other.send(publish(1, "q", b"x"))
     for safe in range(2, 9):
         bench.journal.safe_lsn = safe
-        bench.pair.broker.more_is_safe()
+        bench.pair.broker.release_awaiting()
         assert bench.heard() == []
     bench.pair.advance(6000)
     assert any(map(is_heartbeat, bench.peer.take())), "a connection that waits is alive"
     bench.journal.safe_lsn = 9
-    bench.pair.broker.more_is_safe()
+    bench.pair.broker.release_awaiting()
     assert bench.heard() == ["Basic.Deliver"]
 
 
@@ -145,7 +145,7 @@ def test_what_is_declared_while_the_disk_is_full_is_answered_when_it_is_stated()
     bench.journal.fail()
     bench.peer.send(method(1, C.Queue.Delete, queue="q"))
     bench.journal.has_failed = False
-    bench.pair.broker.more_is_safe()
+    bench.pair.broker.release_awaiting()
     assert bench.heard() == []
     bench.journal.recover()
     assert bench.heard() == ["Queue.DeleteOk"]

@@ -50,7 +50,7 @@ class Bench:
     def empty_disk(self) -> None:
         assert isinstance(self.pair.broker.context.storage.durability, StandInJournal)
         self.pair.broker.context.storage.durability.has_failed = False
-        self.pair.broker.more_is_safe()
+        self.pair.broker.release_awaiting()
         self.pair.advance(0)  # it is told outside of a turn
 
     def heard(self) -> list[str]:
@@ -284,7 +284,7 @@ def test_the_disk_may_be_full_again() -> None:
     bench.peer.send(publish(1, "q", b"1", delivery_mode=2))
     assert isinstance(bench.pair.broker.context.storage.durability, StandInJournal)
     bench.pair.broker.context.storage.durability.has_failed = False
-    bench.pair.broker.more_is_safe()
+    bench.pair.broker.release_awaiting()
     bench.pair.broker.context.storage.durability.has_failed = True
     bench.pair.settle()
     assert bench.blocked() == [("broker", "disk", 0)]

@@ -36,12 +36,12 @@ def test_who_waits(key: str, properties: dict[str, Any], scope: str, waits: bool
     peer.call(1, C.Queue.Declare, queue="stream", durable=True, arguments={"x-queue-type": "stream"})
     pair.broker.context.storage.durability = StandInJournal(is_congested=True, takes_transient=scope == "all")
     peer.send(publish(1, key, b"x", **properties) * count)
-    assert peer.session.journal.is_held_back == waits
+    assert peer.session.journal.is_throttled == waits
     assert (
         peer.session.login.client in pair.broker.context.awaiting
     ) == waits  # it is told when the journal has caught up
     pair.broker.context.storage.durability = StandInJournal(takes_transient=scope == "all")
-    assert not peer.session.journal.is_held_back
+    assert not peer.session.journal.is_throttled
 
 
 @pytest.mark.parametrize(("modes", "waits"), [((1, 1), False), ((1, 2), True)])
@@ -56,7 +56,7 @@ def test_a_mixed_run(modes: tuple[int, int], waits: bool) -> None:
     peer.send(data)  # the kinds are known from here on
     pair.broker.context.storage.durability = StandInJournal(is_congested=True, takes_transient=False)
     peer.send(data * 4)
-    assert peer.session.journal.is_held_back == waits
+    assert peer.session.journal.is_throttled == waits
 
 
 def test_who_published_before_the_journal_was_slow_is_read() -> None:
@@ -66,6 +66,6 @@ def test_who_published_before_the_journal_was_slow_is_read() -> None:
     peer.call(1, C.Queue.Declare, queue="durable", durable=True)
     pair.broker.context.storage.durability = StandInJournal()
     peer.send(publish(1, "durable", b"x", **PERSISTENT))
-    assert not peer.session.journal.is_held_back
+    assert not peer.session.journal.is_throttled
     pair.broker.context.storage.durability = StandInJournal(is_congested=True)
-    assert not peer.session.journal.is_held_back
+    assert not peer.session.journal.is_throttled

@@ -16,7 +16,15 @@ from leveret.amqp_frontend.session.handling import EVENT_HANDLERS, HANDLERS
 from leveret.amqp_frontend.wire.codec import INDEX_OF, METHODS
 from leveret.amqp_frontend.wire.events import ProtocolEvent
 from leveret.amqp_frontend.wire.peer_errors import PeerError
-from leveret.amqp_frontend.wire.replies import CONSTANTS, DERIVED_TEXTS, REPLY, TEXT_MAX, Scope, reply_for, term
+from leveret.amqp_frontend.wire.replies import (
+    CONSTANTS,
+    DERIVED_TEXTS,
+    REPLY,
+    TEXT_MAX,
+    Scope,
+    erlang_binary,
+    reply_for,
+)
 from leveret.amqp_frontend.wire.states import (
     CHANNEL_METHODS,
     CHANNEL_NEXT,
@@ -195,7 +203,7 @@ def test_reasons_are_spelt_as_erlang_terms(reason: Reason, text: str) -> None:
 )
 def test_octets_are_spelt_as_erlang_terms(octets: bytes, spelt: str) -> None:
     """Quoted when all are printable Latin-1, numbers otherwise."""
-    assert term(octets) == spelt
+    assert erlang_binary(octets) == spelt
 
 
 def test_an_unknown_exception_is_our_fault() -> None:

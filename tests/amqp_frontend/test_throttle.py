@@ -1,4 +1,4 @@
-"""The gate before congested queues: it holds publishers whose consumers keep up, and never holds anybody for ever.
+"""The gate before congested queues: it delays publishers whose consumers keep up, but none of them for ever.
 
 Time is counted in slices of `SLICE_S`; the edge is played by hand, and the engine is the real one.
 """

@@ -151,7 +151,7 @@ MORE = {
     "overview": set(),
     "vhosts": {"recv_oct", "send_oct"},  # RabbitMQ shows them from the first connection on
 }
-_HELD = "publishers are held, which is an alarm: `replication`"
+_HELD = "publishers are blocked, which is an alarm: `replication`"
 #: (stage, check) -> why the status is another one.
 OTHER_STATUS = {
     ("two down", "alarms"): _HELD,
@@ -255,7 +255,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
             if stage == "one down":
                 until(lambda: len(nodes.in_sync()) == 2, "the node left the set")
             if stage == "two down":
-                until(lambda: api.ask("GET", "health/checks/alarms").status == 503, "publishers are held")
+                until(lambda: api.ask("GET", "health/checks/alarms").status == 503, "publishers are blocked")
             found[stage] = snapshot(api)
             if name is None:
                 found["odd"] = odd_answers(api, f"rabbit@{leader}", f"rabbit@{gone[0]}")

@@ -1,6 +1,6 @@
 """One night of an operator of a cluster, with the page and `leveret ctl` alone.
 
-A node hangs; two are lost, and publishers are held; one of them comes back, and the machine of the other is replaced;
+A node hangs; two are lost, so publishers are blocked; one of them comes back, the machine of the other is replaced;
 in the morning somebody asks who led at 03:12.
 """
 
@@ -101,11 +101,11 @@ def test_a_night(nodes: ClusterNodes, browser: Any) -> None:
         nodes.signal(third, signal.SIGCONT)
         person.sees("3 of 3")
 
-        # Why are publishers held?
+        # Why are publishers blocked?
         held_ms = time.time() * 1000
         nodes.kill(second)
         nodes.kill(third)
-        operator.sees(leader, "publishers are held")
+        operator.sees(leader, "publishers are blocked")
         person.sees("1 of 2 nodes in sync")
         assert operator.ctl("cluster")["why"] == "replication: 1 of 2 nodes in sync"
         person.opens(heading="Overview")  # where anybody looks first
@@ -146,7 +146,7 @@ def test_a_night(nodes: ClusterNodes, browser: Any) -> None:
         operator.sees(following, "serves clients")
         publisher.await_confirms(20)
 
-        # Who led, when were publishers held, and since when does the other one lead?
+        # Who led, when were publishers blocked, and since when does the other one lead?
         history = person.panel("History")
         person.sees(f"{following} leads, in term", within=history)
         changes = operator.ctl("cluster", "history")["changes"]

@@ -194,7 +194,7 @@ def test_a_script_that_waits_in_vain_is_told_why(answer: Any, node: str | None, 
     ],
 )
 def test_whether_a_node_can_be_stopped(facts: dict[str, Any], node: str | None, why: str) -> None:
-    """Publishers must not be held without it, and another node must be able to lead."""
+    """Publishers must not be blocked without it, and another node must be able to lead."""
     cluster, given = Cluster(in_sync(**facts)), {} if node is None else {"node": node}
     if not why:
         assert cluster.run("cluster wait-safe-to-stop", **given)["is-ready"]

@@ -73,7 +73,7 @@ def test_one_node_in_sync_is_enough(tmp_path: Path) -> None:
 
 
 def test_all_three_nodes_are_to_be_in_sync(tmp_path: Path) -> None:
-    """min-in-sync = 3: publishers are held while one is away, whichever it is."""
+    """min-in-sync = 3: publishers are blocked while one is away, whichever it is."""
     with cluster_nodes(tmp_path, keys=f"{SHORT_LEASE}\nmin-in-sync = 3") as nodes:
         nodes.start_all()
         nodes.await_in_sync()
@@ -83,7 +83,7 @@ def test_all_three_nodes_are_to_be_in_sync(tmp_path: Path) -> None:
                 nodes.kill(name)
                 until(
                     lambda: any("replication: 2 of 3 nodes in sync" in nodes.log(one) for one in NAMES),
-                    "publishers held",
+                    "publishers blocked",
                 )
                 count = len(publisher.confirmed)
                 threading.Event().wait(3)

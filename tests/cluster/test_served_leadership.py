@@ -72,7 +72,7 @@ def test_publishers_are_told_at_once() -> None:
 
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_a_broker_that_was_silent_reads_and_sends_again(goes_on: bool) -> None:
-    """Also while publishers are held: consumers are served."""
+    """Also while publishers are blocked: consumers are served."""
     bench = Bench()
     bench.leadership.suspend()
     assert bench.runtime.suspended is not None and bench.runtime.is_silent

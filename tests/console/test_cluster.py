@@ -368,7 +368,7 @@ def test_a_message_does_not_pass_while_publishers_are_held() -> None:
     console = Console(cluster(b=DOWN, c=DOWN))
     console.api.broker.flow.raise_replication("replication: 1 of 2 nodes in sync")
     status, said = console.ask("GET", "aliveness-test/%2F")
-    assert (status, said["reason"]) == (503, "publishers are held: too few nodes are in sync")
+    assert (status, said["reason"]) == (503, "publishers are blocked: too few nodes are in sync")
     console.api.broker.flow.end_replication()
     assert console.get("aliveness-test/%2F") == {"status": "ok"}
 

@@ -1,4 +1,4 @@
-"""The usage tree: what charges it, what holds publishers, and in which order they go on. Queues page E.1, E.4, E.5."""
+"""The usage tree: what charges it, what blocks publishers, and in which order they go on. Queues page E.1, E.4, E.5."""
 
 from __future__ import annotations
 

@@ -222,7 +222,7 @@ def _check(world: World, started: list[bytes], gone: Any, targets: list[str], mo
 
 
 def test_nothing_is_moved_while_an_alarm_lasts() -> None:
-    """It holds publishers, and a move publishes; what is moved already stays moved."""
+    """It blocks publishers, and a move publishes; what is moved already stays moved."""
     world = World({})
     bodies = world.fill("from", 4)
     moving = world.moving()

@@ -125,7 +125,7 @@ def test_each_message_of_a_stream_waits_for_its_own_record() -> None:
     log: Any = SimpleNamespace(next_offset=0)
     durability: Any = SimpleNamespace(safe_lsn=0, sync_lsn_of_all=lambda: 10 * log.next_offset)
     broker = SimpleNamespace(
-        storage=SimpleNamespace(durability=durability), scheduler=SimpleNamespace(await_safe=lambda queue: None)
+        storage=SimpleNamespace(durability=durability), scheduler=SimpleNamespace(await_journal=lambda queue: None)
     )
     queue: Any = SimpleNamespace(context=SimpleNamespace(broker=broker))
     end, found = LogEnd(log), []

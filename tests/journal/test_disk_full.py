@@ -73,7 +73,7 @@ def test_a_disk_that_fails_while_a_turn_goes_on() -> None:
     assert desk.journal.state is WriterState.FAILED and not desk.recorder.has_failed
     assert desk.publish("B", delivery_mode=2) in ([""], ["nack"])
     desk.recorder.fail(for_good=True)
-    desk.pair.broker.more_is_safe()
+    desk.pair.broker.release_awaiting()
     desk.pair.end_turn()
     assert "Ack" not in desk.confirms()
     got = desk.get()
@@ -156,7 +156,7 @@ def test_what_is_done_before_all_is_stated_is_answered_when_it_is_safe_itself() 
     desk.publish("C", delivery_mode=2)
     assert desk.confirms() == []
     desk.recorder.checkpoint_done()
-    desk.pair.broker.more_is_safe()
+    desk.pair.broker.release_awaiting()
     desk.pair.end_turn()
     assert desk.confirms() == ["Ack"]  # of B alone: C is not written
     desk.settle()

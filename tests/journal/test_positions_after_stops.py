@@ -212,7 +212,7 @@ def test_each_turn_of_a_stream_waits_for_itself_alone() -> None:
     assert desk.journal.wait(lsn)
     desk.publish("b", key="s")
     desk.pair.end_turn()
-    desk.pair.broker.more_is_safe()
+    desk.pair.broker.release_awaiting()
     assert desk.more() == "a"
     desk.settle()
     assert desk.more() == "b"

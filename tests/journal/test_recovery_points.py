@@ -59,7 +59,7 @@ class World:
             journal = self.built.supervisor.journal
             journal.commit()
             assert journal.wait(journal.next_lsn)
-            self.broker.more_is_safe()
+            self.broker.release_awaiting()
 
     def advance_ms(self, ms: int) -> None:
         """Time goes by."""

@@ -49,7 +49,7 @@ class FlowQueue:
 
 @dataclass(eq=False)
 class Limit:
-    """A limit that holds publishers. `used`: how much is; full from the limit on, down to the low mark (E.5)."""
+    """A limit that blocks publishers. `used`: how much is; full from the limit on, down to the low mark (E.5)."""
 
     name: str
     queue: str  # empty: the broker's

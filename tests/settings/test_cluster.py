@@ -136,7 +136,7 @@ def test_a_secret_or_tls_lets_nodes_be_elsewhere() -> None:
     "line, warning",
     [
         ("min-in-sync = 1", "min-in-sync: with 1, a confirmed message may be on one disk alone, and is lost with it"),
-        ("min-in-sync = 3", "with 3 nodes, publishers are held while one of them is away"),
+        ("min-in-sync = 3", "with 3 nodes, publishers are blocked while one of them is away"),
         ('suspend-after = "6s"', "suspend-after: is not below lease"),
         ('[management]\nnode = "rabbit@x"', "node: does nothing on a node of a cluster"),
     ],

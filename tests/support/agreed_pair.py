@@ -46,6 +46,6 @@ class AgreedPair(Pair):
     def agree(self, lsn: int | None = None) -> None:
         """The other nodes have all, or what is below this LSN."""
         self.recorder.agreed_lsn = self.journal.next_lsn if lsn is None else lsn
-        self.broker.more_is_safe()
+        self.broker.release_awaiting()
         self.advance(0)
         self.settle()

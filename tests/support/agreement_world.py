@@ -257,7 +257,7 @@ class Place(NamedTuple):
     leads: int = 0  # term of the broker that runs
     agreed: int = 0  # as its machine decided, while it leads
     closing: bool = False  # its broker is to be closed
-    holds: bool = False  # publishers are held, or the broker is suspended
+    holds: bool = False  # publishers are blocked, or the broker is suspended
     wants_read: bool = False
     quiet: bool = False  # nothing is written: the lead is handed over
     is_registered: bool = False

@@ -55,18 +55,18 @@ class LateJournal(StandInJournal):
         if not self.is_behind:
             self.safe_lsn = min(self.next_lsn, self.safe_lsn + records)
         if is_told:
-            self._broker.more_is_safe()
+            self._broker.release_awaiting()
 
     def fail(self) -> None:
         """It takes nothing more; what is not safe may never be."""
         self.has_failed = self.is_behind = True
-        self._broker.more_is_safe()
+        self._broker.release_awaiting()
 
     def recover(self) -> None:
         """It takes records again, and has stated what happened meanwhile."""
         self.has_failed = self.is_behind = False
         self.safe_lsn = self.next_lsn
-        self._broker.more_is_safe()
+        self._broker.release_awaiting()
 
     # -- the engine's Durability --------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ class StandInJournal:
     """`is_congested`: it has too much to write. `takes_transient`: it records everything."""
 
     safe_lsn = 0
-    has_failed = is_behind = is_lost = holds_deliveries = False
+    has_failed = is_behind = is_lost = delays_deliveries = False
 
     def __init__(self, *, is_congested: bool = False, takes_transient: bool = False) -> None:
         self.is_congested = is_congested

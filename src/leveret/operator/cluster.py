@@ -32,7 +32,7 @@ def wait_in_sync(operator: Operator, node: NodeName | None = None) -> dict[str, 
 
 @command("cluster wait-safe-to-stop", reads=True)
 def wait_safe_to_stop(operator: Operator, node: NodeName | None = None) -> dict[str, Any]:
-    """Like wait-in-sync, until a node can be stopped: another could lead, and publishers would not be held.
+    """Like wait-in-sync, until a node can be stopped: another could lead, and publishers would not be blocked.
 
     node: the one that is to be stopped; without it: each node in sync
     """
@@ -60,7 +60,7 @@ def differences(operator: Operator, parts: Json = None) -> dict[str, Any]:
 
 @command("cluster history", http=Http("GET", "leveret/cluster/history", Level.MONITORING), reads=True)
 def history(operator: Operator) -> dict[str, Any]:
-    """Show which node led when, which nodes were in sync, and when publishers were held, oldest first.
+    """Show which node led when, which nodes were in sync, and when publishers were blocked, oldest first.
 
     The last 200 changes since the leader's process began, also those from before it led. Earlier leaders come from
     other nodes.

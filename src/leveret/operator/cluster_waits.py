@@ -27,7 +27,7 @@ def not_in_sync(rows: Iterable[Row]) -> list[str]:
 def stop_reasons(status: Status, node: str | None = None) -> list[str]:
     """Why the node, or any node in sync, must not be stopped now; []: it can be stopped.
 
-    It can be stopped if enough others are in sync, so that publishers are not held, if another one can lead, and if
+    It can be stopped if enough others are in sync, so that publishers are not blocked, if another one can lead, and if
     etcd answers. Raises: CommandError: there is no such node.
     """
     if (reason := why_unserved(status)) is not None:

@@ -267,7 +267,7 @@ class NodeReport:
         return (Certificate(listening, file, cluster.tls.expires_ms),)
 
     def _held_s(self) -> float:
-        """Total seconds in which this node held publishers, including the present state."""
+        """Total seconds in which this node blocked publishers, including the present state."""
         node = self._node()
         present_ms = SystemClock.wall_ms() - node.since_ms if node.agreement.state is State.HELD else 0
         return (node.held_ms + max(0, present_ms)) / 1000

@@ -161,7 +161,7 @@ class Supervisor:
         """Note that all nodes in sync have the records below `lsn`. See `cluster.node_process.LeadingBroker`."""
         self.journal.agree(lsn, reports=not at_once)
         if at_once:
-            self.more_is_safe()
+            self.release_awaiting()
 
     def _end_turn(self) -> int:
         """Release the records for writing, unless the broker is unfinished. Returns the LSN after them.
@@ -182,7 +182,7 @@ class Supervisor:
     async def tend(self, request_report: Callable[[], object] | None = None) -> None:
         """Handle reports of the journal's thread, make checkpoints, reclaim, until cancelled.
 
-        `request_report`: called in any thread to have the event loop call `more_is_safe` soon; None: trio does it.
+        `request_report`: called in any thread to have the event loop call `release_awaiting` soon; None: trio does it.
         Raises: Unreadable: content on disk could not be read, so the broker must stop; DirectoryLost:
         nothing can be stored.
         """
@@ -190,7 +190,7 @@ class Supervisor:
 
         def report_through_trio() -> None:
             try:
-                token.run_sync_soon(self.more_is_safe, idempotent=True)
+                token.run_sync_soon(self.release_awaiting, idempotent=True)
             except trio.RunFinishedError:
                 pass
 
@@ -217,8 +217,8 @@ class Supervisor:
                 self._checkpoint = checkpoint(self.broker, self.journal, self.recorder)
                 if await self._make_checkpoint(self._checkpoint):
                     self.recorder.checkpoint_done()
-                    self.broker.more_is_safe()
-                self._checkpoint = None  # if it is not durable, `more_is_safe` requests another later
+                    self.broker.release_awaiting()
+                self._checkpoint = None  # if it is not durable, `release_awaiting` requests another later
 
     def _stop_for(self, error: Unreadable | DirectoryLost) -> None:
         self._unreadable = error
@@ -227,10 +227,10 @@ class Supervisor:
     def committed(self) -> None:
         """A commit has ended. Called in the event loop's thread."""
         self.journal.writer.end_small()
-        self.more_is_safe()
+        self.release_awaiting()
 
-    def more_is_safe(self) -> None:
-        """Let answers go out, because more records are safe. Called in the event loop's thread."""
+    def release_awaiting(self) -> None:
+        """Release what waits for the journal, which has written more. Called in the event loop's thread."""
         if self._is_closed:
             return
         recorder = self.recorder
@@ -242,7 +242,7 @@ class Supervisor:
         if not self._is_tick_set and self.journal.options.fsync != "never":
             self._is_tick_set = True
             self._tick_later()
-        self.broker.more_is_safe()
+        self.broker.release_awaiting()
 
     def _request_checkpoint(self) -> None:
         """Begin a checkpoint, e.g. because changes made while the disk was full have no records."""
@@ -288,7 +288,7 @@ class Supervisor:
             self._stop_for(error)
         else:
             logger.critical("%s; nothing durable is stored until the broker is restarted", error)
-        self.broker.more_is_safe()
+        self.broker.release_awaiting()
 
     def _retry_later(self) -> None:
         if not self._is_retry_set:
@@ -336,7 +336,7 @@ class Supervisor:
             self.recorder.set_low(False)
             if not self.recorder.takes_nothing:
                 logger.warning("the journal has room again")
-            self.broker.more_is_safe()
+            self.broker.release_awaiting()
             return
         if journal.state is WriterState.RUNNING and not self.recorder.is_behind:
             if self._checkpoint is None and self._can_make_room():

@@ -609,7 +609,7 @@ def test_members_that_live_and_do_not_follow_are_believed_when_dead_ones_would_b
 
 
 def test_a_member_that_was_silent_stays_overdue_when_its_link_is_closed() -> None:
-    """Its silence was the reason: publishers that are held would else be let go on for `join-patience`."""
+    """Its silence was the reason: publishers that are blocked would else be let go on for `join-patience`."""
     stage = Stage(insync=InSync(1, frozenset({A, B}), 0, revision=3)).lead(B)
     beat(stage, 2.5)
     assert stage.state is State.HELD

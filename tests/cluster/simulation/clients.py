@@ -122,7 +122,7 @@ class Client:
     def flushed(self, broker: NodeBroker) -> None:
         """The broker has something for this client."""
 
-    def more_is_safe(self, broker: NodeBroker) -> None:
+    def release_awaiting(self, broker: NodeBroker) -> None:
         """More of what this broker recorded is agreed."""
 
 
@@ -170,7 +170,7 @@ class Publisher(Client):
         self.books.published(body, self.queue, lsn)
         self.unanswered[self._tag] = (body, lsn)
 
-    def more_is_safe(self, broker: NodeBroker) -> None:
+    def release_awaiting(self, broker: NodeBroker) -> None:
         if broker is self.broker:
             self._take(broker)
 
@@ -222,7 +222,7 @@ class Committer(Client):
         self.books.transactions.append(keys)
         self.unanswered.append((keys, max(lsn, commit.sync_lsn)))
 
-    def more_is_safe(self, broker: NodeBroker) -> None:
+    def release_awaiting(self, broker: NodeBroker) -> None:
         if broker is not self.broker:
             return
         while self.unanswered and self.unanswered[0][1] <= broker.recorder.safe_lsn:
@@ -375,7 +375,7 @@ class Consumer(Client):
         assert broker.book is not None
         return message is not None and broker.book.holder(self.queue, message.id) is self.session
 
-    def more_is_safe(self, broker: NodeBroker) -> None:
+    def release_awaiting(self, broker: NodeBroker) -> None:
         if broker is self.broker:
             safe_lsn = broker.recorder.safe_lsn
             for body, lsn in self._acked:

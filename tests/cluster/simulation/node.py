@@ -591,7 +591,7 @@ class Node:
         world.agreed_lsn = max(world.agreed_lsn, lsn)
         if world.chance.random() < 0.05:
             self.keep_agreed()
-        self.soon(0, lambda: world.more_is_safe(broker))
+        self.soon(0, lambda: world.release_awaiting(broker))
 
     def _checkpoint(self) -> None:
         broker = self.broker

@@ -234,13 +234,13 @@ class World:
         end = self.nodes[leader.name].durable_lsn
         assert end >= self.agreed_lsn, f"{leader.name} leads from {end} on, and {self.agreed_lsn} is agreed"
 
-    def more_is_safe(self, broker: NodeBroker) -> None:
+    def release_awaiting(self, broker: NodeBroker) -> None:
         """Clients are told."""
         if broker.answers:
-            broker.broker.more_is_safe()
+            broker.broker.release_awaiting()
             broker.end_turn()
             for client in self.clients:
-                client.more_is_safe(broker)
+                client.release_awaiting(broker)
 
     def check_served(self, broker: NodeBroker) -> None:
         """A leader that was replaced has ended, or is suspended, soon after the next one serves: `suspend-after`."""

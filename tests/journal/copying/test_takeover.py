@@ -55,7 +55,7 @@ class Node(Harness):
         self.journal.writer.wait(self.journal.commit(), on_own_disk=True)
         if self.agrees:
             self.journal.agree(self.journal.durable_lsn)
-        self.broker.more_is_safe()
+        self.broker.release_awaiting()
 
     def tick(self) -> None:
         """What a later block alone can say: that the last records are agreed. And what else is to be done."""

@@ -27,7 +27,7 @@ START_SECONDS = 3600.0
 AIM_SECONDS, LOOK_SECONDS = 0.5, 0.0005
 
 
-#: Queues with limits, where publishers are held: one in octets, one in messages.
+#: Queues with limits, where publishers are blocked: one in octets, one in messages.
 LIMITED = ("limited", "counted")
 #: Little is held in memory, more in the temp store, and then the connection is not read. The temp store is never full:
 #: transient messages would wait for it, also in a commit, which what comes on other channels passes.

@@ -41,7 +41,7 @@ SHUTDOWN_SECONDS = 0.1
 DEPTH_MAX, MESSAGES_MAX = 4000, 6000
 #: Publishes that are sent without a confirm, about: more of them are open at the end, or more are sure.
 WINDOWS = (100, 500, 500, 5000)
-#: How likely a round has limits, and publishers that are held.
+#: How likely a round has limits, and publishers that are blocked.
 LIMITED_ROUNDS = 0.5
 #: The control table lists a thousand.
 WAITING_MAX = 400

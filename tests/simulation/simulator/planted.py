@@ -103,13 +103,13 @@ def _twice(often: float) -> Make:
 
 
 def _forget_a_client(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
-    def more_is_safe(broker: Broker) -> None:
+    def release_awaiting(broker: Broker) -> None:
         for client in list(broker.context.awaiting):
             if chance.random() < 0.1:
                 del broker.context.awaiting[client]
         original(broker)
 
-    return more_is_safe
+    return release_awaiting
 
 
 def _lose_at_requeue(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
@@ -224,7 +224,7 @@ PLANTED: dict[str, list[tuple[Any, str, Make]]] = {
     "swapped messages": [(Session, "deliver_ready", _swap_two)],
     "deleted user is back": [(Replay, "_undeclared", _bring_users_back)],
     "doubled dead letter": [(DeadLetters, "_publish_one", _twice(0.02))],
-    "forgotten wake-up of a client": [(Broker, "more_is_safe", _forget_a_client)],
+    "forgotten wake-up of a client": [(Broker, "release_awaiting", _forget_a_client)],
     "forgotten wake-up of a queue": [(Queue, "mark", _rarely(0.1))],
     "lost at requeue": [(Queue, "requeue", _lose_at_requeue)],
     "forgotten redelivered flag": [(sessions, "Delivered", _forget_the_flag)],

@@ -95,7 +95,7 @@ class SecondLife:
         journal.commit()
         if not journal.wait(journal.next_lsn):
             raise Broken("what a broker recorded alone is never safe")
-        broker.more_is_safe()
+        broker.release_awaiting()
 
     # -- what it does -------------------------------------------------------------------------------------------------
 

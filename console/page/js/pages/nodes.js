@@ -3,7 +3,7 @@ import { act, Ago, asIs, ask, Badge, bytes, column, confirm, count, Danger, dura
 
 const STATES = {
   leading: "serves clients; its journal is copied",
-  held: "leads, but publishers are held: too few nodes are in sync",
+  held: "leads, but publishers are blocked: too few nodes are in sync",
   suspended: "leads perhaps: nothing is read from clients until that is known",
   in_sync: "has on disk what is confirmed: it may lead",
   following: "copies, and is not waited for",
@@ -46,7 +46,7 @@ function Acts({ node, leader, reload }) {
 const WORDS = {
   led: (change) => `${change.node} leads, in term ${change.term}${change.why && `: ${change.why}`}`,
   left: (change) => `${change.node} led until then, in term ${change.term}`,
-  held: (change) => `${change.node} holds publishers: ${change.why}`,
+  held: (change) => `${change.node} blocks publishers: ${change.why}`,
   suspended: (change) => `${change.node} serves nobody: ${change.why}`,
 };
 
