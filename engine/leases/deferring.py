@@ -4,78 +4,12 @@ An acknowledgement of a message that has not come is kept for a time (DeferredAc
 queue, but scheduled or not active yet, the acknowledgement is kept until it is due or active, or expires.
 """
 
-from bisect import bisect_right, insort
 from collections.abc import Iterable, Sequence
-from struct import Struct
 
 from ..errors import BadRequest
 from ..messages.message import Message
+from .deferred_acks import DEFERRED_MAX, DeferredAcks
 from .state import Leases
-
-#: Deferred acknowledgements of one queue; more are refused. All of them are written in the queue's journal record.
-DEFERRED_MAX = 10_000
-_ENTRY = Struct("<qq")
-
-
-class DeferredAcks:
-    """The deferred acknowledgements of one queue. Each is kept until a time (wall ms; 0: until its message is active,
-    or due).
-    """
-
-    def __init__(self, octets: bytes = b"") -> None:
-        """`octets`: as `to_octets` made them."""
-        self._until_ms: dict[int, int] = dict(_ENTRY.iter_unpack(octets[: len(octets) // _ENTRY.size * _ENTRY.size]))
-        self._inactive: list[int] = []  # ids, rising, of messages behind the active ones
-
-    def __len__(self) -> int:
-        return len(self._until_ms)
-
-    def to_octets(self) -> bytes:
-        """The state for the journal."""
-        return b"".join(_ENTRY.pack(*entry) for entry in self._until_ms.items())
-
-    def add(self, id_: int, until_ms: int) -> bool:
-        """Add an acknowledgement. Returns whether there was room."""
-        if len(self._until_ms) >= DEFERRED_MAX and id_ not in self._until_ms:
-            return False
-        self._until_ms[id_] = until_ms
-        return True
-
-    def keep(self, id_: int) -> None:
-        """Keep an acknowledgement until its message, which is in the queue, is active."""
-        self._until_ms[id_] = 0
-        if id_ not in self._inactive:
-            insort(self._inactive, id_)
-
-    def among(self, ids: Iterable[int]) -> list[int]:
-        """The ids among these that have a deferred acknowledgement."""
-        if isinstance(ids, range) and len(ids) > len(self._until_ms):
-            return sorted(id_ for id_ in self._until_ms if id_ in ids)
-        return [id_ for id_ in ids if id_ in self._until_ms]
-
-    def entered(self, end: int) -> list[int]:
-        """Remove and return the inactive ids up to `end`: their messages are active now."""
-        count = bisect_right(self._inactive, end)
-        found, self._inactive[:count] = self._inactive[:count], []
-        return found
-
-    def forget(self, ids: Iterable[int]) -> None:
-        """Remove acknowledgements."""
-        for id_ in ids:
-            self._until_ms.pop(id_, None)
-
-    def forget_present(self) -> None:
-        """Remove the acknowledgements of messages that are in the queue."""
-        self.forget([id_ for id_, until_ms in self._until_ms.items() if not until_ms])
-        self._inactive.clear()
-
-    def prune(self, now_ms: int) -> None:
-        """Remove acknowledgements whose time is over."""
-        over = [id_ for id_, until_ms in self._until_ms.items() if 0 < until_ms <= now_ms]
-        self.forget(over)
-
-
-# -- of a queue -------------------------------------------------------------------------------------------------------
 
 
 def defer_acks(leases: Leases, ids: Iterable[int]) -> int:

@@ -29,9 +29,10 @@ from .ending import TIME_LIMIT, UNSUBSCRIBED, break_leases, expire_for, expire_r
 from .granting import begin, drop_expired, grant, presented, runs_of
 from .headers import browse_entries, lease_entries
 from .owner_groups import OwnerGroups
+from .past_holder import NOTHING, unleased_copy
 from .replay_rules import REPLAY_ARGUMENTS
 from .replaying import move_to_end, read_more, replay_for, show_replays
-from .state import NOTHING, Browse, Leases, LeasesPart, bookmark_of, unleased_copy
+from .state import Browse, Leases, LeasesPart, bookmark_of
 
 if TYPE_CHECKING:
     from ...expressions.language import Expression

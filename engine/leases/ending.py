@@ -21,8 +21,9 @@ from ..queues.parts import Settlement
 from ..queues.queue import Queue
 from .deferring import forget_present, settle_expired
 from .headers import REASON
+from .past_holder import NOTHING
 from .ranked_store import RankedMessage, is_barrier, ranked
-from .state import NOTHING, Leases, LeasesPart
+from .state import Leases, LeasesPart
 
 if TYPE_CHECKING:
     from ..clients.session import Session

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from ..messages.field_table import Field, FieldTable, integer_of
 from ..queues.queue import Queue
 from ..stores.store import ids_in
-from .deferring import DeferredAcks
+from .deferred_acks import DeferredAcks
 from .owners import BLOCK, Owners
 from .state import Leases, leases_of
 

@@ -7,7 +7,6 @@ Source: queues page C.5; docs/decisions/0012-log.md.
 """
 
 from array import array
-from bisect import bisect_left
 from collections.abc import Sequence
 
 from ..clock import due_after
@@ -19,32 +18,10 @@ from . import deferring
 from .capture import capture_of
 from .ending import arm
 from .replay_rules import CREATION, Boundary, boundary_of, is_known
-from .state import ActiveSet, Leases
+from .state import ActiveSet, Leases, Rebuild
 
 #: Octets that one step brings into the queue (2 to 5 ms), and messages dropped at once.
 REBUILD_OCTETS, DROP_SLICE = 64 * 1024, 500
-
-
-class Rebuild:
-    """The progress of a rebuild.
-
-    Messages from `boundary` on with ids below `until_id` come into the queue, unless they were in it before.
-    `start`: position of the first read in the log; `position`: of the next one; `end`: where reading stops.
-    `collects_ids`: this is the first pass, for a queue that existed before. It collects the ids of messages that were
-    in the queue (`entered`). At its end those before the boundary are dropped. `has_begun`: the second pass has reached
-    the boundary.
-    """
-
-    def __init__(self, boundary: Boundary, position: int, end: int, until_id: int, *, collects_ids: bool) -> None:
-        self.boundary, self.position, self.start, self.end, self.until_id = boundary, position, position, end, until_id
-        self.collects_ids = collects_ids
-        self.has_begun = False
-        self.entered = array("q")
-
-    def was_here(self, id_: int) -> bool:
-        """Whether a message was in the queue before."""
-        at = bisect_left(self.entered, id_)
-        return at < len(self.entered) and self.entered[at] == id_
 
 
 def begin(leases: Leases, since_id: int | None, next_id: int, *, was_there: bool) -> None:

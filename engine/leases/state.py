@@ -5,36 +5,36 @@ releases barriers.
 Source: queues page A.2, A.3, A.7.
 """
 
-from bisect import insort
+from array import array
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from ...settings.slotted import slotted
 from ..clock import MS
-from ..delivery.consumer import Consumer, Holder, holder_of
+from ..delivery.consumer import Consumer, holder_of
 from ..messages.message import UNLIMITED, Envelope, Message
 from ..queues.queue import Queue
 from ..stores.store import Scanned
 from ..stores.tailed_store import TailedStore
 from .book import LeaseBook
 from .consumer_list import LeaseConsumers
-from .headers import ORIGIN, topic_entry, with_entries
+from .deferred_acks import DeferredAcks
+from .headers import ORIGIN, topic_entry
 from .hosts import hosts_of
 from .owners import Owners
+from .past_holder import PastHolder
+from .replay import Replay
+from .replay_rules import Boundary
 from .rules import LeasedRules, rules_in
 
 if TYPE_CHECKING:
     from ..clients.session import Session
     from ..deadlines import Deadline
-    from .deferring import DeferredAcks
-    from .rebuilding import Rebuild
-    from .replaying import Replay
 
 #: Maximum messages that a transfer makes active in one step.
 EXTENDED = 1000
-#: The id of a tombstone without a message: an acknowledgement has no effect.
-NOTHING = 0
 
 
 class Leases:
@@ -229,7 +229,7 @@ class Leases:
             known = self.topic_entries[key] = topic_entry(topic or self.queue.context.router.captures.topic_of(*key))
         return known
 
-    def past_holder_of(self, session: "Session") -> "PastHolder":
+    def past_holder_of(self, session: "Session") -> PastHolder:
         """The holder of a session's leases that have ended."""
         past = self.past.get(session)
         if past is None:
@@ -319,24 +319,23 @@ class Browse:
     after: int = 0
 
 
-class PastHolder(Holder):
-    """Holder of a session's leases of one queue that have ended. They count nowhere.
+class Rebuild:
+    """The progress of a rebuild.
 
-    A lease is the message object itself, which stays under its tag in the session until the client settles it. If the
-    lease ends before that, by time, another client's acknowledgement or basic.cancel, the object stays as a tombstone:
-    a late acknowledgement is no error. The queue continues with another object of the same id.
-    Source: queues page A.2 (lease), A.5 (stale tags).
+    Messages from `boundary` on with ids below `until_id` come into the queue, unless they were in it before.
+    `start`: position of the first read in the log; `position`: of the next one; `end`: where reading stops.
+    `collects_ids`: this is the first pass, for a queue that existed before. It collects the ids of messages that were
+    in the queue (`entered`). At its end those before the boundary are dropped. `has_begun`: the second pass has reached
+    the boundary.
     """
 
-    is_past: ClassVar[bool] = True
+    def __init__(self, boundary: Boundary, position: int, end: int, until_id: int, *, collects_ids: bool) -> None:
+        self.boundary, self.position, self.start, self.end, self.until_id = boundary, position, position, end, until_id
+        self.collects_ids = collects_ids
+        self.has_begun = False
+        self.entered = array("q")
 
-    __slots__ = ()
-
-    def __init__(self, queue: Queue, session: "Session") -> None:
-        super().__init__(queue, session, counts_against_prefetch=False)
-
-
-def unleased_copy(message: Message, entries: bytes) -> Message:
-    """A copy of a message, with more headers, for a delivery without a lease. Acknowledging it has no effect."""
-    content = with_entries(message.envelope, message.content, entries)
-    return Message(NOTHING, content, message.envelope.for_added_headers())
+    def was_here(self, id_: int) -> bool:
+        """Whether a message was in the queue before."""
+        at = bisect_left(self.entered, id_)
+        return at < len(self.entered) and self.entered[at] == id_

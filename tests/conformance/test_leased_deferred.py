@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from leased_desk import BARRIER, DLX, SYNC, LeasedDesk, ask, numbered
 
-from leveret.engine.leases import deferring as leased_deferring
+from leveret.engine.leases import deferred_acks
 from leveret.operator.command_error import CommandError
 
 
@@ -197,7 +197,7 @@ def test_inactive_messages_that_are_gone(desk: LeasedDesk) -> None:
 
 def test_too_many(desk: LeasedDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     """The request is refused beyond so many; those before stay."""
-    monkeypatch.setattr(f"{leased_deferring.DeferredAcks.__module__}.DEFERRED_MAX", 3)
+    monkeypatch.setattr(deferred_acks, "DEFERRED_MAX", 3)
     desk.queue()
     assert defer(desk, next_bookmarks(desk, 3)) == 3
     assert defer(desk, next_bookmarks(desk, 1)) == 1

@@ -11,7 +11,7 @@ from durable_desk import PATH, DurableDesk
 from peer import method
 from simulated_files import SimulatedFiles
 
-from leveret.engine.leases.deferring import DeferredAcks
+from leveret.engine.leases.deferred_acks import DeferredAcks
 from leveret.engine.leases.state import leases_of
 from leveret.journal import JournalReader
 from leveret.journal.disk.segment import path_of, segments_in
