@@ -1,7 +1,7 @@
 // Columns of tables: a title, and below it a field of each row.
 import { html } from "./lib.js";
 import { bytes, count, duration, plain, rate } from "./format.js";
-import { Ago, Table } from "./parts.js";
+import { Ago, Badge, Table } from "./parts.js";
 
 /** Shown in wide windows only; and only when it is chosen. */
 export const [WIDE, EXTRA] = [{ isWide: true }, { isExtra: true }];
@@ -36,3 +36,28 @@ export const OF_CONSUMER = [
   column("Arguments", "arguments", table, WIDE),
 ];
 export const OF_VHOST = column("Virtual host", "vhost", named, WIDE);
+
+/** What is special about a queue, in few letters, with words as their titles. */
+export function Features({ queue }) {
+  const { arguments: given = {}, leveret = {} } = queue;
+  const has = (key) => `x-${key}` in given;
+  const of = (key) => given[`x-${key}`];
+  return [
+    [queue.type !== "classic", queue.type, `queue type ${queue.type}`],
+    [queue.durable, "D", "durable: outlives a restart"],
+    [queue.auto_delete, "AD", "auto-delete: goes with its last consumer"],
+    [queue.exclusive, "Excl", "exclusive: of one connection"],
+    [has("message-ttl"), "TTL", `messages expire after ${of("message-ttl")} ms`],
+    [has("expires"), "Exp", `goes when unused for ${of("expires")} ms`],
+    [has("max-length") || has("max-length-bytes"), "Lim", "limited in length"],
+    [has("ring-size"), "Ring", `keeps the newest ${of("ring-size")}`],
+    [has("dead-letter-exchange"), "DLX", `dead letters go to ${of("dead-letter-exchange")}`],
+    [has("max-priority"), "Pri", "has priorities"],
+    [has("single-active-consumer"), "SAC", "one consumer is active at a time"],
+    [queue.policy, queue.policy, "policy", "policy"],
+    [queue.operator_policy, queue.operator_policy, "operator policy", "policy"],
+    [!["running", "live"].includes(queue.state), queue.state, "state", "warning"],
+    [leveret.enabled === false, "disabled", "takes no messages", "warning"],
+    [leveret.paused, "paused", "delivers nothing", "warning"],
+  ].filter(([isSo]) => isSo).map(([, text, title, kind]) => html`<${Badge} key=${text} text=${text} title=${title} kind=${kind} />`);
+}

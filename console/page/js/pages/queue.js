@@ -1,12 +1,11 @@
 // One queue: what is in it, how fast it goes, why it is as it is, and what can be done with it.
-import { act, Ago, asIs, bold, Button, bytes, Choice, ClientOf, code, column, confirm, count, Danger, Facts, Fold, go, Head, html, lacksTag, moment, named, OF_CONSUMER, ofClient, ofQueue, Panel, path, rate, rateOf, refine, remove, Rows, secondStep, several, Table, Tabs, Tile, to, useMay, usePoll, useState, Waiting, WIDE } from "../common.js";
+import { act, Ago, asIs, bold, Button, bytes, Choice, ClientOf, code, column, confirm, count, Danger, Facts, Features, Fold, go, Head, html, lacksTag, moment, named, OF_CONSUMER, ofClient, ofQueue, Panel, path, rate, rateOf, refine, remove, Rows, secondStep, several, Table, Tabs, Tile, to, useMay, usePoll, useState, Waiting, WIDE } from "../common.js";
 import { Bind, Bindings } from "../bindings.js";
 import { lengthLines, Lines, RangeChoice, rangeQuery, Rates } from "../chart.js";
 import { CommandForm, MATCHES } from "../form.js";
 import { MessageTable } from "../message_table.js";
 import { Messages, Publish } from "../publish.js";
 import { Many } from "./jobs.js";
-import { Features } from "./queues.js";
 import { ScheduledRows } from "./trouble.js";
 
 const RATES = [["publish", "In"], ["deliver_get", "Out"], ["ack", "Acknowledged"], ["redeliver", "Redelivered"]];

@@ -1,33 +1,8 @@
 // Queues, and adding one. One queue has a file of its own.
-import { act, ago, asIs, ask, Badge, bytes, column, confirm, count, Danger, EXTRA, Fold, html, List, named, note, OF_VHOST, path, QueueLink, rate, several, table, TYPED_ABOVE, WIDE, yesNo } from "../common.js";
+import { act, ago, asIs, ask, bytes, column, confirm, count, Danger, EXTRA, Features, Fold, html, List, named, note, OF_VHOST, path, QueueLink, rate, several, table, TYPED_ABOVE, WIDE, yesNo } from "../common.js";
 import { CommandForm } from "../form.js";
 
 export { Queue } from "./queue.js";
-
-/** What is special about a queue, in few letters with words behind them. */
-export function Features({ queue }) {
-  const { arguments: given = {}, leveret = {} } = queue;
-  const has = (key) => `x-${key}` in given;
-  const of = (key) => given[`x-${key}`];
-  return [
-    [queue.type !== "classic", queue.type, `queue type ${queue.type}`],
-    [queue.durable, "D", "durable: outlives a restart"],
-    [queue.auto_delete, "AD", "auto-delete: goes with its last consumer"],
-    [queue.exclusive, "Excl", "exclusive: of one connection"],
-    [has("message-ttl"), "TTL", `messages expire after ${of("message-ttl")} ms`],
-    [has("expires"), "Exp", `goes when unused for ${of("expires")} ms`],
-    [has("max-length") || has("max-length-bytes"), "Lim", "limited in length"],
-    [has("ring-size"), "Ring", `keeps the newest ${of("ring-size")}`],
-    [has("dead-letter-exchange"), "DLX", `dead letters go to ${of("dead-letter-exchange")}`],
-    [has("max-priority"), "Pri", "has priorities"],
-    [has("single-active-consumer"), "SAC", "one consumer is active at a time"],
-    [queue.policy, queue.policy, "policy", "policy"],
-    [queue.operator_policy, queue.operator_policy, "operator policy", "policy"],
-    [!["running", "live"].includes(queue.state), queue.state, "state", "warning"],
-    [leveret.enabled === false, "disabled", "takes no messages", "warning"],
-    [leveret.paused, "paused", "delivers nothing", "warning"],
-  ].filter(([isSo]) => isSo).map(([, text, title, kind]) => html`<${Badge} key=${text} text=${text} title=${title} kind=${kind} />`);
-}
 
 const COLUMNS = [
   { title: "Name", sort: "name", cell: (queue) => html`<${QueueLink} vhost=${queue.vhost} name=${queue.name} />` },
