@@ -54,6 +54,8 @@ def acks_up_to(*tags: int) -> bytes:
 
 CONSUME = method(1, C.Basic.Consume, queue="q", consumer_tag="c")
 GET = method(1, C.Basic.Get, queue="q")
+#: A channel, a queue `q`, and a publish to it without its content.
+BEGUN = channels(1) + declare("q") + method(1, C.Basic.Publish, routing_key="q")
 SAME = b"".join(publish(1, "q", b"%04d" % number, content_type="a/b") for number in range(12))
 MIXED = b"".join(
     (
@@ -152,26 +154,15 @@ CONVERSATIONS: dict[str, list[Burst]] = {
     "garbage behind arguments": [channels(1) + raw_method(1, 60, 80, bytes(9) + b"x") + declare("never")],
     "header without publish": [channels(1) + content(1, b"x") + declare("never")],
     "publish without header": [channels(1) + method(1, C.Basic.Publish, routing_key="q") + declare("never")],
-    "body too long": [
-        channels(1)
-        + declare("q")
-        + method(1, C.Basic.Publish, routing_key="q")
-        + content(1, b"12345")[:-13]
-        + raw_frame(3, 1, b"123456")
-        + declare("never")
-    ],
+    "body too long": [BEGUN + content(1, b"12345")[:-13] + raw_frame(3, 1, b"123456") + declare("never")],
     "undecodable properties": [
-        channels(1)
-        + declare("q")
-        + method(1, C.Basic.Publish, routing_key="q")
+        BEGUN
         + raw_frame(2, 1, b"\x00\x3c\x00\x00" + (1).to_bytes(8, "big") + b"\x00\x01")
         + raw_frame(3, 1, b"x")
         + declare("never")
     ],
     "weight": [
-        channels(1)
-        + declare("q")
-        + method(1, C.Basic.Publish, routing_key="q")
+        BEGUN
         + raw_frame(2, 1, b"\x00\x3c\x00\x01" + (1).to_bytes(8, "big") + b"\x00\x00")
         + raw_frame(3, 1, b"x")
         + declare("never")

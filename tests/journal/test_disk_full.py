@@ -144,10 +144,7 @@ def test_what_is_done_before_all_is_stated_is_answered_when_it_is_safe_itself() 
     assert desk.publish("A", delivery_mode=2) == [""]
     desk.settle()
     assert desk.confirms() == ["Nack"]
-    files.fault = lambda operation, path: None
-    desk.journal.retry()
-    desk.journal.wait(desk.journal.next_lsn)
-    desk.recorder.recover()
+    recover(desk)
     desk.publish("B", delivery_mode=2)
     desk.settle()
     for _ in checkpoint(desk.pair.broker, desk.journal, desk.recorder):
@@ -193,12 +190,31 @@ def full(desk: DurableDesk) -> None:
     desk.confirms()
 
 
-def has_room(desk: DurableDesk) -> None:
-    """Again, and all is stated."""
+def recover(desk: DurableDesk) -> None:
+    """The disk has room again, and nothing is stated yet."""
     desk.files.fault = lambda operation, path: None
     desk.journal.retry()
     desk.journal.wait(desk.journal.next_lsn)
     desk.recorder.recover()
+
+
+def full_desk_with_dead_letters(*published: str) -> DurableDesk:
+    """`q` has messages, its dead letters go to `d1`; then the disk is full."""
+    desk = DurableDesk(SimulatedFiles())
+    for queue in ("elsewhere", "d1"):
+        desk.declare(queue)
+    desk.declare(x_dead_letter_exchange="dead")
+    desk.exchange("dead")
+    desk.bind("d1", "dead")
+    desk.publish(*published, delivery_mode=2)
+    desk.settle()
+    full(desk)
+    return desk
+
+
+def has_room(desk: DurableDesk) -> None:
+    """Again, and all is stated."""
+    recover(desk)
     for _ in checkpoint(desk.pair.broker, desk.journal, desk.recorder):
         desk.journal.commit()
     desk.settle()
@@ -251,21 +267,10 @@ def test_what_was_taken_while_the_disk_was_full_holds_no_segments() -> None:
 
 def test_what_died_while_the_disk_was_full_and_was_taken_at_once() -> None:
     """Between room and the checkpoint: it is nowhere on the disk, and neither comes back nor holds a segment."""
-    desk = DurableDesk(SimulatedFiles())
-    for queue in ("elsewhere", "d1"):
-        desk.declare(queue)
-    desk.declare(x_dead_letter_exchange="dead")
-    desk.exchange("dead")
-    desk.bind("d1", "dead")
-    desk.publish("A", "B", delivery_mode=2)
-    desk.settle()
-    full(desk)
+    desk = full_desk_with_dead_letters("A", "B")
     for _ in range(2):
         desk.nack(desk.must_get(), requeue=False)
-    desk.files.fault = lambda operation, path: None
-    desk.journal.retry()
-    desk.journal.wait(desk.journal.next_lsn)
-    desk.recorder.recover()
+    recover(desk)
     desk.ack(desk.must_get("d1"))
     stating = checkpoint(desk.pair.broker, desk.journal, desk.recorder)
     next(stating)
@@ -282,21 +287,10 @@ def test_what_died_while_the_disk_was_full_and_was_taken_at_once() -> None:
 
 def test_what_is_recorded_behind_what_is_missing_is_safe_when_that_is_stated() -> None:
     """A second failure makes nothing safe, and what the time of the first one needed is kept no longer than that."""
-    desk = DurableDesk(SimulatedFiles())
-    for queue in ("elsewhere", "d1"):
-        desk.declare(queue)
-    desk.declare(x_dead_letter_exchange="dead")
-    desk.exchange("dead")
-    desk.bind("d1", "dead")
-    desk.publish("A", delivery_mode=2)
-    desk.settle()
-    full(desk)
+    desk = full_desk_with_dead_letters("A")
     safe_lsn = desk.recorder.safe_lsn
     desk.nack(desk.must_get(), requeue=False)
-    desk.files.fault = lambda operation, path: None
-    desk.journal.retry()
-    desk.journal.wait(desk.journal.next_lsn)
-    desk.recorder.recover()
+    recover(desk)
     desk.publish("B", key="elsewhere", delivery_mode=2)
     desk.settle()
     assert desk.journal.committed_lsn > safe_lsn == desk.recorder.safe_lsn
@@ -309,24 +303,13 @@ def test_what_is_recorded_behind_what_is_missing_is_safe_when_that_is_stated() -
 
 def test_what_dies_when_the_disk_is_full_again_is_written_later() -> None:
     """Before the checkpoint after the first time is known to be whole. The second of two failures is no other one."""
-    desk = DurableDesk(SimulatedFiles())
-    for queue in ("elsewhere", "d1"):
-        desk.declare(queue)
-    desk.declare(x_dead_letter_exchange="dead")
-    desk.exchange("dead")
-    desk.bind("d1", "dead")
-    desk.publish("A", "B", delivery_mode=2)
-    desk.settle()
-    full(desk)
+    desk = full_desk_with_dead_letters("A", "B")
     since_ms = desk.recorder.failed_ms
     desk.advance_ms(1000)
     desk.recorder.fail(for_good=False)
     assert desk.recorder.failed_ms == since_ms, "it is full since then"
     desk.nack(desk.must_get(), requeue=False)
-    desk.files.fault = lambda operation, path: None
-    desk.journal.retry()
-    desk.journal.wait(desk.journal.next_lsn)
-    desk.recorder.recover()
+    recover(desk)
     for _ in checkpoint(desk.pair.broker, desk.journal, desk.recorder):
         desk.journal.commit()
     desk.settle()

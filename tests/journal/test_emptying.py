@@ -26,13 +26,18 @@ def harness_with_old_segment(*, memory: int | None = None) -> tuple[Harness, int
         harness.queue(name)
     harness.publish(*"ABCDEFGH", key="q", delivery_mode=2)
     harness.publish(*"stuv", key="r", delivery_mode=2)
+    return harness, old_segment(harness)
+
+
+def old_segment(harness: Harness) -> int:
+    """The first LSN of the oldest segment, once much behind it is dead."""
     for _ in range(60):
         harness.publish("x" * 200, key="busy", delivery_mode=2)
         harness.take(queue="busy")
     harness.checkpoint()
     base_lsn = harness.journal.old_segments.worth_emptying()
     assert base_lsn is not None
-    return harness, base_lsn
+    return base_lsn
 
 
 @pytest.mark.parametrize("is_behind", [False, True])
@@ -69,13 +74,7 @@ def test_a_copy_in_a_queue_that_is_not_durable_holds_no_segment() -> None:
     for name in ("q", "r", "transient"):
         harness.bind(name, "amq.fanout")
     harness.publish(*"ABCDEFGH", exchange="amq.fanout", key="", delivery_mode=2)
-    for _ in range(60):
-        harness.publish("x" * 200, key="busy", delivery_mode=2)
-        harness.take(queue="busy")
-    harness.checkpoint()
-    base_lsn = harness.journal.old_segments.worth_emptying()
-    assert base_lsn is not None
-    for _ in empty_segment(harness.broker, harness.journal, harness.recorder, base_lsn):
+    for _ in empty_segment(harness.broker, harness.journal, harness.recorder, old_segment(harness)):
         harness.journal.commit()
     usage = harness.journal.usage
     assert usage.segments[0].live == 0 and sum(row.live for row in usage.segments) == 16

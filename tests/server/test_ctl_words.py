@@ -214,6 +214,19 @@ def test_misuse_is_said_before_a_broker_is_asked(
     assert "opensesame" not in error
 
 
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, object]]:
+    """What `leveret ctl` asks of a broker: commands with their arguments."""
+    found: list[tuple[str, object]] = []
+
+    def request(url: str, name: str, arguments: object, **_: object) -> dict[str, object]:
+        found.append((name, arguments))
+        return {}
+
+    monkeypatch.setattr("leveret.cli.control_client.request", request)
+    return found
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -223,15 +236,8 @@ def test_misuse_is_said_before_a_broker_is_asked(
         ["set_permissions", "ann", ".*", ".*", "-", "-p", "v"],
     ],
 )
-def test_options_may_stand_between_words(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_may_stand_between_words(words: list[str], asked: list[tuple[str, object]]) -> None:
     """As rabbitmqctl takes them."""
-    asked: list[tuple[str, object]] = []
-
-    def request(url: str, name: str, arguments: object, **_: object) -> dict[str, object]:
-        asked.append((name, arguments))
-        return {}
-
-    monkeypatch.setattr("leveret.cli.control_client.request", request)
     assert main(["ctl", *words]) == 0
     given = {"action": "set", "vhost": "v", "user": "ann", "configure": ".*", "write": ".*", "read": "-"}
     assert asked == [("permissions", given)]
@@ -260,16 +266,9 @@ def test_options_may_stand_between_words(words: list[str], monkeypatch: pytest.M
     ],
 )  # fmt: skip
 def test_what_operators_of_rabbitmq_type(
-    words: list[str], name: str, given: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    words: list[str], name: str, given: dict[str, str], asked: list[tuple[str, object]]
 ) -> None:
     """Lines for rabbitmqctl do the same here."""
-    asked: list[tuple[str, object]] = []
-
-    def request(url: str, name: str, arguments: object, **_: object) -> dict[str, object]:
-        asked.append((name, arguments))
-        return {}
-
-    monkeypatch.setattr("leveret.cli.control_client.request", request)
     assert main(["ctl", *words]) == 0
     assert asked == [(name, given)]
 

@@ -37,6 +37,11 @@ def setting(key: str, value: object) -> str:
     return f'[[address-setting]]\nmatch = "q"\n{key} = {value}\n'
 
 
+def of_queue(keys: str) -> str:
+    """A queue of one address with these keys, from line 5 on."""
+    return f'[[address]]\nname="q"\n[[address.queue]]\nname="q"\n{keys}'
+
+
 def test_no_files_and_empty_files_are_the_same_configuration() -> None:
     """Without files the loaders are not even imported."""
     without, empty = load(), load("")
@@ -168,11 +173,7 @@ def test_provenance_has_file_line_and_match() -> None:
             ":3: default-ring-size: 0 is invalid, expected -1 or an integer from 1",
         ),
         ("C10", setting("default-ring-size", -2), ":3: default-ring-size: -2 is invalid"),
-        (
-            "C10",
-            '[[address]]\nname="q"\n[[address.queue]]\nname="q"\nring-size = 0',
-            ":5: ring-size: 0 is invalid, expected -1 or",
-        ),
+        ("C10", of_queue("ring-size = 0"), ":5: ring-size: 0 is invalid, expected -1 or"),
         ("6.3", setting("page-size-bytes", 0), "expected a size"),
         ("6.3", setting("page-size-bytes", 2**31), "expected a size"),
         ("6.3", setting("max-read-page-messages", 0), "expected -1 or"),
@@ -211,38 +212,22 @@ def test_provenance_has_file_line_and_match() -> None:
             "wildcard-addresses: delimiter, any-words and single-word must be",
         ),
         ("6.3", "[wildcard-addresses]\ndelimeter = 1", "did you mean 'delimiter'?"),
-        (
-            "6.7",
-            '[[address]]\nname="q"\n[[address.queue]]\nname="q"\nring-size=1\narguments={x-max-length=2}',
-            "contradicts x-max-length",
-        ),
+        ("6.7", of_queue("ring-size=1\narguments={x-max-length=2}"), "contradicts x-max-length"),
+        ("6.5", of_queue("ring-syze=1"), "ring-syze: unknown key in [[address.queue]], did you mean 'ring-size'?"),
+        ("6.5", of_queue('filter="x="'), ":5: filter: 'x=' is invalid, expected a selector: "),
         (
             "6.5",
-            '[[address]]\nname="q"\n[[address.queue]]\nname="q"\nring-syze=1',
-            "ring-syze: unknown key in [[address.queue]], did you mean 'ring-size'?",
-        ),
-        (
-            "6.5",
-            '[[address]]\nname="q"\n[[address.queue]]\nname="q"\nfilter="x="',
-            ":5: filter: 'x=' is invalid, expected a selector: ",
-        ),
-        (
-            "6.5",
-            f'[[address]]\nname="q"\n[[address.queue]]\nname="q"\narguments={{x-later={2**63}}}',
+            of_queue(f"arguments={{x-later={2**63}}}"),
             ":5: x-later: 9223372036854775808 is invalid, expected an integer of 64 bits",
         ),
-        (
-            "6.5",
-            f'[[address]]\nname="q"\n[[address.queue]]\nname="q"\narguments={{x-later={-(2**70)}}}',
-            "expected an integer of 64 bits",
-        ),
+        ("6.5", of_queue(f"arguments={{x-later={-(2**70)}}}"), "expected an integer of 64 bits"),
         ("6.5", '[[address]]\nname="q"\n[[address.queue]]\n', ":3: name: is missing in [[queue]]"),
         ("6.5", "[address]\nname = 'q'", ":1: address: expected tables [[address]]"),
         ("6.5", "[[policy]]\nname = 'x'", ":1: pattern: is missing in [[policy]]"),
         ("6.5", "[[divert]]\nname='d'\naddress='a'", "forwarding-address: is missing"),
         (
             "3.4",
-            '[[address]]\nname="q"\n[[address.queue]]\nname="q"\nexclusive=true\nsingle-active-consumer=false',
+            of_queue("exclusive=true\nsingle-active-consumer=false"),
             ":6: single-active-consumer: sets x-single-active-consumer, which another key sets as well",
         ),
         ("6.5", "[[vhost]]\nname='d'\nlimit=1", ":3: limit: unknown key in [[vhost]]"),
@@ -374,7 +359,7 @@ def findings(configuration: Configuration) -> list[str]:
             "0.toml:4: redelivery-delay-multiplier: 0.5 makes",
         ),
         (
-            '[[address]]\nname="q"\n[[address.queue]]\nname="q"\nmax-delivery-attempts=3',
+            of_queue("max-delivery-attempts=3"),
             "0.toml:3: queue 'q': limit without dead-letter address",
         ),
         (  # earlier releases loaded it

@@ -31,12 +31,11 @@ def packages(room: str, root: Path = ROOT) -> list[str]:
 class Source:
     """What the tests of the house ask of a file; its tree is not kept, which takes much memory.
 
-    `imports`: wherever they stand; `first`: at the top, `at_run_time`: but for those for annotations.
+    `imports`: wherever they stand; `at_run_time`: but for those for annotations.
     """
 
     text: str
     imports: list[ast.AST]
-    first: list[ast.AST]
     at_run_time: list[ast.AST]
     defines_async: bool
     waits: bool
@@ -53,7 +52,6 @@ def source_of(path: Path) -> Source:
     return Source(
         text,
         imports=_imports_of(nodes),
-        first=_imports_of(tree.body),
         at_run_time=_imports_of(at_run_time(tree)),
         defines_async=any(isinstance(node, ast.AsyncFunctionDef) for node in nodes),
         waits=any(isinstance(node, ast.Await) for node in nodes),
