@@ -1,4 +1,4 @@
-"""Parses long JSON in steps: a step parses some entries of a list in the outermost object.
+"""Parses long JSON in steps: a step parses some entries of the outermost list, or of a list in the outermost object.
 
 It accepts the same texts as `bodies.parsed`. Source: management page 1.3, 20.
 """

@@ -27,7 +27,7 @@ REQUESTS_MAX, PROBES_MAX, METRICS_MAX = 10, 10, 4
 
 
 class Runtime(Protocol):
-    """What `src/leveret/serving` offers to a frontend."""
+    """The services of `src/leveret/serving` that the console uses."""
 
     broker: Broker
     has_resigned: bool
@@ -56,7 +56,7 @@ class ConsoleState:
         self._metrics: Metrics | None = None
         self._at_work = dict.fromkeys(Work, 0)
         self.streams = 0
-        self.requests = 0  # that are read, and not answered yet
+        self.requests = 0  # those that were read and are not answered yet
         self._unfinished = 0  # octets of the bodies that are being read
         self.turn = trio.Lock()  # held during a step, so that connections take turns
 

@@ -17,7 +17,7 @@ QUEUES_SLICE = 200
 
 
 class Disconnects:
-    """Clients to disconnect, then virtual hosts to delete, which have no clients left. `pending`: work is left."""
+    """Disconnects clients first, then deletes virtual hosts without clients. `pending`: work is left."""
 
     def __init__(self, context: BrokerContext) -> None:
         self._context = context
@@ -26,6 +26,7 @@ class Disconnects:
         self._vhosts: deque[VirtualHost] = deque()
 
     def expel(self, client: Client, error: EngineError) -> None:
+        """Disconnect a client at the end of this turn or a later one. `error`: the reason that it gets."""
         self._clients.append((client, error))
         self.pending = self._context.background.pending = True
 

@@ -43,7 +43,7 @@ _POSITION = re.compile(r"(.+?):([0-9]+): ")
 
 
 def in_order(lines: Iterable[str], files: Iterable[str] = ()) -> list[str]:
-    """Lines that begin with FILE:LINE, in the order of the files and of their lines; other lines first."""
+    """Lines that begin with FILE:LINE, in the order of files and lines; other lines first. Each line comes once."""
     ranks = {file: rank for rank, file in enumerate(files)}
 
     def position(line: str) -> tuple[int, int]:

@@ -20,8 +20,8 @@ STEP = 1024 * 1024
 
 
 class Progress(Enum):
-    """Progress of a body. OTHER: the next frame is of another kind, or cannot be kept as it arrives. EXCESS: see
-    `LargeBody.check`.
+    """Progress of a body. OTHER: the next frame is not one of this body, is damaged, or cannot be kept as it arrives.
+    EXCESS: see `LargeBody.check`.
     """
 
     WHOLE = auto()

@@ -193,7 +193,7 @@ class PublishCache:
         return summary
 
     def is_valid(self, properties: bytes) -> bool:
-        """Whether the summary of a property list is cached, so that the list is valid."""
+        """Whether a property list is known to be valid: its summary is cached."""
         return properties in self.summaries or self.shapes.find(properties) is not None
 
     def arguments_of(self, method_frame: bytes) -> PublishArguments:

@@ -133,7 +133,7 @@ class Subscriptions:
         queue.note_session_with_unacked(holder.session)
 
     def mark_queues(self) -> bool:
-        """Mark the queues of the session's consumers that have ready messages. Returns whether there are any.
+        """Mark those queues of the session's consumers that have ready messages. Returns whether there is such a queue.
 
         Consumers share limits of the session and the client. Therefore the first consumer with credit goes to the end
         of `by_tag`.

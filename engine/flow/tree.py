@@ -27,6 +27,7 @@ class MeterSettings(NamedTuple):
 
     `rules`: flow control of its address or of the broker. `size`: size limits of its address. `keeps_acked`:
     `Kind.keeps_acked`. `evicts`: the queue drops messages instead of blocking (queues page E.4, row 14).
+    `generation`: that of the tree.
     """
 
     rules: FlowRules | None
@@ -124,7 +125,7 @@ class UsageTree:
     ) -> MeterSettings | None:
         """The settings of the meter for a queue with these rules; None: it needs no meter.
 
-        A queue that keeps acknowledged messages pages out by itself and ignores flow control.
+        A queue that keeps acknowledged messages pages out by itself: only size limits apply to it.
         """
         if keeps_acked:
             rules = None
@@ -251,7 +252,7 @@ class UsageTree:
         return [*self._roots.values(), *self._nodes.values()]
 
     def full_nodes(self) -> list[Usage]:
-        """The nodes that are full, in the order in which they became so. Without a look at the others."""
+        """The nodes that are full, in the order in which they became so. O(full nodes)."""
         self._update_nodes()
         return list(self._full)
 

@@ -38,7 +38,7 @@ class DeadLetter:
     reason: str
 
     def would_cycle(self, queue_name: str) -> bool:
-        """Whether the message died in this queue before, and no client has rejected it since then."""
+        """Whether the message has died in this queue, and no client has rejected it since then."""
         if self.reason == REJECTED or not any(entry in self.deaths for entry in _queue_encodings(queue_name)):
             return False
         for item in decode_array(self.deaths):

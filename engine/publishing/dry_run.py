@@ -119,8 +119,8 @@ BY_NAME, BY_ADDRESS, IN_TURN, BY_TOPIC = "by its name", "by its address", "by it
 
 @dataclass(slots=True)
 class Hop:
-    """One exchange on the route. `taken`: the bindings that match. `missed`: the first bindings that do not match, with
-    reasons; `missed_count`: the number of all these bindings.
+    """One exchange on the route. `taken`: the bindings that lead on. `missed`: the first of the others, with reasons;
+    `missed_count`: the number of all others.
 
     `alternate`: the alternate exchange, if nothing matches. `is_random`: the message goes to one of `taken`, at random.
     """

@@ -89,7 +89,9 @@ def response_when_full(queue: "Queue", rules: QueueRules) -> Generator[None, Non
 
 
 def outcome_of(queue: "Queue", envelope: Envelope, content: bytes) -> str:
-    """The fate of one more message now. In an empty queue with consumers it is ready, whatever their credit."""
+    """The fate of one more message now. In an empty queue with consumers it is ready unless refused, whatever their
+    credit.
+    """
     if not queue.is_open:
         return DISABLED
     message = Message(0, content, envelope)

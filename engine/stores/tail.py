@@ -1,4 +1,4 @@
-"""The tail of a deep queue: its paged-out messages. Memory has only their ids, sizes and locations.
+"""The tail of a deep queue: its paged-out messages. Memory has their ids, sizes, expiries and locations.
 
 The tail has one list for each level of priority. The highest level with messages is the floor. All messages of lower
 levels are in the tail, so that the ready messages in memory always come first. Messages that are neither in the journal
@@ -137,7 +137,7 @@ class Tail:
     def page(self, paged: Callable[[list[Message]], Sequence[Item]], count_max: int) -> bool:
         """Page out up to `count_max` of the messages that are stored here as objects. O(items).
 
-        `paged`: writes messages to the temp store, and returns the items that replace them.
+        `paged`: pages messages out, and returns the items that replace them.
         Returns: whether there may be more.
         """
         for level, items in enumerate(self._levels):
@@ -178,7 +178,7 @@ class Tail:
         return head.expires_ns if isinstance(head, Message) else head.head_expires_ns
 
     def typical_size(self) -> int:
-        """The average body size of the next messages, in octets."""
+        """An estimate of the size of the next messages, in octets."""
         if not self._count:
             return 0
         item = self._levels[self.floor][0]
@@ -229,7 +229,7 @@ class Tail:
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def take_ids(self, level: int, ids: Sequence[int]) -> list[Taken | Message]:
-        """Take those of the messages with these rising ids that are here. O(ids x log n), or O(n) if ids do not rise.
+        """Take the messages with these rising ids, if they are here. O(ids x log n), or O(n) if the tail is unsorted.
 
         Small remainders of runs on both sides are joined.
         """

@@ -37,7 +37,7 @@ class Names:
         return self._ids.get(Define(object_type, vhost_id, name))
 
     def new(self, object_type: int, vhost_id: int, name: str) -> tuple[int, Record]:
-        """Assign an id to a name that has none. Returns it with the record that defines it."""
+        """Assign an id to a name that has none. Returns the id, and the record that defines it."""
         define = Define(object_type, vhost_id, name)
         id_ = self.next_id
         self.set(id_, define)

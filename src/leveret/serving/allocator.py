@@ -10,7 +10,7 @@ import trio
 
 #: Seconds between two checks.
 INTERVAL_S = 10
-#: The heap is trimmed if its free octets are at least FREE_MIN, and at least one for USED_PER_FREE used ones.
+#: The heap is trimmed if its free octets are at least FREE_MIN, and at least 1/USED_PER_FREE of its used ones.
 FREE_MIN = 16 * 1024 * 1024
 USED_PER_FREE = 4
 #: Resident octets; smaller processes are not checked.
@@ -52,7 +52,7 @@ def trimmer() -> Callable[[], bool] | None:
 
 
 async def return_memory() -> None:
-    """Trim the heap every `INTERVAL_S` until cancelled, if the process is large."""
+    """Trim the heap every `INTERVAL_S` while the process is large. Returns only if the C library cannot."""
     trim: Callable[[], bool] | None = None
     while True:
         await trio.sleep(INTERVAL_S)

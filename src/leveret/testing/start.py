@@ -37,12 +37,12 @@ def start_broker(
     Args:
         clock: "virtual": time passes only by `broker.clock`.
         config: path of a file, TOML text, or a dict of the same shape.
-        profile: the broker whose semantics apply, as in `leveret serve --profile`.
+        profile: the version of RabbitMQ whose behavior applies, as in `leveret serve --profile`.
         data: directory of a journal, created if needed, in which durable queues and their persistent messages outlive
             the broker; default: everything in memory.
         clock_start: the wall time at the start (naive: UTC); default: now, or, on virtual time with `data`, the time
             at which the last broker there stopped.
-        quiet_ms: real time without activity before virtual time advances.
+        quiet_ms: milliseconds of real time without activity before virtual time advances.
         virtual_heartbeats: heartbeats and handshake limits use the broker's clock, too.
         seed: makes the broker's own chance (collision avoidance) reproducible.
         management: serve RabbitMQ's HTTP API, too, at `management_url`. Needs `leveret[console]`.
