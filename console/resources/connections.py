@@ -95,7 +95,7 @@ def _listed_channels(api: Api, request: Request, sessions: list[Session], *, has
         request,
         sessions,
         lambda session: {
-            **channel_view(session, api.broker, node),
+            **channel_view(session, node),
             **api.sampler.session(session, ranges),
         },
         name=lambda session: (channel_name(session), session.client.given_name or ""),
@@ -118,7 +118,7 @@ def _show_channel(api: Api, request: Request) -> Steps:
         raise not_authorised(_NOT_AUTHORISED, missing_tag(user, "monitoring"))
     ranges = ranges_of(request)
     rates = api.sampler.session(session, ranges)
-    view = {**channel_view(session, api.broker, node), **rates, **api.sampled_since(session, ranges)}
+    view = {**channel_view(session, node), **rates, **api.sampled_since(session, ranges)}
     return Columns(request).selected({**view, **(yield from channel_details(session, node))})
 
 

@@ -91,7 +91,7 @@ def plain_connection_view(client: Client, node: str) -> dict[str, Any]:
     return {"name": client.name, "node": node_of(client, node), "user": client.user.name, "vhost": client.vhost.name}
 
 
-def channel_view(session: Session, broker: Broker, node: str) -> dict[str, Any]:
+def channel_view(session: Session, node: str) -> dict[str, Any]:
     """A channel in a list, without rates."""
     client = session.client
     assert isinstance(client, Client)

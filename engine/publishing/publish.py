@@ -54,7 +54,7 @@ def publish_run(
         exchange.published_out += count * len(queues)
         durability = broker.storage.durability
         if durability is not None and durability.has_failed:
-            return _publish_after_journal_failure(host, envelope, contents, first_id, queues, due_ns)
+            return _publish_after_journal_failure(envelope, contents, first_id, queues, due_ns)
         if len(queues) == 1:
             refused = queues[0].enqueue(first_id, envelope, contents, due_ns)
             return Outcome((), refused) if refused else ALL_TAKEN
@@ -69,7 +69,6 @@ def publish_run(
 
 
 def _publish_after_journal_failure(
-    host: HostContext,
     envelope: Envelope,
     contents: Sequence[bytes],
     first_id: int,
@@ -106,7 +105,7 @@ def _publish_each(
             route.exchange.published_out += len(queues)
             durability = host.broker.storage.durability
             if durability is not None and durability.has_failed:
-                outcome = _publish_after_journal_failure(host, envelope, (content,), first_id + offset, queues, due_ns)
+                outcome = _publish_after_journal_failure(envelope, (content,), first_id + offset, queues, due_ns)
                 outcomes: list[Sequence[int]] = [outcome[1]]
             else:
                 outcomes = [queue.enqueue(first_id + offset, envelope, (content,), due_ns) for queue in queues]

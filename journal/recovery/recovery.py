@@ -54,7 +54,7 @@ def recover_unchecked(files: Files, directory: str, *, now_ms: int | None = None
         last = _summary_of(files, directory, bases[-1])
     begin, end = (last.checkpoint_begin, last.checkpoint_end) if last is not None else (0, 0)
     if not begin and bases[0] != 1:
-        raise _missing(directory, bases[0], 1)
+        raise _missing(bases[0], 1)
     now_us = TIME_MAX if now_ms is None else now_ms * 1000
     replay = _replay(files, directory, bases, begin, end, now_us)
     if any(first < end and begin < after for first, after in replay.gaps):
@@ -70,7 +70,7 @@ def first_content(found: Recovered) -> int:
     return min(lowest, default=found.next_lsn)
 
 
-def _missing(directory: str, base_lsn: int, expected: int) -> Damaged:
+def _missing(base_lsn: int, expected: int) -> Damaged:
     name = segment_name(base_lsn)
     return Damaged(name, 0, f"it does not follow the segment before it; records {expected} to {base_lsn - 1} are lost")
 
@@ -91,7 +91,7 @@ def _replay(files: Files, directory: str, bases: list[int], begin: int, end: int
     for index in range(start, len(bases)):
         base_lsn, is_last = bases[index], index == len(bases) - 1
         if index > start and base_lsn != found.next_lsn:
-            raise _missing(directory, base_lsn, found.next_lsn)
+            raise _missing(base_lsn, found.next_lsn)
         _replay_segment(files, directory, base_lsn, is_last, replay)
     return replay
 

@@ -346,7 +346,7 @@ def test_the_tests_own_tools_see_all() -> None:
     for number in range(6):
         world.fill([50], {"delivery_mode": 1 if number == 3 else 2}, number)
     world.end_turn()
-    picture = snapshot_of(world.q, world.clock)
+    picture = snapshot_of(world.q)
     assert [message.body.rstrip(b"\0") for message in picture.ready] == [b"%d.0" % number for number in range(6)]
     take_ready(world.q, lambda message: message.body[:1] in b"24")
     world.end_turn()

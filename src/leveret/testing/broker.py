@@ -198,13 +198,11 @@ class RunningBroker(BrokerAssertions):
 
     def queue(self, name: str, *, vhost: str | None = None) -> QueueSnapshot:
         """A snapshot of a queue. Raises: LookupError."""
-        return self._ask(vhost, lambda host: snapshot_of(find_queue(host, name), self.runtime.clock))
+        return self._ask(vhost, lambda host: snapshot_of(find_queue(host, name)))
 
     def queues(self, *, vhost: str | None = None) -> tuple[QueueSnapshot, ...]:
         """All queues, in order of their declaration."""
-        return self._ask(
-            vhost, lambda host: tuple(snapshot_of(queue, self.runtime.clock) for queue in host.queues.values())
-        )
+        return self._ask(vhost, lambda host: tuple(snapshot_of(queue) for queue in host.queues.values()))
 
     def published(
         self,
@@ -267,9 +265,8 @@ class RunningBroker(BrokerAssertions):
         """
 
         def look(host: VirtualHost) -> dict[str, Any]:
-            clock = self.runtime.clock
             published = self.recorder.published(host.name, copies=False)
-            queues = [plain_queue(snapshot_of(queue, clock)) for queue in host.queues.values()]
+            queues = [plain_queue(snapshot_of(queue)) for queue in host.queues.values()]
             return {"published": [plain_message(message) for message in published], "queues": queues}
 
         return self._ask(vhost, look)

@@ -124,7 +124,7 @@ class BrokerAssertions:
                 queue = self._queue(where, name)
             except LookupError as error:
                 return None, str(error)
-            snapshot = snapshot_of(queue, host.runtime.clock)
+            snapshot = snapshot_of(queue)
             return snapshot, queue_failure(snapshot, expected, consumers)
 
         def explain(lines: Sequence[str]) -> str:

@@ -21,7 +21,6 @@ from ..engine import (
     messages_of,
     runs_of,
 )
-from .engine_clock import EngineClock
 from .nearest_names import nearest_names
 
 T = TypeVar("T")
@@ -189,7 +188,7 @@ class QueueSnapshot:
 # -- taking snapshots -----------------------------------------------------------------------------------------------
 
 
-def snapshot_of(queue: Queue, clock: EngineClock) -> QueueSnapshot:
+def snapshot_of(queue: Queue) -> QueueSnapshot:
     """A snapshot of a queue. Call it in the broker's loop."""
     unacked = sorted(queue.unacked_messages(), key=lambda message: message.id)
     return QueueSnapshot(
