@@ -5,7 +5,6 @@ These are tools for developing and judging a broker, which never imports them. A
 with a free port and a temporary directory, so that several run side by side and leave nothing behind. All listen on
 127.0.0.1 only, and connect only to that or to a given URL.
 
-Rooms, each of which imports only those before it: `wire` < `brokers` < `running` < `suites`, `workers`, `flow`;
-`artemis` and `differential` import only `wire` and `brokers`. `drivers` are programs in many languages, `scenarios` are
-data.
+docs/architecture.md says which folder may import which. `drivers` are programs in many languages; `scenarios` and
+`leases` are data.
 """

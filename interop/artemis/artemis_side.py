@@ -121,7 +121,7 @@ class Artemis(Side):
         self._turn(link)
 
     def _turn(self, link: _Link) -> None:
-        """Wait until the broker has read everything that was sent: it has then answered a later request."""
+        """Wait for the answer to a request: the broker has then handled everything that was sent before it."""
         link.connection.create_sender("activemq.management").close()
 
     def close(self, name: str) -> None:

@@ -30,7 +30,7 @@ CREATE = (
 def fetch(work: Path) -> Path:
     """The unpacked distribution in `work`, downloaded if it is missing. Raises: NotFetched."""
     home = unpacked(ARTIFACT, f"{NAME}-bin.zip", NAME, work, JAVA_VERSION_MIN)
-    (home / "bin" / "artemis").chmod(0o755)  # which an archive of zip loses
+    (home / "bin" / "artemis").chmod(0o755)  # zip archives do not keep the mode
     return home
 
 

@@ -10,7 +10,7 @@ from .table import Scenario, Step, broker_xml
 
 LATE_SECONDS = 5.0  # time limit for expected messages
 QUIET_SECONDS = 0.2  # no message for this long: there are no more
-SLACK_SECONDS = 0.02  # the broker's clock started before ours was read
+SLACK_SECONDS = 0.02  # the broker may have started the delay before we read our clock
 POLL_SECONDS = 0.01
 CREDIT_OF_REST = 1000
 
@@ -50,7 +50,7 @@ def _faults(
 
 
 class Trial:
-    """One scenario on one broker. `scenarios`: those that the broker is configured for."""
+    """One scenario on one broker. `scenarios`: all that the broker is configured for, this one among them."""
 
     def __init__(self, broker: str, side: Side, scenario: Scenario, scenarios: Sequence[Scenario]) -> None:
         self._broker, self._side, self._scenario, self._scenarios = broker, side, scenario, scenarios

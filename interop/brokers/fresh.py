@@ -28,7 +28,7 @@ DISK_FREE_HIGH, DISK_FREE_USUAL = "1000000GB", "50MB"
 DISK_SIZE = "256m"
 #: The file system for the journals of three nodes.
 CLUSTER_DISK_SIZE = "640m"
-#: A leader that is stopped hands over, so clients can connect again at once.
+#: RabbitMQ's text -> ours: a leader that is stopped hands over, and clients can connect again at once.
 HANDED_OVER = {
     "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'": (
         "CONNECTION_FORCED - this node no longer leads"
@@ -157,7 +157,7 @@ def _qpid() -> Iterator[Broker]:
         yield replace(_of(peer), tls_port=tls_port, ca=ca, withholds=why, seconds_max=MEASURED_SECONDS_MAX)
 
 
-#: Features that brokers lack, or that cannot be triggered from outside.
+#: Need of a scenario -> its name in the reason why a broker does not meet it.
 WITHHELD = {"tls": "TLS", "alarm": "memory alarm", "disk": "disk alarm"}
 #: Name -> starts a fresh broker. Raises: FileNotFoundError: it is not on this machine. PeerFailed: it did not start.
 FRESH = {

@@ -35,7 +35,7 @@ from .processes import POLL_SECONDS, PeerFailed, await_fact, end_of, kill_group
 
 NAMES = ("a", "b", "c")
 WITHOUT_ETCD = "no etcd on this machine (Debian: apt install etcd-server; make peers)"
-#: Below the ports of clients, so that a node's ports are still free when it is started again.
+#: Below the ephemeral ports, so that no client has a node's port when the node is started again.
 PORTS = range(20_000, 32_000)
 #: Seconds after which a node that should hand over and end is killed.
 STOP_SECONDS_MAX = 20.0
@@ -97,7 +97,7 @@ class LocalCluster:
     # -- processes -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start all processes. They are ready when each node `accepts` clients."""
+        """Start all processes, without waiting for them: `await_clients`."""
         self._end_leftovers()
         for member in range(3):
             self.start_member(member)

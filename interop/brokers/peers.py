@@ -55,7 +55,7 @@ class Peer:
     """A broker that answers on 127.0.0.1.
 
     `pid`: of the process whose CPU time and memory matter (for RabbitMQ the Erlang VM, not the script that starts it).
-    `directory`: with its files; `log`: its output. Both are deleted after the block.
+    `directory`: with its files; it is deleted after the block. `log`: the file of its output.
     """
 
     name: str
@@ -110,7 +110,7 @@ def restartable(
     ready: Callable[[], bool] | None = None,
     console_port: int = 0,
 ) -> Iterator[Peer]:
-    """Run a broker that can be restarted. Its log is in `directory`, where it runs without a `cwd`.
+    """Run a broker that can be restarted. Its log is in `directory`, which is also its default `cwd`.
 
     `ready`: whether it has started; None: it answers AMQP. `console_port`: as in `Peer`.
 

@@ -25,7 +25,7 @@ def unwind_on_sigterm() -> None:
 
 
 class PeerFailed(Exception):
-    """The broker ended or did not answer in time. The message has the end of its log."""
+    """A broker, or a program for it, failed or was not ready in time. The message has the end of its log, if any."""
 
 
 class Lifecycle(Protocol):

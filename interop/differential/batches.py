@@ -31,7 +31,7 @@ BATCHED = (
     *(queue_declare, queue_bind, exchange_declare, queue_purge, queue_delete),
 )
 
-#: Operations that may dead-letter messages, and those whose answers may depend on these.
+#: Operations that may dead-letter messages.
 MAY_KILL = ("basic.publish", "basic.reject", "basic.nack")
 REFUSES = ("basic.reject", "basic.nack")
 #: Operations that requeue messages or give credit: RabbitMQ's queue may deliver before it gets the next method.
@@ -46,6 +46,7 @@ MAY_FAIL = (
     "queue.delete",
     "basic.get",
 )
+#: Operations whose answers depend on the dead letters that have arrived.
 LOOKS = ("basic.get", "queue.purge", "queue.delete")
 
 
@@ -60,7 +61,7 @@ def batch(choose: Chooser, plan: Plan) -> Operation:
         if (plan.dead_letters or plan.quorum) and kills and operation["op"] in LOOKS:
             continue  # quorum queues handle publishes asynchronously, too
         if plan.dead_letters and operation["op"] == "basic.publish" and any(one["op"] in REFUSES for one in operations):
-            continue  # to the same queue, before or after the dead letter
+            continue  # it may reach the queue before or after the dead letter
         names = [one["op"] for one in operations]
         if operation["op"] in SETTLES and any(name in (*SETTLES, *MAY_FAIL) for name in names):
             continue

@@ -37,7 +37,7 @@ class Known:
     last_deliveries: bool = False
 
     def explains(self, operation: Operation, expected: Observation, got: Observation) -> bool:
-        """Whether this is the given difference."""
+        """Whether this intended difference explains two observations of an operation."""
         return (
             self.operation.search(_text(operation)) is not None
             and self.reference.search(_text(expected)) is not None

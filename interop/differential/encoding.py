@@ -11,7 +11,9 @@ from .observations import Names
 
 
 def encode(operation: Operation, number: str, state: ChannelState, names: Names, frame_max: int) -> bytes:
-    """The frames of an operation. `state` is updated as if they are sent. `number`: begins each body."""
+    """The frames of an operation. `state` is updated as if they are sent. `number`: begins each body
+    that is not empty.
+    """
     name, channel = operation["op"], operation.get("ch", 0)
     fields = {field_name for field_name, _ in METHODS[name][2]}
     values = {key: _value(key, value, state, names) for key, value in operation.items() if key in fields}
@@ -22,7 +24,7 @@ def encode(operation: Operation, number: str, state: ChannelState, names: Names,
 
 
 def resolve(text: str, names: Names) -> str:
-    """A value in which $gen, $ctag and $rabbitmq.reply-to are replaced by the newest names that the broker made."""
+    """For $gen, $ctag or $rabbitmq.reply-to the newest name that the broker generated (none yet: q0); else `text`."""
     if text.startswith("$"):
         return names.latest(text[1:]) or "q0"
     return text

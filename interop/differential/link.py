@@ -43,7 +43,7 @@ class Link:
     def __init__(self, host: str, port: int, vhost: str, user: str = "guest", password: str = "guest") -> None:
         self.channels: set[int] = set()
         self.open = True
-        self._closing = False  # the broker sent a close; only the end of the TCP connection is missing
+        self._closing = False  # the broker has sent connection.close, and will end the TCP connection
         self._socket = socket.create_connection((host, port), timeout=DEADLINE_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = b""
@@ -73,7 +73,7 @@ class Link:
     # sending
 
     def send(self, octets: bytes) -> None:
-        """Send octets. That the broker has ended the connection is noticed by the next read."""
+        """Send octets. If the broker has ended the connection, the next read finds it out."""
         try:
             self._socket.sendall(octets)
         except OSError:

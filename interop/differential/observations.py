@@ -12,7 +12,7 @@ from .channel_state import ChannelState
 BODY_CHARACTERS_MAX = 64  # longer bodies are shown by size and checksum
 #: Names that the broker generates: queues, consumer tags, reply addresses.
 GENERATED = re.compile(r"amq\.(gen|ctag|rabbitmq\.reply-to)[-.][A-Za-z0-9+/=_@.<>-]+")
-#: Sent by RabbitMQ's queues independently of the channel, and not any longer after the channel has failed.
+#: Sent by RabbitMQ's queues independently of the channel, and not after the channel has failed.
 FROM_QUEUES = ("basic.consume-ok", "basic.cancel-ok", "basic.cancel", "basic.deliver", "basic.ack", "basic.nack")
 _MEANINGLESS = ("ticket", "reserved_1", "reserved_2")
 
@@ -146,7 +146,7 @@ def in_no_order(seen: dict[str, Any]) -> dict[str, Any]:
     consuming = sorted((answer for answer in answers if answer[0] in FROM_QUEUES), key=str)
     for answer in [answer for answer in consuming if answer[0] == "basic.cancel"]:
         if ["basic.cancel-ok", {"consumer_tag": answer[1]["consumer_tag"]}] in consuming:
-            consuming.remove(answer)  # deleted by one, cancelled by the other: one or both may arrive
+            consuming.remove(answer)  # of a queue that is deleted meanwhile: RabbitMQ sends the cancel or not
     others = [_uncounted(answer) for answer in answers if answer[0] not in FROM_QUEUES]
     return {kind: what for kind, what in {**seen, "answers": others, "consuming": consuming}.items() if what}
 

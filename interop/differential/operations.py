@@ -53,7 +53,7 @@ def _exchange(choose: Chooser, plan: Plan) -> str:
 
 
 def at(choose: Chooser, name: str) -> Operation:
-    """An operation without arguments, on one of four channels."""
+    """An operation without arguments, on one of two channels of one of two connections."""
     return {"op": name, "c": choose.below(2), "ch": 1 + choose.below(2)}
 
 
@@ -97,7 +97,7 @@ def queue_declare(choose: Chooser, plan: Plan, name: str | None = None) -> Opera
 
 
 def _as_before(choose: Chooser, plan: Plan, name: str, operation: Operation) -> Operation:
-    """The arguments of an earlier declaration. A careful program rarely declares an object in two ways."""
+    """In a careful program mostly the object's first declaration: there objects are rarely declared in two ways."""
     if not plan.careful or choose.rarely(30):
         return operation
     former = plan.declared.setdefault(name, operation)

@@ -10,7 +10,7 @@ from .choices import QUEUES, Chooser
 
 
 class Limits(Enum):
-    """Prefetch limits: per consumer, per channel, or both."""
+    """Prefetch limits: none, per consumer (OWN), per channel (SHARED), or both."""
 
     NONE, OWN, SHARED, BOTH = range(4)
 
@@ -55,7 +55,9 @@ class Plan:
 
 
 def choose_plan(choose: Chooser) -> Plan:
-    """A plan: one of twelve with quorum queues, five with limits; half of all are careful."""
+    """A plan. Of twelve one has quorum queues, five have limits. Careful are three of four with quorum queues, and half
+    of the others.
+    """
     several = tuple(choose.one(*QUEUES) for _ in range(4))
     kind = choose.below(12)
     dead_letters = not choose.rarely(3)

@@ -62,7 +62,7 @@ _DECK = [builder for builder, weight in WEIGHTS.items() for _ in range(weight)]
 
 
 def program(choose: Chooser) -> list[Operation]:
-    """A program of about fifty operations. The first ones declare and bind most of the queues and exchanges."""
+    """A program of about fifty operations. Careful ones and half of the others first declare and bind most objects."""
     plan = choose_plan(choose)
     operations = []
     if plan.careful or choose.rarely(2):

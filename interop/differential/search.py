@@ -18,7 +18,7 @@ from .side import Observation, Peer
 FOUND_MAX = 5
 SHRINKING_RUNS_MAX = 400
 WAVERING_RUNS_MAX = 6
-#: Fields that every operation needs.
+#: Fields that minimising does not remove, since operations cannot be sent without them.
 NEEDED = {
     "op", "c", "ch", "unopened", "active", "consumer_tag", "delivery_tag", "queue", "exchange", "operations", "what",
 }  # fmt: skip
@@ -85,7 +85,7 @@ class Search:
         return found
 
     def _shrink(self, found: Found) -> Found:
-        """Remove operations, first half of them, then fewer, and then fields, as long as the difference remains."""
+        """Remove what the difference does not need: operations, half of them at first, parts of batches, and fields."""
         last_run = self.shrinking.programs + SHRINKING_RUNS_MAX
         step = max(1, len(found.program) // 2)
         while self.shrinking.programs < last_run:

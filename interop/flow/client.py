@@ -184,7 +184,7 @@ class RowClient:
         return self._begun(_operation(*one) for one in operations)
 
     def publish(self, place: str, key: str, bodies: Iterable[bytes], *, exchange: str = "", **arguments: Any) -> Calls:
-        """Begin to publish bodies one after the other, on a channel with confirms in the way of the client."""
+        """Begin to publish bodies one after the other, without waiting for confirms if the client can do that."""
         if place in self._confirms and not self.waits_for_confirms:
             arguments["in_background"] = True
         return self._begun(_publishes(place, key, bodies, exchange, arguments))
@@ -224,7 +224,7 @@ class RowClient:
         return returned if self.waits_for_confirms else len(self.confirmed(place))
 
     def confirmed(self, place: str, count: int | None = None, seconds: float = 30.0) -> list[tuple[int, bool]]:
-        """The confirms in their order: the number of each publish, from 1, and whether it was an ack.
+        """All confirms in their order: the number of each publish, from 1, and whether it was an ack.
 
         Waits for `count` of them; without `count`, until none came for `QUIET_SECONDS`.
         """

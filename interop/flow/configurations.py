@@ -94,7 +94,7 @@ hold-bytes = "64KiB"
 hold-spool = 0
 """
 
-#: And a connection without any progress is closed.
+#: The same, and a connection without any progress is closed.
 STALL = (
     UNREAD
     + """

@@ -15,7 +15,7 @@ SLACK_SECONDS = 0.15
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The means of a row. `name`: of its queues. `slack`: seconds by which events may be late."""
+    """What a row works with. `name`: the end of its queues' names. `slack`: seconds by which events may be late."""
 
     client: RowClient
     operator: Operator
@@ -23,7 +23,7 @@ class Scene:
     slack: float = SLACK_SECONDS
 
     def queue(self, kind: str) -> str:
-        """A queue's name with address settings. `kind`: the first word of their pattern."""
+        """The name of a queue that has the address settings of a pattern. `kind`: the first word of the pattern."""
         return f"{kind}.{self.name}"
 
 

@@ -1,4 +1,4 @@
-"""The same work for several brokers at the same time, each in a process that ends its children on SIGTERM."""
+"""Does the same work for several brokers at the same time, each in its own process."""
 
 from __future__ import annotations
 

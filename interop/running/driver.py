@@ -23,8 +23,7 @@ class DriverFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """A driver's description of its client: `lacks` by operation, operation:argument, type:LETTER, event:NAME,
-    recover."""
+    """A driver's description of its client. `lacks`: what the client cannot do, by the keys of drivers/README.md."""
 
     client: str
     version: str

@@ -27,7 +27,7 @@ def parser(module: str, description: str, names: Iterable[str], work: str, out: 
 
 
 def chosen(options: argparse.Namespace, names: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """The requested names and brokers. From now on, SIGTERM also ends child processes.
+    """The requested names and brokers. Also makes SIGTERM end child processes.
 
     Raises: ValueError: a name is unknown, or RabbitMQ is requested and not installed.
     """

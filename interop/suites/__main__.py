@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 def _compare_suite(
     suite: Suite, brokers: Sequence[str], work: Path, options: argparse.Namespace, waiting: dict[str, str]
 ) -> Comparison:
-    """Run a suite on the requested brokers one after the other. Others have their last full run."""
+    """Run a suite on the requested brokers one after the other. RabbitMQ's last full run stands in for one now."""
     installed = install(suite, work)
     keyword, kept = options.k, work / "results"
     runs: dict[str, SuiteRun | None] = {}

@@ -41,7 +41,7 @@ class SuiteRun:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A test that passes on RabbitMQ and not on leveret. `feature`: that is missing; None: it is unexplained."""
+    """A test that passes on RabbitMQ and not on leveret. `feature`: why, in `waiting.toml`; None: it is unexplained."""
 
     test: str
     outcome: Outcome
@@ -56,7 +56,7 @@ class Comparison:
     rabbitmq: SuiteRun | None
     leveret: SuiteRun | None
     differences: tuple[Difference, ...] = ()
-    done: tuple[str, ...] = ()  # patterns that are no longer needed
+    done: tuple[str, ...] = ()  # patterns of `waiting.toml` that no difference needs
 
     @property
     def unexplained(self) -> tuple[Difference, ...]:

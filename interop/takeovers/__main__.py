@@ -102,7 +102,7 @@ def _measure(subject: Subject, commands: dict[str, list[str]], options: argparse
 
 
 def rows(found: Found) -> Iterable[str]:
-    """The table: a row for each client and deed, with medians of seconds and sums of messages."""
+    """The lines of the table: a row for each client and deed, with medians of seconds and sums of messages."""
     brokers = [name for name in SUBJECTS if any(key[0] == name for key in found)]
     yield (
         "| client | what | "

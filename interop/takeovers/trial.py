@@ -43,7 +43,7 @@ class Books:
 
 
 class _Side:
-    """A running program. `times`: of its lines about this trial. `orders`: with whether they were redelivered."""
+    """A running program. `orders`: of this trial, confirmed or received, and whether redelivered; `times`: when."""
 
     def __init__(self, command: Sequence[str], log: Path, prefix: str) -> None:
         self._log, self._prefix = log, prefix
@@ -76,7 +76,7 @@ class _Side:
             self.process.stdin.write(f"{order}\n")
 
     def is_past(self, moment: float) -> bool:
-        """Whether it has written a line after a time."""
+        """Whether it has written `BEHIND` lines after a time."""
         return sum(at > moment for at in self.times[-2 * BEHIND :]) >= BEHIND
 
     def await_fact(self, fact: Callable[[], bool], what: str) -> None:

@@ -27,7 +27,7 @@ from .brokers import HttpBroker, http_broker
 from .http import ask
 
 SECONDS_MAX, POLL_SECONDS = 90.0, 0.5
-#: Number of equal readings after which figures are final, since samples are taken once a second.
+#: Figures are final after this number of equal readings, since samples are taken once a second.
 LOOKS = 5
 NEVER_MS = 3_600_000
 TO_LETTERS = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "letters"}
@@ -217,7 +217,7 @@ def _of_metrics(broker: HttpBroker) -> Iterator[tuple[str, Any]]:
 
 
 def figures(broker: HttpBroker) -> dict[str, Any]:
-    """The figures of a broker now. Metrics of the same name are added up; those that are 0 are left out."""
+    """The figures of a broker now. Metrics with the same labels are added up; those that are 0 are left out."""
     found = dict(_of_api(broker))
     for name, value in _of_metrics(broker):
         if value:

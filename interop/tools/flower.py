@@ -34,7 +34,7 @@ def flower_version(work: Path) -> str:
 
 
 def run_flower(broker: HttpBroker, directory: Path, work: Path) -> Run:
-    """Check its page of the broker, and in its API the lengths of queues and the worker."""
+    """Check Flower's page of the broker, and in its API the lengths of queues, the worker and a task."""
     interpreter = python("flower", work, *REQUIREMENTS)
     (directory / "flower_app.py").write_text((PROGRAMS / "flower_app.py").read_text())
     (port,) = free_ports(1)
@@ -59,7 +59,7 @@ def run_flower(broker: HttpBroker, directory: Path, work: Path) -> Run:
 
 
 def _check(run: Run, name: str, facts: Callable[[], Any], log: Path) -> None:
-    """Check an answer. It may be empty at first, because Flower begins to ask the broker then."""
+    """Check an answer, which may be empty at first: Flower asks the broker only after a request."""
     deadline = time.monotonic() + SECONDS_MAX
     while time.monotonic() < deadline:
         try:
@@ -79,7 +79,7 @@ def _read(url: str) -> bytes:
 
 
 def _queues_of_page(page: str) -> list[list[str]]:
-    """The rows of the page, without the worker's queues, whose names are random."""
+    """The page's row of the queue `celery` once its worker consumes; the other queues have random names."""
     rows = [[re.sub(r"<[^>]*>|\s+", "", cell) for cell in _CELL.findall(row)] for row in _ROW.findall(page)]
     named = [row[:5] for row in rows if row and row[0] == "celery"]
     return named if named and named[0][4:5] == ["1"] else []

@@ -54,7 +54,7 @@ def run_lines(program: Sequence[str], lines: Iterable[Line], broker: HttpBroker,
 
 
 def _filled(word: str, names: Mapping[str, str]) -> str:
-    """The words with values for placeholders. `~` is a space within a word."""
+    """A word with values for its placeholders. `~` becomes a space."""
     for name, value in names.items():
         word = word.replace(f"{{{name}}}", value)
     return word.replace("~", " ")

@@ -62,7 +62,7 @@ def amqpstorm_version(work: Path) -> str:
 
 
 def run_amqpstorm(broker: HttpBroker, directory: Path, work: Path) -> Run:
-    """Run the functional tests of its management client."""
+    """Run the functional tests of amqpstorm's management client."""
     installed = install(AMQPSTORM, work)
     shutil.copy(PROGRAMS / "amqpstorm_port.py", directory)
     command: list[str | Path] = [
@@ -94,7 +94,7 @@ def rabbit_hole_version(work: Path) -> str:
 
 
 def _built(work: Path) -> Path:
-    """The program of its tests, with our address in place of the usual one."""
+    """The program of rabbit-hole's tests, with our address in place of the usual one."""
     home = work / "rabbit-hole"
     program = home / "suite.test"
     if program.exists():
@@ -119,7 +119,7 @@ def _built(work: Path) -> Path:
 
 
 def run_rabbit_hole(broker: HttpBroker, directory: Path, work: Path) -> Run:
-    """Run its tests after their usual set-up: a second virtual host for guest."""
+    """Run the tests of rabbit-hole after their usual set-up: a second virtual host for guest."""
     for path, body in (
         ("vhosts/rabbit%2Fhole", {}),
         ("permissions/rabbit%2Fhole/guest", dict.fromkeys(("configure", "write", "read"), ".*")),
@@ -137,7 +137,7 @@ def run_rabbit_hole(broker: HttpBroker, directory: Path, work: Path) -> Run:
 def _run(
     command: Sequence[str | Path], cwd: Path, broker: HttpBroker, directory: Path, variables: Mapping[str, str]
 ) -> Run:
-    """Run a suite. Each test is a check, except skipped ones."""
+    """Run a suite. Each test is a check, except skipped ones; without results the whole suite is a failed one."""
     run_limited(command, {**environment_of(broker, directory), **variables}, directory / "log", cwd, SECONDS_MAX)
     outcomes = read_junit(directory / "junit.xml").outcomes
     run = Run()

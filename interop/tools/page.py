@@ -27,7 +27,7 @@ when a field of an answer is missing at Leveret, or when the answer itself is an
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The runs of a tool by broker. `left_out`: why there are none."""
+    """The runs of a tool by broker. `left_out`: why there are none; "": there are."""
 
     tool: Tool
     version: str

@@ -36,7 +36,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A check with another result than on RabbitMQ. `reason`: why it may differ; None: it may not."""
+    """A check with another result than on RabbitMQ. `reason`: why, in `known.toml`; None: it is unexplained."""
 
     check: str
     text: str
@@ -85,7 +85,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-#: Pattern of text that differs from run to run -> its replacement. Nodes a, b and c are those of `LocalCluster`.
+#: (pattern of text that differs from run to run, its replacement). Nodes a, b and c are those of `LocalCluster`.
 _VOLATILE = (
     (re.compile(r"127\.0\.0\.1:\d+ -> 127\.0\.0\.1:\d+"), "CONNECTION"),
     (re.compile(r"\b(?:peer\d+|rabbit)@(?:localhost|[abc])\b"), "NODE"),

@@ -20,7 +20,7 @@ SECONDS_MAX, POLL_SECONDS = 60.0, 0.3
 
 @contextmanager
 def scene(broker: HttpBroker) -> Iterator[None]:
-    """A client that stays connected, answers heartbeats, and accepts that a tool closes it."""
+    """Declare the objects, and keep their connection open, unless a tool closes it. Raises: PeerFailed."""
     parameters = pika.URLParameters(broker.peer.url)
     parameters.client_properties = {"connection_name": "scene"}
     connection = pika.BlockingConnection(parameters)

@@ -26,10 +26,10 @@ BUILD_SECONDS_MAX = 3600
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool. `version`: returns its version, and installs it from its package registry if necessary.
+    """A tool. `version`: returns its version, and installs the tool from its package registry if necessary.
 
-    `run`: runs its checks on a broker, in an empty directory. `command`: that users would type, for the page.
-    `needs_scene`: it needs a connection, a consumer and queues.
+    `run`: runs its checks on a broker, in an empty directory. `command`: what users would type, for the page.
+    `needs_scene`: its checks need the objects of `scene`.
     """
 
     name: str

@@ -7,8 +7,8 @@ import socket
 from itertools import count as counted
 
 LOOPBACK = "127.0.0.1"
-#: Below the ports of clients (Linux: from 32768 on). A client could take the port of a server that is being restarted,
-#: and a client that connects to its own port would be connected with itself.
+#: Below the ephemeral ports, which clients get (Linux: from 32768). A client could get the port of a server that is
+#: being restarted, and a client that connects to its own port would be connected with itself.
 PORTS = range(10_000, 32_000)
 #: The first port depends on the process, so that processes that start together take different ports.
 _places = counted(os.getpid() * 997)

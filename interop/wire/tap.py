@@ -1,7 +1,7 @@
-"""A tap: a proxy for a connection of a scenario, which passes the octets on and reads the frames.
+"""A proxy for a connection of a scenario, which forwards the octets and reads the frames.
 
 It shows what clients do not report, such as heartbeats and the octets of content headers. It can cut the connection, or
-keep it open without passing anything on.
+keep it open without forwarding what the client sends.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Direction:
     _begun: bool = False
 
     def feed(self, data: bytes) -> None:
-        """Read octets that are passed on. Incomplete frames are kept for the next time."""
+        """Read octets that are forwarded. An incomplete frame is kept for the next call."""
         rest = self._rest
         rest += data
         if not self._begun:
@@ -113,7 +113,7 @@ class Tap:
             return self._changed.wait_for(lambda: fact(self), seconds)
 
     def cut(self) -> None:
-        """Cut both connections without closing them, and accept new ones again."""
+        """Reset both connections without AMQP's close. New ones are accepted."""
         with self._changed:
             for one in self._pairs:
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -123,7 +123,7 @@ class Tap:
                     pass
 
     def silence(self) -> None:
-        """Pass nothing on from the client to the broker, and keep the connection open."""
+        """Forward nothing from the client to the broker, and keep the connection open."""
         with self._changed:
             self._silent = True
 

@@ -51,7 +51,7 @@ def ledger(what: str | None = None) -> list[dict[str, Any]]:
 
 
 def wait_for(fact: Callable[[], Any], about: str, seconds: float = SECONDS_MAX) -> Any:
-    """Wait for a true result of `fact`, and return it. Raises: AssertionError: there was none in time."""
+    """The first true result of `fact`. Raises: AssertionError: there was none in time."""
     deadline = time.monotonic() + seconds
     while not (answer := fact()):
         if time.monotonic() > deadline:
@@ -102,7 +102,7 @@ class Worker:
 
 
 class Trial:
-    """The means of a scenario: it starts workers, and restarts the broker."""
+    """Starts the workers of a scenario, and restarts the broker for it."""
 
     def __init__(self, application: Any, directory: Path) -> None:
         self._application = application

@@ -46,7 +46,7 @@ class Driver:
     """Reads operations, calls the method of each, and answers with its result or exception."""
 
     client = ""
-    #: Operation, operation:argument, type:LETTER, event:NAME or recover -> why it is lacking.
+    #: What the client cannot do, by the keys of drivers/README.md -> why.
     lacks: Mapping[str, str] = {}
     reads_not: tuple[str, ...] = ()  # letters of table types that the client cannot read
     octets: type = bytes  # types that the client writes as octets (x) in tables
@@ -94,7 +94,7 @@ class Driver:
         self.events.append({"event": event, "connection": connection, "channel": channel, **what})
 
     def wait(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The first `count` events of a kind on a channel, or fewer if the time is over."""
+        """The first `count` events of a kind, of a channel or of its connection; fewer if the time is over."""
         deadline = time.monotonic() + request["seconds"]
         while True:
             matching = [event for event in self.events if self._is_asked_for(event, request)][: request["count"]]
