@@ -14,7 +14,7 @@ from confirming import ConfirmingPublisher
 from jetstream_load import check_client, make_stream, run_load
 
 from leveret.interop.brokers.jetstream import jetstream_cluster
-from leveret.interop.brokers.local_cluster import LocalCluster
+from leveret.interop.brokers.local_cluster import NAMES, LocalCluster
 from leveret.interop.brokers.peers import durable_leveret, rabbitmq_cluster
 
 WINDOW = 200
@@ -136,7 +136,7 @@ class Cluster(Subject):
         return self.local.port(node)
 
     def pid(self, node: str) -> int:
-        return self.local.pid(node)
+        return self.local.process(node).pid
 
     def console_port(self, node: str) -> int:
         return int(self.local._ports[f"{node}-console"])
@@ -153,7 +153,7 @@ class Cluster(Subject):
 
     def hand_over(self) -> None:
         """As an operator does it."""
-        self.local.ctl(self.local.names[0], "handover")
+        self.local.ctl(NAMES[0], "handover")
 
 
 class RabbitMQ(Subject):

@@ -33,7 +33,7 @@ from cluster_subjects import Cluster
 from console_turns import Steps
 from raw_client import RawClient
 
-from leveret.interop.brokers.local_cluster import LocalCluster
+from leveret.interop.brokers.local_cluster import NAMES, LocalCluster
 
 CRITICAL = "/api/health/checks/node-is-quorum-critical"
 PATHS = (
@@ -57,14 +57,14 @@ class TimedCluster(LocalCluster):
     """Its nodes time their steps, and write them to a file at SIGUSR2."""
 
     def _run(self, name: str, command: Sequence[str]) -> Any:
-        if name in self.names:
+        if name in NAMES:
             os.environ[DIRECTORY] = str(self.directory)
             command = [command[0], "-P", __file__, "--serve", *command[command.index("serve") + 1 :]]
         return super()._run(name, command)
 
     def turns(self, name: str) -> dict[str, Any]:
         """What a node has timed since the last call."""
-        file = self.directory / f"{self.pid(name)}.turns"
+        file = self.directory / f"{self.process(name).pid}.turns"
         file.unlink(missing_ok=True)
         self.send(name, signal.SIGUSR2)
         while not file.exists():

@@ -41,7 +41,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import generator
 from cluster_subjects import Cluster
 
-from leveret.interop.brokers.local_cluster import LocalCluster
+from leveret.interop.brokers.local_cluster import NAMES, LocalCluster
 
 STAMPS = "LEVERET_STAMPS"
 PARTS = (
@@ -108,7 +108,7 @@ class StampedCluster(LocalCluster):
     """Its nodes note when they pass the points."""
 
     def _run(self, name: str, command: Sequence[str]) -> Any:
-        if name in self.names:
+        if name in NAMES:
             os.environ[STAMPS] = str(self.directory)
             command = [command[0], "-P", __file__, "--serve", *command[command.index("serve") + 1 :]]
         return super()._run(name, command)

@@ -26,7 +26,7 @@ from .running import scorecard
 from .running.driven_clients import driven_clients
 from .running.run import FAILED, LACKS, NOT_RUN, PASSED, Result
 from .running.scenario import FOLDER, LEASES, Feature, Scenario, ScenarioError, read_features
-from .running.scorecard import Column, expected_to_pass, write
+from .running.scorecard import Column, has_failed, write
 from .running.suite import Driven, Suite
 from .running.toolchains import CLIENTS
 from .wire.handshake import NoBroker
@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.scorecard:
         write(options.scorecard, features, columns, scorecard.LEASES if options.leases else scorecard.SCENARIOS)
     _summary(columns, absent | skipped)
-    return 1 if any(expected_to_pass(column, bool(options.scorecard)) for column in columns) else 0
+    return 1 if any(has_failed(column, on_scorecard=bool(options.scorecard)) for column in columns) else 0
 
 
 def _parser() -> argparse.ArgumentParser:

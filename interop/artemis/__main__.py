@@ -21,7 +21,7 @@ from ..brokers.processes import PeerFailed, unwind_on_sigterm
 from .distribution import artemis, configuration_file, fetch
 from .leveret_side import Leveret
 from .page import page
-from .run import Shown, run
+from .run import Result, run
 from .table import BROKERS, Scenario, TableError, broker_xml, read_table
 
 
@@ -41,18 +41,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         ]
         if not scenarios:
             raise TableError(f"no scenario is called {' or '.join(options.only)}")
-        results = [shown for name in options.broker.split(",") for shown in _run(name, scenarios, options.work)]
+        results = [result for name in options.broker.split(",") for result in _run(name, scenarios, options.work)]
     except (NotFetched, PeerFailed, TableError, KeyError) as error:
         print(f"leveret.interop.artemis: {error}", file=sys.stderr)
         return 2
-    failed = [shown for shown in results if shown.faults]
+    failed = [result for result in results if result.faults]
     print(f"{len(results)} runs of {len(scenarios)} scenarios, {len(failed)} not as in the table")
     if options.write:
         options.write.write_text(page(scenarios, results))
     return 1 if failed else 0
 
 
-def _run(name: str, scenarios: list[Scenario], work: Path) -> list[Shown]:
+def _run(name: str, scenarios: list[Scenario], work: Path) -> list[Result]:
     """The results of all scenarios on a fresh broker of this name, with the same broker.xml."""
     configuration = broker_xml(scenarios)
     if name == "artemis":
@@ -73,8 +73,8 @@ def _run(name: str, scenarios: list[Scenario], work: Path) -> list[Shown]:
             return run(name, lambda: Leveret(peer, file), scenarios, _tell)
 
 
-def _tell(shown: Shown) -> None:
-    print(f"{shown.broker:8} {shown.scenario}: {'; '.join(shown.faults) or 'as in the table'}", flush=True)
+def _tell(result: Result) -> None:
+    print(f"{result.broker:8} {result.scenario}: {'; '.join(result.faults) or 'as in the table'}", flush=True)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..brokers.maven import java_version
 from .distribution import VERSION
-from .run import Shown
+from .run import Result
 from .table import BROKERS, Scenario
 
 HEAD = """\
@@ -40,9 +40,9 @@ message is `released` and `basic.recover`; a rejected one is `rejected` and `bas
 """
 
 
-def page(scenarios: Sequence[Scenario], results: Sequence[Shown]) -> str:
+def page(scenarios: Sequence[Scenario], results: Sequence[Result]) -> str:
     """The page in Markdown. A scenario that was not run on a broker counts as failed."""
-    faults = {(shown.scenario, shown.broker): shown.faults for shown in results}
+    faults = {(result.scenario, result.broker): result.faults for result in results}
     differences, agreements, wrong = [], [], 0
     for scenario in scenarios:
         what = [
@@ -56,7 +56,7 @@ def page(scenarios: Sequence[Scenario], results: Sequence[Shown]) -> str:
             verdict = f"**not as in the table**: {' / '.join(what)}".replace("|", "\\|")
             differences.append(f"{row} {verdict} |")
         elif scenario.why:
-            differences.append(f"{row} {scenario.why}. {_shown(scenario)} |")
+            differences.append(f"{row} {scenario.why}. {_results(scenario)} |")
         else:
             agreements.append(row)
     return HEAD.format(
@@ -76,14 +76,14 @@ def page(scenarios: Sequence[Scenario], results: Sequence[Shown]) -> str:
     )
 
 
-def _shown(scenario: Scenario) -> str:
+def _results(scenario: Scenario) -> str:
     """The expected results of both brokers, where they differ."""
-    shown = []
+    lines = []
     for step in scenario.steps:
         if step.differs:
             theirs = " or ".join(_text(value) for value in step.allowed("artemis"))
-            shown.append(f"{step.verb} {step.what}: Artemis {theirs}, Leveret {_text(step.expected('leveret'))}")
-    return "; ".join(shown)
+            lines.append(f"{step.verb} {step.what}: Artemis {theirs}, Leveret {_text(step.expected('leveret'))}")
+    return "; ".join(lines)
 
 
 def _text(value: Any) -> str:

@@ -16,7 +16,7 @@ CREDIT_OF_REST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Result:
     """The result of one scenario on one broker. `faults`: the differences from the table, by step."""
 
     scenario: str
@@ -25,12 +25,12 @@ class Shown:
 
 
 def run(
-    broker: str, make: Callable[[], Side], scenarios: Sequence[Scenario], tell: Callable[[Shown], None]
-) -> list[Shown]:
+    broker: str, make: Callable[[], Side], scenarios: Sequence[Scenario], tell: Callable[[Result], None]
+) -> list[Result]:
     """Run the scenarios one after the other on one broker. `make`: connects to it."""
     results = []
     for scenario in scenarios:
-        results.append(Shown(scenario.name, broker, _faults(broker, make, scenario, scenarios)))
+        results.append(Result(scenario.name, broker, _faults(broker, make, scenario, scenarios)))
         tell(results[-1])
     return results
 

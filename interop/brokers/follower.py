@@ -50,7 +50,7 @@ class FollowedCluster:
 
     def has_ended(self) -> bool:
         """Whether any node has ended."""
-        return not all(self.local.is_running(name) for name in self.local.names)
+        return not all(self.local.is_running(name) for name in NAMES)
 
     def start_again(self) -> None:
         """Start the nodes that have ended."""

@@ -68,9 +68,8 @@ class LocalCluster:
     def __init__(
         self,
         directory: Path,
-        names: Sequence[str] = NAMES,
-        settings: str = "",
         *,
+        settings: str = "",
         broker: str = "",
         data: Path | None = None,
         has_tls: bool = False,
@@ -84,7 +83,7 @@ class LocalCluster:
 
         Raises: FileNotFoundError: etcd is not on this machine.
         """
-        self.directory, self.names = directory, tuple(names)
+        self.directory = directory
         self._settings, self._broker = settings, broker
         self._data, self._has_tls, self._files = data, has_tls, files
         self._etcd = shutil.which("etcd")
@@ -101,7 +100,7 @@ class LocalCluster:
         self._end_leftovers()
         for member in range(3):
             self.start_member(member)
-        for name in self.names:
+        for name in NAMES:
             self.start_node(name)
 
     def start_node(self, name: str) -> None:
@@ -134,7 +133,7 @@ class LocalCluster:
 
     def await_clients(self) -> None:
         """Wait until clients at each node are answered. Raises: PeerFailed."""
-        for name in self.names:
+        for name in NAMES:
             self.wait_until(partial(self.accepts, name), f"{name} accepts clients")
 
     def ctl(self, name: str, *command: str) -> str:
@@ -151,7 +150,7 @@ class LocalCluster:
 
     def status(self) -> dict[str, Any]:
         """The output of `leveret ctl cluster` at the first node that answers; {}: none does."""
-        for name in filter(self.is_running, self.names):
+        for name in filter(self.is_running, NAMES):
             with suppress(PeerFailed):
                 return dict(json.loads(self.ctl(name, "--json", "cluster")))
         return {}
@@ -166,34 +165,30 @@ class LocalCluster:
             return leader != ""
 
         self.wait_until(look, "a node leads")
-        return sorted(self.names, key=lambda name: name != leader)
+        return sorted(NAMES, key=lambda name: name != leader)
 
     def start_ended(self) -> None:
         """Start the nodes that have ended, and wait until all are in sync. Raises: PeerFailed."""
-        for name in self.names:
+        for name in NAMES:
             if not self.is_running(name):
                 self.start_node(name)
         self.await_in_sync()
 
     def await_in_sync(self) -> None:
         """Raises: PeerFailed."""
-        self.wait_until(lambda: len(self.status().get("insync", ())) == len(self.names), "all nodes are in sync")
+        self.wait_until(lambda: len(self.status().get("insync", ())) == len(NAMES), "all nodes are in sync")
 
     def wait_until(self, fact: Callable[[], bool], what: str) -> None:
         """Raises: PeerFailed: the time is over; with the ends of the nodes' logs."""
-        await_fact(fact, what, map(self.log, self.names))
+        await_fact(fact, what, map(self.log, NAMES))
 
     def port(self, name: str, kind: str = "amqp") -> int:
         """A port of a node. `kind`: amqp, amqps, console, metrics or link."""
         return int(self._ports[f"{name}-{kind}"])
 
     def process(self, name: str) -> subprocess.Popen[bytes]:
-        """Of a node that runs, or ran last."""
+        """The process of a node; of one that does not run, the last one."""
         return self._nodes[name]
-
-    def pid(self, name: str) -> int:
-        """Of a node that runs, or ran last."""
-        return self._nodes[name].pid
 
     def send(self, name: str, number: signal.Signals) -> None:
         """Send a signal to a node."""
@@ -206,9 +201,10 @@ class LocalCluster:
 
     def ready_line(self, name: str) -> str:
         """The line that is printed for a node that accepts clients."""
-        return f"leveret node {name} ready amqp://{LOOPBACK}:{self.port(name)}/ pid {self.pid(name)}"
+        pid = (self.directory / f"{name}.pid").read_text()
+        return f"leveret node {name} ready amqp://{LOOPBACK}:{self.port(name)}/ pid {pid}"
 
-    def end_of(self, name: str) -> str | None:
+    def how_it_ended(self, name: str) -> str | None:
         """How a node ended, in words; None: it runs."""
         code = self._nodes[name].poll()
         if code is None:
@@ -271,7 +267,7 @@ class LocalCluster:
             file.unlink()
 
     def _configuration(self, name: str) -> str:
-        nodes = ", ".join(f'"{one}={LOOPBACK}:{self._ports[f"{one}-link"]}"' for one in self.names)
+        nodes = ", ".join(f'"{one}={LOOPBACK}:{self._ports[f"{one}-link"]}"' for one in NAMES)
         etcd = ", ".join(f'"http://{LOOPBACK}:{self._ports[f"etcd{one}-client"]}"' for one in range(3))
         data = name if self._data is None else self._data / name
         listen = f'"{LOOPBACK}:{self.port(name)}"'
@@ -288,7 +284,7 @@ class LocalCluster:
         if file.exists():
             return dict(json.loads(file.read_text()))
         wanted = [f"etcd{member}-{kind}" for member in range(3) for kind in ("client", "peer")]
-        wanted += [f"{name}-{kind}" for name in self.names for kind in ("amqp", "amqps", "link", "metrics", "console")]
+        wanted += [f"{name}-{kind}" for name in NAMES for kind in ("amqp", "amqps", "link", "metrics", "console")]
         found: dict[str, int] = {}
         with ExitStack() as held:
             for port in random.sample(PORTS, len(PORTS)):
@@ -316,29 +312,29 @@ class _Command:
         cluster.start()
         ready: list[str] = []
         reported = time.monotonic()
-        while len(ready) < len(cluster.names):
-            for name in cluster.names:
-                if (how := cluster.end_of(name)) is not None:
+        while len(ready) < len(NAMES):
+            for name in NAMES:
+                if (how := cluster.how_it_ended(name)) is not None:
                     print(f"{how}; it wrote:\n{end_of(cluster.log(name))}", file=sys.stderr)
                     return 1
                 if name not in ready and cluster.accepts(name):
                     ready.append(name)
             if time.monotonic() > reported + REPORT_SECONDS:
                 reported = time.monotonic()
-                waiting = ", ".join(sorted(set(cluster.names) - set(ready)))
+                waiting = ", ".join(sorted(set(NAMES) - set(ready)))
                 print(f"leveret cluster waits for {waiting} (logs: {cluster.directory}/*.log)", file=sys.stderr)
             time.sleep(POLL_SECONDS)
-        for name in cluster.names:
+        for name in NAMES:
             print(cluster.ready_line(name), flush=True)
         print("leveret cluster ready", flush=True)
         while True:
-            self._look()
+            self._note_changes()
             time.sleep(POLL_SECONDS * 5)
 
-    def _look(self) -> None:
+    def _note_changes(self) -> None:
         cluster = self._cluster
-        for name in cluster.names:
-            if (how := cluster.end_of(name)) is not None:
+        for name in NAMES:
+            if (how := cluster.how_it_ended(name)) is not None:
                 if name not in self._dead:
                     self._dead.add(name)
                     print(how, flush=True)
@@ -355,7 +351,7 @@ class _Command:
                     print(cluster.ready_line(name), flush=True)
 
 
-def run_cluster(directory: Path, files: Sequence[Path] = ()) -> int:
+def run_cluster(directory: Path, files: Sequence[Path]) -> int:
     """Run a cluster until Ctrl-C, SIGTERM, or the end of the terminal unless SIGHUP is ignored (nohup).
 
     SIGINT ends it even in the background, where shells ignore SIGINT.
@@ -387,30 +383,30 @@ def run_cluster(directory: Path, files: Sequence[Path] = ()) -> int:
 
 def ask_to_start(directory: Path, name: str) -> int:
     """Make the cluster that runs in a directory start a node, and wait until the node accepts clients."""
-    if not _is_run(directory):
+    if not _has_cluster(directory):
         print(f"no cluster runs in {directory}: make cluster CLUSTER_DIR={directory}", file=sys.stderr)
         return 1
     cluster = LocalCluster(directory)
     file, asked = directory / f"{name}.pid", directory / f"{name}.start"
     before = file.read_text()
-    if _is_process(before):
+    if _is_alive(before):
         print(f"leveret node {name} runs already, pid {before}", file=sys.stderr)
         return 1
     asked.touch()
     while asked.exists() or not cluster.accepts(name):
-        if not _is_run(directory):
+        if not _has_cluster(directory):
             asked.unlink(missing_ok=True)
             print(f"the cluster in {directory} was stopped", file=sys.stderr)
             return 1
-        if not asked.exists() and not _is_process(file.read_text()):
+        if not asked.exists() and not _is_alive(file.read_text()):
             print(f"leveret node {name} ended; it wrote:\n{end_of(cluster.log(name))}", file=sys.stderr)
             return 1
         time.sleep(POLL_SECONDS)
-    print(f"leveret node {name} ready amqp://{LOOPBACK}:{cluster.port(name)}/ pid {file.read_text()}", flush=True)
+    print(cluster.ready_line(name), flush=True)
     return 0
 
 
-def _is_run(directory: Path) -> bool:
+def _has_cluster(directory: Path) -> bool:
     """Whether a cluster runs in a directory: it holds a lock."""
     with (directory / "lock").open("w") as lock:
         try:
@@ -420,7 +416,7 @@ def _is_run(directory: Path) -> bool:
     return False
 
 
-def _is_process(pid: str) -> bool:
+def _is_alive(pid: str) -> bool:
     """Whether a process runs, and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

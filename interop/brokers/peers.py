@@ -136,7 +136,6 @@ def find_rabbitmq() -> Path | None:
 
 @contextmanager
 def rabbitmq(
-    port: int = 0,
     *,
     config: str = "",
     advanced: str = "",
@@ -144,7 +143,7 @@ def rabbitmq(
     erlang: str = "",
     node: str = "",
 ) -> Iterator[Peer]:
-    """Run a fresh RabbitMQ. `port`: 0: a free one.
+    """Run a fresh RabbitMQ.
 
     `config`: lines for rabbitmq.conf; `advanced`: for advanced.config; `erlang`: arguments of the VM. `node`: its name;
     several brokers may have the same, because each has its own port mapper.
@@ -152,8 +151,7 @@ def rabbitmq(
     Raises: FileNotFoundError: there is none on this machine. PeerFailed: it did not come up.
     """
     script = _script_of_rabbitmq()
-    taken = free_ports(3)
-    amqp, distribution, epmd = port or taken[0], taken[1], taken[2]
+    amqp, distribution, epmd = free_ports(3)
     with directory_for("rabbitmq") as directory, _port_mapper(directory, epmd):
         environment = _rabbitmq_environment(directory, amqp, distribution, epmd, config, plugins)
         environment["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"] += f" {erlang}"

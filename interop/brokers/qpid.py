@@ -21,21 +21,21 @@ MEMORY = ("-Xms64m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
 
 
 @contextmanager
-def qpid(work: Path, certificate: Path | None = None, key: Path | None = None) -> Iterator[tuple[Peer, int]]:
-    """Run a fresh broker, which can be restarted. Yields it and its port with TLS; 0: there is no certificate.
+def qpid(work: Path, certificate: Path, key: Path) -> Iterator[tuple[Peer, int]]:
+    """Run a fresh broker, which can be restarted. Yields it and its port with TLS.
 
     Raises: NotFetched: it could not be fetched. PeerFailed: it did not start.
     """
     home = unpacked(ARTIFACT, ARCHIVE, f"qpid-broker/{VERSION}", work, JAVA_MIN)
     with directory_for("qpid") as directory:
         port, tls_port = free_ports(2)
-        store = {"certificateUrl": str(certificate), "privateKeyUrl": str(key)} if certificate and key else {}
+        store = {"certificateUrl": str(certificate), "privateKeyUrl": str(key)}
         config = directory / "initial.json"
         config.write_text(json.dumps(_configuration(port, tls_port, store), indent=1))
         command = ["java", *MEMORY, "-cp", f"{home}/lib/*", f"-DQPID_HOME={home}", f"-DQPID_WORK={directory / 'work'}"]
         command += ["org.apache.qpid.server.Main", "-icp", str(config)]
         with restartable("qpid", port, command, directory, ready=lambda: _lets_in(port)) as peer:
-            yield peer, tls_port if store else 0
+            yield peer, tls_port
 
 
 def _lets_in(port: int) -> bool:
@@ -60,11 +60,10 @@ def _configuration(port: int, tls_port: int, store: dict[str, str]) -> dict[str,
         "protocols": ["AMQP_0_9_1"],
         "virtualhostaliases": [{"name": "defaultAlias", "type": "defaultAlias"}],
     }
-    ports: list[dict[str, Any]] = [{"name": "amqp", "port": port, **listening}]
-    stores = []
-    if store:
-        stores = [{"name": "keys", "type": "NonJavaKeyStore", **store}]
-        ports.append({"name": "amqps", "port": tls_port, "transports": ["SSL"], "keyStore": "keys", **listening})
+    ports: list[dict[str, Any]] = [
+        {"name": "amqp", "port": port, **listening},
+        {"name": "amqps", "port": tls_port, "transports": ["SSL"], "keyStore": "keys", **listening},
+    ]
     guest = {"name": "guest", "type": "managed", "password": "guest"}
     return {
         "name": "qpid",
@@ -73,7 +72,7 @@ def _configuration(port: int, tls_port: int, store: dict[str, str]) -> dict[str,
         "authenticationproviders": [
             {"name": "plain", "type": "Plain", "secureOnlyMechanisms": [], "users": [guest]},
         ],
-        "keystores": stores,
+        "keystores": [{"name": "keys", "type": "NonJavaKeyStore", **store}],
         "ports": ports,
         "virtualhostnodes": [
             {

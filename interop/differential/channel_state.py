@@ -19,14 +19,15 @@ class ChannelState:
     tags: set[str] = field(default_factory=set)  # of its consumers
     transacts: bool = False
     no_ack_tags: set[str] = field(default_factory=set)
-    hears: bool = False  # with a consumer or confirms, the broker may send at any time
+    may_receive: bool = False  # at any time, since it has a consumer or confirms
     published: int = 0  # since confirm.select
     confirms: bool = False
     unconfirmed: set[int] = field(default_factory=set)
 
     def note(self, name: str, values: Mapping[str, Any]) -> None:
+        """Record a method that is sent."""
         if name in ("confirm.select", "basic.consume"):
-            self.hears = True
+            self.may_receive = True
         if name == "confirm.select":
             self.confirms = True
         elif name == "tx.select":

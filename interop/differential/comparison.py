@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from .channel_state import Operation
-from .side import Observation, Peer
+from .side import Observation, Performer
 
 KNOWN_FILE = Path(__file__).with_name("known.toml")
 
@@ -103,7 +103,7 @@ def known_differences() -> tuple[Known, ...]:
 
 
 def run(
-    program: Sequence[Operation], reference: Peer, subject: Peer, tally: Tally, *, patient: bool = False
+    program: Sequence[Operation], reference: Performer, subject: Performer, tally: Tally, *, patient: bool = False
 ) -> Difference | None:
     """Run a program on both brokers. Returns the first unknown difference; None: there is none."""
     try:
@@ -188,7 +188,7 @@ def _both(reference: Iterator[None], subject: Iterator[None]) -> tuple[Observati
     return results[0], results[1]
 
 
-def replay(program: Sequence[Operation], side: Peer) -> list[Observation]:
+def replay(program: Sequence[Operation], side: Performer) -> list[Observation]:
     """The observations of each operation on one broker."""
     observations: list[Observation] = []
     try:

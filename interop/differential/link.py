@@ -6,6 +6,7 @@ import socket
 import struct
 import time
 from dataclasses import dataclass, field
+from functools import cache
 
 from ..wire import raw_codec
 from ..wire.raw_codec import BODY, HEADER, HEARTBEAT, METHOD, WITH_CONTENT, Content, Method, decode_method, method_frame
@@ -228,12 +229,7 @@ class Link:
         return assembly.method
 
 
-_BARRIERS: dict[int, bytes] = {}
-
-
+@cache
 def _barrier(channel: int) -> bytes:
     """The octets of a round trip: a cancel of an unused consumer tag."""
-    octets = _BARRIERS.get(channel)
-    if octets is None:
-        octets = _BARRIERS[channel] = method_frame(channel, "basic.cancel", consumer_tag=BARRIER_TAG)
-    return octets
+    return method_frame(channel, "basic.cancel", consumer_tag=BARRIER_TAG)

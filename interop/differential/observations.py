@@ -20,11 +20,11 @@ _MEANINGLESS = ("ticket", "reserved_1", "reserved_2")
 class Names:
     """The names that one broker generated, numbered by their first appearance.
 
-    `counts`: there are quorum queues, so that an x-delivery-count of 0 is the same as none.
+    `has_quorum`: there are quorum queues or streams, so that an x-delivery-count of 0 is the same as none.
     """
 
     def __init__(self) -> None:
-        self.counts = False
+        self.has_quorum = False
         self._alias: dict[str, str] = {}
         self._real: dict[str, list[str]] = {}
 
@@ -64,11 +64,11 @@ def _properties(properties: dict[str, Any], names: Names) -> dict[str, Any]:
         if name == "headers":
             # A list, because the order of headers is compared.
             headers = [[key, *_tagged(tagged, names, within=key)] for key, tagged in value.items()]
-            if names.counts:
+            if names.has_quorum:
                 headers = [header for header in headers if header[0] != "x-delivery-count" or header[2]]
-            if "x-death" in value or names.counts:  # RabbitMQ sorts the headers that it adds to
+            if "x-death" in value or names.has_quorum:  # RabbitMQ sorts the headers that it adds to
                 headers.sort(key=lambda header: str(header[0]))
-            if headers or not names.counts:
+            if headers or not names.has_quorum:
                 described[name] = headers
         else:
             described[name] = names.alias(value) if isinstance(value, str) else value

@@ -287,8 +287,8 @@ def direct_reply(choose: Chooser, plan: Plan) -> Operation:
     address = "amq.rabbitmq.reply-to"
     operation: Operation = choose.one(
         *(
-            {"op": "basic.consume", "c": 0, "ch": REPLY_CHANNEL, "queue": address, "consumer_tag": tag, "no_ack": ack}
-            for tag, ack in (("r0", True), ("r0", True), ("r1", True), ("r0", False))
+            {"op": "basic.consume", "c": 0, "ch": REPLY_CHANNEL, "queue": address, "consumer_tag": tag, "no_ack": auto}
+            for tag, auto in (("r0", True), ("r0", True), ("r1", True), ("r0", False))
         ),
         {
             **{"op": "basic.publish", "c": 0, "ch": REPLY_CHANNEL, "exchange": "", "routing_key": "q0"},

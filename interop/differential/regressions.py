@@ -16,7 +16,7 @@ from typing import Any
 
 from .channel_state import Operation
 from .comparison import Difference, replay
-from .side import Observation, Peer
+from .side import Observation, Performer
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,11 @@ class Regression:
     expected: Sequence[Observation]
     subject: Sequence[Observation] | None = None
 
-    def check(self, side: Peer) -> Difference | None:
+    def check(self, side: Performer) -> Difference | None:
         """Replay on the subject. Returns the first difference from the expected observations."""
         return _first_difference(self.operations, self.expected if self.subject is None else self.subject, side)
 
-    def check_reference(self, side: Peer) -> Difference | None:
+    def check_reference(self, side: Performer) -> Difference | None:
         """Replay on the reference. Returns the first difference from the recorded observations."""
         return _first_difference(self.operations, self.expected, side)
 
@@ -61,13 +61,13 @@ def save(path: Path, regression: Regression) -> None:
     path.write_text("{\n" + ",\n".join(parts) + "\n}\n")
 
 
-def record(title: str, version: str, program: Sequence[Operation], reference: Peer) -> Regression:
+def record(title: str, version: str, program: Sequence[Operation], reference: Performer) -> Regression:
     """Run a program on the reference and record its observations."""
     return Regression(title, version, list(program), replay(program, reference))
 
 
 def _first_difference(
-    operations: Sequence[Operation], expected: Sequence[Observation], side: Peer
+    operations: Sequence[Operation], expected: Sequence[Observation], side: Performer
 ) -> Difference | None:
     for step, (wanted, got) in enumerate(zip(expected, replay(operations, side), strict=True)):
         if json.loads(json.dumps(got)) != wanted:

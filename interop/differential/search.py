@@ -13,7 +13,7 @@ from .choices import QUEUES, Chooser, Seeded
 from .comparison import Difference, Tally, replay, run
 from .operations import EXCHANGES
 from .programs import program
-from .side import Observation, Peer
+from .side import Observation, Performer
 
 FOUND_MAX = 5
 SHRINKING_RUNS_MAX = 400
@@ -38,8 +38,8 @@ class Found:
 class Search:
     """A lane: runs programs one after the other in a virtual host of each broker."""
 
-    reference: Peer
-    subject: Peer
+    reference: Performer
+    subject: Performer
     generate: Callable[[Chooser], Sequence[Operation]] = program
     tally: Tally = field(default_factory=Tally)
     shrinking: Tally = field(default_factory=Tally)  # counts of the runs that minimise, which are not reported

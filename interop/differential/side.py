@@ -45,7 +45,7 @@ class _Probe:
     counts: list[int] | int | None = None  # [ready, consumers], a reply code, or None: it does not exist
     slow: bool = False  # a quorum queue, which works asynchronously
 
-    def hear(self, answer: Method) -> bool:
+    def note(self, answer: Method) -> bool:
         """Note an answer. Returns whether it is new. A queue whose connection is ending answers 405."""
         counts: list[int] | int | None
         if answer.name == "queue.declare-ok":
@@ -57,7 +57,7 @@ class _Probe:
         return changed
 
 
-class Peer(Protocol):
+class Performer(Protocol):
     """Runs programs: a broker (`Side`), or a model of one."""
 
     sent: Counter[str]
@@ -120,11 +120,11 @@ class Side:
         seen: list[tuple[int, Method]] = []
         silent: list[str] = []
         self.sent.clear()
-        yield from self._say(operation, number, link, seen, silent)
-        yield from self._settle(name in RESTLESS, patient, seen, silent)
+        yield from self._send(operation, number, link, seen, silent)
+        yield from self._await_quiet(name in RESTLESS, patient, seen, silent)
         return self._observe(seen, silent, batched=name == "batch")
 
-    def _say(
+    def _send(
         self, operation: Operation, number: int, link: Link, seen: list[tuple[int, Method]], silent: list[str]
     ) -> Iterator[None]:
         """Send an operation and read its answer."""
@@ -166,7 +166,7 @@ class Side:
             link.send_barrier(channel)
         yield
         answers = self._read(link, connection, None if ends else expected, seen, silent)
-        self._learn(sent, connection, answers)
+        self._note_declared(sent, connection, answers)
 
     def _read(
         self,
@@ -185,30 +185,30 @@ class Side:
         seen += [(connection, method) for method in answers]
         return answers
 
-    def _learn(self, sent: Sequence[Operation], connection: int, answers: list[Method]) -> None:
+    def _note_declared(self, sent: Sequence[Operation], connection: int, answers: list[Method]) -> None:
         """Note the queues and exchanges that an operation may have declared."""
         declared = iter([method["queue"] for method in answers if method.name == "queue.declare-ok"])
         for operation in sent:
             if operation["op"] == "exchange.declare":
                 self._exchanges.add(operation.get("exchange", ""))
             elif operation["op"] == "queue.declare":
-                self._learn_queue(operation, connection, None if operation.get("nowait") else next(declared, None))
+                self._note_queue(operation, connection, None if operation.get("nowait") else next(declared, None))
 
-    def _learn_queue(self, operation: Operation, connection: int, answered: str | None) -> None:
+    def _note_queue(self, operation: Operation, connection: int, answered: str | None) -> None:
         queue = answered or resolve(operation.get("queue", ""), self.names)
         if not queue or operation.get("passive") and answered is None:
             return
         self.names.alias(queue)
         probe = self._probes.setdefault(queue, _Probe(PROBE + len(self._probes)))
         if operation.get("arguments", {}).get("x-queue-type") in (["S", "quorum"], ["S", "stream"]):
-            self.names.counts = probe.slow = True
+            self.names.has_quorum = probe.slow = True
         if probe.counts is None or probe.counts == 404:
             probe.counts = [-1, -1]
             probe.owner = connection if operation.get("exclusive") and answered is not None else None
 
     # waiting until it is quiet
 
-    def _settle(
+    def _await_quiet(
         self, restless: bool, patient: bool, seen: list[tuple[int, Method]], silent: list[str]
     ) -> Iterator[None]:
         patient = patient or any(probe.slow for probe in self._probes.values())
@@ -218,7 +218,7 @@ class Side:
             if patient:
                 time.sleep(PATIENT_SECONDS)
             before = len(seen)
-            changed = yield from self._ask_around(seen, silent)
+            changed = yield from self._round(seen, silent)
             pending = self._await_confirms(seen)
             if silent:
                 return
@@ -228,7 +228,7 @@ class Side:
                 return
         silent.append("never quiet")
 
-    def _ask_around(self, seen: list[tuple[int, Method]], silent: list[str]) -> Generator[None, None, bool]:
+    def _round(self, seen: list[tuple[int, Method]], silent: list[str]) -> Generator[None, None, bool]:
         """Make one round. Returns whether counts have changed."""
         asked: dict[tuple[int | None, int], _Probe] = {}
         for queue, probe in self._probes.items():
@@ -242,22 +242,22 @@ class Side:
             link.send(octets)
             asked[probe.owner, probe.channel] = probe
         for (connection, channel), state in self._states.items():
-            if state.hears and connection in self._links:
+            if state.may_receive and connection in self._links:
                 self._links[connection].send_barrier(channel)
         yield
         changed = False
         for owner, link in [(None, self.control), *self._links.items()]:
             expected = [("queue.declare-ok", channel) for asker, channel in asked if asker == owner]
             try:
-                heard = link.collect(*expected)
+                answers = link.collect(*expected)
             except Silent as silence:
                 silent.append(str(silence))
-                heard = []
-            for method in heard:
+                answers = []
+            for method in answers:
                 if owner is not None and method.channel < PROBE:
                     seen.append((owner, method))
                 elif method.name != "channel.open-ok":
-                    changed |= asked[owner, method.channel].hear(method)
+                    changed |= asked[owner, method.channel].note(method)
         return changed
 
     def _probing_link(self, probe: _Probe) -> Link:

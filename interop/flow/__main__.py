@@ -18,7 +18,7 @@ from pathlib import Path
 from ..brokers.processes import PeerFailed, unwind_on_sigterm
 from ..running.driven_clients import driven_clients
 from .page import page
-from .trial import DIFFERS, LACKS, SEEN, Shown, rows, run
+from .trial import DIFFERS, LACKS, SEEN, Result, rows, run
 
 #: The clients on the page.
 USUAL = ("pika", "aio-pika", "amqp091-go", "amqp-client", "amqplib")
@@ -54,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if counts[DIFFERS] else 0
 
 
-def _tell(shown: Shown) -> None:
-    print(f"{shown.row:5} {shown.client}: {shown.verdict}: {shown.what}", flush=True)
+def _tell(result: Result) -> None:
+    print(f"{result.row:5} {result.client}: {result.verdict}: {result.what}", flush=True)
 
 
 if __name__ == "__main__":

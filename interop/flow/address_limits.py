@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
-from .client import CHANNEL_FLOW, bodies, delivered, number_of
+from .client import bodies, delivered, number_of
 from .row import Scene, expect, row
 
 KIB = 1024
 QUANTUM = 64
-BLOCKED, UNBLOCKED, NACK, FLOW_OK = (10, 60), (10, 61), (60, 120), (20, 21)
 
 
 @row("E01", "addresses")
@@ -29,7 +29,7 @@ def confirms_stop(scene: Scene) -> str:
     confirmed = client.confirmed("a/1", 2000)
     expect([number_of(body) for body in taken] == list(range(2000)), f"{len(taken)} of 2,000, or out of order")
     expect(confirmed == [(seq, True) for seq in range(1, 2001)], "confirms are missing, or out of order")
-    expect(not client.frames("a", NACK), "a nack")
+    expect(not client.frames("a", "basic.nack"), "a nack")
     how = "the next call waits" if client.waits_for_confirms else "no more come"
     return f"{before} confirms, then {how}; {more} more after 100 were consumed; all 2,000 in order"
 
@@ -139,14 +139,14 @@ def is_told_to_stop(scene: Scene) -> str:
     client.expects_channel_flow = client.name in ("amqp-client", "amqp091-go")
     calls = client.publish("a/1", queue, bodies(1000))
     returned = calls.wait_until_quiet()
-    told = len(client.frames("a", CHANNEL_FLOW))
+    told = len(client.frames("a", "channel.flow"))
     expect(told == client.expects_channel_flow, f"{told} times channel.flow")
     expect(len(operator.take_all(queue, 1000)) == 1000, "some are missing")
     calls.end()
-    expect(operator.until(lambda: len(client.frames("a", CHANNEL_FLOW)) % 2 == 0), "it was not told to go on")
+    expect(operator.until(lambda: len(client.frames("a", "channel.flow")) % 2 == 0), "it was not told to go on")
     operator.pass_time(0.3)
-    times = len(client.frames("a", CHANNEL_FLOW))
-    expect(times == len(client.frames("a", FLOW_OK, by="client")), "it did not answer")
+    times = len(client.frames("a", "channel.flow"))
+    expect(times == len(client.frames("a", "channel.flow-ok", by="client")), "it did not answer")
     if not told:
         return "nothing; its publishes are held"
     how = f"its call waits after {returned} of 1,000" if returned < 1000 else "it answers; to stop is up to the program"
@@ -179,11 +179,12 @@ def no_quick_alternation(scene: Scene) -> str:
         expect(operator.until(lambda: bool(operator.status()["blocked"])), "nothing was held")
         expect(len(operator.take_all(queue, 150)) == 150, "some are missing")
         operator.pass_time(0.3 if number % 4 == 3 else 0.02)
+    blocked, unblocked = (partial(client.frames, "a", f"connection.{what}") for what in ("blocked", "unblocked"))
     expect(
-        scene.operator.until(lambda: len(client.frames("a", UNBLOCKED)) == len(client.frames("a", BLOCKED)) > 3),
-        f"{len(client.frames('a', BLOCKED))} blocked, {len(client.frames('a', UNBLOCKED))} unblocked",
+        operator.until(lambda: len(unblocked()) == len(blocked()) > 3),
+        f"{len(blocked())} blocked, {len(unblocked())} unblocked",
     )
-    times = sorted([*client.frames("a", BLOCKED), *client.frames("a", UNBLOCKED)])
+    times = sorted([*blocked(), *unblocked()])
     closest = min(later - sooner for sooner, later in pairwise(times))
     expect(closest > 0.2 - 0.05, f"{closest * 1000:.0f} ms apart")
     return f"{len(times) // 2} pairs, none closer than 200 ms"

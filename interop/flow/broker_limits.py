@@ -7,31 +7,31 @@ from .row import Scene, expect, row
 
 KIB = 1024
 MIB = 1024 * KIB
-BLOCKED, UNBLOCKED = (10, 60), (10, 61)
 #: More than the buffers of sockets take.
 FLOOD, FLOOD_SIZE = 1500, 16 * KIB
 
 
 @row("E07", "memory")
 def blocked_once(scene: Scene) -> str:
-    """With the capability: one connection.blocked, one unblocked after the drain; none to who does not publish."""
+    """With the capability: one connection.blocked, one unblocked after the drain; none without a publish."""
     client, operator, queue = scene.client, scene.operator, scene.queue("E07")
     operator.declare(queue)
     client.open("a/1")
     client.open("b/1")
     calls = client.publish("a/1", queue, bodies(1500))
     calls.wait_until_quiet()
-    expect(operator.until(lambda: bool(client.frames("a", BLOCKED))), "not blocked")
+    expect(operator.until(lambda: bool(client.frames("a", "connection.blocked"))), "not blocked")
     hears = not client.lacks("event:blocked")
     if hears and calls.are_done:
         told = client.events("a/1", "blocked")
         expect([one["reason"] for one in told] == ["broker: memory limit"], told)
     expect(len(operator.take_all(queue, 1500)) == 1500, "some are missing")
     calls.end()
-    expect(operator.until(lambda: bool(client.frames("a", UNBLOCKED))), "not unblocked")
+    expect(operator.until(lambda: bool(client.frames("a", "connection.unblocked"))), "not unblocked")
     operator.pass_time(0.5)
-    expect(len(client.frames("a", BLOCKED)) == len(client.frames("a", UNBLOCKED)) == 1, "more than once")
-    expect(not client.frames("b", BLOCKED), "blocked who does not publish")
+    times = [len(client.frames("a", f"connection.{what}")) for what in ("blocked", "unblocked")]
+    expect(times == [1, 1], f"{times[0]} blocked, {times[1]} unblocked")
+    expect(not client.frames("b", "connection.blocked"), "the connection that does not publish was blocked")
     if hears:
         expect(len(client.events("a/1", "unblocked")) == 1, "it did not hear")
         expect(not client.events("b/1", "blocked", 1, 0), "the other heard")

@@ -13,13 +13,14 @@ from ..brokers.peers import Peer
 from ..running.driver import DriverFailed
 from ..running.suite import Driven
 from ..wire.loopback import LOOPBACK
+from ..wire.raw_codec import METHODS
 from ..wire.tap import Tap
 
 #: A client without an answer and an event for this time counts as held.
 QUIET_SECONDS = 0.7
 CALL_SECONDS = 60.0
+CONFIRM_SECONDS = 30.0
 POLL_SECONDS = 0.05
-CHANNEL_FLOW = (20, 20)
 
 
 class Differs(Exception):
@@ -71,17 +72,17 @@ class Calls:
             self._thread.join(POLL_SECONDS)
         return len(self.answers)
 
-    def reach(self, count: int, seconds: float = CALL_SECONDS) -> None:
+    def reach(self, count: int) -> None:
         """Wait until `count` calls have returned, or the time is over."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + CALL_SECONDS
         while len(self.answers) < count and not self.are_done and time.monotonic() < deadline:
             self._thread.join(POLL_SECONDS)
 
-    def end(self, seconds: float = CALL_SECONDS) -> None:
+    def end(self) -> None:
         """Wait for all calls. Raises: Differs: one still waits. Refused: one was refused."""
-        self._thread.join(seconds)
+        self._thread.join(CALL_SECONDS)
         if not self.are_done:
-            raise Differs(f"a call of {self._client.name} still waits after {seconds:.0f} s")
+            raise Differs(f"a call of {self._client.name} still waits after {CALL_SECONDS:.0f} s")
         if self.failure is not None:
             raise self.failure
         if self.refusal is not None:
@@ -146,16 +147,16 @@ class RowClient:
         """The tap of a connection."""
         return self._taps[name]
 
-    def frames(self, name: str, method: tuple[int, int], *, by: str = "broker") -> list[float]:
+    def frames(self, name: str, method: str, *, by: str = "broker") -> list[float]:
         """The times (monotonic, in seconds) of all methods of a kind that the broker or the client sent."""
         tap = self._taps[name]
-        return list((tap.from_broker if by == "broker" else tap.from_client).methods.get(method, ()))
+        return list((tap.from_broker if by == "broker" else tap.from_client).methods.get(METHODS[method][:2], ()))
 
     def end(self) -> None:
         """Close everything. Raises: Differs: a client was sent channel.flow."""
         self._driven.ask({"do": "reset"}, CALL_SECONDS)
-        for name, tap in self._taps.items():
-            if tap.from_broker.methods.get(CHANNEL_FLOW) and not self.expects_channel_flow:
+        for name in self._taps:
+            if self.frames(name, "channel.flow") and not self.expects_channel_flow:
                 raise Differs(f"connection {name} was sent channel.flow")
 
     def abandon(self) -> None:
@@ -201,10 +202,10 @@ class RowClient:
         found: list[dict[str, Any]] = self.do(place, "wait", event=event, count=count, seconds=seconds)["events"]
         return found
 
-    def all_events(self, place: str, event: str, quiet: float = QUIET_SECONDS) -> list[dict[str, Any]]:
-        """All events of a kind, until none came for `quiet` seconds."""
+    def all_events(self, place: str, event: str) -> list[dict[str, Any]]:
+        """All events of a kind, until none came for `QUIET_SECONDS`."""
         found: list[dict[str, Any]] = []
-        while more := self.events(place, event, 100_000, quiet):
+        while more := self.events(place, event, 100_000, QUIET_SECONDS):
             found += more
         return found
 
@@ -223,13 +224,13 @@ class RowClient:
         returned = calls.wait_until_quiet()
         return returned if self.waits_for_confirms else len(self.confirmed(place))
 
-    def confirmed(self, place: str, count: int | None = None, seconds: float = 30.0) -> list[tuple[int, bool]]:
+    def confirmed(self, place: str, count: int | None = None) -> list[tuple[int, bool]]:
         """All confirms in their order: the number of each publish, from 1, and whether it was an ack.
 
         Waits for `count` of them; without `count`, until none came for `QUIET_SECONDS`.
         """
         known = self._confirms[place]
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + CONFIRM_SECONDS
         while count is None or (len(known) < count and time.monotonic() < deadline):
             new = self.events(place, "confirm", 100_000 if count is None else count - len(known), QUIET_SECONDS)
             known += [(one["seq"], one["ack"]) for one in new]

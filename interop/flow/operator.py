@@ -71,14 +71,14 @@ class Operator:
         return self.count(queue)
 
     def status(self) -> dict[str, Any]:
-        shown: dict[str, Any] = ask(self._connection, "status")
-        return shown
+        status: dict[str, Any] = ask(self._connection, "status")
+        return status
 
-    def used(self, limit: str, destination: str = "broker") -> int:
-        """The use of a limit."""
+    def used(self, limit: str) -> int:
+        """The use of a limit of the whole broker."""
         rows = self.status()["usage"]
         used: int = next(
-            row["used"] for row in rows if row["limit"] == limit and row["destination"].startswith(destination)
+            row["used"] for row in rows if row["limit"] == limit and row["destination"].startswith("broker")
         )
         return used
 

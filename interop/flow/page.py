@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 from ..running.driver import Hello
 from .row import Row
-from .trial import CHAPTERS, DIFFERS, LACKS, Shown
+from .trial import CHAPTERS, DIFFERS, LACKS, Result
 
 HEAD = """\
 # What clients see when the broker is full
@@ -21,7 +21,7 @@ How to write a publisher that copes: [when-the-broker-is-full.md](../../docs/whe
 """
 
 
-def page(rows: Sequence[Row], results: Sequence[Shown], hellos: Sequence[Hello], skipped: Mapping[str, str]) -> str:
+def page(rows: Sequence[Row], results: Sequence[Result], hellos: Sequence[Hello], skipped: Mapping[str, str]) -> str:
     """The page in Markdown. `skipped`: clients that are not on this machine, and why."""
     clients = ", ".join(f"{hello.client} {hello.version}" for hello in hellos)
     parts = [HEAD.format(clients=clients, leveret=version("leveret"))]
@@ -35,16 +35,16 @@ def page(rows: Sequence[Row], results: Sequence[Shown], hellos: Sequence[Hello],
     return "".join(parts)
 
 
-def _lines(row: Row, shown: Sequence[Shown]) -> list[str]:
+def _lines(row: Row, results: Sequence[Result]) -> list[str]:
     """The lines of a row: one for all clients that saw the same."""
     saw: dict[str, list[str]] = {}
-    for one in shown:
+    for one in results:
         text = {LACKS: f"(cannot: {one.what})", DIFFERS: f"**differs: {one.what}**"}.get(one.verdict, one.what)
         saw.setdefault(text.replace("|", "\\|"), []).append(one.client)
     head = f"| {row.name} | {' '.join(row.says.split())} |"
     lines = []
     for text, clients in saw.items():
-        who = "all" if len(clients) == len(shown) > 1 else ", ".join(clients)
+        who = "all" if len(clients) == len(results) > 1 else ", ".join(clients)
         lines.append(f"{head} {who} | {text} |")
         head = "| | |"
     return lines

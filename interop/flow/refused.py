@@ -6,7 +6,6 @@ from .client import Differs, Refused, bodies
 from .row import Scene, expect, row
 
 KIB = 1024
-ACK, NACK, RETURN, PUBLISH = (60, 80), (60, 120), (60, 50), (60, 40)
 
 
 @row("T5", "addresses")
@@ -32,7 +31,7 @@ def returns(scene: Scene) -> str:
     client.open("a/1")
     client.publish("a/1", queue, bodies(1200), mandatory=True).end()
     client.do("a/1", "queue.declare", queue=queue, passive=True)
-    count = len(client.frames("a", RETURN))
+    count = len(client.frames("a", "basic.return"))
     expect(count == 1200 - operator.count(queue) and 176 <= count <= 300, f"{count} returns")
     heard = client.all_events("a/1", "return")
     if not client.lacks("scenario:publish-mandatory-returned"):
@@ -69,7 +68,7 @@ def nacks_after_a_while(scene: Scene) -> str:
     calls = client.publish("a/1", queue, bodies(3))
     calls.end()
     expect(client.confirmed("a/1", 3) == [(1, False), (2, False), (3, False)], "not three nacks")
-    waited = client.frames("a", NACK)[0] - client.frames("a", PUBLISH, by="client")[0]
+    waited = client.frames("a", "basic.nack")[0] - client.frames("a", "basic.publish", by="client")[0]
     expect(0.35 <= waited <= 0.5 + scene.slack, f"{waited * 1000:.0f} ms")
     return "nack after 500 ms, within 150"
 
@@ -116,7 +115,7 @@ def transactions(scene: Scene) -> str:
 
 @row("T12", "stall")
 def closes_the_connection(scene: Scene) -> str:
-    """With max-stall = 1 s a connection that is not read any more and gets nowhere is closed with 506."""
+    """With max-stall = 1 s a connection that is left unread without any progress is closed with 506."""
     client, operator, queue = scene.client, scene.operator, scene.queue("T12")
     operator.fill(queue, 1024 * KIB + KIB)
     client.connect("a", tapped=False)

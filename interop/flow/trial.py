@@ -29,7 +29,7 @@ SEEN, DIFFERS, LACKS = "seen", "differs", "lacks"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Result:
     """A row by a client. `verdict`: SEEN, DIFFERS, or LACKS (the client cannot do it); `what`: in words."""
 
     row: str
@@ -50,22 +50,22 @@ def rows(names: Sequence[str] = ()) -> list[Row]:
 def run(
     chosen: Sequence[Row],
     clients: Mapping[str, Driven],
-    tell: Callable[[Shown], None] = lambda shown: None,
+    tell: Callable[[Result], None] = lambda result: None,
     slack: float = SLACK_SECONDS,
-) -> list[Shown]:
+) -> list[Result]:
     """Run each row by each client. `slack`: seconds that a busy machine may add to times."""
-    results: list[Shown] = []
+    results: list[Result] = []
     for world, configuration in WORLDS.items():
         mine = [row for row in chosen if row.world == world]
         if not mine:
             continue
         with _broker(configuration) as peer, ThreadPoolExecutor(max(1, len(clients))) as pool:
             for row in mine:
-                play = lambda driven, row=row: _shown(row, driven, peer, slack)  # noqa: E731
+                play = lambda driven, row=row: _result(row, driven, peer, slack)  # noqa: E731
                 beside = map if world in SHARED else pool.map
-                for shown in beside(play, clients.values()):
-                    results.append(shown)
-                    tell(shown)
+                for result in beside(play, clients.values()):
+                    results.append(result)
+                    tell(result)
     return results
 
 
@@ -78,11 +78,11 @@ def _broker(configuration: str) -> Iterator[Peer]:
             yield peer
 
 
-def _shown(row: Row, driven: Driven, peer: Peer, slack: float) -> Shown:
+def _result(row: Row, driven: Driven, peer: Peer, slack: float) -> Result:
     name = driven.hello.client
     why = next((f"{need}: {driven.hello.lacks[need]}" for need in row.needs if need in driven.hello.lacks), "")
     if why:
-        return Shown(row.name, name, LACKS, why)
+        return Result(row.name, name, LACKS, why)
     try:
         with Operator(peer) as operator, ExitStack() as stack:
             client = RowClient(driven, peer, stack)
@@ -97,7 +97,7 @@ def _shown(row: Row, driven: Driven, peer: Peer, slack: float) -> Shown:
                 if queue.endswith(queue_name):
                     operator.delete(queue)
     except Differs as error:
-        return Shown(row.name, name, DIFFERS, str(error))
+        return Result(row.name, name, DIFFERS, str(error))
     except Exception as error:  # of a client or of the row: this row failed, others may pass
-        return Shown(row.name, name, DIFFERS, f"{type(error).__name__}: {error}")
-    return Shown(row.name, name, SEEN, what)
+        return Result(row.name, name, DIFFERS, f"{type(error).__name__}: {error}")
+    return Result(row.name, name, SEEN, what)

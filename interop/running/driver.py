@@ -35,7 +35,7 @@ class Hello:
 class Driver:
     """A driver's process. Only one thread at a time may call `ask`."""
 
-    def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, command: Sequence[str], log: Path) -> None:
         self._log = log
         with log.open("wb") as output:
             self._process = subprocess.Popen(
@@ -43,7 +43,6 @@ class Driver:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
-                env=dict(environment) if environment is not None else None,
                 start_new_session=True,
             )
         self._answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()

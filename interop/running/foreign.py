@@ -6,7 +6,7 @@ import argparse
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from ..brokers.peers import WITHOUT_RABBITMQ, find_rabbitmq
@@ -15,10 +15,22 @@ from ..brokers.processes import unwind_on_sigterm
 BROKERS = ("rabbitmq", "leveret")
 
 
-def parser(module: str, description: str, names: Iterable[str], work: str, out: str) -> argparse.ArgumentParser:
-    """The options of `python -m leveret.interop.MODULE`, except `-k`."""
+def among(names: Collection[str]) -> Callable[[str], list[str]]:
+    """The type of an option that takes some of these names, by comma."""
+
+    def parsed(text: str) -> list[str]:
+        unknown = [name for name in text.split(",") if name not in names]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"there is no {', '.join(unknown)} (there are {', '.join(names)})")
+        return text.split(",")
+
+    return parsed
+
+
+def parser(module: str, description: str, names: Collection[str], work: str, out: str) -> argparse.ArgumentParser:
+    """The options that `python -m leveret.interop.MODULE` has in common with others. `names`: for `--only`."""
     made = argparse.ArgumentParser(prog=f"python -m leveret.interop.{module}", description=description.split("\n")[0])
-    made.add_argument("--only", help=f"some of them, by comma: {', '.join(names)}")
+    made.add_argument("--only", type=among(names), help=f"some of them, by comma: {', '.join(names)}")
     made.add_argument("--broker", choices=(*BROKERS, "both"), default="both")
     made.add_argument("--follower", action="store_true", help="leveret is a cluster, reached through a follower")
     made.add_argument("--work", type=Path, default=Path(work), help="environments, sources and results")
@@ -26,20 +38,17 @@ def parser(module: str, description: str, names: Iterable[str], work: str, out: 
     return made
 
 
-def chosen(options: argparse.Namespace, names: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """The requested names and brokers. Also makes SIGTERM end child processes.
+def parse(made: argparse.ArgumentParser, arguments: Sequence[str] | None) -> tuple[argparse.Namespace, tuple[str, ...]]:
+    """The options of a `parser`, and the requested brokers. Also makes SIGTERM end child processes.
 
-    Raises: ValueError: a name is unknown, or RabbitMQ is requested and not installed.
+    Raises: SystemExit, with 2: the options are invalid, or RabbitMQ is requested and not installed.
     """
-    only = options.only.split(",") if options.only else list(names)
-    unknown = [name for name in only if name not in names]
-    if unknown:
-        raise ValueError(f"there is no {', '.join(unknown)} (there are {', '.join(names)})")
+    options = made.parse_args(arguments)
     brokers = BROKERS if options.broker == "both" else (options.broker,)
     if "rabbitmq" in brokers and find_rabbitmq() is None:
-        raise ValueError(WITHOUT_RABBITMQ)
+        made.error(WITHOUT_RABBITMQ)
     unwind_on_sigterm()
-    return only, brokers
+    return options, brokers
 
 
 class Environment:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ..brokers.broker import Broker
-from ..wire.tap import HEARTBEAT, Tap
+from ..wire.raw_codec import HEARTBEAT
+from ..wire.tap import Tap
 from .driver import DriverFailed, Hello
 from .scenario import Scenario, Step
 from .values import body_of, difference, named, plain, typed, typed_table, types_in

@@ -21,13 +21,13 @@ _FOLDERS = re.compile(r"(?<![\w.:/])/(?:[\w.@+-]+/)+")
 
 
 @dataclass(frozen=True, slots=True)
-class Book:
-    """A folder of scenarios below `interop`, and the page of their results. `lists`: the page lists the scenarios."""
+class Collection:
+    """A folder of scenarios below `interop`, and the page of their results. `lists_scenarios`: on that page."""
 
     folder: str
     title: str
     command: str
-    lists: bool = False
+    lists_scenarios: bool = False
 
     @property
     def link(self) -> str:
@@ -40,9 +40,9 @@ class Book:
 
 
 #: Scenarios for all brokers of AMQP 0-9-1.
-SCENARIOS = Book("scenarios", "Scorecard", "make interop")
+SCENARIOS = Collection("scenarios", "Scorecard", "make interop")
 #: Scenarios for Leveret alone: rows of the queues page, G.A, that clients can observe.
-LEASES = Book("leases", "Leased queues over sockets", "make interop", lists=True)
+LEASES = Collection("leases", "Leased queues over sockets", "make interop", lists_scenarios=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,20 +58,20 @@ class Column:
     date: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).date().isoformat())
 
 
-def expected_to_pass(column: Column, scorecard: bool) -> bool:
-    """Whether failures of this broker count. On a scorecard other brokers are only measured."""
-    counts = column.broker in MUST_PASS or not scorecard
+def has_failed(column: Column, *, on_scorecard: bool) -> bool:
+    """Whether a broker failed a scenario. On a scorecard, brokers that are not in `MUST_PASS` are only measured."""
+    counts = column.broker in MUST_PASS or not on_scorecard
     return counts and any(result.verdict == FAILED for result in column.results)
 
 
-def write(stem: Path, features: list[Feature], columns: list[Column], book: Book = SCENARIOS) -> None:
+def write(stem: Path, features: list[Feature], columns: list[Column], collection: Collection) -> None:
     """Write STEM.md and STEM.json. Brokers that were not run keep their columns."""
     file, asked = stem.with_suffix(".json"), {column.broker for column in columns}
     kept = [_column(data) for data in json.loads(file.read_text())["brokers"]] if file.exists() else []
     columns = sorted([*columns, *(one for one in kept if one.broker not in asked)], key=_place)
     data = {"brokers": [_broker_data(column) for column in columns]}
     file.write_text(_as_lines(data, 4) + "\n")
-    stem.with_suffix(".md").write_text(page(features, columns, book, file.name))
+    stem.with_suffix(".md").write_text(page(features, columns, collection, file.name))
 
 
 def _place(column: Column) -> tuple[bool, str]:
@@ -124,18 +124,18 @@ def _as_lines(data: Any, depth: int) -> str:
     return "[\n" + ",\n".join(_as_lines(value, depth - 1) for value in data) + "\n]"
 
 
-def page(features: list[Feature], columns: list[Column], book: Book, file: str) -> str:
+def page(features: list[Feature], columns: list[Column], collection: Collection, file: str) -> str:
     """The page in Markdown: a table of features, then all failures with links to their scenarios."""
     scenarios = {scenario.name: scenario for feature in features for scenario in feature.scenarios}
     total = len(scenarios)
     hellos = {hello.client: hello for column in columns for hello in column.clients}
     heads = [f"{one.broker} {one.version}, {one.date}, {len(one.clients)} clients" for one in columns]
     lines = [
-        f"# {book.title}",
+        f"# {collection.title}",
         "",
-        f"Written by `{book.command}`: {total} scenarios, each by every client "
+        f"Written by `{collection.command}`: {total} scenarios, each by every client "
         "(those of two roles by every pair). A cell says how many runs passed of those that the client has calls for; "
-        f"what each scenario does: [interop/{book.folder}]({book.link}). For machines: "
+        f"what each scenario does: [interop/{collection.folder}]({collection.link}). For machines: "
         f"[{file}]({file}).",
         "",
         "| feature | scenarios | " + " | ".join(heads) + " |",
@@ -143,7 +143,7 @@ def page(features: list[Feature], columns: list[Column], book: Book, file: str) 
     ]
     for feature in features:
         cells = [_cell(feature, column) for column in columns]
-        link = f"[{feature.title}]({book.link}/{feature.name}.toml)"
+        link = f"[{feature.title}]({collection.link}/{feature.name}.toml)"
         lines.append(f"| {link} | {len(feature.scenarios)} | " + " | ".join(cells) + " |")
     lines += [line for column in columns if column.remark for line in ("", f"{column.broker}: {column.remark}.")]
     names = " | ".join(column.broker for column in columns)
@@ -155,10 +155,10 @@ def page(features: list[Feature], columns: list[Column], book: Book, file: str) 
     for client, why in {client: why for column in columns for client, why in column.skipped.items()}.items():
         lines.append(f"| {client} | skipped |{' |' * (1 + len(columns))} {why.splitlines()[0]} |")
     for column in columns:
-        lines += _failures(column, scenarios, book)
-        lines += _not_run(column, scenarios, book)
-    if book.lists:
-        lines += ["", "## Scenarios", "", *(f"- {book.link_to(one)}: {one.says}" for one in scenarios.values())]
+        lines += _failures(column, scenarios, collection)
+        lines += _not_run(column, scenarios, collection)
+    if collection.lists_scenarios:
+        lines += ["", "## Scenarios", "", *(f"- {collection.link_to(one)}: {one.says}" for one in scenarios.values())]
     return "\n".join(lines) + "\n"
 
 
@@ -197,7 +197,7 @@ def _anchor(title: str) -> str:
     return "".join(one for one in title.lower().replace(" ", "-") if one.isalnum() or one in "-_")
 
 
-def _failures(column: Column, scenarios: dict[str, Scenario], book: Book) -> list[str]:
+def _failures(column: Column, scenarios: dict[str, Scenario], collection: Collection) -> list[str]:
     failed: dict[str, list[Result]] = {}
     for result in column.results:
         if result.verdict == FAILED:
@@ -209,13 +209,15 @@ def _failures(column: Column, scenarios: dict[str, Scenario], book: Book) -> lis
         who = ", ".join(ARROW.join(result.clients) for result in results[:FAILURES_A_SCENARIO_MAX])
         more = len(results) - FAILURES_A_SCENARIO_MAX
         reason = results[0].reason.splitlines()[0][:300].replace("|", "\\|")
-        lines.append(f"- {book.link_to(scenarios[name])} ({who}{f' and {more} more' if more > 0 else ''}): {reason}")
+        lines.append(
+            f"- {collection.link_to(scenarios[name])} ({who}{f' and {more} more' if more > 0 else ''}): {reason}"
+        )
     return lines
 
 
-def _not_run(column: Column, scenarios: dict[str, Scenario], book: Book) -> list[str]:
+def _not_run(column: Column, scenarios: dict[str, Scenario], collection: Collection) -> list[str]:
     left_out = {result.scenario: result.reason for result in column.results if result.verdict == NOT_RUN}
     if not left_out:
         return []
     lines = ["", f"## {column.broker} {column.version}: not run", ""]
-    return lines + [f"- {book.link_to(scenarios[name])}: {why}" for name, why in left_out.items()]
+    return lines + [f"- {collection.link_to(scenarios[name])}: {why}" for name, why in left_out.items()]

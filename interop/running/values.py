@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 TYPES = "tbBsuIilLfdDSxATFV"
@@ -69,19 +70,10 @@ def plain(value: Mapping[str, Any]) -> Any:
         return {key: plain(item) for key, item in inner.items()}
     if kind == "A":
         return [plain(item) for item in inner]
-    if kind in "xTD":
-        if kind == "x":
-            return octets_or_text(base64.b64decode(inner))
-        return {kind: inner}
-    return inner
-
-
-def octets_or_text(octets: bytes) -> Any:
-    """Octets in the form of drivers' answers: text if they are UTF-8."""
-    try:
-        return octets.decode()
-    except UnicodeDecodeError:
-        return {"x": base64.b64encode(octets).decode()}
+    if kind == "x":
+        with suppress(UnicodeDecodeError):
+            return base64.b64decode(inner).decode()
+    return {kind: inner} if kind in "xTD" else inner
 
 
 def body_of(written: Any) -> bytes:

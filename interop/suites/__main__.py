@@ -24,7 +24,7 @@ from pathlib import Path
 from ..brokers.follower import leveret_follower
 from ..brokers.peers import Peer, leveret, rabbitmq
 from ..brokers.processes import PeerFailed, run_limited
-from ..running.foreign import BROKERS, Environment, chosen, parser
+from ..running.foreign import BROKERS, Environment, parse, parser
 from ..wire.loopback import LOOPBACK
 from .comparison import WAITING_FILE, Comparison, SuiteRun, compare, read_junit, read_known, render
 from .pinned import PYTEST, SUITES, Suite
@@ -42,15 +42,12 @@ class Installed:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
-    try:
-        names, brokers = chosen(options, list(SUITES))
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
+    made = parser("suites", __doc__ or "", SUITES, ".peers/clients", "report.md")
+    made.add_argument("-k", default="", help="only the tests which pytest selects by this; prints their output")
+    options, brokers = parse(made, arguments)
     work, waiting = options.work.resolve(), read_known(WAITING_FILE, '"test id" = "feature"')
     comparisons = []
-    for name in names:
+    for name in options.only or SUITES:
         try:
             comparisons.append(_compare_suite(SUITES[name], brokers, work, options, waiting.get(name, {})))
         except (PeerFailed, subprocess.CalledProcessError) as error:
@@ -60,12 +57,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(report)
     (options.out or work / "report.md").write_text(report)
     return 1 if any(comparison.unexplained for comparison in comparisons) else 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    made = parser("suites", __doc__ or "", SUITES, ".peers/clients", "report.md")
-    made.add_argument("-k", default="", help="only the tests which pytest selects by this; prints their output")
-    return made
 
 
 def _compare_suite(

@@ -1,7 +1,8 @@
 """Measure how long a change of the leader stops the clients of docs/clients-cluster.md, and that no message is lost.
 
-    python -m leveret.interop.takeovers [--only pika,amqplib] [--subjects leveret,rabbitmq] [--deeds takeover,handover]
-                                        [--rounds 3] [--write benchmarks/results/cluster-clients.md]
+    python -m leveret.interop.takeovers [--only pika,amqplib] [--subjects leveret,rabbitmq]
+                                        [--changes takeover,handover] [--rounds 3]
+                                        [--write benchmarks/results/cluster-clients.md]
 
 A publisher with confirms and a consumer from that page run while the leader of three nodes is killed (takeover) or
 stopped (handover), or while no node leads for ten seconds. They have all addresses, a follower's first. RabbitMQ's
@@ -22,16 +23,17 @@ from functools import partial
 from pathlib import Path
 
 from ..brokers.processes import PeerFailed, unwind_on_sigterm
+from ..running.foreign import among
 from ..running.toolchains import NotHere
 from .programs import PROGRAMS
-from .subjects import DEEDS, Subject, leveret_cluster, three_rabbitmqs
-from .trial import Books, run
+from .subjects import CHANGES, Subject, leveret_cluster, three_rabbitmqs
+from .trial import Outcome, run
 
 SUBJECTS: dict[str, Callable[[], AbstractContextManager[Subject]]] = {
     "leveret": leveret_cluster,
     "rabbitmq": three_rabbitmqs,
 }
-Found = dict[tuple[str, str, str], list[Books]]
+Found = dict[tuple[str, str, str], list[Outcome]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -58,7 +60,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options.write.write_text(table)
     if not found:
         return 2
-    return 0 if all(books.is_well for (name, *_), runs in found.items() for books in runs if name == "leveret") else 1
+    ours = [outcome for (name, *_), outcomes in found.items() if name == "leveret" for outcome in outcomes]
+    return 0 if all(outcome.is_well for outcome in ours) else 1
 
 
 def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
@@ -67,19 +70,9 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-
-    def among(names: Iterable[str]) -> Callable[[str], list[str]]:
-        def parsed(text: str) -> list[str]:
-            unknown = [name for name in text.split(",") if name not in names]
-            if unknown:
-                raise argparse.ArgumentTypeError(f"there is no {', '.join(unknown)} (there are {', '.join(names)})")
-            return text.split(",")
-
-        return parsed
-
     parser.add_argument("--only", type=among(PROGRAMS), default=list(PROGRAMS), help="clients, by comma")
     parser.add_argument("--subjects", type=among(SUBJECTS), default=list(SUBJECTS), help="brokers, by comma")
-    parser.add_argument("--deeds", type=among(DEEDS), default=list(DEEDS), help="what is done, by comma")
+    parser.add_argument("--changes", type=among(CHANGES), default=list(CHANGES), help="of the leader, by comma")
     parser.add_argument("--rounds", type=int, default=1, help="of each (default: 1)")
     parser.add_argument("--work", type=Path, default=Path(".peers/takeovers"), help="where programs are built")
     parser.add_argument("--write", type=Path, help="write the table there")
@@ -89,20 +82,21 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
 def _measure(subject: Subject, commands: dict[str, list[str]], options: argparse.Namespace, found: Found) -> None:
     numbers = itertools.count()
     for client, command in commands.items():
-        for deed in [deed for deed in options.deeds for _ in range(options.rounds)]:
+        for change in [change for change in options.changes for _ in range(options.rounds)]:
             with tempfile.TemporaryDirectory(prefix="leveret-takeovers-", ignore_cleanup_errors=True) as directory:
                 try:
-                    books = run(command, subject.urls(), partial(DEEDS[deed], subject), Path(directory), next(numbers))
+                    act = partial(CHANGES[change], subject)
+                    outcome = run(command, subject.urls(), act, Path(directory), next(numbers))
                 except PeerFailed as failure:
-                    print(f"{subject.name} {client} {deed}: {failure}", file=sys.stderr, flush=True)
+                    print(f"{subject.name} {client} {change}: {failure}", file=sys.stderr, flush=True)
                 else:
-                    print(f"{subject.name} {client} {deed}: {books}", flush=True)
-                    found.setdefault((subject.name, client, deed), []).append(books)
+                    print(f"{subject.name} {client} {change}: {outcome}", flush=True)
+                    found.setdefault((subject.name, client, change), []).append(outcome)
             subject.heal()
 
 
 def rows(found: Found) -> Iterable[str]:
-    """The lines of the table: a row for each client and deed, with medians of seconds and sums of messages."""
+    """The lines of the table: a row for each client and change, with medians of seconds and sums of messages."""
     brokers = [name for name in SUBJECTS if any(key[0] == name for key in found)]
     yield (
         "| client | what | "
@@ -110,12 +104,12 @@ def rows(found: Found) -> Iterable[str]:
         + " |"
     )
     yield "|---|---|" + "---|---|" * len(brokers)
-    for client, deed in dict.fromkeys((client, deed) for _, client, deed in found):
-        cells = [cell for name in brokers for cell in _cells(found.get((name, client, deed), []))]
-        yield f"| {client} | {deed} | {' | '.join(cells)} |"
+    for client, change in dict.fromkeys((client, change) for _, client, change in found):
+        cells = [cell for name in brokers for cell in _cells(found.get((name, client, change), []))]
+        yield f"| {client} | {change} | {' | '.join(cells)} |"
 
 
-def _cells(runs: list[Books]) -> tuple[str, str]:
+def _cells(runs: list[Outcome]) -> tuple[str, str]:
     if not runs:
         return "not run", ""
     published, consumed = (

@@ -53,8 +53,8 @@ def _from_end(act: Callable[[], None]) -> float:
     return time.monotonic()
 
 
-#: A deed: changes the leader. Returns the time from which pauses are measured.
-DEEDS: dict[str, Callable[[Subject], float]] = {
+#: A change of the leader -> makes it. Returns the time from which pauses are measured.
+CHANGES: dict[str, Callable[[Subject], float]] = {
     "takeover": lambda subject: _from_start(subject.kill_leader),
     "handover": lambda subject: _from_start(subject.stop_leader),
     "nobody leads": lambda subject: _from_end(subject.nobody),

@@ -14,7 +14,7 @@ from pathlib import Path
 from ..brokers.processes import PeerFailed, kill_group
 
 PATIENCE_SECONDS = 90.0
-#: Confirms before the deed and after it.
+#: Confirms before the change and after it.
 BEFORE, BEHIND = 100, 100
 #: Seconds between two publishes. About a hundred a second are enough to see a pause.
 PAUSE_SECONDS = 0.005
@@ -23,7 +23,7 @@ SETTLE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Books:
+class Outcome:
     """The result of a trial. `published_s`, `consumed_s`: the longest pauses of confirms, and of messages.
 
     `twice`: messages that came more than once. `unflagged`: those among them that came again without `redelivered`.
@@ -117,8 +117,8 @@ class _Feeder:
         self._thread.join()
 
 
-def run(command: Sequence[str], urls: Sequence[str], deed: Callable[[], float], directory: Path, number: int) -> Books:
-    """Publish and consume during `deed`. `number`: of this trial, which is part of its orders.
+def run(command: Sequence[str], urls: Sequence[str], act: Callable[[], float], directory: Path, number: int) -> Outcome:
+    """Publish and consume while `act` changes the leader. `number`: of this trial, which is part of its orders.
 
     Raises: PeerFailed: a program ended or does not continue.
     """
@@ -133,8 +133,8 @@ def run(command: Sequence[str], urls: Sequence[str], deed: Callable[[], float], 
         stack.callback(feeder.end)
         for side, what in ((publisher, "confirms"), (consumer, "deliveries")):
             side.await_fact(lambda side=side: len(side.orders) >= BEFORE, f"{what} before")  # type: ignore[misc]
-        since = deed()
-        time.sleep(SETTLE_SECONDS)  # because it takes a moment until clients notice the deed
+        since = act()
+        time.sleep(SETTLE_SECONDS)  # because it takes a moment until clients notice the change
         settled = time.monotonic()
         for side, what in ((publisher, "confirms"), (consumer, "deliveries")):
             side.await_fact(lambda side=side: side.is_past(settled), what)  # type: ignore[misc]
@@ -146,7 +146,7 @@ def run(command: Sequence[str], urls: Sequence[str], deed: Callable[[], float], 
         time.sleep(SETTLE_SECONDS)
     times = Counter(order for order, _ in consumer.orders)
     unflagged = Counter(order for order, again in consumer.orders if not again)
-    return Books(
+    return Outcome(
         confirmed=len(confirmed),
         lost=len(confirmed - times.keys()),
         twice=sum(count > 1 for count in times.values()),

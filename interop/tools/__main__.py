@@ -11,7 +11,6 @@ code 1: an answer differs from RabbitMQ's, and `known.toml` has no reason for it
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -22,7 +21,7 @@ from pathlib import Path
 
 from ..brokers.processes import PeerFailed
 from ..running.at_once import at_once
-from ..running.foreign import chosen, parser
+from ..running.foreign import parse, parser
 from ..running.toolchains import NotHere
 from ..suites.comparison import read_known
 from .brokers import http_broker, http_follower
@@ -38,19 +37,16 @@ LEFT_OUT = (NotHere, PeerFailed, FileNotFoundError)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
-    try:
-        names, brokers = chosen(options, list(TOOLS))
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
+    made = parser("tools", __doc__ or "", TOOLS, ".peers/tools", "tools.json")
+    made.add_argument("--write", type=Path, help="draw the page there")
+    options, brokers = parse(made, arguments)
     work = options.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     known = read_known(KNOWN_FILE, '"check" = "reason"')
     out = options.out or work / "tools.json"
     data = json.loads(out.read_text()) if options.only and out.exists() else {}
     entries: list[Entry] = []
-    for name in names:
+    for name in options.only or TOOLS:
         entries.append(_entry(TOOLS[name], brokers, work, known.get(name, {}), options.follower))
         _tell(entries[-1])
         data[name] = entries[-1].as_data()
@@ -64,12 +60,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not any(entry.runs for entry in entries):
         return 2
     return 1 if any(difference.reason is None for entry in entries for difference in entry.differences) else 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    made = parser("tools", __doc__ or "", TOOLS, ".peers/tools", "tools.json")
-    made.add_argument("--write", type=Path, help="draw the page there")
-    return made
 
 
 def run_on(broker: str, name: str, work: Path, *, is_follower: bool = False) -> Run:

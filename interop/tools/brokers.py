@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from ..brokers.follower import FOLLOWER, leveret_follower
 from ..brokers.peers import Peer, leveret, rabbitmq
-from ..brokers.processes import POLL_SECONDS, START_SECONDS_MAX, PeerFailed
+from ..brokers.processes import await_fact
 from ..wire.loopback import LOOPBACK, free_ports, listens
 from .http import ask
 
@@ -82,11 +81,7 @@ def http_broker(broker: str, *, as_installed: bool = False) -> Iterator[HttpBrok
             file.write_text(LEVERET.format(host=LOOPBACK, management=management, metrics=metrics, node=NODE))
             starting = leveret("--config", str(file), "--management", f"{LOOPBACK}:{management}")
         with starting as peer:
-            deadline = time.monotonic() + START_SECONDS_MAX
-            while not (listens(management) and listens(metrics)):
-                if time.monotonic() > deadline:
-                    raise PeerFailed(f"{broker}: no HTTP on {management} and {metrics}; {peer.diagnosis()}")
-                time.sleep(POLL_SECONDS)
+            await_fact(lambda: listens(management) and listens(metrics), f"{broker} serves HTTP", [peer.log])
             found = HttpBroker(peer, management, metrics)
             ask(found.url, "PUT", "cluster-name", {"name": "rabbitmq@localhost"})
             yield found

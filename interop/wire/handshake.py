@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import socket
-from typing import TypeVar
+import struct
 
-from pamqp import commands, frame
-from pamqp.base import Frame
-from pamqp.common import FieldTable
+from .raw_codec import METHOD, PROTOCOL_HEADER, Method, decode_method, method_frame
 
-PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
-FRAME_HEAD_SIZE, METHOD_FRAME, FRAME_END_SIZE = 7, 1, 1
+FRAME_HEAD_SIZE, FRAME_END_SIZE = 7, 1
 SECONDS_MAX = 10.0
-Method = TypeVar("Method", bound=Frame)
 
 
 class NoBroker(Exception):
@@ -40,28 +36,30 @@ class Handshake:
         """Read the server properties. Returns those that are text."""
         self._send(PROTOCOL_HEADER)
         start = self._receive("did not greet")
-        if not isinstance(start, commands.Connection.Start):
+        if start.name != "connection.start":
             raise NoBroker(f"{self._where}: greeted with {start.name}")
-        return {key: value for key, value in start.server_properties.items() if isinstance(value, str)}
+        properties = start["server_properties"].items()
+        return {key: value.decode(errors="replace") for key, (tag, value) in properties if tag == "S"}
 
     def login(self, user: str, password: str, vhost: str) -> None:
         """Log a user in to a virtual host, after `greeting`."""
         who = f"the broker did not let {user!r} into virtual host {vhost!r}"
-        capabilities: FieldTable = {"capabilities": {"authentication_failure_close": True}}
-        answer = commands.Connection.StartOk(capabilities, "PLAIN", f"\0{user}\0{password}", "en_US")
-        self._send(frame.marshal(answer, 0))
-        tune = self._answer(commands.Connection.Tune, who)
-        self._send(frame.marshal(commands.Connection.TuneOk(tune.channel_max, tune.frame_max, 0), 0))
-        self._send(frame.marshal(commands.Connection.Open(vhost), 0))
-        self._answer(commands.Connection.OpenOk, who)
-        self._send(frame.marshal(commands.Connection.Close(200, "", 0, 0), 0))
+        properties = {"capabilities": {"authentication_failure_close": True}}
+        login = {"mechanism": "PLAIN", "response": f"\0{user}\0{password}", "locale": "en_US"}
+        self._send(method_frame(0, "connection.start-ok", client_properties=properties, **login))
+        tune = self._answer("connection.tune", who)
+        tuned = {name: tune[name] for name in ("channel_max", "frame_max")}
+        self._send(method_frame(0, "connection.tune-ok", **tuned))
+        self._send(method_frame(0, "connection.open", virtual_host=vhost))
+        self._answer("connection.open-ok", who)
+        self._send(method_frame(0, "connection.close", reply_code=200))
         self._receive(who)
 
-    def _answer(self, kind: type[Method], who: str) -> Method:
+    def _answer(self, name: str, who: str) -> Method:
         method = self._receive(who)
-        if isinstance(method, commands.Connection.Close):
-            raise NoBroker(f"{self._where}: {who}: {method.reply_code} {method.reply_text}")
-        if not isinstance(method, kind):
+        if method.name == "connection.close":
+            raise NoBroker(f"{self._where}: {who}: {method['reply_code']} {method['reply_text']}")
+        if method.name != name:
             raise NoBroker(f"{self._where}: {who}: it answered {method.name}")
         return method
 
@@ -71,12 +69,10 @@ class Handshake:
         except OSError as error:
             raise NoBroker(f"{self._where}: {error.strerror or error}") from error
 
-    def _receive(self, otherwise: str) -> Frame:
+    def _receive(self, otherwise: str) -> Method:
         """The next method. `otherwise`: the message of the exception if there is none."""
         data = self._rest
         while len(data) < FRAME_HEAD_SIZE or len(data) < _size(data):
-            if data and data[0] != METHOD_FRAME:
-                raise NoBroker(f"{self._where}: no AMQP 0-9-1: it answered {data[:40]!r}")
             try:
                 part = self._socket.recv(65536)
             except TimeoutError:
@@ -86,15 +82,14 @@ class Handshake:
             if not part:
                 raise NoBroker(f"{self._where}: {otherwise}: it closed the line")
             data += part
+            if data[0] != METHOD:
+                raise NoBroker(f"{self._where}: no AMQP 0-9-1: it answered {data[:40]!r}")
         size = _size(data)
         self._rest = data[size:]
         try:
-            method = frame.unmarshal(data[:size])[2]
-        except Exception as error:  # pamqp raises its own exceptions, struct.error, KeyError
+            return decode_method(data[FRAME_HEAD_SIZE : size - FRAME_END_SIZE], 0)
+        except (AssertionError, UnicodeDecodeError, struct.error) as error:
             raise NoBroker(f"{self._where}: no AMQP 0-9-1: {error}") from error
-        if not isinstance(method, Frame):
-            raise NoBroker(f"{self._where}: no AMQP 0-9-1: it answered {data[:40]!r}")
-        return method
 
 
 def _size(data: bytes) -> int:

@@ -6,6 +6,8 @@ import os
 import socket
 from itertools import count as counted
 
+from .raw_codec import PROTOCOL_HEADER
+
 LOOPBACK = "127.0.0.1"
 #: Below the ephemeral ports, which clients get (Linux: from 32768). A client could get the port of a server that is
 #: being restarted, and a client that connects to its own port would be connected with itself.
@@ -27,7 +29,7 @@ def answers_amqp(port: int, seconds: float = 5.0) -> bool:
     """Whether a protocol header is answered by connection.start within this time."""
     try:
         with socket.create_connection((LOOPBACK, port), timeout=seconds) as connection:
-            connection.sendall(b"AMQP\0\0\x09\x01")
+            connection.sendall(PROTOCOL_HEADER)
             return connection.recv(3) == b"\x01\0\0"
     except OSError:
         return False

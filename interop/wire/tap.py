@@ -16,11 +16,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from .loopback import LOOPBACK
+from .raw_codec import BODY, HEADER, METHOD, PROTOCOL_HEADER
 
-METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_HEAD = struct.Struct(">BHI")
 METHOD_IDS = struct.Struct(">HH")
-PROTOCOL_HEADER_SIZE = 8
 READ_SIZE = 1 << 18
 BROKER_SECONDS_MAX, RETRY_SECONDS = 30.0, 0.05
 
@@ -51,9 +50,9 @@ class Direction:
         rest += data
         if not self._begun:
             if rest[:4] == b"AMQP"[: len(rest)]:
-                if len(rest) < PROTOCOL_HEADER_SIZE:
+                if len(rest) < len(PROTOCOL_HEADER):
                     return
-                del rest[:PROTOCOL_HEADER_SIZE]
+                del rest[: len(PROTOCOL_HEADER)]
             self._begun = True
         begin = 0
         while len(rest) - begin >= FRAME_HEAD.size:

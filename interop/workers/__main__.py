@@ -12,7 +12,6 @@ scenario failed on leveret. 2: something could not be run.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -26,7 +25,7 @@ from pathlib import Path
 from ..brokers.follower import leveret_follower
 from ..brokers.peers import Peer, durable_leveret, rabbitmq
 from ..brokers.processes import PeerFailed, kill_group
-from ..running.foreign import Environment, chosen, parser
+from ..running.foreign import Environment, parse, parser
 from .frameworks import FRAMEWORKS
 from .outcomes import Run, differences, render, word
 
@@ -34,14 +33,11 @@ HERE = Path(__file__).parent
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
-    try:
-        names, brokers = chosen(options, list(FRAMEWORKS))
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 2
+    made = parser("workers", __doc__ or "", FRAMEWORKS, ".peers/workers", "workers.json")
+    made.add_argument("-k", default="", help="only these scenarios, by comma")
+    options, brokers = parse(made, arguments)
     results: dict[str, dict[str, Run]] = {}
-    for name in names:
+    for name in options.only or FRAMEWORKS:
         try:
             python = Environment(options.work.resolve() / name, *FRAMEWORKS[name]).install()
             results[name] = {
@@ -56,12 +52,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     differing = [line for name, runs in results.items() for line in differences(name, runs)]
     print("", render(results), *differing, sep="\n")
     return 1 if differing else 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    made = parser("workers", __doc__ or "", FRAMEWORKS, ".peers/workers", "workers.json")
-    made.add_argument("-k", default="", help="only these scenarios, by comma")
-    return made
 
 
 def run(name: str, python: Path | str, broker: str, scenarios: str = "", *, is_follower: bool = False) -> Run:

@@ -326,7 +326,7 @@ def broker_killed(trial: Trial) -> dict[str, Any]:
         wait_for(lambda: len(ledger("count")) >= 40, "40 jobs")
         trial.restart_broker()
         wait_for(lambda: len({entry["number"] for entry in ledger("count")}) == 200, "all jobs")
-        after = wait_for(lambda: _answers(), "a result over the new broker")
+        after = wait_for(_answers, "a result over the new broker")
         return {"numbers": len({entry["number"] for entry in ledger("count")}), "after": after}
 
 

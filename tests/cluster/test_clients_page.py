@@ -10,7 +10,7 @@ from etcd_servers import ETCD, WHY_NOT
 
 from leveret.interop.running.toolchains import NotHere
 from leveret.interop.takeovers.programs import PROGRAMS, sources
-from leveret.interop.takeovers.subjects import DEEDS, LeveretCluster, leveret_cluster
+from leveret.interop.takeovers.subjects import CHANGES, LeveretCluster, leveret_cluster
 from leveret.interop.takeovers.trial import run
 
 WORK = Path(__file__).parents[2] / ".peers" / "takeovers"
@@ -31,10 +31,10 @@ def cluster() -> Iterator[LeveretCluster]:
 
 @pytest.mark.cluster
 @pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
-@pytest.mark.parametrize("deed", DEEDS)
+@pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("client", PROGRAMS)
 def test_nothing_is_lost_and_what_comes_again_says_so(
-    cluster: LeveretCluster, tmp_path: Path, client: str, deed: str
+    cluster: LeveretCluster, tmp_path: Path, client: str, change: str
 ) -> None:
     """Each order is there, once or redelivered: the duplicate ids keep those that were published again apart."""
     try:
@@ -42,6 +42,6 @@ def test_nothing_is_lost_and_what_comes_again_says_so(
     except NotHere as error:
         pytest.skip(str(error))
     cluster.heal()
-    books = run(command, cluster.urls(), partial(DEEDS[deed], cluster), tmp_path, next(NUMBERS))
-    assert books.is_well, books
-    assert books.published_s < 60 and books.consumed_s < 60, books
+    outcome = run(command, cluster.urls(), partial(CHANGES[change], cluster), tmp_path, next(NUMBERS))
+    assert outcome.is_well, outcome
+    assert outcome.published_s < 60 and outcome.consumed_s < 60, outcome

@@ -14,7 +14,7 @@ import pytest
 from leveret.interop.artemis import distribution
 from leveret.interop.artemis.leveret_side import Leveret
 from leveret.interop.artemis.page import page
-from leveret.interop.artemis.run import Shown, Trial, run
+from leveret.interop.artemis.run import Result, Trial, run
 from leveret.interop.artemis.side import Received
 from leveret.interop.artemis.table import Scenario, TableError, broker_xml, read_table
 from leveret.interop.brokers.maven import NotFetched, unpack, why_java_is_missing
@@ -209,9 +209,9 @@ def test_what_is_not_as_the_table_says_is_told(virtual_broker: RunningBroker) ->
     """Step by step, and on the page."""
     (scenario,) = (one for one in TABLE if one.name == "ring-newest")
     wrong = replace(scenario, steps=(*scenario.steps[:-1], replace(scenario.steps[-1], arguments={"expect": "ABC"})))
-    told: list[Shown] = []
+    told: list[Result] = []
     results = run("leveret", lambda: VirtualLeveret(virtual_broker), [wrong], told.append)
-    assert results == told == [Shown("ring-newest", "leveret", ("step 3 (rest q): 'BCD' instead of 'ABC'",))]
+    assert results == told == [Result("ring-newest", "leveret", ("step 3 (rest q): 'BCD' instead of 'ABC'",))]
 
 
 def test_the_page_tells_what_agrees_and_what_does_not() -> None:
@@ -219,7 +219,7 @@ def test_the_page_tells_what_agrees_and_what_does_not() -> None:
     pytest.importorskip("proton", reason="python-qpid-proton is not installed (make artemis)")
     (same,) = (one for one in TABLE if one.name == "ring-newest")
     (different,) = (one for one in TABLE if one.name == "priority")
-    results = [Shown(one.name, broker, ()) for one in (same, different) for broker in ("artemis", "leveret")]
+    results = [Result(one.name, broker, ()) for one in (same, different) for broker in ("artemis", "leveret")]
     assert "1 scenarios of 2 agree, 1 differ as listed, 0 failed" in page([same, different], results)
     written = page([same, different], [replace(results[0], faults=("step 1: x",)), *results[2:]])
     assert "0 scenarios of 2 agree, 1 differ as listed, 1 failed" in written

@@ -13,7 +13,7 @@ import pytest
 
 from leveret.interop.flow.__main__ import main
 from leveret.interop.flow.page import page
-from leveret.interop.flow.trial import DIFFERS, SEEN, Shown, rows, run
+from leveret.interop.flow.trial import DIFFERS, SEEN, Result, rows, run
 from leveret.interop.running.suite import Driven
 from leveret.interop.running.toolchains import CLIENTS, NotHere
 
@@ -69,10 +69,10 @@ def test_what_a_client_saw_stands_on_the_page(tmp_path: Path, capsys: pytest.Cap
 def test_the_page_has_one_line_for_those_who_saw_the_same() -> None:
     """And says what differs."""
     shown = [
-        Shown("FAIL", "one", SEEN, "x"),
-        Shown("FAIL", "two", SEEN, "x"),
-        Shown("BLOCK", "one", SEEN, "x"),
-        Shown("BLOCK", "two", DIFFERS, "y | z"),
+        Result("FAIL", "one", SEEN, "x"),
+        Result("FAIL", "two", SEEN, "x"),
+        Result("BLOCK", "one", SEEN, "x"),
+        Result("BLOCK", "two", DIFFERS, "y | z"),
     ]
     text = page(rows(("FAIL", "BLOCK")), shown, [], {"three": "no three"})
     assert "| all | x |" in text

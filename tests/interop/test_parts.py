@@ -14,7 +14,8 @@ from leveret.interop.running.scorecard import first_line
 from leveret.interop.running.suite import Gate
 from leveret.interop.running.toolchains import NotHere, Toolchain
 from leveret.interop.running.values import body_of, difference, plain, typed, typed_table
-from leveret.interop.wire.tap import HEARTBEAT, Direction
+from leveret.interop.wire.raw_codec import HEARTBEAT
+from leveret.interop.wire.tap import Direction
 
 FRAMES = b"AMQP\0\0\x09\x01" + b"".join(
     kind.to_bytes(1, "big") + channel.to_bytes(2, "big") + len(payload).to_bytes(4, "big") + payload + b"\xce"
