@@ -37,8 +37,8 @@ def find_nats_server() -> str:
     """The path of nats-server. Raises: FileNotFoundError: there is none, or it is too old."""
     found = shutil.which("nats-server", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}")
     if found is not None:
-        said = subprocess.run([found, "--version"], capture_output=True, text=True).stdout
-        version = re.search(r"v(\d+)\.(\d+)", said)
+        output = subprocess.run([found, "--version"], capture_output=True, text=True).stdout
+        version = re.search(r"v(\d+)\.(\d+)", output)
         if version is not None and (int(version[1]), int(version[2])) >= VERSION_MIN:
             return found
     raise FileNotFoundError(WITHOUT_NATS)

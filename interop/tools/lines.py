@@ -70,8 +70,8 @@ def _run(command: Sequence[str], line: Line, directory: Path, hidden: Mapping[st
     except subprocess.TimeoutExpired:
         return Result(False, reason=f"no end after {SECONDS_MAX} s")
     if done.returncode != line.status:
-        said = (done.stderr.strip() or done.stdout.strip()).splitlines()
-        return Result(False, reason=f"exit {done.returncode}: {steady(said[-1] if said else '', hide=hidden)[:300]}")
+        *_, last = ["", *(done.stderr.strip() or done.stdout.strip()).splitlines()]
+        return Result(False, reason=f"exit {done.returncode}: {steady(last, hide=hidden)[:300]}")
     if line.compared == STATUS:
         return Result(True)
     if line.compared == TEXT:

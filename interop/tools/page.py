@@ -86,8 +86,8 @@ def render(entries: Sequence[Entry]) -> str:
 
 def _counts(entry: Entry) -> str:
     unexplained = sum(one.reason is None for one in entry.differences)
-    said = f"{len(entry.differences)} with reason" if not unexplained else f"{unexplained} not explained"
-    return said if entry.differences else "none"
+    counts = f"{len(entry.differences)} with reason" if not unexplained else f"{unexplained} not explained"
+    return counts if entry.differences else "none"
 
 
 def _cell(text: str) -> str:

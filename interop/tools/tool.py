@@ -105,10 +105,10 @@ def run_program(command: Sequence[str | Path], broker: HttpBroker, directory: Pa
         start_new_session=True,
     )
     try:
-        said, _ = process.communicate(timeout=SECONDS_MAX)
+        output, _ = process.communicate(timeout=SECONDS_MAX)
     finally:
         kill_group(process)
-    for line in said.splitlines():
+    for line in output.splitlines():
         entry = json.loads(steady(line, hide={broker.url: "URL"}))
         run.results[entry["check"]] = _result(entry)
     if process.returncode:

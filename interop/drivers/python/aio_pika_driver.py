@@ -212,10 +212,10 @@ class AioPika(ChannelDriver):
 
 
 def _content(message: Any) -> dict[str, Any]:
-    said = {name: getattr(message, name, None) for name in PROPERTIES}
-    if said["expiration"] is not None:
-        said["expiration"] = f"{said['expiration'] * 1000:.0f}"
-    return content(message.body, said, message.headers)
+    values = {name: getattr(message, name, None) for name in PROPERTIES}
+    if values["expiration"] is not None:
+        values["expiration"] = f"{values['expiration'] * 1000:.0f}"
+    return content(message.body, values, message.headers)
 
 
 def _message(message: Any) -> dict[str, Any]:
@@ -223,8 +223,7 @@ def _message(message: Any) -> dict[str, Any]:
 
 
 def _returned(message: Any) -> dict[str, Any]:
-    said = {key: getattr(message, key) for key in RETURN}
-    return {**said, **_content(message)}
+    return {**{key: getattr(message, key) for key in RETURN}, **_content(message)}
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ class PyAmqp(ChannelDriver):
         self.call(request, "confirm_select")
         channel.interop_published, channel.interop_waiting = 0, set()
 
-        def told(ack: bool) -> Any:
+        def listener(ack: bool) -> Any:
             def tell(tag: int, multiple: bool, *more: Any) -> None:
                 settled = {seq for seq in channel.interop_waiting if seq == tag or (multiple and seq < tag)}
                 channel.interop_waiting -= settled
@@ -132,8 +132,8 @@ class PyAmqp(ChannelDriver):
 
             return tell
 
-        channel.events["basic_ack"].add(told(True))
-        channel.events["basic_nack"].add(told(False))
+        channel.events["basic_ack"].add(listener(True))
+        channel.events["basic_nack"].add(listener(False))
 
     def pump(self, request: dict[str, Any], seconds: float) -> None:
         connection = self.connections.get(request["connection"])
@@ -166,9 +166,9 @@ class PyAmqp(ChannelDriver):
 
 
 def content_of(message: Any) -> dict[str, Any]:
-    said = {name: message.properties.get(name) for name in PROPERTIES}
+    values = {name: message.properties.get(name) for name in PROPERTIES}
     body = message.body if isinstance(message.body, bytes) else message.body.encode()
-    return content(body, said, message.properties.get("application_headers"))
+    return content(body, values, message.properties.get("application_headers"))
 
 
 def message_of(message: Any) -> dict[str, Any]:

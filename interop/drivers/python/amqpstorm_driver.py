@@ -46,7 +46,7 @@ class AmqpStorm(ChannelDriver):
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: dict[tuple[str, str | None], list[Exception]] = {}  # errors that are events already
+        self.reported: dict[tuple[str, str | None], list[Exception]] = {}  # errors of which there are events
         self.consumers: dict[tuple[str, str], set[str]] = {}
         self.blocked: set[str] = set()
 
@@ -68,11 +68,11 @@ class AmqpStorm(ChannelDriver):
         except AMQPConnectionError as error:
             raise self.closed_by(error) from error
         self.connections[request["connection"]] = connection
-        self.told.pop((request["connection"], None), None)
+        self.reported.pop((request["connection"], None), None)
 
     def reset(self, request: dict[str, Any]) -> None:
         super().reset(request)
-        for known in (self.told, self.consumers, self.blocked):
+        for known in (self.reported, self.consumers, self.blocked):
             known.clear()
 
     def connection_close(self, request: dict[str, Any]) -> None:
@@ -82,7 +82,7 @@ class AmqpStorm(ChannelDriver):
         place = where(request)
         self.channels[place] = self.done(request, self.connections[place[0]].channel)
         self.consumers[place] = set()
-        self.told.pop(place, None)
+        self.reported.pop(place, None)
 
     def done(self, request: dict[str, Any], call: Callable[[], Any]) -> Any:
         place = where(request)
@@ -172,10 +172,10 @@ class AmqpStorm(ChannelDriver):
 
     def _look_at(self, connection: str, channel: str | None, noted: Any) -> None:
         """Make events of the errors that a connection or channel has stored."""
-        told = self.told.setdefault((connection, channel), [])
+        reported = self.reported.setdefault((connection, channel), [])
         for error in list(noted.exceptions):
-            if not any(error is one for one in told):
-                told.append(error)
+            if not any(error is one for one in reported):
+                reported.append(error)
                 if isinstance(error, AMQPMessageError) and channel is not None:
                     self._returned((connection, channel), error)
                     noted.exceptions.remove(error)
@@ -201,10 +201,10 @@ CLASSES = ("basic", "exchange", "queue", "tx")
 
 def _message(message: Any) -> dict[str, Any]:
     properties = message.properties
-    said = {name: properties.get(RENAMED.get(name, name)) for name in PROPERTIES}
+    values = {name: properties.get(RENAMED.get(name, name)) for name in PROPERTIES}
     return {
         **{key: message.method[key] for key in DELIVERY},
-        **content(message.body or b"", said, properties.get("headers")),
+        **content(message.body or b"", values, properties.get("headers")),
     }
 
 

@@ -150,5 +150,5 @@ class ChannelDriver(Driver):
 
 def of_attributes(method: Any, keys: tuple[str, ...], properties: Any, headers: Any, body: bytes) -> dict[str, Any]:
     """A message whose method and properties are records with a field each."""
-    said = {name: getattr(properties, name, None) for name in PROPERTIES}
-    return {**{key: getattr(method, key) for key in keys}, **content(body, said, headers)}
+    values = {name: getattr(properties, name, None) for name in PROPERTIES}
+    return {**{key: getattr(method, key) for key in keys}, **content(body, values, headers)}

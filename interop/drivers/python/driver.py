@@ -176,11 +176,11 @@ def plain(value: Any) -> Any:
 
 def content(body: bytes, properties: Mapping[str, Any], headers: Mapping[str, Any] | None) -> dict[str, Any]:
     """Body, properties and headers as they are answered, without properties that are not set."""
-    said = {name: plain(properties[name]) for name in PROPERTIES if properties.get(name) is not None}
-    if isinstance(said.get("timestamp"), dict):
-        said["timestamp"] = said["timestamp"]["T"]
+    answered = {name: plain(properties[name]) for name in PROPERTIES if properties.get(name) is not None}
+    if isinstance(answered.get("timestamp"), dict):
+        answered["timestamp"] = answered["timestamp"]["T"]
     return {
         "body": base64.b64encode(body).decode(),
-        "properties": said,
+        "properties": answered,
         "headers": plain(dict(headers)) if headers is not None else None,
     }

@@ -174,8 +174,8 @@ def _message(method: Any, properties: pika.BasicProperties, body: bytes) -> dict
 
 
 def _returned(method: Any, properties: pika.BasicProperties, body: bytes) -> dict[str, Any]:
-    said = of_attributes(method, RETURN, properties, properties.headers, body)
-    return {"code": method.reply_code, "text": method.reply_text, **said}
+    returned = of_attributes(method, RETURN, properties, properties.headers, body)
+    return {"code": method.reply_code, "text": method.reply_text, **returned}
 
 
 if __name__ == "__main__":
