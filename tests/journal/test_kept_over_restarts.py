@@ -148,6 +148,23 @@ def test_a_content_that_is_moved_keeps_its_expiry_and_its_cause() -> None:
     assert decode_content(moved.heap) == decode_content(heap)._replace(queue_ids=(2,))
 
 
+def test_dead_letters_alike_keep_the_messages_that_they_come_from() -> None:
+    """Two messages died in the same second, with the same properties: a search finds the story of each."""
+    one = Kept()
+    one.queue(x_dead_letter_exchange="", x_dead_letter_routing_key="dead")
+    one.queue("dead")
+    one.publish(*"AB")
+    for _ in range(2):
+        got = one.get(no_ack=False)
+        assert got is not None
+        one.session.reject(got[0], requeue=False)
+    one.settle()
+    before = [message.envelope.cause_id for message in one.named("dead").messages()]
+    one.kill()
+    assert [message.envelope.cause_id for message in one.named("dead").messages()] == before
+    assert len(set(before)) == 2
+
+
 def test_offsets_of_a_stream_go_on_after_its_oldest_messages_went() -> None:
     """Retention dropped the head, then the broker was killed: the messages that stay have the offsets they had."""
     one = Kept()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import dis
 import json
 import random
 import tomllib
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
@@ -83,7 +86,7 @@ def _first_change(before: str, after: str) -> int:
 def read_rows(room: str = "") -> list[Mutant]:
     """All rows whose file is in `room`, by name.
 
-    Raises: BadRow: the text that a row replaces is not in its file exactly once, or the result is no Python.
+    Raises: BadRow: the text that a row replaces is not in its file exactly once, or the result is no program.
     """
     mutants = []
     for table in sorted(ROWS.glob("*.toml")):
@@ -102,11 +105,33 @@ def _mutant(name: str, row: dict[str, str]) -> Mutant:
         raise BadRow(f"{name}: the text to replace stands {count} times in {row['file']}")
     after = before.replace(row["find"], row["replace"])
     try:
-        compile(after, row["file"], "exec")
+        planted = compile(after, row["file"], "exec")
     except SyntaxError as error:
         raise BadRow(f"{name}: {error}") from None
+    if unknown := _unknown_names(_compiled(before), planted):
+        raise BadRow(f"{name}: {row['file']} has no {', '.join(sorted(unknown))}")
     function = function_at(before, _first_change(before, after))
     return Mutant(name, row["file"], function, after, row["harm"], row.get("found-by", ""))
+
+
+@lru_cache(maxsize=64)
+def _compiled(source: str) -> CodeType:
+    return compile(source, "", "exec")
+
+
+def _functions(code: CodeType) -> Iterator[CodeType]:
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield inner
+            yield from _functions(inner)
+
+
+def _unknown_names(before: CodeType, after: CodeType) -> set[str]:
+    """Names that changed functions look up and nothing defines: any test that runs such a line would find it."""
+    same = set(_functions(before))
+    changed = [code for code in _functions(after) if code not in same]
+    names = {one.argval for code in changed for one in dis.get_instructions(code) if one.opname == "LOAD_GLOBAL"}
+    return names - {*after.co_names, *vars(builtins)}
 
 
 def name_finder(mutant: Mutant, test: str) -> None:

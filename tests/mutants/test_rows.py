@@ -91,6 +91,15 @@ def test_a_row_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch, tmp_p
         read_rows()
 
 
+def test_a_fault_that_is_only_a_wrong_name_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Each test that runs it would find it, whatever the test looks at."""
+    row = "[[mutant]]\nname = 'x'\nfile = 'tests/mutants/mutant.py'\nfind = 'return compile(source, '\n"
+    (tmp_path / "a.toml").write_text(row + "replace = 'return compile(former, '\nharm = 'nothing works'\n")
+    monkeypatch.setattr("mutant.ROWS", tmp_path)
+    with pytest.raises(BadRow, match="^a/x: tests/mutants/mutant.py has no former$"):
+        read_rows()
+
+
 def test_the_finder_of_a_row_is_named_in_it_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Other rows, words between them and their order stay; the test is the one that was found, whatever its name."""
     row = replace(all_rows()[0], name="a/x-y")
