@@ -494,7 +494,7 @@ class Node:
         if leading.has_closed:
             return  # this node resigned meanwhile, which closed it
         assert leading.terms is not None and leading.journal is not None
-        self.handle(e.TookOver(leading.terms, leading.journal.next_lsn, level_of(leading.journal.needs)))
+        self.handle(e.TookOver(leading.terms, level_of(leading.journal.needs)))
 
     @property
     def _broker(self) -> LeadingBroker | None:

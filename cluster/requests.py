@@ -82,8 +82,8 @@ class Requests:
 
     def end_lead(self) -> None:
         """End the lease of the key `leader`."""
-        self._nursery.start_soon(self._end_lease, Lease.LEADER)
+        self._nursery.start_soon(self._end_lead)
 
-    async def _end_lease(self, lease: Lease) -> None:
+    async def _end_lead(self) -> None:
         with suppress(errors.CoordinatorError):
-            await self._coordinator.end_lease(lease)
+            await self._coordinator.end_lease(Lease.LEADER)

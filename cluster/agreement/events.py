@@ -137,10 +137,9 @@ class Acknowledged(Event):
 
 @dataclass(frozen=True, slots=True)
 class TookOver(Event):
-    """The broker of this node runs. The first record of its term gets `first_lsn`."""
+    """The broker of this node runs."""
 
     terms: TermTable
-    first_lsn: int
     level: int = 0  # the lowest at which this journal can be read
 
 

@@ -19,9 +19,9 @@ class Member:
     is_gone: bool = False  # its process has ended: its link refuses connections
     owed_lsn: int = 0  # it has to acknowledge everything below
     owed_ns: int | None = None  # since when it owes that acknowledgement; None: it owes none
-    mark_lsn: int = 0  # the agreed LSN at `mark_ns`: when it is acknowledged, the time since then is the delay
+    mark_lsn: int = 0  # the agreed LSN at `mark_ns`, see `measure`
     mark_ns: int = 0
-    lost_lsn: int = 0  # its disk was rolled back: it lacks records below, which it had acknowledged; 0: it lacks none
+    lost_lsn: int = 0  # since its disk was rolled back, it has to acknowledge everything below again
 
     def open(self, now_ns: int, end: int, agreed: int) -> None:
         """Note that it joined. `end`: the end of its journal, an LSN; below `acked_lsn` if its disk was rolled back."""
@@ -37,10 +37,9 @@ class Member:
     def close(self, now_ns: int, timers: Timers) -> None:
         """Note that the member's link is gone; its process may still run. A member that was overdue stays overdue."""
         if self.is_linked:
-            before_ns = self.overdue_ns(timers) - timers.join_patience_ns
-            self.is_linked, self.since_ns, self.owed_ns = False, now_ns, None
-            if before_ns + timers.join_patience_ns <= now_ns:
-                self.since_ns = before_ns
+            overdue_ns = self.overdue_ns(timers)
+            self.is_linked, self.owed_ns = False, None
+            self.since_ns = now_ns if overdue_ns > now_ns else overdue_ns - timers.join_patience_ns
 
     def owe(self, now_ns: int, lsn: int) -> None:
         """Expect an acknowledgement of everything below `lsn`, which the leader has fsynced."""
@@ -54,15 +53,18 @@ class Member:
         if self.owed_ns is not None and self.acked_lsn >= self.owed_lsn:
             self.owed_ns = None
 
-    def is_close(self, now_ns: int, agreed: int, within_ns: int) -> bool:
-        """Whether it is at most `within_ns` behind what is agreed, and so delays confirms by no more than that."""
+    def measure(self, now_ns: int, agreed: int) -> int | None:
+        """How far it is behind what is agreed, in ns: by so much it would delay confirms. None: not known yet.
+
+        The time is measured from `mark_ns` until `mark_lsn` is acknowledged; then the next measurement begins.
+        """
         if self.acked_lsn >= agreed:
-            return True
+            return 0
         if self.acked_lsn < self.mark_lsn:
-            return False
-        is_close = now_ns - self.mark_ns <= within_ns
+            return None
+        behind_ns = now_ns - self.mark_ns
         self.mark_lsn, self.mark_ns = agreed, now_ns
-        return is_close
+        return behind_ns
 
     def overdue_ns(self, timers: Timers) -> int:
         """The time from which it counts as a node that does not answer."""
@@ -205,5 +207,6 @@ class Members:
         for node_id, member in self.by_id.items():
             if node_id in self.awaited or not member.is_linked or member.overdue_ns(timers) <= now_ns:
                 continue
-            if member.is_close(now_ns, self.known_agreed, timers.grow_within_ns):
+            behind_ns = member.measure(now_ns, self.known_agreed)
+            if behind_ns is not None and behind_ns <= timers.grow_within_ns:
                 self.entering.add(node_id)

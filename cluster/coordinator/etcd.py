@@ -155,31 +155,31 @@ class EtcdCoordinator:
         if PREFERRED in keys:
             leases[PREFERRED] = self._new_lease_id(gateway, PREFERRED_SECONDS)
         try:
-            is_done, pairs, revision = self._change(gateway, self.keys.request(transaction, leases))
+            is_done, view, _ = self._change(gateway, self.keys.request(transaction, leases))
         except Refused as refused:
             raise Unreachable(f"etcd forgot a lease that it had just granted: {refused.text}") from refused
         if not is_done and LEADER in keys:
             self._forget(Lease.LEADER)
-        return is_done, self._view_of(pairs, revision)
+        return is_done, view
 
     def _register(self, gateway: Gateway, node: NodeKey) -> bool:
         lease_id = self._leases.get(Lease.NODE) or self._grant(gateway, Lease.NODE)
         revision = 0
         while True:
             try:
-                is_done, pairs, keys_revision = self._change(gateway, self.keys.registration(node, lease_id, revision))
+                is_done, view, pairs = self._change(gateway, self.keys.registration(node, lease_id, revision))
             except Refused:  # the lease was over
                 lease_id = self._grant(gateway, Lease.NODE)
                 continue
             if is_done:
                 return True
-            there = self._view_of(pairs, keys_revision).node_named(node.name)
+            there = view.node_named(node.name)
             if there is not None and there.node_id != node.node_id:
                 return False
             revision = self.keys.node_revision(node.name, pairs)
 
-    def _change(self, gateway: Gateway, request: Json) -> tuple[bool, list[Json], int]:
-        """Send a transaction. Returns whether it was done, all keys after it, and their revision.
+    def _change(self, gateway: Gateway, request: Json) -> tuple[bool, View, list[Json]]:
+        """Send a transaction. Returns whether it was done, and all keys after it: as a view, and as etcd sent them.
 
         Raises: Refused: a lease is over.
         """
@@ -195,12 +195,12 @@ class EtcdCoordinator:
             is_done = bool(answer.get("succeeded"))
         try:
             with _raising(UnfitCoordinator):
-                self._view_of(pairs, revision)
+                view = self._view_of(pairs, revision)
         except UnfitCoordinator as error:
             if is_done:
                 raise InDoubt(str(error)) from error
             raise
-        return is_done, pairs, revision
+        return is_done, view, pairs
 
     def _new_lease_id(self, gateway: Gateway, seconds: int) -> str:
         with _raising(UnfitCoordinator):

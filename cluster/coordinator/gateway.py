@@ -134,19 +134,19 @@ class Gateway:
         self._waited_s = 0.0  # for the last answer, or in vain since then
         self._is_aborted = False
 
-    def read(self, path: str, body: Json, answer_seconds: float | None = None) -> Json:
+    def read(self, path: str, body: Json) -> Json:
         """Send a request that may be done twice. Returns the answer of the first member that gives one.
 
         Raises: Unreachable; Refused; UnfitCoordinator.
         """
-        return self._ask(path, body, answer_seconds, False)
+        return self._ask(path, body, self.access.answer_seconds)
 
     def change(self, path: str, body: Json, answer_seconds: float | None = None) -> Json:
         """Send a request that must not be done twice: to no other member once a member has got it. Returns the answer.
 
         Raises: InDoubt; Unreachable; Refused (nothing was done); UnfitCoordinator.
         """
-        return self._ask(path, body, answer_seconds, True)
+        return self._ask(path, body, answer_seconds or self.access.answer_seconds, is_change=True)
 
     def stream(self, path: str, body: Json, silence_seconds: float, goes_on: Callable[[], bool]) -> Iterator[Json]:
         """Send a request with many answers. Yields them until none comes for `silence_seconds` and `goes_on` is False.
@@ -168,7 +168,7 @@ class Gateway:
         finally:
             self.close()
         where = self.access.endpoints[self._member]
-        self._member = (self._member + 1) % len(self.access.endpoints)
+        self._try_next_member()
         raise Unreachable(f"{where}: {why}")
 
     def at_member_of(self, other: "Gateway") -> bool:
@@ -195,13 +195,11 @@ class Gateway:
         if connection is not None:
             connection.close()
 
-    def _ask(self, path: str, body: Json, answer_seconds: float | None, is_change: bool) -> Json:
-        seconds = self.access.answer_seconds if answer_seconds is None else answer_seconds
-
+    def _ask(self, path: str, body: Json, answer_seconds: float, *, is_change: bool = False) -> Json:
         def ask_once() -> Json:
             asked_ns, since_s = self._clock(), time.monotonic()
             try:
-                answer = self._answer(self._send(path, body, self._patient(seconds)))
+                answer = self._answer(self._send(path, body, self._patient(answer_seconds)))
             except (_NotSent, _NoAnswer):
                 self._waited_s = max(self._waited_s, time.monotonic() - since_s)
                 raise

@@ -65,9 +65,9 @@ def _check_version(version: int) -> None:
 class ListenerChallenge:
     """The challenge at the side that accepted the connection."""
 
-    def __init__(self, credentials: Credentials, nonce: bytes | None = None) -> None:
+    def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
-        self._nonce = (os.urandom(NONCE_SIZE) if nonce is None else nonce) if credentials.secret else b""
+        self._nonce = os.urandom(NONCE_SIZE) if credentials.secret else b""
 
     def greet(self) -> Greet:
         """The first frame of the connection."""
@@ -91,9 +91,9 @@ class ListenerChallenge:
 class ConnectorChallenge:
     """The challenge at the side that connected."""
 
-    def __init__(self, credentials: Credentials, nonce: bytes | None = None) -> None:
+    def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
-        self._nonce = (os.urandom(NONCE_SIZE) if nonce is None else nonce) if credentials.secret else b""
+        self._nonce = os.urandom(NONCE_SIZE) if credentials.secret else b""
         self._listener_nonce = b""
 
     def answer(self, greet: Greet) -> Prove:

@@ -27,11 +27,11 @@ class ClientPasser:
     """Passes the clients of one node on."""
 
     def __init__(
-        self, credentials: Credentials, name: str, options: LinkOptions | None = None, *, tls: LinkTls | None = None
+        self, credentials: Credentials, name: str, options: LinkOptions, *, tls: LinkTls | None = None
     ) -> None:
         self._credentials = credentials
         self._name = name
-        self._options = options or LinkOptions()
+        self._options = options
         self._tls = tls or LinkTls()
         self._passed: set[trio.CancelScope] = set()
 
@@ -57,7 +57,8 @@ class ClientPasser:
             link = await connect(leader, credentials, tls, options)
         except (LinkFault, FrameFault, ChallengeFault):
             return Passed.REFUSED
-        stream = client if isinstance(client, trio.abc.Stream) else _stream_of(client)
+        if isinstance(client, socket.socket):
+            client = trio.SocketStream(trio.socket.from_stdlib_socket(client))
         is_served, scope = False, trio.CancelScope()
         try:
             request = Client(VERSION, credentials.cluster, credentials.group, self._name, service, header)
@@ -71,15 +72,11 @@ class ClientPasser:
                 return Passed.REFUSED
             self._passed.add(scope)
             with scope:
-                await relay(stream, link.stream, first=first, early=link.take_rest())
+                await relay(client, link.stream, first=first, early=link.take_rest())
             return Passed.SERVED
         finally:
             self._passed.discard(scope)
             with trio.CancelScope(shield=True):
                 await link.close()
                 if is_served:
-                    await trio.aclose_forcefully(stream)
-
-
-def _stream_of(client: socket.socket) -> trio.SocketStream:
-    return trio.SocketStream(trio.socket.from_stdlib_socket(client))
+                    await trio.aclose_forcefully(client)

@@ -316,7 +316,7 @@ _KINDS: dict[int, tuple[type[Any], int]] = {
     17: (Order, 4096),
 }
 _KIND_OF = {message: kind for kind, (message, _) in _KINDS.items()}
-_OCTETS_KIND, _UNLINK_KIND, _ACK_KIND = _KIND_OF[Octets], _KIND_OF[Unlink], _KIND_OF[Ack]
+_OCTETS_KIND = _KIND_OF[Octets]
 
 
 # -- writing -----------------------------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ It is open in every state of the node, so a refused connection means that the no
 followers, and clients that they pass on; any other node answers No.
 """
 
-import functools
 import logging
 import socket
 from collections.abc import Callable, Sequence
@@ -61,14 +60,11 @@ class LinkListener:
         self,
         listeners: Sequence[socket.socket],
         *,
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+        task_status: trio.TaskStatus[list[trio.SocketListener]] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         """Accept links on bound and listening sockets until cancelled."""
         found = [trio.SocketListener(trio.socket.from_stdlib_socket(listener)) for listener in listeners]
-        serving = functools.partial(trio.serve_listeners, self._serve_one, found)
-        async with trio.open_nursery() as nursery:
-            await nursery.start(serving)
-            task_status.started()
+        await trio.serve_listeners(self._serve_one, found, task_status=task_status)
 
     async def _serve_one(self, stream: trio.SocketStream) -> None:
         try:

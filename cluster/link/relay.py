@@ -13,7 +13,7 @@ GRACE_S = 2.0
 
 
 def as_socket(stream: trio.abc.Stream) -> tuple[socket.socket, Callable[[], Awaitable[None]] | None]:
-    """A non-blocking socket in place of a stream, which must not be used any longer. A plain stream gives up its own.
+    """A non-blocking socket in place of a stream, which must not be used after this. A plain stream gives up its own.
 
     For a stream with TLS it is one of a pair; then the second value is a function to run as a task, which relays
     between the stream and the other socket of the pair.

@@ -100,7 +100,7 @@ class Stage:
         self.read()
         assert self.state is State.CAMPAIGNING, self.state
         self.answer()
-        self.tell(e.TookOver(self.terms.with_term(self.etcd.leader.term, end), end))
+        self.tell(e.TookOver(self.terms.with_term(self.etcd.leader.term, end)))
         for one in linked:
             self.join(one, end)
         return self

@@ -531,7 +531,7 @@ class Model:
         changes = {"wins": 0, "leads": place.wins, "starts": terms.starts, "synced": len(place.journal)}
         world = put(world, index, **changes, has_journal=True, holds=False, quiet=False)
         end = len(place.journal) + 1
-        return self.tell(world, index, e.Durable(end), e.TookOver(terms, end))
+        return self.tell(world, index, e.Durable(end), e.TookOver(terms))
 
     def write(self, world: World, index: int) -> World | None:
         """The leader writes a block of records."""

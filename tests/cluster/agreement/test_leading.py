@@ -108,7 +108,7 @@ def test_members_have_their_time_to_join_from_when_the_broker_runs() -> None:
     stage.answer()
     stage.tell(e.LinkOpened(B, 10), e.LinkClosed(B))
     beat(stage, 30)
-    stage.tell(e.TookOver(stage.terms.with_term(2, 10), 10))
+    stage.tell(e.TookOver(stage.terms.with_term(2, 10)))
     assert stage.sent is None and stage.of(d.Resign) == []
 
 
@@ -131,7 +131,7 @@ def test_the_next_leader_does_not_wait_for_one_that_has_stopped(is_late: bool) -
     stage.read(leader=None, preferred=A)
     stage.answer()
     stage.read(nodes=others)
-    stage.tell(e.TookOver(stage.terms.with_term(stage.etcd.leader.term, 10), 10))
+    stage.tell(e.TookOver(stage.terms.with_term(stage.etcd.leader.term, 10)))
     stage.join(C)
     assert stage.sent.put(INSYNC).nodes == {A, C}
 
@@ -461,7 +461,7 @@ def test_a_node_that_slept_while_it_took_over_serves_nobody_before_etcd_says_tha
     stage.read()
     stage.answer()
     stage.now_ns += 5 * SECOND
-    stage.tell(e.TookOver(stage.terms.with_term(2, 10), 10))
+    stage.tell(e.TookOver(stage.terms.with_term(2, 10)))
     assert stage.state is State.SUSPENDED and stage.of(d.Resume) == []
     stage.read()
     assert stage.state in (State.LEADING, State.HELD)
@@ -474,7 +474,7 @@ def test_a_takeover_that_took_longer_than_two_leases_asks_etcd_before_it_resigns
     stage.read()
     stage.answer()
     stage.now_ns += 13 * SECOND
-    stage.tell(e.TookOver(stage.terms.with_term(2, 10), 10), e.Tick())
+    stage.tell(e.TookOver(stage.terms.with_term(2, 10)), e.Tick())
     assert stage.state is State.SUSPENDED and d.ReadKeys() in stage.decided
     if answers:
         stage.read()
@@ -1169,7 +1169,7 @@ def test_what_is_in_the_journal_raises_the_level() -> None:
     stage.agreement.context.node = replace(stage.agreement.context.node, level=2)
     stage.read()
     stage.answer()
-    stage.tell(e.TookOver(stage.terms.with_term(2, 10), 10, 2))
+    stage.tell(e.TookOver(stage.terms.with_term(2, 10), 2))
     assert stage.sent.put("insync").level == 2
 
 
