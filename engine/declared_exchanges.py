@@ -133,17 +133,23 @@ class DeclaredExchanges(dict[str, Exchange]):
         until = broker.policies.spent + POLICIES_SLICE
         for number, exchange in enumerate(list(self.values()), 1):
             if exchange.name and not isinstance(exchange, ServiceExchange) and self.get(exchange.name) is exchange:
+                self._forget_alternate(exchange)
                 exchange.set_policy(broker.policies.of_exchange(exchange.name, self._context.name))
+                self._note_alternate(exchange)
             if number % EXCHANGES_SLICE == 0 or broker.policies.spent >= until:
                 yield
                 until = broker.policies.spent + POLICIES_SLICE
-        self._by_alternate = {}
-        for exchange in self.values():
-            self._note_alternate(exchange)
 
     def _note_alternate(self, exchange: Exchange) -> None:
         if exchange.alternate is not None:
             self._by_alternate.setdefault(exchange.alternate, {})[exchange] = None
+
+    def _forget_alternate(self, exchange: Exchange) -> None:
+        if exchange.alternate is not None:
+            sending = self._by_alternate[exchange.alternate]
+            del sending[exchange]
+            if not sending:
+                del self._by_alternate[exchange.alternate]
 
     def _remove(self, exchange: Exchange) -> None:
         self.drop(exchange)
@@ -153,11 +159,7 @@ class DeclaredExchanges(dict[str, Exchange]):
         """Remove an exchange with its outgoing bindings; the caller removes the incoming ones."""
         host = self._context
         del self[exchange.name]
-        if exchange.alternate is not None:
-            sending = self._by_alternate[exchange.alternate]
-            del sending[exchange]
-            if not sending:
-                del self._by_alternate[exchange.alternate]
+        self._forget_alternate(exchange)
         host.bindings.forget_all_of(exchange)
         if host.broker.listeners:
             host.broker.emit(ExchangeEvent(EventKind.UNDECLARED, host.name, exchange.name, exchange))

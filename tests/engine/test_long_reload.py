@@ -1,8 +1,9 @@
 """Reloaded settings reach very many queues a slice at a time; counted in queues, never in time."""
 
 from leveret.engine import Broker, ManualClock
+from leveret.engine.declared_exchanges import EXCHANGES_SLICE
 from leveret.engine.reloading import SETTINGS_SLICE
-from leveret.settings import SettingsRepository, entry
+from leveret.settings import Policies, SettingsRepository, entry, make_policy
 
 COUNT = 10 * SETTINGS_SLICE
 
@@ -48,3 +49,23 @@ def test_the_last_settings_hold() -> None:
     while broker.end_turn():
         pass
     assert followers(broker, 8) == COUNT - 1 and gone.rules.max_delivery_attempts not in (7, 8)
+
+
+def test_an_exchange_goes_while_others_still_follow_a_policy() -> None:
+    """The policy has just named its alternate exchange, or another one: it goes with its bindings, and is told of."""
+    broker = Broker(ManualClock())
+    vhost = broker.virtual_hosts["/"]
+    for number in range(EXCHANGES_SLICE + 1):
+        vhost.exchanges.declare(f"x{number}", "direct")
+    told: list[str] = []
+    broker.context.listeners.append(lambda event: told.append(f"{event.kind.value} {event.subject}"))
+    for name, alternate in (("x0", "amq.fanout"), ("x1", "amq.topic")):
+        policy = make_policy("p", "/", "^x", {"alternate-exchange": alternate}, apply_to="exchanges")
+        broker.reloading.replace_policies(Policies([policy]))
+        assert vhost.exchanges[name].alternate == alternate != vhost.exchanges[f"x{EXCHANGES_SLICE}"].alternate
+        vhost.bindings.add("exchange", name, "amq.direct", "", {})
+        vhost.exchanges.delete(name)
+        assert told[-2:] == [f"undeclared {name}", f"unbound {name}"]
+        while broker.end_turn():
+            pass
+    assert not vhost.bindings.count and not vhost.exchanges["amq.direct"].bindings
