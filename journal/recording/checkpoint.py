@@ -221,8 +221,10 @@ def _state_part(journal: Journal, recorder: Recorder, queue_id: int, part: Part,
 def _forget_contents(broker: Broker, recorder: Recorder) -> Iterator[None]:
     """Remove messages that are gone from the content index, unless dead letters that still need it are pending.
 
-    Messages that arrive between slices are newer than all that are removed, and no message changes its queue.
+    Messages that arrive between slices are newer than all that are removed, or recalled from the log, and no message
+    changes its queue.
     """
+    recorder.messages.contents.begin_forgetting()
     next_id = broker.context.next_id
     queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values() if queue.durable]
     alive = array("q")

@@ -24,6 +24,7 @@ class ContentIndex:
         self._lsns = array("q")
         self._counts = array("q")
         self._moved: dict[int, int] = {}  # id -> LSN of the copy, of contents that the journal copied forward
+        self._recalled: set[int] = set()  # ids of messages that came back from the log since `begin_forgetting`
 
     def __len__(self) -> int:
         return len(self._firsts)
@@ -46,6 +47,15 @@ class ContentIndex:
 
     def move(self, id_: int, lsn: int) -> None:
         self._moved[id_] = lsn
+
+    def recall(self, id_: int, location: int) -> int:
+        """Index a message that comes back from the log, where its content is at `location`. Returns its LSN."""
+        lsn = self.lsn_of(id_)
+        if lsn is None:
+            lsn = location
+        self._moved[id_] = lsn
+        self._recalled.add(id_)
+        return lsn
 
     def lsn_of(self, id_: int) -> int | None:
         """LSN of the message's content; None: it is not indexed."""
@@ -80,12 +90,17 @@ class ContentIndex:
             id_ += count
             at += 1
 
+    def begin_forgetting(self) -> None:
+        """Call this before looking up the ids to keep: messages recalled from now on are kept in any case."""
+        self._recalled.clear()
+
     def forget_before(self, id_: int) -> None:
         """Drop runs below this id, when there are enough of them to be worth the work."""
         at = bisect_right(self._firsts, id_) - 1
         if at > 1000 or at * 2 > len(self._firsts):
             del self._firsts[:at], self._lsns[:at], self._counts[:at]
-            self._moved = {one: lsn for one, lsn in self._moved.items() if one >= id_}
+            recalled = self._recalled
+            self._moved = {one: lsn for one, lsn in self._moved.items() if one >= id_ or one in recalled}
 
     def keep_only(self, ids: Sequence[int], next_id: int) -> Iterator[None]:
         """Drop all ids below `next_id` except these (rising). Pauses after each slice; `add` may be called then."""
@@ -102,7 +117,8 @@ class ContentIndex:
             first, stop = max(self._firsts[at], next_id), self._firsts[at] + self._counts[at]
             if first < stop:
                 kept.add(first, stop - first, self._lsns[at] + first - self._firsts[at])
-        moved = {id_: lsn for id_, lsn in self._moved.items() if moved_before.get(id_) != lsn}
+        recalled = self._recalled
+        moved = {one: lsn for one, lsn in self._moved.items() if moved_before.get(one) != lsn or one in recalled}
         self._firsts, self._lsns, self._counts, self._moved = kept._firsts, kept._lsns, kept._counts, moved
 
 

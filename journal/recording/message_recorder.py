@@ -179,10 +179,7 @@ class MessageRecorder:
 
     def recall(self, id_: int, location: int, size: int) -> None:
         """See the engine's `Durability`."""
-        lsn = self.contents.lsn_of(id_)
-        if lsn is None:
-            lsn = location
-            self.contents.move(id_, lsn)
+        lsn = self.contents.recall(id_, location)
         self._runs.clear()
         self._runs.append(PublishedRun(id_, id_ + 1, lsn, (size,)))
 

@@ -5,6 +5,7 @@ Each start is after a power cut. What plays queues.ack is the argument `leveret 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,6 +28,8 @@ from leveret.engine.leases.state import leases_of
 from leveret.engine.stores import topic_log as memory_log
 from leveret.journal import JournalReader
 from leveret.journal.format.record import PUBLISHED
+from leveret.journal.recording import checkpoint as stating
+from leveret.journal.recording import message_index as indexes
 from leveret.journal.recording import topic_log
 from leveret.serving.composition import Data, DataUnusable, build_broker
 
@@ -135,6 +138,52 @@ def test_from_the_beginning(files: SimulatedFiles | None) -> None:
         assert again.bodies() == "acdef"
         records = JournalReader("data", again.files or files).records(trust_open=True)
         assert sum(record.kind == PUBLISHED for _, record in records) == 6
+
+
+@pytest.mark.parametrize("runs_spare", [-10, 1000])
+def test_what_comes_back_during_a_checkpoint_stays(monkeypatch: pytest.MonkeyPatch, runs_spare: int) -> None:
+    """At whichever of its steps, also where it forgets contents, in both ways: a later restart has them all."""
+    monkeypatch.setattr(stating, "EXAMINED_SLICE", 2)
+    monkeypatch.setattr(stating, "RUNS_SPARE", runs_spare)
+    monkeypatch.setattr(indexes, "KEEP_SLICE", 2)
+    other = '[[queue]]\nname = "z"\n'
+    step, is_over = 0, False
+    while not is_over:
+        world, is_over = World(LOG + other, SimulatedFiles()), True
+        for key in "ttttzzz":
+            world.publish(key, key=key, delivery_mode=2)
+            world.publish("-", key="lost", delivery_mode=2)
+        for _ in range(2):
+            for at, _ in enumerate(checkpoint_of(world)):
+                if at == step and "q" not in world.broker.virtual_hosts["/"].queues:
+                    declare(world)
+                    is_over = False
+        assert is_over or world.restarted(LOG + QUEUE + other).bodies() == "tttt", f"declared at step {step}"
+        step += 1
+    assert step > 6
+
+
+def test_what_came_back_and_is_gone_is_forgotten() -> None:
+    """By the next checkpoint: memory has places of contents only of messages that are there."""
+    world = World(LOG + '[[queue]]\nname = "z"\n', SimulatedFiles())
+    for body, key in (("a", "t"), ("-", "lost"), ("b", "t"), ("-", "lost")):
+        world.publish(body, key=key, delivery_mode=2)
+    declare(world)
+    ids = world.ids().values()
+    world.ack(*"ab")
+    world.publish("z", key="z", delivery_mode=2)
+    list(checkpoint_of(world))
+    supervisor = world.built.supervisor
+    assert supervisor is not None and [supervisor.recorder.messages.contents.lsn_of(id_) for id_ in ids] == [None] * 2
+
+
+def checkpoint_of(world: World) -> Iterator[None]:
+    supervisor = world.built.supervisor
+    assert supervisor is not None
+    for _ in stating.checkpoint(world.broker, supervisor.journal, supervisor.recorder):
+        supervisor.journal.commit()
+        yield
+    world.work()
 
 
 def test_at_the_first_start() -> None:
