@@ -10,7 +10,6 @@ from types import MappingProxyType
 
 from .addresses.matching import DEFAULT_WILDCARDS
 from .declared.configuration import Configuration
-from .faults import Origin
 from .rows.broker_keys import KEYS
 from .values import in_vhost
 
@@ -71,4 +70,4 @@ def text_of(value: object) -> str:
 
 
 def _pairs(pairs: Iterable[tuple[object, object]]) -> Iterator[str]:
-    return (f"{name}: {text_of(value)}" for name, value in pairs if not isinstance(value, Origin))
+    return (f"{name}: {text_of(value)}" for name, value in pairs)

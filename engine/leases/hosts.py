@@ -100,7 +100,7 @@ def host(hosts: Hosts, queue: Queue, site: str, arguments: FieldTable) -> bool:
         raise InvalidArgument(
             key=key, name=hosts.name, vhost=queue.vhost_name, reason=Reason("text", str(fault))
         ) from None
-    was_new = site not in hosts.declaring or site in hosts.refused
+    was_new = site not in hosts.declaring
     hosts.refused.pop(site, None)
     hosts.declaring.add(site)
     return was_new

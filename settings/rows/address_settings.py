@@ -359,10 +359,10 @@ def default_attempts(entries: Layer, broker_default: int | None) -> int:
     """The max-delivery-attempts of a queue that has none configured.
 
     Args: entries: the merged entries that match, without the queue's own arguments.
-          broker_default: `default-max-delivery-attempts`; None if it is not configured.
+          broker_default: `default-max-delivery-attempts`, 0 or below for no limit; None if it is not configured.
     """
     if broker_default is not None:
-        return broker_default if broker_default > 0 else UNLIMITED
+        return broker_default
     return ARTEMIS_ATTEMPTS if sets_redelivery(entries) else UNLIMITED
 
 

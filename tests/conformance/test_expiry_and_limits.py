@@ -427,3 +427,5 @@ def test_a_limit_on_all_addresses(at: Make) -> None:
     assert (desk.counts("fails"), desk.counts("drops"), desk.counts()) == ((0, 0, 0), (0, 0, 0), (5, 0, 0))
     desk.reload(policies)
     assert desk.publish("5", key="fails") == ["ack"]
+    desk.reload(f"[broker]\nglobal-max-messages = 0\n{policies}")
+    assert desk.publish("6", key="fails") == ["nack"]

@@ -41,6 +41,7 @@ from leveret.engine.stores.tailed_store import TailedStore
 from leveret.journal import JournalError
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.serving.composition import Data, DataUnusable, build_broker
+from leveret.settings import Policies, make_policy
 
 TYPE = "newest-first"
 ARGUMENTS = {"x-queue-type": Field("S", TYPE.encode())}
@@ -163,6 +164,18 @@ def test_arguments_are_checked(registered: None, arguments: FieldTable, error: t
     client = client_of(Broker(ManualClock()))
     with pytest.raises(error):
         client.vhost.queues.declare("q", client=client, durable=True, arguments=arguments)
+
+
+def test_a_new_policy_reaches_its_queues(registered: None) -> None:
+    """Those that are there, as it reaches the next ones: a policy of classic queues is one of this type."""
+    broker = Broker(ManualClock())
+    client = client_of(broker)
+    queue = client.vhost.queues.declare("q", client=client, durable=True, arguments=ARGUMENTS)
+    policy = make_policy("p", "/", "^q", {"max-length": 2}, apply_to="classic_queues")
+    broker.reloading.replace_policies(Policies([policy]))
+    assert queue.rules.max_length == 2
+    broker.reloading.replace_policies(Policies())
+    assert queue.rules.max_length is None
 
 
 def test_the_type_is_refused_where_no_package_registers_it() -> None:

@@ -107,6 +107,8 @@ def test_each_argument_of_a_queue(argument: str) -> None:
     assert changes[field.key] is (LIVE if argument in LIVE_ARGUMENTS else NEVER)
 
 
+EXCHANGE = Configuration(exchanges=(ExchangeDeclaration("x"),))
+
 #: Of what, from what, to what; how it is told, and when it takes effect.
 CHANGES: list[tuple[str, Configuration, Configuration, str, Lifetime | None]] = [
     ("[system-usage]", Configuration(), Configuration(system_usage=SystemUsage(1, 0, 0)), "added", LIVE),
@@ -140,14 +142,24 @@ CHANGES: list[tuple[str, Configuration, Configuration, str, Lifetime | None]] = 
         NEVER,
     ),
     ("queue 'q' in vhost 'v'", Configuration(), with_queue(vhost="v"), "declared", LIVE),
-    ("exchange 'x'", Configuration(), Configuration(exchanges=(ExchangeDeclaration("x"),)), "declared", LIVE),
-    ("exchange 'x'", Configuration(exchanges=(ExchangeDeclaration("x"),)), Configuration(), "no longer declared", None),
+    ("exchange 'x'", Configuration(), EXCHANGE, "declared", LIVE),
+    ("exchange 'x'", EXCHANGE, Configuration(), "no longer declared", None),
+    ("exchange 'x'", EXCHANGE, with_entries(entry("x", config_delete_addresses="FORCE")), "no longer decl", LIVE),
+    (
+        "exchange 'x'",
+        EXCHANGE,
+        with_entries(entry("x", config_delete_queues="FORCE")),
+        "no longer declared: stays",
+        None,
+    ),
     ("divert 'd'", Configuration(), with_divert(), "declared", ARRIVAL),
     ("divert 'd'", with_divert(), Configuration(), "no longer declared", None),
     ("divert 'd'", with_divert(), with_divert(forwarding_addresses=("b", "c")), "a to b (STRIP) -> a to b, c", ARRIVAL),
     ("divert 'd'", with_divert(), with_divert(is_exclusive=True), "a to b (STRIP) -> exclusive", ARRIVAL),
-    ("divert 'd'", with_divert(), with_divert(filter="x = 1"), "", ARRIVAL),
-    ("divert 'd'", with_divert(), with_divert(routing_name="r"), "", ARRIVAL),
+    ("divert 'd'", with_divert(), with_divert(filter="x = 1"), "a to b (STRIP) -> a to b (STRIP, if x = 1)", ARRIVAL),
+    ("divert 'd'", with_divert(), with_divert(routing_name="r"), "a to b (STRIP) -> a to b (STRIP, as 'r')", ARRIVAL),
+    ("divert 'd'", with_divert(), with_entries(entry("a", config_delete_diverts="FORCE")), "no longer decl", ARRIVAL),
+    ("divert 'd'", with_divert(), with_entries(entry("d", config_delete_diverts="FORCE")), "no longer decl", None),
     ("virtual host 'v'", Configuration(), Configuration(vhosts=("v",)), "declared", LIVE),
     ("virtual host 'v'", Configuration(vhosts=("v",)), Configuration(), "no longer declared: stays", None),
     ("virtual host 'v'", with_limits(), with_limits(max_connections=5), "max-connections: unset -> 5", AT_CONNECTION),
@@ -180,6 +192,13 @@ CHANGES: list[tuple[str, Configuration, Configuration, str, Lifetime | None]] = 
     ("user 'u'", with_user(), with_user(tags=frozenset({"monitoring"})), "tags none", LIVE),
     ("user 'u'", with_user(), with_user(permissions=(PermissionDeclaration("/", ".*"),)), "tags none", LIVE),
     ("user 'u'", with_user(), with_user(topic_permissions=(TopicPermissionDeclaration("/", "t"),)), "topic perm", LIVE),
+    (
+        "user 'u'",
+        with_user(topic_permissions=(TopicPermissionDeclaration("/", "t"),)),
+        with_user(topic_permissions=(TopicPermissionDeclaration("/", "other"),)),
+        "topic permissions / t",
+        LIVE,
+    ),
     ("user 'u'", with_user(), with_user(loopback_only=True), "loopback-only: false -> true", AT_CONNECTION),
     ("user 'u'", with_user(), with_user(max_connections=3), "max-connections: unset -> 3", AT_CONNECTION),
     ("user 'u'", with_user(max_channels=3), with_user(max_channels=2), "max-channels: 3 -> 2", LIVE),

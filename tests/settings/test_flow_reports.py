@@ -63,6 +63,7 @@ def rules(one: Explanation) -> dict[str, tuple[object, str]]:
             "producer-flow-control (f.xml:2: queue policy 'A.>')",
         ),
         (('[[address-setting]]\nmatch = "q"\npending-message-limit = 5',), "q", NONE),
+        (('[[address-setting]]\nmatch = "q"\naddress-full-policy = "DROP"\nmax-size-bytes = 5',), "q", NONE),
     ],
 )
 def test_why_flow_control_applies(texts: tuple[str, ...], name: str, flow: str) -> None:
@@ -98,6 +99,18 @@ def test_what_system_usage_gives() -> None:
     assert rules(one)["send-fail-if-no-space"] == (True, "default: [system-usage]")
     (one,) = explain(load(TOML, "[system-usage]"), "held")
     assert rules(one)["send-fail-if-no-space"] == (True, "f.toml:8: match 'held'")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "rule"),
+    [
+        ("default-max-delivery-attempts = 4", "max-delivery-attempts", (4, "default-max-delivery-attempts")),
+        ("id-cache-size = 9", "id-cache-size", (9, "id-cache-size")),
+    ],
+)
+def test_a_default_of_the_broker_names_its_key(text: str, name: str, rule: tuple[int, str]) -> None:
+    (one,) = explain(load(f"[broker]\n{text}"), "q")
+    assert rules(one)[name] == (rule[0], f"default: [broker] {rule[1]}")
 
 
 def test_dead_letters_of_a_destination_policy_limit_the_attempts() -> None:
@@ -148,6 +161,11 @@ def test_the_command_says_it(tmp_path: Path) -> None:
         (
             "max-size-bytes = 3\naddress-full-policy = 'DROP'",
             "nothing: with DROP the size of an address counts its messages in memory",
+        ),
+        ("max-size-bytes-reject-threshold = 3", ""),
+        (
+            "max-size-bytes-reject-threshold = 3\naddress-full-policy = 'BLOCK'",
+            "nothing: with BLOCK the size of an address counts its messages in memory",
         ),
         ("producer-flow-control = false", ""),
         ("producer-flow-control = false\n[system-usage]", "beyond 70 % of [system-usage] memory; "),

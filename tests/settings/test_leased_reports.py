@@ -89,6 +89,8 @@ pattern = "."
     ]
     (other,) = explain(load(text), "Other")
     assert [row.name for row in other.rows if row.name.endswith("-by")] == ["logged-by"]
+    (elsewhere,) = explain(load(text), "Orders", "v")
+    assert [row.name for row in elsewhere.rows if row.name.endswith("-by")] == []
 
 
 def changes(before: str, after: str) -> list[str]:
@@ -166,6 +168,9 @@ def test_changes_of_logged_topics() -> None:
     assert changes(one, "") == [
         f"logged topic 'a': no longer declared: logged only for queues that select it ({LOGGED_ACTS.value})"
     ]
+    one_kept = "logged topic 'a': messages of any type, kept 86400000 ms"
     assert changes(one, one + 'retain = "1h"\nmessage-type = "json"\n') == [
-        f"logged topic 'a': messages of any type, kept 86400000 ms -> json, kept 3600000 ms ({LOGGED_ACTS.value})"
+        f"{one_kept} -> json, kept 3600000 ms ({LOGGED_ACTS.value})"
     ]
+    (unkept,) = changes(one, one + "retain = 0\n")
+    assert unkept == f"{one_kept} -> messages of any type, kept 0 ms ({LOGGED_ACTS.value})"

@@ -175,10 +175,13 @@ def test_without_markers_parentheses_are_letters() -> None:
 
 
 def test_an_exact_match_comes_before_a_literal_one() -> None:
-    """Of the same address (address-settings page 2.2)."""
+    """Of the same address, in either order (address-settings page 2.2). What one leaves out the other says."""
     wildcards = Wildcards(literal_markers="()")
-    entries = [entry(text, wildcards=wildcards, default_ring_size=size) for text, size in (("(a)", 1), ("a", 2))]
-    assert SettingsRepository(entries, wildcards).resolve("a").default_ring_size == 2
+    literal = entry("(a)", wildcards=wildcards, default_ring_size=1, redelivery_delay_ms=5)
+    exact = entry("a", wildcards=wildcards, default_ring_size=2)
+    for entries in ((literal, exact), (exact, literal)):
+        found = SettingsRepository(entries, wildcards).resolve("a")
+        assert (found.default_ring_size, found.redelivery_delay_ms) == (2, 5)
 
 
 def test_a_single_literal_marker_is_a_letter() -> None:

@@ -355,6 +355,22 @@ def test_explained() -> None:
 
 
 @pytest.mark.parametrize(
+    ("attempts", "expected"),
+    [(10, (3, "f.toml:1: operator policy 'cap' (delivery-limit)")), (2, (2, "(x-max-delivery-attempts)"))],
+)
+def test_the_lower_limit_of_attempts_is_explained(attempts: int, expected: tuple[int, str]) -> None:
+    """Where a queue and a policy limit them, the one that counts is named."""
+    text = (
+        "[[operator-policy]]\nname = 'cap'\npattern = ''\ndefinition = { delivery-limit = 2 }\n[[queue]]\nname = 'q'\n"
+    )
+    text += f"type = 'quorum'\nmax-delivery-attempts = {attempts}\n"
+    configuration, faults = load_configuration([("f.toml", text)])
+    assert not faults
+    (row,) = (row for row in explain(configuration, "q")[0].rows if row.name == "max-delivery-attempts")
+    assert row.value == expected[0] and row.rule.endswith(expected[1])
+
+
+@pytest.mark.parametrize(
     "text, fault",
     [
         ('[[policy]]\npattern = ""\ndefinition = { max-length = 1 }', "f.toml:1: name: is missing in [[policy]]"),
