@@ -1,6 +1,6 @@
 """The coordinator on etcd: each method sends requests to etcd's JSON gateway, in a thread.
 
-Requests, the renewal of leases, and the watch have a thread each. Threads that were abandoned end soon.
+Requests, the renewal of each lease, and the watch have a thread each. Threads that were abandoned end soon.
 """
 
 import logging
@@ -49,7 +49,7 @@ class EtcdCoordinator:
         self._access, self._clock = access, clock
         self.keys = Keys(name)
         self._seconds = seconds
-        self._limiter = trio.CapacityLimiter(16)  # more than four: abandoned threads count until they end
+        self._limiter = trio.CapacityLimiter(16)  # more than five: abandoned threads count until they end
         self._gateway = self.new_gateway()
         self._gateway_lock = trio.Lock()  # held by the task that uses `_gateway`
         self._leases: dict[Lease, str] = {}  # the leases that are renewed, and their ids
@@ -84,18 +84,24 @@ class EtcdCoordinator:
         return await self._request(lambda gateway: self._register(gateway, node))
 
     async def keep_leases(self, may_renew: Callable[[Lease], bool], renewed: Callable[[Lease, int], None]) -> None:
-        gateway, is_over = self.new_gateway(), threading.Event()
+        is_over = threading.Event()
         token = trio.lowlevel.current_trio_token()
 
         def tell(lease: Lease, asked_ns: int) -> None:
             with suppress(trio.RunFinishedError):
                 token.run_sync_soon(lambda: None if is_over.is_set() else renewed(lease, asked_ns))
 
-        try:
-            await self._in_thread(lambda: self._renew_until(is_over, gateway, may_renew, tell))
-        finally:
-            is_over.set()
-            gateway.abort()
+        async def keep(lease: Lease) -> None:
+            gateway = self.new_gateway()
+            try:
+                await self._in_thread(lambda: self._renew_until(is_over, gateway, lease, may_renew, tell))
+            finally:
+                is_over.set()
+                gateway.abort()
+
+        async with trio.open_nursery() as nursery:
+            for lease in Lease:  # a thread each: while etcd is slow, none waits for the answer to another
+                nursery.start_soon(keep, lease)
 
     async def end_lease(self, lease: Lease) -> None:
         with self._leases_lock:
@@ -222,17 +228,16 @@ class EtcdCoordinator:
         self,
         is_over: threading.Event,
         gateway: Gateway,
+        lease: Lease,
         may_renew: Callable[[Lease], bool],
         renewed: Callable[[Lease, int], None],
     ) -> None:
         while not is_over.is_set():
-            began_ns = self._clock()
-            for lease, lease_id in list(self._leases.items()):
-                if may_renew(lease):
-                    asked_ns = self._clock()
-                    if self._renew(gateway, lease, lease_id):
-                        renewed(lease, asked_ns)
-            is_over.wait(max(0.0, self._seconds / 3 - (self._clock() - began_ns) / 1e9))
+            asked_ns = self._clock()
+            lease_id = self._leases.get(lease)
+            if lease_id is not None and may_renew(lease) and self._renew(gateway, lease, lease_id):
+                renewed(lease, asked_ns)
+            is_over.wait(max(0.0, self._seconds / 3 - (self._clock() - asked_ns) / 1e9))
 
     def _renew(self, gateway: Gateway, lease: Lease, lease_id: str) -> bool:
         try:

@@ -1,9 +1,11 @@
 """The leases of a node in etcd, in each turn of what etcd may answer; without an etcd."""
 
+import threading
 from base64 import b64decode
 from typing import Any
 
 import pytest
+import trio
 from in_trio import in_trio
 
 from leveret.cluster.agreement.transactions import campaign
@@ -87,8 +89,38 @@ async def test_leases_are_renewed_three_times_in_their_time_however_slow_etcd_is
     etcd._leases[Lease.LEADER] = "7"
     slow: Any = Slow(renewed={"result": {"ID": "7", "TTL": "6"}})
     over: Any = Over()
-    etcd._renew_until(over, slow, lambda lease: True, lambda lease, asked_ns: None)
+    etcd._renew_until(over, slow, Lease.LEADER, lambda lease: True, lambda lease, asked_ns: None)
     assert pauses == [0.5, 0]
+
+
+@in_trio
+async def test_the_lease_of_a_leader_does_not_wait_for_that_of_its_node() -> None:
+    """With an etcd that needs seconds for each answer the two together would take as long as the lease lasts."""
+    both = threading.Barrier(2)
+
+    class Slow(Gateway):
+        """Answers no lease before it is asked for both."""
+
+        def read(self, path: str, body: Any) -> Any:
+            both.wait(60)
+            return super().read(path, body)
+
+        def abort(self) -> None:
+            both.abort()
+
+    etcd = coordinator()
+    etcd.new_gateway = lambda: Slow(renewed={"result": {"TTL": "6"}})  # type: ignore[assignment, return-value]
+    etcd._leases.update({Lease.NODE: "7", Lease.LEADER: "8"})
+    renewed: set[Lease] = set()
+    async with trio.open_nursery() as nursery:
+
+        def note(lease: Lease, asked_ns: int) -> None:
+            renewed.add(lease)
+            if len(renewed) == 2:
+                nursery.cancel_scope.cancel()
+
+        await etcd.keep_leases(lambda lease: True, note)
+    assert renewed == {Lease.NODE, Lease.LEADER}
 
 
 @pytest.mark.parametrize("is_done", [True, False])
