@@ -5,6 +5,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import cached_property
 
 from leveret.interop.wire.loopback import free_ports
 
@@ -32,10 +33,30 @@ class Cut:
         """Whether anything is cut for all."""
         return any(whose is None for whose, _ in self._cuts)
 
-    def await_passage(self, whose: str | None, *, forth: bool) -> None:
-        """Wait until octets of this client may pass."""
+    def await_passage(self, client: "Client | None", *, forth: bool) -> None:
+        """Wait until octets of this client may pass. None: of one that is not known yet."""
         with self._changed:
-            self._changed.wait_for(lambda: not {(None, forth), (whose, forth)} & self._cuts)
+            self._changed.wait_for(lambda: not self._holds(client, forth))
+
+    def _holds(self, client: "Client | None", forth: bool) -> bool:
+        cuts = self._cuts
+        return bool(cuts) and bool({(None, forth), (None if client is None else client.name, forth)} & cuts)
+
+
+class Client:
+    """Who connected from a port of loopback: the name of one of some processes, looked up once, when it is asked for.
+
+    A look-up takes 4 ms, more than all else that is done for a connection.
+    """
+
+    def __init__(self, port: int, pids: Callable[[], dict[str, int]]) -> None:
+        self._port, self._pids = port, pids
+
+    @cached_property
+    def name(self) -> str | None:
+        """None: it is none of these processes."""
+        pids = self._pids()
+        return owner(self._port, pids) if pids else None
 
 
 def owner(port: int, pids: dict[str, int]) -> str | None:
@@ -120,24 +141,27 @@ class Wire:
         for one in (client, target):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._open.add(one)
-        whose = owner(client.getpeername()[1], pids) if (pids := self._pids()) else None
-        back = threading.Thread(target=self._copy, args=(target, client, whose, False), daemon=True)
+        who = Client(client.getpeername()[1], self._pids)
+        back = threading.Thread(target=self._copy, args=(target, client, who, False), daemon=True)
         back.start()
-        self._copy(client, target, whose, True)
+        self._copy(client, target, who, True)
         back.join()
         for one in (client, target):
             self._open.discard(one)
             one.close()
 
-    def _copy(self, source: socket.socket, sink: socket.socket, whose: str | None, forth: bool) -> None:
+    def _copy(self, source: socket.socket, sink: socket.socket, who: Client, forth: bool) -> None:
         with suppress(OSError):
-            while data := source.recv(65536 if (rate := None if forth else self.rates.get(whose)) is None else 512):
-                self._cut.await_passage(whose, forth=forth)
+            while data := source.recv(65536 if (rate := self._rate(who, forth)) is None else 512):
+                self._cut.await_passage(who, forth=forth)
                 sink.sendall(data)
                 if rate is not None:
                     threading.Event().wait(len(data) / rate)
-        self._cut.await_passage(whose, forth=forth)
+        self._cut.await_passage(who, forth=forth)
         _hang_up(sink)
+
+    def _rate(self, who: Client, forth: bool) -> int | None:
+        return self.rates.get(who.name) if self.rates and not forth else None
 
 
 def _hang_up(one: socket.socket) -> None:
