@@ -19,7 +19,7 @@ class Member:
     is_gone: bool = False  # its process has ended: its link refuses connections
     owed_lsn: int = 0  # it has to acknowledge everything below
     owed_ns: int | None = None  # since when it owes that acknowledgement; None: it owes none
-    mark_lsn: int = 0  # the agreed LSN at `mark_ns`, see `measure`
+    mark_lsn: int = 0  # the agreed LSN at `mark_ns`, see `check_pace`
     mark_ns: int = 0
     lost_lsn: int = 0  # since its disk was rolled back, it has to acknowledge everything below again
 
@@ -53,18 +53,18 @@ class Member:
         if self.owed_ns is not None and self.acked_lsn >= self.owed_lsn:
             self.owed_ns = None
 
-    def measure(self, now_ns: int, agreed: int) -> int | None:
-        """How far it is behind what is agreed, in ns: by so much it would delay confirms. None: not known yet.
+    def check_pace(self, now_ns: int, agreed: int, within_ns: int) -> bool:
+        """Return whether it is known to be at most `within_ns` behind what is agreed: by so much it delays confirms.
 
-        The time is measured from `mark_ns` until `mark_lsn` is acknowledged; then the next measurement begins.
+        The delay is the time from `mark_ns` until `mark_lsn` is acknowledged; then the next measurement begins.
         """
         if self.acked_lsn >= agreed:
-            return 0
+            return True
         if self.acked_lsn < self.mark_lsn:
-            return None
+            return False
         behind_ns = now_ns - self.mark_ns
         self.mark_lsn, self.mark_ns = agreed, now_ns
-        return behind_ns
+        return behind_ns <= within_ns
 
     def overdue_ns(self, timers: Timers) -> int:
         """The time from which it counts as a node that does not answer."""
@@ -207,6 +207,5 @@ class Members:
         for node_id, member in self.by_id.items():
             if node_id in self.awaited or not member.is_linked or member.overdue_ns(timers) <= now_ns:
                 continue
-            behind_ns = member.measure(now_ns, self.known_agreed)
-            if behind_ns is not None and behind_ns <= timers.grow_within_ns:
+            if member.check_pace(now_ns, self.known_agreed, timers.grow_within_ns):
                 self.entering.add(node_id)

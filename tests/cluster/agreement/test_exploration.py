@@ -64,7 +64,7 @@ def test_each_world_is_covered_by_one_that_was_looked_at(scope: Scope) -> None:
 
 def test_a_follower_that_is_waited_for_early_enters_when_it_has_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     """However far behind it was when the leader began to wait."""
-    monkeypatch.setattr(Member, "is_close", lambda *how: True)
+    monkeypatch.setattr(Member, "check_pace", lambda *how: True)
     explorer = Explorer(Scope(terms=1, writes=1, crashes=0, breaks=1, changes=2))
     explorer.run()
     assert explorer.is_whole and explorer.states >= 2_000

@@ -103,7 +103,7 @@ def shrinks_before_it_is_done(patch: pytest.MonkeyPatch) -> None:
 def grows_early(patch: pytest.MonkeyPatch) -> None:
     """A follower enters the set before it has what is agreed."""
     patch.setattr(Members, "has_everything", lambda self, node_id: True)
-    patch.setattr(Member, "is_close", lambda self, *_: True)
+    patch.setattr(Member, "check_pace", lambda self, *_: True)
 
 
 @planted
