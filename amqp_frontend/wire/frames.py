@@ -304,16 +304,20 @@ class Connection:
                 if number == 0:
                     return self._connection_method(index, payload[4:])
                 return self._channel_method(number, index, payload[4:])
-            if kind in (HEADER, BODY):
+            _check_form(kind, payload)
+            if kind != HEARTBEAT:
                 return self._content_frame(kind, number, payload)
-            _check_heartbeat(kind, number, payload)
-            return None
-        if state is S.OPENING:
-            if kind == METHOD and number == 0 and len(payload) >= 4:
-                return self._connection_method(int.from_bytes(payload[:4], "big"), payload[4:])
-            if kind != HEARTBEAT or number or payload:
+            if number:
                 raise peer.UnexpectedFrame(type=kind, payload=payload)
             return None
+        if state is S.OPENING:
+            if number == 0:
+                _check_form(kind, payload)
+                if kind == METHOD:
+                    return self._connection_method(int.from_bytes(payload[:4], "big"), payload[4:])
+                if kind == HEARTBEAT:
+                    return None
+            raise peer.UnexpectedFrame(type=kind, payload=payload)
         if state is S.CLOSED or state is S.REFUSED:
             return None
         index = int.from_bytes(payload[:4], "big") if kind == METHOD and number == 0 and len(payload) >= 4 else -1
@@ -328,12 +332,13 @@ class Connection:
     def _connection_method(self, index: int, arguments: bytes) -> ProtocolEvent:
         if index not in METHODS:
             raise peer.UnimplementedMethod(ids=ids_of(index))
-        if index not in _ON_CONNECTION[self.state]:
-            raise peer.UnexpectedMethod(ids=ids_of(index), state=self.state.name.lower())
         try:
-            return ConnectionMethod(received_method(index, arguments))
+            method = received_method(index, arguments)  # errors of the arguments come first
         except peer.MalformedShortString:
             raise peer.MalformedConnectionString(ids=ids_of(index)) from None
+        if index not in _ON_CONNECTION[self.state]:
+            raise peer.UnexpectedMethod(ids=ids_of(index), state=self.state.name.lower())
+        return ConnectionMethod(method)
 
     def _channel_method(self, number: int, index: int, arguments: bytes) -> ProtocolEvent | None:
         channel = self.channels.get(number)
@@ -361,12 +366,12 @@ class Connection:
                 raise
             channel.assembly = Assembly(method_frame)
             return None
-        if index in _ON_OPEN_CHANNEL:
-            return ChannelMethod(number, channel, received_method(index, arguments))
-        if index != CHANNEL_OPEN:
+        if index not in METHODS:
             raise peer.UnimplementedMethod(ids=ids_of(index))
-        received_method(index, arguments)  # errors of the arguments come first
-        raise peer.ChannelAlreadyOpen(ids=ids_of(index))
+        method = received_method(index, arguments)  # errors of the arguments come first
+        if index in _ON_OPEN_CHANNEL:
+            return ChannelMethod(number, channel, method)
+        raise (peer.ChannelAlreadyOpen if index == CHANNEL_OPEN else peer.UnimplementedMethod)(ids=ids_of(index))
 
     def _content_frame(self, kind: int, number: int, payload: bytes) -> ProtocolEvent | None:
         if number == 0:
@@ -392,9 +397,11 @@ def _read_protocol_header(data: bytes) -> tuple[HeaderReceived | HeaderRejected 
     return HeaderRejected(data[:8]), len(data)
 
 
-def _check_heartbeat(kind: int, number: int, payload: bytes) -> None:
-    """Raises: UnknownFrame, UnexpectedFrame, for all but a heartbeat on channel 0."""
-    if kind != HEARTBEAT or payload:
+#: Minimum octets of the payload of each type of frame. A heartbeat has none.
+_PAYLOAD_MIN = {METHOD: 4, HEADER: 12, BODY: 0, HEARTBEAT: 0}
+
+
+def _check_form(kind: int, payload: bytes) -> None:
+    """Raises: UnknownFrame: the type does not exist, or the payload is too short or too long for it."""
+    if len(payload) < _PAYLOAD_MIN.get(kind, len(payload) + 1) or (kind == HEARTBEAT and payload):
         raise peer.UnknownFrame(type=kind, payload=payload)
-    if number:
-        raise peer.UnexpectedFrame(type=kind, payload=payload)

@@ -42,6 +42,8 @@ PROPERTIES = (
     ("cluster_id", 0x0004, "shortstr"),
 )
 
+#: The flag bit of a second word of flags, which no client sends. Bit 1 has no meaning and is passed on, as in RabbitMQ.
+_CONTINUATION = 0x0001
 #: The flag bit of the headers, and the bits of the properties before them.
 _HEADERS, _BEFORE_HEADERS = 0x2000, (0x8000, 0x4000)
 
@@ -70,7 +72,7 @@ _MARK_OCTETS = frozenset(map(str.encode, MARKS))
 
 
 class ContentError(ValueError):
-    """The property list of a content header is truncated or has flags that 0-9-1 does not define."""
+    """The property list of a content header is truncated or continues in a second word of flags."""
 
 
 class PropertySummary(NamedTuple):
@@ -102,8 +104,8 @@ def scan_properties(data: bytes, *, is_checked: bool = False) -> PropertySummary
     if size < 2:
         raise ContentError("no property flags")
     flags = _FLAGS.unpack_from(data)[0]
-    if flags & 0x0003:
-        raise ContentError("unknown property flags")
+    if flags & _CONTINUATION:
+        raise ContentError("a second word of property flags")
     position = 2
     delivery_mode = 0
     priority: int | None = None

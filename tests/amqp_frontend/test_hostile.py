@@ -184,6 +184,12 @@ def _huge(size: int) -> bytes:
 
 
 RUNNING: dict[str, tuple[bytes, int, tuple[int, int]]] = {
+    "a header without content, cut short": (raw_frame(2, 1, b"\x00\x3c\x00\x00"), 501, (0, 0)),
+    "a header on channel 0, cut short": (raw_frame(2, 0, bytes(11)), 501, (0, 0)),
+    "a header on a closed channel, cut short": (raw_frame(2, 9, b""), 501, (0, 0)),
+    "connection.close on a channel, without arguments": (raw_method(1, 10, 50), 501, (10, 50)),
+    "a method of servers, without arguments": (raw_method(1, 50, 11), 501, (50, 11)),
+    "a method on channel 0, cut short": (raw_method(0, 60, 10, b"\x00"), 501, (60, 10)),
     "a body of 2^63 octets": (_huge(2**63), 501, (60, 40)),
     "a body of 2^64 - 1 octets": (_huge(2**64 - 1), 501, (60, 40)),
     "a body of 512 MiB and one": (_huge(512 * 1024 * 1024 + 1), 501, (60, 40)),
