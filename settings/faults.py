@@ -53,11 +53,16 @@ def in_order(lines: Iterable[str], files: Iterable[str] = ()) -> list[str]:
     return sorted(dict.fromkeys(lines), key=position)
 
 
+#: Share of common letters below which two names are not called similar. Of 54 misspelt names of settings 0.5 to 0.65
+#: find 53; of 49 names of other systems 0.5 offers a hint for 22, 0.6 for 7, 0.65 for 2.
+SIMILARITY_MIN = 0.65
+
+
 def nearest(key: str, known: Iterable[str]) -> str:
     """`, did you mean 'x'?` for the known key that is most similar to `key`; empty if there is none."""
     plain = key.lower().replace("_", "-")[:100]
     spelled = {name.lower().replace("_", "-"): name for name in known}
     import difflib  # loaded only for faults
 
-    close = difflib.get_close_matches(plain, list(spelled), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(plain, list(spelled), n=1, cutoff=SIMILARITY_MIN)
     return f", did you mean {spelled[close[0]]!r}?" if close else ""

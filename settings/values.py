@@ -14,8 +14,9 @@ LONG_MAX = 2**63 - 1
 INT_MAX = 2**31 - 1
 
 _DURATION = re.compile(r"\s*([0-9]{1,19})\s*(ms|s|m|h|d)\s*")
-_SIZE = re.compile(r"\s*([0-9]{1,19})\s*(?:([KMG])I?)?B?\s*", re.IGNORECASE)
-_POWERS = {"": 0, "K": 1, "M": 2, "G": 3}
+#: Artemis has K, M and G, with or without B; "10T" it refuses, and so a terabyte is written with its B.
+_SIZE = re.compile(r"\s*([0-9]{1,19})\s*(?:(?:([KMG])I?)?B?|(T)I?B)\s*", re.IGNORECASE)
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
 Reader = Callable[[object], Any]
 
@@ -25,7 +26,7 @@ MESSAGE_TYPES = ("json", "binary", "xml", "fix", "nvfix", "bson", "msgpack")
 #: Units in which durations are printed, the largest first.
 DURATION_UNITS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 _UNITS_MS = {**DURATION_UNITS, "d": 86_400_000}
-SIZE_UNITS = {"GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
+SIZE_UNITS = {"TiB": 1024**4, "GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
 
 
 @frozen
@@ -122,7 +123,7 @@ def size_bytes(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LONG_MAX:
         return value
     if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
-        octets: int = int(match[1]) * 1024 ** _POWERS[(match[2] or "").upper()]
+        octets: int = int(match[1]) * 1024 ** _POWERS[(match[2] or match[3] or "").upper()]
         if octets <= LONG_MAX:
             return octets
     raise ValueError('a size: octets, or text like "64KiB", "10MB"')

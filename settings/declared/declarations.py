@@ -63,7 +63,18 @@ def pattern_text(value: object) -> str:
     return pattern
 
 
+def exchange_name(value: object) -> str:
+    """The name of an exchange; empty text is the default exchange."""
+    if value == "":
+        return ""
+    try:
+        return name_text(value)
+    except ValueError:
+        raise ValueError('a name of at most 255 octets, "" for the default exchange') from None
+
+
 NAME, LIMIT_OR_NONE, PATTERN = Kind(name_text), Kind(limit_or_none), Kind(pattern_text)
+EXCHANGE_NAME = Kind(exchange_name)
 DIVERT_ROUTING = one_of_any_case("ANYCAST", "MULTICAST", "PASS", "STRIP")
 ANYCAST, MULTICAST = "ANYCAST", "MULTICAST"
 

@@ -12,6 +12,7 @@ from ..rows.row import REQUIRED, Row, columns_of
 from ..values import BOOLEAN, LONG_MAX, ROUTING_TYPE, TEXT, Kind, in_range, one_of
 from .declarations import (
     ANYCAST,
+    EXCHANGE_NAME,
     NAME,
     PATTERN,
     Divert,
@@ -74,7 +75,7 @@ POLICY: Table = (
 )
 USER = _rows_of(UserDeclaration)
 PERMISSION = _rows_of(PermissionDeclaration)
-EXCHANGE = _row("exchange", NAME, REQUIRED, "Exchange that a topic permission is for.")
+EXCHANGE = _row("exchange", EXCHANGE_NAME, REQUIRED, "Exchange that a topic permission is for.")
 TOPIC_PERMISSION: Table = (
     PERMISSION[0], EXCHANGE, *(_row(one.key, PATTERN, ".*", one.help) for one in PERMISSION[2:]),
 )

@@ -195,16 +195,17 @@ class TomlSource:
             return []
         return [((*path, index), table) for index, table in enumerate(content)]
 
-    def required(self, path: Path, item: dict[str, Any], key: str) -> str | None:
-        """A required name; None, with a fault, when it is missing."""
+    def required(self, path: Path, item: dict[str, Any], key: str, read: Reader = name_text) -> str | None:
+        """A required name; None, with a fault, when it is missing or invalid."""
         if key not in item:
             self.builder.fault(self.origin_of(*path), key, f"is missing in [[{path[-2]}]]")
             return None
         value = item[key]
-        if not isinstance(value, str) or not value:
+        if read is name_text and (not isinstance(value, str) or not value):
             self.builder.fault(self.origin_of(*path, key), key, f"{shown(value)} is invalid, expected a name")
             return None
-        return self.optional(path, item, key, name_text, None) or None
+        name: str | None = self.optional(path, item, key, read, None)
+        return name
 
     def values(
         self, path: Path, item: dict[str, Any], table: Table, *others: str, suggests_table: bool = False
@@ -220,7 +221,7 @@ class TomlSource:
                 owner = tables_with(key) if suggests_table else ""
                 self.builder.unknown(self.origin_of(*path, key), key, table_name(path), known, owner)
         return {
-            row.attribute: self.required(path, item, row.key)
+            row.attribute: self.required(path, item, row.key, row.read)
             if row.default is REQUIRED
             else self.optional(path, item, row.key, row.read, row.default)
             for row in table

@@ -394,7 +394,7 @@ def test_keys_without_effect_warn_once_each() -> None:
     "written, octets",
     [
         ("1024", 1024), ("10MB", 10_485_760), ("10 mb", 10_485_760), ("10M", 10_485_760), ("10MiB", 10_485_760),
-        ("10mi", 10_485_760), ("5b", 5), ("1GiB", 2**30), ("1 G", 2**30), ("1gb", 2**30), ("10K", 10_240),
+        ("10mi", 10_485_760), ("5b", 5), ("2TiB", 2**41), ("2 tb", 2**41), ("1GiB", 2**30), ("1 G", 2**30), ("1gb", 2**30), ("10K", 10_240),
         ("10 kb", 10_240), ("10KiB", 10_240), ("817M", 856_686_592), ("0", 0), ("-1", -1),
     ],
 )  # fmt: skip
@@ -446,6 +446,64 @@ def test_a_misspelt_key_gets_the_nearest(name: str, data: st.DataObject) -> None
     hint = re.search("did you mean '(.*)'", fault)
     assert hint is not None
     assert likeness(how, hint[1]) >= likeness(how, name)
+
+
+#: What people have typed: table, key, and what they meant.
+_TYPED = (
+    ("address-setting", "max-delivery-attemps", "max-delivery-attempts"),
+    ("address-setting", "max_delivery_attempts", "max-delivery-attempts"),
+    ("address-setting", "max-deliveries", "max-delivery-attempts"),
+    ("address-setting", "redelivery-dealy", "redelivery-delay"),
+    ("address-setting", "redelivery-multiplier", "redelivery-delay-multiplier"),
+    ("address-setting", "collision-avoidance", "redelivery-collision-avoidance-factor"),
+    ("address-setting", "deadletter-address", "dead-letter-address"),
+    ("address-setting", "expiry-adress", "expiry-address"),
+    ("address-setting", "max-size", "max-size-bytes"),
+    ("address-setting", "max-bytes", "max-size-bytes"),
+    ("address-setting", "address-full", "address-full-policy"),
+    ("address-setting", "autocreate-queues", "auto-create-queues"),
+    ("address-setting", "auto-delete-queue", "auto-delete-queues"),
+    ("address-setting", "slow-consumer-treshold", "slow-consumer-threshold"),
+    ("address-setting", "ring-size", "default-ring-size"),
+    ("address-setting", "last-value-key", "default-last-value-key"),
+    ("address-setting", "group-rebalance", "default-group-rebalance"),
+    ("broker", "heartbeet", "heartbeat"),
+    ("broker", "heart-beat", "heartbeat"),
+    ("broker", "listner", "listen"),
+    ("broker", "frame_max", "frame-max"),
+    ("limits", "memmory", "memory"),
+    ("limits", "conections", "connections"),
+    ("broker", "port", ""),
+    ("broker", "ssl", ""),
+    ("broker", "default-user", ""),
+    ("limits", "disk", ""),
+    ("limits", "file-descriptors", ""),
+    ("address-setting", "ttl", ""),
+    ("address-setting", "consumers", ""),
+    ("address-setting", "compression", ""),
+    ("address-setting", "replication-factor", ""),
+    ("address-setting", "vhost-limits", ""),
+)
+
+
+@pytest.mark.parametrize("table, typed, meant", _TYPED)
+def test_a_hint_names_what_was_meant_or_is_not_given(table: str, typed: str, meant: str) -> None:
+    """A hint that is not similar (`compression`: `message-eviction`) sends the reader to the wrong key."""
+    (fault,) = faults_of(setting(typed, 1) if table == "address-setting" else f"[{table}]\n{typed} = 1\n")
+    hint = re.search("did you mean '(.*?)'", fault)
+    assert (hint[1] if hint else "") == meant
+
+
+@pytest.mark.parametrize(
+    "typed, meant",
+    [("brokr", "broker"), ("adress-setting", "address-setting"), ("queues", "queue"), ("managment", "management"),
+     ("policies", "policy"), ("server", ""), ("logging", ""), ("storage", "")],
+)  # fmt: skip
+def test_a_hint_for_a_table(typed: str, meant: str) -> None:
+    """As for keys."""
+    (fault,) = faults_of(f"[{typed}]\n")
+    hint = re.search("did you mean '(.*?)'", fault)
+    assert (hint[1] if hint else "") == meant
 
 
 def likeness(one: str, other: str) -> float:

@@ -3,6 +3,7 @@
 import pytest
 
 from leveret.settings import Configuration, LimitsDeclaration, PermissionDeclaration, load_configuration
+from leveret.settings.declared.declarations import TopicPermissionDeclaration
 from leveret.settings.difference import differences
 
 HASH = "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
@@ -58,6 +59,17 @@ def test_the_least_that_can_be_said() -> None:
     (user,) = load('[[user]]\nname = "x"\ntags = "administrator, impersonator"\n[[user.permission]]\n').users
     assert user.tags == {"administrator", "impersonator"}
     assert user.permissions == (PermissionDeclaration("/"),)
+
+
+def test_a_topic_permission_for_the_default_exchange() -> None:
+    """It has no effect, but definitions of RabbitMQ may have one, and it can be set over HTTP."""
+    text = '[[user]]\nname = "x"\n[[user.permission]]\n[[user.topic-permission]]\nexchange = ""\nread = "^a"\n'
+    (user,) = load(text).users
+    assert user.topic_permissions == (TopicPermissionDeclaration("/", "", ".*", "^a"),)
+    _, faults = load_configuration([("f.toml", text.replace('""', "5"))])
+    assert [str(one) for one in faults] == [
+        'f.toml:5: exchange: 5 is invalid, expected a name of at most 255 octets, "" for the default exchange'
+    ]
 
 
 @pytest.mark.parametrize(
