@@ -52,6 +52,7 @@ from .messages.field_table import (
     decode_bare_table,
     decode_table,
     encode_table,
+    text_of,
 )
 from .messages.json_tables import is_same_json, json_of_table, table_of_json
 from .messages.message import UNLIMITED, Envelope, Message

@@ -5,7 +5,7 @@ Source: queues page C.5, C.6; docs/journal-format.md.
 
 from collections.abc import Iterable, Mapping
 
-from ..messages.field_table import Field, FieldTable, integer_of
+from ..messages.field_table import Field, FieldTable, integer_of, text_of
 from ..queues.queue import Queue
 from ..stores.store import ids_in
 from .deferred_acks import DeferredAcks
@@ -52,17 +52,15 @@ def restore_notes(
     leases: Leases, notes: FieldTable, last_id: int, owners: tuple[Iterable[tuple[int, int]], Mapping[int, int]]
 ) -> None:
     """Restore the notes of a queue. `last_id`, `owners`: from later records."""
-    point, deferred = notes.get(RECOVERY), notes.get(DEFERRED)
     leases.last_id = max(integer_of(notes, LAST_ID) or 0, last_id)
-    if point is not None:
-        leases.recovered_point = point.text
-    if deferred is not None and isinstance(deferred.value, bytes):
-        leases.deferred = DeferredAcks(deferred.value) if deferred.value else None
-    if leases.hosts is not None and (hosts := notes.get(HOSTS)) is not None:
-        leases.hosts.declaring.update(hosts.text.split(","))
+    leases.recovered_point = text_of(notes, RECOVERY) or ""
+    if deferred := _octets(notes.get(DEFERRED)):
+        leases.deferred = DeferredAcks(deferred)
+    if leases.hosts is not None and (hosts := text_of(notes, HOSTS)) is not None:
+        leases.hosts.declaring.update(hosts.split(","))
     if leases.owners is not None:
-        names, runs, moved = notes.get(SITES), notes.get(OWNERS), notes.get(MOVED)
-        leases.owners.set_names(names.text.split(",") if names is not None else ())
+        names, runs, moved = text_of(notes, SITES), notes.get(OWNERS), notes.get(MOVED)
+        leases.owners.set_names(names.split(",") if names is not None else ())
         leases.owners.restore((_octets(runs), _octets(moved)), *owners, leases.last_id)
 
 

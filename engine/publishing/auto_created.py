@@ -85,12 +85,7 @@ class Reaper:
 
     def _scan(self) -> None:
         self._deadline = None
-        declared_too = self._broker.settings.deletes_declared_queues
-        watched = [
-            queue
-            for queue in self._broker.virtual_hosts.queues()
-            if queue.is_auto_created or declared_too and not (queue.is_configured or queue.exclusive)
-        ]
+        watched = [queue for queue in self._broker.virtual_hosts.queues() if queue.is_deletable]
         unused = {queue for queue in watched if self._is_unused(queue)}
         for queue in unused & self._unused:
             queue.context.queues.remove(queue)
@@ -107,8 +102,7 @@ class Reaper:
         limit = settings.auto_delete_queues_message_count
         if 0 <= limit < count:
             return False
-        was_used = queue.had_consumer or queue.counters.delivered  # basic.get delivers, without a consumer
-        if not settings.auto_delete_queues_skip_usage_check and not was_used:
+        if not settings.auto_delete_queues_skip_usage_check and not queue.was_used:
             return False
         idle_ns = self._broker.clock.monotonic_ns() - queue.last_used_ns
         return idle_ns >= settings.auto_delete_queues_delay_ms * MS

@@ -29,6 +29,8 @@ def add(queue: "Queue", consumer: Consumer) -> None:
     select(queue, consumer)
     queue.delivery.joined(queue, consumer)
     queue.note_use()
+    if not queue.was_used:
+        queue.note_first_use()
     queue.events.consumer_added(consumer)
     if rules.consumers_before_dispatch > 0:
         _gather(queue)
@@ -57,7 +59,6 @@ def remove(queue: "Queue", leaving: Sequence[Consumer]) -> None:
         if queue.auto_delete or queue.kind.goes_with_consumers:
             queue.context.queues.remove(queue)
         else:
-            queue.had_consumer = True
             queue.last_used_ns = queue.context.broker.clock.monotonic_ns()
             if queue.rules.purge_on_no_consumers:
                 queue.purge()

@@ -38,6 +38,7 @@ from .access_records import limits_octets, parameter_name, parameter_octets, pol
 
 #: Keys, with `NOTE_PREFIX`, that hold other attributes of a queue between its arguments.
 AUTO_CREATED, ADDRESS, MAKES_NO_QUEUES = "leveret auto-created", "leveret address", "leveret makes-no-queues"
+USED = "leveret used"
 _LOG = frozenset({LOGGED_TOPICS})
 _SET_BY_OPERATORS = (VirtualHostEvent, UserDeclaredEvent, UserUndeclaredEvent, PolicyEvent, ParameterEvent)
 
@@ -131,6 +132,8 @@ class ObjectRecorder:
             arguments = dict(subject.arguments)
             if subject.is_auto_created:
                 arguments[AUTO_CREATED] = Field("t", True)
+            if subject.was_used and subject.is_deletable:
+                arguments[USED] = Field("t", True)
             if not subject.may_make_queues:
                 arguments[MAKES_NO_QUEUES] = Field("t", True)
             if subject.address != subject.name and "x-address" not in arguments:

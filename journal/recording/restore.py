@@ -12,6 +12,7 @@ from ...engine import (
     FieldTable,
     Queue,
     decode_table,
+    text_of,
 )
 from ...engine.state import Restorer, TopicLog
 from ...settings import Policy
@@ -21,7 +22,7 @@ from ..format.record import EXCHANGE, OPERATOR_POLICY, PARAMETER, POLICY, QUEUE,
 from ..recovery.recovered import RecoveredQueue
 from ..recovery.replay import Recovered
 from .access_records import limits_of, parameter_names, parameter_of, policy_of, user_of
-from .object_recorder import ADDRESS, AUTO_CREATED, MAKES_NO_QUEUES
+from .object_recorder import ADDRESS, AUTO_CREATED, MAKES_NO_QUEUES, USED
 from .pager import EnvelopeCache
 from .recorder import Recorder
 
@@ -56,18 +57,20 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder, *, took_over: 
             )
             recorder.objects.remember(exchange)
         elif declared.object_type == QUEUE:
-            address = arguments.pop(ADDRESS, None)
+            address = text_of(arguments, ADDRESS)
             is_auto_created = arguments.pop(AUTO_CREATED, None) is not None
             may_make_queues = arguments.pop(MAKES_NO_QUEUES, None) is None
+            was_used = arguments.pop(USED, None) is not None
             notes = {key: arguments.pop(key) for key in list(arguments) if key.startswith(NOTE_PREFIX)}
             queue = vhost.queues.restore(
                 name,
                 auto_delete=bool(declared.properties & IS_AUTO_DELETE),
                 arguments=arguments,
-                address=None if address is None else address.text,
+                address=address,
                 is_auto_created=is_auto_created,
                 may_make_queues=may_make_queues,
             )
+            queue.was_used = was_used
             queues.append((id_, queue, notes))
             recorder.objects.remember(queue)
     for source_id, bound in found.bindings:

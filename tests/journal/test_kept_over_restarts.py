@@ -9,7 +9,7 @@ import pytest
 from journal_workload import make_content
 from simulated_files import SimulatedFiles
 
-from leveret.engine import MS, Envelope
+from leveret.engine import MS, BrokerOptions, Envelope, Field
 from leveret.engine.errors import EngineError, InvalidArgument
 from leveret.journal import JournalReader
 from leveret.journal.appending.old_segments import moved_record
@@ -288,3 +288,51 @@ def test_nobody_declares_what_the_journal_notes_of_a_queue(note: str) -> None:
     one.queue("q", **{"leveret": 5})
     one.restart()
     assert list(one.named("q").arguments) == ["leveret"]
+
+
+#: Values that a client of an older broker could give an argument with the name of a note.
+_ODD = (
+    Field("I", 5), Field("t", False), Field("V", None), Field("d", 0.5), Field("F", {"k": Field("I", 1)}),
+    Field("A", [Field("I", 1)]), Field("S", b"\xff\xfe,,"), Field("x", bytes(37)), Field("x", b"\xff" * 37),
+)  # fmt: skip
+_NOTES = (
+    *("address", "auto-created", "makes-no-queues", "used", "first-offset", "recovery", "last-id", "notes", "hosts"),
+    *("sites", "owners", "transferred", "other"),
+)
+
+
+@pytest.mark.parametrize("queue_type", ["classic", "quorum", "stream", "amps"])
+@pytest.mark.parametrize("odd", _ODD, ids=lambda odd: f"{odd.tag}{odd.value!r:.12}")
+def test_a_journal_whose_notes_a_client_wrote_opens(queue_type: str, odd: Field) -> None:
+    """Older brokers let clients declare such arguments; the messages of the queue are there, and stay there."""
+    one = Kept()
+    for note in _NOTES:
+        arguments = {"x-queue-type": Field("S", queue_type.encode()), f"leveret {note}": odd}
+        one.vhost.queues.restore(note, auto_delete=False, arguments=arguments, address=None, is_auto_created=False)
+        one.publish("A", key=note)
+    one.settle()
+    for _ in range(2):
+        one.kill()
+        assert {note: one.named(note).ready_count for note in _NOTES} == dict.fromkeys(_NOTES, 1)
+
+
+@pytest.mark.parametrize("declared_too", [False, True])
+def test_a_queue_that_was_used_is_unused_after_a_restart(declared_too: bool) -> None:
+    """It goes when nobody uses it, whether its consumer left before the restart or with it; others stay."""
+    settings = entry("#", auto_create_queues=True, auto_delete_created_queues=declared_too)
+    one = Kept(settings=SettingsRepository([settings]), options=BrokerOptions(address_queue_scan_period_ms=100))
+    for name in ("got", "left", "gone"):
+        if declared_too:
+            one.queue(name)
+        one.publish("A", key=name)
+    one.publish("A", key="never")
+    assert one.all("got") == "A"
+    one.consume("left", tag="left", no_ack=True)
+    one.session.cancel("left")
+    one.consume("gone", tag="gone", no_ack=True)
+    one.settle()
+    for _ in range(2):  # the second start reads a checkpoint
+        one.restart()
+        assert set(one.vhost.queues) == {"got", "left", "gone", "never"}
+    one.advance(500)
+    assert set(one.vhost.queues) == {"never"}
