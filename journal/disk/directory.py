@@ -148,12 +148,18 @@ def format_at(path: str, files: ReadableFiles, *, of_node: bool = False) -> Form
     if FORMAT in names:
         return read_format(path, files, allows_unknown=of_node)
     if any(map(NAME.fullmatch, names)):
-        raise ForeignDirectory(f"{path}: there are segments but no file {FORMAT!r}: not a whole journal")
+        raise ForeignDirectory(f"{path}: there are segments but no file {FORMAT!r}{_way_out(path, files)}")
     known = _NOT_FOREIGN | _OF_EMPTY_NODE if of_node else _NOT_FOREIGN
     foreign = [name for name in names if name not in known]
     if foreign:
         raise ForeignDirectory(f"{path}: holds other files ({foreign[0]!r} among them) and no journal; name another")
     return None
+
+
+def _way_out(path: str, files: ReadableFiles) -> str:
+    """What to do about a file `format` that is lost: nothing, if there are no segments either."""
+    has_segments = any(map(NAME.fullmatch, files.names(path)))
+    return f"; leveret journal repair {path} --out DIRECTORY saves what can be read" if has_segments else ""
 
 
 def _refuse_cluster(path: str, format_: Format | None) -> None:
@@ -184,9 +190,9 @@ def read_format(path: str, files: ReadableFiles = REAL, *, allows_unknown: bool 
         name, version, journal_id = fields["format"], fields["version"], bytes.fromhex(fields["id"])
         needs = frozenset(map(str, fields["needs"])) if version in (OF_CLUSTER, WITH_NEEDS) else frozenset()
     except (ValueError, KeyError, TypeError) as error:
-        raise ForeignDirectory(f"{path}: the file {FORMAT!r} is not a journal's") from error
+        raise ForeignDirectory(f"{path}: the file {FORMAT!r} is not a journal's{_way_out(path, files)}") from error
     if name != FORMAT_NAME or len(journal_id) != 16:
-        raise ForeignDirectory(f"{path}: the file {FORMAT!r} is not a journal's")
+        raise ForeignDirectory(f"{path}: the file {FORMAT!r} is not a journal's{_way_out(path, files)}")
     if version not in (PLAIN, OF_CLUSTER, WITH_NEEDS):
         raise NewerJournal(f"{path}: journal format {version}, this program reads {PLAIN} to {WITH_NEEDS}")
     found = Format(journal_id, needs, version == OF_CLUSTER)

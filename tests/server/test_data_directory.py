@@ -11,6 +11,7 @@ from broker_process import leveret_serve
 from consumers import channel_of
 from pika import BasicProperties
 
+from leveret.journal.recovery.repair import repair
 from leveret.testing import start_broker
 
 
@@ -76,6 +77,23 @@ def test_a_foreign_format_file_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "format").write_text("A4, two columns")
     assert refusal_of(tmp_path) == f"leveret: data directory {tmp_path}: the file 'format' is not a journal's"
     assert os.listdir(tmp_path) == ["format"]
+
+
+@pytest.mark.parametrize("octets", [None, b"", b"{}"])
+def test_a_lost_format_file_is_no_end(tmp_path: Path, octets: bytes | None) -> None:
+    """The refusal names the way out, and that way gives back what is in the segments."""
+    data, whole = tmp_path / "data", tmp_path / "whole"
+    with start_broker(data=data) as broker, channel_of(broker.url) as channel:
+        channel.confirm_delivery()
+        channel.queue_declare("q", durable=True)
+        channel.basic_publish("", "q", b"kept", BasicProperties(delivery_mode=2))
+    (data / "format").unlink()
+    if octets is not None:
+        (data / "format").write_bytes(octets)
+    assert f"leveret journal repair {data} --out DIRECTORY saves what can be read" in refusal_of(data)
+    repair(str(data), str(whole))
+    with start_broker(data=whole) as broker:
+        assert [message.body for message in broker.queue("q").ready] == [b"kept"]
 
 
 def test_a_damaged_journal(tmp_path: Path) -> None:
