@@ -87,8 +87,8 @@ class ChannelReader:
         """Add a header or body frame to the content being assembled.
 
         Returns: (publish frame, summary, content, oversized body size) when the content is whole, else None.
-        Raises: ContentHeaderExpected, ContentHeaderOfOtherClass, ContentSizeTooLarge, UnknownFrame,
-            ContentBodyExpected, ContentBodyTooLong, PropertiesUndecodable.
+        Raises: ContentHeaderExpected, ContentHeaderOfOtherClass, ContentSizeTooLarge, ContentBodyExpected,
+            ContentBodyTooLong, PropertiesUndecodable.
         """
         assembly = self.assembly
         assert assembly is not None
@@ -137,8 +137,6 @@ class ChannelReader:
     def _add_header(self, assembly: Assembly, frame_type: int, payload: bytes) -> None:
         if frame_type != HEADER:
             raise peer.ContentHeaderExpected
-        if len(payload) < 14:
-            raise peer.UnknownFrame(type=frame_type, payload=payload)
         _, _, _, class_id, weight, size = CONTENT_HEAD.unpack_from(_NO_HEAD + payload[:12])
         if class_id != BASIC_CLASS:
             raise peer.ContentHeaderOfOtherClass(found=class_id)

@@ -343,9 +343,10 @@ class Connection:
     def _channel_method(self, number: int, index: int, arguments: bytes) -> ProtocolEvent | None:
         channel = self.channels.get(number)
         if channel is None:
-            if index not in _ON_CHANNEL[ChannelState.CLOSED]:
+            method = received_method(index, arguments) if index in METHODS else None  # errors of the arguments first
+            if method is None or index not in _ON_CHANNEL[ChannelState.CLOSED]:
                 raise peer.ChannelNotOpen(ids=ids_of(index))
-            return ChannelMethod(number, None, received_method(index, arguments))
+            return ChannelMethod(number, None, method)
         if channel.state is not OPEN:
             if index not in _ON_CHANNEL[channel.state]:
                 return None

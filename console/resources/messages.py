@@ -10,7 +10,7 @@ from ..api import Api
 from ..bodies import integer, json_object, require, text
 from ..commands import Adapter
 from ..dispatcher import Action, Level, Route
-from ..http_messages import Answer, Refusal, Request, bad_request
+from ..http_messages import Answer, Refusal, Request, access_refused, bad_request
 from ..options import CommandRefused
 from ..steps import Steps
 
@@ -23,8 +23,10 @@ TEST_QUEUE = "aliveness-test"
 
 
 def _get(api: Api, request: Request) -> Steps:
-    vhost, given = api.vhost(request), json_object(request)
-    ackmode, count, encoding = require(given, "ackmode", "count", "encoding")
+    ackmode, count, encoding = require(given := json_object(request), "ackmode", "count", "encoding")
+    vhost = api.broker.virtual_hosts.get(request.names["V"])
+    if vhost is None:
+        raise access_refused("no such virtual host")
     truncate = integer(given["truncate"]) if "truncate" in given else None
     wanted = integer(count)
     if wanted < 0:  # it means all messages that are ready now

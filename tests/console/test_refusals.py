@@ -86,6 +86,15 @@ def test_bindings_of_the_default_exchange(path: str, api: ApiClient) -> None:
     assert (refused.status, refused.reason) == (401, "Access refused.")
 
 
+def test_a_get_in_a_missing_virtual_host(api: ApiClient) -> None:
+    """As a publish there, and unlike most requests, it is refused, after its keys were looked at."""
+    given = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    refused = api.ask("POST", "queues/missing/q/get", given)
+    assert (refused.status, refused.reason) == (401, "Access refused.")
+    assert api.ask("POST", "queues/missing/q/get", {}).status == 400
+    assert api.ask("POST", "queues/%2F/q/get", given).status == 404
+
+
 def test_nobody_unbinds_a_queue_from_the_default_exchange(api: ApiClient) -> None:
     """It is refused, and not unknown: lists show this binding."""
     api.ask("PUT", "queues/%2F/bound", {})

@@ -13,7 +13,7 @@ import pytest
 from rawclient import Client
 from spec_broker import SpecBroker
 
-from leveret.interop.wire.raw_codec import method_frame
+from leveret.interop.wire.raw_codec import frame, header_payload, method_frame
 
 #: What is no line end stays in a name, wherever it stands.
 KEPT = {
@@ -202,6 +202,27 @@ def test_no_text_on_channel_0(octets: bytes, broker: SpecBroker) -> None:
     close = client.expect("connection.close", channel=0)
     assert (close["reply_code"], close["reply_text"]) == (501, "FRAME_ERROR - Malformed UTF-8 in shortstr")
     assert (close["class_id"], close["method_id"]) == (10, 40)
+
+
+def test_a_publish_with_a_key_that_is_no_text(broker: SpecBroker) -> None:
+    """RabbitMQ checks the strings of all methods but this one."""
+    client = broker.open()
+    publish = method_frame(1, "basic.publish", exchange="amq.fanout", routing_key=b"p.\xff")
+    client.send_octets(publish + frame(2, 1, header_payload(0)))
+    if broker.is_rabbitmq:
+        client.call("queue.declare", queue="p.key", exclusive=True)
+        return
+    client.running = False
+    assert client.expect("connection.close", channel=0)["reply_code"] == 501
+
+
+def test_arguments_cut_short_on_channel_0(broker: SpecBroker) -> None:
+    """There RabbitMQ fails with an error of its own, on other channels it says what is wrong."""
+    client = broker.open()
+    client.send_octets(frame(1, 0, b"\x00\x3c\x00\x0a\x00"))  # basic.qos
+    client.running = False
+    close = client.expect("connection.close", channel=0)
+    assert close["reply_code"] == (541 if broker.is_rabbitmq else 501)
 
 
 @pytest.mark.parametrize("octets", [b"p.\xed\xa0\x80", b"p.\xf4\x90\x80\x80"], ids=["half a character", "out of range"])
