@@ -86,6 +86,14 @@ def test_bindings_of_the_default_exchange(path: str, api: ApiClient) -> None:
     assert (refused.status, refused.reason) == (401, "Access refused.")
 
 
+@pytest.mark.parametrize("path", ["%2F/e/amq.topic/q/no", "%2F/e/no/q/no", "%2F/e/no/e/amq.topic", "no/e/x/q/q"])
+def test_there_are_no_bindings_between_what_is_missing(path: str, api: ApiClient) -> None:
+    """Libraries list them to find out whether a queue is bound: an empty list, as in RabbitMQ, is no error."""
+    assert api.get(f"bindings/{path}") == []
+    assert api.ask("GET", f"bindings/{path}/key").status == 404
+    assert api.ask("DELETE", f"bindings/{path}/key").status == 404
+
+
 def test_a_get_in_a_missing_virtual_host(api: ApiClient) -> None:
     """As a publish there, and unlike most requests, it is refused, after its keys were looked at."""
     given = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
