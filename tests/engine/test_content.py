@@ -109,7 +109,7 @@ def test_any_octets_are_properties_or_are_refused(data: bytes) -> None:
 
 
 def test_flag_bits_without_a_property() -> None:
-    """Bit 0 announces more flags, which 0-9-1 never has, and is refused; bit 1 is nothing, and passes as in RabbitMQ."""
+    """Bit 0 announces more flags, which 0-9-1 never has, and is refused; bit 1 is nothing, and passes."""
     with pytest.raises(ContentError):
         scan_properties(b"\x00\x01")
     assert scan_properties(b"\x00\x02") == NO_PROPERTIES
