@@ -106,7 +106,7 @@ class RankedReady:
 
     def __init__(self) -> None:
         self._blocks: list[Block] = []
-        self._head = 0  # messages of the first block that are taken out already
+        self._head = 0  # number of messages taken out of the first block, which still lists them
         self._count = 0
 
     def __len__(self) -> int:

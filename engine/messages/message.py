@@ -41,7 +41,8 @@ class Envelope:
         # The effective time to live: that of the property, or that of the expiry policy of the message's address.
         self.expiration_ms = None if summary.expiration is None else int(summary.expiration)
         self.expiry_is_settled = False  # the message's address has an expiry policy: the queue's does not apply
-        self.is_plain = summary.expiration is None and not summary.is_marked  # queues without rules read no properties
+        # Whether a queue without rules need not read its properties.
+        self.is_plain = summary.expiration is None and not summary.is_marked
         self.framing = framing
         self.opaque = opaque
         self.copies: tuple[str, ...] = ()  # further routing keys, from CC and BCC

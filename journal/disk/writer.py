@@ -179,7 +179,7 @@ class Writer:
         self.end_small(waits=True)
         with self._work:
             kernel_sync, self._kernel_sync = self._kernel_sync, None
-            self._work.notify()  # of what waits for no answer
+            self._work.notify()  # of records for which no answer waits
         if kernel_sync is not None:
             kernel_sync.close()
 

@@ -1,6 +1,6 @@
 """XML as a small tree with line numbers. Document types, entities, and documents that are too large are refused.
 
-The parser is the standard library's expat, which has nothing to expand without declarations.
+The parser is the standard library's expat, which expands nothing if there are no declarations.
 """
 
 import re

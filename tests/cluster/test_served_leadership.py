@@ -131,7 +131,7 @@ def test_a_node_says_that_it_leads_only_while_its_broker_is_served() -> None:
     async def run(*_: object) -> None:
         seen.append(report.leader_facts)
 
-    built = SimpleNamespace(broker=broker, control=SimpleNamespace(operator=SimpleNamespace(edge_status=dict)))
+    built = SimpleNamespace(broker=broker, control=SimpleNamespace(operator=SimpleNamespace(process_status=dict)))
     report: Any = SimpleNamespace(leader_facts=None)
     node: Any = SimpleNamespace(
         _build=lambda cluster: SimpleNamespace(runtime=Runtime(broker, sleeps=False), built=built, run=run),

@@ -82,7 +82,7 @@ def _report_lines(report: Report) -> Iterator[str]:
     if report.torn_bytes:
         yield (
             f"torn tail: {report.torn_bytes} octets at the end of segment {report.torn_segment} were being written "
-            "when the broker died; nothing that was confirmed is in them"
+            "when the broker died; no block says that they were synced to disk"
         )
     if not report.faults and not report.torn_bytes:
         yield "sound"

@@ -52,7 +52,7 @@ def status(operator: Operator) -> Steps:
             "queues": [asdict(place) for place in operator.broker.context.unroutable_letters.places()[:20]],
         },
         "counters": statistics.counters,
-        **operator.edge_status(),
+        **operator.process_status(),
     }
 
 

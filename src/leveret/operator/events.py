@@ -35,8 +35,8 @@ def events(
     queue: only of this queue (or exchange, connection, ...)
     message: only of the message with this id
 
-    The answer has `next`, the value of `since` for the next request, and `dropped`, the number of later events than
-    `since` that are not kept.
+    The answer has `next`, the value of `since` for the next request, and `dropped`, the number of events after `since`
+    that are no longer kept.
     """
     wanted, log = _filter_of(kind, vhost, queue, message), operator.events
     log.keep_listening()

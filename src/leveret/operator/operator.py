@@ -39,14 +39,14 @@ class Operator:
         *,
         reload: Callable[[], Report] | None = None,
         load: Callable[[], tuple[Configuration, list[str]]] | None = None,
-        edge_status: Callable[[], dict[str, Any]] | None = None,
+        process_status: Callable[[], dict[str, Any]] | None = None,
         log_lines: Callable[[], list[dict[str, Any]]] | None = None,
     ) -> None:
         self._broker: Broker | None = None
         self.configured: ConfiguredObjects | None = None
         self.reload = reload
         self.load = load
-        self.edge_status = edge_status or dict
+        self.process_status = process_status or dict
         self.log_lines = log_lines or list
         self.started_ms = 0
         #: The console's samples of queues; None: it is off, or there was no queue yet.

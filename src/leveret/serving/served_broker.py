@@ -71,7 +71,9 @@ class ServedBroker:
             SystemClock(),
             random.random,
             None if options.data is None else Data(options.data, cluster=cluster),
-            operator=Operator(reload=reload, load=options.load, edge_status=_edge_status, log_lines=options.log_lines),
+            operator=Operator(
+                reload=reload, load=options.load, process_status=_process_status, log_lines=options.log_lines
+            ),
             is_forced=options.is_forced,
             rebuilds_all=options.rebuilds_queues,
         )
@@ -252,7 +254,7 @@ def digest_of(file: "JsonFile") -> str:
     return hashlib.sha256(json.dumps(file.value, sort_keys=True).encode()).hexdigest()
 
 
-def _edge_status() -> dict[str, Any]:
+def _process_status() -> dict[str, Any]:
     """The part of `status` about this process."""
     limits = descriptor_limits()
     return {

@@ -206,9 +206,9 @@ class ServedNode:
         leadership.broker.runtime.check_standstill = self.node.check_standstill
         built.control.operator.cluster = ClusterAdmin(self.node, self._report)
         operator, node = built.control.operator, self._node_options
-        process_status = operator.edge_status
+        own_status = operator.process_status
         leads = f"node {node.name} leads cluster {node.credentials.cluster}"
-        operator.edge_status = lambda: {**process_status(), "cluster": leads}
+        operator.process_status = lambda: {**own_status(), "cluster": leads}
         return leadership
 
     def site(self) -> Mapping[str, object]:
