@@ -21,13 +21,13 @@ from .owner_groups import OwnedFilter, OwnerGroups, key_of
 from .owners import Owners
 from .state import Leases
 
-#: Messages that a get reads back from the disk where it finds one of its site's own.
+#: Messages that a get reads back at once from the position where the next one of its site may be.
 OWN_MAX = 32
 #: Group -> the consumers with room that want its messages.
 Free = dict[FilterGroup, list[Consumer]]
 #: Key of a filter -> the consumers of one site with room and this filter, in the order of their subscriptions.
 FreeAtSite = dict[object, list[Consumer]]
-#: A site, some messages for it, and before them the consumer of each message.
+#: (site, the consumer of each message, the messages)
 Deal = tuple[str, list[Consumer], list[Message]]
 
 
@@ -126,7 +126,7 @@ def _transfers(
     last_id = max(some[-1].id for some in by_number.values())
     sites = {owners.number_of_site(site): site for site in free}
     targets = [one for one in sorted(sites) if one not in by_number and owners.next_id_of(one, last_id) is None]
-    targets.sort(key=lambda one: one <= owners.last_target)  # the first after the last target is the first
+    targets.sort(key=lambda one: one <= owners.last_target)  # begins with the one after the last target
     deals: list[Deal] = []
     for at, number in enumerate(targets):
         site, share = sites[number], -(-len(rest) // (len(targets) - at))
@@ -432,7 +432,7 @@ def _first_own(leases: Leases, owners: Owners, number: int) -> int | None:
 
 
 def _scanned(leases: Leases, after: int, count: int) -> Scanned:
-    """Up to `count` active messages after a position, read back if they are paged out. Raises: Unreadable."""
+    """Up to `count` active messages after a position, read back if the first is paged out. Raises: Unreadable."""
     seen = leases.scan_active(after, count)
     if seen.missing and not seen.found:
         leases.queue.store.load_at(after, count)

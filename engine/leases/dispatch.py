@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ..delivery.consumer import Consumer, holder_of
 from ..delivery.consumer_list import RUN_MAX
-from ..delivery.filter_groups import FilterGroup, FilterTest
+from ..delivery.filter_groups import FilterTest
 from ..errors import InvalidArgument
 from ..messages.field_table import INTEGER_TAGS, FieldTable
 from ..messages.message import UNLIMITED, Message
@@ -24,7 +24,7 @@ from ..queues.searching import CATCH_UP_STEPS, groups_behind
 from ..queues.selection import FOUND_MAX, SEARCH_EFFORT, Selection
 from ..rules.arguments import REPLACE, Reason
 from . import deferring, rebuilding
-from .by_site import dispatch_by_site, pop_at, pop_first
+from .by_site import Free, dispatch_by_site, pop_at, pop_first
 from .ending import TIME_LIMIT, UNSUBSCRIBED, break_leases, expire_for, expire_ready
 from .granting import begin, drop_expired, grant, presented, runs_of
 from .headers import browse_entries, lease_entries
@@ -42,14 +42,13 @@ BROWSE_SLICE = 300
 #: Units of effort to show one message, in addition to the scan; this includes later garbage collection.
 SHOWING_EFFORT = 4
 
-Free = dict[FilterGroup, list[Consumer]]
 #: Arguments of consumers.
 BACKLOG, TOP_N, BROWSE, RENEWAL = "x-max-backlog", "x-top-n", "x-browse", "x-lease-auto-renew"
 
 
 @dataclass(slots=True, frozen=True)
 class ConsumerRequest:
-    """What the arguments of one consumer ask for.
+    """The request in the arguments of one consumer.
 
     `backlog`: maximum of leases; 0: only barriers; None: its prefetch decides. `top_n`: messages to show; None: all.
     `browses`: it gets copies of messages, without leases. `renews`: its leases are renewed while its connection is
