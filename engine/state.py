@@ -10,6 +10,5 @@ from .messages.duplicates import IdCache
 from .queues.restore import Restorer, picture_of
 from .stores.memory_budget import OVERHEAD
 from .stores.paged_index import stretches
-from .stores.paged_message import body_size
 from .stores.paged_run import Part, Run
 from .stores.topic_log import Entered, LoggedMessage, Page, TopicLog, Wanted

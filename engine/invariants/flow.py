@@ -6,9 +6,8 @@ from itertools import chain
 
 from ..context import BrokerContext
 from ..flow.usage import Usage
-from ..messages.message import Message
+from ..messages.message import Message, octets_of
 from ..queues.queue import Queue
-from ..stores.paged_message import octets_of
 from .sessions import Held
 
 
@@ -24,7 +23,7 @@ def meter_of(queue: Queue, held: Held) -> Iterator[str]:
     paged = list(queue.store.paged_sizes(parts))
     octets, paged_octets = sum(map(octets_of, in_memory)), sum(size for _, size, _ in paged)
     count, paged_count = len(in_memory), sum(count for count, _, _ in paged)
-    stored = sum(octets_of(one) for one in in_memory if queue.stores(one.envelope))
+    stored = sum(one.octets for one in in_memory if queue.stores(one.envelope))
     paged_stored = sum(size for _, size, are_stored in paged if are_stored)
     metered = {
         "messages": (meter.in_memory + meter.paged, count + paged_count),

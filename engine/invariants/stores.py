@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
-from ..messages.message import Message
+from ..messages.message import Message, body_octets_of, octets_of
 from ..queues.queue import Queue
 from ..stores import non_destructive_store
-from ..stores.last_value_store import LastValueReady
+from ..stores.last_value_store import LastValueReady, PagedMessage
 from ..stores.levels import LeveledReady
 from ..stores.non_destructive_store import NonDestructiveStore
-from ..stores.paged_message import PagedMessage, body_size, octets_of
 from ..stores.store import Store
 from ..stores.stream_store import StreamStore
 from ..stores.tail import Tail
@@ -62,7 +61,7 @@ def _leveled(ready: LeveledReady) -> Iterator[str]:
     messages = list(ready)
     if len(ready) != len(messages):
         yield f"counts {len(ready)} ready, there are {len(messages)}"
-    octets = sum(map(body_size, messages))
+    octets = sum(map(body_octets_of, messages))
     if ready.octets != octets:
         yield f"counts {ready.octets} octets ready, they are {octets}"
 
@@ -91,7 +90,7 @@ def _tail(tail: Tail) -> Iterator[str]:
         for item in parts:
             if isinstance(item, Message):
                 ids.append(item.id)
-                octets += body_size(item)
+                octets += item.body_octets
             else:
                 ids += item.ids
                 octets += sum(item.sizes[item.start :])
@@ -112,7 +111,7 @@ def _tail(tail: Tail) -> Iterator[str]:
 
 def _non_destructive(store: NonDestructiveStore) -> Iterator[str]:
     """Faults of the octets in memory and on disk, and of the first ids of last values."""
-    octets, bodies = sum(map(octets_of, store)), sum(map(body_size, store))
+    octets, bodies = sum(map(octets_of, store)), sum(map(body_octets_of, store))
     octets += non_destructive_store.OVERHEAD * store.in_memory  # type: ignore[attr-defined] # tests set it
     if store.memory_octets != octets:
         yield f"counts {store.memory_octets} octets in memory, they are {octets}"

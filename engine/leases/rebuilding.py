@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from ..clock import due_after
 from ..delivery.filters import MessageSubject
-from ..stores.paged_message import body_size
 from ..stores.store import ids_in
 from ..stores.topic_log import LoggedMessage
 from . import deferring
@@ -129,7 +128,7 @@ def _add(leases: Leases, one: LoggedMessage) -> None:
         message.expires_ns = max(1, due_after(broker.clock, max(left_ms, 0)))
     durability = broker.storage.durability
     if durability is not None:
-        durability.recall(message.id, one.location, body_size(message))
+        durability.recall(message.id, one.location, message.body_octets)
     owner = 0
     if leases.owners is not None:
         owner = leases.owners.add_from_log(message.id)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from ..clock import MS
 from ..deadlines import Deadline
 from ..queues.queue import Queue
-from ..stores.paged_message import body_size
 from ..stores.topic_log import LoggedMessage, TopicLog
 from .past_holder import PastHolder
 from .replay_rules import ReplayRules
@@ -96,4 +95,4 @@ class Replay:
         """Note the delivery of a message, for the rate."""
         if self.rules.rate is not None:
             self._due_ns = max(self.due_ns(one), now_ns - LATE_NS) if self._last_ms else now_ns
-            self._last_ms, self._last_octets = one.wall_ms, body_size(one.message)
+            self._last_ms, self._last_octets = one.wall_ms, one.message.body_octets

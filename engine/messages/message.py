@@ -149,6 +149,16 @@ class Message:
         return self.envelope.framing.split(self.content)[1]
 
     @property
+    def octets(self) -> int:
+        """Octets of the content, for limits. Reads no file."""
+        return len(self.content)
+
+    @property
+    def body_octets(self) -> int:
+        """Octets of the body, for limits. Reads no file."""
+        return self.envelope.framing.body_size(self.content)
+
+    @property
     def first_id(self) -> int:
         """The id of the first publish. Dead letters and moved messages get new ids."""
         return self.envelope.first_id or self.id
@@ -162,6 +172,8 @@ id_of: Callable[[Message], int] = attrgetter("id")
 deliveries_of: Callable[[Message], int] = attrgetter("deliveries")
 content_of: Callable[[Message], bytes] = attrgetter("content")
 envelope_of: Callable[[Message], Envelope] = attrgetter("envelope")
+octets_of: Callable[[Message], int] = attrgetter("octets")
+body_octets_of: Callable[[Message], int] = attrgetter("body_octets")
 
 
 #: The envelopes of a run: the common one, or one for each message.

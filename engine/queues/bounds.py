@@ -19,7 +19,6 @@ from ..messages.message import UNLIMITED, Envelope, Message
 from ..rules.limits import FAIL, LOWEST_PRIORITY, OLDEST, PendingRules, SizeRules
 from ..rules.limits import PAGE as PAGE_OUT
 from ..rules.queue_rules import DROP_HEAD, REJECT_PUBLISH_DLX, QueueRules
-from ..stores.paged_message import body_size
 from ..stores.paged_run import Part
 from .parts import Bound, Refusal
 
@@ -258,7 +257,7 @@ class LengthBound(Bound):
         store = queue.store
         if len(store) >= self._length_max:
             return True
-        return self._octets_max is not None and store.body_octets + body_size(message) > self._octets_max
+        return self._octets_max is not None and store.body_octets + message.body_octets > self._octets_max
 
     def refuses(self, queue: "Queue", message: Message) -> Refusal | None:
         """Refuse even if a consumer waits, as RabbitMQ does."""
@@ -273,7 +272,7 @@ class LengthBound(Bound):
         if self._octets_max is not None:
             room = self._octets_max - store.body_octets
             for at in range(count):
-                room -= body_size(messages[at])
+                room -= messages[at].body_octets
                 if room < 0:
                     return at
         return count
@@ -351,7 +350,7 @@ def _body_sizes(queue: "Queue") -> Generator[None, None, "array[int]"]:
     For messages in the temp store only the octets of contents are known.
     """
     memory, parts = list(queue.store), queue.store.paged_parts()
-    columns = [((message.id, body_size(message)) for message in memory), *map(_sizes_of, parts)]
+    columns = [((message.id, message.body_octets) for message in memory), *map(_sizes_of, parts)]
     sizes = array("I")
     # Messages in memory come first; but in a non-destructive queue they are the newest.
     for _, octets in merge(*columns) if queue.keeps_acked else chain.from_iterable(columns):
@@ -364,7 +363,7 @@ def _body_sizes(queue: "Queue") -> Generator[None, None, "array[int]"]:
 def _sizes_of(part: Part | Message) -> Iterator[tuple[int, int]]:
     """(id, octets) of paged-out messages. Copies slices, because single numbers of a column are slow to read."""
     if isinstance(part, Message):
-        yield part.id, body_size(part)
+        yield part.id, part.body_octets
         return
     for start in range(0, len(part.ids), SIZES_SLICE):
         stop = start + SIZES_SLICE

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from ..delivery.consumer import Consumer
 from ..flow.meter import Meter
-from ..messages.message import Envelope, Message
-from ..stores.paged_message import octets_of
+from ..messages.message import Envelope, Message, octets_of
 from ..stores.store import Freeable
 from .events import QueueEvents
 
@@ -120,4 +119,4 @@ class MeteredQueueEvents(QueueEvents):
         stores = self._stores
         if stores is None:
             return 0
-        return sum(octets_of(message) for message in messages if stores(message.envelope))
+        return sum(message.octets for message in messages if stores(message.envelope))

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from ..delivery.filter_groups import FilterGroup, FilterGroups, Match
 from ..delivery.groups import GroupedMessage
 from ..messages.message import Message
-from ..stores.paged_message import octets_of
 from ..stores.store import Scannable
 from ..stores.tailed_store import TailedStore
 
@@ -149,4 +148,4 @@ def groups_behind(groups: Iterable[FilterGroup]) -> list[FilterGroup]:
 
 def match_of(position: int, message: Message) -> Match:
     """The match of a message at its position."""
-    return Match(position, octets_of(message), message if isinstance(message, GroupedMessage) else None)
+    return Match(position, message.octets, message if isinstance(message, GroupedMessage) else None)

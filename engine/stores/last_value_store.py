@@ -15,11 +15,14 @@ from ..messages.field_table import Field
 from ..messages.levels import Levels
 from ..messages.message import Envelope, Message, id_of
 from .levels import LeveledReady, ManyLevels
-from .paged_message import UNKNOWN, Key, PagedMessage, body_size, can_page_out
 from .paged_run import messages_of
-from .storage import NO_OWNER, StoreOwner
+from .storage import NO_OWNER, StoreOwner, can_page_out
 from .tailed_store import TailedStore
 
+#: The value by which last-value queues find messages. Hashable.
+Key = object
+#: The key of a message before it is read.
+UNKNOWN = object()
 #: Maximum messages, and octets, from the head that are read back together with an accessed message.
 AHEAD, AHEAD_OCTETS = 1000, 1024 * 1024
 #: New messages between two reads of the share.
@@ -38,13 +41,83 @@ def header_value(name: str) -> Callable[[Message], Key | None]:
     return value
 
 
+class PagedMessage(Message):
+    """A message whose content may be only in the journal. An access reads it back if necessary, so that no code sees a
+    message without content (queues page F.2, TargetEntry).
+
+    `key`: its key in a last-value queue; None: it has none. `is_original`: the journal has the same content.
+    `home`: the list that reads its content. `is_listed`: it is in this list.
+    """
+
+    __slots__ = ("_body_octets", "_content", "_octets", "home", "is_listed", "is_original", "key")
+
+    def __init__(self, id_: int, content: bytes, envelope: Envelope, home: "LastValueReady") -> None:
+        super().__init__(id_, content, envelope)
+        self._body_octets = 0
+        self.home = home
+        self.is_listed = False
+        self.is_original = True
+        self.key: object = UNKNOWN
+
+    @property
+    def content(self) -> bytes:
+        """The content, read back if necessary. Raises: Unreadable."""
+        content = self._content
+        return self.home.fetch(self) if content is None else content
+
+    @content.setter
+    def content(self, content: bytes) -> None:
+        self._content: bytes | None = content
+        self._octets = len(content)
+        self.is_original = False
+
+    @property
+    def octets(self) -> int:
+        return self._octets
+
+    @property
+    def is_paged(self) -> bool:
+        """Whether the content is only in the journal."""
+        return self._content is None
+
+    @property
+    def body_octets(self) -> int:
+        return self._body_octets if self._content is None else self.envelope.framing.body_size(self._content)
+
+    def page_out(self) -> None:
+        """Drop the content from memory. The journal must have it."""
+        self._body_octets = self.body_octets
+        self._content = None
+        self.envelope = self.envelope.stored()
+
+    def recall(self, content: bytes) -> None:
+        """Set the content that was read from the journal."""
+        self._content = content
+
+    def become(self, other: Message) -> None:
+        """Take the state of another message, and keep the position in the queue."""
+        self.id, self.envelope = other.id, other.envelope
+        self.expires_ns, self.deliveries, self.uncounted = other.expires_ns, other.deliveries, other.uncounted
+        if isinstance(other, PagedMessage):
+            self._content, self._body_octets, self._octets = other._content, other._body_octets, other._octets
+            self.is_original, self.key = other.is_original, other.key
+        else:
+            self.content, self.key = other.content, UNKNOWN
+
+    def copy(self) -> "PagedMessage":
+        """A copy, whose content is in memory if this one's is."""
+        copy = PagedMessage(self.id, b"", self.envelope, self.home)
+        copy.become(self)
+        return copy
+
+
 class LastValueReady(LeveledReady):
     """The messages of a last-value queue. `paged_count`: the number of those whose content is only in the journal."""
 
     __slots__ = ("_by_key", "_key_of", "_queue", "_share", "_until_share_read", "paged_count", "memory_octets")
 
     def __init__(self, queue: StoreOwner, levels: Levels, key_of: Callable[[Message], Key | None]) -> None:
-        super().__init__(levels, body_size)
+        super().__init__(levels)
         self._queue = queue
         self._key_of = key_of
         self._by_key: dict[Key, Message] = {}
@@ -76,7 +149,7 @@ class LastValueReady(LeveledReady):
             level.remove(listed)
             self._removed(listed)
             return listed, True
-        self.octets += body_size(message) - body_size(listed)
+        self.octets += message.body_octets - listed.body_octets
         if isinstance(listed, PagedMessage):
             older: Message = listed.copy()
             self._unlist(listed)

@@ -8,7 +8,7 @@ message of the highest level (behaviour page 3.3, 3.5).
 from abc import ABC, abstractmethod
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import merge, nsmallest
 from itertools import chain, islice
 
@@ -35,19 +35,18 @@ class LeveledReady:
     `levels`: the containers by level. A caller may replace one by another with the same messages.
     """
 
-    __slots__ = ("_count", "_number_of", "_size_of", "levels", "mapping", "octets")
+    __slots__ = ("_count", "_number_of", "levels", "mapping", "octets")
 
-    def __init__(self, mapping: Levels, size_of: Callable[[Message], int]) -> None:
+    def __init__(self, mapping: Levels) -> None:
         self.mapping = mapping
         self.levels: list[Level] = [deque() for _ in range(mapping.top + 1)]
         self._number_of = mapping.of
-        self._size_of = size_of
         self._count = 0
         self.octets = 0  # octets of all bodies
 
     def empty(self) -> "LeveledReady":
         """A new list of this kind without messages."""
-        return LeveledReady(self.mapping, self._size_of)
+        return LeveledReady(self.mapping)
 
     def __len__(self) -> int:
         return self._count
@@ -107,11 +106,11 @@ class LeveledReady:
 
     def _added(self, message: Message) -> None:
         self._count += 1
-        self.octets += self._size_of(message)
+        self.octets += message.body_octets
 
     def _removed(self, message: Message) -> None:
         self._count -= 1
-        self.octets -= self._size_of(message)
+        self.octets -= message.body_octets
 
 
 def merge_back(ready: Level, messages: list[Message]) -> int:

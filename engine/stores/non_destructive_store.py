@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from heapq import merge
 from itertools import islice
 
-from ..messages.message import UNLIMITED, Envelopes, Message, each_of, id_of
+from ..messages.message import UNLIMITED, Envelopes, Message, body_octets_of, each_of, id_of
+from .last_value_store import Key
 from .memory_budget import OVERHEAD
 from .paged_index import PagedEntry, PagedIndex, stretches
-from .paged_message import Key, body_size, can_page_out
 from .paged_run import IN_JOURNAL, Part, messages_of
 from .read_windows import SCANNING, Reader, ReadWindows
 from .sorted_list import SortedList
-from .storage import StoreOwner
+from .storage import StoreOwner, can_page_out
 from .store import Dropped, Removed, Scanned, StoreInMemory
 
 #: Maximum octets of new messages between two comparisons of memory with the share.
@@ -65,7 +65,7 @@ class NonDestructiveStore(StoreInMemory):
     @property
     def body_octets(self) -> int:
         if self._body_octets is None:  # O(messages in memory), once
-            self._body_octets = sum(map(body_size, self._messages))
+            self._body_octets = sum(map(body_octets_of, self._messages))
         return self._body_octets + self.paged_index.body_octets
 
     @property
@@ -107,7 +107,7 @@ class NonDestructiveStore(StoreInMemory):
         self._messages.add(message)
         self.memory_octets += len(message.content) + OVERHEAD
         if self._body_octets is not None:
-            self._body_octets += body_size(message)
+            self._body_octets += message.body_octets
 
     def _supersede(self, message: Message) -> Message | PagedEntry | None:
         """Keep only the newer of a new message and the known one with its key. Returns the older; None: a new key."""
@@ -198,7 +198,7 @@ class NonDestructiveStore(StoreInMemory):
     def _count_out(self, message: Message) -> None:
         self.memory_octets -= len(message.content) + OVERHEAD
         if self._body_octets is not None:
-            self._body_octets -= body_size(message)
+            self._body_octets -= message.body_octets
 
     # -- the head -----------------------------------------------------------------------------------------------------
 

@@ -187,3 +187,11 @@ class _NoOwner:
 
 #: Replaces a deleted queue as owner, to break the cycle of references (`Store.leave_owner`).
 NO_OWNER: StoreOwner = _NoOwner()
+
+
+def can_page_out(queue: StoreOwner, message: Message) -> bool:
+    """Whether the content may be dropped from memory, because the journal has this message of the queue."""
+    pager, durability = queue.storage.pager, queue.storage.durability
+    if pager is None or (durability is not None and durability.is_behind):
+        return False
+    return queue.stores(message.envelope) and pager.has(message.id)

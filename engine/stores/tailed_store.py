@@ -15,7 +15,6 @@ from ..messages.message import UNLIMITED, Envelope, Envelopes, Message, content_
 from .levels import Level, LeveledReady, ManyLevels, OneLevel, ReadyLevels
 from .memory_budget import OVERHEAD, PAGE_OUT_MAX, PAGE_OUT_OCTETS, SMALL, held_octets
 from .memory_share import MemoryCap, MemoryShare
-from .paged_message import body_size
 from .paged_run import HEADER_OCTETS, PagedRun, Part, Run, Taken
 from .storage import NO_OWNER, StoreOwner
 from .store import LEVEL_STEP, Dropped, Removed, Scanned
@@ -66,7 +65,7 @@ class TailedStore:
     def of_levels(cls, owner: StoreOwner, levels: Levels, *, counts_octets: bool) -> "TailedStore":
         """An empty store with these levels of priority. `counts_octets`: whether it counts the octets of bodies."""
         if levels.top or counts_octets:
-            return cls(owner, ManyLevels(LeveledReady(levels, body_size)), counts_octets=counts_octets)
+            return cls(owner, ManyLevels(LeveledReady(levels)), counts_octets=counts_octets)
         return cls(owner)
 
     def converted(self, owner: StoreOwner, *, counts_octets: bool) -> "TailedStore":

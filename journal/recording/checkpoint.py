@@ -11,7 +11,7 @@ from itertools import chain, islice, pairwise, repeat
 from operator import attrgetter
 
 from ...engine import Binding, Broker, Exchange, Message, Queue, VirtualHost
-from ...engine.state import Part, body_size, picture_of
+from ...engine.state import Part, picture_of
 from ..appending.journal import Journal
 from ..format.record import Record
 from ..recovery.recovered import MessageState, RecoveredMessage
@@ -160,7 +160,7 @@ def _fresh_part(recorder: Recorder, queue_id: int, messages: list[Message], *tou
         runs = list(recorder.messages.contents.runs(ids))
     except KeyError:
         return None
-    return run_record(queue_id, runs, array("I", map(body_size, messages)))
+    return run_record(queue_id, runs, array("I", [message.body_octets for message in messages]))
 
 
 def _is_fresh(message: Message) -> bool:

@@ -31,7 +31,6 @@ from ...engine import (
     TransferredEvent,
     bounded_ms,
 )
-from ...engine.state import body_size
 from ..appending.journal import Journal
 from ..format.record import COUNTED, REASON_CODES, TIME_MAX
 from ..recovery.recovered import MessageState, RecoveredMessage
@@ -398,7 +397,7 @@ class MessageRecorder:
             self.wall_ms(due_ns),
             message.envelope.summary.priority or 0,
         )
-        size = body_size(message)
+        size = message.body_octets
         return RecoveredMessage(message.id, lsn, size, self.wall_ms(message.expires_ns), state)
 
     def record_late(self, queue: Queue, message: Message) -> None:

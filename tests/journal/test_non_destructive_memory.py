@@ -14,8 +14,8 @@ from leveret.engine.invariants import check_broker
 from leveret.engine.messages.content import NATIVE, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.queues import queue as queue_module
+from leveret.engine.stores.last_value_store import PagedMessage
 from leveret.engine.stores.non_destructive_store import NonDestructiveStore
-from leveret.engine.stores.paged_message import PagedMessage
 from leveret.journal import JournalOptions
 from leveret.settings import SettingsRepository, entry
 from leveret.testing.harness import Harness
