@@ -5,13 +5,15 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from ..error_texts import sql_error_text
 from ..schemas import Columns
-from .protocol import PERCENTILES, Dialect, QueueWork, Row, check_text, in_utc
+from .protocol import PERCENTILES, Dialect, GroupWork, Row, check_text, in_utc
 
 #: Functions of Spark as macros of DuckDB. A list without values is empty, as in Spark, not null.
 MACROS = """
@@ -198,14 +200,14 @@ class LocalEngine:
             raise
         return begun
 
-    def each_queue(self, name: str, sql: str, work: QueueWork, columns: Columns) -> None:
-        """As in `Engine`, with the rows of one queue in memory at a time."""
+    def each_group(self, name: str, sql: str, by: Sequence[str], work: GroupWork, columns: Columns) -> None:
+        """As in `Engine`, with the rows of one group in memory at a time."""
         types = ", ".join(f"{column} {self.dialect.type(type_)}" for column, type_, _ in columns)
         self._make(name, "TABLE", f"({types})")
         inserting = self._connection.cursor()
         put = f"INSERT INTO {name} VALUES ({', '.join('?' for _ in columns)})"
-        for queue_rows in _by_queue(self.stream(f"SELECT * FROM ({sql}) ORDER BY vhost, queue")):
-            made = [[row[column.name] for column in columns] for row in work(queue_rows)]
+        for _, group in groupby(self.stream(f"SELECT * FROM ({sql}) ORDER BY {', '.join(by)}"), itemgetter(*by)):
+            made = [[row[column.name] for column in columns] for row in work(list(group))]
             if made:
                 inserting.executemany(put, made)
 
@@ -236,15 +238,3 @@ def _plain_errors() -> Iterator[None]:
 
 def _select_list(columns: dict[str, str]) -> str:
     return ", ".join(f"{text} AS {name}" for name, text in columns.items())
-
-
-def _by_queue(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    """The rows of each queue as a list. `rows`: sorted by queue."""
-    queue_rows: list[Row] = []
-    for row in rows:
-        if queue_rows and (row["vhost"], row["queue"]) != (queue_rows[0]["vhost"], queue_rows[0]["queue"]):
-            yield queue_rows
-            queue_rows = []
-        queue_rows.append(row)
-    if queue_rows:
-        yield queue_rows

@@ -79,17 +79,17 @@ class Engine(Protocol):
     def append(self, sql: str, path: str) -> None:
         """Add the rows of a query to a directory of Parquet files."""
 
-    def each_queue(self, name: str, sql: str, work: "QueueWork", columns: Columns) -> None:
-        """Make a view of the rows that `work` returns; it is called once for each queue.
+    def each_group(self, name: str, sql: str, by: Sequence[str], work: "GroupWork", columns: Columns) -> None:
+        """Make a view of the rows that `work` returns; it is called once for each group of rows.
 
-        `sql`: the rows for `work`, among them the columns vhost and queue. `columns`: of the view.
+        `sql`: the rows for `work`. `by`: columns that are equal in a group, and not null. `columns`: of the view.
         """
 
     def close(self) -> None: ...
 
 
-#: A function of all rows of one queue, in any order, that returns rows of the view.
-QueueWork = Callable[[list[Row]], list[Row]]
+#: A function of all rows of one group, in any order, that returns rows of the view.
+GroupWork = Callable[[list[Row]], list[Row]]
 
 
 def rows(engine: Engine, sql: str) -> list[Row]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..error_texts import spark_error_text
 from ..schemas import Columns, arrow, ddl
-from .protocol import PERCENTILES, Dialect, QueueWork, Row, check_text, in_utc
+from .protocol import PERCENTILES, Dialect, GroupWork, Row, check_text, in_utc
 
 
 def is_one_process(master: str) -> bool:
@@ -106,8 +106,8 @@ class SparkEngine:
     def append(self, sql: str, path: str) -> None:
         self._run(sql).write.mode("append").parquet(path)
 
-    def each_queue(self, name: str, sql: str, work: QueueWork, columns: Columns) -> None:
-        """As in `Engine`, in Spark's tasks: the rows of a queue are in the memory of one task."""
+    def each_group(self, name: str, sql: str, by: Sequence[str], work: GroupWork, columns: Columns) -> None:
+        """As in `Engine`, in Spark's tasks: the rows of a group are in the memory of one task."""
 
         def one(table: Any) -> Any:
             import pyarrow
@@ -115,7 +115,7 @@ class SparkEngine:
             found = [{key: in_utc(value) for key, value in row.items()} for row in table.to_pylist()]
             return pyarrow.Table.from_pylist(work(found), arrow(columns))
 
-        made = self._run(sql).groupBy("vhost", "queue").applyInArrow(one, ddl(columns).replace(" NOT NULL", ""))
+        made = self._run(sql).groupBy(*by).applyInArrow(one, ddl(columns).replace(" NOT NULL", ""))
         self._register(name, made)
 
     def close(self) -> None:

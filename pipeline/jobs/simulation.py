@@ -49,6 +49,8 @@ ONCE = (Attempt(),)
 STOP, START = "stop", "start"
 #: Milliseconds by which a simulated lease may end later than the recorded one, because times are rounded.
 SLACK_MS = 1
+#: A credit at the beginning that is never used up.
+UNLIMITED = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,27 @@ class Start(NamedTuple):
     ms: int
     lsn: int = 0
     stopped_ms: int | None = None
+
+    @property
+    def stop_ms(self) -> int:
+        """When the broker counts as stopped."""
+        return self.ms if self.stopped_ms is None else min(self.stopped_ms + SLACK_MS, self.ms)
+
+
+class Simulated(NamedTuple):
+    """A simulation of a queue.
+
+    counts: those of `COMPARED`; `open`: messages in the queue at the end; `margin`: the possible error.
+    is_quiet: the queue is empty at the end, so that what follows depends only on the credit that is left.
+    credit: left at the end, `adds_credit`: beside that of the beginning. credit_needed: if the credit at the beginning
+    was unlimited, the least one with which the same would have happened.
+    """
+
+    counts: dict[str, int]
+    is_quiet: bool
+    credit: int
+    credit_needed: int
+    adds_credit: bool
 
 
 class _Step(NamedTuple):
@@ -116,29 +139,35 @@ def simulate(
     declared: Mapping[str, object] | None = None,
     starts: Iterable[Start] = (),
     until_ms: int = 0,
-) -> dict[str, int]:
+    credit: int = 0,
+    is_cut: bool = False,
+) -> Simulated:
     """Simulate a queue.
 
-    Returns: the counts of `COMPARED`; `open`: messages in the queue at the end; `margin`: the possible error.
-
     Args:   settings: see `read_settings`. declared: the arguments of the declaration; an entry of the queue in the
-            settings replaces them. starts: of the broker. until_ms: the end of the recording.
+            settings replaces them. starts: of the broker. until_ms: the end of the recording. credit: at the beginning,
+            or UNLIMITED. is_cut: the recording goes on at `until_ms`, with steps that are not given here.
     Raises: ValueError (faulty settings), EngineError (arguments that no queue can have).
     """
     configuration = read_settings(settings)
     entry = next((one for one in configuration.queues if (one.vhost, one.name) == (vhost, queue_name)), None)
     arguments = declared or {} if entry is None else entry.arguments
-    simulation = _Simulation(queue_name, vhost, arguments, configuration)
+    simulation = _Simulation(queue_name, vhost, arguments, configuration, credit)
     simulation.plan(arrivals, credits, starts)
-    simulation.run(until_ms)
-    return simulation.counters()
+    simulation.run(until_ms, is_cut=is_cut)
+    return simulation.result()
 
 
 class _Simulation:
     """One queue in a broker on virtual time, and the steps that are still to be done."""
 
     def __init__(
-        self, queue_name: str, vhost_name: str, arguments: Mapping[str, object], configuration: Configuration
+        self,
+        queue_name: str,
+        vhost_name: str,
+        arguments: Mapping[str, object],
+        configuration: Configuration,
+        credit: int,
     ) -> None:
         self.clock = ManualClock()
         guest = User("guest")
@@ -163,7 +192,9 @@ class _Simulation:
         self.busy: set[Session] = set()
         self.arrivals: dict[int, Arrival] = {}  # by message id
         self.deliveries: dict[int, int] = {}  # count, by message id
-        self.credit = 0
+        self.is_unlimited = credit == UNLIMITED  # then `credit` is how much more there is than at the beginning
+        self.credit = 0 if self.is_unlimited else credit
+        self.credit_needed = 0
         self.is_stopped = False
         self.is_starting = False
         self.returned = 0
@@ -180,11 +211,11 @@ class _Simulation:
 
     def plan(self, arrivals: Iterable[Arrival], credits: Iterable[Instant], starts: Iterable[Start]) -> None:
         """Add all steps. Arrivals are added before credit, which they precede where the recording has no order."""
-        for ms, lsn, stopped_ms in starts:
-            if stopped_ms is not None:
-                self._expect(min(stopped_ms + SLACK_MS, ms), lsn, act=STOP)
-                self.slack.add(stopped_ms + SLACK_MS)
-            self._expect(ms, lsn, act=START)
+        for start in starts:
+            if start.stopped_ms is not None:
+                self._expect(start.stop_ms, start.lsn, act=STOP)
+                self.slack.add(start.stopped_ms + SLACK_MS)
+            self._expect(start.ms, start.lsn, act=START)
         for arrival in arrivals:
             self._expect(arrival.ms, arrival.lsn, arrival=arrival)
         for ms, lsn in credits:
@@ -208,13 +239,14 @@ class _Simulation:
         self.order += 1
         heapq.heappush(self.steps, _Step(ms, lsn, self.order, arrival, tag, session, act))
 
-    def run(self, until_ms: int) -> None:
+    def run(self, until_ms: int, *, is_cut: bool) -> None:
         """Do all steps, and let the time pass until `until_ms` (0: until no step is left).
 
-        Acts that are due later are done then, since the simulation delivers up to a millisecond later than recorded.
+        Acts that are due later are done then, since the simulation delivers up to a millisecond later than recorded. If
+        the recording goes on (`is_cut`), acts that are due at `until_ms` or later are left.
         """
         self.begin_ms = now_ms = self.steps[0].ms if self.steps else 0
-        while self.steps or now_ms < until_ms:
+        while now_ms < until_ms or (self.steps and not is_cut):
             next_ms = self.steps[0].ms if self.steps else until_ms
             if until_ms:
                 next_ms = min(next_ms, max(until_ms, now_ms))
@@ -259,14 +291,16 @@ class _Simulation:
         """The number of messages that expired, and of returns."""
         return self.broker.statistics().counters["expired"] + self.returned
 
-    def counters(self) -> dict[str, int]:
+    def result(self) -> Simulated:
         counters = self.broker.statistics().counters
         found = {name: counters[name] for name in COMPARED}
         found["margin"] = self.margin
         found["requeued"] = self.returned
         queue = self.queue
-        found["open"] = queue.ready_count + queue.unacked + len(queue.scheduled) + self.ended
-        return found
+        left = queue.ready_count + queue.unacked + len(queue.scheduled)
+        found["open"] = left + self.ended
+        is_quiet = not left and queue.timers.unused is None  # that timer ends an unused queue
+        return Simulated(found, is_quiet, self.credit, self.credit_needed, self.is_unlimited)
 
     def _listen(self, event: Event) -> None:
         """Count returns, as `lives.RETURNED` does in the recording."""
@@ -294,7 +328,7 @@ class _Simulation:
         self.broker.end_turn()
         self._end_transient()
         self._forget_leases()
-        self.is_starting = False
+        self.is_starting = self.is_unlimited = False
         self.credit = 0
         for message in self.queue.messages():
             following = self.arrivals[message.id].attempts[self.deliveries.get(message.id, 0) :][:1]
@@ -339,7 +373,7 @@ class _Simulation:
 
     def _deliver(self, now_ms: int) -> None:
         """Deliver messages while there is credit, and plan the end of each delivery as recorded."""
-        while self.credit:
+        while self.credit > 0 or self.is_unlimited:
             session = self.free.pop() if self.free else self.client.open_session()
             got = session.get(self.queue, no_ack=False)
             if got is None:
@@ -347,6 +381,7 @@ class _Simulation:
                 return
             tag, message, *_ = got
             self.credit -= 1
+            self.credit_needed = max(self.credit_needed, -self.credit)
             self.busy.add(session)
             attempts = self.arrivals[message.id].attempts
             count = self.deliveries[message.id] = self.deliveries.get(message.id, 0) + 1

@@ -1,48 +1,84 @@
 """The job `whatif`: simulates each queue with other settings, and compares the counts with the recorded ones.
 
-One task simulates one queue (simulation.py), which must fit into its memory: about 1000 octets per message. The job
-needs scope "all", because only deliveries show when consumers were there.
+One task simulates one queue, or a piece of one (pieces.py), which must fit into its memory: about 1000 octets per
+message. The job needs scope "all", because only deliveries show when consumers were there.
 """
 
 import json
 from collections.abc import Mapping, Sequence
 
 from ..engines.protocol import Engine, Row, quoted_list, rows, value
+from ..engines.spark import SparkEngine
+from ..schemas import arrow, columns
 from .attempts import RETURNS, MessageEvent, attempts_of
+from .audit import NEVER
 from .lives import STARTED
 from .outputs import WHATIF
+from .pieces import PIECE_ARRIVALS, SPANS, cut
 from .simulation import Arrival, Instant, Start, read_settings, simulate
 from .tables import Tables
 
 #: SQL: the simulated count differs from the recorded one.
 DIFFERENT = "abs(was - would_be) > margin"
 EVENT_KINDS = ("delivered", "acked", "killed", "dead_lettered", "expired", *RETURNS)
+#: What is counted -> the recorded fates that count; None: still in the queue.
+FATES: dict[str, tuple[str | None, ...]] = {
+    "acknowledged": ("acked",),
+    "expired": ("expired",),
+    "killed": ("dead_lettered", "killed"),
+    "replaced": ("evicted", "replaced"),
+    "dropped": ("dropped",),
+    "open": (None,),
+}
+COUNTED = ("enqueued", "requeued", *FATES)
+#: The result of a `Span` (pieces.py), as a row.
+RESULT = columns(
+    "vhost string, queue string, begin_ms bigint, credit bigint, is_quiet int, credit_left bigint",
+    "credit_needed bigint, adds_credit int, margin bigint",
+    *(f"was_{what} bigint, would_be_{what} bigint" for what in COUNTED),
+)
+ARRIVED = """
+SELECT msg_id, vhost, queue, unix_millis(enqueued_ts) AS ms, unix_millis(finished_ts) AS finished_ms,
+    enqueued_lsn AS lsn, size_bytes, requeues, kind AS fate, is_durable
+FROM {lives} AS lived ANTI JOIN {log_queues} AS log_queues USING (vhost, queue)
+WHERE enqueued_ts IS NOT NULL
+"""
 #: Arrivals, each with its events as texts "milliseconds LSN attempt kind reason"; and deliveries, which are credit
 #: (simulation.py). If a message arrived and was first delivered in the same millisecond, a consumer was waiting: that
-#: credit is put before the arrival.
+#: credit is put before the arrival. A message has the expiration with which it was published, because that of the queue
+#: may be another one; if it was published before the lake, it has the one that was recorded in the queue.
 STEPS = """
-SELECT vhost, queue, unix_millis(enqueued_ts) AS ms, false AS is_credit, enqueued_lsn AS lsn, size_bytes,
-    CAST(priority AS int) AS priority, arg_ms, requeues, history, kind AS fate, is_durable
-FROM {lives} AS lived
+SELECT vhost, queue, ms, false AS is_credit, lsn, size_bytes,
+    CAST(priority AS int) AS priority, IF(n_published > 0, own_ms, arg_ms) AS expiration_ms, requeues, history, fate,
+    is_durable
+FROM arrived
 JOIN (
     SELECT msg_id, vhost, queue, max(arg_ms) AS arg_ms, max(priority) AS priority
     FROM recorded WHERE kind = 'enqueued' GROUP BY msg_id, vhost, queue
 ) AS entered USING (msg_id, vhost, queue)
 LEFT JOIN (
+    SELECT msg_id, max(arg_ms) AS own_ms, count(*) AS n_published FROM recorded WHERE kind = 'published' GROUP BY msg_id
+) AS published USING (msg_id)
+LEFT JOIN (
     SELECT msg_id, vhost, queue, {history} AS history
     FROM recorded WHERE msg_id > 0 AND kind IN ({kinds}) GROUP BY msg_id, vhost, queue
 ) AS happened USING (msg_id, vhost, queue)
-WHERE enqueued_ts IS NOT NULL
 UNION ALL
 SELECT vhost, queue, unix_millis(ts) AS ms, true AS is_credit,
-    IF(attempt <= 1 AND unix_millis(enqueued_ts) = unix_millis(ts), enqueued_lsn - 1, lsn) AS lsn, 0 AS size_bytes,
-    0 AS priority, NULL AS arg_ms, 0 AS requeues, NULL AS history, NULL AS fate, true AS is_durable
+    IF(attempt <= 1 AND arrived_ms = unix_millis(ts), arrived_lsn - 1, lsn) AS lsn, 0 AS size_bytes,
+    0 AS priority, NULL AS expiration_ms, 0 AS requeues, NULL AS history, NULL AS fate, true AS is_durable
 FROM (
     SELECT msg_id, vhost, queue, ts, lsn, attempt FROM recorded WHERE kind = 'delivered' AND msg_id > 0
 ) AS delivered
 LEFT JOIN (
-    SELECT msg_id, vhost, queue, enqueued_ts, enqueued_lsn FROM {lives} AS arrived
-) AS lived USING (msg_id, vhost, queue)
+    SELECT msg_id, vhost, queue, ms AS arrived_ms, lsn AS arrived_lsn FROM arrived
+) AS first USING (msg_id, vhost, queue)
+"""
+#: Steps with the span to which they belong. Queues that keep what was read have none.
+STEPS_OF_SPANS = """
+SELECT steps.*, begin_ms, end_ms, credit
+FROM ({steps}) AS steps JOIN spans
+    ON steps.vhost = spans.vhost AND steps.queue = spans.queue AND ms >= begin_ms AND ms < end_ms
 """
 DECLARED = """
 SELECT vhost, queue, max_by(reason, lsn) FILTER (WHERE reason IS NOT NULL) AS arguments
@@ -58,14 +94,20 @@ def left_out(tables: Tables) -> str:
     return f"not simulated, since streams and non-destructive queues keep what was read: {names}" if names else ""
 
 
-def whatif(tables: Tables, settings: str) -> str:
-    """SQL of `WHATIF`, without the queues of `left_out`. `settings`: TOML.
+def whatif(tables: Tables, settings: str, piece_arrivals: int | None = None) -> str:
+    """SQL of `WHATIF`, without the queues of `left_out`.
 
+    Args:   settings: TOML. piece_arrivals: the fewest arrivals of a piece of a queue; 0: no queue is cut. By default
+            Spark cuts; without it the pieces would be simulated one after the other.
     Raises: NotRecorded, ValueError (faulty settings).
     """
+    import pyarrow
+
     read_settings(settings)  # reports faults before any work
     tables.require_deliveries("whatif")
-    engine = tables.engine
+    engine, log_queues = tables.engine, tables.log_queues()
+    if piece_arrivals is None:
+        piece_arrivals = PIECE_ARRIVALS if isinstance(engine, SparkEngine) else 0
     until_ms = int(value(engine, "SELECT unix_millis(max(ts)) FROM recorded") or 0)
     starts = _starts(engine)
     declared = {(row["vhost"], row["queue"]): json.loads(row["arguments"]) for row in rows(engine, DECLARED)}
@@ -73,18 +115,24 @@ def whatif(tables: Tables, settings: str) -> str:
         "CAST(unix_millis(ts) AS string) || ' ' || CAST(lsn AS string) || ' ' || CAST(attempt AS string)"
         " || ' ' || kind || ' ' || coalesce(reason, '')"
     )
-    steps = STEPS.format(
-        lives=tables.lives_view(recorded=True),
-        history=engine.dialect.ordered_array(event, "lsn", "true"),
-        kinds=quoted_list(EVENT_KINDS),
-    )
+    lives = tables.lives_view(recorded=True)
+    engine.view("arrived", ARRIVED.format(lives=lives, log_queues=log_queues), cached=True)
+    history = engine.dialect.ordered_array(event, "lsn", "true")
+    steps = STEPS_OF_SPANS.format(steps=STEPS.format(history=history, kinds=quoted_list(EVENT_KINDS)))
 
-    def work(queue_rows: list[Row]) -> list[Row]:
-        return one_queue(queue_rows, settings, declared, starts, until_ms)
+    def work(span_rows: list[Row]) -> list[Row]:
+        return [one_span(span_rows, settings, declared, starts, until_ms)]
 
-    simulated = f"SELECT * FROM ({steps}) AS steps ANTI JOIN {tables.log_queues()} AS log_queues USING (vhost, queue)"
-    engine.each_queue("simulated", simulated, work, WHATIF)
-    return "SELECT * FROM simulated"
+    queues = cut(engine, log_queues, starts, piece_arrivals)
+    while spans := [(*name, *span) for name, pieces in queues.items() for span in pieces.next_spans()]:
+        listed = [dict(zip((one.name for one in SPANS), span, strict=True)) for span in spans]
+        engine.memory_table("spans", pyarrow.Table.from_pylist(listed, arrow(SPANS)))
+        engine.each_group("simulated", steps, ("vhost", "queue", "begin_ms"), work, RESULT)
+        for row in engine.stream("SELECT * FROM simulated"):
+            queues[row["vhost"], row["queue"]].add(row)
+    found = [row for name, pieces in queues.items() for row in _answer(*name, pieces.done)]
+    engine.memory_table("whatif_answer", pyarrow.Table.from_pylist(found, arrow(WHATIF)))
+    return "SELECT * FROM whatif_answer"
 
 
 def _starts(engine: Engine) -> list[Start]:
@@ -101,49 +149,55 @@ def _starts(engine: Engine) -> list[Start]:
     return [Start(row["ms"], row["lsn"], stops.get(row["lsn"])) for row in starts]
 
 
-def one_queue(
-    queue_rows: list[Row], settings: str, declared: Declared, starts: Sequence[Start], until_ms: int
-) -> list[Row]:
-    """Simulate one queue. Returns its rows of `WHATIF`. Runs in the executors of Spark."""
-    queue_rows = sorted(queue_rows, key=lambda row: (row["ms"], row["lsn"]))
-    arrived = [row for row in queue_rows if not row["is_credit"]]
-    vhost, queue = queue_rows[0]["vhost"], queue_rows[0]["queue"]
+def one_span(span_rows: list[Row], settings: str, declared: Declared, starts: Sequence[Start], until_ms: int) -> Row:
+    """Simulate one `Span`. Returns its row of `RESULT`. Runs in the executors of Spark."""
+    span_rows = sorted(span_rows, key=lambda row: (row["ms"], row["lsn"]))
+    first = span_rows[0]
+    name, begin_ms, end_ms = (first["vhost"], first["queue"]), first["begin_ms"], first["end_ms"]
+    arrived = [row for row in span_rows if not row["is_credit"]]
+    is_cut = end_ms != NEVER
     would = simulate(
-        queue,
+        name[1],
         map(_arrival, arrived),
-        [Instant(row["ms"], row["lsn"]) for row in queue_rows if row["is_credit"]],
+        [Instant(row["ms"], row["lsn"]) for row in span_rows if row["is_credit"]],
         settings,
-        vhost=vhost,
-        declared=declared.get((vhost, queue)),
-        starts=starts,
-        until_ms=until_ms,
+        vhost=name[0],
+        declared=declared.get(name),
+        starts=[start for start in starts if begin_ms <= start.ms < end_ms],
+        until_ms=end_ms if is_cut else until_ms,
+        credit=first["credit"],
+        is_cut=is_cut,
     )
-
-    def was(*kinds: str | None) -> int:
-        return sum(row["fate"] in kinds for row in arrived)
-
-    recorded = {
-        "enqueued": len(arrived),
-        "acknowledged": was("acked"),
-        "requeued": sum(row["requeues"] for row in arrived),
-        "expired": was("expired"),
-        "killed": was("dead_lettered", "killed"),
-        "replaced": was("evicted", "replaced"),
-        "dropped": was("dropped"),
-        "open": was(None),
+    was = {what: sum(row["fate"] in fates for row in arrived) for what, fates in FATES.items()}
+    was |= {"enqueued": len(arrived), "requeued": sum(row["requeues"] for row in arrived)}
+    return {
+        **{"vhost": name[0], "queue": name[1], "begin_ms": begin_ms, "credit": first["credit"]},
+        **{"is_quiet": int(would.is_quiet), "credit_left": would.credit, "credit_needed": would.credit_needed},
+        **{"adds_credit": int(would.adds_credit), "margin": would.counts["margin"]},
+        **{f"was_{what}": was[what] for what in COUNTED},
+        **{f"would_be_{what}": would.counts[what] for what in COUNTED},
     }
+
+
+def _answer(vhost: str, queue: str, results: Sequence[Row]) -> list[Row]:
+    """The rows of `WHATIF` of a queue. `results`: of its pieces."""
+
+    def total(name: str) -> int:
+        return sum(row[name] for row in results)
+
     return [
         {
-            **{"vhost": vhost, "queue": queue, "what": what, "was": count, "would_be": would[what]},
-            "margin": 0 if what == "enqueued" else would["margin"],
+            **{"vhost": vhost, "queue": queue, "what": what},
+            **{"was": total(f"was_{what}"), "would_be": total(f"would_be_{what}")},
+            "margin": 0 if what == "enqueued" else total("margin"),
         }
-        for what, count in recorded.items()
+        for what in COUNTED
     ]
 
 
 def _arrival(row: Row) -> Arrival:
     attempts = attempts_of(map(_event, row["history"] or ()))
-    about = row["ms"], row["size_bytes"], row["priority"], row["arg_ms"]
+    about = row["ms"], row["size_bytes"], row["priority"], row["expiration_ms"]
     return Arrival(*about, attempts, row["lsn"], row["is_durable"])
 
 

@@ -161,14 +161,15 @@ def test_files(engine: Any, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["written"]
 
 
-def test_work_by_queue(engine: Any) -> None:
-    """Each queue's rows once; virtual hosts apart."""
+def test_work_by_group(engine: Any) -> None:
+    """Each group's rows once; virtual hosts apart."""
     engine.memory_table("moves", pyarrow.table({"vhost": ["/", "v", "/"], "queue": ["q", "q", "q"], "n": [1, 2, 3]}))
 
     def work(own: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [{"vhost": own[0]["vhost"], "total": sum(row["n"] for row in own)}]
 
-    engine.each_queue("summed", "SELECT * FROM moves", work, columns("vhost string, total bigint"))
+    by = ("vhost", "queue")
+    engine.each_group("summed", "SELECT * FROM moves", by, work, columns("vhost string, total bigint"))
     assert sorted(rows(engine, "SELECT * FROM summed"), key=str) == [
         {"vhost": "/", "total": 4},
         {"vhost": "v", "total": 2},

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from leveret.pipeline.jobs import simulation
 from leveret.pipeline.jobs.attempts import CLOSE, DISCARD, HOLD, LATE, LOSE, REQUEUE, Attempt, MessageEvent, attempts_of
-from leveret.pipeline.jobs.simulation import Arrival, Instant, Start, simulate
+from leveret.pipeline.jobs.simulation import Arrival, Instant, Start
 
 RING = '[[address-setting]]\nmatch = "q"\ndefault-ring-size = 500\n'
 RETRY = '[[address-setting]]\nmatch = "q"\nredelivery-delay = {}\nmax-delivery-attempts = 3\n'
 FAILS = Attempt(0, REQUEUE)
 LEASED = {"x-queue-type": "amps", "x-lease-period": 100}
 HELD = Attempt(0, HOLD)
+
+
+def simulate(*given: Any, **more: Any) -> dict[str, int]:
+    return simulation.simulate(*given, **more).counts
 
 
 def at(*each_ms: int) -> list[Instant]:
