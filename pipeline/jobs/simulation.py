@@ -8,7 +8,7 @@ does not record these returns, so they are not counted here.
 
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from ...engine import (
     NATIVE,
     NOTE_PREFIX,
     Broker,
+    EngineError,
     Envelope,
     Event,
     EventKind,
@@ -47,10 +48,20 @@ SELECTING_ARGUMENTS = (
 ONCE = (Attempt(),)
 #: Acts of the broker in `_Step`.
 STOP, START = "stop", "start"
+#: Acts of operators and clients: messages are removed (purged, moved, cancelled), or the queue is deleted.
+REMOVE, DELETE = "remove", "delete"
 #: Milliseconds by which a simulated lease may end later than the recorded one, because times are rounded.
 SLACK_MS = 1
 #: A credit at the beginning that is never used up.
 UNLIMITED = -1
+
+
+class Removal(NamedTuple):
+    """When an operator or a client removed a message, if it was still in the queue. `act`: REMOVE, or DELETE."""
+
+    ms: int
+    lsn: int
+    act: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +79,7 @@ class Arrival:
     attempts: tuple[Attempt, ...] = ONCE
     lsn: int = 0
     is_durable: bool = True
+    removal: Removal | None = None
 
 
 class Instant(NamedTuple):
@@ -97,6 +109,7 @@ class Simulated(NamedTuple):
     is_quiet: the queue is empty at the end, so that what follows depends only on the credit that is left.
     credit: left at the end, `adds_credit`: beside that of the beginning. credit_needed: if the credit at the beginning
     was unlimited, the least one with which the same would have happened.
+    needs_contents: the counts are wrong, because last-value keys are in the contents of messages.
     """
 
     counts: dict[str, int]
@@ -104,10 +117,11 @@ class Simulated(NamedTuple):
     credit: int
     credit_needed: int
     adds_credit: bool
+    needs_contents: bool
 
 
 class _Step(NamedTuple):
-    """An arrival, the end of a delivery (it has a `session`), a stop or start of the broker (`act`), or else credit.
+    """An arrival, the end of a delivery (it has a `session`), another `act` than ACK, or else credit.
 
     Steps in the same millisecond are sorted by `lsn`, the order of the recording.
     """
@@ -147,7 +161,7 @@ def simulate(
     Args:   settings: see `read_settings`. declared: the arguments of the declaration; an entry of the queue in the
             settings replaces them. starts: of the broker. until_ms: the end of the recording. credit: at the beginning,
             or UNLIMITED. is_cut: the recording goes on at `until_ms`, with steps that are not given here.
-    Raises: ValueError (faulty settings), EngineError (arguments that no queue can have).
+    Raises: ValueError (faulty settings, arguments that no queue can have).
     """
     configuration = read_settings(settings)
     entry = next((one for one in configuration.queues if (one.vhost, one.name) == (vhost, queue_name)), None)
@@ -183,7 +197,13 @@ class _Simulation:
             for key, value in arguments.items()
             if key not in SELECTING_ARGUMENTS and not key.startswith(NOTE_PREFIX)
         }
-        vhost.queues.declare(queue_name, client=self.client, durable=True, arguments=table_of_json(known))
+        about = table_of_json(known)
+        is_named = queue_name.startswith("amq.")
+        try:
+            vhost.queues.declare(queue_name, client=self.client, durable=True, arguments=about, server_named=is_named)
+        except EngineError as error:
+            why = f"{type(error).__name__}, {error}"
+            raise ValueError(f"the queue {queue_name} ({vhost_name}) cannot be simulated: {why}") from error
         self.queue = vhost.queues.named(queue_name)
         self.route = vhost.router.route("", queue_name, guest)
         self.publisher = self.client.open_session()
@@ -206,6 +226,7 @@ class _Simulation:
         # or whose lease ended, in a millisecond of `slack`, which is behind the last recorded event before a start.
         self.margin = 0
         self.slack: set[int] = set()
+        self.removed: dict[tuple[int, str], set[int]] = {}  # by time and act, the identities of the arrivals
         self.steps: list[_Step] = []  # a heap
         self.order = 0
 
@@ -218,10 +239,15 @@ class _Simulation:
             self._expect(start.ms, start.lsn, act=START)
         for arrival in arrivals:
             self._expect(arrival.ms, arrival.lsn, arrival=arrival)
+            if arrival.removal is not None:
+                ms, lsn, act = arrival.removal
+                if (ms, act) not in self.removed:
+                    self._expect(ms, lsn, act=act)
+                self.removed.setdefault((ms, act), set()).add(id(arrival))
         for ms, lsn in credits:
             self._expect(ms, lsn)
         rules = self.queue.rules
-        bounds = (rules.levels, rules.ring_size, rules.last_value_key, rules.max_length, rules.max_length_bytes)
+        bounds = (rules.levels, rules.ring_size, rules.max_length, rules.max_length_bytes)
         if any(bound is not None for bound in bounds):
             together = Counter(step.ms for step in self.steps)
             self.margin += sum(count for count in together.values() if count > 1)
@@ -260,6 +286,11 @@ class _Simulation:
                 self._start()
             elif step.act == STOP:
                 self.is_stopped = True
+            elif step.act == REMOVE:
+                self._remove(self.removed[step.ms, REMOVE])
+            elif step.act == DELETE:
+                self._disconnect()
+                self.queue.purge()
             elif step.session is None:
                 self.credit += 1
             else:
@@ -300,7 +331,8 @@ class _Simulation:
         left = queue.ready_count + queue.unacked + len(queue.scheduled)
         found["open"] = left + self.ended
         is_quiet = not left and queue.timers.unused is None  # that timer ends an unused queue
-        return Simulated(found, is_quiet, self.credit, self.credit_needed, self.is_unlimited)
+        needs_contents = queue.rules.last_value_key is not None
+        return Simulated(found, is_quiet, self.credit, self.credit_needed, self.is_unlimited, needs_contents)
 
     def _listen(self, event: Event) -> None:
         """Count returns, as `lives.RETURNED` does in the recording."""
@@ -317,7 +349,18 @@ class _Simulation:
 
     def _start(self) -> None:
         """Simulate a start of the broker: it has no clients, and counts attempts as in the recording."""
-        self.is_stopped, self.is_starting = False, True
+        self.is_stopped = False
+        self._disconnect()
+        self.ended += self._take(lambda arrival: not arrival.is_durable)
+        self._forget_leases()
+        for message in self.queue.messages():
+            following = self.arrivals[message.id].attempts[self.deliveries.get(message.id, 0) :][:1]
+            if following and following[0].number:
+                message.deliveries, message.uncounted = following[0].number - 1, 0
+
+    def _disconnect(self) -> None:
+        """End all consumers. Nothing that they return counts."""
+        self.is_starting = True
         for message in self.queue.unacked_messages():
             message.deliveries = 0  # so that this return does not reach the delivery limit
             if not self.arrivals[message.id].is_durable:
@@ -326,28 +369,29 @@ class _Simulation:
             session.close(failed=False)
         self.busy.clear()
         self.broker.end_turn()
-        self._end_transient()
-        self._forget_leases()
         self.is_starting = self.is_unlimited = False
         self.credit = 0
-        for message in self.queue.messages():
-            following = self.arrivals[message.id].attempts[self.deliveries.get(message.id, 0) :][:1]
-            if following and following[0].number:
-                message.deliveries, message.uncounted = following[0].number - 1, 0
 
-    def _end_transient(self) -> None:
+    def _remove(self, arrivals: set[int]) -> None:
+        """Remove the messages of these arrivals (their identities), if they are still there and not delivered."""
+        self._take(lambda arrival: id(arrival) in arrivals)
+
+    def _take(self, is_gone: Callable[[Arrival], bool]) -> int:
+        """Remove ready and scheduled messages. Returns their number."""
         queue = self.queue
         found = queue.store.scan(0, len(self.arrivals)).found
-        if positions := [at for at, message in found if not self.arrivals[message.id].is_durable]:
+        count = 0
+        if positions := [at for at, message in found if is_gone(self.arrivals[message.id])]:
             gone = queue.evictable.take_at(positions)
             queue.events.purged(gone.messages, gone.unread)
-            self.ended += len(positions)
+            count += len(positions)
             queue.expire_now()  # the new first message may be overdue
         for message in list(queue.scheduled):
-            if not self.arrivals[message.id].is_durable:
+            if is_gone(self.arrivals[message.id]):
                 queue.scheduled.take(message.id)
                 queue.events.cancelled(message)
-                self.ended += 1
+                count += 1
+        return count
 
     def _forget_leases(self) -> None:
         """Clear the book of leases, as a start does. Attempts begin anew, so an old note would end a new lease."""

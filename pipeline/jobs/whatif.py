@@ -15,7 +15,7 @@ from .audit import NEVER
 from .lives import STARTED
 from .outputs import WHATIF
 from .pieces import PIECE_ARRIVALS, SPANS, cut
-from .simulation import Arrival, Instant, Start, read_settings, simulate
+from .simulation import DELETE, REMOVE, Arrival, Instant, Removal, Start, read_settings, simulate
 from .tables import Tables
 
 #: SQL: the simulated count differs from the recorded one.
@@ -30,16 +30,21 @@ FATES: dict[str, tuple[str | None, ...]] = {
     "dropped": ("dropped",),
     "open": (None,),
 }
+#: Fates that were the act of an operator or a client, which is simulated.
+REMOVALS = {"purged": REMOVE, "cancelled": REMOVE, "deleted": DELETE}
 COUNTED = ("enqueued", "requeued", *FATES)
+#: A view of the queues of which messages replace others with the same last-value key.
+LAST_VALUE_QUEUES = "last_value_queues"
+QUEUE_NAMES = columns("vhost string, queue string")
 #: The result of a `Span` (pieces.py), as a row.
 RESULT = columns(
     "vhost string, queue string, begin_ms bigint, credit bigint, is_quiet int, credit_left bigint",
-    "credit_needed bigint, adds_credit int, margin bigint",
+    "credit_needed bigint, adds_credit int, needs_contents int, margin bigint",
     *(f"was_{what} bigint, would_be_{what} bigint" for what in COUNTED),
 )
 ARRIVED = """
 SELECT msg_id, vhost, queue, unix_millis(enqueued_ts) AS ms, unix_millis(finished_ts) AS finished_ms,
-    enqueued_lsn AS lsn, size_bytes, requeues, kind AS fate, is_durable
+    finished_lsn, enqueued_lsn AS lsn, size_bytes, requeues, kind AS fate, is_durable
 FROM {lives} AS lived ANTI JOIN {log_queues} AS log_queues USING (vhost, queue)
 WHERE enqueued_ts IS NOT NULL
 """
@@ -50,7 +55,7 @@ WHERE enqueued_ts IS NOT NULL
 STEPS = """
 SELECT vhost, queue, ms, false AS is_credit, lsn, size_bytes,
     CAST(priority AS int) AS priority, IF(n_published > 0, own_ms, arg_ms) AS expiration_ms, requeues, history, fate,
-    is_durable
+    is_durable, finished_ms, finished_lsn
 FROM arrived
 JOIN (
     SELECT msg_id, vhost, queue, max(arg_ms) AS arg_ms, max(priority) AS priority
@@ -66,7 +71,8 @@ LEFT JOIN (
 UNION ALL
 SELECT vhost, queue, unix_millis(ts) AS ms, true AS is_credit,
     IF(attempt <= 1 AND arrived_ms = unix_millis(ts), arrived_lsn - 1, lsn) AS lsn, 0 AS size_bytes,
-    0 AS priority, NULL AS expiration_ms, 0 AS requeues, NULL AS history, NULL AS fate, true AS is_durable
+    0 AS priority, NULL AS expiration_ms, 0 AS requeues, NULL AS history, NULL AS fate, true AS is_durable,
+    NULL AS finished_ms, NULL AS finished_lsn
 FROM (
     SELECT msg_id, vhost, queue, ts, lsn, attempt FROM recorded WHERE kind = 'delivered' AND msg_id > 0
 ) AS delivered
@@ -88,10 +94,17 @@ Declared = Mapping[tuple[str, str], Mapping[str, object]]
 
 
 def left_out(tables: Tables) -> str:
-    """A sentence about queues that are not simulated; "": there are none."""
-    found = rows(tables.engine, f"SELECT vhost, queue FROM {tables.log_queues()} ORDER BY vhost, queue")
-    names = ", ".join(f"{row['queue']} ({row['vhost']})" for row in found)
-    return f"not simulated, since streams and non-destructive queues keep what was read: {names}" if names else ""
+    """A sentence about queues that are not simulated; "": there are none. Only after `whatif`."""
+    reasons = {
+        tables.log_queues(): "streams and non-destructive queues keep what was read",
+        LAST_VALUE_QUEUES: "the journal's events do not have the keys of last-value queues",
+    }
+    texts = []
+    for view, why in reasons.items():
+        found = rows(tables.engine, f"SELECT vhost, queue FROM {view} ORDER BY vhost, queue")
+        if names := ", ".join(f"{row['queue']} ({row['vhost']})" for row in found):
+            texts.append(f"not simulated, since {why}: {names}")
+    return "; ".join(texts)
 
 
 def whatif(tables: Tables, settings: str, piece_arrivals: int | None = None) -> str:
@@ -130,7 +143,10 @@ def whatif(tables: Tables, settings: str, piece_arrivals: int | None = None) -> 
         engine.each_group("simulated", steps, ("vhost", "queue", "begin_ms"), work, RESULT)
         for row in engine.stream("SELECT * FROM simulated"):
             queues[row["vhost"], row["queue"]].add(row)
-    found = [row for name, pieces in queues.items() for row in _answer(*name, pieces.done)]
+    without = {name for name, pieces in queues.items() if any(row["needs_contents"] for row in pieces.done)}
+    named = [{"vhost": vhost, "queue": queue} for vhost, queue in without]
+    engine.memory_table(LAST_VALUE_QUEUES, pyarrow.Table.from_pylist(named, arrow(QUEUE_NAMES)))
+    found = [row for name, pieces in queues.items() if name not in without for row in _answer(*name, pieces.done)]
     engine.memory_table("whatif_answer", pyarrow.Table.from_pylist(found, arrow(WHATIF)))
     return "SELECT * FROM whatif_answer"
 
@@ -173,7 +189,8 @@ def one_span(span_rows: list[Row], settings: str, declared: Declared, starts: Se
     return {
         **{"vhost": name[0], "queue": name[1], "begin_ms": begin_ms, "credit": first["credit"]},
         **{"is_quiet": int(would.is_quiet), "credit_left": would.credit, "credit_needed": would.credit_needed},
-        **{"adds_credit": int(would.adds_credit), "margin": would.counts["margin"]},
+        **{"adds_credit": int(would.adds_credit), "needs_contents": int(would.needs_contents)},
+        **{"margin": would.counts["margin"]},
         **{f"was_{what}": was[what] for what in COUNTED},
         **{f"would_be_{what}": would.counts[what] for what in COUNTED},
     }
@@ -198,7 +215,9 @@ def _answer(vhost: str, queue: str, results: Sequence[Row]) -> list[Row]:
 def _arrival(row: Row) -> Arrival:
     attempts = attempts_of(map(_event, row["history"] or ()))
     about = row["ms"], row["size_bytes"], row["priority"], row["expiration_ms"]
-    return Arrival(*about, attempts, row["lsn"], row["is_durable"])
+    act = REMOVALS.get(row["fate"])
+    removal = None if act is None else Removal(row["finished_ms"], row["finished_lsn"], act)
+    return Arrival(*about, attempts, row["lsn"], row["is_durable"], removal)
 
 
 def _event(text: str) -> MessageEvent:

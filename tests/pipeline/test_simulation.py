@@ -8,7 +8,7 @@ import pytest
 
 from leveret.pipeline.jobs import simulation
 from leveret.pipeline.jobs.attempts import CLOSE, DISCARD, HOLD, LATE, LOSE, REQUEUE, Attempt, MessageEvent, attempts_of
-from leveret.pipeline.jobs.simulation import Arrival, Instant, Start
+from leveret.pipeline.jobs.simulation import DELETE, REMOVE, Arrival, Instant, Removal, Start
 
 RING = '[[address-setting]]\nmatch = "q"\ndefault-ring-size = 500\n'
 RETRY = '[[address-setting]]\nmatch = "q"\nredelivery-delay = {}\nmax-delivery-attempts = 3\n'
@@ -198,3 +198,25 @@ def test_nothing_expires_after_the_end() -> None:
     arrivals = [Arrival(0, attempts=(Attempt(60),)), Arrival(0, expiration_ms=55)]
     told = simulate("q", arrivals, at(0), "", until_ms=50)
     assert (told["acknowledged"], told["expired"], told["open"]) == (1, 0, 1)
+
+
+def test_a_queue_named_by_the_broker() -> None:
+    """Is simulated as all others; clients may not give such a name."""
+    assert simulate("amq.gen-7aJBCOK", [Arrival(0)], at(5), "")["acknowledged"] == 1
+
+
+def test_arguments_that_no_queue_can_have() -> None:
+    """Say which queue has them."""
+    with pytest.raises(ValueError, match=r"the queue q \(/\) cannot be simulated: .*x-max-length"):
+        simulate("q", (), (), "", declared={"x-max-length": -1})
+
+
+def test_what_an_operator_removes() -> None:
+    """Is removed then, if it is still there; a queue is deleted with all of its messages."""
+    purged = [Arrival(ms, lsn=ms, removal=Removal(50, 50, REMOVE)) for ms in (1, 2, 3)]
+    told = simulate("q", [*purged, Arrival(4)], at(10, 60, 70), "", until_ms=99)
+    assert (told["acknowledged"], told["open"]) == (2, 0)
+    late = (Attempt(70), Attempt(90))
+    gone = [Arrival(ms, lsn=ms, attempts=late, removal=Removal(50, 50, DELETE)) for ms in (1, 2, 3)]
+    told = simulate("q", [*gone, Arrival(60)], at(10, 60), RING, until_ms=200)
+    assert (told["acknowledged"], told["requeued"], told["open"]) == (1, 0, 0)

@@ -22,7 +22,7 @@ from leveret.pipeline.engines.protocol import rows
 from leveret.pipeline.jobs.opening import open_tables
 from leveret.pipeline.jobs.pieces import cut
 from leveret.pipeline.jobs.tables import Tables
-from leveret.pipeline.jobs.whatif import whatif
+from leveret.pipeline.jobs.whatif import left_out, whatif
 from leveret.pipeline.lake.ingest import IngestOptions, ingest
 from leveret.pipeline.progress import Progress
 
@@ -53,8 +53,10 @@ QUEUES: dict[str, dict[str, int | str | bool]] = {
     "given-back": {"x-queue-type": "amps", "x-lease-period": 60, "x-cancel-limit": 2},
     "strict": {"x-queue-type": "amps", "x-lease-period": 20, "x-leasing": "strict"},
 }  # fmt: skip
-BOUNDED = {"ranked", "newest", "refusing", "crowded", "octets", "ring", "last"}
+BOUNDED = {"ranked", "newest", "refusing", "crowded", "octets", "ring"}
 KEEPING = {"log", "kept"}
+#: Those that are not simulated.
+LEFT_OUT = KEEPING | {"last"}
 STORIES = int(os.environ.get("WHATIF_STORIES", "3"))
 STEPS = 400
 #: Settings of other brokers: consumers have credit left for what a ring has replaced, or what has expired.
@@ -152,14 +154,21 @@ class Story:
 @contextmanager
 def recorded(seed: int, path: Path) -> Iterator[Tables]:
     """The lake of a story."""
-    from leveret.pipeline.engines.local import LocalEngine
-
     story = Story(path / "journal", random.Random(seed))
     for at in range(STEPS):
         if at and at % 150 == 0:
             story.start_anew()
         story.step()
     story.one.close()
+    with opened(path) as tables:
+        yield tables
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[Tables]:
+    """The lake of a journal."""
+    from leveret.pipeline.engines.local import LocalEngine
+
     lake = str(path / "lake")
     ingest(None, IngestOptions(str(path / "journal"), lake, processes=1), Progress("ingest"))
     engine = LocalEngine(path, threads=1, memory_mb=256)
@@ -174,7 +183,7 @@ def test_what_happened_happens_again(seed: int, tmp_path: Path) -> None:
     """Every count of every queue."""
     with recorded(seed, tmp_path) as tables:
         found = rows(tables.engine, whatif(tables, ""))
-    assert {row["queue"] for row in found} == QUEUES.keys() - KEEPING
+    assert {row["queue"] for row in found} == QUEUES.keys() - LEFT_OUT
     assert sum(row["was"] for row in found) > STEPS
     assert [row for row in found if abs(row["was"] - row["would_be"]) > row["margin"]] == []
     margins = {row["queue"]: row["margin"] for row in found if row["margin"]}
@@ -191,3 +200,34 @@ def test_a_queue_in_pieces(seed: int, tmp_path: Path) -> None:
             assert in_pieces == whole, settings
         pieces = cut(tables.engine, tables.log_queues(), (), 1).values()
         assert max(len(one.next_spans()) for one in pieces) > 2, "nothing was cut"
+
+
+def test_queues_that_are_purged_and_deleted(tmp_path: Path) -> None:
+    """Nothing of them is left in the simulation, either; nobody can say which message replaced which."""
+    one = RecordedBroker(tmp_path / "journal")
+    for name, arguments in (("q", {}), ("delayed", QUEUES["retries"]), ("last", QUEUES["last"])):
+        one.declare(name, arguments=table(arguments))
+        for _ in range(5):
+            one.publish(name, headers={"k": "one"})
+            one.clock.advance_ns(2_000_000)
+    for name in ("q", "delayed"):
+        session = one.session.client.open_session()
+        session.get(one.vhost.queues.named(name), no_ack=False)
+        tag, *_ = session.get(one.vhost.queues.named(name), no_ack=False) or (0,)
+        session.reject(tag, requeue=True)
+        one.settle()
+        one.vhost.queues.named(name).purge()
+        one.settle()
+        one.publish(name, 2)
+        one.vhost.queues.delete(name, one.client)
+        one.settle()
+        one.declare(name, arguments=table(QUEUES["plain"]))
+        one.publish(name, 3)
+        one.get(name, 2)
+    one.close()
+    with opened(tmp_path) as tables:
+        found = rows(tables.engine, whatif(tables, ""))
+        assert "last-value queues: last (/)" in left_out(tables)
+    assert {row["queue"] for row in found} == {"q", "delayed"}
+    assert [row for row in found if abs(row["was"] - row["would_be"]) > row["margin"]] == []
+    assert [row["was"] for row in found if row["what"] == "open"] == [1, 1]
