@@ -44,14 +44,16 @@ class LazyEngines:
 
     def engine_for_lake(self) -> Any:
         """The engine for the command's lake. Raises: ValueError, OSError, and as `spark`."""
-        from .engines.spark import SparkEngine, is_one_process
+        from .engines.spark import PARTITIONS, SparkEngine, is_one_process
         from .jobs.opening import LOCAL, SHORT_MAX, choose_engine
         from .lake.lake import rows_by_node
 
         options = self._options
         if choose_engine(options.lake, options.engine, master=options.master, tell=partial(say, options.job)) != LOCAL:
-            is_short = is_one_process(options.master) and rows_by_node(options.lake, "events").total() <= SHORT_MAX
-            self._engine = SparkEngine(self.spark(is_short=is_short))
+            counts, is_here = rows_by_node(options.lake, "events"), is_one_process(options.master)
+            self._engine = SparkEngine(self.spark(is_short=is_here and counts.total() <= SHORT_MAX))
+            if not is_here and not any(setting.startswith(f"{PARTITIONS}=") for setting in options.conf):
+                self._engine.expect(max(counts.values(), default=0))  # nodes are read one after the other
             return self._engine
         try:
             from .engines.local import LocalEngine

@@ -20,6 +20,7 @@ from pyarrow import parquet
 
 from leveret.engine import TERMINAL, EventKind
 from leveret.pipeline.engines.protocol import PERCENTILES, rows, value
+from leveret.pipeline.engines.spark import PARTITIONS, SparkEngine
 from leveret.pipeline.ingest_command import runs_on_this_machine
 from leveret.pipeline.jobs import opening
 from leveret.pipeline.jobs.lives import TERMINALS
@@ -188,6 +189,20 @@ def test_what_is_wrong(engine: Any, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     engine.view("one", "SELECT 2 AS a")
     assert value(engine, "SELECT a FROM one") == 2
+
+
+@pytest.mark.spark
+def test_partitions_of_a_cluster(spark: Any) -> None:
+    """A small lake is not spread over two hundred tasks, each of which costs more than its rows; a large one is."""
+    engine, before = SparkEngine(spark), spark.conf.get(PARTITIONS)
+    found = []
+    try:
+        for events in (0, 1_000_000, 50_000_000, 10**9):
+            engine.expect(events)
+            found.append(int(spark.conf.get(PARTITIONS)))
+    finally:
+        spark.conf.set(PARTITIONS, before)
+    assert found == [2, 4, 200, 200]
 
 
 def test_what_is_one_process(tmp_path: Path) -> None:
