@@ -22,7 +22,7 @@ from leveret.pipeline.schemas import EVENTS, arrow, columns
 
 ARRIVED = columns("vhost string, queue string, ms bigint, finished_ms bigint?")
 #: Each arrives at the first time and ends at the second one.
-LIVES = {
+LIVES: dict[str, list[tuple[int, int | None]]] = {
     "short": [(0, 5), (10, 15), (20, 25), (30, 35)],
     "crossing": [(0, 5), (10, 25), (20, 22), (30, 35)],
     "left": [(0, 5), (10, None), (20, 25), (30, 35)],
