@@ -104,7 +104,8 @@ class Pagination:
     def cut(self, rows: list[T], filtered: int, total: int) -> tuple[dict[str, int], list[T]]:
         """The page's fields besides its items, and the rows on it. Raises: Refusal.
 
-        `rows`: at least those up to the end of the page. `filtered`: how many rows pass the filter. `total`: of all.
+        `rows`: at least those up to the end of the page. `filtered`, `total`: the number of rows that pass the filter,
+        and of all rows.
         """
         pages = -(-filtered // self.size)
         if self.page > max(pages, 1):

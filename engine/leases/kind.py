@@ -113,7 +113,7 @@ def _declared(queue: Queue) -> None:
 
 
 def _describe(queue: Queue) -> Iterator[tuple[str, object, str]]:
-    """The recovery point that the queue was built from."""
+    """The recovery point that the queue was built from; in a cluster also its nodes and owners."""
     leases = leases_of(queue)
     rule = f"recovery-point {shown(leases.rules.settings.recovery_point)}"
     yield "built-from", leases.recovered_point or "is being built", rule

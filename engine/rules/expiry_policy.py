@@ -13,7 +13,8 @@ from .limits import from_zero
 class ExpiryPolicy:
     """Changes the time to live of messages. None: not set.
 
-    `no_expiry` has precedence over `delay_ms`, and `delay_ms` over `min_ms` and `max_ms`.
+    `no_expiry` has precedence over `delay_ms`, and `delay_ms` over `min_ms` and `max_ms`. `delay_ms` is for messages
+    without an expiration; the others then keep theirs.
     """
 
     no_expiry: bool = False

@@ -46,8 +46,8 @@ class EntryIndex:
     """The entries of one virtual host, or of all."""
 
     def __init__(self) -> None:
-        self.exact: dict[str, Entry] = {}  # by address
-        self.literal: dict[str, Entry] = {}  # by address
+        self.exact: dict[str, Entry] = {}  # without wildcards, by address
+        self.literal: dict[str, Entry] = {}  # in literal-match-markers, by address
         self.root = _Node()
         self.texts: set[str] = set()  # of all matches
 
@@ -63,6 +63,7 @@ class EntryIndex:
             self.literal[one.match.address] = one
 
     def matches(self, name: str, words: list[str]) -> list[Entry]:
+        """The entries that cover a name, the most specific first. `words`: those of the name."""
         found = [entries[name] for entries in (self.exact, self.literal) if name in entries]
         return found + sorted(self.root.matches(words), key=lambda one: one.match.rank)
 

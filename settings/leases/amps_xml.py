@@ -30,8 +30,8 @@ from .leased_settings import (
 SECTIONS = ("AMPSConfig", "SOW", "TransactionLog", "Actions")
 #: Elements that identify the instance.
 IDENTITY = ("Name", "Group")
-#: Sections of `AMPSConfig` that are skipped. So are unknown ones, unless the name may be a misspelled one of a section
-#: that is read.
+#: Sections of `AMPSConfig` that are skipped. So are unknown ones, unless the name may be that of a read
+#: section, misspelled.
 OTHER_SECTIONS = frozenset(
     ("Admin", "Authentication", "Entitlement", "Extensions", "Logging", "MessageTypes", "Modules", "Protocols")
     + ("Replication", "Transports", "Tuning")
@@ -208,7 +208,7 @@ def _octets(text: str) -> int | None:
     return size if 0 < size <= LONG_MAX else None
 
 
-#: Element that a file may begin with -> what reads it, at a path.
+#: Element that a file may begin with -> its reader, which gets the element's path, too.
 READERS: dict[str, Callable[[AmpsSource, Element, str], None]] = {
     "AMPSConfig": _read_whole,
     "SOW": _read_sow,

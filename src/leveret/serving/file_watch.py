@@ -80,9 +80,9 @@ class FileWatch:
     def look(self, marks: Marks) -> Finding:
         """Compare the marks. Each change and each disappearance is reported once.
 
-        A change is reported when two checks in a row see the same, because a file that is written in place may be empty
-        for a moment, and an empty configuration is valid and removes all queues. While a file is missing, nothing is
-        reported: the other files may belong to its successor.
+        A change is reported when two checks in a row see the same marks, because a file that is written in place may be
+        empty for a moment, and an empty configuration is valid and removes all queues. While a file is missing, nothing
+        is reported: the other files may belong to its successor.
         """
         last, self._last = self._last, dict(marks)
         missing = {name for name, mark in marks.items() if mark is None}

@@ -1,4 +1,6 @@
-"""Lines in the log about blocked publishers, slow consumers, topics that are not logged, and lost dead letters."""
+"""Lines in the log about blocked publishers, slow consumers, topics that are not logged, dead letters, and arguments
+without a meaning.
+"""
 
 import logging
 
@@ -11,7 +13,7 @@ logger = logging.getLogger("leveret.amqp")
 
 
 def log_flow(broker: Broker) -> None:
-    """Log a broker's blocked publishers, slow consumers, topics that are not logged, and lost dead letters."""
+    """Have the broker call the functions of this file."""
     broker.flow.warnings.on_due = _log_blocked
     broker.context.slow_consumers.on_found = _log_slow
     broker.context.on_unlogged = _log_unlogged
