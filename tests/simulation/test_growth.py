@@ -40,3 +40,18 @@ def test_what_keeps_a_deleted_queue(how: str) -> None:
     harness.vhost.queues.remove(queue)
     with pytest.raises(Broken, match="which has ended"):
         check_gone({"broker": broker}, {})
+
+
+@pytest.mark.parametrize("arguments", [{"x_non_destructive": True}, {"x_queue_type": "stream"}], ids=["kept", "stream"])
+def test_a_queue_that_keeps_messages_forgets_readers_that_left(arguments: dict[str, object]) -> None:
+    """World 72204: it kept the one that was next, and with it a connection, until it delivered again."""
+    harness = Harness()
+    harness.queue(**arguments)  # type: ignore[arg-type]
+    session = harness.connect()
+    harness.consume(by=session, prefetch=10)
+    harness.publish("A", "B", delivery_mode=2)
+    assert harness.taken() == "AB"
+    harness.deliveries.clear()
+    session.client.close()
+    harness.end_turn()
+    check_gone({"broker": harness.broker}, {})
