@@ -1,8 +1,8 @@
-"""The books of addresses that queues share and of what operators allow, beside a real broker."""
+"""The books of addresses that queues share, of limits and of what operators allow, beside a real broker."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +10,16 @@ import pytest
 from history import content_of, envelope_of
 from simulator.books.addresses import SHARED, Addresses
 from simulator.books.book import Book
+from simulator.books.limits import Limits
 from simulator.books.quotas import Quotas
+from simulator.books.whereabouts import Whereabouts
 from simulator.ledger import Broken
+from simulator.parts import Plan
 
-from leveret.engine import Event, PublishedEvent, Queue
+from leveret.engine import Consumer, Event, PublishedEvent, Queue
 from leveret.engine.connections import Connections
 from leveret.engine.declared_queues import DeclaredQueues
+from leveret.engine.flow.tree import UsageTree
 from leveret.testing.harness import Harness
 
 ADDRESS = SHARED[0]
@@ -92,3 +96,55 @@ def test_quotas_say_no(limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch) 
         else:
             harness.broker.connections.open("/", user, name="second", flush=lambda: None)
     context.limits = before
+
+
+SUBSCRIBER = """[[address-setting]]
+match = "e.#"
+pending-message-limit-prefetch-rate = 0.5
+"""
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+@pytest.mark.parametrize(("no_ack", "prefetch"), [(True, 4), (False, 4), (False, 0)])
+def test_limits_of_subscribers(no_ack: bool, prefetch: int, is_wrong: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A multiple of the prefetch is no limit where there is none; `is_wrong`: the broker takes it for four always."""
+    harness = Harness(SUBSCRIBER)
+    where = Whereabouts(Plan(1, 1.0, ""))
+    listen(harness, Limits(where))
+    listen(harness, where)
+    if is_wrong:
+        prefetch_of: Callable[[Consumer], int] = lambda consumer: 4  # noqa: E731
+        monkeypatch.setattr("leveret.engine.queues.bounds._prefetch_of", prefetch_of)
+    harness.queue("e.listener", durable=False, auto_delete=True)
+    harness.session.set_flowing(False)
+    harness.consume("e.listener", prefetch=prefetch, no_ack=no_ack)
+    if is_wrong and (no_ack or not prefetch):
+        with pytest.raises(Broken, match="waiting of None"):
+            harness.publish(*"12345", key="e.listener")
+    else:
+        harness.publish(*"12345", key="e.listener")
+        assert len(where.places["/", "e.listener"].ready) == (2 if prefetch and not no_ack else 5)
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+@pytest.mark.parametrize("limit", ["size = 0", "messages = 1"])
+def test_a_limit_of_all_says_no(limit: str, is_wrong: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One message reaches it, whichever of the addresses has it."""
+    policy = '[[address-setting]]\nmatch = "e.*"\naddress-full-policy = "FAIL"\n'
+    harness = Harness(f"[broker]\nglobal-max-{limit}\n{policy}")
+    where = Whereabouts(Plan(1, 1.0, ""))
+    listen(harness, Limits(where, 1))
+    listen(harness, where)
+    if is_wrong:
+        monkeypatch.setattr(UsageTree, "is_at_whole_limit", False)
+    harness.queue("e.plain")
+    harness.queue("e.other")
+    harness.publish("1", key="e.plain")
+    if is_wrong:
+        with pytest.raises(Broken, match="1 are there of 1 in all"):
+            harness.publish("2", key="e.other")
+        harness.broker.context.listeners.clear()
+        harness.vhost.queues.remove(harness.vhost.queues["e.other"])  # of which its meter knows half
+    else:
+        harness.publish("2", key="e.other")
+        assert not where.places["/", "e.other"].ready

@@ -9,9 +9,12 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from .calm import BROKER
 from .parts import ClientPlan, FaultPlan, Plan
 
 EXPLORED = "e."
+#: A leased queue, which captures a topic. A consumer of it may be replaced by one with the same tag.
+LEASED = f"{EXPLORED}leased"
 #: Of those that the configuration makes; it may be another one when the broker starts again.
 CONFIGURED = "e.c."
 #: What operators do to it.
@@ -39,6 +42,8 @@ QUEUES: dict[str, dict[str, Any]] = {
     "slow": {"x-consumer-timeout": ("I", 200)},
     "retried": {"x-redelivery-delay": ("l", 30), "x-max-delivery-attempts": ("l", 3)},
     "expiring": {"x-message-ttl": ("I", 100), "x-expiry-address": ("S", "exchange:e.topic/a.b")},
+    "listener": {},  # transient
+    "leased": {"x-queue-type": ("S", "amps"), "x-underlying-topic": ("S", "e.all")},
 }  # fmt: skip
 #: Types and arguments of exchanges. `e.shared` makes queues of that address multicast.
 EXCHANGES: dict[str, tuple[str, dict[str, Any]]] = {
@@ -66,7 +71,15 @@ SETTINGS: tuple[str, ...] = (
     "expiry-delay = 150\nexpiry-address = 'exchange:e.topic/b.a'",
     "max-delivery-attempts = 2\ndead-letter-address = 'exchange:e.direct/a'",
     "default-max-consumers = 2",
+    "pending-message-limit-prefetch-rate = 0.5",
+    'pending-message-limit = 3\nmessage-eviction = "lowest-priority"',
+    'max-size-messages = 10\naddress-full-policy = "FAIL"',
+    'max-size-bytes = 2000\naddress-full-policy = "DROP"',
 )
+#: A channel of an explorer has at most so many consumers; in some worlds the broker allows no more.
+CONSUMERS_MAX = 4
+#: Limits of the whole broker, and how many messages reach them.
+WHOLE_LIMITS = {"global-max-size = 0": 1, "global-max-messages = 20": 20}
 
 
 def add_explorers(plan: Plan) -> None:
@@ -74,6 +87,11 @@ def add_explorers(plan: Plan) -> None:
     chance = Random(f"explored {plan.seed}")
     if chance.random() >= SHARE:
         return
+    if chance.random() < 0.5:
+        limit = f"[limits]\nconsumers-per-channel = {CONSUMERS_MAX}\n"
+        plan.configuration = plan.configuration.replace("[limits]\n", limit)
+    if chance.random() < 0.2 and "address-full-policy" not in plan.configuration:
+        _limit_all(plan, chance)
     plan.configuration = f"{plan.configuration}{MARK}{explored_lines(chance)}"
     for _ in range(chance.choice((1, 2, 2, 3))):
         options = {
@@ -87,6 +105,20 @@ def add_explorers(plan: Plan) -> None:
     while chance.random() < 0.9 and (at_s := at_s + chance.expovariate(2)) < plan.seconds:
         plan.faults.append(FaultPlan(at_s, FAULT, chance.getrandbits(32)))
     plan.faults.sort(key=lambda fault: fault.at_s)
+
+
+def _limit_all(plan: Plan, chance: Random) -> None:
+    """A limit of all addresses together, at which those of explorers refuse messages. The others page out."""
+    if BROKER not in plan.configuration:
+        plan.configuration += BROKER
+    plan.configuration = plan.configuration.replace(BROKER, f"{BROKER}{chance.choice(tuple(WHOLE_LIMITS))}\n")
+    policy = chance.choice(("FAIL", "DROP"))
+    plan.configuration += f'[[address-setting]]\nmatch = "{EXPLORED}*"\naddress-full-policy = "{policy}"\n'
+
+
+def whole_limit(configuration: str) -> int | None:
+    """How many messages reach the limit of all addresses together; None: there is none."""
+    return next((count for line, count in WHOLE_LIMITS.items() if line in configuration), None)
 
 
 def explored_lines(chance: Random) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from leveret.engine import Broker, Event
 
+from ..explored import whole_limit
 from ..loop import SimulatedClock
 from ..plan import Plan
 from .addresses import Addresses
@@ -65,7 +66,8 @@ class Books:
         self._memories = Memories(where, clock)
         self.owners = Owners(plan, where, self.leases, clock, happened)
         books: Iterable[Any] = (
-            *(self.routing, self.moves, self.deaths, self.deliveries, self.statistics, self.redelivery, Limits(where)),
+            *(self.routing, self.moves, self.deaths, self.deliveries, self.statistics, self.redelivery),
+            Limits(where, whole_limit(plan.configuration)),
             *(self.flow, routes, self._memories, Priorities(where), Expiries(where, clock), self.leases, self.owners),
             *(
                 Addresses(),

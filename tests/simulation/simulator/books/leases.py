@@ -248,6 +248,8 @@ class Leases(Book):
 
     def _ended(self, event: LeaseEndedEvent) -> None:
         name = event.vhost, event.subject
+        if "foreign" in self._where.features_of(event.subject):
+            return
         shelf = self._shelves[name]
         self._number += 1
         self._moved[name] = shelf

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from leveret.engine import EnqueuedEvent, EventKind, LeftEvent, PublishedEvent
+from leveret.engine import Consumer, EnqueuedEvent, EventKind, LeftEvent, PublishedEvent
 
 from ..ledger import Broken
 from .book import Book, Handlers
 from .whereabouts import Place, Whereabouts
 
+#: Why a message left the queue of a subscriber that is too slow.
+PENDING_LIMIT = "pending-message-limit"
+
 
 class Limits(Book):
-    """Of queues whose plan has a limit."""
+    """Of queues whose plan has a limit, and of all together. `whole`: how many messages are too many for one more."""
 
-    def __init__(self, where: Whereabouts) -> None:
+    def __init__(self, where: Whereabouts, whole: int | None = None) -> None:
         self._where = where
+        self._whole = whole
+        self._published: Sequence[int] = ()  # by a client, last
         self._octets: dict[int, int] = {}  # of the bodies of messages
 
     def handlers(self) -> Handlers:
-        return {LeftEvent: self._left, EnqueuedEvent: self._enqueued, PublishedEvent: self._published}
+        return {LeftEvent: self._left, EnqueuedEvent: self._enqueued, PublishedEvent: self._on_published}
 
-    def _published(self, event: PublishedEvent) -> None:
+    def _on_published(self, event: PublishedEvent) -> None:
+        self._published = event.messages if event.cause is None else ()
         if any("max_octets" in self._where.features_of(queue.name) for queue in event.queues):
             split = event.run.framing.split
             self._octets.update((id_, len(split(one)[1])) for id_, one in zip(event.messages, event.contents))
@@ -31,6 +37,10 @@ class Limits(Book):
 
     def _enqueued(self, event: EnqueuedEvent) -> None:
         place = self._where.places[event.vhost, event.subject]
+        if self._whole is not None and event.messages[0] in self._published and place.queue.rules.size.drops:
+            there = sum(len(one) for one in self._where.places.values() if one.queue.rules.size.drops)
+            if there >= self._whole:
+                raise Broken(f"{place.name} took {event.messages}, {there} are there of {self._whole} in all")
         limit = place.features.get("refuses_at")
         if limit is not None and len(place.ready) >= limit:
             raise Broken(f"{place.name} took {event.messages}, with {len(place.ready)} ready of {limit}")
@@ -42,7 +52,9 @@ class Limits(Book):
             if limit is not None and event.reason == "maxlen" and len(place.ready) < limit:
                 raise Broken(f"{place.name} refused {event.messages}, with {len(place.ready)} ready of {limit}")
             return
-        if event.kind is EventKind.EVICTED:
+        if event.reason == PENDING_LIMIT:
+            self._check_pending(place, event)
+        elif event.kind is EventKind.EVICTED:
             self._check(place, event, place.features.get("ring_size"))
         elif event.reason == "maxlen" and "max_octets" in place.features:
             self._check_octets(place, event.messages)
@@ -76,6 +88,17 @@ class Limits(Book):
         if gone and sorted(place.ready)[: len(gone)] != sorted(gone) and not place.keeps:
             raise Broken(f"{place.name}: {gone} went for want of room, and are not the oldest")
 
+    def _check_pending(self, place: Place, event: LeftEvent) -> None:
+        """Source: queues page E.6. A multiple of the prefetch limits nothing where some consumer has no such limit."""
+        rules = place.queue.rules.pending
+        limit = None if rules is None else rules.limit
+        if rules is not None and limit is None:
+            consumers = place.queue.consumer_list.consumers
+            prefetches = [_prefetch_of(one) for one in consumers]
+            limit = int(sum(prefetches) * rules.prefetch_rate) if prefetches and all(prefetches) else None
+        if limit is None or len(place.ready) <= limit:
+            raise Broken(f"{place.name}: {event.messages} went, with {len(place.ready)} waiting of {limit}")
+
     def check(self) -> None:
         for place in self._where.places.values():
             for feature in ("ring_size", "max_length"):
@@ -85,3 +108,9 @@ class Limits(Book):
             octets = place.features.get("max_octets")
             if octets is not None and (there := self._sum(place)) > octets:
                 raise Broken(f"{place.name} has {there} octets ready of {octets}")
+
+
+def _prefetch_of(consumer: Consumer) -> int:
+    """0: there is no limit to it."""
+    limits = consumer.prefetch, consumer.session.prefetch_total
+    return 0 if consumer.no_ack else min((limit for limit in limits if limit), default=0)

@@ -22,7 +22,7 @@ from leveret.engine import (
     ScheduledEvent,
 )
 
-from ..explored import EXPLORED
+from ..explored import EXPLORED, LEASED
 from ..ledger import Broken, QueueName
 from ..plan import Plan
 from .book import Book, Handlers
@@ -33,6 +33,8 @@ RESCHEDULED = "rescheduled"
 FOREIGN: dict[str, Any] = {"foreign": True}
 #: Of those of explorers: they have any order.
 EXPLORED_BY: dict[str, Any] = {"foreign": True, "explored": True, "apart": True, "unordered": True}
+#: Of their leased queue: a message may be acknowledged by those that had it before.
+LENT: dict[str, Any] = {**EXPLORED_BY, "lent": True}
 
 
 class Place:
@@ -49,7 +51,7 @@ class Place:
         self.queue = queue
         self.features = features
         self.keeps = bool(features.get("keeps"))
-        self.is_leased = "leased" in features
+        self.is_leased = bool({"leased", "lent"} & features.keys())
         self.has_slots = features.get("leased", {}).get("semantics") == "at-most-once"
         self.ready: dict[int, None] = {}
         self.out: dict[int, None] = {}
@@ -93,7 +95,7 @@ class Whereabouts(Book):
 
     def features_of(self, queue: str) -> dict[str, Any]:
         """What the plan says of a queue by this name."""
-        known = EXPLORED_BY if queue.startswith(EXPLORED) else FOREIGN
+        known = LENT if queue == LEASED else EXPLORED_BY if queue.startswith(EXPLORED) else FOREIGN
         return self._features.get(queue, known)
 
     def _add(self, queue: Queue) -> Place:

@@ -10,7 +10,7 @@ from typing import Any
 
 from leveret.interop.wire.raw_codec import Method, method_frame
 
-from ..explored import CONFIGURED, EXCHANGES, EXPLORED, KEYS, PATTERNS, QUEUES
+from ..explored import CONFIGURED, CONSUMERS_MAX, EXCHANGES, EXPLORED, KEYS, LEASED, PATTERNS, QUEUES
 from ..ledger import Broken, QueueName
 from .channel import Channel
 from .client import Client, Question
@@ -31,8 +31,10 @@ WITHOUT_ANSWER = frozenset(
 WITHOUT_CONDITION = (f"{EXPLORED}quorum",)
 #: Its connection is closed if it is slow, where an operator says so.
 FORCED = 320
-#: It has at most so many deliveries, consumers and unconfirmed publishes.
-HELD_MAX, CONSUMERS_MAX, WINDOW = 30, 4, 100
+#: It has at most so many deliveries and unconfirmed publishes.
+HELD_MAX, WINDOW = 30, 100
+#: Transient queues, and those that go with their last consumer.
+TRANSIENT, AUTO_DELETED = ("other", "chosen", "listener"), ("single", "listener")
 
 
 class Explorer(Channel):
@@ -52,6 +54,7 @@ class Explorer(Channel):
         self._consumers: dict[str, str] = {}  # tag -> queue
         self._consumed = 0
         self._expects: set[str] = set()  # tags of consumers for which deliveries may come
+        self._automatic: set[str] = set()  # tags of consumers that do not acknowledge
         self._newest = 0  # delivery tag
         self._is_ready = False
         self._declared_in = 0  # in which connection it declared all
@@ -81,6 +84,7 @@ class Explorer(Channel):
         self._held.clear()
         self._consumers.clear()
         self._expects.clear()
+        self._automatic.clear()
         self._newest = 0
 
     def closed(self, code: int, text: str) -> None:
@@ -122,7 +126,8 @@ class Explorer(Channel):
         self.world.knowledge.check(body)
         books = self.world.books.deliveries
         name, _ = books.arrived(self.client.product, self.number, consumer, tag, redelivered, body, self.client)
-        self._held[tag] = name
+        if consumer not in self._automatic:
+            self._held[tag] = name
         if len(self._held) > HELD_MAX or not self.options["keeps"]:
             self._settle()
 
@@ -171,10 +176,10 @@ class Explorer(Channel):
             self._declare_exchange(self.chance.choice(self._exchanges))
 
     def _declare(self, end: str) -> None:
-        durable = end not in ("other", "chosen")
         self._do(
             "queue.declare",
-            queue=f"{EXPLORED}{end}", durable=durable, auto_delete=end == "single", arguments=QUEUES[end],
+            queue=f"{EXPLORED}{end}", durable=end not in TRANSIENT, auto_delete=end in AUTO_DELETED,
+            arguments=QUEUES[end],
         )  # fmt: skip
 
     def _declare_exchange(self, end: str) -> None:
@@ -218,7 +223,7 @@ class Explorer(Channel):
 
     def _consume(self) -> None:
         if len(self._consumers) >= CONSUMERS_MAX:
-            self._cancel()
+            self._replace() if LEASED in self._consumers.values() and self._luck(0.5) else self._cancel()
             return
         chance = self.chance
         self._consumed += 1
@@ -226,16 +231,34 @@ class Explorer(Channel):
         arguments: dict[str, Any] = {"x-priority": ("I", chance.choice((-1, 5)))} if self._luck(0.3) else {}
         self._consumers[tag] = queue
         self._expects.add(tag)
+        if no_ack := queue != LEASED and self._luck(0.3):
+            self._automatic.add(tag)
         self._do(
             "basic.consume",
-            queue=queue, consumer_tag=tag, exclusive=self._luck(0.1), arguments=arguments,
+            queue=queue, consumer_tag=tag, no_ack=no_ack, exclusive=queue != LEASED and self._luck(0.1),
+            arguments=arguments,
         )  # fmt: skip
+
+    def _replace(self) -> None:
+        """A consumer of a leased queue by another one, for which its limits have room."""
+        tag = self.chance.choice([tag for tag, queue in self._consumers.items() if queue == LEASED])
+
+        def replaced(_: Method) -> None:
+            self._consumers[tag] = LEASED
+            self._expects.add(tag)  # it may have been cancelled before
+
+        arguments = {"x-replace": ("t", True), "x-priority": ("I", self.chance.choice((-1, 5)))}
+        self.ask("basic.consume", "basic.consume-ok", replaced, queue=LEASED, consumer_tag=tag, arguments=arguments)
 
     def _cancel(self) -> None:
         if self._consumers:
             tag = self.chance.choice(list(self._consumers))
             del self._consumers[tag]
             self.ask("basic.cancel", "basic.cancel-ok", lambda _: self._expects.discard(tag), consumer_tag=tag)
+
+    def _flow(self) -> None:
+        """What comes for its consumers waits meanwhile, or no longer."""
+        self.ask("channel.flow", "channel.flow-ok", _nothing, active=self._luck(0.6))
 
     def _get(self) -> None:
         self.ask("basic.get", "basic.get-ok|basic.get-empty", self._got, queue=self._queue())
@@ -317,5 +340,6 @@ _ACTS = (
     *[Explorer._delete] * 2,
     Explorer._purge,
     Explorer._cancel,
+    *[Explorer._flow] * 2,
     *[Explorer._get] * 4,
 )
