@@ -60,6 +60,7 @@ TWICE: list[Step] = [*OUT, ("came_back", "a", 1, 1), ("turn", 10, 5), ("delivere
     [*TWICE, ("turn", 20, 10), ("has", "a", [1], {"tries": 1}), ("lost_power",)],
     [*TWICE, ("turn", 20, 5), ("has", "a", [1], {"tries": 0}), ("lost_power",)],
     [*TWICE, ("turn", 20, 5), ("has", "a", [1], {"tries": 1}), ("killed", 10)],
+    [*OUT, ("came_back", "a", 1, 12), ("turn", 10, 10), ("has", "a", [1], {"tries": 10}), ("lost_power",)],
     [*TWICE, ("turn", 20, 20, True), ("has", "a", [1], {"tries": 0}), ("lost_power",)],
     [*OUT, ("waits", "a", 1, 1, 50), ("turn", 10, 10), ("passed", 60), ("has", "a", [1], {"tries": 1}), ("killed", 10)],
     [*OUT, ("waits", "a", 1, 1, 50), ("turn", 10, 10), ("has_waiting", "a", (1, 49), {"tries": 1}), ("killed", 10)],
@@ -75,6 +76,8 @@ def test_memories_says_yes_to_what_was_so_behind_some_turn(steps: list[Step]) ->
 
 @pytest.mark.parametrize(("sentence", "steps"), [
     ("tried 1 times after a restart", [*TWICE, ("turn", 20, 20), ("has", "a", [1], {"tries": 1}), ("lost_power",)]),
+    ("tried 9 times after a restart",
+     [*OUT, ("came_back", "a", 1, 12), ("turn", 10, 10), ("has", "a", [1], {"tries": 9}), ("lost_power",)]),
     ("tried 0 times after a restart", [*TWICE, ("turn", 20, 10), ("has", "a", [1], {"tries": 0}), ("lost_power",)]),
     ("tried 1 times after a restart", [*TWICE, ("turn", 20, 5), ("has", "a", [1], {"tries": 1}), ("killed", 20)]),
     ("waits until 0 after a restart", [

@@ -28,6 +28,9 @@ from .whereabouts import Place, Whereabouts
 MS = 1_000_000
 #: What is written of a time is in ms, and so is what is read of one.
 ROUNDED_NS = 3 * MS
+#: Of a message that was tried more often the journal has no later count, nor when it is due (max-redelivery-records,
+#: address-settings page 5.7).
+COUNTS_MAX = 10
 
 Key = tuple[QueueName, int]
 #: LSN behind the turn in which it came about (None: in this one); when it is due (0: ready); failed attempts.
@@ -188,12 +191,12 @@ class Memories(Book):
             if not states or states[0][0] is None or (durable_from is not None and states[0][0] >= durable_from):
                 continue  # the first of them may not be durable: before it was something else
             tries = [state[2] for state in states]
-            if tried[id_] < min(tries):
+            if tried[id_] < min(*tries, COUNTS_MAX):
                 raise Broken(f"{place.name}: {id_} was tried {tried[id_]} times after a restart, before it was {tries}")
             dues = [state[1] for state in states]
             now_ns = self._clock.monotonic_ns()
             found = waiting.get(id_, 0)
-            if was_set or any(self._is_like(found, due_ns, now_ns) for due_ns in dues):
+            if was_set or max(tries) > COUNTS_MAX or any(self._is_like(found, due_ns, now_ns) for due_ns in dues):
                 continue
             raise Broken(
                 f"{place.name}: {id_} waits until {found} after a restart (now: {now_ns}), before it was {dues}"
