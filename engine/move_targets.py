@@ -42,8 +42,13 @@ FindTarget = Callable[[Message], MoveTarget]
 
 def to_queue(client: Client, name: str) -> FindTarget:
     """Move directly into a queue, with the exchange and routing key of each message."""
+
+    def find_target(message: Message) -> MoveTarget:
+        client.user.require(WRITE, QUEUE, name, client.host.name)
+        return _into(client, name, message, *_without_count(message))
+
     client.user.require(WRITE, QUEUE, name, client.host.name)
-    return lambda message: _into(client, name, message, *_without_count(message))
+    return find_target
 
 
 def to_exchange(client: Client, name: str, routing_key: str | None) -> FindTarget:

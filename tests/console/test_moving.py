@@ -314,6 +314,30 @@ def test_who_may(broker: RunningBroker, api: ApiClient) -> None:
     assert api.ask("GET", "leveret/jobs/999999").status == 400
 
 
+@pytest.mark.parametrize("to", [{"queue": "other"}, {"exchange": "amq.direct", "routing_key": "other"}])
+@pytest.mark.parametrize("lost", ["read", "write"])
+def test_a_job_whose_user_may_no_longer(broker: RunningBroker, api: ApiClient, lost: str, to: dict[str, str]) -> None:
+    """It moves nothing more, wherever to: a job at a low rate takes hours."""
+    publish(broker, "orders", 9)
+    api.ask("POST", "bindings/%2F/e/amq.direct/q/other", {"routing_key": "other"})
+    clerk: dict[str, Any] = {"user": "clerk", "password": "clerk"}
+    api.ask("PUT", "users/clerk", {"password": "clerk", "tags": "management"})
+    grant = {"configure": "", "write": "^(other|amq.direct)$", "read": "^orders$"}
+    api.ask("PUT", "permissions/%2F/clerk", grant)
+    job = api.ask("POST", "leveret/queues/%2F/orders/move", {"to": to, "rate": 1}, **clerk).json["job"]
+    broker.clock.advance(seconds=2)
+    before = api.get(f"leveret/jobs/{job}")["done"]
+    assert 0 < before < 9
+    api.ask("PUT", "permissions/%2F/clerk", {**grant, lost: ""})
+    broker.clock.advance(seconds=20)
+    found = ended(broker, api, job)
+    assert found["done"] == before
+    if lost == "read":
+        assert (found["state"], found["error"]) == ("failed", "the user 'clerk' may no longer read from the queue")
+    else:
+        assert [one["count"] for one in found["kept"]] == [9 - before]
+
+
 def test_pause_and_resume(broker: RunningBroker, api: ApiClient) -> None:
     """For administrators; seen in the queue's object and in the metrics."""
     place = "leveret/queues/%2F/orders/state"

@@ -128,7 +128,7 @@ class Job:
         return False
 
     def _check(self) -> None:
-        """Check that virtual host and user exist, and take the user's current permissions. Raises: CommandError."""
+        """Check that virtual host and user exist, and that the user may still read. Raises: CommandError."""
         if self.client.host.is_being_deleted:
             raise CommandError("the virtual host was deleted")
         if self.by is not None:
@@ -136,6 +136,9 @@ class Job:
             if user is None:
                 raise CommandError(f"the user {self.by!r} was deleted")
             self.client.user = user
+            queue = self.moving.queue
+            if not user.may("read", "queue", queue.name, queue.vhost_name):
+                raise CommandError(f"the user {self.by!r} may no longer read from the queue")
 
     def _wait_until(self, due_ns: int) -> None:
         self._deadline = self.client.broker.deadlines.set(
