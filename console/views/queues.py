@@ -73,6 +73,7 @@ def queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
     """A queue in a list, without rates."""
     node = replicas.leader
     octets, paged = octets_of(queue), queue.paged_count
+    in_memory = octets.ready + octets.unacked - octets.paged
     ready, unacked = queue.ready_count, queue.unacked
     consumers = queue.consumers
     policy, operator = queue.policy.policy, queue.policy.operator
@@ -84,7 +85,7 @@ def queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
         "effective_policy_definition": dict(queue.policy.definition),
         "exclusive": queue.exclusive,
         "garbage_collection": NO_GARBAGE_COLLECTION,
-        "memory": EMPTY_QUEUE_OCTETS + (ready - paged + unacked) * MESSAGE_OCTETS + octets.ready + octets.unacked,
+        "memory": EMPTY_QUEUE_OCTETS + (ready - paged + unacked) * MESSAGE_OCTETS + in_memory,
         **_counts(queue),
         "name": queue.name,
         "node": node,
@@ -111,7 +112,7 @@ def queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
     view |= {
         "message_bytes": octets.ready + octets.unacked,
         "message_bytes_persistent": octets.persistent,
-        "message_bytes_ram": octets.ready + octets.unacked - octets.paged,
+        "message_bytes_ram": in_memory,
         "message_bytes_ready": octets.ready,
         "message_bytes_unacknowledged": octets.unacked,
         "messages_persistent": octets.messages_persistent,
