@@ -41,7 +41,7 @@ class _Revoked:
     def forget_expired(self, now_ms: int) -> bool:
         """Forget the sessions that have expired. Returns whether anything is still revoked."""
         self.sessions = {id_: expires_ms for id_, expires_ms in self.sessions.items() if expires_ms > now_ms}
-        return bool(self.sessions) or self.expiring_until_ms > now_ms
+        return bool(self.sessions)  # none of these expires before `expiring_until_ms`
 
 
 class SessionFile:

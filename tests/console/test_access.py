@@ -285,6 +285,55 @@ def test_a_virtual_host_gets_another_default_queue_type(api: ApiClient) -> None:
     assert api.get("vhosts/typed")["default_queue_type"] == "quorum"
 
 
+def test_a_virtual_host_is_traced_until_a_put_ends_it(api: ApiClient) -> None:
+    """One that does not speak of it leaves it as it is."""
+    for given, traced in (({"tracing": True}, True), ({"description": "d"}, True), ({"tracing": False}, False)):
+        assert api.ask("PUT", "vhosts/traced", given).status in (201, 204)
+        assert api.get("vhosts/traced")["tracing"] is traced
+    assert api.ask("DELETE", "vhosts/traced").status == 204
+
+
+def test_a_virtual_host_of_an_export_without_a_default_queue_type(api: ApiClient) -> None:
+    """RabbitMQ writes "undefined" then; what is no type is refused."""
+    assert api.ask("PUT", "vhosts/exported", {"default_queue_type": "undefined"}).status == 201
+    assert api.ask("PUT", "vhosts/exported", {"default_queue_type": "mirrored"}).status == 400
+    assert api.ask("PUT", "queues/exported/q", {}).status == 201
+    assert api.get("queues/exported/q")["type"] == "classic"
+    assert api.ask("DELETE", "vhosts/exported").status == 204
+
+
+def test_who_changes_a_virtual_host_gets_no_permissions_by_that(api: ApiClient) -> None:
+    """Only the user who makes it does."""
+    assert api.ask("PUT", "vhosts/kept", {}).status == 201
+    assert api.ask("PUT", "users/changer", {"password": "changer", "tags": "administrator"}).status == 201
+    assert api.ask("PUT", "vhosts/kept", {"description": "d"}, user="changer").status == 204
+    assert api.get("users/changer/permissions") == []
+    for path in ("users/changer", "vhosts/kept"):
+        assert api.ask("DELETE", path).status == 204
+
+
+def test_limits_of_a_virtual_host_are_replaced_as_a_whole(api: ApiClient) -> None:
+    """As a parameter; 201 for the first ones."""
+    path = "parameters/vhost-limits/%2F/limits"
+    for value, status in (({"max-queues": 5}, 201), ({"max-connections": 3}, 204)):
+        assert api.ask("PUT", path, {"value": value}).status == status
+        assert api.get(path)["value"] == value
+    assert api.ask("DELETE", path).status == 204
+    assert api.get("vhost-limits/%2F") == []
+
+
+def test_topic_permissions_of_one_exchange(api: ApiClient) -> None:
+    """By its path; the others are not shown."""
+    assert api.ask("PUT", "users/topical", {"password": "x", "tags": ""}).status == 201
+    for exchange in ("amq.topic", "other"):
+        given = {"exchange": exchange, "write": "w", "read": "r"}
+        assert api.ask("PUT", "topic-permissions/%2F/topical", given).status in (201, 204)
+    for path, exchanges in (("", ["amq.topic", "other"]), ("/other", ["other"])):
+        assert sorted(row["exchange"] for row in api.get(f"topic-permissions/%2F/topical{path}")) == exchanges
+    assert api.ask("GET", "topic-permissions/%2F/topical/third").status == 404
+    assert api.ask("DELETE", "users/topical").status == 204
+
+
 def test_the_location_of_a_binding_is_its_own(api: ApiClient) -> None:
     """Also beside another one with the same key and other arguments."""
     api.ask("PUT", "queues/%2F/located", {})

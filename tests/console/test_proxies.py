@@ -69,6 +69,16 @@ def test_tls_that_a_proxy_ends(api: ApiClient) -> None:
     assert "Secure" not in answer.headers["set-cookie"] and "strict-transport-security" not in answer.headers
 
 
+def test_below_a_prefix() -> None:
+    """A proxy passes on one path of its site: all else is not served, and redirects stay below it."""
+    with start_broker(management=True, config={"management": {"path-prefix": "/mq"}}) as broker:
+        api = ApiClient(broker.management_url)
+        assert api.ask("GET", "/mq/api/whoami").json["name"] == "guest"
+        assert [api.ask("GET", path).status for path in ("/api/whoami", "/", "/mqapi/whoami")] == [404] * 3
+        moved = api.ask("GET", "/mq/stats")
+        assert (moved.status, moved.headers["location"]) == (301, "/mq/api/index.html")
+
+
 def test_who_says_so_of_himself() -> None:
     """Without the list a header means nothing."""
     with start_broker(management=True) as broker:

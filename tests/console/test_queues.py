@@ -142,6 +142,34 @@ def test_keys_of_bindings_with_arguments(api: ApiClient) -> None:
     assert len(api.get(path)) == 2
 
 
+def test_bindings_are_listed_in_order_with_those_of_the_default_exchange(api: ApiClient) -> None:
+    """As in RabbitMQ: each queue has one of the default exchange; by source, destination and key."""
+    for queue, key in (("listed-b", "2"), ("listed-a", "1")):
+        api.ask("PUT", f"queues/%2F/{queue}", {})
+        assert api.ask("POST", f"bindings/%2F/e/amq.direct/q/{queue}", {"routing_key": key}).status == 201
+    for path in ("bindings", "bindings/%2F"):
+        found = [(one["source"], one["destination"], one["routing_key"]) for one in api.get(path)]
+        assert [one for one in found if one[1].startswith("listed-")] == [
+            ("", "listed-a", "listed-a"),
+            ("", "listed-b", "listed-b"),
+            ("amq.direct", "listed-a", "1"),
+            ("amq.direct", "listed-b", "2"),
+        ]
+
+
+def test_bindings_from_two_exchanges_by_one_key(api: ApiClient) -> None:
+    """Each exchange shows its own, and the other one stays when it is deleted."""
+    api.ask("PUT", "queues/%2F/twice", {})
+    paths = [f"bindings/%2F/e/{exchange}/q/twice" for exchange in ("amq.direct", "amq.topic")]
+    for path in paths:
+        assert api.ask("POST", path, {"routing_key": "same"}).status == 201
+    for path, exchange in zip(paths, ("amq.direct", "amq.topic")):
+        assert [one["source"] for one in api.get(path)] == [exchange]
+        assert api.get(f"{path}/same")["source"] == exchange
+    assert api.ask("DELETE", f"{paths[1]}/same").status == 204
+    assert len(api.get(paths[0])) == 1 and api.get(paths[1]) == []
+
+
 @pytest.mark.trap(85)
 def test_who_makes_a_virtual_host_may_use_it(api: ApiClient) -> None:
     """Trap 85: the user who creates it over HTTP, alone or in a file of definitions, gets all permissions there."""

@@ -52,6 +52,14 @@ def test_methods(api: ApiClient) -> None:
     assert api.ask("HEAD", "overview").body == b""
 
 
+def test_a_password_with_a_colon_and_a_scheme_in_any_case(api: ApiClient) -> None:
+    """The name ends at the first colon; the word Basic is written as each tool likes (RFC 7617)."""
+    assert api.ask("PUT", "users/colon", {"password": "a:b", "tags": "management"}).status == 201
+    for scheme in ("Basic", "basic", "BASIC"):
+        headers = {"authorization": basic("colon", "a:b").replace("Basic", scheme)}
+        assert api.get("whoami", user=None, headers=headers)["name"] == "colon"
+
+
 @pytest.mark.parametrize(
     "user, password, reason",
     [

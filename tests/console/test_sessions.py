@@ -202,11 +202,12 @@ def test_each_part_of_a_token_is_signed(tmp_path: Path) -> None:
     assert other_key is None
 
 
-def test_a_file_that_is_no_use_ends_all_sessions(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It is said once, and replaced by the next login."""
+@pytest.mark.parametrize("text", ['{"key": "short"', '{"key": "c2hvcnQ=", "revoked": {}}'])
+def test_a_file_that_is_no_use_ends_all_sessions(tmp_path: Path, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    """It is said once, and replaced by the next login. No token is signed with a part of a key."""
     clock, guest = ManualClock(), User("guest")
     cookie = sessions_of(clock, guest, directory=tmp_path).open(guest, "/api")
-    (tmp_path / "sessions").write_text('{"key": "short"')
+    (tmp_path / "sessions").write_text(text)
     after = sessions_of(clock, guest, directory=tmp_path)
     assert after.find(cookie) is None and "all sessions of the page end" in caplog.text
     again = after.open(guest, "/api")

@@ -1,6 +1,7 @@
 """`leveret ctl users`, `permissions`, `topic-permissions`, `vhosts`: what they do, and what they refuse."""
 
 import json
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from pair import Pair
 from pamqp import commands as C
 from peer import method, publish
 
-from leveret.engine import User, hash_password
+from leveret.engine import NO_PASSWORD, User, hash_password
 from leveret.operator.command_error import CommandError
 from leveret.operator.control import EXCHANGE, ControlTable
 
@@ -62,6 +63,55 @@ def test_a_user_comes_changes_and_goes(ctl: Ruled) -> None:
     assert [user["name"] for user in ctl("users", "list")] == ["guest", "a"]
     assert ctl("users", "delete", name="a") == {"name": "a", "connections_closed": 0}
     assert ctl.pair.broker.users.find("a") is None
+
+
+def test_each_command_leaves_the_rest_of_a_user(ctl: Ruled) -> None:
+    """A new password keeps tags, limits, permissions, and topic permissions, in all virtual hosts; so do the others."""
+    ctl("vhosts", "add", name="v")
+    ctl("users", "add", name="a", password=SECRET, tags="monitoring")
+    ctl("users", "limits", name="a", max_connections=3, max_channels=0)
+    for vhost in ("/", "v"):
+        ctl("permissions", "set", user="a", vhost=vhost, configure="c", write="w", read="r")
+    for exchange in ("amq.topic", "other"):
+        ctl("topic-permissions", "set", user="a", exchange=exchange, write="w", read="r")
+    before = ctl.user("a")
+    assert (before.max_connections, before.max_channels) == (3, 0)
+    assert len(ctl("permissions", "list", user="a")) == len(ctl("topic-permissions", "list")) == 2
+    for command, action, arguments, changed in (
+        ("users", "passwd", {"name": "a", "password": "p"}, ("password",)),
+        ("users", "tags", {"name": "a", "tags": "management"}, ("tags",)),
+        ("users", "limits", {"name": "a", "max_channels": 9}, ("max_channels",)),
+        ("users", "replace", {"name": "a", "password": "q", "tags": "policymaker"}, ("password", "tags")),
+        ("permissions", "set", {"user": "a", "configure": "d", "write": "w", "read": "r"}, ("permissions",)),
+        ("permissions", "clear", {"user": "a"}, ("permissions", "topics_before_permissions")),
+    ):
+        before = ctl.user("a")
+        ctl(command, action, **arguments)
+        after = ctl.user("a")
+        assert {one.name for one in fields(User) if getattr(before, one.name) != getattr(after, one.name)} == {*changed}
+    assert [row["vhost"] for row in ctl("permissions", "list", user="a")] == ["v"]
+    assert len(ctl("topic-permissions", "list")) == 2
+
+
+def test_a_user_without_a_password(ctl: Ruled) -> None:
+    """Replaced without one: nobody logs in by a password."""
+    assert ctl("users", "replace", name="a", password="p", tags="")["created"]
+    assert not ctl("users", "replace", name="a", tags="")["created"]
+    assert ctl.user("a").password == NO_PASSWORD
+
+
+def test_connections_that_end_are_counted(ctl: Ruled) -> None:
+    """Of a user, and of a virtual host; those of others stay."""
+    ctl("users", "add", name="a", password=SECRET, vhost="/")
+    ctl("vhosts", "add", name="v")
+    ctl("permissions", "set", user="a", vhost="v", configure="", write="", read="")
+    connections = ctl.pair.broker.connections
+    for vhost in ("/", "v"):
+        connections.open(vhost, ctl.user("a"), name=vhost, flush=lambda: None)
+    assert [row["connections"] for row in ctl("vhosts", "list")] == [1, 1]
+    assert ctl("vhosts", "delete", name="v")["connections_closed"] == 1
+    assert ctl("users", "delete", name="a")["connections_closed"] == 1
+    assert not connections
 
 
 def test_permissions_are_set_listed_and_cleared(ctl: Ruled) -> None:
@@ -132,6 +182,22 @@ def test_virtual_hosts(ctl: Ruled) -> None:
     }
     assert ctl("vhosts", "delete", name="v") == {"name": "v", "connections_closed": 0}
     assert "v" not in ctl.pair.broker.virtual_hosts
+
+
+def test_each_command_leaves_the_rest_of_a_virtual_host(ctl: Ruled) -> None:
+    """One that is there is not changed by `add`; limits keep the type of queues, and the type the limits."""
+    ctl("vhosts", "add", name="v", default_queue_type="quorum")
+    ctl("vhosts", "add", name="v", default_queue_type="stream")
+    ctl("vhosts", "limits", name="v", max_queues=0)
+    ctl("vhosts", "limits", name="v", max_connections=7)
+    ctl("vhosts", "add", name="v")
+    shown = ctl("vhosts", "list")[1]
+    assert [shown[name] for name in ("default_queue_type", "max_queues", "max_connections")] == ["quorum", 0, 7]
+    ctl("vhosts", "default-queue-type", name="v", type="stream")
+    ctl.table.run("trace-on", {"vhost": "v"})
+    assert [row["tracing"] for row in ctl("vhosts", "list")] == [False, True]
+    shown = ctl("vhosts", "list")[1]
+    assert [shown[name] for name in ("default_queue_type", "max_queues", "max_connections")] == ["stream", 0, 7]
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,36 @@ def test_vanished_addresses_and_virtual_hosts() -> None:
     assert "amq.fanout" in hosts["/"].exchanges and "kept" in hosts["v"].exchanges
 
 
+def test_a_queue_goes_by_the_rule_of_its_address() -> None:
+    """And not by one for its name; the preview of a reload says the same."""
+    objects = make('[[address]]\nname = "a"\n[[address.queue]]\nname = "q"\n')
+    queue = queue_of(objects, "q")
+    for match, goes in (("q", False), ("a", True)):
+        rule = f'[[address-setting]]\nmatch = "{match}"\nconfig-delete-queues = "FORCE"\n'
+        assert objects.queues_deleted_by(load(rule)) == ([queue] if goes else [])
+        reload(objects, rule)
+        assert queue.deleted is goes
+
+
+def test_an_exchange_that_a_client_has_made_anew_is_not_deleted() -> None:
+    """It is the client's: with another type, and the bindings of others."""
+    objects = make('[[address]]\nname = "news"\nrouting-type = "multicast"\n')
+    exchanges = objects.broker.virtual_hosts["/"].exchanges
+    exchanges.delete("news")
+    exchanges.declare("news", "topic", durable=True)
+    reload(objects, FORCE)
+    assert exchanges["news"].type == "topic"
+
+
+def test_a_reload_after_a_client_has_deleted_a_queue_changes_nothing_of_it() -> None:
+    """The preview does not speak of it."""
+    objects = make(configured_queue("ring-size = 3"))
+    session = session_of(objects)
+    session.client.vhost.queues.delete("q", session.client)
+    assert objects.arguments_after(load(configured_queue("ring-size = 2"))) == {}
+    assert objects.queues_deleted_by(load(FORCE)) == []
+
+
 def test_redelivery_of_a_configured_queue_changes_at_once() -> None:
     """And back to the address-setting when the attribute is gone (3.8)."""
     objects = make(configured_queue("redelivery-delay = 5000"))

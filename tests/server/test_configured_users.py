@@ -10,7 +10,8 @@ from configured_broker import load
 from node_forge import leveret
 
 from leveret.configured.configured import ConfiguredObjects, Report, faults_of
-from leveret.engine import Broker, ManualClock, User, Users
+from leveret.configured.configured_users import new_hash
+from leveret.engine import Broker, ManualClock, TopicPermission, User, Users, VirtualHostLimits
 from leveret.serving.composition import default_users
 from leveret.settings import load_configuration
 
@@ -91,6 +92,68 @@ def test_limits_follow_the_configuration() -> None:
     assert vhost.context.limits.max_queues == 3
     reload(objects, "")
     assert vhost.context.limits.max_queues is None
+
+
+def test_limits_that_were_set_by_hand_stay() -> None:
+    """Of a virtual host that the configuration does not name, or no longer names."""
+    objects = start('[[vhost]]\nname = "v"\nmax-queues = 3\nmax-connections = 7\n')
+    hosts = objects.broker.virtual_hosts
+    assert (hosts["v"].context.limits.max_queues, hosts["v"].context.limits.max_connections) == (3, 7)
+    hosts.create("other")
+    hosts.limit(hosts["other"], VirtualHostLimits(max_queues=5))
+    reload(objects, "")
+    hosts.limit(hosts["v"], VirtualHostLimits(max_queues=4))
+    reload(objects, "")
+    assert (hosts["v"].context.limits.max_queues, hosts["other"].context.limits.max_queues) == (4, 5)
+
+
+def test_a_declared_user_that_was_deleted_by_hand_comes_back() -> None:
+    """With the next reload, also of the same files."""
+    objects = start(ONE)
+    objects.broker.connections.delete_user("one")
+    reload(objects, ONE)
+    assert names(objects) == ["one"]
+
+
+def test_a_guest_that_an_operator_has_changed_is_no_default() -> None:
+    """It stays when the first user is declared."""
+    objects = start("")
+    objects.broker.connections.replace_user(User("guest", new_hash("safe"), ("administrator",)))
+    reload(objects, ONE)
+    assert names(objects) == ["guest", "one"]
+
+
+def test_a_user_may_what_its_entry_says() -> None:
+    """Each pattern for its action, topics in their virtual host; limits of connections and channels."""
+    objects = start("""
+[[user]]
+name = "u"
+password = "p"
+loopback-only = true
+max-connections = 2
+max-channels = 9
+  [[user.permission]]
+  vhost = "v"
+  configure = "c"
+  write = "w"
+  read = "r"
+  [[user.topic-permission]]
+  vhost = "v"
+  exchange = "amq.topic"
+  write = "^tw"
+  read = "^tr"
+  [[user.permission]]
+  vhost = "/"
+""")
+    user = user_of(objects, "u")
+    actions = ("configure", "write", "read")
+    assert [[user.may(action, "queue", name, "v") for name in "cwr"] for action in actions] == [
+        [True, False, False],
+        [False, True, False],
+        [False, False, True],
+    ]
+    assert list(user.topics()) == [("v", "amq.topic", TopicPermission("^tw", "^tr"))]
+    assert (user.loopback_only, user.max_connections, user.max_channels) == (True, 2, 9)
 
 
 def test_a_hash_that_is_none_is_a_fault_with_its_line() -> None:

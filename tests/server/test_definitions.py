@@ -17,7 +17,7 @@ from steps import steps
 
 from leveret.amqp_frontend.session.handling import handle_bytes
 from leveret.configured.configured_users import DEFAULT_GUEST
-from leveret.engine import Broker, ManualClock, Users, json_of_table, table_of_json
+from leveret.engine import Broker, ManualClock, User, Users, json_of_table, table_of_json
 from leveret.engine.context import BrokerContext
 from leveret.engine.errors import EngineError
 from leveret.engine.messages.field_table import DEPTH_MAX, Field, FieldTable, decode_table, encode_table
@@ -205,6 +205,66 @@ def test_an_import_adds_and_never_deletes() -> None:
     assert remark.startswith("queue 'orders' is not changed: inequivalent arg 'x-max-length'")
     assert table.broker.virtual_hosts["shop"].queues["orders"].arguments == {"x-max-length": Field("I", 5)}
     assert table.broker.users.find("shop") is not None
+
+
+def test_an_import_leaves_what_it_does_not_name_of_a_user() -> None:
+    """Permissions in other virtual hosts, and topic permissions at other exchanges."""
+    every = dict.fromkeys(("configure", "write", "read"), ".*")
+    topic = {"user": "a", "vhost": "/", "write": "w", "read": "r"}
+    table = imported(
+        {
+            "vhosts": [{"name": "v"}],
+            "users": [{"name": "a", "password": "p", "tags": "", "limits": {"max-connections": 4, "max-channels": 9}}],
+            "permissions": [{"user": "a", "vhost": vhost, **every} for vhost in ("/", "v")],
+            "topic_permissions": [{**topic, "exchange": name} for name in ("amq.topic", "other")],
+        }
+    )
+    user = table.broker.users.find("a")
+    assert user is not None and user.permissions is not None and set(user.permissions) == {"/", "v"}
+    more = {
+        "permissions": [{"user": "a", "vhost": "/", **every, "read": "r"}],
+        "topic_permissions": [{**topic, "exchange": "third"}],
+    }
+    finished(import_steps(table.broker, more))
+    user = table.broker.users.find("a")
+    assert user is not None and user.permissions is not None
+    assert {vhost: one.grant.read for vhost, one in user.permissions.items()} == {"/": "r", "v": ".*"}
+    assert [exchange for _, exchange, _ in user.topics()] == ["amq.topic", "other", "third"]
+    assert (user.max_connections, user.max_channels) == (4, 9)
+
+
+def test_users_of_this_machine_alone_stay_so() -> None:
+    """The guest of any file, and whoever was one before."""
+    broker = Broker(ManualClock(), Users([User("local", loopback_only=True)]))
+    names = ("guest", "local", "new")
+    finished(import_steps(broker, {"users": [{"name": name, "password": "p", "tags": ""} for name in names]}))
+    assert [broker.users.find(name).loopback_only for name in names] == [True, True, False]
+
+
+def test_limits_and_the_default_queue_type_leave_each_other() -> None:
+    """They are in different sections of a file."""
+    table = imported({"vhosts": [{"name": "v", "default_queue_type": "quorum"}]})
+    limits = table.broker.virtual_hosts["v"].context.limits
+    value = {"vhost": "v", "component": "vhost-limits", "name": "limits", "value": {"max-queues": 5}}
+    finished(import_steps(table.broker, {"parameters": [value]}))
+    finished(import_steps(table.broker, {"vhosts": [{"name": "v"}]}))
+    limits = table.broker.virtual_hosts["v"].context.limits
+    assert (limits.default_queue_type, limits.max_queues) == ("quorum", 5)
+
+
+def test_a_queue_that_goes_with_its_connection_is_not_exported() -> None:
+    """Nor are its bindings: nobody could declare them."""
+    table = table_for()
+    vhost = table.broker.virtual_hosts["/"]
+    client = table.broker.connections.open("/", DEFAULT_GUEST, name="c", flush=lambda: None)
+    for name, is_exclusive in (("mine", True), ("ours", False)):
+        vhost.queues.declare(name, client=client, exclusive=is_exclusive)
+        vhost.bindings.add("queue", name, "amq.direct", "k", {})
+    for only in (None, "/"):
+        exported = finished(export_steps(table.broker, only))
+        assert [queue["name"] for queue in exported["queues"]] == ["ours"]
+        assert [binding["destination"] for binding in exported["bindings"]] == ["ours"]
+        assert ("vhost" in exported["queues"][0], "vhost" in exported["bindings"][0]) == (only is None, only is None)
 
 
 def wrong(section: str, **fields: Any) -> dict[str, Any]:
