@@ -43,6 +43,12 @@ class DeclaredExchanges(dict[str, Exchange]):
         for _ in self.policies_changed():
             pass
 
+    def declare_passive(self, name: str) -> None:
+        """Check that an exchange exists. Raises: DefaultExchangeRefused, ExchangeNotFound."""
+        if not name:
+            raise errors.DefaultExchangeRefused
+        self.named(name)
+
     def declare(
         self,
         name: str,
@@ -52,24 +58,20 @@ class DeclaredExchanges(dict[str, Exchange]):
         auto_delete: bool = False,
         internal: bool = False,
         arguments: FieldTable | None = None,
-        passive: bool = False,
         client: Client | None = None,
     ) -> Exchange:
-        """Create an exchange, or check that the existing one is equivalent (`passive`: check that it exists).
+        """Create an exchange, or check that the existing one is equivalent.
 
-        Raises: UnknownExchangeType, DefaultExchangeRefused, ExchangeNotFound, InequivalentField,
-            InequivalentArgument, ReservedName, InvalidDeadLetterExchange, PermissionRefused; by its type
-            InvalidDelayedType, HashesContradict, UnsupportedHashProperty.
+        Raises: UnknownExchangeType, DefaultExchangeRefused, InequivalentField, InequivalentArgument, ReservedName,
+            InvalidDeadLetterExchange, PermissionRefused; by its type InvalidDelayedType, HashesContradict,
+            UnsupportedHashProperty.
         """
         exchange_type = EXCHANGE_TYPES.get(kind)
-        if exchange_type is None and not passive:
+        if exchange_type is None:
             raise errors.UnknownExchangeType(type=kind)
         if not name:
             raise errors.DefaultExchangeRefused
-        if passive:
-            return self.named(name)
         require(client, CONFIGURE, EXCHANGE, name)
-        assert exchange_type is not None
         arguments = arguments or {}
         host, broker = self._context, self._context.broker
         current = self.get(name)

@@ -30,16 +30,19 @@ def _table(arguments: object) -> "FieldTable":
 
 
 def _exchange_declare(session: AmqpSession, channel: Channel, method: commands.Exchange.Declare) -> None:
-    _vhost(session).exchanges.declare(
-        declared_name(method.exchange),
-        method.exchange_type,
-        durable=method.durable,
-        auto_delete=method.auto_delete,
-        internal=method.internal,
-        arguments=_table(method.arguments),
-        passive=method.passive,
-        client=_client(session),
-    )
+    exchanges, name = _vhost(session).exchanges, declared_name(method.exchange)
+    if method.passive:
+        exchanges.declare_passive(name)
+    else:
+        exchanges.declare(
+            name,
+            method.exchange_type,
+            durable=method.durable,
+            auto_delete=method.auto_delete,
+            internal=method.internal,
+            arguments=_table(method.arguments),
+            client=_client(session),
+        )
     if not method.nowait:
         session.output.send(channel.number, commands.Exchange.DeclareOk)
 
@@ -83,9 +86,7 @@ def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queu
     if method.passive:
         queue = vhost.queues.declare_passive(name, client)
     else:
-        server_named = not name
-        if server_named:
-            name = session.make_name("amq.gen-")
+        server_named, name = not name, name or session.make_name("amq.gen-")
         queue = vhost.queues.declare(
             name,
             client=client,

@@ -160,7 +160,7 @@ def _turns(api: Api, request: Request) -> dict[str, Any]:
 
 
 ROUTES = [
-    Route("leveret/turns", {"GET": Action(Level.MONITORING, _turns)}),
+    Route("leveret/turns", {"GET": Action(_MONITORING, _turns)}),
     Route("nodes", {"GET": Action(_MONITORING, _list)}),
     Route("nodes/N", {"GET": Action(_MONITORING, _show)}),
     Route("nodes/N/memory", {"GET": Action(_MONITORING, _memory)}),
