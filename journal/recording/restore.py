@@ -11,6 +11,7 @@ from ...engine import (
     Envelope,
     FieldTable,
     Queue,
+    VirtualHost,
     decode_table,
     text_of,
 )
@@ -39,49 +40,8 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder, *, took_over: 
     """
     found = journal.recovered
     _restore_operators_objects(broker, found)
-    queues: list[tuple[int, Queue, FieldTable]] = []  # id, queue, notes of its kind
-    for id_, declared in found.objects.items():
-        name = found.names.text(id_)
-        if declared.object_type not in (EXCHANGE, QUEUE):
-            continue
-        vhost = broker.virtual_hosts.create(found.names.vhost_text(id_))
-        arguments: FieldTable = decode_table(declared.arguments, 0)[0] if declared.arguments else {}
-        if declared.object_type == EXCHANGE:
-            exchange = vhost.exchanges.declare(
-                name,
-                declared.type,
-                durable=True,
-                auto_delete=bool(declared.properties & IS_AUTO_DELETE),
-                internal=bool(declared.properties & IS_INTERNAL),
-                arguments=arguments,
-            )
-            recorder.objects.remember(exchange)
-        elif declared.object_type == QUEUE:
-            address = text_of(arguments, ADDRESS)
-            is_auto_created = arguments.pop(AUTO_CREATED, None) is not None
-            may_make_queues = arguments.pop(MAKES_NO_QUEUES, None) is None
-            was_used = arguments.pop(USED, None) is not None
-            notes = {key: arguments.pop(key) for key in list(arguments) if key.startswith(NOTE_PREFIX)}
-            queue = vhost.queues.restore(
-                name,
-                auto_delete=bool(declared.properties & IS_AUTO_DELETE),
-                arguments=arguments,
-                address=address,
-                is_auto_created=is_auto_created,
-                may_make_queues=may_make_queues,
-            )
-            queue.was_used = was_used
-            queues.append((id_, queue, notes))
-            recorder.objects.remember(queue)
-    for source_id, bound in found.bindings:
-        vhost = broker.virtual_hosts[found.names.vhost_text(source_id)]
-        source, target = found.names.text(source_id), found.names.text(bound.target_id)
-        arguments = decode_table(bound.arguments, 0)[0] if bound.arguments else {}
-        kind = "queue" if bound.object_type == QUEUE else "exchange"
-        vhost.bindings.add(kind, target, source, bound.routing_key.decode(), arguments)
-        recorder.objects.remember(vhost.exchanges.named(source))  # predefined ones, too
-        if bound.object_type == EXCHANGE:
-            recorder.objects.remember(vhost.exchanges.named(target))
+    queues = _restore_objects(broker, found, recorder)
+    _restore_bindings(broker, found, recorder)
     for id_ in found.queues.keys() - {id_ for id_, *_ in queues}:  # of a virtual host that was being deleted
         journal.usage.settled(found.queues.pop(id_).ids())
     broker.context.next_id = max(broker.context.next_id, found.next_message_id)
@@ -128,6 +88,61 @@ def _restore_operators_objects(broker: Broker, found: Recovered) -> None:
             identity = (found.names.vhost_text(id_), *parameter_names(name))
             broker.parameters.set(identity, parameter_of(declared.arguments))
     broker.reloading.replace_policies(broker.context.policies.with_these(policies))
+
+
+def _restore_objects(broker: Broker, found: Recovered, recorder: Recorder) -> list[tuple[int, Queue, FieldTable]]:
+    """Declare the exchanges and queues. Returns the id of each queue, the queue, and the notes of its kind."""
+    queues: list[tuple[int, Queue, FieldTable]] = []
+    for id_, declared in found.objects.items():
+        if declared.object_type not in (EXCHANGE, QUEUE):
+            continue
+        name, vhost = found.names.text(id_), broker.virtual_hosts.create(found.names.vhost_text(id_))
+        arguments: FieldTable = decode_table(declared.arguments, 0)[0] if declared.arguments else {}
+        auto_delete = bool(declared.properties & IS_AUTO_DELETE)
+        if declared.object_type == EXCHANGE:
+            internal = bool(declared.properties & IS_INTERNAL)
+            exchange = vhost.exchanges.declare(
+                name, declared.type, durable=True, auto_delete=auto_delete, internal=internal, arguments=arguments
+            )
+            recorder.objects.remember(exchange)
+        else:
+            queue, notes = _restore_queue(vhost, name, arguments, auto_delete=auto_delete)
+            queues.append((id_, queue, notes))
+            recorder.objects.remember(queue)
+    return queues
+
+
+def _restore_queue(
+    vhost: VirtualHost, name: str, arguments: FieldTable, *, auto_delete: bool
+) -> tuple[Queue, FieldTable]:
+    """Declare a queue. `arguments`: also has its other attributes and the notes of its kind, which are taken out."""
+    address = text_of(arguments, ADDRESS)
+    is_auto_created = arguments.pop(AUTO_CREATED, None) is not None
+    may_make_queues = arguments.pop(MAKES_NO_QUEUES, None) is None
+    was_used = arguments.pop(USED, None) is not None
+    notes = {key: arguments.pop(key) for key in list(arguments) if key.startswith(NOTE_PREFIX)}
+    queue = vhost.queues.restore(
+        name,
+        auto_delete=auto_delete,
+        arguments=arguments,
+        address=address,
+        is_auto_created=is_auto_created,
+        may_make_queues=may_make_queues,
+    )
+    queue.was_used = was_used
+    return queue, notes
+
+
+def _restore_bindings(broker: Broker, found: Recovered, recorder: Recorder) -> None:
+    for source_id, bound in found.bindings:
+        vhost = broker.virtual_hosts[found.names.vhost_text(source_id)]
+        source, target = found.names.text(source_id), found.names.text(bound.target_id)
+        arguments = decode_table(bound.arguments, 0)[0] if bound.arguments else {}
+        kind = "queue" if bound.object_type == QUEUE else "exchange"
+        vhost.bindings.add(kind, target, source, bound.routing_key.decode(), arguments)
+        recorder.objects.remember(vhost.exchanges.named(source))  # predefined ones, too
+        if bound.object_type == EXCHANGE:
+            recorder.objects.remember(vhost.exchanges.named(target))
 
 
 def _index_contents(recorder: Recorder, queues: list[RecoveredQueue]) -> None:
