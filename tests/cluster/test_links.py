@@ -269,6 +269,34 @@ async def test_a_node_whose_disk_is_full_does_not_fill_its_log(
 
 
 @in_trio
+async def test_a_node_whose_disk_is_full_behind_a_whole_block_joins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The block is written, and no fsync came: what the node says of its journal has to include it."""
+    append, is_full, refused = CopiedJournal.append, False, 0
+
+    def take(copied: CopiedJournal, *octets: Any) -> None:
+        nonlocal is_full, refused
+        append(copied, *octets)
+        if is_full:
+            is_full, refused = False, refused + 1
+            raise JournalFull("no room")
+
+    monkeypatch.setattr(CopiedJournal, "append", take)
+    monkeypatch.setattr("leveret.cluster.link.leader_link.FAULT_PAUSE_S", 0.01)
+    world = World(tmp_path)
+    world.journal.block()
+    world.lead()
+    async with world.listening(), following(world) as follower:
+        await until(lambda: same(world, follower))
+        is_full = True
+        world.journal.block()
+        await until(lambda: refused)
+        world.journal.block()
+        await until(lambda: same(world, follower))
+
+
+@in_trio
 async def test_a_node_whose_certificate_has_expired_says_so(tmp_path: Path) -> None:
     """The leader closes the link without a reason, as no alert of TLS is sent; with a new certificate all is well."""
     authority = trustme.CA()

@@ -135,6 +135,30 @@ def test_a_name_that_was_given_back_is_not_written() -> None:
     world.run(story)
 
 
+def test_a_write_under_way_is_awaited_before_a_name_is_given_back() -> None:
+    """Else it would grant a lease behind the end of the last one, and the old id would stay registered."""
+    world = World()
+    told: list[str] = []
+
+    async def register(key: NodeKey) -> bool:
+        await later(RETRY_S)
+        told.append("written")
+        return True
+
+    async def end_lease(lease: Lease) -> None:
+        told.append("ended")
+
+    async def story() -> None:
+        world.registration.begin()
+        await later(RETRY_S / 2)
+        await world.registration.end()
+        await later(GROWN_S)
+        assert told == ["written", "ended"]
+
+    world.etcd.register, world.etcd.end_lease = register, end_lease  # type: ignore[method-assign]
+    world.run(story)
+
+
 def test_a_node_that_begins_again_is_written_again() -> None:
     """Its lease was ended, and its key with it: it has the same value, but is no longer there."""
     world = World()

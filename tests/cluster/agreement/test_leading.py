@@ -13,7 +13,7 @@ from leveret.cluster.agreement.context import ETCD_ROLLED_BACK
 from leveret.cluster.agreement.states import State
 from leveret.cluster.agreement.timers import SECOND
 from leveret.cluster.agreement.transactions import forget
-from leveret.cluster.agreement.view import AGREED, INSYNC, LEADER, PREFERRED, AgreedKey, InSync, Purpose
+from leveret.cluster.agreement.view import AGREED, INSYNC, LEADER, PREFERRED, AgreedKey, InSync, Purpose, View
 from leveret.journal.format.errors import Damaged
 from leveret.journal.format.terms import TermTable
 
@@ -1060,6 +1060,33 @@ def test_a_leader_goes_on_though_etcd_was_put_back_to_a_time_without_a_leader() 
     stage.now_ns += SECOND
     stage.tell(e.Read(replace(stage.etcd, revision=2, leader=None), stage.now_ns))
     assert stage.state is State.LEADING
+
+
+def test_a_leader_without_its_key_in_etcd_is_suspended_when_a_member_is_silent() -> None:
+    """etcd, which has lost its data, answers each question and never says that this node leads: an operator may have
+    chosen another one, which the silent member follows.
+    """
+    stage = Stage().lead(B, C)
+    stage.now_ns += SECOND
+    stage.etcd = View(2, insync=replace(stage.etcd.insync, revision=99))
+    stage.tell(e.FollowerHeard(B), e.FollowerHeard(C), e.Read(stage.etcd, stage.now_ns))
+    assert stage.state is State.LEADING
+    assert beat(stage, 3, B).count(d.ReadKeys()) > 1
+    assert stage.state is State.SUSPENDED
+
+
+def test_a_leader_whose_key_is_in_a_backup_of_etcd_changes_nothing_there() -> None:
+    """Its revisions are given again to other changes: a guard of them would prove nothing."""
+    stage = Stage().lead(B, C)
+    backup = stage.etcd
+    beat(stage, 1, B, C)
+    stage.read(agreed=AgreedKey(2, 10, revision=stage.etcd.revision + 1))
+    beat(stage, 1, B, C)
+    stage.etcd = backup
+    stage.tell(e.Read(backup, stage.now_ns), e.LinkClosed(C), e.FollowerRefused(C))
+    beat(stage, 3, B)
+    assert stage.sent is None and stage.agreement.leadership is not None
+    assert d.Agree(12) not in stage.tell(e.Durable(12), stage.acknowledged(B, 12))
 
 
 # -- transactions that arrive late -------------------------------------------------------------------------------------

@@ -264,6 +264,22 @@ def test_a_cut_anywhere_and_the_same_again() -> None:
         assert octets_in(again, copy) == whole
 
 
+def test_a_second_cut_at_the_same_place_keeps_all_that_was_there() -> None:
+    """A node may get what was cut again, and more behind it, and lose both to the next leader: people find it all."""
+    files, driver = leader()
+    whole = octets_of(files, written(driver.journal))
+    everything = b"".join(whole[base] for base in sorted(whole))
+    copy, copied = copy_of(files, driver)
+    lsn, *_, later = boundaries(files)[2:-1]
+    for one in (later, lsn):
+        copied.cut(one)
+    left = sum(map(len, octets_in(copied, copy).values()))
+    assert copy.content(f"{PATH}/cut/1-{lsn}.log") < everything[left:]
+    follow(copied, files, written(driver.journal), Random(2))
+    copied.cut(lsn)
+    assert copy.content(f"{PATH}/cut/1-{lsn}.log") == everything[left:]
+
+
 def test_a_cut_that_cannot_be() -> None:
     files, driver = leader()
     _, copied = copy_of(files, driver)
@@ -565,6 +581,35 @@ def test_a_full_disk() -> None:
     copy.capacity = None
     follow(copied, files, written(driver.journal), chance)
     assert octets_in(copied, copy) == octets_of(files, written(driver.journal))
+
+
+def test_what_a_full_disk_took_of_a_write_does_not_come_back() -> None:
+    """The next leader may have other records there: after a power cut a whole block of the last one would count."""
+    files, driver = leader(0, JournalOptions())
+    ends = []
+    for _ in range(4):
+        driver.publish([b"x" * 100], "a")
+        driver.journal.wait(driver.journal.commit())
+        ends.append(written(driver.journal)[1])
+    octets = octets_of(files, written(driver.journal))[1]
+    copy = SimulatedFiles()
+    copied = new_copy(copy, ID)
+    copied.append(1, 0, octets[: ends[0]])
+    copied.sync()
+
+    def full(operation: str, path: str) -> None:
+        if operation == "write":
+            if copy.write_max is not None:
+                raise OSError(errno.ENOSPC, "no room")
+            copy.write_max = ends[2] - ends[0] + 1
+
+    copy.fault = full
+    with pytest.raises(JournalFull):
+        copied.append(1, ends[0], octets[ends[0] :])
+    copy.fault, copy.write_max = lambda operation, path: None, None
+    copied.append(1, ends[0], octets[ends[0] : ends[1]])
+    end = copied.sync()
+    assert CopiedJournal.open(PATH, files=copy.power_cut()).end == end
 
 
 @pytest.mark.parametrize("operation", ["sync", "sync_directory", "write"])
