@@ -540,7 +540,7 @@ def is_own_dead_letter_target(queue: "Queue") -> bool:
     """Whether the queue is its own dead-letter target. Then attempts have no limit: dead letters would come back."""
     rules = queue.rules
     address = rules.dead_letter_address
-    if address is None or rules.dead_letter_exchange is not None:
+    if address is None:
         return False
     return address in (queue.name, queue.address) or address == f"queue:{queue.name}"
 
@@ -548,7 +548,7 @@ def is_own_dead_letter_target(queue: "Queue") -> bool:
 def _dead_letters_are_refused(queue: "Queue") -> bool:
     """Whether the dead-letter address is full and refuses messages (address-settings page 8.5, row L19)."""
     rules = queue.rules
-    if rules.dead_letter_exchange is not None or rules.dead_letter_address is None:
+    if rules.dead_letter_address is None:
         return False
     return any(map(fails_publishers, queue.context.router.queues_behind(rules.dead_letter_address, queue.address)))
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from leveret.engine import MS, Choice, EventKind, Moving, VirtualHostLimits, to_queue
+from leveret.engine import MS, Choice, EventKind, Moving, Queue, VirtualHostLimits, to_queue
 from leveret.engine.errors import (
     ConsumerTagInUse,
     ExclusiveConsumerRefused,
@@ -874,3 +874,121 @@ def test_a_delayed_message_without_room_is_a_dead_letter() -> None:
     delayed(world, 100, "a", "b")
     world.advance(100)
     assert (world.all(), world.all("dead"), len(queue.scheduled)) == ("a", "b", 0)
+
+
+def test_a_delayed_message_that_expires_holds_up_no_other() -> None:
+    """Nothing else is due at that time; the next one is ready at its own."""
+    world = Harness()
+    world.queue()
+    world.publish("a", headers={"x-delay": 1000}, expiration=b"100")
+    world.publish("b", headers={"x-delay": 500})
+    world.advance(500)
+    assert world.all() == "b"
+
+
+@pytest.mark.parametrize("headers", [{}, {"JMSXGroupID": "g"}], ids=["plain", "of a group"])
+def test_queues_that_take_turns_hand_out_all_that_they_have(headers: dict[str, str]) -> None:
+    """Where the prefetch that their consumers share has room for it."""
+    world = Harness()
+    for name in "ab":
+        world.queue(name)
+        world.publish(*(name * 4), key=name, headers=headers)
+    world.ends_turns = False
+    world.session.set_prefetch(20, total=True)
+    for name in "ab":
+        world.consume(name, name)
+    world.finish_turns()
+    assert sorted(world.taken()) == [*"aaaabbbb"]
+
+
+@pytest.mark.parametrize("own", ["q", "queue:q", "jobs"])
+def test_a_dead_letter_exchange_comes_before_a_dead_letter_address_that_is_its_own(own: str) -> None:
+    """A queue that is its own dead-letter address has no limit of attempts; with an exchange the address counts not."""
+    settings = SettingsRepository([entry("jobs", max_delivery_attempts=2, dead_letter_address=own)])
+    for arguments, is_dead in (({}, False), ({"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}, True)):
+        world = Harness(settings)
+        world.queue("dead")
+        queue = world.queue(x_address="jobs", **{f"x_{key}": value for key, value in arguments.items()})
+        world.publish("a")
+        world.consume()
+        for _ in range(5):
+            if world.taken():
+                world.session.reject(0, multiple=True, requeue=True)
+                world.end_turn()
+        assert (world.all("dead") == "a", queue.unacked == 0) == (is_dead, is_dead)
+
+
+def test_a_full_dead_letter_address_holds_up_no_queue_with_a_dead_letter_exchange() -> None:
+    """Its rejected messages go to the exchange; without one they come back until there is room."""
+    full = entry("full", max_size_messages=1, address_full_policy="FAIL")
+    settings = SettingsRepository([entry("q", dead_letter_address="full"), full])
+    for arguments, where in (({}, "q"), ({"dead_letter_exchange": "", "dead_letter_routing_key": "dead"}, "dead")):
+        world = Harness(settings)
+        for name in ("dead", "full"):
+            world.queue(name)
+        world.queue(**{f"x_{key}": value for key, value in arguments.items()})
+        world.publish("x", key="full")
+        world.publish("a")
+        got = world.get(no_ack=False)
+        assert got is not None
+        world.session.reject(got[0], requeue=False)
+        world.end_turn()
+        assert world.all(where) == "a"
+
+
+def test_a_queue_that_is_purged_without_consumers_gives_them_again_what_they_return() -> None:
+    world = Harness(SettingsRepository([entry("q", default_purge_on_no_consumers=True)]))
+    world.queue()
+    consumer = world.consume()
+    world.publish("a")
+    assert world.taken() == "a"
+    world.session.reject(0, multiple=True, requeue=True)
+    world.end_turn()
+    assert world.taken() == "a"
+    world.session.cancel(consumer.tag)
+    world.session.reject(0, multiple=True, requeue=True)
+    world.end_turn()
+    assert world.all() == ""
+
+
+def deep(world: Harness, count: int = 200) -> Queue:
+    """A durable queue whose messages are all on disk."""
+    queue = world.queue(durable=True)
+    world.publish(*["a"] * count, delivery_mode=2)
+    assert queue.pageable is not None
+    queue.pageable.page_out(1 << 30)
+    assert queue.paged_count == count
+    return queue
+
+
+def test_what_is_read_back_while_a_queue_is_frozen_goes_to_no_consumer() -> None:
+    """It would overtake what is coming back to the queue."""
+    world = Harness(memory=1 << 20)
+    queue = deep(world)
+    queue.freeze()
+    world.consume()
+    world.broker.scheduler.load_later(queue)
+    while world.broker.scheduler.load():
+        world.end_turn()
+    assert world.taken() == ""
+    queue.unfreeze()
+    world.finish_turns()
+    while world.broker.scheduler.load():
+        world.finish_turns()
+    assert world.taken() == "a" * 200
+
+
+def test_a_message_on_disk_that_was_returned_tells_so_when_it_is_read_back() -> None:
+    """After one failed attempt, too."""
+    world = Harness(SettingsRepository([entry("#", max_delivery_attempts=5)]), memory=1 << 20)
+    queue = world.queue(durable=True, x_queue_type="quorum")
+    world.publish("a", delivery_mode=2)
+    got = world.get(no_ack=False)
+    assert got is not None
+    world.session.reject(got[0], requeue=True)
+    world.end_turn()
+    assert queue.pageable is not None
+    queue.pageable.page_out(1 << 30)
+    assert queue.paged_count == 1
+    again = world.get()
+    assert again is not None and again[1].envelope.headers(again[1].content)["x-delivery-count"].value == 1
