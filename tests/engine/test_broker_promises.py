@@ -474,3 +474,12 @@ def test_a_delay_that_is_too_long_is_none(delay: int | str, is_ready: bool) -> N
     world.bind("q", "d")
     world.publish("a", exchange="d", headers={"x-delay": delay})
     assert queue.ready_count == is_ready
+
+
+def test_an_exchange_without_bindings_of_its_own_is_unused() -> None:
+    """Though another exchange is bound to it: if-unused deletes it, as in RabbitMQ."""
+    world = Harness()
+    world.vhost.exchanges.declare("x", "direct")
+    world.vhost.bindings.add("exchange", "x", "amq.direct", "", {})
+    world.vhost.exchanges.delete("x", if_unused=True)
+    assert "x" not in world.vhost.exchanges and not world.vhost.exchanges["amq.direct"].bindings

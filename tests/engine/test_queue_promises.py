@@ -992,3 +992,72 @@ def test_a_message_on_disk_that_was_returned_tells_so_when_it_is_read_back() -> 
     assert queue.paged_count == 1
     again = world.get()
     assert again is not None and again[1].envelope.headers(again[1].content)["x-delivery-count"].value == 1
+
+
+@pytest.mark.parametrize("consumers", [1, 2])
+@pytest.mark.parametrize("headers", [{}, {"JMSXGroupID": "g"}], ids=["plain", "with a group"])
+def test_a_deep_queue_is_emptied_by_consumers_that_acknowledge_nothing(consumers: int, headers: dict[str, str]) -> None:
+    """No acknowledgement asks for more: what is on disk comes by itself."""
+    world = Harness(memory=1 << 20)
+    deep(world, 5000)
+    world.publish("b", headers=headers, delivery_mode=2)
+    world.ends_turns = False  # all of them are there at the first dispatch
+    for number in range(consumers):
+        world.consume(tag=f"c{number}", by=world.connect(f"c{number}"), no_ack=True)
+    world.finish_turns()
+    while world.broker.scheduler.load():
+        world.finish_turns()
+    assert sorted(world.taken()) == [*"a" * 5000, "b"]
+
+
+def test_messages_on_disk_that_were_returned_are_redelivered() -> None:
+    """Also to a consumer with room for so many that they are handed on as they are read."""
+    world = Harness(memory=1 << 20)
+    queue = deep(world)
+    tags = [got[0] for _ in range(3) if (got := world.get(no_ack=False)) is not None]
+    for tag in tags:
+        world.session.reject(tag, requeue=True)
+    world.end_turn()
+    assert queue.pageable is not None
+    queue.pageable.page_out(1 << 30)
+    assert queue.paged_count == 200
+    world.consume()
+    world.finish_turns()
+    while world.broker.scheduler.load():
+        world.finish_turns()
+    assert [one.redelivered for one in world.deliveries] == [True] * 3 + [False] * 197
+
+
+def test_the_messages_of_a_group_go_on_to_another_consumer_when_theirs_leaves() -> None:
+    """At once, although the queue gets nothing new, and nothing is acknowledged."""
+    world = Harness()
+    world.queue()
+    for tag in "ab":
+        world.consume(tag=tag, by=world.connect(tag), prefetch=1)
+    world.publish("1", "2", "3", headers={"JMSXGroupID": "g"})
+    (first,) = world.deliveries
+    world.deliveries.clear()
+    first.consumer.session.cancel(first.consumer.tag)
+    world.end_turn()
+    assert [(one.body, one.consumer.tag != first.consumer.tag) for one in world.deliveries] == [(b"2", True)]
+
+
+@pytest.mark.parametrize(("limit", "confirms"), [(1, "AN"), (0, "NN")])
+def test_a_divert_is_no_confirm(limit: int, confirms: str) -> None:
+    """What the queue of its address refuses is refused, although the copy is taken."""
+    world = Harness()
+    world.queue(x_max_length=limit, x_overflow="reject-publish")
+    world.queue("copy")
+    world.broker.reloading.replace_diverts([Divert("d", "q", ("copy",))])
+    world.session.select_confirms()
+    world.publish("a", "b")
+    assert (world.confirms(), world.all("copy")) == (confirms, "ab")
+
+
+def test_a_diverted_message_is_not_unroutable() -> None:
+    """It is not returned to its publisher, where its address has no queue."""
+    world = Harness()
+    world.queue("copy")
+    world.broker.reloading.replace_diverts([Divert("d", "q", ("copy",))])
+    assert world.publish("a", mandatory=True) == []
+    assert world.all("copy") == "a"

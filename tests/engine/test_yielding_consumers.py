@@ -119,3 +119,15 @@ def test_others_stay(queue_type: str, levels: int) -> None:
     world.ack("low")
     world.publish("c")
     assert [name for name, _ in world.got()] == ["low"] * 3
+
+
+def test_one_that_joins_later_does_not_keep_it_from_yielding() -> None:
+    """It has a lower priority than the one for which the active consumer makes room."""
+    world = World()
+    world.join("low")
+    world.publish("a")
+    world.join("high", 5)
+    world.join("later")
+    world.ack("low")
+    world.publish("b")
+    assert world.got() == [("low", "a"), ("high", "b")]

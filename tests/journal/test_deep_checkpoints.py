@@ -106,6 +106,29 @@ def test_what_happens_between_two_steps(arguments: FieldTable, act: Callable[[De
 
 
 @KINDS
+def test_what_is_delayed_between_two_steps_is_delayed_after_a_restart(arguments: FieldTable) -> None:
+    """Whichever two: messages that were returned wait for their redelivery as long as before."""
+    delay = {"redelivery_delay_ms": 60_000}
+    step, is_over = 0, False
+    while not is_over:
+        world, is_over = filled(arguments), True
+        world.configure(delay)
+        for at, _ in enumerate(steps_of(world)):
+            if at == step:
+                return_five(world)
+                world.end_turn()
+                is_over = False
+        after = DepthWorld(arguments, delay, memory=0, files=world.files.crash())
+        delayed = {message.id for message in world.q.scheduled}
+        assert {message.id for message in after.q.scheduled} == delayed, f"after step {step}"
+        assert is_over or len(delayed) == 5
+        world.close()
+        after.close()
+        step += 1
+    assert step > 8
+
+
+@KINDS
 def test_what_is_stated_is_as_it_was(arguments: FieldTable) -> None:
     """Sizes, priorities and times of what is paged out, and of what is out to a consumer."""
     world = filled(arguments)
