@@ -118,7 +118,7 @@ def messages(draw: st.DrawFn, channel: int) -> list[bytes]:
     usual, at = draw(SIZES), 0
     while at < size:
         length = min(size - at, draw(st.sampled_from([usual] * 8 + [0, 700, 3000, FRAME_MAX - 8])))
-        end = draw(st.sampled_from([b"\xce"] * 200 + [b"\x00"]))
+        end = draw(st.sampled_from([0xCE] * 200 + [0]))
         frames.append(raw_frame(3, channel, body[at : at + length], end))
         at += length
         if len(frames) > 60:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 from fuzz_reader import Owner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from publish_streams import damaged, frame_of, messages, properties_of, publish_of, read_in
+from peer import cut_at
+from publish_streams import damaged, messages, properties_of, publish_of
 
 from leveret.amqp_frontend.wire.states import ConnectionState
+from leveret.interop.wire.raw_codec import frame
 
 
-def read(reads: list[bytes]) -> Owner:
+def read(reads: Iterable[bytes]) -> Owner:
     """An open connection that got these reads, up to the first error."""
     owner = Owner(ConnectionState.RUNNING)
     for number in (3, 4):
@@ -38,7 +41,7 @@ def test_streams_of_publishes(seed: int, places: list[int]) -> None:
     expected = one_at_a_time(octets)
     assert len(expected) == 120
     assert read([octets]).outcome == expected
-    assert read(read_in(octets, places)).outcome == expected
+    assert read(cut_at(places)(octets)).outcome == expected
 
 
 @settings(max_examples=40, deadline=None)
@@ -52,7 +55,7 @@ def test_streams_with_something_wrong(seed: int, places: list[int]) -> None:
     octets = b"".join(stream)
     expected = one_at_a_time(octets)
     assert read([octets]).outcome == expected
-    assert read(read_in(octets, places)).outcome == expected
+    assert read(cut_at(places)(octets)).outcome == expected
 
 
 ALIKE = [publish_of(1, b"q", properties_of(1, number), b"body") for number in range(20)]
@@ -79,7 +82,7 @@ def test_bodies_of_every_size(size: int, has_frame: bool) -> None:
     stream = list(ALIKE)
     stream[15] = publish_of(1, b"q", properties_of(1, 15), bytes(size))
     if has_frame and not size:
-        stream[15] += frame_of(3, 1, b"")
+        stream[15] += frame(3, 1, b"")
     octets = b"".join(stream)
     assert read([octets]).outcome == one_at_a_time(octets)
 

@@ -6,7 +6,7 @@ from struct import Struct
 from typing import Any
 
 import pytest
-from desk import GETS, C, _got
+from desk import GETS, C, got_of
 from durable_desk import PATH, DurableDesk
 from peer import method
 from simulated_files import SimulatedFiles
@@ -236,7 +236,7 @@ def test_deep_leased_queues(arguments: dict[str, Any]) -> None:
     desk.settle()
     consumed, *delivered = desk.peer.take()
     assert isinstance(consumed.frame, C.Basic.ConsumeOk)
-    desk._deliveries += [_got(one) for one in delivered]
+    desk._deliveries += [got_of(one) for one in delivered]
     seen: list[str] = []
     for _ in range(400):
         desk.settle()

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from desk import GETS, C, Refused, _got
+from desk import GETS, C, Refused, got_of
 from durable_desk import DurableDesk
 from peer import publish
 from simulated_files import SimulatedFiles
@@ -35,7 +35,7 @@ class _Desk(DurableDesk):
         self.settle()
         for received in self.peer.take():
             if isinstance(received.frame, C.Basic.Deliver):
-                self._deliveries.append(_got(received))
+                self._deliveries.append(got_of(received))
 
     def cut(self) -> _Desk:
         """Kill -9 and a power cut at once."""

@@ -66,7 +66,6 @@ def _always(value: Any) -> property:
 
 
 ONE_TERM = Scope(terms=1, writes=1, crashes=0, breaks=1, changes=2)
-TWO_TERMS = Scope(writes=1, crashes=0, breaks=0, changes=0)
 
 FAULTS = (
     Fault(

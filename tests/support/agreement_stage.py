@@ -95,14 +95,14 @@ class Stage:
             _, self.etcd = carry_out(self.etcd, sent)
         return self.tell(e.InDoubt(sent))
 
-    def lead(self, *linked: bytes, end: int = 10) -> Stage:
+    def lead(self, *linked: bytes) -> Stage:
         """The node leads, and these have joined and acknowledged everything."""
         self.read()
         assert self.state is State.CAMPAIGNING, self.state
         self.answer()
-        self.tell(e.TookOver(self.terms.with_term(self.etcd.leader.term, end)))
+        self.tell(e.TookOver(self.terms.with_term(self.etcd.leader.term, 10)))
         for one in linked:
-            self.join(one, end)
+            self.join(one)
         return self
 
     def join(self, one: bytes, end: int = 10) -> list[d.Decision]:

@@ -21,6 +21,8 @@ from leveret.cluster.agreement.view import InSync, NodeKey, Transaction, View
 ACKNOWLEDGES = {State.STARTING, State.FOLLOWING, State.IN_SYNC, State.DRAINED, State.REFUSED}
 #: What all nodes read.
 LEVEL = 9
+#: Steps of a storm; seconds in which a cluster comes to rest.
+STORM, CALM_S = 3000, 90
 
 
 def level_of(view: View) -> int:
@@ -31,14 +33,15 @@ def level_of(view: View) -> int:
 class Walk:
     """One world. `step` does one thing at random; `calm` ends all faults, and waits."""
 
-    def __init__(self, seed: int, nodes: int = 5) -> None:
+    count = 5
+
+    def __init__(self, seed: int) -> None:
         self.chance = Random(seed)
-        self.seed, self.count = seed, nodes
-        self.machines = Live([replace(named(index, nodes), level=LEVEL) for index in range(nodes)], Timers())
+        self.machines = Live([replace(named(index, self.count), level=LEVEL) for index in range(self.count)], Timers())
         self.model = Model(self.machines)
         first = Place(has_journal=False)
-        self.world = World((first,) * nodes, View(1), writes=10**9, crashes=10**9, breaks=10**9, losses=10**9)
-        self.steps = self.takeovers = self.resignations = 0
+        self.world = World((first,) * self.count, View(1), writes=10**9, crashes=10**9, breaks=10**9, losses=10**9)
+        self.steps = self.takeovers = 0
         self.asked: dict[int, tuple[int, View]] = {}  # reads whose answers are on their way
         self.views = [View(1)]  # what a watch may say late
         self.cut_pairs: set[tuple[int, int]] = set()
@@ -48,23 +51,19 @@ class Walk:
         self.renewed_ns = self.machines.now_ns
         self.beats_ns: dict[tuple[int, int], int] = {}
         self.registered_ns: dict[int, int] = {}
-        for index in range(nodes):
+        for index in range(self.count):
             self._do(self.model.restart, index)
-        self.faults = [(weight * self.chance.choice((0, 1, 1, 3)), what) for weight, what in FAULTS]
-        self.all = [*USUAL, *self.faults]
-        self.weights = [weight for weight, _ in self.all]
+        faults = [(weight * self.chance.choice((0, 1, 1, 3)), what) for weight, what in FAULTS]
+        self.weights, self.acts = zip(*USUAL, *faults)
 
     # -- one thing --
 
     def run(self, steps: int) -> None:
         """A storm. Raises: Broken."""
-        for _, what in self._chosen(steps):
+        for act in self.chance.choices(self.acts, self.weights, k=steps):
             self.steps += 1
             self.machines.now_ns += self.chance.randrange(20 * MS)
-            what(self, self.chance.randrange(self.count))
-
-    def _chosen(self, steps: int) -> list[tuple[float, Act]]:
-        return self.chance.choices(self.all, self.weights, k=steps)
+            act(self, self.chance.randrange(self.count))
 
     def _do(self, step: Callable[..., World | None], *how: Any) -> None:
         before = self.world
@@ -145,15 +144,14 @@ class Walk:
             is_drained=machine.context.is_drained,
             reaches=reached,
         )
-        etcd = self.world.etcd
-        if key not in etcd.nodes:
-            others = [one for one in etcd.nodes if one.name != key.name]
-            self._put_nodes(*others, key)
+        nodes = self.world.etcd.nodes
+        if key not in nodes:
+            others = [one for one in nodes if one.name != key.name]
+            self._change_etcd(nodes=tuple(sorted([*others, key], key=lambda one: one.name)))
 
-    def _put_nodes(self, *nodes: NodeKey) -> None:
+    def _change_etcd(self, **changes: Any) -> None:
         etcd = self.world.etcd
-        in_order = tuple(sorted(nodes, key=lambda one: one.name))
-        self.world = self.world._replace(etcd=replace(etcd, revision=etcd.revision + 1, nodes=in_order))
+        self.world = self.world._replace(etcd=replace(etcd, revision=etcd.revision + 1, **changes))
 
     def leases(self, index: int) -> None:
         """etcd ends the leases of those that do not renew them; others are renewed."""
@@ -176,11 +174,9 @@ class Walk:
             self.renewed_ns = now_ns
         over = [one for one in etcd.nodes if now_ns > self.registered_ns.get(index_of(one.node_id), 0) + lease_ns]
         if over:
-            self._put_nodes(*(one for one in self.world.etcd.nodes if one not in over))
+            self._change_etcd(nodes=tuple(one for one in self.world.etcd.nodes if one not in over))
         if etcd.preferred is not None and self.chance.random() < 0.2:
-            self.world = self.world._replace(
-                etcd=replace(self.world.etcd, revision=self.world.etcd.revision + 1, preferred=None)
-            )
+            self._change_etcd(preferred=None)
 
     def ask(self, index: int) -> None:
         """A node sends a read; what etcd answers is on its way."""
@@ -233,13 +229,11 @@ class Walk:
 
     def deliver(self, index: int) -> None:
         """An acknowledgement comes, perhaps one of a process that has died since."""
-        leader = self.place(index).wants
-        host = leader[0] if leader is not None else None
-        ack = self.place(index).ack
-        host = ack[0] if ack is not None else host
-        if host is None or not self.is_awake(host) or not self.reaches(index, host):
+        place = self.place(index)
+        leader = place.ack or place.wants
+        if leader is None or not self.is_awake(leader[0]) or not self.reaches(index, leader[0]):
             return
-        if self.model.acknowledgement(self.place(index)) is not None and self.state(index) not in ACKNOWLEDGES:
+        if self.model.acknowledgement(place) is not None and self.state(index) not in ACKNOWLEDGES:
             raise Broken(f"{name_of(index)} acknowledges while it is {self.state(index)}")
         self._do(self.model.deliver, index)
 
@@ -380,8 +374,8 @@ class Walk:
 
     # -- the calm --
 
-    def calm(self, seconds: int = 90) -> None:
-        """All faults end. Raises: Broken, if the cluster does not come to rest in this time."""
+    def calm(self) -> None:
+        """All faults end. Raises: Broken, if the cluster does not come to rest in `CALM_S`."""
         self.cut_pairs.clear()
         self.cut_etcd.clear()
         self.paused.clear()
@@ -390,10 +384,10 @@ class Walk:
             self.go_on(index)
             self._tell(index, e.DiskRecovered())
             self._tell(index, e.Revive())
-        end_ns = self.machines.now_ns + seconds * SECOND
+        end_ns = self.machines.now_ns + CALM_S * SECOND
         while not self.is_at_rest():
             if self.machines.now_ns > end_ns:
-                raise Broken(f"no rest in {seconds} s: {self.describe()}")
+                raise Broken(f"no rest in {CALM_S} s: {self.describe()}")
             for index in range(self.count):
                 for what in CALM:
                     self.steps += 1
@@ -471,14 +465,14 @@ CALM: list[Act] = [
 ]
 
 
-def walk(seed: int, steps: int, storm: int = 3000) -> Walk:
+def walk(seed: int, steps: int) -> Walk:
     """Storms, each in a world of its own, until so many steps were done. Returns: the last world, with all sums."""
     total = takeovers = 0
     while True:
         one = Walk(seed)
         try:
             one.calm()
-            one.run(storm)
+            one.run(STORM)
             one.calm()
         except Exception as error:
             raise Broken(f"seed {seed}: {error}") from error

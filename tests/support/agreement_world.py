@@ -95,7 +95,7 @@ def carry_out(view: View, transaction: Transaction) -> tuple[bool, View]:
 
 
 class Live:
-    """Machines that change in place, on one clock with a skew for each node."""
+    """Machines that change in place, on one clock."""
 
     def __init__(self, nodes: list[NodeIdentity], timers: Timers) -> None:
         self.nodes, self.timers, self.now_ns = nodes, timers, 10**9
@@ -141,8 +141,8 @@ _IDLE = {"owed_lsn", "mark_lsn", "noted", "reason", "told"}
 class Interned:
     """Machines by number: each state of a machine is computed once, and each step from it."""
 
-    def __init__(self, nodes: list[NodeIdentity], timers: Timers = EXPLORED) -> None:
-        self.nodes, self.timers = nodes, timers
+    def __init__(self, nodes: list[NodeIdentity]) -> None:
+        self.nodes = nodes
         self.states: list[Agreement] = []
         self.prints: list[Any] = []
         self.numbers: dict[Any, int] = {}
@@ -151,7 +151,7 @@ class Interned:
     def start(self, index: int, starts: tuple, end: int, has_journal: bool) -> int:
         """A process begins."""
         terms = TermTable(node_id(index), starts)
-        return self._number(Agreement(self.nodes[index], self.timers, terms, end, JOURNAL_ID, 0))
+        return self._number(Agreement(self.nodes[index], EXPLORED, terms, end, JOURNAL_ID, 0))
 
     def _number(self, machine: Agreement) -> int:
         key = print_of(machine)
@@ -279,7 +279,7 @@ class World(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Rules that the edge has to keep, so that a test can break them. See `PLANTED`."""
+    """Rules that the edge has to keep, so that a test can break them: agreement_faults.py."""
 
     acknowledges_after_fsync: bool = True
     cuts: bool = True
@@ -507,11 +507,11 @@ class Model:
         late = frozenset(one for one in world.late if one.fits(revisions(view)))
         return world._replace(etcd=self.known(view), late=late)
 
-    def read(self, world: World, index: int, asked_ns: int | None = 0) -> World | None:
+    def read(self, world: World, index: int) -> World | None:
         """A node reads all keys."""
         if world.places[index].machine is None:
             return None
-        return self.tell(put(world, index, wants_read=False), index, e.Read(world.etcd, asked_ns))
+        return self.tell(put(world, index, wants_read=False), index, e.Read(world.etcd, 0))
 
     def tick(self, world: World, index: int) -> World | None:
         """The clock of a node goes on."""
@@ -695,7 +695,7 @@ class Model:
         return self.tell(world, index, e.Reopened(TermTable(node_id(index), place.starts), end))
 
     def cut_off(self, world: World, index: int, *, is_backwards: bool = False) -> World | None:
-        """All links of a node break; `is_backwards`: it finds that out of the last node first."""
+        """All links of a node break: that of the first node first, or that of the last one (`is_backwards`)."""
         places = list(enumerate(world.places))
         for other, place in reversed(places) if is_backwards else places:
             if place.is_joined and place.wants is not None and index in (other, place.wants[0]):
@@ -740,7 +740,7 @@ CARRY_OUT: dict[type, Callable[[Model, World, int, Any], World]] = {
 }
 
 
-def named(index: int, count: int, min_in_sync: int = 2) -> NodeIdentity:
+def named(index: int, count: int) -> NodeIdentity:
     """A node of a cluster of so many."""
     names = frozenset(name_of(one) for one in range(count))
-    return NodeIdentity(name_of(index), node_id(index), f"{name_of(index)}:1", 0, min_in_sync, names, JOURNAL_ID)
+    return NodeIdentity(name_of(index), node_id(index), f"{name_of(index)}:1", 0, 2, names, JOURNAL_ID)

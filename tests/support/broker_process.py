@@ -42,24 +42,20 @@ class BrokerProcess:
         """What it logged so far."""
         return self._log.read_text()
 
-    def wait_for_log(self, text: str, timeout_s: float = 60, *, count: int = 1) -> str:
-        """The first line (or the `count`th) it logged, or will log soon, that has `text` in it.
-
-        Raises: AssertionError after a while.
-        """
+    def wait_for_log(self, text: str) -> str:
+        """The first line with `text` that it logged, or will log soon. Raises: AssertionError after a minute."""
         with subprocess.Popen(["tail", "-n", "+1", "-F", self._log], stdout=subprocess.PIPE, text=True) as tail:
-            alarm = threading.Timer(timeout_s, tail.kill)
+            alarm = threading.Timer(60, tail.kill)
             alarm.start()
             try:
                 assert tail.stdout is not None
                 for line in tail.stdout:
-                    count -= text in line
-                    if not count:
+                    if text in line:
                         return line.rstrip()
             finally:
                 alarm.cancel()
                 tail.kill()
-        raise AssertionError(f"{text!r} was not logged within {timeout_s} s:\n{self.log()}")
+        raise AssertionError(f"{text!r} was not logged within a minute:\n{self.log()}")
 
     def stop(self) -> int:
         """SIGTERM, then the exit code."""
@@ -79,8 +75,7 @@ def leveret_serve(
 ) -> Iterator[BrokerProcess]:
     """Start a broker with its files in `directory`; killed at the end if it still runs.
 
-    `data`: for its journal. `management`: where the console listens; None: as configured, and so
-    do its metrics.
+    `data`: for its journal. `management`: where the console listens; None: as configured, and so do its metrics.
     `descriptors`: how many it may have open, if not as many as this process.
     """
     where = ["--memory"] if data is None else ["--data", str(data)]

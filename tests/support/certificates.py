@@ -53,9 +53,5 @@ class Authority:
 
 def configuration(**others: str) -> str:
     """A configuration with `[tls]` on server.pem and server.key."""
-    said = {
-        "certificate": "server.pem",
-        "key": "server.key",
-        **{key.replace("_", "-"): value for key, value in others.items()},
-    }
-    return "[tls]\n" + "".join(f"{key} = {value!r}\n" for key, value in said.items())
+    values = {"certificate": "server.pem", "key": "server.key", **others}
+    return "[tls]\n" + "".join(f"{name.replace('_', '-')} = {value!r}\n" for name, value in values.items())

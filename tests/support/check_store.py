@@ -1,6 +1,6 @@
 """The conformance kit of stores: every verb, in any order, against lists.
 
-`check_store(make)` tells stories; `Kind` says what a store can. The model is a list of messages for each level, in
+`check_store` tells stories; `Kind` says what a store can. The model is a list of messages for each level, in
 order of delivery; where messages are, in memory or paged out, it does not know: that is the store's business. Each
 story has its own frequencies of the verbs, so that rare ones follow each other. Hypothesis took 20 times as long for a
 step, and stories of 30 steps seldom had two things of a kind.
@@ -60,8 +60,8 @@ class Kind:
 Make = Callable[[StoreOwner], Any]  # a `Store` with what its `Kind` says
 
 
-def check_store(make: Make, kind: Kind, *, memory: int | None = None, spool_octets: int = 0) -> None:
-    """Every verb against lists. `memory`: octets of a pager; None: there is none."""
+def check_store(make: Make, kind: Kind, *, memory: int | None, spool_octets: int) -> None:
+    """Every verb against lists. `memory`: octets of a pager; None: there is none. `spool_octets`: of the temp store."""
     for seed in range(examples(STORIES)):
         story = Story(make, kind, memory, spool_octets, Random(seed))
         try:
@@ -158,13 +158,16 @@ class Story:
 
     def level_of(self, message: Message) -> list[Message]:
         """Where a message stands."""
-        return self.levels[min(message.envelope.summary.priority or 0, self.kind.level_max)]
+        return self.levels[self.level_number(message)]
+
+    def level_number(self, message: Message) -> int:
+        """Of its priority."""
+        return min(message.envelope.summary.priority or 0, self.kind.level_max)
 
     def position(self, message: Message) -> int:
         if self.kind.reads_only:
             return self.first_offset + self.levels[0].index(message) + 1
-        level = min(message.envelope.summary.priority or 0, self.kind.level_max)
-        return (self.kind.level_max - level) * LEVEL_STEP + message.id
+        return (self.kind.level_max - self.level_number(message)) * LEVEL_STEP + message.id
 
     def scanned(self) -> list[tuple[int, Message]]:
         """All, in the order of scans."""
@@ -339,7 +342,7 @@ class Story:
 
     def put_back(self) -> None:
         """Some of what is out comes back."""
-        if not (self.out):
+        if not self.out:
             return
         chance = self.chance
         counted = chance.random() < 0.5
@@ -379,7 +382,7 @@ class Story:
 
     def put_somewhere(self) -> None:
         """A message whose wait is over, at the head or the end, whatever its id says."""
-        if not (self.out):
+        if not self.out:
             return
         chance = self.chance
         is_first = chance.random() < 0.5
@@ -438,8 +441,7 @@ class Story:
         """Of those at hand."""
         if self.kind.reads_only or self.kind.keeps:
             return
-        chance = self.chance
-        count = chance.randint(0, 8)
+        count = self.chance.randint(0, 8)
         expected = [len(message.content) for message in self.store]
         assert self.store.head_octets(count) == sum(expected[:count])
 
@@ -505,8 +507,7 @@ class Story:
 
     def page_out(self) -> None:
         """Another queue needs memory."""
-        chance = self.chance
-        octets = chance.randint(0, 3000)
+        octets = self.chance.randint(0, 3000)
         pageable = self.pageable
         if pageable is None or self.pager is None and not self.had_cap:
             return
@@ -517,8 +518,7 @@ class Story:
 
     def page_again(self) -> None:
         """The temp store has more room than before, or less, and what it did not take is offered again."""
-        chance = self.chance
-        room = chance.choice((None, 0, 10_000))
+        room = self.chance.choice((None, 0, 10_000))
         if room is not None:
             self.temp.give_room(room)
         while self.pageable is not None and self.pageable.page_again() and not self.temp.has_failed:
@@ -538,8 +538,7 @@ class Story:
 
     def set_may_page(self) -> None:
         """The queue counts octets, or does not any more."""
-        chance = self.chance
-        allowed = chance.random() < 0.5
+        allowed = self.chance.random() < 0.5
         if self.pageable is not None:
             self.pageable.share.set_may_page(allowed)
             self.pageable.limit_memory(self.pageable.share.cap, is_metered=self.is_metered)
@@ -617,7 +616,7 @@ class Story:
 
     def load_straight(self) -> None:
         """Consumers take some of what is paged out as if it were new."""
-        if not (self.kind.has_tail and not (self.store.in_memory or self.store.expiring or self.is_metered)):
+        if not self.kind.has_tail or self.store.in_memory or self.store.expiring or self.is_metered:
             return
         chance = self.chance
         count, octets, taken_max = chance.randint(1, 20), chance.randint(1, 2000), chance.randint(0, 20)
@@ -637,14 +636,12 @@ class Story:
 
     def count_octets(self) -> None:
         """A limit on octets is new, or none is left."""
-        if not (self.kind.has_tail and not (self.has_spooled and (self.pager is not None or self.had_cap))):
+        if not self.kind.has_tail or self.has_spooled and (self.pager is not None or self.had_cap):
             return
-        chance = self.chance
-        counts = chance.random() < 0.5
+        self.counts = self.chance.random() < 0.5
         assert self.pageable is not None
-        store = self.store = self.owner.store = self.pageable.converted(self.owner, counts_octets=counts)
-        assert store.counts_octets is counts
-        self.counts = counts
+        store = self.store = self.owner.store = self.pageable.converted(self.owner, counts_octets=self.counts)
+        assert store.counts_octets is self.counts
 
     # -- selection, browsing, replay ----------------------------------------------------------------------------------
 
@@ -724,7 +721,7 @@ class Story:
         paged: list[tuple[int, int]] = []  # level, id
         for part in self.store.paged_parts():
             if isinstance(part, Message):
-                paged.append((min(part.envelope.summary.priority or 0, self.kind.level_max), part.id))
+                paged.append((self.level_number(part), part.id))
             else:
                 paged += [(part.level, id_) for id_ in part.ids]
         if self.kind.in_order:

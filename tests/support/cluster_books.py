@@ -65,11 +65,10 @@ class Client:
                 )  # fmt: skip
                 try:
                     self.work(connection)
-                    connection.close()
-                except (*LOST, AssertionError) as fault:
-                    if isinstance(fault, AssertionError):
-                        self.fault = fault
-                        return
+                except AssertionError as fault:
+                    self.fault = fault
+                    return
+                finally:
                     with suppress(*LOST):
                         connection.close()
             self.is_over.wait(LOOK_S)
@@ -89,8 +88,8 @@ class Publishing(Client):
 
     KINDS = ("classic", "quorum", "leased", "stream")
 
-    def __init__(self, nodes: ClusterNodes, through: tuple[str, ...] = NAMES) -> None:
-        super().__init__(nodes, through)
+    def __init__(self, nodes: ClusterNodes) -> None:
+        super().__init__(nodes)
         self.confirmed: dict[str, set[int]] = {name: set() for name in self.KINDS}
         self.sent = self.count = 0
         self.longest_gap_s = 0.0
@@ -119,8 +118,8 @@ class Publishing(Client):
 class Committing(Client):
     """Transactions, of which each puts one number into a queue several times."""
 
-    def __init__(self, nodes: ClusterNodes, through: tuple[str, ...] = NAMES) -> None:
-        super().__init__(nodes, through)
+    def __init__(self, nodes: ClusterNodes) -> None:
+        super().__init__(nodes)
         self.committed: set[int] = set()
         self.sent = 0
 
@@ -140,8 +139,8 @@ class Committing(Client):
 class Repeating(Client):
     """Publishes with a duplicate id, again and again until it is confirmed: each message is there once."""
 
-    def __init__(self, nodes: ClusterNodes, through: tuple[str, ...] = NAMES) -> None:
-        super().__init__(nodes, through)
+    def __init__(self, nodes: ClusterNodes) -> None:
+        super().__init__(nodes)
         self.confirmed = self.repeated = 0
         self.is_sent = False  # the next one was sent, and not confirmed
 
@@ -163,8 +162,8 @@ class Repeating(Client):
 class Consuming(Client):
     """Acknowledges what it gets. An acknowledgement is sure when a durable declaration behind it was answered."""
 
-    def __init__(self, nodes: ClusterNodes, through: tuple[str, ...] = NAMES[::-1]) -> None:
-        super().__init__(nodes, through)
+    def __init__(self, nodes: ClusterNodes) -> None:
+        super().__init__(nodes, NAMES[::-1])
         self.seen: dict[str, set[int]] = {name: set() for name in CONSUMED}
         self.acknowledged: dict[str, set[int]] = {name: set() for name in CONSUMED}
         self.faults: list[str] = []

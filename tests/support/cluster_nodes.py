@@ -1,7 +1,6 @@
 """Nodes of a cluster as real processes on loopback, with a real etcd; and publishers that keep books."""
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -257,7 +256,7 @@ class ClusterNodes:
 def cluster_nodes(
     directory: Path, *, members: int = 1, keys: str = SHORT_LEASE, has_wires: bool = False
 ) -> Iterator[ClusterNodes]:
-    """Three nodes and an etcd, not started and started; killed at the end."""
+    """Three nodes, which are not started yet, and an etcd that answers; all are killed at the end."""
     (directory / "etcd").mkdir()
     with etcd_servers(directory / "etcd", members) as etcd:
         nodes = ClusterNodes(directory, etcd, keys=keys, has_wires=has_wires)
@@ -313,14 +312,10 @@ class Publisher:
             try:
                 connection = pika.BlockingConnection(
                     pika.ConnectionParameters(
-                        "127.0.0.1",
-                        self.nodes.ports[name],
-                        socket_timeout=5,
-                        stack_timeout=20,
-                        heartbeat=10,
-                        blocked_connection_timeout=20,
-                    )  # fmt: skip
-                )
+                        "127.0.0.1", self.nodes.ports[name],
+                        socket_timeout=5, stack_timeout=20, heartbeat=10, blocked_connection_timeout=20,
+                    )
+                )  # fmt: skip
             except LOST:
                 self._is_over.wait(LOOK_S)
                 continue
@@ -365,8 +360,8 @@ def assert_each_once(publisher: Publisher, found: list[tuple[int, bool]]) -> Non
 
 
 def reasons(log: str) -> list[str]:
-    """Lines about states, of a node's log."""
-    return [line for line in log.splitlines() if re.search(r"leveret\.cluster", line)]
+    """The lines of a node's log that its part in the cluster wrote."""
+    return [line for line in log.splitlines() if "leveret.cluster" in line]
 
 
 def stretches(numbers: set[int]) -> str:

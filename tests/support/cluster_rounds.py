@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cluster_books import Books
-from cluster_nodes import NAMES, ClusterNodes, cluster_nodes, until
+from cluster_nodes import NAMES, ClusterNodes, cluster_nodes, others, until
 from wires import Wire
 
 from leveret.journal.copying.octet_reader import position_of
@@ -144,7 +144,7 @@ def pause_member(nodes: ClusterNodes, chance: random.Random) -> None:
 
 
 def pause_etcd(nodes: ClusterNodes, chance: random.Random) -> None:
-    """SIGSTOP of all members of etcd for a while: nothing happens but that."""
+    """SIGSTOP of all members of etcd for a while."""
     _pause_etcd(nodes, nodes.rest_s)
 
 
@@ -176,7 +176,7 @@ def _rest(nodes: ClusterNodes, part: float = 1.0) -> None:
 
 
 def _cut(nodes: ClusterNodes, wires: list[Wire], leads: str) -> None:
-    """Cut wires until another node leads than `leads`, in at most as long as clients may have to wait."""
+    """Cut wires until another node leads than `leads`."""
     for wire in wires:
         wire.cut()
     try:
@@ -199,7 +199,7 @@ def cut_link_of_leader(nodes: ClusterNodes, chance: random.Random) -> None:
 
 
 def cut_leader_from_etcd(nodes: ClusterNodes, chance: random.Random) -> None:
-    """The leader with its followers, without etcd, for longer than its lease: either goes."""
+    """The leader with its followers, without etcd, for longer than its lease: whether it leads on is left open."""
     wires = nodes.wires(nodes.leader(), link=False)
     for wire in wires:
         wire.cut()
@@ -223,7 +223,7 @@ def cut_follower_off(nodes: ClusterNodes, chance: random.Random) -> None:
 def cut_followers_apart(nodes: ClusterNodes, chance: random.Random) -> None:
     """The followers without each other; then the leader is killed: two that cannot reach each other are left."""
     leader = nodes.leader()
-    followers = [name for name in NAMES if name != leader]
+    followers = others(leader)
     for name, other in zip(followers, reversed(followers)):
         nodes.link_wires[name].cut(whose=other)
     nodes.kill(leader)
@@ -276,8 +276,7 @@ EXTRA: tuple[Blow, ...] = (pause_etcd_for_a_minute,)
 
 
 def _follower(nodes: ClusterNodes, chance: random.Random) -> str:
-    leader = nodes.leader()
-    return chance.choice([name for name in NAMES if name != leader])
+    return chance.choice(others(nodes.leader()))
 
 
 def _kill_and_start(nodes: ClusterNodes, names: list[str], *, waits: bool = True) -> None:
@@ -318,8 +317,8 @@ def journals_differ(nodes: ClusterNodes) -> str:
                 return f"{lsn}, {agreed} was agreed: {error}"
             lsn -= 1
     agreed = lsn
-    first, *others = NAMES
-    for name in others:
+    first, *rest = NAMES
+    for name in rest:
         common = sorted(set(segments_in(REAL, paths[first])) & set(segments_in(REAL, paths[name])))
         if not common:
             return f"{first} and {name} have no segment in common"

@@ -8,8 +8,6 @@ from leveret.engine.messages.message import Envelope
 from leveret.settings import Configuration, load_configuration
 
 GUEST = User("guest")
-
-
 RING = """
 [[address]]
 name = "ring"
@@ -47,9 +45,9 @@ def queue_of(objects: ConfiguredObjects, name: str, vhost: str = "/") -> Queue:
     return objects.broker.virtual_hosts[vhost].queues.named(name)
 
 
-def session_of(objects: ConfiguredObjects, vhost: str = "/") -> Session:
-    """A client."""
-    return objects.broker.connections.open(vhost, GUEST, name="test", flush=lambda: None).open_session()
+def session_of(objects: ConfiguredObjects) -> Session:
+    """A channel of a new client."""
+    return objects.broker.connections.open("/", GUEST, name="test", flush=lambda: None).open_session()
 
 
 def publish(objects: ConfiguredObjects, session: Session, exchange: str, key: str, *bodies: str) -> None:
@@ -78,6 +76,6 @@ config-delete-addresses = "FORCE"
 SETTING = '[[address-setting]]\nmatch = "#"\nredelivery-delay = 100\ndefault-ring-size = 8\n'
 
 
-def configured_queue(said: str) -> str:
+def configured_queue(attributes: str) -> str:
     """One queue with these attributes."""
-    return f'[[address]]\nname = "q"\n[[address.queue]]\nname = "q"\n{said}\n{SETTING}'
+    return f'[[address]]\nname = "q"\n[[address.queue]]\nname = "q"\n{attributes}\n{SETTING}'

@@ -24,18 +24,18 @@ def written(journal: Journal) -> tuple[int, int]:
     return segment.base_lsn, segment.size
 
 
-def octets_of(files: SimulatedFiles, end: tuple[int, int], path: str = PATH) -> dict[int, bytes]:
+def octets_of(files: SimulatedFiles, end: tuple[int, int]) -> dict[int, bytes]:
     """The octets of each segment, up to where they end."""
     return {
-        base: files.content(path_of(path, base))[: end[1] if base == end[0] else None]
-        for base in segments_in(files, path)
+        base: files.content(path_of(PATH, base))[: end[1] if base == end[0] else None]
+        for base in segments_in(files, PATH)
         if base <= end[0]
     }
 
 
-def octets_in(copied: CopiedJournal, files: SimulatedFiles, path: str = PATH) -> dict[int, bytes]:
+def octets_in(copied: CopiedJournal, files: SimulatedFiles) -> dict[int, bytes]:
     """The octets of each segment of a copy: without a piece of a block at the end."""
-    found = {base: files.content(path_of(path, base)) for base in segments_in(files, path)}
+    found = {base: files.content(path_of(PATH, base)) for base in segments_in(files, PATH)}
     if found:
         found[max(found)] = found[max(found)][: copied._blocks.size]
     return found
@@ -151,8 +151,9 @@ class Leader:
         return written(self.journal)
 
 
-def led(term: int = 1) -> Leader:
-    leader = Leader(SimulatedFiles(), term)
+def led() -> Leader:
+    """A leader in its first term, with the queues a and b, which all nodes have."""
+    leader = Leader(SimulatedFiles())
     leader.driver.declare("a", "b")
     leader.turn()
     return leader

@@ -19,7 +19,7 @@ def blocks_of(journal: Path, base: int) -> list[tuple[int, int, int]]:
 
 
 def harm(journal: Path, base: int, offset: int) -> None:
-    """One octet of a block is another."""
+    """Change an octet of the block at this offset."""
     (file,) = journal.glob(f"*{base:020d}.log")
     data = bytearray(file.read_bytes())
     data[offset + 40] ^= 1
@@ -34,6 +34,6 @@ def holes_in(lake: Path) -> list[dict[str, Any]]:
 
 
 def as_node_of_a_cluster(data: Path) -> None:
-    """A data directory whose journal is a copy of a cluster's, by its format."""
+    """Write into the format of a journal what it has in a copy of a cluster's journal."""
     path = data / "journal" / "format"
     path.write_text(json.dumps({**json.loads(path.read_text()), "version": 2, "needs": [], "id": "ab" * 16}))

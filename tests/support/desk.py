@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,11 @@ class Got:
 
 #: Makes a broker with settings (TOML) and a connection to it, with the queue `q` declared with these arguments.
 Make = Callable[..., "Desk"]
+
+
+def dashed(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by the names that they have on the wire."""
+    return {name.replace("_", "-"): value for name, value in arguments.items()}
 
 
 class Desk(ABC):
@@ -198,7 +203,7 @@ class Desk(ABC):
 
 
 class VirtualDesk(Desk):
-    """A broker on virtual time and one connection to it, without sockets. `chance`: see `Broker`."""
+    """A broker on virtual time and one connection to it, without sockets. `broker`: see `Harness`."""
 
     def __init__(
         self, settings: str = "", *, beside: VirtualDesk | None = None, heartbeat_s: int = 0, **broker: Any
@@ -227,7 +232,7 @@ class VirtualDesk(Desk):
         answer = None
         for received in self.peer.take():
             if isinstance(received.frame, C.Basic.Deliver):
-                self._deliveries.append(_got(received))
+                self._deliveries.append(got_of(received))
             else:
                 assert answer is None, received
                 answer = received
@@ -238,12 +243,12 @@ class VirtualDesk(Desk):
         return answer
 
     def declare(self, queue: str = "q", *, passive: bool = False, **arguments: Any) -> int:
-        table = {key.replace("_", "-"): value for key, value in arguments.items()}
+        table = dashed(arguments)
         answer = self._call(GETS, C.Queue.Declare, queue=queue, durable=True, passive=passive, arguments=table)
         return int(answer.frame.message_count)
 
     def exchange(self, name: str, kind: str = "fanout", **arguments: Any) -> None:
-        table = {key.replace("_", "-"): value for key, value in arguments.items()}
+        table = dashed(arguments)
         self._call(GETS, C.Exchange.Declare, exchange=name, exchange_type=kind, durable=True, arguments=table)
 
     def bind(self, queue: str, exchange: str, key: str = "") -> None:
@@ -259,7 +264,7 @@ class VirtualDesk(Desk):
             outcome = ""
             for received in self.peer.take():
                 if isinstance(received.frame, C.Basic.Deliver):
-                    self._deliveries.append(_got(received))
+                    self._deliveries.append(got_of(received))
                 elif isinstance(received.frame, C.Basic.Return):
                     outcome = "returned"
                 else:
@@ -270,13 +275,13 @@ class VirtualDesk(Desk):
 
     def get(self, queue: str = "q", *, no_ack: bool = False) -> Got | None:
         answer = self._call(GETS, C.Basic.Get, queue=queue, no_ack=no_ack)
-        return None if isinstance(answer.frame, C.Basic.GetEmpty) else _got(answer)
+        return None if isinstance(answer.frame, C.Basic.GetEmpty) else got_of(answer)
 
     def ack(self, got: Got | int) -> None:
-        self._call(GETS, C.Basic.Ack, delivery_tag=_tag(got))
+        self._call(GETS, C.Basic.Ack, delivery_tag=tag_of(got))
 
     def nack(self, got: Got | int, *, multiple: bool = False, requeue: bool = True) -> None:
-        self._call(GETS, C.Basic.Nack, delivery_tag=_tag(got), multiple=multiple, requeue=requeue)
+        self._call(GETS, C.Basic.Nack, delivery_tag=tag_of(got), multiple=multiple, requeue=requeue)
 
     def reject(self, got: Got, *, requeue: bool = True) -> None:
         self._call(GETS, C.Basic.Reject, delivery_tag=got.tag, requeue=requeue)
@@ -287,7 +292,7 @@ class VirtualDesk(Desk):
     def consume(
         self, queue: str = "q", *, prefetch: int = 0, no_ack: bool = False, tag: str = "t", **arguments: Any
     ) -> None:
-        table = {key.replace("_", "-"): value for key, value in arguments.items()}
+        table = dashed(arguments)
         self._call(GETS, C.Basic.Qos, prefetch_count=prefetch)
         self._call(GETS, C.Basic.Consume, queue=queue, consumer_tag=tag, no_ack=no_ack, arguments=table)
 
@@ -295,7 +300,7 @@ class VirtualDesk(Desk):
         self._call(GETS, C.Basic.Cancel, consumer_tag=tag)
 
     def taken(self) -> list[Got]:
-        self._deliveries += [_got(received) for received in self.peer.take()]
+        self._deliveries += [got_of(received) for received in self.peer.take()]
         taken, self._deliveries = self._deliveries, []
         return taken
 
@@ -344,11 +349,11 @@ class VirtualDesk(Desk):
         return self.pair.clock.wall_ms()
 
 
-def _tag(got: Got | int) -> int:
+def tag_of(got: Got | int) -> int:
     return got if isinstance(got, int) else got.tag
 
 
-def _got(received: Any) -> Got:
+def got_of(received: Any) -> Got:
     frame = received.frame
     return Got(
         frame.delivery_tag,

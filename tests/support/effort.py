@@ -14,5 +14,5 @@ PHASES = (Phase.explicit, Phase.reuse, Phase.generate, *((Phase.shrink,) if EFFO
 
 
 def examples(count: int) -> int:
-    """So many in `make test`."""
+    """How many examples to try: `count` in `make test`, else that times the effort."""
     return count * EFFORT

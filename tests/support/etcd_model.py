@@ -36,9 +36,8 @@ class _Pair:
 class EtcdModel:
     """The keys that all members of an etcd agree on."""
 
-    def __init__(self, clock: Callable[[], int] = now_ns) -> None:
+    def __init__(self) -> None:
         self.revision = 1
-        self._clock = clock
         self._pairs: dict[bytes, _Pair] = {}
         self._leases: dict[str, tuple[int, int]] = {}  # id -> its length and its end, ns
         self._lease_count = 0
@@ -67,7 +66,7 @@ class EtcdModel:
         """As /v3/lease/grant: the lease's id."""
         self._lease_count += 1
         length_ns = int(seconds * 1e9)
-        self._leases[str(self._lease_count)] = (length_ns, self._clock() + length_ns)
+        self._leases[str(self._lease_count)] = (length_ns, now_ns() + length_ns)
         return str(self._lease_count)
 
     def renew(self, lease: str) -> bool:
@@ -75,7 +74,7 @@ class EtcdModel:
         self.expire()
         if lease in self._leases:
             length_ns = self._leases[lease][0]
-            self._leases[lease] = (length_ns, self._clock() + length_ns)
+            self._leases[lease] = (length_ns, now_ns() + length_ns)
         return lease in self._leases
 
     def revoke(self, lease: str) -> None:
@@ -85,17 +84,12 @@ class EtcdModel:
 
     def expire(self) -> None:
         """End the leases whose time is over, as any member does at the latest when it is asked."""
-        for lease in [lease for lease, (_, end_ns) in self._leases.items() if end_ns <= self._clock()]:
+        for lease in [lease for lease, (_, end_ns) in self._leases.items() if end_ns <= now_ns()]:
             self.revoke(lease)
 
     def next_end_ns(self) -> int | None:
         """When the next lease ends."""
         return min((end_ns for _, end_ns in self._leases.values()), default=None)
-
-    def lose_everything(self) -> None:
-        """As if the data of all members were deleted: the revision falls."""
-        self.revision, self._pairs, self._leases = 1, {}, {}
-        self._tell()
 
     def put(self, key: str, value: bytes) -> None:
         """As somebody does by hand."""
@@ -164,11 +158,11 @@ class Weather:
 class ModelCoordinator:
     """A `Coordinator` of one node on the model."""
 
-    def __init__(self, etcd: EtcdModel, name: str = "leveret", seconds: float = 6) -> None:
+    def __init__(self, etcd: EtcdModel, seconds: float = 6) -> None:
         self.weather = Weather()
         self.last_answer_ns = 0
         self.trouble = ""
-        self._etcd, self._keys, self._seconds = etcd, Keys(name), seconds
+        self._etcd, self._keys, self._seconds = etcd, Keys("leveret"), seconds
         self._leases: dict[Lease, str] = {}
 
     async def read(self) -> View:

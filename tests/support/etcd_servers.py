@@ -112,9 +112,9 @@ class EtcdServers:
 
 
 @contextmanager
-def etcd_servers(directory: Path, count: int = 1, options: tuple[str, ...] = ()) -> Iterator[EtcdServers]:
+def etcd_servers(directory: Path, count: int = 1) -> Iterator[EtcdServers]:
     """Started, and killed at the end."""
-    servers = EtcdServers(directory, count, options)
+    servers = EtcdServers(directory, count)
     try:
         servers.start_all()
         yield servers

@@ -40,10 +40,9 @@ def rows(letter: str) -> list[Row]:
     for id_, expression, message, answer in _ROW.findall(PAGE.read_text()):
         if id_[0] == letter:
             body = _BODY.match(message)
-            said = {name: json.loads(text) for name, text in _ENVELOPE.findall(message)}
-            known = {"routing_key": said.get("rk", ""), "headers": said.get("headers", {})}
-            one = Row(id_, expression, answer, body and body[1], **known, properties=said.get("props", {}))
-            found.append(one)
+            parts = {name: json.loads(text) for name, text in _ENVELOPE.findall(message)}
+            envelope = parts.get("rk", ""), parts.get("headers", {}), parts.get("props", {})
+            found.append(Row(id_, expression, answer, body and body[1], *envelope))
     return found
 
 

@@ -57,9 +57,7 @@ def _steps(language: str, words: list[str], text: str) -> Iterator[Step]:
         yield from (Step("", line, "install" in words) for line in text.replace("\\\n", "").splitlines())
 
 
-def follow(
-    steps: list[Step], folder: Path, environment: Mapping[str, str], *, installs: bool, timeout: float = _TIMEOUT_S
-) -> list[Done]:
+def follow(steps: list[Step], folder: Path, environment: Mapping[str, str], *, installs: bool) -> list[Done]:
     """Do as a page says, in one shell session. Raises: AssertionError with what a command printed that failed.
 
     `installs`: also what fetches packages; without it `environment` has to have what they would have brought.
@@ -72,12 +70,12 @@ def follow(
             (folder / step.name).parent.mkdir(parents=True, exist_ok=True)
             (folder / step.name).write_text(step.text)
         elif installs or not step.installs:
-            done.append(_run(step, folder, kept, timeout))
+            done.append(_run(step, folder, kept))
     kept.unlink()
     return done
 
 
-def _run(step: Step, folder: Path, kept: Path, timeout: float) -> Done:
+def _run(step: Step, folder: Path, kept: Path) -> Done:
     script = f". {shlex.quote(str(kept))}\n{step.text}\nstatus=$?\nexport -p > {shlex.quote(str(kept))}\nexit $status\n"
     begin = time.monotonic()
     ran = subprocess.run(
@@ -88,7 +86,7 @@ def _run(step: Step, folder: Path, kept: Path, timeout: float) -> Done:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=timeout,
+        timeout=_TIMEOUT_S,
     )
     assert ran.returncode == 0, f"$ {step.text}\n{ran.stdout}"
     return Done(step.text, step.installs, time.monotonic() - begin, ran.stdout)

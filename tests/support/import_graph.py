@@ -17,14 +17,14 @@ FRONT_DOOR = "src/leveret"
 PROGRAMS = "interop/drivers"
 
 
-def sources(room: str, root: Path = ROOT) -> list[Path]:
+def sources(room: str) -> list[Path]:
     """The modules of a room and of the rooms in it."""
-    return sorted(path for path in (root / room).rglob("*.py") if (root / PROGRAMS) not in path.parents)
+    return sorted(path for path in (ROOT / room).rglob("*.py") if (ROOT / PROGRAMS) not in path.parents)
 
 
-def packages(room: str, root: Path = ROOT) -> list[str]:
+def packages(room: str) -> list[str]:
     """The folders of a room that hold modules, itself among them, by their paths in the tree."""
-    return sorted({path.parent.relative_to(root).as_posix() for path in sources(room, root)})
+    return sorted({path.parent.relative_to(ROOT).as_posix() for path in sources(room)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,10 +90,10 @@ def at_run_time(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def import_graph(
-    room: str, nodes: Callable[[Source], Iterable[ast.AST]] = attrgetter("imports"), root: Path = ROOT
+    room: str, nodes: Callable[[Source], Iterable[ast.AST]] = attrgetter("imports")
 ) -> dict[str, set[str]]:
     """Module -> modules of its room that it imports, by dotted names within the room; `nodes`: which imports count."""
-    names = {path: ".".join(path.relative_to(root / room).with_suffix("").parts) for path in sources(room, root)}
+    names = {path: ".".join(path.relative_to(ROOT / room).with_suffix("").parts) for path in sources(room)}
     return {
         name: imported(nodes(source_of(path)), name.split(".")[:-1], set(names.values())) - {name}
         for path, name in names.items()

@@ -16,21 +16,19 @@ from leveret.pipeline.reading.positions import JournalPlan
 from leveret.pipeline.reading.table_reader import TableReader
 from leveret.pipeline.schemas import TABLES
 
-Rows = "Counter[str]"
-
 
 def fill(journal: Path, lake: Path, **more: Any) -> dict[str, Any]:
     """An ingest by this process; its result."""
     return ingest(None, IngestOptions(str(journal), str(lake), **more), Progress("ingest", io.StringIO()))
 
 
-def in_journal(journal: Path, table: str = "events") -> "Counter[str]":
+def in_journal(journal: Path, table: str = "events") -> Counter[str]:
     """The rows that a lake of the journal must have."""
     reader = TableReader(str(journal), table, TABLES[table])
     return counted([row for batch in reader.all_batches() for row in batch.to_pylist()])
 
 
-def in_lake(lake: Path, table: str = "events") -> "Counter[str]":
+def in_lake(lake: Path, table: str = "events") -> Counter[str]:
     """The rows of the files that count, without `date` and what tells the node."""
     files = committed_files(str(lake), table)
     names = [one.name for one in TABLES[table]]
@@ -38,7 +36,7 @@ def in_lake(lake: Path, table: str = "events") -> "Counter[str]":
     return counted([{name: row.get(name) for name in names} for rows in read for row in rows.to_pylist()])
 
 
-def counted(rows: list[dict[str, Any]]) -> "Counter[str]":
+def counted(rows: list[dict[str, Any]]) -> Counter[str]:
     """How often each row is there."""
     return Counter(json.dumps({name: str(row[name]) for name in sorted(row)}) for row in rows)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from desk import GETS, C, Got, Refused, VirtualDesk, _got
+from desk import GETS, C, Got, Refused, VirtualDesk, dashed, got_of
 from pamqp import frame, heartbeat
 from peer import method
 
@@ -23,7 +23,7 @@ class LeasedDesk(VirtualDesk):
 
     def queue(self, name: str = "q", **arguments: Any) -> None:
         """A leased queue; with a dead-letter queue `dead` where it names one."""
-        arguments = {key.replace("_", "-"): value for key, value in arguments.items()}
+        arguments = dashed(arguments)
         if "x-dead-letter-exchange" in arguments:
             super().declare("dead")
         self.declare(name, **{"x-queue-type": "amps", "x-max-backlog-per-consumer": 1000, **arguments})
@@ -40,14 +40,14 @@ class LeasedDesk(VirtualDesk):
         """basic.qos if it is given, and basic.consume."""
         if qos is not None:
             self._call(GETS, C.Basic.Qos, prefetch_count=qos)
-        table = {key.replace("_", "-"): value for key, value in arguments.items()}
+        table = dashed(arguments)
         if table.get("x-browse") is True:
             fields = {"queue": queue, "consumer_tag": tag, "no_ack": no_ack, "arguments": table}
             self.peer.send(method(GETS, C.Basic.Consume, **fields))
             answers = self.peer.take()
             if isinstance(answers[0].frame, C.Channel.Close):
                 raise Refused(answers[0].frame.reply_code, answers[0].frame.reply_text)
-            self._deliveries += [_got(one) for one in answers if isinstance(one.frame, C.Basic.Deliver)]
+            self._deliveries += [got_of(one) for one in answers if isinstance(one.frame, C.Basic.Deliver)]
             assert isinstance(answers[0].frame, C.Basic.ConsumeOk) and isinstance(answers[-1].frame, C.Basic.Cancel)
         else:
             self._call(GETS, C.Basic.Consume, queue=queue, consumer_tag=tag, no_ack=no_ack, arguments=table)
@@ -64,7 +64,7 @@ class LeasedDesk(VirtualDesk):
 
     def listen(self) -> None:
         """Heartbeats of the broker are taken."""
-        self._deliveries += [_got(one) for one in self.peer.take() if isinstance(one.frame, C.Basic.Deliver)]
+        self._deliveries += [got_of(one) for one in self.peer.take() if isinstance(one.frame, C.Basic.Deliver)]
 
     def bodies(self) -> str:
         """Of deliveries since the last look, joined."""
@@ -101,7 +101,7 @@ def crowd(desk: LeasedDesk, *limits: int) -> list[LeasedDesk]:
 def ask(desk: LeasedDesk, key: str = "sow_delete", **headers: str) -> dict[str, Any]:
     """A request to amps.control, and its answer."""
     desk.declare("answers", x_queue_type="classic")
-    headers = {name.replace("_", "-"): value for name, value in headers.items()}
+    headers = dashed(headers)
     outcome = desk.publish(
         "", exchange="amps.control", key=key, headers=headers, reply_to="answers", correlation_id="7"
     )

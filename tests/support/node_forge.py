@@ -100,8 +100,8 @@ class Forge:
             code = ForgedProcess(self, pid, stack.enter_context(open(os.devnull))).wait(timeout_s)
             for stream in streams[1:]:
                 stream.seek(0)
-            said, failed = (stream.read().decode() for stream in streams[1:])
-        return subprocess.CompletedProcess(["leveret", *arguments], code, said, failed)
+            output, errors = (stream.read().decode() for stream in streams[1:])
+        return subprocess.CompletedProcess(["leveret", *arguments], code, output, errors)
 
     def _fork(
         self,

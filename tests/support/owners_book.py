@@ -130,14 +130,14 @@ class _Book:
             return True
         return sum(one < id_ for one in self.ready) + sum(one < id_ for one in self.leased) < depth
 
-    def is_ready(self, id_: int, now_ns: int, number: int) -> None:
+    def add_ready(self, id_: int, now_ns: int, number: int) -> None:
         """A message is ready since then, by this event."""
         self.ready[id_], self.order[id_] = now_ns, number
         insort(self.places, self.rules.place_of(id_))
         if self.rules.is_barrier is not None and self.rules.is_barrier(id_):
             self.barriers.add(id_)
 
-    def is_not_ready(self, id_: int) -> None:
+    def remove_ready(self, id_: int) -> None:
         """A message is leased, waits for its time, or is gone."""
         if self.ready.pop(id_, None) is not None:
             at = bisect_left(self.places, self.rules.place_of(id_))
@@ -217,7 +217,7 @@ class OwnersBook:
         delayed = {message.id for message in queue.scheduled}
         for id_ in sorted(ids):
             if id_ not in delayed:
-                book.is_ready(id_, -NEVER_NS, 0)
+                book.add_ready(id_, -NEVER_NS, 0)
             if rules.is_of_one_site:
                 continue
             owner = book.owners[id_] = _engine_owner(queue, id_)
@@ -297,7 +297,7 @@ class OwnersBook:
         now_ns = self._now_ns()
         for id_ in event.messages:
             assert id_ not in book.ready and id_ not in book.leased, f"{id_} comes to {event.subject} twice"
-            book.is_ready(id_, now_ns, self._number)
+            book.add_ready(id_, now_ns, self._number)
             book.came[id_] = now_ns
             if book.rules.is_of_one_site:
                 continue
@@ -309,16 +309,20 @@ class OwnersBook:
 
     def _on_scheduled(self, event: ScheduledEvent) -> None:
         book = self._of(event)
-        for id_ in event.messages if book is not None else ():
-            assert id_ in book.ready, f"{id_} of {event.subject} is delayed, and is not new"  # type: ignore[union-attr]
-            book.is_not_ready(id_)  # type: ignore[union-attr]
-            book.barriers.discard(id_)  # type: ignore[union-attr]
+        if book is None:
+            return
+        for id_ in event.messages:
+            assert id_ in book.ready, f"{id_} of {event.subject} is delayed, and is not new"
+            book.remove_ready(id_)
+            book.barriers.discard(id_)
 
     def _on_due(self, event: DueEvent) -> None:
         book = self._of(event)
-        for id_ in event.messages if book is not None else ():
-            book.is_ready(id_, self._now_ns(), DELAYED)  # type: ignore[union-attr]
-            book.came[id_] = self._now_ns()  # type: ignore[union-attr]
+        if book is None:
+            return
+        for id_ in event.messages:
+            book.add_ready(id_, self._now_ns(), DELAYED)
+            book.came[id_] = self._now_ns()
             self.counted["delayed messages"] += 1
 
     def _on_transferred(self, event: TransferredEvent) -> None:
@@ -368,7 +372,7 @@ class OwnersBook:
             owner = book.owners.get(id_, site)
             assert owner == site, f"{id_} of {what} belongs to {owner}, and goes to {site}"
             assert book.is_open(id_), f"{id_} of {what} is leased, behind the barrier {book.gate()}"
-            book.is_not_ready(id_)
+            book.remove_ready(id_)
             waits = id_ in book.moved and rules.rank_of is not None  # those of higher ranks may have to
             came_until_ns = self._now_ns() - self._after_ns - LATE_NS if waits else NEVER_NS
             book.handed_out.append((self._number, id_, book.moved.get(id_, owner), consumer, came_until_ns))
@@ -414,7 +418,7 @@ class OwnersBook:
                     f"the lease of {id_} ended for {lease.site}, which is there"
                 )
                 self.counted["leases of lost sites"] += 1
-            book.is_ready(id_, book.came.get(id_, -NEVER_NS), self._number)
+            book.add_ready(id_, book.came.get(id_, -NEVER_NS), self._number)
 
     def _on_left(self, event: Any) -> None:
         book = self._of(event)
@@ -422,7 +426,7 @@ class OwnersBook:
             return
         for id_ in event.messages:
             if self._over(book, id_) is None:
-                book.is_not_ready(id_)
+                book.remove_ready(id_)
                 book.barriers.discard(id_)
             book.owners.pop(id_, None)
             book.came.pop(id_, None)

@@ -24,6 +24,7 @@ from leveret.amqp_frontend.options import FrontendOptions
 from leveret.amqp_frontend.peer.login import Peer as PeerFacts
 from leveret.amqp_frontend.session.handling import handle_bytes
 from leveret.amqp_frontend.session.session import AmqpSession
+from leveret.interop.wire.raw_codec import frame as raw_frame
 
 if TYPE_CHECKING:
     from pair import Pair
@@ -78,11 +79,6 @@ def method(channel: int, kind: type[base.Frame], **fields: Any) -> bytes:
     """A method frame, encoded by pamqp."""
     made: base.Frame = _unvalidated(kind)(**fields)  # type: ignore[arg-type]
     return frame.marshal(made, channel)
-
-
-def raw_frame(kind: int, channel: int, payload: bytes, end: bytes = b"\xce") -> bytes:
-    """Any frame, right or wrong."""
-    return bytes((kind,)) + channel.to_bytes(2, "big") + len(payload).to_bytes(4, "big") + payload + end
 
 
 def raw_method(channel: int, class_id: int, method_id: int, arguments: bytes = b"") -> bytes:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pika
-from desk import Desk, Got, Refused, load
+from desk import Desk, Got, Refused, dashed, load, tag_of
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ChannelClosedByBroker, NackError, UnroutableError
 from socket_broker import SocketBroker
@@ -41,14 +41,14 @@ class PikaDesk(Desk):
     def declare(self, queue: str = "q", *, passive: bool = False, **arguments: Any) -> int:
         # pika has no floats, but decimals.
         table = {
-            key.replace("_", "-"): Decimal(str(value)) if isinstance(value, float) else value
-            for key, value in arguments.items()
+            name: Decimal(str(value)) if isinstance(value, float) else value
+            for name, value in dashed(arguments).items()
         }
         answer = self._do("queue_declare", queue, durable=True, passive=passive, arguments=table)
         return int(answer.method.message_count)
 
     def exchange(self, name: str, kind: str = "fanout", **arguments: Any) -> None:
-        table = {key.replace("_", "-"): value for key, value in arguments.items()}
+        table = dashed(arguments)
         self._do("exchange_declare", name, kind, durable=True, arguments=table)
 
     def bind(self, queue: str, exchange: str, key: str = "") -> None:
@@ -75,11 +75,11 @@ class PikaDesk(Desk):
         return None if method is None else _got(method, properties, body)
 
     def ack(self, got: Got | int) -> None:
-        self._do("basic_ack", _tag(got))
+        self._do("basic_ack", tag_of(got))
         self._settled()
 
     def nack(self, got: Got | int, *, multiple: bool = False, requeue: bool = True) -> None:
-        self._do("basic_nack", _tag(got), multiple=multiple, requeue=requeue)
+        self._do("basic_nack", tag_of(got), multiple=multiple, requeue=requeue)
         self._settled()
 
     def reject(self, got: Got, *, requeue: bool = True) -> None:
@@ -96,7 +96,7 @@ class PikaDesk(Desk):
             self._deliveries.append(_got(method, properties, body))
 
         self._do("basic_qos", prefetch_count=prefetch)
-        table = {key.replace("_", "-"): value for key, value in arguments.items()}
+        table = dashed(arguments)
         self._do("basic_consume", queue, delivered, auto_ack=no_ack, consumer_tag=tag, arguments=table)
 
     def cancel(self, tag: str = "t") -> None:
@@ -164,10 +164,6 @@ class PikaDesk(Desk):
     @property
     def wall_ms(self) -> int:
         return self.broker.clock.wall_ms()
-
-
-def _tag(got: Got | int) -> int:
-    return got if isinstance(got, int) else got.tag
 
 
 def _got(method: Any, properties: Any, body: bytes) -> Got:

@@ -15,8 +15,9 @@ import pika
 from api_client import ApiClient, Response
 
 LOG = Path(__file__).resolve().parents[1] / "spec" / "management" / "probe-log.jsonl"
+#: What the log's node was called.
 NODE = "hxmgmt@localhost"
-#: What the log's node was called, and listened on.
+#: The name of its publisher's connection, as it is in paths.
 THEIR_PUBLISHER = "127.0.0.1%3A51358%20-%3E%20127.0.0.1%3A26672"
 #: Headers whose values are compared.
 HEADERS = ("allow", "location", "www-authenticate")
@@ -68,19 +69,8 @@ def probes() -> Iterator[Probe]:
         is_wrong = row["tag"] == "tags" and row["user"] == "guest"
         is_wrong |= row["request"] == "POST /api/login" and row["user"] is not None
         password = "wrong" if is_wrong else row["user"]
-        yield Probe(
-            number,
-            row["tag"],
-            method,
-            path,
-            row["user"],
-            password,
-            raw,
-            headers,
-            row["status"],
-            row["answer"],
-            row["headers"],
-        )
+        answer = row["status"], row["answer"], row["headers"]
+        yield Probe(number, row["tag"], method, path, row["user"], password, raw, headers, *answer)
 
 
 @dataclass(slots=True, frozen=True)
@@ -132,14 +122,7 @@ def _publish(api: ApiClient, queue: str) -> None:
 def ask(probe: Probe, api: ApiClient, publisher: str) -> Response:
     """The same request."""
     path = probe.path.replace(THEIR_PUBLISHER, publisher)
-    return api.ask(
-        probe.method,
-        path,
-        probe.body,
-        user=probe.user,
-        password=probe.password,
-        headers={**probe.headers},
-    )
+    return api.ask(probe.method, path, probe.body, user=probe.user, password=probe.password, headers=probe.headers)
 
 
 def differences(probe: Probe, answer: Response) -> str:

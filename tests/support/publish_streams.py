@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import random
-from struct import pack
 
 from leveret.engine.messages.content import PropertyValue, encode_header
 from leveret.engine.messages.field_table import Field
+from leveret.interop.wire.raw_codec import frame
 
 KEYS = (b"q", b"orders.eu", b"k" * 20, b"logs", b"x" * 200, b"y" * 250)
-
-
-def frame_of(kind: int, channel: int, payload: bytes) -> bytes:
-    """One frame."""
-    return pack(">BHL", kind, channel, len(payload)) + payload + b"\xce"
 
 
 def publish_of(channel: int, key: bytes, properties: dict[str, PropertyValue], body: bytes) -> bytes:
     """basic.publish with its content, the body in one frame."""
     arguments = b"\x00\x3c\x00\x28\x00\x00\x00" + bytes((len(key),)) + key + b"\x00"
-    header = frame_of(2, channel, encode_header(len(body), properties))
-    return frame_of(1, channel, arguments) + header + (frame_of(3, channel, body) if body else b"")
+    header = frame(2, channel, encode_header(len(body), properties))
+    return frame(1, channel, arguments) + header + (frame(3, channel, body) if body else b"")
 
 
 def properties_of(sort: int, number: int) -> dict[str, PropertyValue]:
@@ -76,9 +71,3 @@ def damaged(chance: random.Random, message: bytes) -> bytes:
         case _:
             octets[chance.randrange(len(octets))] = chance.choice((0, 1, 2, 3, 206, 255))
     return bytes(octets)
-
-
-def read_in(octets: bytes, places: list[int]) -> list[bytes]:
-    """The octets, cut at these places."""
-    ends = sorted({0, len(octets), *(place % (len(octets) + 1) for place in places)})
-    return [octets[start:stop] for start, stop in zip(ends, ends[1:])]

@@ -133,8 +133,8 @@ class Client:
     def send_octets(self, octets: bytes) -> None:
         self._socket.sendall(octets)
 
-    def send_frame(self, kind: int, channel: int, payload: bytes, end: int = FRAME_END) -> None:
-        self.send_octets(frame(kind, channel, payload, end))
+    def send_frame(self, kind: int, channel: int, payload: bytes) -> None:
+        self.send_octets(frame(kind, channel, payload))
 
     def method(self, channel: int, class_id: int, method_id: int, arguments: bytes = b"") -> None:
         """A method frame with any ids and any octets as arguments."""

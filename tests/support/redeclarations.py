@@ -124,7 +124,7 @@ def _exchanges() -> Iterator[list[Arguments]]:
 
 
 def groups(*, is_all: bool = False) -> Iterator[Group]:
-    """`is_all`: each declaration with each of its table; else with the first two."""
+    """`is_all`: each declaration with each of its table; else with the first two, of the flags of queues each third."""
     firsts = slice(None if is_all else 2)
     for kind, tables in (("queue", _queues()), ("exchange", _exchanges())):
         for table in tables:

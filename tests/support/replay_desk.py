@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from desk import GETS, C, Got, Refused, VirtualDesk, _got
+from desk import GETS, C, Got, Refused, VirtualDesk, got_of
 from durable_desk import DurableDesk
 from peer import method
 from simulated_files import SimulatedFiles
@@ -37,7 +37,7 @@ class Replays(VirtualDesk):
         self.got, self._deliveries, self.is_ended = self._deliveries, [], False
         for one in self.peer.take():
             if isinstance(one.frame, C.Basic.Deliver):
-                self.got.append(_got(one))
+                self.got.append(got_of(one))
             elif isinstance(one.frame, C.Basic.Cancel):
                 self.is_ended = True
             elif isinstance(one.frame, C.Connection.Close):

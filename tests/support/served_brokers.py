@@ -23,9 +23,8 @@ LOOPBACK = Address("127.0.0.1", 0)
 #: The console loads these in a thread while the broker loads others. Pytest parses each module that it loads, and two
 #: threads that parse at once fail before Python 3.11.5: "AST constructor recursion depth mismatch"
 #: (python/cpython#106905).
-LOADED_BEFORE = [
-    import_module(f"leveret.{name}") for name in ("console.connection", "serving.console", "configured.host_capacity")
-]
+for _name in ("console.connection", "serving.console", "configured.host_capacity"):
+    import_module(f"leveret.{_name}")
 ControlTable().load()
 
 

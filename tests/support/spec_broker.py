@@ -22,18 +22,19 @@ CONFIGURATION = "[broker]\nrefused-login-delay = 0\n"
 DEFINITIONS = Path(__file__).resolve().parents[1] / "spec" / "definitions.json"
 
 
+def _options(words: tuple[str, ...]) -> dict[str, str]:
+    """The values of `--name value`, by name."""
+    return {name.removeprefix("--"): value for name, value in zip(words[::2], words[1::2])}
+
+
 def _set_policy(command: str, name: str, pattern: str, definition: str, *options: str) -> tuple[str, dict[str, Any]]:
-    said = {key.removeprefix("--"): value for key, value in zip(options[::2], options[1::2])}
-    arguments = {"action": "set", "name": name, "pattern": pattern, "definition": definition, **said}
-    return command, arguments
+    arguments = {"action": "set", "name": name, "pattern": pattern, "definition": definition}
+    return command, {**arguments, **_options(options)}
 
 
 #: rabbitmqctl's word -> our command and its arguments.
 AS_CONTROL: dict[str, Callable[..., tuple[str, dict[str, Any]]]] = {
-    "add_vhost": lambda name, *options: (
-        "vhosts",
-        {"action": "add", "name": name, **dict(zip((word.removeprefix("--") for word in options[::2]), options[1::2]))},
-    ),
+    "add_vhost": lambda name, *options: ("vhosts", {"action": "add", "name": name, **_options(options)}),
     "trace_on": lambda: ("trace-on", {}),
     "trace_off": lambda: ("trace-off", {}),
     "delete_vhost": lambda name: ("vhosts", {"action": "delete", "name": name}),

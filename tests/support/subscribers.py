@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from leveret.engine import (
-    BrokerOptions,
-    Client,
-    Envelope,
-    Event,
-    Session,
-)
+from leveret.engine import BrokerOptions, Client, Envelope, Event, Session
 from leveret.settings import (
     NO_DESTINATIONS,
     NO_WHOLE_LIMITS,
@@ -37,9 +31,9 @@ def topics(**policies: dict[str, object]) -> DestinationPolicies:
 
 
 class Subscriber:
-    """A client with a queue of its own, and a consumer that acknowledges when it is asked to."""
+    """A client with a queue of its own, and a consumer that acknowledges nothing."""
 
-    def __init__(self, bench: Bench, name: str, *, prefetch: int = 0, consumes: bool = True, no_ack: bool = False):
+    def __init__(self, bench: Bench, name: str, *, prefetch: int = 0, consumes: bool = True):
         self.bench = bench
         self.got: list[str] = []
         self.reads = True
@@ -48,10 +42,10 @@ class Subscriber:
         self.queue = bench.queue(name, client=self.client, durable=False, exclusive=True)
         self.session.set_prefetch(prefetch, total=False)
         if consumes:
-            self.consume(no_ack=no_ack)
+            self.consume()
 
-    def consume(self, *, no_ack: bool = False) -> None:
-        self.bench.consume(self.queue, by=self.session, no_ack=no_ack)
+    def consume(self) -> None:
+        self.bench.consume(self.queue, by=self.session)
 
     def bind(self, key: str, exchange: str = "amq.topic") -> Subscriber:
         self.bench.bind(self.queue.name, exchange, key)
@@ -67,10 +61,6 @@ class Subscriber:
     @property
     def waiting(self) -> list[str]:
         return [message.body.decode() for message in self.queue.store]
-
-    def ack_all(self) -> None:
-        self.session.ack(0, multiple=True)
-        self.bench.end_turn()
 
 
 class Bench(Harness):

@@ -27,10 +27,10 @@ def tampering_proxy(broker_port: int, tamper: Tamper) -> Iterator[int]:
                 client, _ = listener.accept()
                 broker = socket.create_connection(("127.0.0.1", broker_port))
                 opened.extend((client, broker))
-                for target, source, sink in ((_copy, client, broker), (_copy_changed, broker, client)):
-                    arguments = (source, sink, tamper) if target is _copy_changed else (source, sink)
-                    threads.append(threading.Thread(target=target, args=arguments))
-                    threads[-1].start()
+                threads.append(threading.Thread(target=_copy, args=(client, broker)))
+                threads.append(threading.Thread(target=_copy_changed, args=(broker, client, tamper)))
+                for thread in threads[-2:]:
+                    thread.start()
 
     accepting = threading.Thread(target=accept)
     accepting.start()

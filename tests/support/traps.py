@@ -24,11 +24,11 @@ def filled(broker: SpecBroker, count: int, *, channels: int = 1) -> Client:
     return client
 
 
-def not_found(client: Client, queue: str, *, channel: int = 1) -> None:
+def not_found(client: Client, queue: str) -> None:
     """The queue does not exist."""
-    client.send("queue.declare", channel=channel, queue=queue, passive=True)
-    expect_channel_close(client, 404, f"NOT_FOUND - no queue '{queue}' in vhost '/'", (50, 10), channel=channel)
-    client.call("channel.open", channel=channel)
+    client.send("queue.declare", queue=queue, passive=True)
+    expect_channel_close(client, 404, f"NOT_FOUND - no queue '{queue}' in vhost '/'", (50, 10))
+    client.call("channel.open")
 
 
 def limited(broker: SpecBroker, **arguments: Any) -> Client:

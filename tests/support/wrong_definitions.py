@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
+from urllib.parse import quote
 
 from api_client import ApiClient
 
@@ -231,8 +232,8 @@ def answers(api: ApiClient) -> Iterator[tuple[str, Answer]]:
     for number, (name, document) in enumerate(cases()):
         own = f"w{number}"
         answer = api.ask("POST", "definitions", _renamed(document, "w", own))
-        said = answer.json if answer.headers.get("content-type", "").startswith("application/json") else None
-        reason = said.get("reason") if isinstance(said, dict) else None
+        body = answer.json if answer.headers.get("content-type", "").startswith("application/json") else None
+        reason = body.get("reason") if isinstance(body, dict) else None
         rows = _rows(api)
         there = {section: {row.replace(own, "w") for row in rows[section] - before[section]} for section in RIGHT}
         right = right or there
@@ -272,7 +273,6 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
 
 def _clear(api: ApiClient, there: dict[str, set[str]]) -> None:
     """Remove what an import added."""
-    from urllib.parse import quote
 
     def rows(section: str) -> Iterator[dict[str, str]]:
         for text in there[section]:
