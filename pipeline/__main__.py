@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options = parse(arguments)
     except Refused as refused:
         return refused.code
-    _end_with_parent()
+    _end_with_command()
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         return serve(options, sys.stdin or ()) if options.job == "serve" else run(options)
@@ -39,7 +39,7 @@ def _interrupt(*_: Any) -> None:
     raise KeyboardInterrupt
 
 
-def _end_with_parent() -> None:
+def _end_with_command() -> None:
     """End when the parent, `leveret`, ends: that closes this process's stdin, a pipe to which nothing is written."""
     if os.environ.get("LEVERET_PIPELINE_CHILD") != "1":
         return

@@ -24,8 +24,8 @@ def choose_sources(options: argparse.Namespace) -> None:
 
     `follow` leaves out journals that clash. Raises: ValueError, JournalError, OSError.
     """
+    from .lake.delta_tables import absolute
     from .lake.ingest_sources import sources_named, with_names
-    from .lake.lake import absolute
 
     skips_clashes = options.job == "follow"
     sources, options.problems = sources_named(options.journal, skips_clashes=skips_clashes)
@@ -100,8 +100,8 @@ def ingest_one(
 
     searched: see `fill_holes`. Raises: as `ingest`.
     """
+    from .lake.delta_tables import absolute
     from .lake.ingest import lake_position
-    from .lake.lake import absolute
 
     rows: Counter[str] = Counter()
     for _ in source.copies:

@@ -14,10 +14,9 @@ SLOW_WORKER = "Python worker failed to connect back"
 ATTEMPTS = 4
 
 
-def retry_slow_workers(work: Callable[[], T], progress: Progress, **facts: object) -> T:
-    """Call `work` up to `ATTEMPTS` times, until Python workers start. Returns its result.
+def retry_slow_workers(work: Callable[[], T], progress: Progress) -> T:
+    """Call `work`, which can be repeated, up to `ATTEMPTS` times until Python workers start. Returns its result.
 
-    Args:   work: can be repeated from its beginning. facts: fields of the progress for a retry.
     Raises: as `work`.
     """
     for attempt in range(1, ATTEMPTS):
@@ -26,5 +25,5 @@ def retry_slow_workers(work: Callable[[], T], progress: Progress, **facts: objec
         except Exception as error:
             if SLOW_WORKER not in str(error):
                 raise
-            progress.say("retry", **facts, attempt=attempt, why=SLOW_WORKER)
+            progress.say("retry", attempt=attempt, why=SLOW_WORKER)
     return work()

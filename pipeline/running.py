@@ -72,8 +72,8 @@ def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
 def _choose_sources(options: argparse.Namespace) -> None:
     """Choose the sources. Check a single journal here; several are checked by the ingest, one after the other."""
     from ..journal import JournalError
+    from .lake.delta_tables import absolute
     from .lake.ingest import check_journal, lake_position
-    from .lake.lake import absolute
     from .reading.positions import JournalPlan
 
     try:

@@ -131,8 +131,8 @@ TABLES: dict[str, Columns] = {
 BY_DATE = ("events", "payloads", "snapshots")
 #: Columns whose minimum and maximum in each file are in the lake's log, so that readers can skip files.
 STATISTICS = (
-    *("lsn", "ts", "msg_id", "vhost", "queue", "base_lsn", "begin_lsn", "end_lsn", "last_lsn", "node", "journal"),
-)
+    "lsn", "ts", "msg_id", "vhost", "queue", "base_lsn", "begin_lsn", "end_lsn", "last_lsn", "node", "journal",
+)  # fmt: skip
 
 
 def stored(table: str) -> Columns:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ..answers import EXIT_FAULT, EXIT_OK, Answer
 from ..engines.protocol import Engine, Row, value
 from ..error_texts import spark_error_text
-from ..lake.lake import absolute
+from ..lake.delta_tables import absolute
 from ..lake.nodes import Node, chosen_nodes, nodes_of
 from ..output.formats import PAGES, write_text
 from ..progress import Progress

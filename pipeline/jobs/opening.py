@@ -6,7 +6,8 @@ from importlib.util import find_spec
 
 from ..engines.protocol import Engine, rows
 from ..engines.spark import SparkEngine, is_one_process
-from ..lake.lake import REVERSE_ORDER, absolute, check_even, committed_files, read_table, retained_in, rows_by_node
+from ..lake.delta_tables import absolute
+from ..lake.lake import REVERSE_ORDER, check_even, committed_files, read_table, retained_in, rows_by_node
 from ..lake.nodes import Node
 from ..schemas import BY_DATE, TABLES, Column
 from .outputs import REPLAY_LOG

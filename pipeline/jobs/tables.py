@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from copy import copy
 
 from ..engines.protocol import Engine, Row, rows
-from ..lake.lake import Retained, holes_text, missing_text
+from ..lake.delta_tables import Retained
+from ..lake.lake import holes_text, missing_text
 from ..schemas import TABLES
 from .lives import KEPT, STARTED, lives_of
 

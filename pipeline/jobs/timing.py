@@ -1,10 +1,10 @@
 """The jobs `latency` and `fairness`: times of waiting and processing by queue and consumer. They need scope "all"."""
 
 from ..engines.protocol import PERCENTILES, rows
+from ..report.model import MEASURES
 from .outputs import FAIRNESS, LATENCY, MS_BETWEEN, WINDOW, conform
 from .tables import Tables
 
-MEASURES = ("queue", "service", "e2e")
 LATENCY_QUERY = """
 SELECT vhost, queue, window_start, {window_s} AS window_s, n, {points}
 FROM (

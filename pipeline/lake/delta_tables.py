@@ -156,8 +156,8 @@ def lsn_of(delta: Any, journal: str | None = None) -> int | None:
     return _number(delta, journal, _LSN)
 
 
-def retained_of(delta: Any, journal: str | None = None) -> Retained | None:
-    """What retention has left of a node's records; None: all. `delta`: the table `events`."""
+def retained_of(delta: Any, journal: str | None) -> Retained | None:
+    """What retention has left of a node's records; None: all. `delta`: the table `events`. `journal`: see `lsn_of`."""
     lsn, days = (_number(delta, journal, name) for name in (_KEPT_LSN, _KEPT_DAY))
     return None if lsn is None or days is None else Retained(lsn, _FIRST_DAY + timedelta(days=days))
 
@@ -185,12 +185,7 @@ def files_in(delta: Any) -> list[dict[str, Any]]:
 
 
 def files_of(
-    delta: Any,
-    lake: str,
-    table: str,
-    since_us: int | None = None,
-    until_us: int | None = None,
-    journal: str | None = None,
+    delta: Any, lake: str, table: str, since_us: int | None, until_us: int | None, journal: str | None
 ) -> dict[str, int]:
     """The present files that may have rows with since_us <= ts < until_us: absolute path or URI -> octets.
 

@@ -131,13 +131,13 @@ def fill_holes(
     reached_lsn: int,
     write: Write,
     lose: CopyFailed,
-    searched: dict[Any, Any] | None = None,
+    searched: dict[Any, Any] | None,
 ) -> dict[str, int]:
     """Fill the holes of a journal with the records that any copy has.
 
     Args:   plans: of the copies, not strict. reached_lsn: the LSN up to which all tables have the journal. write:
             writes the parts of slices of a copy. lose: called for a copy that cannot be read; the other copies are
-            used. searched: a cache for repeated calls: by hole, the segments that were searched without result. When
+            used. searched: for repeated calls, a cache: by hole, the segments that were searched without result. When
             these change, they are searched again.
     Returns: rows by table; empty if there was nothing to fill. Raises: JournalError, ValueError, OSError.
     """

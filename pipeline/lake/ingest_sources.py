@@ -135,7 +135,7 @@ def sources_named(given: Sequence[str], *, skips_clashes: bool = False) -> tuple
 
 
 def with_names(
-    sources: Sequence[IngestSource], lake: str, *, are_several: bool, problems: list[str] | None = None
+    sources: Sequence[IngestSource], lake: str, *, are_several: bool, problems: list[str] | None
 ) -> Sequence[IngestSource]:
     """Give each source a name, if there are several: its name in the lake, else that of its directory.
 

@@ -21,6 +21,8 @@ from typing import Any
 from ..schemas import BY_DATE, TABLES, ddl, stored
 from .delta_tables import (
     CHECKPOINTS,
+    Retained,
+    absolute,
     check_path,
     files_in,
     files_of,
@@ -30,8 +32,6 @@ from .delta_tables import (
     retained_of,
     table_path,
 )
-from .delta_tables import Retained as Retained  # offered here, too
-from .delta_tables import absolute as absolute
 
 #: The tables of every lake, in the order in which an ingest commits them.
 COMMIT_ORDER = ("holes", "events", "snapshots", "checkpoints", "segments")

@@ -22,12 +22,12 @@ CELL_MAX = 60
 NUMBERS = ("bigint", "int", "smallint", "tinyint", "double")
 
 
-def as_json(answer: Answer, rows: int | None, more: Mapping[str, Any] | None = None) -> str:
-    """An answer as one line of JSON: job, facts, number of rows, and at most `rows` rows. `more`: other fields."""
+def as_json(answer: Answer, rows: int | None) -> str:
+    """An answer as one line of JSON: job, facts, number of rows, and at most `rows` rows."""
     result: dict[str, Any] = {"job": answer.job, **answer.facts}
     if answer.main is not None:
         result |= {"rows": answer.main.count(), "table": records(answer.main, rows)}
-    return json.dumps({**result, **(more or {})}, default=_json)
+    return json.dumps(result, default=_json)
 
 
 def records(table: Table, rows: int | None) -> list[dict[str, Any]]:

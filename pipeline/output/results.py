@@ -55,7 +55,7 @@ def _is_met(condition: "Condition", answer: Answer) -> bool:
 
 
 def send_lineage(
-    options: argparse.Namespace, job: str, outputs: Mapping[str, tuple[Columns, int]], error: str | None = None
+    options: argparse.Namespace, job: str, outputs: Mapping[str, tuple[Columns, int]], error: str | None
 ) -> str | None:
     """Send the event of a job to the target of --lineage. Returns why that failed, which does not fail the job."""
     if not options.lineage:

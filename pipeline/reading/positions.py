@@ -188,7 +188,7 @@ class JournalPlan:
         return at if at != start else end
 
     def split(self, parts: Sequence[Slice], count: int) -> list[Slice]:
-        """Split slices into `count` or more, if there are so many blocks. No slice is much larger than SLICE_MAX."""
+        """Split slices into `count` or more, fewer if blocks are fewer. No slice is much larger than SLICE_MAX."""
         octets = max(1, min(SLICE_MAX, sum(part.end - part.start for part in parts) // count))
         found: list[Slice] = []
         for part in parts:

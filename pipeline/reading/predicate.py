@@ -96,7 +96,7 @@ class Predicate:
         allowed = self.of("kind")
         return frozenset(code for code in codes if allowed is None or allowed.allows(KIND_NAMES[code]))
 
-    def may_be_in(self, segment: SegmentSummary, codes: Iterable[int] = EVENT_CODES) -> bool:
+    def may_be_in(self, segment: SegmentSummary, codes: Iterable[int]) -> bool:
         """Whether a sealed segment may contain an allowed record of these kinds."""
         if not any(segment.kinds.get(code) for code in self.kinds(codes)):
             return False

@@ -25,7 +25,7 @@ Bound = Position | int | str
 class TableReader:
     """Reads one table. `where`: path or URI of the journal or of its data directory.
 
-    strict: damage is an error; otherwise it is skipped. least: the fewest slices to make, if there are as many blocks.
+    strict: damage is an error; otherwise it is skipped. least: the fewest slices to make; fewer if blocks are fewer.
     """
 
     where: str

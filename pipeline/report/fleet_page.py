@@ -49,7 +49,7 @@ def _body(page: Page, report: Report, nodes: Mapping[str, Report], pages: Mappin
 
 def _verdict(report: Report) -> str:
     """The result of a node's audit in a few words."""
-    faults = report.faults.count if report.faults.count is not None else len(report.faults.rows)
+    faults = report.faults.total
     words = [f"{count(faults)} fault{'s' if faults != 1 else ''}"] if faults else []
     words += [f"{count(report.unknown)} unknown"] if report.unknown else []
     return f'<span class="fault">{", ".join(words)}</span>' if words else '<span class="good">no fault</span>'

@@ -19,6 +19,11 @@ class Part:
     why_not: str | None = None
     count: int | None = None
 
+    @property
+    def total(self) -> int:
+        """The number of rows, with those that are left out."""
+        return len(self.rows) if self.count is None else self.count
+
 
 @dataclass(frozen=True, slots=True)
 class Report:
@@ -106,6 +111,7 @@ def fleet(source: str, nodes: Mapping[str, Report], notes: Sequence[str]) -> Rep
 
 #: Significant digits of drawn numbers, few because a page may have some hundred thousand of them.
 DIGITS = 6
+#: The times of the job `latency`: until the first delivery, from the last one to the ack, and from enqueue to ack.
 MEASURES = ("queue", "service", "e2e")
 PERCENTILES = ("p50", "p95", "p99", "p999")
 

@@ -209,9 +209,8 @@ class Page:
                 return what
         if faults.why_not or not faults.rows:
             return (self._or_why(faults, "faults") or "").replace('class="empty"', 'class="good"') + what
-        number_of = faults.count if faults.count is not None else len(faults.rows)
         return (
-            f'<p class="fault">{count(number_of)} fault{"s" if number_of != 1 else ""}.</p>{what}'
+            f'<p class="fault">{count(faults.total)} fault{"s" if faults.total != 1 else ""}.</p>{what}'
             + table(
                 ("fault", "message", "queue", "what"),
                 [(plain(row["fault"]), self.message(row["msg_id"]), self.queue(row), plain(row["detail"]))
@@ -348,6 +347,6 @@ class Page:
 
 
 def _more_text(part: Part, what: str) -> str:
-    if part.count is None or part.count <= len(part.rows):
+    if part.total <= len(part.rows):
         return ""
     return f'<p class="dim">The first {number(len(part.rows))} of {count(part.count)} {what}.</p>'
