@@ -50,7 +50,7 @@ def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
 
     conditions_by_job: dict[str, list[Condition]] = {}
     if options.jobs[0] in JOBS and options.fail_if:
-        from .jobs.commands import COLUMNS
+        from .jobs.functions import COLUMNS
         from .output.conditions import conditions
 
         tables = {name: [*(one.name for one in COLUMNS[name]), "node"] for name in options.jobs if name in COLUMNS}

@@ -10,7 +10,7 @@ from told_events import told
 
 pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
 from leveret.pipeline.engines.protocol import value
-from leveret.pipeline.jobs.commands import JOBS, JobContext
+from leveret.pipeline.jobs.functions import JOBS, JobContext
 from leveret.pipeline.jobs.report import fitted_width, window_width
 from leveret.pipeline.jobs.tables import Tables
 from leveret.pipeline.options import parse

@@ -22,7 +22,7 @@ from leveret.pipeline.amqp.publishing import NotSent
 from leveret.pipeline.answers import Answer
 from leveret.pipeline.engines.protocol import rows as rows_of
 from leveret.pipeline.error_texts import spark_error_text
-from leveret.pipeline.jobs import commands
+from leveret.pipeline.jobs import commands, functions
 from leveret.pipeline.jobs.failures import deadletters
 from leveret.pipeline.jobs.outputs import REPLAY_LOG
 from leveret.pipeline.jobs.replay import CHOSEN, LOG, ReplayOptions, choose, log_of, marked_headers, send, urls
@@ -265,7 +265,7 @@ def test_replay_into_a_broker(engine: Any, tmp_path: Path) -> None:
 
 def test_a_replay_that_dies_goes_on(engine: Any, tmp_path: Path, monkeypatch: Any) -> None:
     """Chosen is written down first, sent in batches; what a batch before the end had sent is not sent again."""
-    monkeypatch.setattr(commands, "REPLAY_BATCH", 1)
+    monkeypatch.setattr(functions, "REPLAY_BATCH", 1)
     path = str(tmp_path / "lake" / "replay_log")
     with leveret_serve(tmp_path) as broker:
         connection = pika.BlockingConnection(pika.URLParameters(broker.url))
