@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from cluster_nodes import NAMES, ClusterNodes, cluster_nodes
+from page_person import chromium
 
 
 @pytest.fixture(scope="module")
@@ -26,3 +28,10 @@ def nodes(cluster: ClusterNodes) -> ClusterNodes:
     with cluster.channel(cluster.leader()) as channel:
         channel.queue_delete("orders")
     return cluster
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Skips where there is none."""
+    with chromium() as running:
+        yield running

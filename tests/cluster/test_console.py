@@ -6,7 +6,7 @@ from typing import Any
 import pika
 import pytest
 from api_client import ApiClient
-from cluster_nodes import NAMES, ClusterNodes, until
+from cluster_nodes import NAMES, ClusterNodes, others, until
 from etcd_servers import ETCD, WHY_NOT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(ETCD is None, reason=WHY_NOT)]
@@ -27,7 +27,7 @@ def shown(name: str) -> str:
 def roles(nodes: ClusterNodes) -> tuple[str, str, str]:
     """The leader, and its followers."""
     leader = nodes.leader()
-    second, third = (name for name in NAMES if name != leader)
+    second, third = others(leader)
     return leader, second, third
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from api_client import ApiClient
-from cluster_nodes import NAMES, cluster_nodes, until
+from cluster_nodes import NAMES, cluster_nodes, others, until
 from etcd_servers import ETCD, WHY_NOT
 from schema_check import missing
 
@@ -247,7 +247,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Answers]:
         running(api, 3)
         declare(api)
         found = {}
-        gone = [name for name in NAMES if name != leader]
+        gone = others(leader)
         for stage, name in zip(STAGES, (None, *gone)):
             if name is not None:
                 nodes.kill(name)

@@ -7,7 +7,7 @@ from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
-from cluster_nodes import NAMES, SHORT_LEASE, ClusterNodes, until
+from cluster_nodes import NAMES, SHORT_LEASE, ClusterNodes, others, started, until
 from etcd_servers import ETCD, WHY_NOT, etcd_servers
 
 from leveret.__main__ import main
@@ -33,12 +33,8 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
         nodes = ClusterNodes(directory, etcd, keys=KEYS.format(directory=directory))
         own = f'[broker]\nconfiguration-file-refresh-period = -1\ndefinitions = "{directory}/definitions"\n'
         nodes.extra = dict.fromkeys(NAMES, own)
-        try:
-            nodes.start_all()
-            nodes.await_in_sync()
+        with started(nodes):
             yield nodes
-        finally:
-            nodes.close()
 
 
 def leveret(nodes: ClusterNodes, *arguments: str, at: str, code: int = 0) -> str:
@@ -62,7 +58,7 @@ def append(nodes: ClusterNodes, name: str, text: str) -> Path:
 def roles(nodes: ClusterNodes) -> tuple[str, str, str]:
     """The leader, and the two others."""
     leader = nodes.leader()
-    first, second = (name for name in NAMES if name != leader)
+    first, second = others(leader)
     return leader, first, second
 
 

@@ -15,6 +15,7 @@ from cluster_nodes import (
     assert_each_once,
     cluster_nodes,
     drain,
+    others,
     until,
 )
 from etcd_servers import ETCD, WHY_NOT
@@ -66,11 +67,11 @@ def test_the_disk_of_a_leader_hangs(nodes: ClusterNodes, disks: dict[str, LoopDi
         disks[leader].thaw()
         nodes.await_in_sync()
         publisher.await_confirms(20)
-        others = {name for name in NAMES if name != leader}
-        for name in others:  # and may lead again
+        followers = others(leader)
+        for name in followers:  # and may lead again
             nodes.signal(name, signal.SIGSTOP)
         assert nodes.leader(but=nodes.leader()) == leader
-        for name in others:
+        for name in followers:
             nodes.signal(name, signal.SIGCONT)
         nodes.await_in_sync()
     assert publisher.longest_gap_s < 20
@@ -81,7 +82,7 @@ def test_the_disk_of_a_leader_hangs(nodes: ClusterNodes, disks: dict[str, LoopDi
 def test_the_disk_of_a_follower_hangs(nodes: ClusterNodes, disks: dict[str, LoopDisk]) -> None:
     """Confirms go on without it after `ack-deadline`; it comes back in sync by itself."""
     leader = nodes.leader()
-    follower = next(name for name in NAMES if name != leader)
+    follower = others(leader)[0]
     with Publisher(nodes, (leader,)) as publisher:
         publisher.await_confirms(20)
         disks[follower].freeze()
@@ -96,7 +97,7 @@ def test_the_disk_of_a_follower_hangs(nodes: ClusterNodes, disks: dict[str, Loop
 def test_the_disk_of_a_follower_is_full(nodes: ClusterNodes, disks: dict[str, LoopDisk]) -> None:
     """CL21: it is shrunk away, and says so; with room it comes back by itself."""
     leader = nodes.leader()
-    follower = next(name for name in NAMES if name != leader)
+    follower = others(leader)[0]
     with Publisher(nodes, (leader,), size=20_000) as publisher:
         publisher.await_confirms(20)
         disks[follower].fill()

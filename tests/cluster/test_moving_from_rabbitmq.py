@@ -9,7 +9,7 @@ from typing import Any
 import pika
 import pytest
 from api_client import ApiClient
-from cluster_nodes import NAMES, ClusterNodes, cluster_nodes, until
+from cluster_nodes import NAMES, ClusterNodes, others, until
 from etcd_servers import ETCD, WHY_NOT
 
 from leveret.interop.brokers.peers import WITHOUT_RABBITMQ, Peer, find_rabbitmq, rabbitmq
@@ -67,20 +67,11 @@ def put(api: ApiClient, path: str, body: dict[str, Any]) -> None:
     assert answer.status in (201, 204), answer
 
 
-@pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[ClusterNodes]:
-    """Three empty nodes."""
-    with cluster_nodes(tmp_path) as nodes:
-        nodes.start_all()
-        nodes.await_in_sync()
-        yield nodes
-
-
 def test_definitions_and_shovels_bring_everything(theirs: tuple[Peer, ApiClient], nodes: ClusterNodes) -> None:
     """Through followers, while the leader is lost: nothing is missing, and in order but for what came again."""
     peer, there = theirs
     leader = nodes.leader()
-    follower, third = (name for name in NAMES if name != leader)
+    follower, third = others(leader)
     definitions = there.get("definitions")
     definitions["users"] = [user for user in definitions["users"] if user["name"] != "guest"]
     here = ApiClient(nodes.console(follower))

@@ -12,35 +12,17 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import ClusterNodes, Publisher, cluster_nodes, until
+from cluster_nodes import ClusterNodes, Publisher, others, until
 from etcd_servers import ETCD, WHY_NOT
-from page_person import Person, chromium
+from page_person import Person
 
 pytestmark = [
     pytest.mark.skipif(ETCD is None, reason=WHY_NOT),
     pytest.mark.skipif("LEVERET_BROWSER" not in os.environ, reason="the long run (make browser)"),
 ]
-
-
-@pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[ClusterNodes]:
-    """Three nodes in sync."""
-    with cluster_nodes(tmp_path) as found:
-        found.start_all()
-        found.await_in_sync()
-        yield found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Skips where there is none."""
-    with chromium() as running:
-        yield running
 
 
 class Operator:
@@ -78,7 +60,7 @@ class Operator:
 def test_a_night(nodes: ClusterNodes, browser: Any) -> None:
     """Each question is answered by the page, and again by `leveret ctl`; each remedy works."""
     leader = nodes.leader()
-    second, third = (name for name in nodes.names if name != leader)
+    second, third = others(leader)
     with (
         browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce") as context,
         Publisher(nodes, (leader,)) as publisher,

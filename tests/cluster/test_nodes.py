@@ -15,10 +15,8 @@ from typing import Any
 
 import pika
 import pytest
-from cluster_nodes import NAMES, ClusterNodes, Publisher, assert_each_once, drain, others, until
+from cluster_nodes import NAMES, ClusterNodes, Publisher, assert_each_once, ctl, drain, others, until
 from etcd_servers import ETCD, WHY_NOT
-
-from leveret.__main__ import main
 
 pytestmark = pytest.mark.skipif(ETCD is None, reason=WHY_NOT)
 
@@ -229,14 +227,6 @@ def test_a_transaction_is_there_as_a_whole_or_not_at_all(nodes: ClusterNodes) ->
     assert set(range(committed)) <= set(counts)
 
 
-def ctl(nodes: ClusterNodes, name: str, *words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """`leveret ctl` at a node: its exit code, and what it printed."""
-    capsys.readouterr()
-    code = main(["ctl", "--url", f"amqp://guest:guest@127.0.0.1:{nodes.ports[name]}/", *words])
-    printed = capsys.readouterr()
-    return code, printed.out + printed.err
-
-
 def state(nodes: ClusterNodes, name: str) -> dict[str, Any]:
     """What a node that does not serve says of its cluster at the port of AMQP; {}: nothing."""
     with closing(http.client.HTTPConnection("127.0.0.1", nodes.ports[name], timeout=2)) as connection:
@@ -248,34 +238,34 @@ def state(nodes: ClusterNodes, name: str) -> dict[str, Any]:
 
 
 @pytest.mark.cluster
-def test_an_operator_is_told_when_a_command_is_done(nodes: ClusterNodes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_operator_is_told_when_a_command_is_done(nodes: ClusterNodes) -> None:
     """Through any node: `handover` and `drain` of the leader end its connections, and are done when another leads."""
     leader = nodes.leader()
     second, third = others(leader)
-    assert ctl(nodes, third, "handover", second, capsys=capsys) == (
+    assert ctl(nodes, third, "handover", second) == (
         0, f"from: {leader}\nto: {second}\nterm: {nodes.view().leader.term}\n",
     )  # fmt: skip
     assert nodes.leader() == second
-    assert ctl(nodes, third, "drain", leader, capsys=capsys) == (0, f"node: {leader}\nis-drained: True\n")
-    code, text = ctl(nodes, third, "handover", leader, capsys=capsys)
+    assert ctl(nodes, third, "drain", leader) == (0, f"node: {leader}\nis-drained: True\n")
+    code, text = ctl(nodes, third, "handover", leader)
     assert (code, text) == (1, f"leveret ctl: not handed over: node {leader} is drained\n")
     nodes.await_in_sync()
-    code, text = ctl(nodes, third, "drain", capsys=capsys)
+    code, text = ctl(nodes, third, "drain")
     assert (code, text.partition("term")[0]) == (0, f"node: {second}\nis-drained: True\nfrom: {second}\nto: {third}\n")
-    code, text = ctl(nodes, leader, "drain", capsys=capsys)
+    code, text = ctl(nodes, leader, "drain")
     assert code == 1 and all(f"node {name} is drained" in text for name in (leader, second))
     for name in (leader, second):
-        assert ctl(nodes, name, "revive", name, capsys=capsys) == (0, f"node: {name}\nis-drained: False\n")
-    assert ctl(nodes, leader, "forget", second, capsys=capsys) == (
+        assert ctl(nodes, name, "revive", name) == (0, f"node: {name}\nis-drained: False\n")
+    assert ctl(nodes, leader, "forget", second) == (
         1, f"leveret ctl: node {second} is up: stop it first\n",
     )  # fmt: skip
     nodes.kill(second)
     done = (0, f"node: {second}\nstate: absent\n")
-    until(lambda: ctl(nodes, leader, "forget", second, capsys=capsys) == done, "the end of the dead node's key")
+    until(lambda: ctl(nodes, leader, "forget", second) == done, "the end of the dead node's key")
 
 
 @pytest.mark.cluster
-def test_two_of_three_nodes_are_killed_at_once(nodes: ClusterNodes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_of_three_nodes_are_killed_at_once(nodes: ClusterNodes) -> None:
     """CL03: the leader serves consumers and leads on; when etcd is gone, too, it still says how it is."""
     leader = nodes.leader()
     second, third = others(leader)
@@ -291,9 +281,9 @@ def test_two_of_three_nodes_are_killed_at_once(nodes: ClusterNodes, capsys: pyte
             nodes.signal(name, signal.SIGKILL)
         until(lambda: (view := nodes.view()) and len(view.nodes) == 1, "the end of their leases")
         until(lambda: connection.process_data_events(0.1) or got, "a delivery")
-        code, text = ctl(nodes, leader, "cluster", capsys=capsys)
+        code, text = ctl(nodes, leader, "cluster")
         assert code == 0 and "replication: 1 of 2 nodes in sync" in text and f"insync: {leader}\n" in text
-        answers = {name: ctl(nodes, leader, "forget", name, capsys=capsys) for name in (second, third)}
+        answers = {name: ctl(nodes, leader, "forget", name) for name in (second, third)}
         needed = {name: (code, f"node {name} is needed" in text) for name, (code, text) in answers.items()}
         assert (1, True) in needed.values(), answers  # the first that was missed may have left the set before
         assert "RESIGNING" not in nodes.log(leader)[before:]
@@ -302,9 +292,9 @@ def test_two_of_three_nodes_are_killed_at_once(nodes: ClusterNodes, capsys: pyte
     assert (found["node"], found["state"]) == (leader, "suspended")
     until(lambda: "etcd is not reached" in state(nodes, leader).get("etcd", ""), "what it says of etcd")
     until(lambda: state(nodes, leader).get("state") == "in_sync", "the end of its lease")
-    code, text = ctl(nodes, leader, "handover", capsys=capsys)
+    code, text = ctl(nodes, leader, "handover")
     assert code == 1 and f"; node {leader} is in_sync" in text and "; only the leader can do this" in text
-    code, text = ctl(nodes, leader, "status", capsys=capsys)
+    code, text = ctl(nodes, leader, "status")
     assert code == 1 and "no node leads: etcd is not reached" in text
     nodes.etcd.signal(0, signal.SIGCONT)
     for name in (second, third):

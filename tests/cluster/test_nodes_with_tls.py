@@ -12,7 +12,7 @@ from typing import Any
 import pika
 import pytest
 from certificates import Authority
-from cluster_nodes import LOST, NAMES, SHORT_LEASE, ClusterNodes, until
+from cluster_nodes import LOST, NAMES, SHORT_LEASE, ClusterNodes, others, started, until
 from etcd_servers import ETCD, WHY_NOT, etcd_servers
 from pika.credentials import ExternalCredentials
 
@@ -98,17 +98,13 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsNodes]:
             nodes.listen[name] = (f"amqps://127.0.0.1:{nodes.amqps[name]}",)
             nodes.console_listen[name] = f"https://127.0.0.1:{nodes.https[name]}"
             nodes.extra[name] = KEYS.format(name=name, directory=directory, ca=nodes.authority.file)
-        try:
-            nodes.start_all()
-            nodes.await_in_sync()
+        with started(nodes):
             yield nodes
-        finally:
-            nodes.close()
 
 
 def a_follower(nodes: TlsNodes) -> str:
     leader = nodes.leader()
-    return next(name for name in NAMES if name != leader)
+    return others(leader)[0]
 
 
 def test_external_at_each_node(nodes: TlsNodes) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pika
 import pytest
-from cluster_nodes import LOST, NAMES, ClusterNodes, cluster_nodes, until
+from cluster_nodes import LOST, NAMES, ClusterNodes, cluster_nodes, others, until
 from etcd_servers import ETCD, WHY_NOT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(ETCD is None, reason=WHY_NOT)]
@@ -176,7 +176,7 @@ def test_messages_of_a_node_go_to_its_own_consumers(sites: tuple[str, dict[str, 
 def test_without_a_consumer_at_home_another_node_gets_them(sites: tuple[str, dict[str, Site]]) -> None:
     """D01 and D03: once, at one of those that wait."""
     leader, clients = sites
-    second, third = (name for name in NAMES if name != leader)
+    second, third = others(leader)
     clients[second].consume()
     clients[third].consume()
     clients[leader].publish("m")
@@ -220,7 +220,7 @@ def test_messages_of_a_node_that_is_killed_go_elsewhere_once(
 ) -> None:
     """D05 and D06: without an operator, also those that were leased there; and the node that returns gets none."""
     leader, clients = sites
-    owner, other = (name for name in NAMES if name != leader)
+    owner, other = others(leader)
     clients[owner].consume(acks=False, count=3)
     clients[owner].publish(*map(str, range(10)))
     clients[owner].wait_for(3)
@@ -240,7 +240,7 @@ def test_messages_of_a_node_that_is_killed_go_elsewhere_once(
 def test_owners_outlive_a_takeover(nodes: ClusterNodes, sites: tuple[str, dict[str, Site]]) -> None:
     """Messages that wait are their node's own under the next leader, too."""
     leader, clients = sites
-    owner = next(name for name in NAMES if name != leader)
+    owner = others(leader)[0]
     clients[owner].publish(*map(str, range(5)))
     nodes.kill(leader)
     following = nodes.leader(but=leader)
@@ -270,7 +270,7 @@ def test_the_backlog_is_by_node(sites: tuple[str, dict[str, Site]]) -> None:
 def test_a_barrier_waits_for_what_is_out_at_another_node(sites: tuple[str, dict[str, Site]]) -> None:
     """D14: a message is leased at one node; the barrier comes at both when it is settled."""
     leader, clients = sites
-    second = clients[next(name for name in NAMES if name != leader)]
+    second = clients[others(leader)[0]]
     second.consume("steps", acks=False)
     clients[leader].publish('{"n": 1}', queue="steps")
     second.wait_for(1)
@@ -310,7 +310,7 @@ def test_a_node_whose_file_differs_does_not_host_the_queue(
 ) -> None:
     """D10: its log, its clients and the leader say why; the other nodes are not touched."""
     leader, clients = sites
-    odd, other = (name for name in NAMES if name != leader)
+    odd, other = others(leader)
     nodes.stop(odd)
     nodes.extra[odd] = DIFFERENT
     nodes.start(odd)

@@ -2,14 +2,13 @@
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cluster_nodes import ClusterNodes, cluster_nodes, until
+from cluster_nodes import ClusterNodes, others, until
 from etcd_servers import ETCD, WHY_NOT
-from page_person import Person, chromium
+from page_person import Person
 
 pytestmark = [
     pytest.mark.skipif(ETCD is None, reason=WHY_NOT),
@@ -17,26 +16,10 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterNodes]:
-    """Three nodes in sync."""
-    with cluster_nodes(tmp_path_factory.mktemp("cluster")) as found:
-        found.start_all()
-        found.await_in_sync()
-        yield found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Skips where there is none."""
-    with chromium() as running:
-        yield running
-
-
 def test_an_operator_takes_a_node_out(nodes: ClusterNodes, browser: Any, tmp_path: Path) -> None:
     """Through a follower: the leader's row says that it leads; a follower is drained and revived; another one leads."""
     leader = nodes.leader()
-    second, third = (name for name in nodes.names if name != leader)
+    second, third = others(leader)
     with browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce") as context:
         person = Person(context, nodes.console(second)).log_in()
         person.tab.get_by_label("Refresh").select_option("1")

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from cluster_nodes import NAMES, ClusterNodes, Publisher, cluster_nodes, drain
+from cluster_nodes import NAMES, ClusterNodes, Publisher, cluster_nodes, drain, others
 from etcd_servers import ETCD, WHY_NOT
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(ETCD is None, reason=WHY_NOT)]
@@ -46,8 +46,8 @@ def test_one_side_of_a_partition_confirms(nodes: ClusterNodes, cut: object) -> N
     """Others lead, and confirm; the old leader confirms nothing meanwhile, and follows afterwards; nothing is lost."""
     assert callable(cut)
     leader = nodes.leader()
-    others = tuple(name for name in NAMES if name != leader)
-    with Publisher(nodes, (leader,), sent=0) as old, Publisher(nodes, others, sent=1_000_000) as new:
+    followers = others(leader)
+    with Publisher(nodes, (leader,), sent=0) as old, Publisher(nodes, followers, sent=1_000_000) as new:
         for one in (old, new):
             one.await_confirms(10)
         cut(nodes, leader)
@@ -68,7 +68,7 @@ def test_one_side_of_a_partition_confirms(nodes: ClusterNodes, cut: object) -> N
 def test_followers_without_each_other(nodes: ClusterNodes) -> None:
     """Nothing happens; when the leader is lost, too, no side has two nodes: nothing is confirmed until one is back."""
     leader = nodes.leader()
-    one, other = (name for name in NAMES if name != leader)
+    one, other = others(leader)
     with Publisher(nodes, NAMES) as publisher:
         publisher.await_confirms(10)
         nodes.link_wires[one].cut(whose=other)

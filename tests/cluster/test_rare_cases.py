@@ -20,6 +20,7 @@ from cluster_nodes import (
     Publisher,
     assert_each_once,
     cluster_nodes,
+    ctl,
     drain,
     others,
     until,
@@ -34,14 +35,6 @@ pytestmark = [pytest.mark.cluster, pytest.mark.skipif(ETCD is None, reason=WHY_N
 ODD = str(Path(__file__).parents[1] / "support" / "odd_node.py")
 HEADER = b"AMQP\0\0\x09\x01"
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
-
-
-def ctl(nodes: ClusterNodes, name: str, *words: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """`leveret ctl` at a node: its exit code, and what it printed."""
-    capsys.readouterr()
-    code = main(["ctl", "--url", f"amqp://guest:guest@127.0.0.1:{nodes.ports[name]}/", *words])
-    printed = capsys.readouterr()
-    return code, printed.out + printed.err
 
 
 # -- how many nodes are in sync ----------------------------------------------------------------------------------------
@@ -182,6 +175,19 @@ def test_an_etcd_that_answers_nonsense(tmp_path: Path) -> None:
         assert all("Traceback" not in nodes.log(name) for name in NAMES)
 
 
+def lose_etcds_data(nodes: ClusterNodes) -> None:
+    """etcd begins again with nothing."""
+    nodes.etcd.kill(0)
+    shutil.rmtree(nodes.etcd.directory / "m0")
+    nodes.etcd.start(0)
+    nodes.etcd.await_answer(0)
+
+
+def await_registered(nodes: ClusterNodes) -> None:
+    """Wait until all three nodes are registered."""
+    until(lambda: (view := nodes.view()) is not None and len(view.nodes) == 3, "all nodes registered")
+
+
 def test_etcd_loses_its_data_under_a_leader(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The leader goes on. When it is killed nobody leads, until an operator chooses."""
     with cluster_nodes(tmp_path) as nodes:
@@ -190,11 +196,8 @@ def test_etcd_loses_its_data_under_a_leader(tmp_path: Path, capsys: pytest.Captu
         leader = nodes.leader()
         with Publisher(nodes, NAMES) as publisher:
             publisher.await_confirms(20)
-            nodes.etcd.kill(0)
-            shutil.rmtree(tmp_path / "etcd/m0")
-            nodes.etcd.start(0)
-            nodes.etcd.await_answer(0)
-            until(lambda: (view := nodes.view()) is not None and len(view.nodes) == 3, "all nodes registered anew")
+            lose_etcds_data(nodes)
+            await_registered(nodes)
             publisher.await_confirms(50)
             nodes.kill(leader)
             threading.Event().wait(4)
@@ -202,7 +205,7 @@ def test_etcd_loses_its_data_under_a_leader(tmp_path: Path, capsys: pytest.Captu
             assert view is not None and view.leader is None
             nodes.start(leader)
             config = str(tmp_path / "a/leveret.toml")
-            until(lambda: (view := nodes.view()) is not None and len(view.nodes) == 3, "all nodes")
+            await_registered(nodes)
             main(["cluster", "recover", config])
             most = capsys.readouterr().out.splitlines()[-1].partition(" has the most")[0]
             assert most in NAMES
@@ -212,9 +215,7 @@ def test_etcd_loses_its_data_under_a_leader(tmp_path: Path, capsys: pytest.Captu
         assert_each_once(publisher, drain(nodes, "a"))
 
 
-def test_the_cluster_is_recovered_with_the_node_that_still_leads(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_cluster_is_recovered_with_the_node_that_still_leads(tmp_path: Path) -> None:
     """It tells what etcd lost, has all records, and leads the new set: docs/cluster.md, the day etcd is gone."""
     with cluster_nodes(tmp_path) as nodes:
         nodes.start_all()
@@ -222,20 +223,14 @@ def test_the_cluster_is_recovered_with_the_node_that_still_leads(
         leader = nodes.leader()
         with Publisher(nodes, NAMES) as publisher:
             publisher.await_confirms(20)
-            nodes.etcd.kill(0)
-            shutil.rmtree(tmp_path / "etcd/m0")
-            nodes.etcd.start(0)
-            nodes.etcd.await_answer(0)
-            until(
-                lambda: "etcd's data were restored or deleted" in ctl(nodes, leader, "status", capsys=capsys)[1], "what"
-            )
-            until(lambda: (view := nodes.view()) is not None and len(view.nodes) == 3, "all nodes registered anew")
+            lose_etcds_data(nodes)
+            until(lambda: "etcd's data were restored or deleted" in ctl(nodes, leader, "status")[1], "what is lost")
+            await_registered(nodes)
             assert main(["cluster", "recover", "--yes", str(tmp_path / "a/leveret.toml"), leader]) == 0
-            capsys.readouterr()
             until(lambda: (view := nodes.view()) is not None and view.leader is not None, "a leader of the new set")
             publisher.await_confirms(20)
             nodes.await_in_sync()
-            until(lambda: "restored or deleted" not in ctl(nodes, nodes.leader(), "status", capsys=capsys)[1], "ok")
+            until(lambda: "restored or deleted" not in ctl(nodes, nodes.leader(), "status")[1], "ok")
         assert_each_once(publisher, drain(nodes, "a"))
 
 
@@ -285,26 +280,26 @@ def test_a_leader_that_stands_still_while_it_hands_over(nodes: ClusterNodes, aft
     assert_each_once(publisher, drain(nodes, leader))
 
 
-def test_only_a_drained_node_is_left(nodes: ClusterNodes, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_a_drained_node_is_left(nodes: ClusterNodes) -> None:
     """`drain` of the last one that could follow the leader, `forget` of those that live, and what to do then."""
     leader = nodes.leader()
     drained, third = others(leader)
     with Publisher(nodes, (leader, drained)) as publisher:
         publisher.await_confirms(10)
         for name in NAMES:
-            code, text = ctl(nodes, drained, "forget", name, capsys=capsys)
+            code, text = ctl(nodes, drained, "forget", name)
             assert (code, f"node {name} is up: stop it first" in text) == (1, True)
         nodes.kill(third)
         until(lambda: third not in nodes.in_sync(), "the third out of the set")
-        assert ctl(nodes, leader, "drain", drained, capsys=capsys)[0] == 0
-        code, text = ctl(nodes, leader, "--timeout", "1", "cluster", "wait-safe-to-stop", leader, capsys=capsys)
+        assert ctl(nodes, leader, "drain", drained)[0] == 0
+        code, text = ctl(nodes, leader, "--timeout", "1", "cluster", "wait-safe-to-stop", leader)
         assert code == 1 and "no other node in sync can" in text
         publisher.await_confirms(10)
         nodes.kill(leader)
         until(lambda: (view := nodes.view()) is not None and view.leader is None, "the end of the lease")
-        code, text = ctl(nodes, drained, "cluster", capsys=capsys)
+        code, text = ctl(nodes, drained, "cluster")
         assert "an operator has drained it" in text, text
-        code, text = ctl(nodes, drained, "revive", drained, capsys=capsys)
+        code, text = ctl(nodes, drained, "revive", drained)
         assert code == 1 and f"node {drained} is drained: an operator has drained it" in text, text
         nodes.start(leader)
         publisher.await_confirms(10)

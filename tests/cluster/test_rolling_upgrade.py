@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pika
 import pytest
-from cluster_nodes import NAMES, ClusterNodes, Publisher, assert_each_once, cluster_nodes, drain, until
+from cluster_nodes import NAMES, ClusterNodes, Publisher, assert_each_once, cluster_nodes, drain, others, until
 from etcd_servers import ETCD, WHY_NOT
 from working_clients import WorkingClient, programs, working_clients
 
@@ -171,7 +171,7 @@ def test_an_older_node_leads_until_the_level_is_raised(
         assert ctl("a", "cluster", "raise-level") == 0, ctl.err
         assert ctl.levels() == (LEVEL + 1, dict.fromkeys(NAMES, LEVEL + 1))
         leader = nodes.leader()
-        older = next(name for name in NAMES if name != leader)
+        older = others(leader)[0]
         restart(older, nodes, ctl, releases.before)
         publisher.await_confirms(20)
         assert ctl(leader, "handover", older) == 1

@@ -1,21 +1,18 @@
 """TLS, users of etcd, secrets, and what strangers send: two clusters of real nodes, in one etcd."""
 
 import http.client
-import io
 import json
 import random
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import closing, redirect_stdout, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from certificates import Authority
-from cluster_nodes import NAMES, SHORT_LEASE, ClusterNodes, Publisher, assert_each_once, drain, until
+from cluster_nodes import NAMES, SHORT_LEASE, ClusterNodes, Publisher, assert_each_once, ctl, drain, started, until
 from etcd_servers import ETCD, WHY_NOT, EtcdServers
-
-from leveret.__main__ import main
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(ETCD is None, reason=WHY_NOT)]
 
@@ -69,7 +66,8 @@ def first(directory: Path, authority: Authority, etcd: EtcdServers) -> Iterator[
     for name in NAMES:
         tls = f'ca = "{authority.file}"\ncertificate = "{directory}/{name}.pem"\nkey = "{directory}/{name}.key"\n'
         nodes.extra[name] = f"[cluster.tls]\n{tls}"
-    yield from started(nodes)
+    with started(nodes):
+        yield nodes
 
 
 @pytest.fixture(scope="module")
@@ -81,17 +79,8 @@ def second(directory: Path, authority: Authority, etcd: EtcdServers) -> Iterator
         (place / name).write_text(secret)
         (place / name).chmod(0o600)
     keys = f'{SHORT_LEASE}\nsecret-file = "{place}/secret"\n{etcd_keys(directory, authority)}'
-    yield from started(ClusterNodes(place, etcd, keys=keys, cluster="u"))
-
-
-def started(nodes: ClusterNodes) -> Iterator[ClusterNodes]:
-    """All nodes, until they are killed."""
-    try:
-        nodes.start_all()
-        nodes.await_in_sync()
+    with started(ClusterNodes(place, etcd, keys=keys, cluster="u")) as nodes:
         yield nodes
-    finally:
-        nodes.close()
 
 
 def test_two_clusters_in_one_etcd(first: ClusterNodes, second: ClusterNodes) -> None:
@@ -175,14 +164,6 @@ def test_hostile_octets(which: str, request: pytest.FixtureRequest) -> None:
         assert "Traceback" not in nodes.log(name)[said[name] :]
 
 
-def ctl(nodes: ClusterNodes, name: str, *arguments: str) -> str:
-    """What `leveret ctl` prints, at a node."""
-    printed = io.StringIO()
-    with redirect_stdout(printed):
-        assert main(["ctl", "--url", f"amqp://guest:guest@127.0.0.1:{nodes.ports[name]}/", *arguments]) == 0
-    return printed.getvalue()
-
-
 def test_definitions_and_reload(second: ClusterNodes, directory: Path) -> None:
     """Both through a follower: what was imported is there after a takeover; a reload is the leader's."""
     leader = second.leader()
@@ -190,16 +171,16 @@ def test_definitions_and_reload(second: ClusterNodes, directory: Path) -> None:
     definitions = directory / "definitions.json"
     queue = {"name": "imported", "vhost": "/", "durable": True, "auto_delete": False, "arguments": {}}
     definitions.write_text(json.dumps({"queues": [queue], "users": [{"name": "eve", "password": "x", "tags": ""}]}))
-    ctl(second, follower, "definitions", "import", str(definitions))
+    assert ctl(second, follower, "definitions", "import", str(definitions))[0] == 0
     for name in NAMES:
         file = second.directory / name / "leveret.toml"
         file.write_text(file.read_text() + "[[address-setting]]\nmatch = 'aged'\nexpiry-delay = 1234\n")
         second.signal(name, signal.SIGHUP)
-    until(lambda: "1234" in ctl(second, follower, "explain", "aged"), "the reload")
+    until(lambda: "1234" in ctl(second, follower, "explain", "aged")[1], "the reload")
     second.kill(leader)
     taking_over = second.leader(but=leader)
-    assert "imported" in ctl(second, taking_over, "queues")
-    assert "eve" in ctl(second, taking_over, "users")
-    assert "1234" in ctl(second, taking_over, "explain", "aged")
+    assert "imported" in ctl(second, taking_over, "queues")[1]
+    assert "eve" in ctl(second, taking_over, "users")[1]
+    assert "1234" in ctl(second, taking_over, "explain", "aged")[1]
     second.start(leader)
     second.await_in_sync()

@@ -109,6 +109,11 @@ class Stage:
         """A follower joins, and acknowledges everything."""
         return self.tell(e.LinkOpened(one, end), self.acknowledged(one, end))
 
+    def lose(self, one: bytes) -> None:
+        """The process of a follower has ended; it leaves the in-sync set."""
+        self.tell(e.LinkClosed(one), e.FollowerRefused(one))
+        self.answer()
+
     def acknowledged(self, one: bytes, lsn: int) -> e.Acknowledged:
         """In the term of this leader."""
         return e.Acknowledged(one, self.agreement.leadership.key.term, lsn)

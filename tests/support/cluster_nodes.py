@@ -1,5 +1,6 @@
 """Nodes of a cluster as real processes on loopback, with a real etcd; and publishers that keep books."""
 
+import io
 import os
 import signal
 import subprocess
@@ -7,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -19,6 +20,7 @@ from pika.adapters.utils.connection_workflow import AMQPConnectorException
 from pika.exceptions import AMQPError
 from wires import Wire
 
+from leveret.__main__ import main
 from leveret.cluster.agreement.view import View
 from leveret.cluster.coordinator.errors import CoordinatorError
 from leveret.cluster.coordinator.gateway import Gateway
@@ -264,6 +266,25 @@ def cluster_nodes(
             yield nodes
         finally:
             nodes.close()
+
+
+@contextmanager
+def started(nodes: ClusterNodes) -> Iterator[ClusterNodes]:
+    """Nodes that are started, and in sync; killed at the end."""
+    try:
+        nodes.start_all()
+        nodes.await_in_sync()
+        yield nodes
+    finally:
+        nodes.close()
+
+
+def ctl(nodes: ClusterNodes, name: str, *words: str) -> tuple[int, str]:
+    """`leveret ctl` at a node: its exit code, and what it printed."""
+    printed = io.StringIO()
+    with redirect_stdout(printed), redirect_stderr(printed):
+        code = main(["ctl", "--url", f"amqp://guest:guest@127.0.0.1:{nodes.ports[name]}/", *words])
+    return code, printed.getvalue()
 
 
 @dataclass

@@ -139,8 +139,7 @@ def test_the_next_leader_does_not_wait_for_one_that_has_stopped(is_late: bool) -
 def test_a_follower_comes_back_in_sync_by_itself() -> None:
     """CL05: rule R4, it is waited for from before the transaction is sent."""
     stage = Stage().lead(B, C)
-    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
-    stage.answer()
+    stage.lose(C)
     stage.tell(e.Durable(14), stage.acknowledged(B, 14))
     assert stage.agreement.agreed == 14
     stage.tell(e.LinkOpened(C, 10))
@@ -156,8 +155,7 @@ def test_a_follower_comes_back_in_sync_by_itself() -> None:
 def test_a_follower_that_is_close_behind_is_waited_for_so_that_it_can_enter_under_load() -> None:
     """Else it would be behind for ever, as it acknowledges what the others have acknowledged before."""
     stage = Stage().lead(B)
-    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
-    stage.answer()
+    stage.lose(C)
     stage.tell(e.LinkOpened(C, 10))
     lsn = 10
     for _ in range(10):  # each time C has what was agreed the time before
@@ -172,8 +170,7 @@ def test_a_follower_that_is_close_behind_is_waited_for_so_that_it_can_enter_unde
 def test_a_follower_enters_with_the_acknowledgement_that_it_needs() -> None:
     """And not at the next beacon: where it is the second node in sync, publishers are held until then."""
     stage = Stage().lead(B)
-    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
-    stage.answer()
+    stage.lose(C)
     stage.tell(e.LinkOpened(C, 9), e.Durable(11), stage.acknowledged(B, 11), stage.acknowledged(C, 10))
     assert stage.sent is None
     stage.tell(stage.acknowledged(C, 11))
@@ -183,8 +180,7 @@ def test_a_follower_enters_with_the_acknowledgement_that_it_needs() -> None:
 def test_a_follower_that_goes_before_it_has_entered_is_not_waited_for() -> None:
     """Confirms go on without it."""
     stage = Stage().lead(B)
-    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
-    stage.answer()
+    stage.lose(C)
     stage.tell(e.Durable(12), stage.acknowledged(B, 12))
     beat(stage, 6, B)
     assert stage.sent.purpose is Purpose.PROGRESS  # etcd takes its time
@@ -196,8 +192,7 @@ def test_a_follower_that_goes_before_it_has_entered_is_not_waited_for() -> None:
 def test_a_follower_that_is_far_behind_is_not_waited_for() -> None:
     """Confirms would wait until it has copied all."""
     stage = Stage().lead(B)
-    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
-    stage.answer()
+    stage.lose(C)
     stage.tell(e.Durable(100), stage.acknowledged(B, 100), e.LinkOpened(C, 10), stage.acknowledged(C, 11))
     assert stage.tell(e.Durable(101), stage.acknowledged(B, 101)) == [d.Agree(101)]
 
@@ -205,8 +200,7 @@ def test_a_follower_that_is_far_behind_is_not_waited_for() -> None:
 def test_a_leader_is_calm_again_when_a_follower_has_entered() -> None:
     """What is agreed is then told at once, and nothing is computed for each acknowledgement."""
     stage = Stage().lead(B)
-    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
-    stage.answer()
+    stage.lose(C)
     stage.join(C)
     assert stage.sent.purpose is Purpose.GROW and not stage.agreement.is_calm
     stage.answer()
@@ -217,8 +211,7 @@ def test_a_leader_is_calm_again_when_a_follower_has_entered() -> None:
 def test_a_node_that_is_to_enter_and_hangs_is_not_waited_for() -> None:
     """It had all that was agreed, so it would be taken for one that is close behind again and again."""
     stage = Stage().lead(B)
-    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
-    stage.answer()
+    stage.lose(C)
     stage.tell(e.Durable(12), stage.acknowledged(B, 12))
     beat(stage, 6, B)
     assert stage.sent.purpose is Purpose.PROGRESS  # etcd takes its time
@@ -321,8 +314,7 @@ def test_publishers_are_held_while_neither_a_member_nor_etcd_answers() -> None:
 def test_a_node_whose_entry_is_in_doubt_is_waited_for_even_when_it_is_gone() -> None:
     """The transaction may be done an hour later: so the set is written without it before it is forgotten."""
     stage = Stage().lead(B)
-    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
-    stage.answer()
+    stage.lose(C)
     stage.join(C)
     grow = stage.sent
     stage.doubt()
@@ -982,8 +974,7 @@ def test_an_acknowledgement_of_less_takes_nothing_back() -> None:
 def test_a_follower_enters_with_everything_that_is_agreed_and_no_earlier() -> None:
     """Rule R4, under load: it is waited for when it is close behind, and taken in when it has caught up."""
     stage = Stage().lead(B)
-    stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
-    stage.answer()
+    stage.lose(C)
     stage.tell(e.LinkOpened(C, 10))
     has = 10
     for lsn in range(11, 31):
