@@ -108,7 +108,7 @@ class Leadership:
         if self.context.state in BROKER_RUNS:
             self._change_set()
             self._write_progress()
-            self._look_at_etcd()
+            self._read_keys_while_unsure()
 
     def _why_lost(self) -> str | None:
         """Why this node no longer leads according to etcd; None: it does, as far as etcd knows."""
@@ -302,7 +302,7 @@ class Leadership:
         view = self.context.view
         return view.agreed.lsn if view is not None and view.agreed is not None else 0
 
-    def _look_at_etcd(self) -> None:
+    def _read_keys_while_unsure(self) -> None:
         """Read the keys while a node is silent, a change is in doubt, or this node has just woken."""
         silent_ns, timers = self.members.silent_since_ns, self.context.timers
         is_silent = silent_ns is not None and self.context.now_ns >= silent_ns + timers.suspend_after_ns // 2

@@ -13,7 +13,7 @@ from ..copying.joining import JournalSummary
 from . import frames as f
 from .challenge import ChallengeFault, Credentials
 from .introduction import connect
-from .open_link import Follower, OpenLink
+from .open_link import FollowingNode, OpenLink
 from .options import Address, LinkOptions, LinkTls
 from .stream import Declined, LinkFault, LinkStream, Refused
 
@@ -67,7 +67,7 @@ class LeaderLink:
     ) -> None:
         assert (copied is None) != (damaged is None)
         self._options = options or LinkOptions()
-        self._follower = Follower(path, copied, report, self._options, files, wall_ms, status, reload)
+        self._follower = FollowingNode(path, copied, report, self._options, files, wall_ms, status, reload)
         self.why = ""  # why the last link ended, or could not be opened
         self._logged, self._log_again_s = "", 0.0  # the last line in the log, and when it may be logged again
         self._credentials = credentials

@@ -38,7 +38,7 @@ RELOAD = "reload"
 
 
 @dataclass(slots=True)
-class Follower:
+class FollowingNode:
     """The state that all links of a follower share. `copied`: None: the journal is damaged, or replaced by a full copy.
 
     `report` gets events of links. `reload` is called when the leader orders it. `leader_status`: from its last beacon.
@@ -63,7 +63,7 @@ class OpenLink:
     while they send, so that no acknowledgement is sent after `acknowledge(False)` returns (rule R6).
     """
 
-    def __init__(self, follower: Follower, link: LinkStream, term: int, copy: f.Copy | None) -> None:
+    def __init__(self, follower: FollowingNode, link: LinkStream, term: int, copy: f.Copy | None) -> None:
         self._follower = follower
         self._term = term
         self._copy = copy

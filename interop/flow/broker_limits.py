@@ -46,7 +46,7 @@ def back_pressure(scene: Scene) -> str:
     client.connect("a", announces=False, tapped=False)
     client.open_channel("a/1")
     calls = client.publish("a/1", queue, bodies(FLOOD, FLOOD_SIZE))
-    how = _unread(scene, calls)
+    how = _unread(calls)
     expect(operator.count(queue) < 100, f"{operator.count(queue)} in the queue")
     _drained(scene, queue, calls)
     expect(
@@ -63,14 +63,14 @@ def heartbeats_are_forgiven(scene: Scene) -> str:
     client.connect("a", heartbeat=1, tapped=False)
     client.open_channel("a/1")
     calls = client.publish("a/1", queue, bodies(FLOOD, FLOOD_SIZE))
-    _unread(scene, calls)
+    _unread(calls)
     operator.pass_time(4.0)
     _drained(scene, queue, calls)
     expect(not client.events("a/1", "closed", 1, 0), "it was closed")
     return "unread for 4 s, then all in order"
 
 
-def _unread(scene: Scene, calls: Calls) -> str:
+def _unread(calls: Calls) -> str:
     """Publish until the connection is not read any longer. Returns how the client noticed."""
     calls.wait_until_quiet(1.0)
     is_waiting = not calls.are_done

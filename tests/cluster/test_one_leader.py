@@ -18,7 +18,7 @@ from leveret.cluster.link import leader_link
 from leveret.cluster.link.challenge import Credentials
 from leveret.cluster.link.frames import VERSION, Ack, Beacon, Copy, Decoder, Octets, Unlink, Welcome, encode
 from leveret.cluster.link.leader_link import Ending, LeaderLink
-from leveret.cluster.link.open_link import Follower, OpenLink
+from leveret.cluster.link.open_link import FollowingNode, OpenLink
 from leveret.cluster.link.options import Address, LinkOptions
 from leveret.cluster.link.stream import LinkFault, LinkStream
 from leveret.journal import NotInJournal
@@ -46,7 +46,7 @@ class Bench:
             self.copied.begin(has)
         ours, self.leader = socket.socketpair()
         stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
-        follower = Follower(self.path, self.copied, report, LinkOptions())
+        follower = FollowingNode(self.path, self.copied, report, LinkOptions())
         self.following = OpenLink(follower, LinkStream(stream), 1, copy)
 
     def join(self) -> None:

@@ -12,7 +12,7 @@ import trio.testing
 
 from leveret.cluster.link import open_link
 from leveret.cluster.link.frames import Ack, Beacon, Decoder, Status
-from leveret.cluster.link.open_link import Follower, OpenLink
+from leveret.cluster.link.open_link import FollowingNode, OpenLink
 from leveret.cluster.link.options import LinkOptions
 
 TERM = 2
@@ -26,7 +26,7 @@ class Bench:
         self.ours, self.theirs = socket.socketpair()
         self.ours.setblocking(False)
         patch.setattr(open_link, "as_socket", lambda stream: (self.ours, None))
-        follower = Follower("", None, lambda event: None, OPTIONS, status=status)
+        follower = FollowingNode("", None, lambda event: None, OPTIONS, status=status)
         link: Any = SimpleNamespace(take_rest=lambda: b"", stream=None)
         self.following = OpenLink(follower, link, TERM, None)
 

@@ -35,7 +35,6 @@ from leveret.pipeline.progress import Progress
 
 pytestmark = pytest.mark.spark
 CONFIG = '[journal]\nscope = "all"\n'
-SETTLED = ("acked", "dead_lettered", "expired", "evicted", "purged", "dropped")
 Place = tuple[str, str]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 URL = os.environ.get("TOOLS_URL", "")
 HOST, PORT = os.environ.get("TOOLS_HOST", ""), os.environ.get("TOOLS_PORT", "")
-NODE, AMQP_PORT = os.environ.get("TOOLS_NODE", ""), os.environ.get("TOOLS_AMQP_PORT", "")
+NODE = os.environ.get("TOOLS_NODE", "")
 
 
 def check(
