@@ -1,5 +1,6 @@
-"""What the API and the metrics say of the messages of a queue, in numbers and octets. Source: management page 4, 12."""
+"""What the API and the metrics say of messages, deliveries and channels. Source: management page 4, 5, 12."""
 
+from dataclasses import replace
 from typing import Any
 
 import pika
@@ -7,7 +8,16 @@ import pytest
 from api_client import ApiClient
 
 from leveret.console.cluster import Replicas
-from leveret.console.metrics.sums import queue_sums
+from leveret.console.counters import (
+    DELIVERIES,
+    PUBLISHES,
+    QUEUE_NAMES,
+    SESSION_NAMES,
+    queue_values,
+    session_values,
+    vhost_values,
+)
+from leveret.console.metrics.sums import ChannelSums, channel_sums, queue_sums
 from leveret.console.views.queues import EMPTY_QUEUE_OCTETS, MESSAGE_OCTETS, plain_queue_view, queue_view, totals_view
 from leveret.engine import Queue
 from leveret.operator.steps import finished
@@ -125,3 +135,69 @@ def test_an_exclusive_queue_names_its_connection(api: ApiClient, broker: Running
         (row,) = api.get("connections")
         owner = {"name": row["name"], "peer_host": row["peer_host"], "peer_port": row["peer_port"]}
         assert api.get("queues/%2F/owned").get("owner_pid_details") == (owner if is_exclusive else None)
+
+
+def test_each_delivery_is_counted_once_by_its_kind() -> None:
+    """Of a queue, of a channel; and of a virtual host when the channel is closed."""
+    harness = Harness()
+    queue, other = harness.queue(), harness.queue("other")
+    harness.publish(*"abcdefgh")
+    harness.get(no_ack=False)
+    for _ in range(2):
+        harness.get(no_ack=True)
+    harness.get("other")
+    harness.consume("other", "second", no_ack=True)
+    harness.publish("x", "y", key="other")
+    harness.consume(prefetch=3, total=True)
+    harness.session.ack(1, multiple=False)
+    harness.session.reject(6, multiple=False, requeue=True)
+    harness.end_turn()
+    harness.publish("dropped", key="nowhere")
+    harness.publish("returned", key="nowhere", mandatory=True)
+    of_queue, of_other = (dict(zip(QUEUE_NAMES, queue_values(one))) for one in (queue, other))
+    assert [of_queue[name] for name in ("publish", *DELIVERIES)] == [8, 1, 4, 7, 0, 1, 0, 2, 1]
+    assert [of_other[name] for name in ("publish", *DELIVERIES)] == [2, 0, 0, 2, 2, 0, 1, 0, 0]
+    of_session = dict(zip(SESSION_NAMES, session_values(harness.session)))
+    assert [of_session[name] for name in DELIVERIES] == [1, 4, 9, 2, 1, 1, 2, 1]
+    assert [of_session[name] for name in PUBLISHES] == [12, 0, 1, 1]
+    elsewhere = harness.broker.virtual_hosts.create("elsewhere")
+    for ends in (False, True):
+        if ends:
+            harness.session.close()
+        clients = list(harness.broker.connections)
+        here, there = (finished(vhost_values(vhost, clients, (0, 0))) for vhost in (harness.vhost, elsewhere))
+        assert here[: len(SESSION_NAMES)] == tuple(of_session.values())
+        assert set(there) == {0}
+
+
+def test_what_channels_have_under_way() -> None:
+    """Confirms, transactions and deliveries of those that are open; what closed ones had confirmed stays counted."""
+    harness = Harness()
+    harness.queue()
+    client = harness.session.client
+    confirming, committing = client.open_session(5), client.open_session(6)
+    confirming.select_confirms()
+    committing.select_transactions()
+    harness.publish("a", "b", by=confirming)
+    waiting = finished(channel_sums(harness.broker))
+    assert (waiting.confirmable, waiting.confirmed, waiting.unconfirmed, waiting.publishers) == (2, 0, 2, 1)
+    assert harness.confirms(confirming) == "AA"
+    harness.publish("c", "d", "e", by=committing)
+    harness.consume(by=committing, prefetch=3)
+    harness.settle()
+    committing.ack(1)
+    under_way = ChannelSums(
+        connections=1,
+        channels=3,
+        consumers=1,
+        unacked=1,
+        uncommitted=3,
+        acks_uncommitted=1,
+        prefetch=3,
+        publishers=1,
+        confirmable=2,
+        confirmed=2,
+    )
+    assert finished(channel_sums(harness.broker)) == under_way
+    confirming.close()
+    assert finished(channel_sums(harness.broker)) == replace(under_way, channels=2, publishers=0)

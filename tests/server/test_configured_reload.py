@@ -1,5 +1,7 @@
 """Configured objects follow reloads, and go only by order. Pure: a broker in virtual time."""
 
+from typing import Any
+
 import pytest
 from configured_broker import (
     FORCE,
@@ -16,7 +18,7 @@ from configured_broker import (
 
 from leveret.configured.configured import ConfiguredObjects, Report
 from leveret.configured.typed_arguments import fields_of
-from leveret.engine import ConsumerCancelled, Delivered, ManualClock, SessionFailed, plain_arguments
+from leveret.engine import Broker, ConsumerCancelled, Delivered, ManualClock, SessionFailed, plain_arguments
 from leveret.engine.messages.field_table import Field
 from leveret.settings.difference import differences
 
@@ -77,6 +79,31 @@ def test_an_auto_created_queue_is_adopted_for_good() -> None:
     reload(objects, '[[address]]\nname = "q"\n[[address.queue]]\nname = "q"\n')
     assert queue_of(objects, "q") is queue and objects.is_managed(queue)
     assert not queue.is_auto_created
+
+
+@pytest.mark.parametrize(
+    "was, is_followed",
+    [
+        ({"arguments": {"x-ring-size": 5}}, True),  # can be changed
+        ({"arguments": {"x-ring-size": 5, "x-of-a-client": 1}}, True),  # means nothing
+        ({"arguments": {"x-max-length": 5}}, False),
+        ({"arguments": {}, "auto_delete": True}, False),
+    ],
+)
+def test_a_queue_from_before_the_start(was: dict[str, Any], *, is_followed: bool) -> None:
+    """It follows files that were changed while the broker was stopped; another queue of that name is the client's."""
+    broker = Broker(ManualClock())
+    given = {**was, "arguments": fields_of(was["arguments"])}
+    queue = broker.virtual_hosts["/"].queues.declare("ring", client=None, durable=True, **given)
+    configuration = load(RING)
+    objects = ConfiguredObjects(broker, configuration)
+    report = objects.apply(configuration)
+    assert objects.is_managed(queue) is is_followed
+    assert queue.is_configured is is_followed, "else it could be deleted as unused"
+    assert (queue.rules.ring_size == 3) is is_followed
+    assert any("exists with other arguments and is not changed" in line for line in report.warnings) is not is_followed
+    reload(objects, FORCE)
+    assert queue.deleted is is_followed
 
 
 @pytest.mark.parametrize("kind", ["topic", "direct"])
@@ -252,6 +279,7 @@ def test_routing_type_is_a_binding_and_the_address_is_for_good() -> None:
     assert len(queue.incoming) == 1
     reload(objects, text + 'routing-type = "anycast"\n')
     assert not queue.incoming
+    assert reload(objects, text + 'routing-type = "anycast"\n').done == ()
     reload(objects, text)
     assert [binding.source.name for binding in queue.incoming] == ["a"]
     (warning, *_) = reload(objects, text.replace('"a"', '"b"')).warnings
