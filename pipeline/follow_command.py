@@ -1,8 +1,9 @@
 """The command `follow`: ingests the journals of running brokers in rounds, until it is interrupted.
 
 A round ingests each journal that has grown; each row comes once, also after kills. Small files are compacted meanwhile,
-and old days are dropped once a day. A journal that cannot be read does not delay the others; it is tried again in later
-rounds, less often after each failure. A directory or a list of journals is read again in each round.
+and with --retain old days are dropped once a day. A journal that cannot be read does not delay the others; it is tried
+again in later rounds, less often after each failure, unless only the lake was busy. A directory or a list of journals
+is read again in each round.
 """
 
 import argparse

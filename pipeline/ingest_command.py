@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def choose_sources(options: argparse.Namespace) -> None:
     """Set options from --journal: `sources`, `lake`, and `problems`, a sentence for each journal that cannot be read.
 
-    `follow` leaves out journals that clash. Raises: ValueError, JournalError, OSError.
+    `follow` leaves out journals that clash, with a sentence in `problems`. Raises: ValueError, JournalError, OSError.
     """
     from .lake.delta_tables import absolute
     from .lake.ingest_sources import sources_named, with_names
@@ -96,7 +96,7 @@ def ingest_one(
     source: "IngestSource",
     searched: dict[Any, Any] | None = None,
 ) -> dict[str, Any]:
-    """Ingest one source. If it has several copies, they are read until the newest records of all of them are.
+    """Ingest one source. Of several copies, one after the other is read until the lake has the newest records of all.
 
     searched: see `fill_holes`. Raises: as `ingest`.
     """

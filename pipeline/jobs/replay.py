@@ -1,8 +1,9 @@
 """The job `replay`: publishes messages again that SQL chooses. By default a dry run; it has a guard against loops.
 
-Messages are sent at least once. A replay can be resumed: messages that the lake's `replay_log` has under the same id
-are not sent again. The log is written every thousand messages, so after a kill the last thousand may be sent twice. For
-a dead-lettered copy the original message is sent, to its own exchange and routing key.
+Messages are sent at least once. A replay can be resumed: messages that the lake's `replay_log` has as sent under the
+same id are not sent again. The log is written every thousand messages, so after a kill the last thousand may be sent
+twice. For a dead-lettered copy the original message is sent, to its own exchange and routing key, if the lake has its
+content.
 """
 
 import json

@@ -37,7 +37,7 @@ COUNTED = {
 OF_FATES = {"acknowledged": "acked", "dead-lettered": "dead_lettered", "left in queues": "open"}
 #: Totals that are left out if they are 0. (Without recorded deliveries `delivered` is.)
 IF_ANY = ("delivered", "read in streams", "refused", "discarded on purpose")
-#: The oldest messages that each queue had at its peak.
+#: How many of the oldest messages are shown that a queue had at its peak.
 EXAMPLES = 3
 AT_PEAK = """
 SELECT lives.vhost, lives.queue, msg_id,
@@ -143,7 +143,7 @@ def collect(request: ReportRequest, window_s: int | None, progress: Progress) ->
 
 
 def window_width(begin: int, end: int) -> int:
-    """The narrowest width in STEPS_S with at most about WINDOWS_AIMED windows."""
+    """The narrowest width in STEPS_S with at most about WINDOWS_AIMED windows; the widest if there is none."""
     return next((step for step in STEPS_S if (end - begin) // step <= WINDOWS_AIMED), STEPS_S[-1])
 
 

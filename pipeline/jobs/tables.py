@@ -45,8 +45,8 @@ class EmptyLake(ValueError):
 class Tables:
     """The tables of a lake as views of an engine, which replace the views of the `Tables` before.
 
-    retained: what retention has left. has_holes: the table `holes` has
-    files. node, journal: which one, if the lake has several nodes. Raises: EmptyLake.
+    retained: what retention has left. has_holes: the table `holes` has files. node, journal: which one, if the lake
+    has several nodes. Raises: EmptyLake.
     """
 
     def __init__(

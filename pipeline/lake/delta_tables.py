@@ -152,7 +152,7 @@ def position_of(delta: Any, journal: str) -> "Position | None":
 
 
 def lsn_of(delta: Any, journal: str | None = None) -> int | None:
-    """The LSN up to which a table has a journal (by default the first node's); None: no ingest wrote it."""
+    """The LSN up to which a table has a journal (by default the first node's); None: it has nothing of that."""
     return _number(delta, journal, _LSN)
 
 

@@ -47,9 +47,9 @@ class IngestOptions:
 
     journal, lake: paths or URIs. payloads: also store contents. max_bytes: octets of journal per micro-batch.
     processes: the most that read at a time on this machine. strict: damage is an error. past_deleted: records that the
-    journal has deleted unread are no error. node: the name of the journal's node in the lake; "": its present name, or
-    that of its directory. copies: paths or URIs of the same journal on other nodes of a cluster; they fill holes, and
-    keep their records until these were read. searched: see `fill_holes`.
+    journal has deleted unread are a hole, and no error. node: the name of the journal's node in the lake; "": its
+    present name, or that of its directory. copies: paths or URIs of the same journal on other nodes of a cluster; they
+    fill holes, and keep their records until these were read. searched: see `fill_holes`.
     """
 
     journal: str
@@ -127,10 +127,11 @@ def _check_node(lake: str, plan: JournalPlan, name: str) -> bool:
 
 
 def check_journal(lake: str, plan: JournalPlan, name: str = "") -> None:
-    """Check that a journal can be added to the lake. `name`: of the node; a new journal is accepted only with a name.
+    """Check that a journal can be added to the lake.
 
-    Raises: JournalError (not the lake's journal, or it ends before the lake does), ValueError (files that no ingest of
-            this lake wrote; the lake is in the journal's directory), OSError.
+    Args:   name: of the node. Without a name a new journal is accepted only by an empty lake.
+    Raises: JournalError (not the lake's journal; the name is another node's; the journal ends before the lake does),
+            ValueError (files that no ingest of this lake wrote; the lake is in the journal's directory), OSError.
     """
     if "://" not in lake:
         journal = os.path.realpath(plan.directory)

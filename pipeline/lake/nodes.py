@@ -13,7 +13,7 @@ from typing import NamedTuple
 from .delta_tables import create, extend, files_in, journal_in_description, open_table
 
 TABLE = "nodes"
-#: The most octets of a name. The log of a table has no longer texts.
+#: The most octets of a name. Names are read from the log, which leaves out long texts (parts.py, `WORD_MAX`).
 NAME_MAX = 200
 
 

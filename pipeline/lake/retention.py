@@ -67,7 +67,9 @@ def retain(
 
 
 def retain_after_ingest(lake: str, days: int, progress: Progress) -> dict[str, int]:
-    """Drop old days at the end of an ingest. Returns dropped rows by table. A later call deletes their files.
+    """Drop old days at the end of an ingest. Returns dropped rows by table.
+
+    Their files are deleted by a later call that drops files of the same table, or by `retain` or `compact`.
 
     Raises: LakeBusy, ValueError, OSError.
     """

@@ -73,7 +73,7 @@ class JournalGone(JournalError):
 
 
 class JournalPlan:
-    """Finds the readable part of a journal. It locks nothing, and caches footers and the open segment's durable end.
+    """Finds the readable part of a journal. It locks nothing, and caches footers and how far one may read.
 
     strict: damage is an error; otherwise it is a hole (holes.py). past_deleted: records that were deleted before they
     were read are a hole; otherwise an error.
@@ -113,7 +113,7 @@ class JournalPlan:
     def check(self, place: Position, owner: str = "this reader") -> None:
         """Check that a position is one of this journal. `owner`: of the position, for the text of the error.
 
-        Raises: JournalError (it is of another journal, or behind the end of this one), OSError.
+        Raises: JournalError (it is of another journal, or in a segment behind the last one of this journal), OSError.
         """
         if place.journal != self.journal_id:
             raise JournalError(
@@ -170,7 +170,7 @@ class JournalPlan:
         return [part for part in found if part.end_lsn > part.start_lsn]
 
     def advance(self, start: Position, end: Position, octets: int, records: int | None = None) -> Position:
-        """The last position up to `end` that is at most `octets` and `records` after `start`, or one block after it."""
+        """The last position up to `end` at most `octets` and `records` after `start`, at least one block after it."""
         room, last_lsn = octets, end.lsn if records is None else start.lsn + records
         at = start
         for part in self._parts(start, end):
