@@ -42,7 +42,7 @@ HEAD_MAX = 16 * 1024
 HEAD_S, BODY_S, ANSWER_S = 5.0, 30.0, 30.0
 #: Seconds of a body without a limit on its rate, and then the minimum octets per second.
 GRACE_S, RATE_MIN = 10.0, 1024
-#: Maximum concurrent streams, and the seconds between two pieces of a stream.
+#: Maximum concurrent streams, and the seconds after which a stream that has sent all is asked for a further piece.
 STREAMS_MAX, PIECE_S = 20, 0.5
 #: Maximum seconds and octets of input that is read and dropped after the answer, before the connection is closed.
 DRAIN_S, DRAIN_MAX = 1.0, 1024 * 1024

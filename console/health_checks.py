@@ -211,7 +211,7 @@ def _below_limit(subject: Subject, names: Names) -> Any:
 
 
 def _ready(subject: Subject, names: Names) -> Any:
-    """Whether clients that connect now are served. For load balancers."""
+    """Whether clients that connect now are served; without a cluster, whether no alarm is on. For load balancers."""
     if subject.cluster is None:
         return _alarms(subject, names)
     if not subject.is_in_service:

@@ -113,7 +113,7 @@ class Broker:
         durability, disk = context.storage.durability, self.flow.disk
         if disk.is_full and (durability is None or not durability.has_failed):
             disk.switch(None)
-            context.deadlines.set(context.clock.monotonic_ns(), _nothing)  # the edge ends a turn soon
+            context.deadlines.set(context.clock.monotonic_ns(), _nothing)  # the runtime ends a turn soon
         if self.scheduler.release_awaiting():
             context.deadlines.set(context.clock.monotonic_ns(), _nothing)
         for client in list(context.awaiting):
@@ -244,4 +244,4 @@ class Broker:
 
 
 def _nothing() -> None:
-    """The action of a deadline that only makes the edge end a turn."""
+    """The action of a deadline that only makes the runtime end a turn."""

@@ -1,6 +1,6 @@
 """The heap of all deadlines: heartbeats, handshakes, expiry, redelivery.
 
-It neither sleeps nor reads a clock: the edge does both and calls `advance`.
+It neither sleeps nor reads a clock: the runtime does both and calls `advance`.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class Deadlines:
         self._heap: list[Deadline] = []
         self._order = 0
         self._cancelled = 0
-        #: Called when a new deadline is the next one, so that the edge wakes earlier.
+        #: Called when a new deadline is the next one, so that the runtime wakes earlier.
         self.on_earlier: Callable[[], None] | None = None
 
     def __len__(self) -> int:

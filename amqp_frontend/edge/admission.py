@@ -5,7 +5,8 @@ strangers (addresses without a recent login) take little memory. But a flood tha
 others. So:
 
 - Each address (of IPv6 each /64) has a share: all slots if it is this machine's own or a listed proxy's, half of them
-  if a client logged in from it recently, otherwise an eighth. A quarter of all slots is not for strangers.
+  if a client logged in from it recently, otherwise an eighth, but at least `SHARE_MIN`. A quarter of all slots is not
+  for strangers.
 - A newcomer whose share is used up gets the slot of the oldest connection of its address. If all slots are taken, it
   gets that of the oldest connection of the address with most slots. Connections that have sent nothing lose theirs
   first. One that has sent octets ("begun") is safe for a second, so that clients of a burst do not displace each other.
@@ -64,7 +65,7 @@ class _Address(Generic[T]):
         return len(self.silent) + len(self.begun) + len(self.refused)
 
     def oldest(self, before_ns: int) -> T | None:
-        """The first connection to lose its slot; None: all have begun, and entered after `before_ns`."""
+        """The first connection to lose its slot; None: none is silent, and those that have begun entered later."""
         for one in self.silent:
             return one
         for one, since_ns in self.begun.items():

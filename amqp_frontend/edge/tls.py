@@ -85,7 +85,7 @@ class TlsTransport:
         """Continue the handshake with octets from the wire; `flush` then sends the server's part.
 
         Returns: whether the handshake has ended; the octets after it are in `early_data`.
-        Raises: TlsFault; an alert for the peer was sent if that was possible without waiting.
+        Raises: TlsFault; the alert that OpenSSL has for the peer was sent if that was possible without waiting.
         """
         if len(self._hello) < _HELLO_HEAD:
             self._hello = (self._hello + received[:_HELLO_HEAD])[:_HELLO_HEAD]

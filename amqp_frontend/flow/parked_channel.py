@@ -87,7 +87,7 @@ class ParkedChannel:
         return quota.used, messages - quota.messages
 
     def lets_pass(self, event: ProtocolEvent) -> bool:
-        """Whether an event of this channel is handled at once: it settles deliveries, or ends something."""
+        """Whether an event of the channel is handled at once: it settles deliveries, ends something, sets the flow."""
         if type(event) is AcksReceived:
             return not self._is_transactional
         if type(event) is not ChannelMethod:

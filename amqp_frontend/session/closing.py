@@ -29,14 +29,15 @@ S = ConnectionState
 _BEFORE_LOGIN = frozenset({S.HEADER, S.STARTING, S.SECURING, S.TUNING})
 OPEN = ChannelState.OPEN
 STOPPING = BrokerStopping()
-#: Seconds in which a peer has to disconnect after connection.close-ok.
+#: Maximum seconds in which a peer has to disconnect after a close; fewer with a shorter interval of heartbeats.
 DISCONNECT_MAX_S = 30
 
 
 class Closing:
     """Ends a connection. `finished`: close the socket when all output is sent; `abort`: at once, without a close.
 
-    `on_login` is called once: the peer is logged in (True), or was refused and stays connected for a while (False).
+    `on_login` is called at most once: the peer is logged in (True), or was refused but stays connected for a while
+    (False).
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Closing:
     # -- refusals ---------------------------------------------------------------------------------------------------
 
     def refuse(self, error: Exception, channel: Channel | None, ids: tuple[int, int] = NO_IDS) -> None:
-        """Answer an error by the table of replies; before the login, with silence.
+        """Answer an error by the table of replies; before the login most errors are not answered.
 
         ids: class and method id of the event that was being handled; ids of the error itself override them.
         """
@@ -105,7 +106,7 @@ class Closing:
         return code == 530 or (code == 403 and "authentication_failure_close" in self._login.capabilities)
 
     def refuse_silently(self, why: str) -> None:
-        """Close a connection that is not logged in after a delay, without an answer. Source: behaviour page 1.1."""
+        """Before the login: close the connection without an answer, after a delay. Source: behaviour page 1.1."""
         logger.warning("%s: refused before login: %r", self._login.peer.name, why[:200])
         self._connection.step(ConnectionStep.REFUSE)
         if self._options.refused_login_delay_ms:
@@ -183,7 +184,7 @@ class Closing:
         self._output.wake()
 
     def expel(self, error: Exception) -> None:
-        """End the connection with this error, for an operator or a timeout."""
+        """End the connection with this error, if it is running: for an operator or a timeout."""
         if self._connection.state is S.RUNNING:
             reply = reply_for(error)
             self.close_connection(reply.code, reply.text)

@@ -28,7 +28,7 @@ class Confirming:
         self.channels: dict[Channel, None] = {}
 
     def send_due(self) -> None:
-        """Send one basic.ack for all safe publishes of a channel; basic.nack for those that a queue refused."""
+        """Send the confirms that are due: basic.nack for publishes that a queue or a failed journal refused."""
         durability = self._broker.context.storage.durability
         safe_lsn = 0 if durability is None else durability.safe_lsn
         has_failed = durability is not None and durability.has_failed

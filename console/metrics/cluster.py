@@ -7,10 +7,11 @@ PREFIX = "leveret_cluster_"
 
 
 def cluster_page(facts: ClusterFacts) -> str:
+    leads = facts.leader == facts.own
     states = [Sample(state == facts.state, labelled({"node": facts.own, "state": state})) for state in facts.states]
     plain = (
         ("term", GAUGE, "Number of the leadership, as this node knows it", facts.term),
-        ("leads", GAUGE, "1 on the node that leads and serves clients", facts.leader == facts.own),
+        ("leads", GAUGE, "1 on the node that leads and serves clients", leads),
         ("journal_end", GAUGE, "Number of the journal's next record", facts.end),
         ("agreed", GAUGE, "LSN after the last record that all nodes in sync have on disk", facts.agreed),
         ("nodes", GAUGE, "Nodes in [cluster] nodes", len(facts.nodes)),
@@ -21,11 +22,9 @@ def cluster_page(facts: ClusterFacts) -> str:
         ("held_seconds_total", COUNTER, "Seconds for which too few nodes in sync blocked publishers", facts.held_s),
         ("link_received_bytes_total", COUNTER, "Octets of the journal that came over the link", facts.received),
     )
-    followers = [node for node in facts.nodes if node.is_running and node.name != facts.own]
+    followers = [node for node in facts.nodes if leads and node.is_running and node.name != facts.own]
     parts = [rendered(PREFIX, Family("state", GAUGE, "1 for the state that the node is in"), states)]
     parts += [rendered(PREFIX, Family(name, kind, text), [Sample(value)]) for name, kind, text, value in plain]
-    if facts.leader != facts.own:
-        followers = []
     parts += [
         rendered(PREFIX, Family(name, kind, text), [Sample(value, _label_of(node)) for node, value in values])
         for name, kind, text, values in (

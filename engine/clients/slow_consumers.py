@@ -46,8 +46,8 @@ class Sample:
     """The state of one consumer at a check. `newest`: the tag of its newest unacknowledged delivery. `settled`: the
     number of settled deliveries of its session.
 
-    `got_ns`, `settled_ns`: when a check last saw that `newest`, or `settled`, had changed (monotonic ns).
-    `slow_checks`: checks in a row that saw no new delivery although messages waited.
+    `got_ns`, `settled_ns`: since when `newest`, or `settled`, counts as unchanged (monotonic ns).
+    `slow_checks`: checks in a row that saw no credit and no new delivery although messages waited.
     """
 
     __slots__ = ("got_ns", "newest", "settled", "settled_ns", "slow_checks")

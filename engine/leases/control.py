@@ -36,7 +36,7 @@ ACKNOWLEDGE, CANCEL, EXPIRE = "", "cancel", "expire"
 OPTIONS = (ACKNOWLEDGE, CANCEL, EXPIRE)
 #: Messages that one step looks at.
 DISCARD_SLICE = 500
-#: Bookmarks in one request, at most.
+#: Maximum bookmarks in one request.
 BOOKMARKS_MAX = 10_000
 #: The highest id that a bookmark may have.
 ID_MAX = 2**62
@@ -110,8 +110,7 @@ class LeaseControl:
             raise BadRequest(f"x-client: {named[:255]!r} is not the name of your connection")
         own = None if named is None else sender.client
         bookmark, filter_text, option = headers.get("bookmark"), headers.get("filter"), headers.get("options", "")
-        result = yield from discarding(queue, bookmark, filter_text, option, own)
-        return result
+        return (yield from discarding(queue, bookmark, filter_text, option, own))
 
 
 def discarding(
@@ -132,8 +131,7 @@ def discarding(
         expression = compiled(filter_text or "", AMPS)
     except ExpressionError as error:
         raise BadRequest(f"filter: {error}") from None
-    done: Discarded = yield from _discard_matching(leases, expression, option, own)
-    return done
+    return (yield from _discard_matching(leases, expression, option, own))
 
 
 def ids_of(bookmarks: str) -> list[int]:

@@ -6,7 +6,6 @@ log is cancelled instead. The log is read between turns (`Scheduler.load`). Sour
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ..clock import MS
 from ..delivery.consumer import Consumer
@@ -22,9 +21,6 @@ from .past_holder import unleased_copy
 from .replay import Replay, ReplayHolder
 from .replay_rules import REPLAY_ARGUMENTS, replay_rules
 from .state import Leases, bookmark_of
-
-if TYPE_CHECKING:
-    pass
 
 #: Octets that one read brings into memory.
 READ_OCTETS = 64 * 1024

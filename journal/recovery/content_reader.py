@@ -1,4 +1,4 @@
-"""Reads contents by LSN, for the broker that writes the journal: one content, or a run of them read ahead.
+"""Reads contents by LSN, for the broker that writes the journal: one content, or a run of them, also read ahead.
 
 Source: ruling 21; queues page F.
 """

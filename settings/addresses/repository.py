@@ -66,7 +66,7 @@ class SettingsRepository:
         self.concerns_topics = any(
             has_subscriber_settings(one.settings) for one in (*self.entries, *destinations.topics, *default)
         )
-        #: Whether `auto-delete-created-queues` is set anywhere; if not, clients' queues are not checked.
+        #: Whether any address has `auto-delete-created-queues = true`; if not, clients' queues are not checked.
         self.deletes_declared_queues = any(one.settings.get("auto_delete_created_queues") for one in self.entries)
         #: Whether any address has `enable-metrics = false`; if not, queues are not checked one by one.
         self.hides_metrics = any(one.settings.get("enable_metrics") is False for one in self.entries)

@@ -112,8 +112,9 @@ def _is_of_artemis(one: RawEntry) -> bool:
 
 
 def _with_missing_queues(one: RawEntry) -> dict[str, Any]:
-    """The values of an entry, if there are entries of Artemis. An entry with a dead-letter or expiry address then also
-    sets whether the queue there is created: false in files of Artemis, true in ours, which may override them.
+    """The values of an entry, if there are entries of Artemis. An entry with a dead-letter or expiry address that does
+    not set whether the queue there is created then sets it: false in files of Artemis, true in others, because those
+    may override entries of Artemis.
     """
     if not (one.values.get("dead_letter_address") or one.values.get("expiry_address")):
         return one.values

@@ -1,4 +1,4 @@
-"""XML configurations of ActiveMQ 5, whole or in fragments; `systemUsage` and `destinationPolicy` are read here.
+"""XML configurations of ActiveMQ 5, whole or in fragments. Here: systemUsage, destinationPolicy and destinations.
 
 What has no counterpart is skipped with a warning. Source: queues page H.3; ruling 18.
 """

@@ -48,7 +48,7 @@ def topic_exchanges(
 ) -> Iterator[ExchangeDeclaration]:
     """An exchange for each topic that a leased queue names, so that it can be published to (queues page A.2).
 
-    None for names of queues, nor for names in `taken` (virtual host and name).
+    None for regular expressions, names of queues, and names in `taken` (virtual host and name).
     """
     leased = [queue for queue in queues if is_leased(queue.arguments)]
     names = {(queue.vhost, queue.name) for queue in queues} | taken.keys()

@@ -55,10 +55,12 @@ _PREDECLARED = {name for name, _, _ in PREDECLARED}
 
 
 def export_steps(broker: Broker, only: str | None = None) -> Steps:
-    """Export a broker without exclusive queues, bindings of the default exchange, and predeclared exchanges.
+    """Export a broker, but for exclusive queues, predeclared exchanges and services, and bindings of exclusive queues
+    and of the default exchange.
 
-    `only`: one virtual host, in RabbitMQ's form: its queues, exchanges and bindings do not name it. Objects that are
-    declared during the export are missing. Raises: CommandError.
+    `only`: one virtual host, in RabbitMQ's form: without users, permissions and the virtual host itself; its queues,
+    exchanges and bindings do not name it. Objects that are declared during the export may be missing.
+    Raises: CommandError: no such virtual host.
     """
     if only is not None and only not in broker.virtual_hosts:
         raise CommandError(f"no virtual host {only!r}")
@@ -94,13 +96,14 @@ def export_steps(broker: Broker, only: str | None = None) -> Steps:
 def import_steps(broker: Broker, document: object, only: str | None = None, *, is_whole: bool = False) -> Steps:
     """Import a document.
 
-    Returns counts of imported entries; `faults`: wrong entries, which were left out; `remarks`: right entries that were
-    left out, because an object exists with other arguments or a binding's queue is missing.
+    Returns: `imported`: counts of right entries, also of objects that exist with other arguments; `faults`: wrong
+    entries, which were left out; `remarks`: right entries that were left out, because an object exists with other
+    arguments or a binding's queue is missing.
 
     `only`: the virtual host of all objects; other entries are left out. `is_whole`: all or nothing.
 
     Each step is short; the caller ends the broker's turn after it. Raises: DefinitionsFault, before anything is
-    changed: the value is not a document, or `is_whole` and an entry is wrong.
+    changed: the value is not a document, or `is_whole` and an entry is wrong. CommandError: no such virtual host.
     """
     if only is not None:
         if only not in broker.virtual_hosts:

@@ -1,4 +1,4 @@
-"""Problems of a broker as sentences, each with its start and a remedy: the first lines of `ctl status`."""
+"""Problems of a broker as sentences, most with a remedy, some with their start: the first lines of `ctl status`."""
 
 from collections.abc import Generator, Iterator
 from datetime import UTC, datetime

@@ -1,3 +1,3 @@
-"""A broker that serves: composition root, addresses, TLS files, supervisor of the journal, the edge of all
-frontends.
+"""A broker that serves: composition root, addresses, TLS files, supervisor of the journal, and the runtime (turns and
+deadlines) of all frontends.
 """

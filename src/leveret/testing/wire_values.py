@@ -25,7 +25,7 @@ def wire_property(value: Any) -> PropertyValue:
 
 
 def wire_table(values: Mapping[str, Any]) -> FieldTable:
-    """The wire form of a table. Raises: TypeError for other values."""
+    """The wire form of a table; values of unknown types become text. Raises: TypeError: `values` is no mapping."""
     if not isinstance(values, Mapping):
         raise TypeError(f"headers: {values!r} is invalid, expected a table")
     return {key: _field(value) for key, value in values.items()}
