@@ -12,6 +12,8 @@ _ARROW = re.compile(r"\s*\n\s*(?:↳\s*)?")
 _KIND = re.compile(r"(?:[A-Z][\w-]* )(?:[\w-]+ )*?Error: ")
 #: The message in those texts of DuckDB that are JSON.
 _JSON_MESSAGE = re.compile(r'"exception_message":("(?:[^"\\]|\\.)*")')
+#: The parts of pyarrow's texts about files: `[Errno 20] what failed. Detail: [errno 20] why`.
+_ERRNO = re.compile(r"\[Errno \d+\] (.*)\. Detail: \[errno \d+\] (.*)", re.DOTALL)
 #: The beginning of py4j's texts about exceptions of Java.
 _CALL = "An error occurred while calling"
 #: The name of a Java class before its message.
@@ -50,7 +52,7 @@ def error_text(error: Exception) -> str:
     """The text of an exception; for one about a file, the path and the system's text."""
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
-    return one_line(str(error))
+    return one_line(_ERRNO.sub(r"\1: \2", str(error)))
 
 
 def sql_error_text(error: Exception) -> str:

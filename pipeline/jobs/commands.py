@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ..answers import Answer
 from ..engines.protocol import Engine
 from ..lake.nodes import Node, chosen_nodes, nodes_of
-from ..output.formats import write_text
+from ..output.formats import is_one_file, write_text
 from ..progress import Progress
 from ..retries import retry_slow_workers
 from .fleet import NodeAnswers, node_page_path, unknown_everywhere
@@ -74,7 +74,7 @@ def _run_on_nodes(
     A trace also follows messages to nodes that were not chosen. Raises: as `run`; NotRecorded, EmptyLake only if no
     node can answer.
     """
-    answers = NodeAnswers(engine, job, is_written=bool(options.out))
+    answers = NodeAnswers(engine, job, writes_all=bool(options.out) and not is_one_file(options.out))
     unknown: list[set[tuple[str, str]]] = []
     unanswered: dict[str, ValueError] = {}
     trails = _trail(engine, options, nodes, opened, unanswered) if job == "trace" else {}

@@ -14,16 +14,19 @@ from ..schemas import Column
 from .engine_table import EngineTable
 
 NODE = Column("node", "string")
-#: Tables that are as large as the lake: they are computed only if they are written to files.
+#: Tables that are as large as the lake: they are computed only if all tables are written.
 ONLY_WRITTEN = ("message_fate",)
 
 
 class NodeAnswers:
-    """Joins the answers of one job. They are copied, because the views of the next node replace those of this one."""
+    """Joins the answers of one job. They are copied, because the views of the next node replace those of this one.
 
-    def __init__(self, engine: Engine, job: str, *, is_written: bool) -> None:
+    writes_all: all tables are written to files.
+    """
+
+    def __init__(self, engine: Engine, job: str, *, writes_all: bool) -> None:
         self._engine, self._job = engine, job
-        self._is_written = is_written
+        self._writes_all = writes_all
         self._answers: dict[str, Answer] = {}
         self._views: dict[str, list[str]] = {}
         self._tables: dict[str, EngineTable] = {}
@@ -34,7 +37,7 @@ class NodeAnswers:
     def add(self, node: Node, answer: Answer) -> None:
         """Add the answer of a node. Its tables are computed now."""
         for name, table in answer.tables.items():
-            if not isinstance(table, EngineTable) or (name in ONLY_WRITTEN and not self._is_written):
+            if not isinstance(table, EngineTable) or (name in ONLY_WRITTEN and not self._writes_all):
                 continue
             views = self._views.setdefault(name, [])
             view = f"of_node_{name}_{len(views)}"

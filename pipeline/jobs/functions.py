@@ -211,7 +211,8 @@ def _whatif(work: JobContext) -> Answer:
     settings = Path(options.settings).read_text(encoding="utf-8") if options.settings else ""
     found = _selected_rows(whatif(work.tables, settings), work)
     facts: dict[str, Any] = {}
-    if without := left_out(work.tables):
+    which = work.selection.rows_condition(work.job, options.window, engine.dialect)
+    if without := left_out(work.tables, which):
         work.progress.say("left_out", what=without, **({"node": work.tables.node} if work.tables.node else {}))
         facts["left_out"] = without
     if not options.verify:

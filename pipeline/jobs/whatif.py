@@ -93,15 +93,18 @@ FROM recorded WHERE kind = 'declared' AND queue <> '' AND reason IS NOT NULL GRO
 Declared = Mapping[tuple[str, str], Mapping[str, object]]
 
 
-def left_out(tables: Tables) -> str:
-    """A sentence about queues that are not simulated; "": there are none. Only after `whatif`."""
+def left_out(tables: Tables, which: str | None = None) -> str:
+    """A sentence about queues that are not simulated; "": there are none. Only after `whatif`.
+
+    which: a condition (SQL) on vhost and queue.
+    """
     reasons = {
         tables.log_queues(): "streams and non-destructive queues keep what was read",
         LAST_VALUE_QUEUES: "the journal's events do not have the keys of last-value queues",
     }
     texts = []
     for view, why in reasons.items():
-        found = rows(tables.engine, f"SELECT vhost, queue FROM {view} ORDER BY vhost, queue")
+        found = rows(tables.engine, f"SELECT vhost, queue FROM {view} WHERE {which or 'true'} ORDER BY vhost, queue")
         if names := ", ".join(f"{row['queue']} ({row['vhost']})" for row in found):
             texts.append(f"not simulated, since {why}: {names}")
     return "; ".join(texts)

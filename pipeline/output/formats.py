@@ -76,6 +76,11 @@ def aligned(columns: Columns, rows: list[dict[str, Any]]) -> str:
     )
 
 
+def is_one_file(out: str) -> bool:
+    """Whether this is a file, for the first table of an answer, and not a directory for all of them."""
+    return Path(out).suffix.lower() in SUFFIXES
+
+
 def write(answer: Answer, out: str, format_: str | None, rows: int | None) -> list[str]:
     """Write the tables of an answer. Returns the paths.
 
@@ -83,9 +88,8 @@ def write(answer: Answer, out: str, format_: str | None, rows: int | None) -> li
             format_: None: by the suffix; without one, Parquet.
     Raises: ValueError, OSError.
     """
-    suffix = Path(out).suffix.lower()
-    if suffix in SUFFIXES:
-        found, tables = SUFFIXES[suffix], list(answer.tables.items())[:1]
+    if is_one_file(out):
+        found, tables = SUFFIXES[Path(out).suffix.lower()], list(answer.tables.items())[:1]
         if format_ not in (None, found):
             raise ValueError(f"--out {out}: its name means {found}, but --format is {format_}")
         paths = [out]

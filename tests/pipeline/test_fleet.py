@@ -170,6 +170,8 @@ def test_every_number_by_node_and_together(asked: Asked, story: Any, tmp_path: P
     """As the clients remember."""
     _, fates, hole = story
     whole, faults = asked.ask("audit", "--out", str(tmp_path))
+    in_one_file = asked.ask("audit", "--out", str(tmp_path / "faults.csv"))[0].tables
+    assert in_one_file.keys() == whole.tables.keys() - {"message_fate"}, "as large as the lake, and not written there"
     assert (faults, whole.code) == ([], 0)
     every_fate = whole.tables["message_fate"].head()
     found = Counter((row["node"], row["queue"], row["fate"]) for row in every_fate if row["node"] != "north")

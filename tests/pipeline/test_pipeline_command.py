@@ -49,6 +49,7 @@ def test_what_is_wrong_is_said_before_spark_starts(tmp_path: Path) -> None:
     [
         (["audit", "--lake", "nowhere"], "nowhere: no lake here; `leveret pipeline ingest --journal DIR"),
         (["replay", "--lake", ".", "--where", "true", "--go"], "--go needs --url"),
+        (["audit", "--lake", "x", "--journal", "bad.toml"], "bad.toml': Not a directory"),
         (["whatif", "--lake", ".", "--settings", "nowhere.toml"], "nowhere.toml: No such file or directory"),
         (["whatif", "--lake", ".", "--settings", "bad.toml"], "TOML"),
         (["depth", "--lake", ".", "--window", "0"], "--window: must be 1 or more"),

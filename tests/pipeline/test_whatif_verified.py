@@ -228,6 +228,7 @@ def test_queues_that_are_purged_and_deleted(tmp_path: Path) -> None:
     with opened(tmp_path) as tables:
         found = rows(tables.engine, whatif(tables, ""))
         assert "last-value queues: last (/)" in left_out(tables)
+        assert left_out(tables, "queue IN ('q')") == "", "nobody asked for the other ones"
     assert {row["queue"] for row in found} == {"q", "delayed"}
     assert [row for row in found if abs(row["was"] - row["would_be"]) > row["margin"]] == []
     assert [row["was"] for row in found if row["what"] == "open"] == [1, 1]
