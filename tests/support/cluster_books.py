@@ -160,7 +160,9 @@ class Repeating(Client):
 
 
 class Consuming(Client):
-    """Acknowledges what it gets. An acknowledgement is sure when a durable declaration behind it was answered."""
+    """Acknowledges what it gets. An acknowledgement is sure when a durable declaration behind it was answered: of what
+    comes behind that answer none is acknowledged.
+    """
 
     def __init__(self, nodes: ClusterNodes) -> None:
         super().__init__(nodes, NAMES[::-1])
@@ -187,6 +189,9 @@ class Consuming(Client):
                 for _, _, tag in some:
                     channel.basic_ack(tag)
                 channel.queue_declare("mark", durable=True)
+                # A leased message whose site was away for a moment may have crossed its acknowledgement: it was
+                # handed out again before that was read, and comes before the answer.
+                connection.process_data_events(0)
                 for queue, number, _ in some:
                     self.acknowledged[queue].add(number)
 
