@@ -34,7 +34,7 @@ Mark = tuple[str, int, int]
 RETRY_MAX_S = 300
 
 
-class Follower:
+class JournalFollower:
     """Runs the rounds. `options`: of the command. `wait`: called between two rounds; by default sleeps for --every."""
 
     def __init__(

@@ -97,9 +97,9 @@ def run_with(engines: LazyEngines, options: argparse.Namespace, conditions_by_jo
         _report_lineage(options, "ingest", filled)
         return EXIT_FAILED if result.get("failed") else EXIT_OK
     if options.job == "follow":
-        from .follow_command import Follower
+        from .follow_command import JournalFollower
 
-        print_text(json.dumps(Follower(engines, options).follow()) + "\n")
+        print_text(json.dumps(JournalFollower(engines, options).follow()) + "\n")
         return EXIT_OK
     from .jobs.commands import OpenTables
     from .jobs.commands import run as run_job

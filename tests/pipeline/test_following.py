@@ -19,7 +19,7 @@ from lakes import in_journal, in_lake
 from recorded_broker import RecordedBroker
 
 from leveret.pipeline import follow_command
-from leveret.pipeline.follow_command import Follower
+from leveret.pipeline.follow_command import JournalFollower
 from leveret.pipeline.lake import compact, retention
 from leveret.pipeline.lake.delta_tables import open_table
 from leveret.pipeline.lake.lake import COMMIT_ORDER, committed_files, retained_in
@@ -44,9 +44,9 @@ def go_on(one: RecordedBroker, passing_ns: int = 0) -> None:
     one.tick()
 
 
-def follower(root: Path, *words: str) -> Follower:
+def follower(root: Path, *words: str) -> JournalFollower:
     options = parse(["follow", "--journal", str(root / "brokers"), "--lake", str(root / "lake"), *words])
-    return Follower(LazyEngines(options), options)
+    return JournalFollower(LazyEngines(options), options)
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> tuple[list[dict[str, Any]], list[str]]:
@@ -174,7 +174,7 @@ def test_an_interrupt_in_a_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def interrupted(_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Follower, "round", interrupted)
+    monkeypatch.setattr(JournalFollower, "round", interrupted)
     options.sources = []
     assert run_with(LazyEngines(options), options, {}) == 0
 
@@ -266,7 +266,7 @@ def test_a_journal_that_is_not_there_yet(tmp_path: Path, capsys: pytest.CaptureF
     """At the start, either."""
     options = parse(["follow", "--journal", str(tmp_path / "brokers" / "a"), "--lake", str(tmp_path / "lake")])
     check(options)
-    followed = Follower(LazyEngines(options), options)
+    followed = JournalFollower(LazyEngines(options), options)
     for _ in range(2):
         followed.round()
     assert len(said(capsys)[1]) == 1

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
 import pyarrow.parquet  # noqa: F401  (before the fork: each child is spared it)
 from lakes import fill, in_journal, in_lake
 
-from leveret.pipeline.follow_command import Follower
+from leveret.pipeline.follow_command import JournalFollower
 from leveret.pipeline.lake import compact as compacting
 from leveret.pipeline.lake import parts, retention  # noqa: F401
 from leveret.pipeline.lake.compact import compact
@@ -67,7 +67,7 @@ def follow(work: Path) -> None:
         (work / "next").symlink_to(stages[at])
         (work / "next").replace(brokers)
 
-    Follower(LazyEngines(options), options, go_on).follow()
+    JournalFollower(LazyEngines(options), options, go_on).follow()
     retain(options.lake, LAST_DAY, Progress("retain"))
 
 
