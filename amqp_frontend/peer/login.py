@@ -45,8 +45,8 @@ def _plain(response: bytes, users: Users, peer: Peer, anonymous: str) -> User:
         raise MalformedResponse("PLAIN: not NUL user NUL password")
     try:
         name, password = parts[1].decode(), parts[2].decode()
-    except UnicodeDecodeError:
-        raise MalformedResponse("PLAIN: not UTF-8") from None
+    except UnicodeDecodeError:  # no user has such a name or password
+        raise errors.LoginRefused(mechanism="PLAIN") from None
     return users.log_in(name, password, mechanism="PLAIN", is_loopback=peer.is_loopback, origin=peer.origin)
 
 

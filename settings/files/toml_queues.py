@@ -12,7 +12,7 @@ from ..declared.tables import LOGGED_TOPIC_OPTIONS
 from ..faults import Origin
 from ..policies.policy_keys import POLICY_KEYS
 from ..queue_types import ADDED_TYPES, CLASSIC, QUEUE_TYPES, QueueType, added_type
-from ..rows.queue_attributes import QUEUE_ATTRIBUTES
+from ..rows.queue_attributes import QUEUE_ARGUMENTS, QUEUE_ATTRIBUTES
 from ..values import LONG_MAX, ROUTING_TYPE, boolean, name_text, word
 from .toml_source import Path, TomlSource, tables_with
 
@@ -60,11 +60,15 @@ def read_queue(
     for argument in arguments:
         key_path = (in_file[argument],) if argument in in_file else ("arguments", argument)
         origins[argument] = source.origin_of(*path, *key_path)
+    for argument, value in list(arguments.items()):
+        if queue_type is not None:
+            expected = _expected(value) or queue_type.expected_in_toml(argument, value)
+        else:  # those of the table are read below
+            expected = "" if argument in QUEUE_ARGUMENTS else _expected(value)
+        if expected:
+            builder.invalid(origins[argument], in_file.get(argument, argument), value, expected)
+            del arguments[argument]
     if queue_type is not None:
-        for argument, value in list(arguments.items()):
-            if expected := queue_type.expected_in_toml(argument, value):
-                builder.invalid(origins[argument], in_file.get(argument, argument), value, expected)
-                del arguments[argument]
         unset = {argument: key for key, argument in known.items() if argument not in arguments}
         in_file = {"name": "name", **unset, **in_file}
     if address is not None and name != address:
@@ -112,12 +116,19 @@ def _read_arguments(source: TomlSource, path: Path, given: object, arguments: di
             builder.fault(origin, key, "is given twice")
         elif not key.startswith("x-"):
             builder.fault(origin, key, "a queue argument starts with x-")
-        elif not isinstance(value, str | int | float | bool):
-            builder.invalid(origin, key, value, "text, a number, true or false")
-        elif isinstance(value, int) and not ~LONG_MAX <= value <= LONG_MAX:  # TOML has integers of any size
-            builder.invalid(origin, key, value, "an integer of 64 bits")
+        elif expected := _expected(value):
+            builder.invalid(origin, key, value, expected)
         else:
             arguments[key] = value
+
+
+def _expected(value: object) -> str:
+    """What an argument's value must be; empty if it is that."""
+    if not isinstance(value, str | int | float | bool):
+        return "text, a number, true or false"
+    if isinstance(value, int) and not ~LONG_MAX <= value <= LONG_MAX:  # TOML has integers of any size
+        return "an integer of 64 bits"
+    return ""
 
 
 def read_logged_topic(source: TomlSource, path: Path, item: dict[str, Any]) -> None:

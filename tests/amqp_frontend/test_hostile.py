@@ -176,6 +176,17 @@ def test_a_wrong_password_is_told_to_those_who_want_to_know(pair: Pair, caplog: 
         assert "sesame" not in line
 
 
+@pytest.mark.parametrize("response", [b"\x00guest\x00\xfc", b"\x00\xff\x00guest"])
+def test_octets_that_no_name_or_password_has_are_a_refused_login(pair: Pair, response: bytes) -> None:
+    """A password in Latin-1 is a wrong one, and the client is told as RabbitMQ tells it."""
+    peer = pair.open(None)
+    properties = encode.field_table({"capabilities": {"authentication_failure_close": True}})
+    octets = properties + b"\x05PLAIN" + struct.pack(">I", len(response)) + response + b"\x05en_US"
+    peer.send(PROTOCOL_HEADER, raw_method(0, 10, 11, octets))
+    peer.expect(C.Connection.Start)
+    assert_closed(peer, 403)
+
+
 # -- frames ---------------------------------------------------------------------------------------------------------
 
 

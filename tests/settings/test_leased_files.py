@@ -363,3 +363,20 @@ def test_any_value_of_any_argument_is_read_or_refused(
         assert found or not faults  # TOML alone refuses a duration without its unit
         return
     assert sorted(line.split(": ")[2] for line in found) == sorted(fault.code for fault in faults)
+
+
+@pytest.mark.parametrize("value", ["[1]", "[[]]", "{ a = 1 }", "1979-05-27", "99999999999999999999"])
+@pytest.mark.parametrize("key", sorted(LEASED_ATTRIBUTES))
+def test_a_value_that_no_argument_can_have(key: str, value: str) -> None:
+    """A fault with its line, before the value is made an argument of AMQP, which has no such type."""
+    _, faults = read(f'[[queue]]\nname = "q"\ntype = "amps"\n{key} = {value}\n')
+    assert [fault.split(" is invalid")[0].split(" ")[:2] for fault in faults][0] == ["f.toml:4:", f"{key}:"]
+
+
+@pytest.mark.parametrize("value", ["[1]", "{ a = 1 }", "1979-05-27"])
+def test_a_filter_that_is_no_text(value: str) -> None:
+    """The only attribute of every queue that does not override an address-setting."""
+    _, (fault,) = read(f'[[queue]]\nname = "q"\nfilter = {value}\n')
+    assert fault.startswith("f.toml:3: filter: ") and fault.endswith(
+        "is invalid, expected text, a number, true or false"
+    )
