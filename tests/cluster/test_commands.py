@@ -93,6 +93,15 @@ def test_the_node_of_a_command(word: str, given: dict[str, str], asked: str | No
     assert desk.asked == [(word, asked)]
 
 
+@pytest.mark.parametrize("drained, why", [("bc", "which of b, c?"), ("", "no node is drained")])
+def test_the_node_to_revive_is_named_unless_one_alone_is_drained(drained: str, why: str) -> None:
+    """Another one could be switched off just now."""
+    desk = Desk(*(node(name, **{"is-drained": name in drained}) for name in "abc"))
+    with pytest.raises(CommandError) as refused:
+        call(desk, "revive")
+    assert (str(refused.value), desk.asked) == (why, [])
+
+
 def ready(*reasons: str) -> dict[str, Any]:
     """The answer to a command that waits."""
     return {"is-ready": not reasons, "reasons": list(reasons)}

@@ -109,6 +109,14 @@ def test_a_command_for_a_follower_is_done_when_its_key_says_so(
     assert cluster.asked == [command, "cluster", "cluster"]
 
 
+def test_only_the_leader_says_that_a_command_is_done() -> None:
+    """What another node knows may be from before."""
+    drained = {"b": {"is-drained": True}}
+    cluster = Cluster({"node": "b"}, status("a", "c", **drained), status("a", "c", **drained), status("a", **drained))
+    assert cluster.run("drain", node="b") == {"node": "b"}
+    assert cluster.asked == ["drain", "cluster", "cluster", "cluster"]
+
+
 def test_while_no_node_leads_the_node_that_is_asked_says_what_it_knows() -> None:
     """After two seconds of silence; whatever needs a leader is refused in words."""
     cluster = Cluster(WAITING, state=status(None, "c"))
@@ -191,6 +199,7 @@ def test_a_script_that_waits_in_vain_is_told_why(answer: Any, node: str | None, 
         ({"b": {"is-drained": True}, "c": {"is-drained": True}}, "a", "node a leads, and no other node in sync can"),
         ({"b": {"level": 1}, "c": {"level": 1}, "level": 2}, "a", "node a leads, and no other node in sync can"),
         ({"b": {"level": 1}, "c": {"level": 2}, "level": 2}, None, ""),
+        (dict.fromkeys("abc", {"is-linked": False}), None, "no node is in sync"),
     ],
 )
 def test_whether_a_node_can_be_stopped(facts: dict[str, Any], node: str | None, why: str) -> None:

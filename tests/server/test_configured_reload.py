@@ -190,6 +190,14 @@ def test_a_queue_goes_by_the_rule_of_its_address() -> None:
         assert queue.deleted is goes
 
 
+def test_a_preview_asks_the_rule_of_the_virtual_host() -> None:
+    """A queue that a reload keeps is not announced as deleted, nor the other way round."""
+    objects = make('[[address]]\nname = "a"\nvhost = "v"\n[[address.queue]]\nname = "q"\n')
+    for vhost, goes in (("/", False), ("v", True)):
+        rule = f'[[address-setting]]\nmatch = "a"\nvhost = "{vhost}"\nconfig-delete-queues = "FORCE"\n'
+        assert bool(objects.queues_deleted_by(load(rule))) is goes
+
+
 def test_an_exchange_that_a_client_has_made_anew_is_not_deleted() -> None:
     """It is the client's: with another type, and the bindings of others."""
     objects = make('[[address]]\nname = "news"\nrouting-type = "multicast"\n')
@@ -260,6 +268,16 @@ def test_what_needs_a_new_queue_is_said_and_left() -> None:
     )
     assert reload(objects, later) == Report()
     assert plain_arguments(queue_of(objects, "q").arguments) == {"x-max-consumers": 2}
+
+
+def test_a_queue_of_another_type_is_changed_in_nothing() -> None:
+    """It is made anew in any case: until then it is what it was, also in what could change at once."""
+    objects = make(configured_queue("redelivery-delay = 5000"))
+    other = configured_queue('redelivery-delay = 6000\narguments = { x-queue-type = "quorum" }')
+    report = reload(objects, other)
+    assert report.done == () and len(report.warnings) == 2
+    queue = queue_of(objects, "q")
+    assert (queue.type, queue.rules.redelivery_delay_ms) == ("classic", 5000)
 
 
 def test_a_change_that_contradicts_what_stays_is_not_made() -> None:
