@@ -48,8 +48,8 @@ class SparkDialect:
 _ESCAPED = {"'": "\\'", "\\": "\\\\", "$": "\\u0024", "\n": "\\n", "\r": "\\r", "\x1a": "\\Z"}
 
 
-#: Events in one partition of a shuffle, and the most partitions, Spark's own number. On a cluster 200 partitions of a
-#: small lake cost three times what its rows cost.
+#: Events in one partition of a shuffle, and the most partitions, which is Spark's own number. On a cluster 200
+#: partitions of a small lake would be as many tasks, of a few thousand rows each.
 EVENTS_A_PARTITION, PARTITIONS_MAX = 250_000, 200
 PARTITIONS = "spark.sql.shuffle.partitions"
 
