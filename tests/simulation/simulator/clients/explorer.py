@@ -33,6 +33,8 @@ WITHOUT_CONDITION = (f"{EXPLORED}quorum",)
 FORCED = 320
 #: It has at most so many deliveries and unconfirmed publishes.
 HELD_MAX, WINDOW = 30, 100
+#: An exchange that is there from the start. Nobody publishes to it in worlds.
+PREDEFINED = "amq.direct"
 #: Transient queues, and those that go with their last consumer.
 TRANSIENT, AUTO_DELETED = ("other", "chosen", "listener"), ("single", "listener")
 
@@ -201,7 +203,7 @@ class Explorer(Channel):
         arguments = {"x-match": ("S", "all"), "of": ("S", chance.choice("ab"))} if end == "headers" else {}
         key = "1" if end == "hash" else chance.choice(PATTERNS)
         more = {"routing_key": key, "arguments": arguments}
-        source = f"{EXPLORED}{end}"
+        source = f"{EXPLORED}{end}" if chance.random() < 0.8 else PREDEFINED
         if chance.random() < 0.7:
             self._do(f"queue.{what}", queue=self._queue(), exchange=source, **more)
             return
