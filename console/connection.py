@@ -130,7 +130,7 @@ class Connection:
         return await self._send_in_time(answer, is_head=is_head, is_gzip=is_gzip)
 
     async def _stream_answer(self, answer: Answer, stream: Stream) -> bool:
-        """Send a stream piece by piece until either side ends it. Returns whether all pieces were sent in time."""
+        """Send a stream piece by piece until either side ends it. Returns whether all of it was sent in time."""
         http, state = self._http, self._state
         headers = _complete([*HEADERS, *answer.headers])
         raw = http.send(h11.Response(status_code=answer.status, headers=headers)) or b""
@@ -138,16 +138,18 @@ class Connection:
             while not state.runtime.has_resigned and (piece := stream.piece()) is not None:
                 state.runtime.end_turn()
                 raw += http.send(h11.Data(data=piece)) or b"" if piece else b""
-                if raw:
-                    with trio.move_on_after(ANSWER_S) as scope:
-                        await self._stream.send_all(raw)
-                    if scope.cancelled_caught:
-                        return False
+                if raw and not await self._send_octets(raw):
+                    return False
                 raw = b""
                 await trio.sleep(0 if stream.has_piece else PIECE_S)
                 await state.runtime.wait_while_suspended()
-        await self._stream.send_all(http.send(h11.EndOfMessage()) or b"")
-        return True
+        return await self._send_octets(raw + (http.send(h11.EndOfMessage()) or b""))
+
+    async def _send_octets(self, octets: bytes) -> bool:
+        """Send a part of a stream. Returns whether that was done in time."""
+        with trio.move_on_after(ANSWER_S) as scope:
+            await self._stream.send_all(octets)
+        return not scope.cancelled_caught
 
     async def _send_in_time(self, answer: Answer, *, is_head: bool, is_gzip: bool) -> bool:
         with trio.move_on_after(ANSWER_S) as scope:
