@@ -7,13 +7,17 @@ from simulated_files import SimulatedFiles
 from stand_in_journal import StandInJournal
 
 from leveret.engine import (
+    NATIVE,
     Choice,
+    Envelope,
     Grant,
     Moving,
     Permissions,
     User,
     Users,
     VirtualHostLimits,
+    encode_header,
+    publish_by_name,
     reconfigure,
     to_queue,
 )
@@ -483,3 +487,45 @@ def test_an_exchange_without_bindings_of_its_own_is_unused() -> None:
     world.vhost.bindings.add("exchange", "x", "amq.direct", "", {})
     world.vhost.exchanges.delete("x", if_unused=True)
     assert "x" not in world.vhost.exchanges and not world.vhost.exchanges["amq.direct"].bindings
+
+
+def test_a_divert_acts_in_its_virtual_host_alone() -> None:
+    """Queues of the same name in another one get no copies."""
+    world = Harness()
+    world.broker.virtual_hosts.create("v")
+    for divert, copies in ((Divert("d", "q", ("copy",), vhost="v"), "b"), (Divert("d", "q", ("copy",)), "a")):
+        world.broker.reloading.replace_diverts([divert])
+        found = ""
+        for vhost, body in ((world.vhost, "a"), (world.broker.virtual_hosts["v"], "b")):
+            copy = vhost.queues.create("copy", is_auto_created=False)
+            vhost.queues.create("q", is_auto_created=False)
+            header = encode_header(1, {})
+            publish_by_name(vhost.context, Envelope("", "q"), [NATIVE.join(header, body.encode())])
+            found += "".join(message.body.decode() for message in copy.messages())
+            copy.purge()
+        assert found == copies
+
+
+def test_reloaded_settings_reach_publishers_that_have_published_before() -> None:
+    """Their routes, which have the rules of the address, are looked up again."""
+    world = Harness()
+    world.queue()
+    route = world.route("q")
+    world.reload(SettingsRepository([entry("q", enable_ingress_timestamp=True)]))
+    assert route.is_stale
+    world.publish("a")
+    got = world.get()
+    assert got is not None and "_AMQ_INGRESS_TIMESTAMP" in got[1].envelope.headers(got[1].content)
+
+
+def test_reloaded_settings_delete_unused_queues_that_were_there_before() -> None:
+    """Those that clients declared, with auto-delete-created-queues; without it they stay."""
+    world = Harness(options=BrokerOptions(address_queue_scan_period_ms=1000))
+    world.queue(client=world.client)
+    world.publish("a")
+    world.take()
+    world.advance(10_000)
+    assert "q" in world.vhost.queues
+    world.reload(SettingsRepository([entry("#", auto_delete_created_queues=True)]))
+    world.advance(10_000)
+    assert "q" not in world.vhost.queues

@@ -2,7 +2,7 @@
 
 from leveret.engine import Broker, ManualClock
 from leveret.engine.declared_exchanges import EXCHANGES_SLICE
-from leveret.engine.reloading import SETTINGS_SLICE
+from leveret.engine.reloading import CONCERNED_SLICE, SETTINGS_SLICE
 from leveret.settings import Policies, SettingsRepository, entry, make_policy
 
 COUNT = 10 * SETTINGS_SLICE
@@ -69,3 +69,22 @@ def test_an_exchange_goes_while_others_still_follow_a_policy() -> None:
         while broker.end_turn():
             pass
     assert not vhost.bindings.count and not vhost.exchanges["amq.direct"].bindings
+    assert vhost.exchanges[f"x{EXCHANGES_SLICE}"].alternate == "amq.topic"
+
+
+def test_a_policy_that_concerns_many_queues_reaches_them_in_slices() -> None:
+    """Some at once, as many more with each turn, and in the end all."""
+    broker = filled()
+    policy = make_policy("p", "/", "^q", {"max-length": 7}, apply_to="queues")
+    queues = broker.virtual_hosts["/"].queues.values()
+
+    def count() -> int:
+        return sum(queue.rules.max_length == 7 for queue in queues)
+
+    broker.reloading.replace_policies(Policies([policy]))
+    slices, is_more = [count()], True
+    while is_more:
+        is_more = broker.end_turn()
+        slices.append(count() - sum(slices))
+    assert max(slices) == slices[0] == CONCERNED_SLICE
+    assert sum(slices) == count() == len(queues)
