@@ -1061,3 +1061,17 @@ def test_a_diverted_message_is_not_unroutable() -> None:
     world.broker.reloading.replace_diverts([Divert("d", "q", ("copy",))])
     assert world.publish("a", mandatory=True) == []
     assert world.all("copy") == "a"
+
+
+def test_a_returned_last_value_goes_out_before_a_newer_one_replaces_it() -> None:
+    """Its consumer waits; both come in one read of a connection."""
+    world = Harness()
+    world.queue(x_last_value_key="k")
+    world.consume(prefetch=2)
+    world.publish("a", headers={"k": "1"})
+    assert world.taken() == "a"
+    world.ends_turns = False
+    world.session.reject(0, multiple=True, requeue=True)
+    world.publish("b", headers={"k": "1"})
+    world.finish_turns()
+    assert world.taken() == "ab"
