@@ -167,9 +167,9 @@ CONVERSATIONS: dict[str, list[Burst]] = {
         + raw_frame(3, 1, b"x")
         + declare("never")
     ],
-    "a wrong frame end": [channels(1) + declare("q") + SAME + raw_frame(1, 1, b"\x00\x3c\x00\x50" + bytes(9), b"\x00")],
+    "a wrong frame end": [channels(1) + declare("q") + SAME + raw_frame(1, 1, b"\x00\x3c\x00\x50" + bytes(9), 0)],
     "a wrong frame end and more": [
-        channels(1) + raw_frame(1, 1, b"\x00\x3c\x00\x50" + bytes(9), b"\x00") + declare("never") + bytes(300)
+        channels(1) + raw_frame(1, 1, b"\x00\x3c\x00\x50" + bytes(9), 0) + declare("never") + bytes(300)
     ],
     "a frame too large": [channels(1) + declare("q") + raw_frame(3, 1, bytes(140_000))[:3000] + SAME],
     "a header frame too large": [
