@@ -397,20 +397,37 @@ def test_a_disk_that_is_found_to_be_put_back_while_it_is_opened_is_opened_again(
     assert directory.is_rolled_back
 
 
-def test_a_drained_node_that_becomes_another_stays_drained() -> None:
-    """An operator has drained the machine."""
+def becomes_another(*told: Event) -> tuple[Any, list[bytes]]:
+    """A node whose directory has got another id, after some events; and the ids whose keys it gave back."""
     options = NodeOptions("a", "data", Credentials("orders"), {"a": Address("127.0.0.1", 1)})
     node: Any = Node(options, *[SimpleNamespace(site=None)] * 3)  # type: ignore[arg-type]
+    given_back: list[bytes] = []
+
+    async def give_back() -> None:
+        given_back.append(node.node_id)
+
     node.directory.copied = SimpleNamespace(end=9, unknown="")
     node._agree_anew(JournalSummary(b"J" * 16, TermTable(b"a" * 16), 9))
-    node.agreement.handle(Drain(), 0)
-    node._registration = SimpleNamespace(end=trio.lowlevel.checkpoint)
+    for event in told:
+        node.agreement.handle(event, 0)
+    node._registration = SimpleNamespace(end=give_back)
     node.handle = lambda what: None
     node._requests = SimpleNamespace(read_keys=lambda: None)
     node.directory.is_rolled_back = True
     in_virtual_time(partial(node._begin_anew, JournalSummary(b"J" * 16, TermTable(b"b" * 16), 9)))
+    return node, given_back
+
+
+def test_a_drained_node_that_becomes_another_stays_drained() -> None:
+    """An operator has drained the machine."""
+    node, _ = becomes_another(Drain())
     assert node.agreement.context.is_drained and node.node_id == b"b" * 16
     assert not node.directory.is_rolled_back
+
+
+def test_a_node_that_becomes_another_gives_its_key_back_first() -> None:
+    """Else the key of the old id would stay until its lease is over, and its name count as taken."""
+    assert becomes_another()[1] == [b"a" * 16]
 
 
 @pytest.mark.parametrize("is_on", [True, False])

@@ -1,5 +1,6 @@
 """A follower's journal: octet for octet its leader's, whatever comes, and whenever the power goes."""
 
+import contextlib
 import errno
 from dataclasses import replace
 from random import Random
@@ -562,6 +563,18 @@ def test_own_readers_keep_segments() -> None:
     assert copied.unlink(bases) == bases[5:-1], "the newest stays"
     again = CopiedJournal.open(PATH, files=copy.power_cut())
     assert again.end == copied.end
+
+
+@pytest.mark.parametrize("step", range(11))
+def test_the_power_goes_while_segments_are_deleted(step: int) -> None:
+    """Before each step, and afterwards: whichever come back, none between them is missing."""
+    files, driver = leader(9)
+    copy, copied = copy_of(files, driver)
+    copy.fault = StrikeAt(step)
+    with contextlib.suppress(Struck):
+        copied.unlink(segments_in(copy, PATH)[:5])
+    for seed in range(5):
+        assert CopiedJournal.open(PATH, files=copy.power_cut(Random(seed))).end == copied.end
 
 
 def test_a_full_disk() -> None:
