@@ -32,7 +32,10 @@ from .file_hooks import FILE_HOOKS
 
 
 def finish(builder: ConfigurationBuilder) -> tuple[Configuration, list[Fault]]:
-    """The configuration and all faults, in order of file and line; with faults it must not be used."""
+    """The configuration and its faults, in order of file and line; with faults it must not be used.
+
+    Faults that need a whole configuration, such as those of [cluster], are looked for only if there are no others.
+    """
     for key, (value, origin) in builder.implied.items():
         if key not in builder.explicit:
             builder.explicit[key], builder.explicit_at[key] = value, origin
@@ -112,9 +115,10 @@ def _is_of_artemis(one: RawEntry) -> bool:
 
 
 def _with_missing_queues(one: RawEntry) -> dict[str, Any]:
-    """The values of an entry, if there are entries of Artemis. An entry with a dead-letter or expiry address that does
-    not set whether the queue there is created then sets it: false in files of Artemis, true in others, because those
-    may override entries of Artemis.
+    """The values of an entry, with a default for `auto_create_missing_queues`; used if any entry is Artemis's.
+
+    An entry with a dead-letter or expiry address gets it: false if the entry is Artemis's, else true, because the entry
+    may override one of Artemis.
     """
     if not (one.values.get("dead_letter_address") or one.values.get("expiry_address")):
         return one.values
@@ -163,8 +167,14 @@ def _combined(builder: ConfigurationBuilder, raws: list[RawEntry]) -> RawEntry:
 def _check_topics(builder: ConfigurationBuilder, topics: RawEntry, others: list[RawEntry]) -> None:
     """Compare an entry for HornetQ's topics with the others of its match, which are for queues."""
     what = f"{shown(topics.in_file)} is {shown(topics.match)} without its JMS prefix"
-    if any(raw.values.get(key, value) != value for raw in others for key, value in topics.values.items()):
-        where = f"which is already declared at {others[-1].origin} with other settings"
+    other = next((one for one in others if _contradicts(one, topics)), None)
+    if other is not None:
+        where = f"which is already declared at {other.origin} with other settings"
         builder.fault(topics.origin, "match", f"{what}, {where}")
     elif any(key not in raw.values for raw in others for key in topics.values):
         builder.warn(topics.origin, "match", f"{what}: it applies to queues, too")
+
+
+def _contradicts(one: RawEntry, other: RawEntry) -> bool:
+    """Whether two entries set a setting to different values."""
+    return any(one.values.get(key, value) != value for key, value in other.values.items())

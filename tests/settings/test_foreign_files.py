@@ -115,6 +115,10 @@ def test_settings_of_topics_alone() -> None:
         "etc/f.xml:3: match: 'jms.topic.#' is '#' without its JMS prefix, "
         "which is already declared at etc/f.xml:4 with other settings"
     ]
+    contradicts = ("#", "<redelivery-delay>1</redelivery-delay>")
+    agrees = ("jms.queue.#", "<max-delivery-attempts>3</max-delivery-attempts>")
+    _, (fault,) = read(settings(contradicts, pair[1], agrees))
+    assert fault.endswith("which is already declared at etc/f.xml:2 with other settings")
 
 
 def test_a_match_that_stands_twice_in_a_file() -> None:
