@@ -16,7 +16,7 @@ NOT_LED = "no node of this cluster leads"
 class NodeFacts:
     """Facts about one node.
 
-    `host`: the last report about its process; None: the node is down or unknown.
+    `host`: the last report about its process; None: the answering node has none.
     `is_older`: its release cannot read what the leader may write.
     `alarms`: resources, as health checks name them.
     `lag`: the number of records that it does not have on disk yet. `lag_s`: for how long it has lacked them.
@@ -45,10 +45,10 @@ class NodeFacts:
 
 @dataclass(slots=True, frozen=True)
 class ClusterFacts:
-    """Facts about the cluster. `own`: the answering node. `leader`: None: no known node serves clients. `name`: of
-    [cluster].
+    """Facts about the cluster. `own`: the answering node. `leader`: None if no known node serves clients. `name`: the
+    key of [cluster].
 
-    The other fields are about the answering node:
+    The fields from `is_refused` on, without `name`, are about the answering node:
     `is_refused`: an operator has to decide before the node can join.
     `etcd`: why the node does not reach etcd; empty: it does.
     `state`: one of `states`. `end`: the LSN after its last record. `agreed`: the agreed LSN.
@@ -91,7 +91,9 @@ class ClusterFacts:
         return name in self.holders and len(self.holders) <= self.min_in_sync
 
     def has_no_successor(self, name: str) -> bool:
-        """Whether a node leads and no other one can, as those in sync are drained or of an older release."""
+        """Whether a node leads and no other one can: none is in sync and runs, or those are drained or of older
+        releases.
+        """
         others = (self.by_name[one] for one in self.holders if one != name)
         return name == self.leader and all(one.is_drained or one.is_older for one in others)
 

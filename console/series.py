@@ -1,6 +1,7 @@
 """The samples of an object's counters: the last two for rates, and older ones, at several resolutions, for ranges.
 
-One for ranges is stored only when a value has changed, so that an idle object costs nothing. Source: management page 5.
+A sample for ranges is stored only when a value has changed, so that an idle object costs nothing. Source: management
+page 5.
 """
 
 from array import array
@@ -78,7 +79,7 @@ class Series:
         return min((one.times[0] for one in self._resolutions), default=self.recorded_ms)
 
     def lowest(self, index: int, since_ms: int, until_ms: int) -> int | None:
-        """The lowest value between two times; None: `since_ms` is before the first stored sample."""
+        """The lowest stored value between two times; None: `since_ms` is before the first stored sample."""
         for one in self._resolutions:
             end = bisect_right(one.times, since_ms)
             if end:
@@ -86,7 +87,7 @@ class Series:
         return None
 
     def at(self, index: int, at_ms: int) -> int | None:
-        """The value at a time; None: the time is before the first stored sample."""
+        """The value that was stored last before a time; None: the time is before the first stored sample."""
         for one in self._resolutions:
             end = bisect_right(one.times, at_ms)
             if end:

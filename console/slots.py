@@ -1,7 +1,8 @@
 """Limits the connections of one kind of listener: those of each address, and those of all addresses together.
 
 A new connection from an address that has used up its share takes the slot of an idle connection of that address. Else,
-if no slot is free, it takes one of the address with the most idle connections. It takes that of the longest idle one.
+if no slot is free, it takes one of the address with the most idle connections. Of the connections of that address the
+one that has been idle longest loses its slot.
 Connections that are served, or stream, keep their slots. Source: management page 20.
 """
 
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 
 
 class NoSlot(Exception):
-    """No slot is free, and no connection is idle. The text is for the log."""
+    """The share of the address, or all slots, are taken by connections that are not idle. The text is for the log."""
 
 
 class Slot:

@@ -1,7 +1,7 @@
 """Purges and deletions of large queues, which are first made small by slices at the ends of turns.
 
-Meanwhile the queue is frozen, and gets, purges and deletions wait (`Queue.is_busy`). Messages are
-sliced only for listeners, such as a journal, which records each one. The journal writes all slices as one unit
+Meanwhile the queue is frozen, and gets, purges and deletions wait (`Queue.is_busy`). Messages are sliced only for
+listeners, such as a journal, which note what leaves. The journal writes all slices as one unit
 (`Broker.is_unfinished`). The work is completed even if its client disconnects.
 """
 
@@ -40,7 +40,7 @@ class BulkDelete:
         self.is_small = False
 
     def steps(self) -> Iterator[None]:
-        """Make the queue small, then wait for the caller to purge or delete it."""
+        """Make the queue small, then wait for the caller to purge or delete it; do that here if the caller does not."""
         queue, under_way = self._queue, self._broker.bulk_deletes
         queue.freeze()
         under_way.add(self)
@@ -79,7 +79,9 @@ class BulkDelete:
 
 
 def is_large(queue: Queue, *, deletes: bool) -> bool:
-    """Whether purging or deleting the queue at once would take a long turn."""
+    """Whether the queue is first made small by slices: it has many bindings, or many messages that listeners note and
+    that can be sliced.
+    """
     if deletes and len(queue.incoming) > BINDINGS_SLICE:
         return True
     store = queue.store

@@ -31,8 +31,9 @@ class Throttle:
         self.waiting: dict[ThrottleWait, Callable[[], None]] = {}
 
     def drained(self, queue: Queue) -> None:
-        """The queue may be shorter, so wake one publisher: if all were woken, all would publish at once. With much
-        room, wake all."""
+        """The queue may be shorter. If it has room again, wake one publisher: if all were woken, all would publish at
+        once. If it has much room, wake all.
+        """
         waiting = self.waiting
         if not waiting:
             return
@@ -62,7 +63,9 @@ class ThrottleWait:
         self._throttle.waiting[self] = wake
 
     def end_slice(self) -> bool:
-        """End a slice. Returns whether to wait for another: not after a wake-up, nor if consumers take too little."""
+        """End a slice. Returns whether to wait for another: not after a wake-up, if the queue is short enough or
+        deleted, if consumers take too little, or after `SLICES_MAX`.
+        """
         throttle, queue = self._throttle, self._queue
         if self not in throttle.waiting:
             return False

@@ -1,7 +1,8 @@
 """The transactions by which the cluster decides, each with the guards that make it safe.
 
-A campaign, and each change of the set, writes the key `insync` and guards its revision. So of two such transactions
-that guard the same revision at most one is ever done, however late they arrive.
+A campaign, and each change of the set by a leader, writes the key `insync` and guards its revision. So of two such
+transactions that guard the same revision at most one is ever done, however late they arrive. `recover`, which an
+operator orders, writes the key and guards only that nobody leads.
 """
 
 from ...journal.format.needs import LEVEL_MIN
@@ -44,7 +45,10 @@ def campaign(node: NodeIdentity, insync: InSync, replaced: Leader | None) -> Tra
 
 
 def change(leader: Leader, insync: InSync, nodes: frozenset[bytes], agreed: int, level: int) -> Transaction:
-    """Shrink or grow the set, or raise the level of the journal; by the leader."""
+    """Shrink or grow the set, or raise the level of the journal; by the leader.
+
+    Its purpose is GROW also where the set stays as it is.
+    """
     purpose = Purpose.SHRINK if insync.nodes - nodes else Purpose.GROW
     guards = ((LEADER, leader.revision), (INSYNC, insync.revision))
     changed = InSync(insync.term, nodes, max(agreed, insync.agreed), max(level, insync.level))

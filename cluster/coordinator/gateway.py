@@ -3,8 +3,8 @@
 A request that was sent completely and not answered is in doubt. A request that was not sent completely had no effect,
 since a member acts on whole requests only. Why not the package etcd3gw: docs/decisions/0026-cluster.md.
 
-A member that does not answer in time is passed by. Where all are slow, as on a machine or a disk that is full, the time
-grows with the answers: otherwise no request would ever be answered, and no node would lead.
+A member that does not answer in time is passed by. Where all are slow, as on an overloaded machine or disk, the time
+limit grows to twice the last wait: otherwise no request would ever be answered, and no node would lead.
 """
 
 import base64
@@ -33,7 +33,7 @@ _INVALID, _NOT_FOUND, _DENIED, _EXHAUSTED, _PRECONDITION, _OUT_OF_RANGE, _UNAUTH
 _SURELY_NOT_DONE = {_INVALID, _NOT_FOUND, _DENIED, _EXHAUSTED, _PRECONDITION, _OUT_OF_RANGE, _UNAUTHENTICATED}
 #: Texts with which etcd asks for another login: the token expired, users were changed, authentication was turned on.
 _LOGIN_AGAIN = ("invalid auth token", "revision of auth store is old", "user name is empty")
-#: Up to this many times the usual time is waited for an answer, if the last one took long or did not come in time.
+#: Maximum factor by which the time limit of an answer grows after one that was slow or did not come.
 _PATIENCE_MAX = 4
 #: Maximum octets of an answer. Answers to our requests are shorter.
 _ANSWER_SIZE_MAX = 4 * 1024**2
@@ -126,9 +126,9 @@ class Gateway:
 
     def __init__(self, access: EtcdAccess, clock: Callable[[], int] = time.monotonic_ns) -> None:
         self.access = access
-        self.last_sent_ns = 0  # when the last request that was answered was sent
+        self.last_sent_ns = 0  # a time before the last successful request was sent
         self._clock = clock
-        self._member = 0  # index of the endpoint that answered last
+        self._member = 0  # index of the endpoint to try first
         self._connection: http.client.HTTPConnection | None = None
         self._token: str | None = None  # of the last login; "": etcd has no users; None: log in first
         self._waited_s = 0.0  # for the last answer, or in vain since then
@@ -172,7 +172,7 @@ class Gateway:
         raise Unreachable(f"{where}: {why}")
 
     def at_member_of(self, other: "Gateway") -> bool:
-        """Whether both speak to the same member. `other` may be used by this thread alone."""
+        """Whether both speak to the same member. No other thread may be using `other`."""
         return self._member == other._member
 
     def turn_to(self, other: "Gateway") -> None:
@@ -210,7 +210,7 @@ class Gateway:
         return self._from_any_member(ask_once, is_change)
 
     def _from_any_member(self, ask_once: Callable[[], Answer], is_change: bool = False) -> Answer:
-        """Try the members in turn, beginning with the one that answered last."""
+        """Try the members in turn, beginning with the one that answered last, or after one that failed."""
         reasons = []
         for _ in self.access.endpoints:
             where = self.access.endpoints[self._member]
@@ -241,7 +241,7 @@ class Gateway:
         self._member = (self._member + 1) % len(self.access.endpoints)
 
     def _patient(self, seconds: float) -> float:
-        """The time for the next answer, which usually takes less than `seconds`."""
+        """The time limit of the next answer: `seconds`, or more after slow or missing answers."""
         return min(max(seconds, 2 * self._waited_s), _PATIENCE_MAX * seconds)
 
     def _send(self, path: str, body: Json, answer_seconds: float) -> _Response:
@@ -296,7 +296,7 @@ class Gateway:
         A connection that the member has closed is replaced first: a request on it would be in doubt.
         """
         if self._is_aborted:
-            raise _NotSent("this node ends")
+            raise _NotSent("this node is shutting down")
         kept = self._connection
         if kept is not None:
             if kept.sock is not None and not _is_readable(kept.sock):
@@ -313,7 +313,7 @@ class Gateway:
         except OSError as error:
             raise _NotSent(_why(error)) from error
         if self._is_aborted:  # before there was a socket to shut down
-            raise _NotSent("this node ends")
+            raise _NotSent("this node is shutting down")
         try:
             seconds = self._patient(self.access.answer_seconds)
             response = self._exchange(connection, "GET", "/version", None, {}, seconds)
@@ -372,7 +372,7 @@ def why_refused(version: str) -> str:
     if (3, 5, 0) <= numbers < (3, 5, 6):
         return f"version {version} can lose its consistency after a crash: 3.5.6 or newer is needed"
     if numbers < OLDEST[0]:
-        return f"version {version} is too old: 3.4.22 or newer, or 3.5.6 or newer, is needed"
+        return f"version {version} is too old: 3.4.22 or a newer 3.4, or 3.5.6 or newer, is needed"
     return ""
 
 

@@ -1,4 +1,6 @@
-"""Compare meters with the contents of their queues, and nodes of the usage tree with their meters."""
+"""Compare meters with the contents of their queues, nodes of the usage tree with their meters, and the memory budget
+with the charges of its stores.
+"""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -71,7 +73,7 @@ def usage_of(broker: BrokerContext) -> Iterator[str]:
     for node in [*flow._roots.values(), *flow._nodes.values()]:
         own = (node.used, node.meter_count)
         if node is not flow._roots.get("temp") and own != (used[node], meter_counts[node]):
-            yield f"{node.reason}: (use, meters) is {own}, by meters {(used[node], meter_counts[node])}"
+            yield f"{node.reason}: (use, meters) is {own}, its meters add up to {(used[node], meter_counts[node])}"
         if node.is_full and node.used <= node.low or not node.is_full and 0 < node.limit <= node.used:
             yield f"{node.reason}: {node.used} of {node.limit} is used, full: {node.is_full}"
         if node.is_full != (node in flow._full):

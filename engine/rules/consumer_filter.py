@@ -18,7 +18,7 @@ CACHED_MAX = 256
 
 
 def filter_of(arguments: FieldTable, client_values: Mapping[str, Value], *, name: str, vhost: str) -> Expression | None:
-    """The filter in a consumer's arguments; None: no filter. `client_values`: values about its client (`compiled`).
+    """The filter in a consumer's arguments; None: no filter. `client_values`: see `compiled`.
 
     Raises: InvalidArgument: not a text, not an expression, or both arguments.
     """

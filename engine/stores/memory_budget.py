@@ -1,8 +1,9 @@
 """The memory budget for the ready messages of all stores with a tail.
 
 A store is granted octets in portions, and requests more when it has used them. When a request exceeds the budget, the
-octets of messages that have left are subtracted; then the largest store pages out its last messages. If the largest
-store is the requesting one, its new messages are paged out. Source: queues page F.1 (linked RAM), F.7.
+octets of messages that have left other stores are subtracted, at most once while each store requests once. Then the
+largest store pages out its last messages, if it is more than twice as large as the requesting one; otherwise the new
+messages of the requesting one are paged out. Source: queues page F.1 (linked RAM), F.7.
 """
 
 from typing import TYPE_CHECKING
@@ -46,7 +47,8 @@ class MemoryBudget:
     def request(self, store: "TailedStore", octets: int, memory: int) -> bool:
         """Grant `octets` or more to a store that has used up its grant. Returns whether it was granted.
 
-        O(1) if no message has left the store since the last request; else O(ready), amortized O(1).
+        O(1) if no message has left the store since the last request; else O(ready), amortized O(1). Beyond the budget
+        also O(stores + messages paged out).
         """
         charge, _, count = self._charges.get(store, _NOTHING)
         held = charge - store.share.quota if store.in_memory == count + store.share.came_in else store.held_octets
@@ -104,7 +106,10 @@ class MemoryBudget:
         store.share.grant(grant)
 
     def _update_others(self, requester: "TailedStore", floor: int) -> None:
-        """Lower the charges of other stores by the average size of the messages that left them. O(stores)."""
+        """Lower the charges of other stores that messages have left, each of the mean size of its messages.
+
+        O(stores).
+        """
         self._requests = 0
         for store, (charge, held, count) in list(self._charges.items()):
             now = store.in_memory
@@ -119,7 +124,10 @@ class MemoryBudget:
                     self._charge(store, estimate, floor)
 
     def _take_from_largest(self, requester: "TailedStore", held: int, missing: int) -> None:
-        """Page out messages of the largest store, unless the requester is about as large. O(messages paged out)."""
+        """Page out messages of the largest store, unless the requester is at least half as large.
+
+        O(stores + messages paged out).
+        """
         if self._charge_max <= 2 * held:
             return  # saves a search of all stores for each request, if many have similar sizes
         charges, largest = self._charges, self._largest

@@ -1,8 +1,9 @@
 """Patterns of filters: the engine for each, and the cost of a search.
 
-There are three engines: `re`, if it has few alternatives to try; else the automaton, whose time is linear; else the
-backtracker, for patterns with references, which an automaton cannot match. All work is charged in units of about 10 ns;
-`Charge` raises to end an evaluation. Source: queues page B.2 (choice 10); ruling 19.
+There are three engines. `search` uses `re`, if it has few alternatives to try; else the automaton, whose time is
+linear; for patterns with references, which an automaton cannot match, the backtracker. `spans` needs groups, which the
+automaton does not have: it uses `re` or the backtracker. All work is charged in units of about 10 ns; `Charge` raises
+to end an evaluation. Source: queues page B.2 (choice 10); ruling 19.
 """
 
 import re
@@ -15,7 +16,7 @@ from .translated import Translated, Untranslatable, translated
 
 #: Takes units of about 10 ns; raises an exception to end the evaluation when they exceed the limit.
 Charge = Callable[[int], None]
-#: Units of a character in the automaton: if it is cached; else for each of its nodes.
+#: Units in the automaton for each character, and in addition, if its set of nodes is not cached, for each node.
 CACHED, UNCACHED = 50, 30
 #: Units of a step of the backtracker, or of a match of `re`.
 STEP = 80
@@ -86,7 +87,10 @@ class Searcher:
 
 
 def check_pattern(text: str) -> None:
-    """Raises: PatternFault."""
+    """Check that `search` and `spans` can use a pattern: the backtracker has a limit of its own.
+
+    Raises: PatternFault.
+    """
     Backtracker(Searcher(text)._tree)
 
 

@@ -20,9 +20,11 @@ from .message_index import message_index
 from .object_recorder import is_declared
 from .recorder import Recorder
 
-#: Messages of a queue that are examined between two turns, and objects that are stated (about 3 ms each).
+#: Messages of a queue that are examined between two turns, and objects that are stated (about 3 ms each). Virtual
+#: hosts, users, policies and parameters are stated in one slice, however many there are.
 EXAMINED_SLICE, OBJECTS_SLICE = 10_000, 500
-#: The content index is rebuilt when it has more runs than two for each live message, plus this number.
+#: The content index is rebuilt when it has more runs than two for each live message, plus this number; not while a
+#: queue is paged out or dead letters are pending.
 RUNS_SPARE = 10_000
 _ID = attrgetter("id")
 
@@ -221,8 +223,8 @@ def _state_part(journal: Journal, recorder: Recorder, queue_id: int, part: Part,
 def _forget_contents(broker: Broker, recorder: Recorder) -> Iterator[None]:
     """Remove messages that are gone from the content index, unless dead letters that still need it are pending.
 
-    Messages that arrive between slices are newer than all that are removed, or recalled from the log, and no message
-    changes its queue.
+    Messages that arrive between slices stay: new ones have higher ids than all that are removed, and the index knows
+    those that are recalled from the log. No message changes its queue.
     """
     recorder.messages.contents.begin_forgetting()
     next_id = broker.context.next_id
@@ -257,7 +259,7 @@ def empty_segment(broker: Broker, journal: Journal, recorder: Recorder, base_lsn
     """Move the live contents of an old segment forward, one slice for each `next`; commit after each.
 
     The index of 200,000 messages in memory takes 100 ms, a slice 4 ms. So the index is made once, and later departures
-    are noted.
+    are noted; it is made again only while the recorder is behind.
     """
     messages = recorder.messages
     with messages.changes.departures(journal.old_segments.first_id_after(base_lsn)) as left:

@@ -30,7 +30,7 @@ class JournalLog:
         self._journal = journal
         self._recorder = recorder
         self._summaries: dict[bytes, PropertySummary] = {}
-        self._read_to = 0  # position at which the last read ended
+        self._read_to = 0  # end of the last block that was read
 
     def start(self) -> int:
         return self._journal.usage.segments[0].base_lsn
@@ -52,7 +52,10 @@ class JournalLog:
         return lsn if lsn is not None and row.base_lsn <= lsn < following else row.base_lsn
 
     def position_of_time(self, wall_ms: int) -> int:
-        """See `TopicLog`: base LSN of the first segment that ended later, as the clock may have been set back."""
+        """See `TopicLog`: base LSN of the first segment that ended at this time or later, else of the last one.
+
+        The segments are searched in order, because the clock may have been set back.
+        """
         rows = self._journal.usage.segments
         return next((row.base_lsn for row in rows if row.ended_us >= wall_ms * 1000), rows[-1].base_lsn)
 

@@ -1,4 +1,4 @@
-"""The tables of a native file that declare objects: one row for each key.
+"""The tables of a native file that are not settings, one row for each key: objects, and the wildcards of matches.
 
 Most rows are fields of the declarations. Source: interfaces page, "Configuration keys"; address-settings page 6.1, 6.5;
 queues page A.2; behaviour page 3.12.

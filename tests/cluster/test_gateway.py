@@ -206,7 +206,7 @@ def test_aborted_while_it_waits() -> None:
         gateway.abort()
         waiting.join()
         assert isinstance(found[0], InDoubt)
-        with pytest.raises(Unreachable, match="this node ends"):
+        with pytest.raises(Unreachable, match="this node is shutting down"):
             gateway.read("/v3/kv/range", {})
         assert members[0].requests == ["/version", "/v3/kv/txn"]
 

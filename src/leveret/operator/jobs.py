@@ -15,7 +15,7 @@ logger = logging.getLogger("leveret.jobs")
 
 #: Maximum jobs at a time, and ended jobs that are remembered.
 RUNNING_MAX, ENDED_MAX = 8, 100
-#: Slices per second of a job with a rate; a slice has at least one message.
+#: A slice of a job with a rate has this part of the messages of a second, rounded down, and at least one message.
 SLICES_A_SECOND = 20
 #: Shortest and longest wait of a job for room, in ms, before it tries again. Each wait is twice the last one.
 RETRY_MS, RETRY_MS_MAX = 100, 5_000
@@ -128,7 +128,10 @@ class Job:
         return False
 
     def _check(self) -> None:
-        """Check that virtual host and user exist, and that the user may still read. Raises: CommandError."""
+        """Check that virtual host and user exist, and that the user may still read; take over the user's permissions.
+
+        Raises: CommandError.
+        """
         if self.client.host.is_being_deleted:
             raise CommandError("the virtual host was deleted")
         if self.by is not None:
@@ -168,7 +171,7 @@ class Jobs:
         return iter(self._jobs.values())
 
     def forget(self) -> None:
-        """Forget the jobs: the broker is replaced, as after a restart."""
+        """Cancel and forget all jobs, because the broker is replaced, as after a restart."""
         for job in self:
             job.cancel()
         self._jobs.clear()
