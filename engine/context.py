@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-from ..settings import NO_POLICIES, NO_SETTINGS, LoggedTopic, Policies, SettingsRepository
+from ..settings import NO_POLICIES, NO_SETTINGS, Divert, LoggedTopic, Policies, SettingsRepository
 from ..settings.slotted import slotted
 from .clock import Clock
 from .deadlines import Deadlines
@@ -73,6 +73,7 @@ class BrokerContext:
     services: "dict[str, Service]" = field(default_factory=dict)
     policies: Policies = NO_POLICIES
     logged_topics: Sequence[LoggedTopic] = ()
+    diverts: Sequence[Divert] = ()
     deadlines: Deadlines = field(default_factory=Deadlines)
     storage: Storage = field(default_factory=Storage)
     turn: Turn = field(default_factory=Turn)

@@ -10,7 +10,6 @@ from .context import BrokerContext
 from .events import EventKind
 from .object_events import PolicyEvent, SettingsEvent
 from .options import BrokerOptions
-from .publishing.arrival_rules import Diverts
 from .queues.queue import Queue
 from .queues.reconfigure import policy_changed, settings_changed
 
@@ -80,13 +79,11 @@ class Reloading:
             self.work()
 
     def replace_diverts(self, diverts: Iterable[Divert]) -> None:
-        """Replace the operator's diverts. Diverts of virtual hosts that do not exist are ignored."""
-        by_vhost: dict[str, list[Divert]] = {}
-        for divert in diverts:
-            by_vhost.setdefault(divert.vhost, []).append(divert)
-        for name, vhost in self._context.virtual_hosts.items():
-            vhost.router.diverts = Diverts(by_vhost.get(name, ()))
-            vhost.router.routes_changed()
+        """Replace the operator's diverts. Those of virtual hosts that do not exist apply when these are made."""
+        context = self._context
+        context.diverts = tuple(diverts)
+        for vhost in context.virtual_hosts.values():
+            vhost.router.replace_diverts(context.diverts)
 
     def replace_logged_topics(self, topics: Sequence[LoggedTopic]) -> None:
         """Replace the list of logged topics. If it is empty, the topics that queues capture are logged."""

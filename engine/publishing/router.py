@@ -326,6 +326,11 @@ class Router:
         self.captures.set_logged([topic for topic in topics if topic.vhost == self.context.name])
         self.routes_changed()
 
+    def replace_diverts(self, diverts: Iterable[Divert]) -> None:
+        """Replace the diverts by those of the listed ones that are in this virtual host."""
+        self.diverts = Diverts(one for one in diverts if one.vhost == self.context.name)
+        self.routes_changed()
+
     def routes_changed(self) -> None:
         """Make all routes stale. O(exchanges + routes)."""
         for exchange in self.context.exchanges.values():

@@ -216,6 +216,16 @@ def test_reloaded_diverts_act_on_routes_that_are_known() -> None:
     assert (world.all(), world.all("copy")) == ("abc", "b")
 
 
+def test_a_virtual_host_that_is_made_again_has_its_diverts() -> None:
+    """As its settings and logged topics: the files still name them. No other virtual host has them."""
+    world = Harness()
+    hosts = world.broker.context.virtual_hosts
+    divert = Divert("d", "q", ("copy",), vhost="made")
+    world.broker.reloading.replace_diverts([divert])
+    for vhost in (hosts.create("made"), hosts["/"]):
+        assert vhost.router.diverts.of("q") == ((divert,) if vhost.name == "made" else ())
+
+
 def test_diverts_in_a_cycle_forward_a_message_once_each() -> None:
     """Two that lead back to their own address: each copy is forwarded by the other one alone."""
     world = Harness()
