@@ -79,8 +79,8 @@ class BulkDelete:
 
 
 def is_large(queue: Queue, *, deletes: bool) -> bool:
-    """Whether the queue is first made small by slices: it has many bindings, or many messages that listeners note and
-    that can be sliced.
+    """Whether the queue is first made small by slices: it has many bindings, or many messages in memory that listeners
+    note and that can be sliced. `deletes`: whether its bindings go, too.
     """
     if deletes and len(queue.incoming) > BINDINGS_SLICE:
         return True

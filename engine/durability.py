@@ -5,7 +5,7 @@ Source: ruling 21; docs/architecture.md, "The path of a message".
 
 from typing import Protocol
 
-#: The sync LSN while the journal `is_behind`: it is reached when the whole state is recorded again.
+#: The sync LSN while the journal takes no records: it is reached when the whole state is recorded again.
 UNTIL_CAUGHT_UP = 1 << 62
 
 
@@ -28,7 +28,7 @@ class Durability(Protocol):
         """All records below this LSN are safe."""
 
     def sync_lsn_of_all(self) -> int:
-        """The LSN after the records of all clients; 0: all are safe, or the disk has no room for them."""
+        """The LSN after the records of all clients; 0: all are safe, or the journal `is_behind`."""
 
     def sync_lsn_of_objects(self) -> int:
         """The LSN after the last change of queues, exchanges or bindings by any client; 0 as in `sync_lsn_of_all`."""
@@ -40,9 +40,10 @@ class Durability(Protocol):
         """
 
     def keep_id(self, vhost: str, address: str, id_: str, first_id: int, size: int) -> bool:
-        """Record the duplicate id of messages whose ids begin at `first_id`. The address stores the last `size` ids.
+        """Record the duplicate id of messages whose ids begin at `first_id`, if one of them is recorded.
 
-        Returns whether one of these messages is recorded. Then the id, if ids are persistent, is as safe as they are.
+        The address stores the last `size` ids. Returns whether one of these messages is recorded. Then the id is as
+        safe as they are, unless `persist-id-cache` is off: then no id is recorded.
         """
 
     def retain(self, ms: int) -> None:
@@ -54,7 +55,10 @@ class Durability(Protocol):
 
     @property
     def has_failed(self) -> bool:
-        """Whether the journal cannot write now. Publishes that wait for a confirm are nacked."""
+        """Whether the journal stores no publishes now: it takes no records, or only those that free room.
+
+        Publishes that wait for a confirm are nacked.
+        """
 
     @property
     def failed_ms(self) -> int:

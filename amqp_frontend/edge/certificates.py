@@ -80,7 +80,7 @@ def _validity(certificate: Certificate) -> str:
 
 
 def _escaped(value: str) -> str:
-    """Escape as RabbitMQ does: special characters with a backslash, all but printable ASCII as \\HH of its UTF-8."""
+    """Escape as RabbitMQ does: special characters with a backslash, octets of UTF-8 below 32 or above 125 as \\HH."""
     octets = value.encode("utf-8", "surrogateescape")
     written = "".join(
         f"\\{octet:02X}"

@@ -53,7 +53,9 @@ class Server:
         runtime.on_resign.append(self._resign)
 
     async def accept_from(self, listener: socket.socket, *, is_tls: bool) -> None:
-        """Accept connections until cancelled. Those beyond a limit are closed at once, with one log line."""
+        """Accept connections until cancelled. Those beyond a limit are closed, with a log line each; in a shortage of
+        descriptors or memory, with one line for all.
+        """
         at_once = TLS_ACCEPTS_A_TURN if is_tls else ACCEPTS_A_TURN
         while True:
             await trio.lowlevel.wait_readable(listener)
@@ -176,7 +178,10 @@ class Server:
             endpoint.resign()
 
     async def stop(self, timeout_s: float) -> None:
-        """Close all connections, and wait up to `timeout_s` seconds for their answers."""
+        """Close all connections, and wait up to `timeout_s` seconds for their answers.
+
+        If the broker has ended, they were closed before (`_resign`), and the wait is at most `RESIGN_TIMEOUT_S`.
+        """
         if self.runtime.has_resigned:
             timeout_s = min(timeout_s, RESIGN_TIMEOUT_S)
         else:

@@ -14,8 +14,8 @@ from ..peer.login import Login
 from ..peer.output import Output
 from ..wire.states import ChannelState
 
-#: The peer is unblocked when no publish was parked for these milliseconds, and blocked again only when publishes were
-#: parked for as long.
+#: Milliseconds from the moment at which no publish is parked until connection.unblocked. A publish that is parked
+#: within this time after either blocks the peer again only if it stays parked for this time.
 CALM_MS = 200
 CALM_NS = CALM_MS * 1_000_000
 
@@ -66,7 +66,10 @@ class BlockedNotice:
                 self._check_later()
 
     def note_unparked(self) -> None:
-        """Note that no publish is parked. The peer is notified when that has lasted for `CALM_MS`."""
+        """Note that no publish is parked. The peer is unblocked `CALM_MS` later, even if a queue is full again by then.
+
+        While the whole broker is full or has an alarm, it stays blocked.
+        """
         self._last_unparked_ns = self._broker.context.clock.monotonic_ns()
         if not self.is_given:
             self._cancel()

@@ -32,7 +32,7 @@ class Throttle:
 
     def drained(self, queue: Queue) -> None:
         """The queue may be shorter. If it has room again, wake one publisher: if all were woken, all would publish at
-        once. If it has much room, wake all.
+        once. If it has much room, or was deleted, wake all.
         """
         waiting = self.waiting
         if not waiting:

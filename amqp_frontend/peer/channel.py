@@ -63,7 +63,10 @@ def part_max_of(route: Route) -> int:
 
 
 class Channel(ChannelReader):
-    """One open (or closing) channel of a connection that is logged in. `bulk_delete`: its purge or delete under way."""
+    """One open (or closing) channel of a connection that is logged in.
+
+    `bulk_delete`: its purge or delete under way; None: none. `last_queue`: the last one declared; empty: none.
+    """
 
     __slots__ = ("bulk_delete", "last_queue", "session")
 
@@ -78,7 +81,7 @@ class Channel(ChannelReader):
 
 @slotted
 class CommitUnderWay:
-    """A tx.commit that was too much for one turn; it is answered when the commit is done."""
+    """A tx.commit, which may take several turns. It is answered when the commit is done."""
 
     channel: Channel
     commit: Commit

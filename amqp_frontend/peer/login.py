@@ -19,7 +19,7 @@ class MalformedResponse(Exception):
 class Peer:
     """The peer before its login. `certified_name`: proven by a client certificate.
 
-    `origin`: its address, or the /64 of an IPv6 one. Half-open slots and failed logins are counted for each origin.
+    `origin`: see `address_origin`. Half-open slots and failed logins are counted for each origin.
     """
 
     name: str

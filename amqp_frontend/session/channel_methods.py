@@ -10,7 +10,10 @@ from .session import AmqpSession, Handler
 
 
 def open_channel(session: AmqpSession, number: int) -> None:
-    """channel.open: any free number; only the number of open ones is limited. Raises: TooManyChannels."""
+    """Open a channel with any free number; only the number of open channels is limited.
+
+    Raises: TooManyChannels, UserChannelsMaxReached.
+    """
     connection, client = session.connection, session.login.client
     open_now = len(connection.channels)
     assert client is not None

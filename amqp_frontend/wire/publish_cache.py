@@ -20,7 +20,8 @@ PROPERTY_LISTS_MAX = 512
 KINDS_MAX = 2048
 #: Octets of a property list above which it is scanned each time.
 _CACHED_SIZE_MAX = 256
-#: Summary -> the one object for equal summaries, so that runs are compared by identity.
+#: Summary -> the one object for equal summaries, so that runs are compared by identity. Cleared when it is full: then
+#: equal messages may be of two kinds.
 _INTERNED: dict[PropertySummary, PropertySummary] = {}
 
 
@@ -132,7 +133,10 @@ class PublishCache:
         return kind
 
     def add_head(self, data: bytes, start: int, kind: PublishKind) -> None:
-        """Cache the head of a message that was read with all checks; its kind is one of `kinds`."""
+        """Cache the head of a message that was read with all checks; its kind is one of `kinds`.
+
+        A head with a longer method than `_METHOD_SIZE_MAX`, or a longer list than shapes may have, is not cached.
+        """
         method_size = len(kind.method_frame)
         header_start = start + method_size
         key = data[start : header_start + HEADER_FIXED - 8]
@@ -193,7 +197,7 @@ class PublishCache:
         return summary
 
     def is_valid(self, properties: bytes) -> bool:
-        """Whether a property list is known to be valid: its summary is cached."""
+        """Whether a property list is known to be valid: its summary or its shape is cached."""
         return properties in self.summaries or self.shapes.find(properties) is not None
 
     def arguments_of(self, method_frame: bytes) -> PublishArguments:

@@ -119,7 +119,7 @@ _PRINTABLE = frozenset([*range(32, 127), *range(160, 256), 9, 10, 13])
 
 
 def erlang_binary(octets: bytes) -> str:
-    """Octets as an Erlang binary: quoted when all are printable Latin-1, else as numbers."""
+    """Octets as an Erlang binary: quoted if all are printable Latin-1; as numbers otherwise, and if there are none."""
     if octets and all(octet in _PRINTABLE for octet in octets):
         return f'<<"{octets.decode("latin-1")}">>'
     return _numbers(octets)
@@ -416,7 +416,7 @@ _SECRET = frozenset({"payload", "arguments"})
 
 
 def text_for_log(error: Exception, text: str) -> str:
-    """The text of a reply as it is logged: with the class of the error and a number of octets in place of the octets.
+    """The text of a reply as it is logged: octets of the peer are replaced by the class of the error and their number.
 
     It also says if a login was refused before the password was checked. The peer must not learn that.
     """

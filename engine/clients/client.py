@@ -54,7 +54,8 @@ class ConnectionInfo:
 class Client:
     """One connected client, made by `Connections.open`.
 
-    `flush` is called at the end of each turn that put effects into the outbox.
+    `flush` is called at the end of each turn that put effects into the outbox, and, if output waits for the journal,
+    when that has written more (`BrokerContext.awaiting`).
     `host`, `broker`: the contexts of its virtual host and of the broker, as attributes because each run needs them.
     `site`: the site of its connection; None: an operator, who names the queues of all sites by their full names.
     `liveness()`: whether its heartbeats arrive in time; None: it sends none. `on_expelled(error)`: ends the connection.

@@ -1,9 +1,9 @@
 """Topic patterns: `*` is exactly one word, `#` is any number of words, dots separate words.
 
 There are three indexes, so that most look-ups cost only the words of the key, and the cost of all is bounded: a
-dictionary for patterns without wildcards; a tree for patterns with few `*` and no `#` but at the end; automata for the
-others, whose words may match at many positions of a key. Consecutive wildcards are indexed as their `*` and at most one
-`#`, because their order and the number of `#` do not matter.
+dictionary for patterns without wildcards; a tree for patterns with no `#` but at the end, and with few `*` or only
+wildcards; automata for the others, whose words may match at many positions of a key. Consecutive wildcards are indexed
+as their `*` and at most one `#`, because their order and the number of `#` do not matter.
 Source: AMQP 0-9-1 3.1.3.3; behaviour page 3.9.
 """
 
@@ -15,7 +15,7 @@ from .topic_tree import TopicTree
 
 T = TypeVar("T")
 
-#: Maximum number of `*` in a pattern of the tree: each may add a branch to a look-up.
+#: Maximum number of `*` in a pattern of the tree that also has other words: each may add a branch to a look-up.
 TREE_STARS_MAX = 3
 
 

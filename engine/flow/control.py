@@ -167,7 +167,7 @@ class FlowControl(UsageTree):
             self._note_drained(node)
 
     def leave(self, waiter: Waiter) -> None:
-        """Remove a waiter that has no parked publishes, or whose client is gone. Idempotent."""
+        """Remove a waiter whose publishes are tried again, or whose client is gone. Idempotent."""
         found = self._waits.pop(waiter, None)
         if found is None:
             return
@@ -177,7 +177,10 @@ class FlowControl(UsageTree):
             self._emit(BlockedClient(client, node.destination, node.limit_name, since), False)
 
     def recheck(self, meter: Meter) -> None:
-        """Check the waiters of a queue's nodes at the end of the turn: its changed rules may refuse their publishes."""
+        """Check waiters at the end of the turn: a queue's changed rules may refuse their publishes.
+
+        These are the waiters of the queue's nodes and of the alarms that block all publishers.
+        """
         for node in dict.fromkeys((*meter.blocking_stored, *meter.blocking_transient, self.alarm, self.replication)):
             if node.round_robin:
                 self._to_recheck[node] = None
@@ -266,7 +269,7 @@ def _deadline_ms(full: FullLimit) -> float:
 
 
 def _fitting(room: int, width: int, contents: Sequence[bytes], *, in_messages: bool) -> int:
-    """The number of messages that use up a room that `width` queues share; the last one may exceed it."""
+    """The number of messages, from the first, for a room that `width` queues share. The last one may exceed it."""
     if in_messages:
         return min(len(contents), max(1, -(-room // width)))
     if sum(map(len, contents)) * width < room:
@@ -298,7 +301,7 @@ class BlockedWarnings:
         self.on_due: Callable[[BlockedWarning], None] | None = None
 
     def blocked(self, node: Usage) -> None:
-        """Warn that clients wait for room in a node, unless the last interval had a warning about it."""
+        """Warn that clients wait for room in a node. At most one warning in an interval; none if the interval is 0."""
         if self.on_due is not None and node not in self._recent:
             self._warn(node)
 

@@ -33,7 +33,8 @@ def queue_of(queue: Queue, held: Held, *, is_small: bool) -> Iterator[str]:
 def _is_forgotten(queue: Queue) -> bool:
     """Whether a consumer could get the head, but no dispatch is pending.
 
-    False if message groups, filters or the kind choose the consumer, because then credit is not enough.
+    False if message groups, filters or the kind choose the consumer, because then credit is not enough; also if the
+    queue is frozen, or its head has expired.
     """
     if (
         queue.freeze_count

@@ -1,8 +1,11 @@
-"""Acknowledgement, by bookmark or filter, of messages that the client does not hold; the exchange `amps.control`.
+"""Acknowledges, cancels or expires messages by bookmark or filter, for clients that do not hold them.
+
+The exchange is `amps.control`.
 
 A message to the exchange is a request: routing key `sow_delete`; headers `queue`, one of `bookmark` and `filter`,
-`options`. The sender needs the permission to configure the queue. With strict leasing, `x-client`, the name of the
-sender's connection, adds the leases that this connection holds. The answer goes to reply_to, as JSON.
+`options`. The sender needs the permission to configure the queue. With strict leasing, leased messages are left out;
+the header `x-client`, the name of the sender's connection, includes those that the connection holds. The answer goes to
+reply_to, as JSON.
 Source: queues page A.6; docs/leases.md.
 """
 
@@ -151,7 +154,7 @@ def ids_of(bookmarks: str) -> list[int]:
 
 
 def _discard_ids(leases: Leases, ids: Sequence[int], option: str, own: "Client | None") -> Discarded:
-    """Discard messages with these ids that are in the queue, ready or leased.
+    """Discard messages with these ids that are in the queue, ready or leased (`CANCEL`: only leased).
 
     `own`: the requesting client, if it named itself. Acknowledgements of messages that may still come are deferred
     (queues page C.6).
@@ -170,7 +173,7 @@ def _discard_ids(leases: Leases, ids: Sequence[int], option: str, own: "Client |
 
 
 def _discard_matching(leases: Leases, expression: Expression, option: str, own: "Client | None") -> Steps:
-    """Discard, in steps, all messages that are active now and match a filter. `own`: see `_discard_ids`."""
+    """Discard, in steps, all messages that are leased or active now and match a filter. `own`: see `_discard_ids`."""
     queue, done, after, until_id = leases.queue, Discarded(), 0, leases.last_id
     if leases.active is not None:  # not of messages that become active because of the request
         leases.refill_active()

@@ -23,7 +23,7 @@ from .notes import restore_notes
 from .ranked_store import RANK_MAX, RankedStore, is_barrier, position_at, rank_of, ranked
 from .state import ActiveSet, Leases, LeasesPart, rules_of
 
-#: Messages read at once when the store is rebuilt with other ranks.
+#: Messages read at once when a store without ranks is rebuilt; one with ranks has all messages in memory.
 BUILD_SLICE = 500
 #: The settings that decide which messages a queue captures.
 _selection_of = attrgetter("underlying_topic", "default_publish_target", "filter")

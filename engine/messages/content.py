@@ -72,11 +72,13 @@ _MARK_OCTETS = frozenset(map(str.encode, MARKS))
 
 
 class ContentError(ValueError):
-    """The property list of a content header is truncated or continues in a second word of flags."""
+    """The property list of a content header is invalid: too short or too long, with an invalid table, or with a second
+    word of flags.
+    """
 
 
 class PropertySummary(NamedTuple):
-    """The properties that routing and queues use. Interned: equal summaries are one object."""
+    """The properties that routing and queues use. Frontends intern them: equal ones usually are one object."""
 
     persistent: bool = False
     priority: int | None = None
@@ -239,9 +241,10 @@ def splice_header(
     without_expiration: bool = False,
     reply_to: bytes | None = None,
 ) -> bytes:
-    """Change the headers table of a header payload: remove `dropped`, append or replace `added`.
+    """Change the headers table of a header payload: remove `dropped`, and append `added`, also in place of old entries.
 
-    `reply_to` replaces that property. Everything else stays byte for byte. Raises: ContentError.
+    `without_expiration`: remove the expiration. `reply_to`: the new value of that property; None: keep it. Everything
+    else stays byte for byte. Raises: ContentError.
     """
     flags = _PREFIX.unpack_from(header)[3]
     position = _PREFIX.size

@@ -75,7 +75,7 @@ class Shapes:
     def learn(self, properties: bytes, summary: PropertySummary) -> bool:
         """Make a shape of a property list without one, unless it costs more than it saves (`COST`).
 
-        `summary`: that of the list. Returns whether a shape was made.
+        `summary`: that of the list. A marked or long (`SIZE_MAX`) list gets none. Returns whether a shape was made.
         """
         if self._credit < CREDIT_MAX:
             self._credit += 1
@@ -123,7 +123,10 @@ def fixed_octets(properties: bytes) -> bytes:
 
 
 def _release_value(fixed: bytearray, properties: bytes, first: int, end: int) -> None:
-    """Clear the octets of a header's value, which may be any value of that length. `first`, `end`: of the entry."""
+    """Clear the octets of a header's value, which may be any value of that length; tables and arrays stay fixed.
+
+    `first`, `end`: of the entry.
+    """
     tag = first + 1 + properties[first]
     if properties[tag] in b"FA":
         return

@@ -20,9 +20,10 @@ def targets_of(
 ) -> list[Target]:
     """The exchanges and keys to which copies go for the dead-letter or expiry address `target` of `address`.
 
-    `resources`: a queue that is created if it is missing, and also gets the copies.
-    `makes_missing`: without `resources`, if nothing is bound to the target, a queue of its name is created, and gets
-    the copies without a binding. Queues that an application binds later get later copies.
+    `resources`: a queue that also gets the copies. The queue, and the exchange of `target`, are created if missing.
+    `makes_missing`: without `resources`, if nothing is bound to the target, a queue of its name gets the copies without
+    a binding. If it is missing, it is created, unless `create_missing` refuses. Queues that an application binds later
+    get later copies.
     """
     if resources is None:
         exchange, key = host.router.resolve_address(target, address)
@@ -49,7 +50,10 @@ def targets_of(
 
 
 def _is_bound(host: HostContext, exchange_name: str, key: str) -> bool:
-    """Whether messages published with this key may reach a queue. Any binding of a named exchange is enough."""
+    """Whether messages published with this key may reach a queue, or a service.
+
+    Any binding of a named exchange is enough, and so is its alternate exchange.
+    """
     exchange = host.exchanges.get(exchange_name)
     if exchange is None:
         return False
@@ -78,7 +82,7 @@ class Reaper:
             self._deadline = self._broker.deadlines.set(due_ns, self._scan)
 
     def period_changed(self) -> None:
-        """Set the next scan a new period from now, even if none was set."""
+        """Set the next scan a new period from now, even if none was set. No period: no scan."""
         self._broker.deadlines.cancel(self._deadline)
         self._deadline = None
         self.watch()  # the scan finds out whether another one is needed

@@ -53,7 +53,10 @@ class Captures:
         return self._full_name(name) in self.targets
 
     def _full_name(self, name: str) -> str:
-        """The full name of the queue that the present site sees as `name`; empty: only another site sees one."""
+        """The full name of the queue that the present site sees as `name`; `name` itself if no queue has it.
+
+        Empty: only another site sees a capturing queue of this name.
+        """
         scopes = self._context.scopes
         if scopes is None:
             return name

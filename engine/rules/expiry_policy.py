@@ -14,7 +14,8 @@ class ExpiryPolicy:
     """Changes the time to live of messages. None: not set.
 
     `no_expiry` has precedence over `delay_ms`, and `delay_ms` over `min_ms` and `max_ms`. `delay_ms` is for messages
-    without an expiration; the others then keep theirs.
+    without an expiration; the others then keep theirs. Without `delay_ms`, messages without an expiration get `max_ms`,
+    or `min_ms` if there is no `max_ms`.
     """
 
     no_expiry: bool = False

@@ -23,7 +23,7 @@ from .tailed_store import TailedStore
 Key = object
 #: The key of a message before it is read.
 UNKNOWN = object()
-#: Maximum messages, and octets, from the head that are read back together with an accessed message.
+#: Maximum messages, and octets (or half of the budget), from the head that are read back with an accessed message.
 AHEAD, AHEAD_OCTETS = 1000, 1024 * 1024
 #: New messages between two reads of the share.
 SHARE_EVERY = 1000
@@ -124,7 +124,7 @@ class LastValueReady(LeveledReady):
         self._share = 0
         self._until_share_read = 0
         self.paged_count = 0
-        self.memory_octets = 0  # octets of contents in memory that could be paged out
+        self.memory_octets = 0  # octets of the contents of `PagedMessage` objects that are in memory
 
     def empty(self) -> "LastValueReady":
         return LastValueReady(self._queue, self.mapping, self._key_of)
@@ -191,7 +191,7 @@ class LastValueReady(LeveledReady):
     # -- contents -----------------------------------------------------------------------------------------------------
 
     def _list(self, message: PagedMessage) -> None:
-        """Count a message that was added. Pages out its content if there is no room."""
+        """Count a message that was added. Pages out its content if there is no room and the journal has it."""
         message.is_listed = True
         if message.is_paged:
             self.paged_count += 1

@@ -170,7 +170,7 @@ class Tail:
         return _first_id(self._levels[self.floor][0])
 
     def expires_ns(self, level: int) -> int:
-        """The expiry of the message at the head of a level (monotonic ns); 0: never."""
+        """The expiry of the message at the head of a level (monotonic ns); 0: never, or the level is empty."""
         items = self._levels[level]
         if not items:
             return 0
@@ -214,7 +214,7 @@ class Tail:
     def find(self, level: int, ids: Sequence[int]) -> list[Taken]:
         """The paged-out messages with these rising ids, as parts of runs, in order of the parts' first ids.
 
-        The messages stay in the tail. O(runs between them).
+        The messages stay in the tail. O(runs between them), or O(runs) if the tail is unsorted.
         """
         found: list[Taken] = []
         for item in self._reaching(level, ids[0]) if ids else ():

@@ -1,8 +1,8 @@
 """Slows the guessing of passwords: counts failed logins by user and origin, over all protocols. Pure.
 
 The first failures cost nothing. After each further one, logins of this user from this origin are refused for a while
-without comparing the password, so that the refusal reveals nothing. Other users, and the user from other origins, are
-not affected. Source: management page 20.
+without comparing the password, so that the refusal reveals nothing. The user from other origins is not affected, nor
+are other users, unless one origin tries more than `NAMES_MAX` names. Source: management page 20.
 """
 
 from collections.abc import Callable
@@ -44,7 +44,10 @@ class _Failures:
 
 
 class LoginThrottle:
-    """Counts failed logins and computes delays. `now_ns`: monotonic. All methods are O(1)."""
+    """Counts failed logins and computes delays. `now_ns`: monotonic.
+
+    All methods are O(1), except `failed` when it drops the oldest pair: O(REMEMBERED_MAX).
+    """
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
         self._now_ns = now_ns
@@ -70,7 +73,7 @@ class LoginThrottle:
             self._forget(next(iter(self._failures)))
 
     def succeeded(self, name: str, origin: str) -> None:
-        """Forget the failures of a user whose password was right."""
+        """Forget the failures of a user whose password was right, but not the count that names share."""
         key = self._key(name, origin)
         if key[1] != _OTHERS:  # otherwise one valid account would clear the shared count
             self._forget(key)
