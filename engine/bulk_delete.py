@@ -20,8 +20,8 @@ WAIT_MAX = 1_000
 class BulkDelete:
     """The purge or deletion of one large queue. Made by `begin_purge` and `begin_delete`.
 
-    As soon as the queue `is_small`, the caller purges or deletes it as usual and then calls `finish`. `count`: messages
-    removed so far.
+    As soon as the queue `is_small`, the caller calls `finish`, and purges or deletes the queue as usual in the same
+    turn. `count`: messages removed so far.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class BulkDelete:
             queue.unfreeze()
 
     def finish(self) -> int:
-        """Note that the caller has purged or deleted the queue. Returns the number of messages removed before."""
+        """Note that the caller now purges or deletes the queue. Returns the number of messages removed before."""
         self._broker.bulk_deletes.discard(self)
         return self.count
 

@@ -17,8 +17,8 @@ FEW_QUEUES = 4
 class KnownRoute:
     """The cached route and envelope of a kind of message (`PublishKind.known_route`).
 
-    `run_max`: see `run_max_of`; 0: `publishing.py` publishes the messages. `queue`: their only queue, if they can be
-    published together with messages of other kinds.
+    `run_max`: see `run_max_of`; longer runs are published in parts. `queue`: the messages' only queue, if they can be
+    published together with messages of other kinds; else None.
     """
 
     __slots__ = ("_is_stored", "envelope", "mandatory", "queue", "route", "run_max")
@@ -51,7 +51,7 @@ class KnownRoute:
 
 
 def run_max_of(route: Route) -> int:
-    """Messages to publish by a route before checking their cost; 0: limits may apply, or the messages are requests."""
+    """The longest run that one call publishes by a route; 0: limits may apply, or the messages are requests."""
     return 0 if route.is_metered or type(route.exchange) is ServiceExchange else part_max_of(route)
 
 

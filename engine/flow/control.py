@@ -61,8 +61,8 @@ class FlowControl(UsageTree):
     """The usage tree of a broker with the clients that its full nodes block.
 
     `over_limit`: messages that the broker itself, such as dead letters and diverts, published beyond a full limit.
-    `warnings`: about nodes for which clients wait. `alarm`: raised by an operator. `disk`: raised while the journal
-    accepts no records. `replication`: raised while too few nodes of the cluster have the journal.
+    `warnings`: about nodes for which clients wait. `alarm`: raised by an operator. `disk`: raised while publishes
+    wait for a journal that stores none. `replication`: raised while too few nodes of the cluster have the journal.
     """
 
     def __init__(self, context: BrokerContext) -> None:

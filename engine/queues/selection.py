@@ -1,7 +1,8 @@
 """The choice of messages for consumers in a queue where a consumer has a filter.
 
 Only such a queue has a `Selection`. Each consumer gets the oldest message that its filter takes. Of the consumers that
-take a message, the one with the highest priority gets it; of these, the one with the longest wait since a delivery.
+take a message, the one with the highest priority gets it; of these, the one with the longest wait since its last
+delivery, or since it joined.
 "Oldest" is the order of scans (`Scannable.scan`): by level, then by id, even of a message that was put at the head.
 Source: queues page A.4, F.1, F.2, F.6.
 """
@@ -46,7 +47,7 @@ class Selection:
         self._broker = broker
         self.groups = FilterGroups(broker)
         self.search = Search(self.groups, broker)
-        self._last_served: dict[Consumer, int] = {}  # number of each consumer's last delivery, rising
+        self._last_served: dict[Consumer, int] = {}  # number of each consumer's last delivery, or joining, rising
         self._served = 0
         self._arriving = 0  # effort spent on arrivals since the last dispatch
 

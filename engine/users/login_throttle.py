@@ -63,7 +63,10 @@ class LoginThrottle:
         return 0 if found is None else max(0, found.delay_end_ns() - self._now_ns())
 
     def failed(self, name: str, origin: str) -> None:
-        """Count a failure: a wrong password or an unknown user, which the peer cannot distinguish."""
+        """Count a failure: an unknown user, a wrong password, or a user that may not log in from there.
+
+        The peer cannot distinguish them.
+        """
         key, now_ns = self._key(name, origin), self._now_ns()
         found = self._forget(key)
         is_old = found is None or now_ns - found.last_ns > FORGOTTEN_NS
