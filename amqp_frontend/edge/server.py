@@ -54,7 +54,7 @@ class Server:
 
     async def accept_from(self, listener: socket.socket, *, is_tls: bool) -> None:
         """Accept connections until cancelled. Those beyond a limit are closed, with a log line each; in a shortage of
-        descriptors or memory, with one line for all.
+        descriptors, with one line for all.
         """
         at_once = TLS_ACCEPTS_A_TURN if is_tls else ACCEPTS_A_TURN
         while True:

@@ -65,7 +65,7 @@ GROUP_IDS = ("_AMQ_GROUP_ID", "JMSXGroupID")
 #: The offset of a message in a stream; also the consumer argument that sets where reading starts.
 OFFSET = "x-stream-offset"
 COPIES = ("CC", "BCC")  # further routing keys
-#: The property reply_to of a request for a direct reply, to the consumer on the publisher's channel.
+#: The reply_to of a request whose reply goes directly to the consumer on the publisher's channel.
 REPLY_TO_ME = b"amq.rabbitmq.reply-to"
 MARKS = frozenset({SCHEDULED_DELIVERY, DELAY, *DUPLICATE_IDS, *GROUP_IDS, *COPIES})
 _MARK_OCTETS = frozenset(map(str.encode, MARKS))
@@ -241,7 +241,7 @@ def splice_header(
     without_expiration: bool = False,
     reply_to: bytes | None = None,
 ) -> bytes:
-    """Change the headers table of a header payload: remove `dropped`, and append `added`, also in place of old entries.
+    """Change the headers table of a header payload: remove `dropped`, and append `added`, which replaces equal names.
 
     `without_expiration`: remove the expiration. `reply_to`: the new value of that property; None: keep it. Everything
     else stays byte for byte. Raises: ContentError.
