@@ -53,13 +53,16 @@ class Peer:
 
     @property
     def origin(self) -> str:
-        """The origin by which connections and logins are counted: this machine, an IPv4 address, or an IPv6 /64."""
+        """The origin by which connections and failed logins are counted: this machine, an IPv4 address, or an IPv6 /64.
+
+        A host that is not an IP address is its own origin.
+        """
         return address_origin(self.address, is_loopback=self.is_loopback)
 
 
 @dataclass(slots=True, frozen=True)
 class Request:
-    """A request. `path`: percent-encoded, as sent. `headers`: by lower-case names; of several, the last one.
+    """A request. `path`: percent-encoded, as sent. `headers`: by lower-case names; if one is repeated, the last.
 
     `user`: set when the login is checked. `names`: the variable parts of the path, decoded.
     """
@@ -81,9 +84,9 @@ class Request:
 
 @dataclass(slots=True, frozen=True)
 class Answer:
-    """An answer. `value`: to be encoded as JSON, unless there is a `body`.
+    """An answer. `value`: to be encoded as JSON, unless there is a `body` or a `stream`; None: nothing to encode.
 
-    `body`: a long one is in parts, which are never joined. `stream`: is sent instead of a body.
+    `body`: a long one is a list of parts, which are never joined. `stream`: sent instead of a body, but not for HEAD.
     """
 
     status: int
@@ -156,12 +159,15 @@ def not_authorised(reason: str, detail: str = "") -> Refusal:
 
 
 def access_refused(detail: str) -> Refusal:
-    """RabbitMQ's refusal where AMQP would refuse the user. `detail`: the refused access, in words."""
+    """RabbitMQ's refusal where AMQP would refuse the user or find no virtual host. `detail`: the reason, in words."""
     return not_authorised("Access refused.", detail)
 
 
 def query_of(text: str) -> dict[str, str]:
-    """The parameters of a query; of duplicates, the first one. `text`: after the question mark. Raises: Refusal."""
+    """The parameters of a query; of duplicates, the first one. `text`: after the question mark.
+
+    Raises: Refusal, if there are more than 100.
+    """
     found: dict[str, str] = {}
     try:
         for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=100):

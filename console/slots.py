@@ -47,7 +47,7 @@ class Slots:
         self._busy: dict[Slot, None] = {}
 
     def enter(self, origin: str, end: Callable[[], None], *, slots: int, is_shared: bool) -> Slot:
-        """A slot for a new connection, perhaps taken from an idle one. `slots`: maximum number of all.
+        """A slot for a new connection, perhaps taken from an idle one. `slots`: maximum of all addresses together.
 
         `is_shared`: many clients use this address (this machine, or a listed proxy), so its share is not limited.
         Raises: NoSlot.

@@ -1,4 +1,4 @@
-"""The files of the console's page, and two short pages about the API and the command line.
+"""The files of the console's page, the vendored uPlot, and two short pages about the API and the command line.
 
 All paths are in a table that is made on first use: the path of a request never becomes that of a file.
 Source: management page 1.1, 18, 20.

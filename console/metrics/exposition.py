@@ -26,7 +26,7 @@ class Sample(NamedTuple):
 def escaped(text: str) -> str:
     """The value of a label with quotes, backslashes and line ends escaped.
 
-    NUL becomes a backslash and 0, because Prometheus would stop reading at a NUL.
+    Prometheus would stop reading at a NUL, so it gets a backslash and a 0 instead.
     """
     if text.isalnum():
         return text
@@ -72,7 +72,10 @@ def _bound(value: float) -> str:
 
 
 def histogram(bounds: tuple[float, ...], counts: list[int], total: float, labels: str = "") -> list[Sample]:
-    """The samples of a histogram. `counts`: as in `Buckets`. `labels`: as text, without braces."""
+    """The samples of a histogram. `total`: the sum of the values. `labels`: as text, without braces.
+
+    `counts`: values in each bucket, not cumulative; the last bucket is above all bounds.
+    """
     samples, cumulative, comma = [], 0, "," if labels else ""
     for bound, count in zip((*map(_bound, bounds), "+Inf"), counts):
         cumulative += count

@@ -65,7 +65,10 @@ def _refusal(refused: CommandRefused) -> Exception:
 
 
 def _is_alive(api: Api, request: Request) -> Steps:
-    """The aliveness test: declare a queue, publish a message to it, and get it back."""
+    """The aliveness test: declare a queue, publish a message to it, and get it.
+
+    Returns: the result; an Answer with status 503, if publishers are blocked or the queue is empty.
+    """
     vhost = api.vhost(request).name
     if api.broker.flow.replication.is_full:  # the commands would wait for other nodes
         return Answer(503, {"status": "failed", "reason": "publishers are blocked: too few nodes are in sync"})

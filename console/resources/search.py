@@ -17,7 +17,10 @@ NAMES_MAX = 50
 
 
 def _search_names(api: Api, request: Request) -> dict[str, Any]:
-    """Find names that contain the text `?q=`, ignoring case."""
+    """Find names that contain the text `?q=`, ignoring case, among the objects that the user may see.
+
+    A connection is also found by the name that its client gave it. Raises: Refusal, without a text.
+    """
     part, user = request.query.get("q", "").lower(), request.user
     if not part:
         raise bad_request("q: expected text")

@@ -86,7 +86,7 @@ def _binary(octets: bytes, hashed: int) -> int:
     whole = len(octets) - len(octets) % 12
     for x, y, z in struct.iter_unpack("<III", octets[:whole]):
         a, b, c = _mixed(a + x, b + y, c + z & _BITS)
-    # The rest, with the length as the lowest octet of the third word.
+    # The rest. The lowest octet of the third word is 0: the length of all octets is added to that word.
     x, y, z = struct.unpack("<III", octets[whole:].ljust(11, b"\0")[:8] + b"\0" + octets[whole:].ljust(11, b"\0")[8:])
     return _mixed(a + x, b + y, c + z + len(octets) & _BITS)[2]
 

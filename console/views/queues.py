@@ -12,7 +12,8 @@ from ..steps import Steps, map_in_steps
 from .clients import peer_of
 from .consumers import active_consumer, consumer_view
 
-#: Maximum ready, and maximum unacknowledged, messages of a queue whose octets are counted. More are estimated.
+#: Up to this number of ready messages, and of unacknowledged ones, their octets are counted. The octets of the rest are
+#: estimated from them.
 COUNTED_MAX = 2_000
 #: Octets of memory for a queue without messages, a measured mean.
 EMPTY_QUEUE_OCTETS = 3_000
@@ -30,7 +31,9 @@ CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
 
 
 class Octets(NamedTuple):
-    """Octets of bodies, counted or estimated. `messages_persistent`: how many messages a restart brings back."""
+    """Octets of bodies, counted or estimated. `messages_persistent`: number of messages that a restart brings back,
+    also estimated.
+    """
 
     ready: int = 0
     unacked: int = 0
@@ -70,7 +73,7 @@ def members_view(replicas: Replicas) -> dict[str, Any]:
 
 
 def queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
-    """A queue in a list, without rates."""
+    """A queue with its statistics, without rates. The fields depend on its type."""
     node = replicas.leader
     octets, paged = octets_of(queue), queue.paged_count
     in_memory = octets.ready + octets.unacked - octets.paged
@@ -147,13 +150,13 @@ def queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
 
 
 def queue_details(queue: Queue, node: str) -> Steps:
-    """The steps to the fields that a queue has only outside lists."""
+    """The fields that a queue has only outside lists, made in steps."""
     consumers = yield from map_in_steps(lambda consumer: consumer_view(consumer, node), list(queue.consumers))
     return {"consumer_details": consumers, "deliveries": [], "incoming": []}
 
 
 def octets_of(queue: Queue) -> Octets:
-    """Count the octets of bodies in a queue, or estimate them from its first messages."""
+    """The octets of bodies in a queue: counted up to `COUNTED_MAX` messages, else estimated from the first ones."""
     ready, ready_persistent, ready_count = _counted(queue, queue.first_messages(COUNTED_MAX))
     out, out_persistent, out_count = _counted(queue, islice(queue.unacked_messages(), COUNTED_MAX))
     total, unacked = queue.ready_count, queue.unacked
@@ -193,7 +196,10 @@ def _counts(queue: Queue) -> dict[str, int]:
 
 
 def head_timestamp(queue: Queue) -> int | None:
-    """The property `timestamp` of the oldest message, ready or unacknowledged; None: it has none."""
+    """The property `timestamp` of the oldest message, ready or unacknowledged. O(unacknowledged).
+
+    None: there is no message, it has no timestamp, or its properties cannot be read.
+    """
     from ...engine import ContentError, decode_properties
 
     first = min((*queue.first_messages(1), *queue.unacked_messages()), key=lambda one: one.id, default=None)
