@@ -35,7 +35,7 @@ from .tokens import END, NUMBER, OPERATOR, PATH, QUOTED, RAW, STRING, TEXT_OCTET
 
 DEPTH_MAX = 64
 MEMBERS_MAX = 1000
-#: Words that cannot be names of headers.
+#: Words that cannot be names of headers, unless they are quoted.
 RESERVED = frozenset({"AND", "OR", "NOT", "IS", "IN", "BETWEEN", "LIKE", "ESCAPE", "NULL", "TRUE", "FALSE"})
 CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 _COMPARISONS = {"=": "=", "==": "=", "!=": "<>", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
@@ -67,7 +67,7 @@ def parse(text: str, dialect: Dialect) -> tuple[Node, bool]:
 
 
 class _Parser:
-    """`token`: the next one. Methods without a docstring read what their name says, from the next token on."""
+    """`token`: the next one. Methods of ranks and values read what their name says, beginning with that token."""
 
     def __init__(self, text: str, dialect: Dialect, tokens: list[Token], converts: bool) -> None:
         self.text = text
@@ -226,7 +226,7 @@ class _Parser:
         return tuple(found)
 
     def separated(self, read: Callable[[], Node], what: str) -> list[Node]:
-        """One or more nodes with commas between them."""
+        """One to `MEMBERS_MAX` nodes with commas between them. `what`: their name in an error."""
         found = [read()]
         while self.is_operator(","):
             if len(found) == MEMBERS_MAX:
@@ -339,7 +339,7 @@ class _Parser:
         return Call(name, tuple(arguments))
 
     def check_literals(self, name: str, arguments: list[Node], first: Token) -> None:
-        """Check arguments that are known when the expression is compiled."""
+        """Check the argument that must be a quoted text, if the function has one."""
         at = SIGNATURES[name].literal
         if at is None:
             return

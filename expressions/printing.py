@@ -1,4 +1,4 @@
-"""Prints a tree as text. Parsing the text gives the same tree, so equal texts mean equal filters."""
+"""Prints a tree as text. Parsing it in the same dialect gives the same tree, so equal texts mean equal filters."""
 
 from .parser import CONVERTING, RESERVED
 from .syntax import (

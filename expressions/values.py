@@ -19,7 +19,7 @@ INFINITY = float("inf")
 #: The form of texts that are numbers: no NaN, no infinity, only ASCII digits.
 _NUMBER = re.compile(r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?)\s*")
 _WHOLE = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
-#: Maximum length of a text that is a number: parsing longer ones would take long.
+#: Maximum characters of a text that counts as a number: parsing longer ones would take long.
 DIGITS_MAX = 400
 
 
@@ -28,7 +28,7 @@ class TooCostly(Exception):
 
 
 def whole(number: int) -> Number:
-    """An integer result, floating if it is too large (queues page B.2, choice 7)."""
+    """An integer result, floating if it exceeds 64 bits (queues page B.2, choice 7)."""
     if INTEGER_MIN <= number <= INTEGER_MAX:
         return number
     return floating(number)
@@ -43,7 +43,7 @@ def floating(number: Number) -> float:
 
 
 def number_in(text: str) -> Number | None:
-    """The number in a text, or None."""
+    """The number in a text, which may have blanks around it; None: it is no number, or too long."""
     if len(text) > DIGITS_MAX:
         return None
     if _WHOLE.fullmatch(text) is not None:
@@ -53,14 +53,14 @@ def number_in(text: str) -> Number | None:
 
 
 def scalar(value: Value) -> Value:
-    """The first element of an array, for functions and arithmetic; other values themselves."""
+    """The first element of an array (NULL of an empty one), for functions and arithmetic; other values themselves."""
     while type(value) is list:
         value = value[0] if value else None
     return value
 
 
 def number_of(value: Value) -> Number | None:
-    """The number for arithmetic: NaN for values that are not numbers, None for NULL."""
+    """The number for arithmetic: None for NULL, empty text and empty arrays; NaN for other values without a number."""
     kind = type(value)
     if kind is float:
         return value  # type: ignore[return-value]
@@ -79,7 +79,7 @@ def number_of(value: Value) -> Number | None:
 
 
 def text_of(value: Value) -> str | None:
-    """The text for functions of texts and patterns; None for NULL and for objects."""
+    """The text for functions of texts and patterns; None for NULL, empty arrays and objects."""
     kind = type(value)
     if kind is str:
         return value  # type: ignore[return-value]
@@ -96,7 +96,7 @@ def text_of(value: Value) -> str | None:
 
 
 def elements(value: Value, empty: Value = None) -> Iterator[Value]:
-    """The elements of an array, including nested ones. `empty`: the value of an empty text."""
+    """The elements of an array and of the arrays in it; of another value, the value. `empty` replaces empty texts."""
     waiting: list[Iterator[Value]] = [iter((value,))]
     while waiting:
         for one in waiting[-1]:
@@ -109,7 +109,10 @@ def elements(value: Value, empty: Value = None) -> Iterator[Value]:
 
 
 def flat(value: Value, empty: Value) -> list[Any]:
-    """The elements as a list. An array without nested ones is returned as it is: `empty` replaces none of its texts."""
+    """The elements as a list. `empty` replaces the empty texts of an array with arrays in it.
+
+    Another array is returned as it is, and a value that is no array is the only element: `empty` replaces nothing.
+    """
     if type(value) is not list:
         return [value]
     return list(elements(value, empty)) if list in map(type, value) else value
@@ -121,6 +124,8 @@ Truth: TypeAlias = Callable[[Value], "bool | None"]
 
 def truth(value: Value) -> bool | None:
     """Whether a value counts as true in a content filter: a number other than 0, also as text, or an array with one.
+
+    None is unknown: NULL, NaN, an object, a text that is no number, or an array with one of them and nothing true.
 
     Source: queues page B.2, choice 5.
     """

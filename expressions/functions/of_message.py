@@ -48,13 +48,13 @@ def _durable(subject: Subject) -> Value:
 
 
 def _timestamp(subject: Subject) -> Value:
-    """The timestamp in milliseconds, as in JMS; the property is in seconds."""
+    """The timestamp in milliseconds, as in JMS; the property is in seconds. NULL: the message has none."""
     seconds = subject.property("timestamp")
     return seconds * 1000 if isinstance(seconds, int) else None
 
 
 def _expiration(subject: Subject) -> Value:
-    """The time to live in milliseconds; 0: it does not expire."""
+    """The time to live in milliseconds; 0: the message does not expire; NULL: the property is no number."""
     text = subject.property("expiration")
     return number_in(text) if isinstance(text, str) else 0
 

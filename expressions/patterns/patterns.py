@@ -1,6 +1,7 @@
-"""Patterns that administrators write (policies, permissions), searched in names that clients choose, in linear time.
+"""Patterns of policies, permissions, topics and the console's lists, searched in names in linear time.
 
-Patterns that `re` matches in linear time are left to it (`quick_search`), others to the automaton. Source: ruling 19.
+Clients choose the names. `re` searches the patterns for which it takes linear time (`quick_search`), but only in names
+without line ends; the automaton does the rest. Source: ruling 19.
 """
 
 from collections.abc import Callable
@@ -20,7 +21,7 @@ PERMISSIONS_MAX = 100
 
 
 class Pattern:
-    """A pattern with its text. `start`: a prefix of all names that match; empty: there is none.
+    """A pattern with its text. `start`: a prefix of all names that match; empty: none is known.
 
     Args: literals: name -> text that replaces `{name}` in the pattern, taken literally.
     Raises: PatternFault.
@@ -81,7 +82,7 @@ Search = Callable[[str], object]
 
 
 def quick_search(tree: Node) -> Search | None:
-    """A function that searches a name without line ends; its result is true or false. None: use the automaton."""
+    """A function that searches a name without line ends; its result counts as a bool. None: use the automaton."""
     try:
         found = translated(_bare(tree))
     except Untranslatable:
@@ -96,7 +97,7 @@ def quick_search(tree: Node) -> Search | None:
 
 
 def literal_start(tree: Node) -> str:
-    """A prefix of all names that match the pattern; empty: there is none."""
+    """A prefix of all names that match the pattern; empty: none is known."""
     parts = _parts(tree)
     if not parts or parts[0] != _START:
         return ""
@@ -132,7 +133,7 @@ def _bare(tree: Node) -> Node:
 
 
 def _is_open(node: Node) -> "TypeGuard[Repeat]":
-    """Whether it is any number of any characters, or a minimum number of them."""
+    """Whether it repeats a dot or any character without a maximum, such as `.*` and `.+`."""
     if not isinstance(node, Repeat) or node.high is not None:
         return False
     part = node.part

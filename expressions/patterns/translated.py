@@ -35,7 +35,7 @@ class Paths(NamedTuple):
 
 
 class Translated(NamedTuple):
-    """`anchored`: it matches at the beginning of a text or nowhere. `size`: characters of the pattern."""
+    """`anchored`: it matches only at the beginning of a text. `size`: characters of the pattern for `re`."""
 
     pattern: "re.Pattern[str]"
     paths: Paths
@@ -48,7 +48,7 @@ class Translated(NamedTuple):
 
 
 def translated(tree: Node) -> Translated:
-    """Raises: Untranslatable."""
+    """The pattern of a tree for `re`. Raises: Untranslatable."""
     paths = _paths(tree)
     text = _text(tree)
     first = tree.parts[0] if isinstance(tree, Concatenation) and tree.parts else tree
