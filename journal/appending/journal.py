@@ -107,7 +107,8 @@ class Journal:
         `threaded=False`: commits happen in `wait` and in the writer's `run_once`, by the broker's clock, and nothing is
         read ahead (for tests and simulations).
         `cluster`: this node leads a cluster. Its directory is locked already, and is unlocked after an error.
-        Raises: DirectoryLocked, ForeignDirectory, ClusterDirectory, Damaged (nothing was changed), OSError.
+        Raises: JournalError: DirectoryLocked, ForeignDirectory, ClusterDirectory, UnknownType or Damaged (nothing was
+        changed), or the base class if the term table of a node cannot be read; OSError.
         """
         directory = Directory.open(path, files, new_id=new_id) if cluster is None else cluster.directory
         agreed_lsn = None if cluster is None else cluster.agreed_lsn
@@ -156,10 +157,10 @@ class Journal:
         recovered.next_message_id += IDS_SKIPPED * (since - 1)
 
     def _wait_for_head(self) -> None:
-        """Wait until the new segment's head, with the first message id of this run, is on disk.
+        """Wait until the new segment's head, with the first message id of this start, is on disk.
 
-        Otherwise two kills in a row could assign an id twice. If the disk has no room even for the head, the broker
-        starts nevertheless, and accepts no durable messages.
+        Otherwise two kills in a row could assign an id twice. If the disk is full, the reserve is released for the
+        head. If that is not enough, the broker starts nevertheless, and accepts no durable messages.
         """
         if not self.writer.wait(self.next_lsn, on_own_disk=True) and self.state is WriterState.FULL:
             self.writer.retry(spends_reserve=True)
@@ -194,7 +195,7 @@ class Journal:
         self.writer.agree(lsn, reports=reports)
 
     def stalled_s(self) -> float:
-        """Seconds since the writer began its current commit; 0: it is idle. For any thread."""
+        """Seconds since the writer began its current commit; 0: it is idle, or there is no cluster. For any thread."""
         file = self.writer.file
         since_s = None if file.cluster is None else file.cluster.busy_since_s
         return 0.0 if since_s is None else file.now_s() - since_s
@@ -204,7 +205,7 @@ class Journal:
         self.writer.add(lambda file: probe(file.path, self._directory.files))
 
     def may_write(self, *features: str) -> bool:
-        """Whether records of these features may be written, as all nodes of the cluster can read them."""
+        """Whether records of these features may be written, see `Turns.may_write`."""
         return self.turns.may_write(frozenset(features))
 
     def raise_level(self, level: int) -> None:
@@ -309,7 +310,7 @@ class Journal:
 
     @property
     def backlog_bytes(self) -> int:
-        """Octets appended and not yet written: block publishers when this grows."""
+        """Octets appended and not yet written. Publishers are throttled when there are many."""
         return self.writer.backlog_bytes
 
     @property

@@ -52,7 +52,8 @@ class Turns:
         self._size_at_turn = self._count_at_turn = 0  # of the block when the turn began
 
     def begin(self) -> BlockBuilder:
-        """Begin a turn. Returns its block, which is in a new segment if the last one is full or old.
+        """Begin a turn. Returns its block, which is in a new segment if the last one is full or old, or the
+        clock was set back.
 
         Raises: JournalFailed, JournalClosed.
         """
@@ -108,7 +109,10 @@ class Turns:
         return (self.block or self.begin()).add(record)
 
     def may_write(self, needs: frozenset[str]) -> bool:
-        """Whether records of these features may be written: in a cluster, whether its level has them."""
+        """Whether records of these features may be written.
+
+        In a cluster, its level must have them, unless the journal has such records already.
+        """
         cluster = self.writer.file.cluster
         return needs <= self._needs or cluster is None or level_of(needs) <= cluster.level
 

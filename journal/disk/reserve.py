@@ -30,7 +30,7 @@ class Reserve:
         self._has_failed = False
 
     def fill(self) -> None:
-        """Fill the reserve, unless it is full. If the disk has no room for it, log that once."""
+        """Fill the reserve, unless it is full. A failure is logged once, and never while the reserve is spent."""
         if self.is_full or not self.size:
             return
         try:
@@ -50,7 +50,7 @@ class Reserve:
         self.is_full, self.is_spent, self._has_failed = True, False, False
 
     def release(self) -> bool:
-        """Free the room for other files. Returns whether there was any."""
+        """Free the room for other files. Returns whether it was freed."""
         if not (self.is_full or self._was_left) or not self.size:
             return False
         self.is_full = self._was_left = False

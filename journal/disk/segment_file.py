@@ -110,7 +110,7 @@ class SegmentFile:
         return self._mode == "commit" or self.now_s() - self._last_sync_s >= self._interval_s
 
     def until_sync_s(self) -> float | None:
-        """Seconds until the mode `interval` requires a sync; None: no sync is pending."""
+        """Seconds until the mode `interval` requires a sync; None: another mode, or all records are synced."""
         if self._mode != "interval" or self.durable_lsn == self.written_lsn:
             return None
         return max(self._last_sync_s + self._interval_s - self.now_s(), 0)
@@ -234,7 +234,10 @@ class SegmentFile:
         self.reserve.fill()
 
     def seal(self, ts_us: int) -> None:
-        """Sync the records, write the footer (which states how many of them are durable), sync again. Idempotent."""
+        """Sync the records, write the footer (which states the trusted LSN), sync again.
+
+        Idempotent. Raises: SyncError, OSError, DirectoryLost.
+        """
         segment = self.segment
         assert segment is not None
         if segment.sealed:
@@ -253,13 +256,13 @@ class SegmentFile:
             self.cluster.on_synced(self.durable_lsn)
 
     def tick(self) -> None:
-        """Write an empty block that carries the durable LSN to readers. Raises: OSError."""
+        """Write an empty block that carries the trusted LSN to readers. Raises: OSError."""
         if self.segment is not None:
             lag = self.written_lsn - self.trusted_lsn
             self.write(encode_block(self.written_lsn, self.flags, lag, 0, (), (), 0))
 
     def unlink(self, base_lsns: Sequence[int]) -> None:
-        """Delete segments, oldest first. Raises: SyncError, OSError: see `_sync_directory`."""
+        """Delete segments, oldest first, up to one that cannot be deleted. Raises: see `_sync_directory`."""
         gone: list[int] = []
         for base_lsn in base_lsns:
             try:
@@ -280,7 +283,10 @@ class SegmentFile:
 
 
 def probe(path: str, files: Files) -> None:
-    """Write and sync a small file in a directory. Lack of room or descriptors is no error. Raises: OSError."""
+    """Write and sync a small file in a directory. Lack of room, descriptors or memory is no error.
+
+    Raises: OSError; SyncError, also if the fsync fails for lack of room.
+    """
     try:
         handle = files.open(os.path.join(path, PROBE), create=True)
         try:

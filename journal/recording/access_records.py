@@ -1,7 +1,7 @@
 """Users, policies, parameters and limits in `declared` records: JSON in place of an argument table.
 
-A user with its permissions is one record; so is a policy, and a virtual host with its limits. Of a password only the
-salted hash is recorded.
+A user with its permissions is one record; so are a policy, a parameter, and a virtual host with its limits. Of the
+password of a user only the salted hash is recorded; URIs in parameters have theirs in clear.
 """
 
 import json
@@ -113,7 +113,10 @@ def policy_of(kind: int, vhost: str, name: str, octets: bytes) -> Policy:
 
 
 def limits_octets(limits: VirtualHostLimits) -> bytes:
-    """JSON of the limits and the default queue type that operators set for a virtual host; empty: none are set."""
+    """JSON of the limits and the default queue type that operators set for a virtual host.
+
+    Empty: none are set, or the configuration sets them.
+    """
     if limits.is_configured or limits == VirtualHostLimits():
         return b""
     limited = {"max-connections": limits.max_connections, "max-queues": limits.max_queues}
@@ -168,7 +171,7 @@ def _without_secrets(value: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_password(value: object) -> object:
-    """The URI of a federation upstream or a shovel, or its list of URIs, without passwords."""
+    """The URI of a federation upstream or a shovel, or its list of URIs, without passwords; else the value."""
     if isinstance(value, list):
         return [_without_password(one) for one in value]
     return _without_uri_passwords(value) if isinstance(value, str) and "://" in value else value

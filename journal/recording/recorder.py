@@ -157,14 +157,20 @@ class Recorder:
         self.takes_nothing = False
 
     def checkpoint_done(self) -> None:
-        """Note that a checkpoint that began after `recover` is durable: the recorder is no longer behind."""
+        """Note that a checkpoint that began after `recover` is durable: the recorder is no longer behind.
+
+        If the journal has stopped taking records again, the recorder stays behind.
+        """
         self.messages.is_behind = self.takes_nothing
         if not self.takes_nothing:
             self.messages.late.clear()
             self.late_octets = 0
 
     def set_low(self, is_low: bool) -> None:
-        """Set whether the disk has room only for records that free more room. If so, publishes are refused."""
+        """Set whether the disk has room only for records that free more room.
+
+        If so, queues refuse the publishes of clients, and only the broker's own (dead letters, ...) are recorded.
+        """
         self._on(PublishedEvent, self.messages.published_while_low if is_low else self.messages.published)
         self.is_low = is_low
 
@@ -219,7 +225,7 @@ class Recorder:
         return lsn
 
     def begin(self, objects: Container[int]) -> None:
-        """After restoring: retire the names of all objects but these (ids of durable ones).
+        """After restoring: retire the names of all objects but these (ids of durable ones) and those still in use.
 
         The others are transient queues and exchanges, consumers, connections, and objects undeclared without a record.
         """
@@ -260,7 +266,10 @@ class AgreedDeliveries:
         self._noted_below = self._agreed_below = 0
 
     def __call__(self, event: DeliveredEvent) -> None:
-        """Hold the deliveries of an event back, if their messages are not agreed."""
+        """Hold the deliveries of an event back, if their messages are not agreed.
+
+        Those of classic queues, transient queues and streams are not held back.
+        """
         ids = event.messages
         last_id = ids[-1] if isinstance(event.run, Envelope) else max(ids)
         if last_id < self._agreed_below or not self._must_wait(event):

@@ -37,6 +37,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder, *, took_over: 
 
     Rings are trimmed as by arrivals, so that at most ring-size messages are ready. The trimming is recorded and
     committed with the first turn, and so are dead letters of messages that expired while the broker was stopped.
+    Raises: BadRecord.
     """
     found = journal.recovered
     _restore_operators_objects(broker, found)
