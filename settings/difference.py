@@ -51,7 +51,7 @@ class Change:
 
 
 def differences(old: Configuration, new: Configuration) -> list[Change]:
-    """All changes: keys, matches, queues, then the rest. Empty if there are none."""
+    """All changes: tables of keys, wildcards, matches, queues, then the rest. Empty if there are none."""
     return [
         *key_changes(old, new),
         *_usage_changes(old, new),

@@ -1,4 +1,4 @@
-"""Objects that a configuration declares besides settings: queues, exchanges, diverts, logged topics, users. Frozen.
+"""Objects that a configuration declares besides settings: queues, exchanges, diverts, logged topics, users, limits.
 
 A field that is a row is also a key of the object's table in a native file. Source: address-settings page 1.3, 3.7, 6.1;
 queues page A.2, C.1, H.1; interfaces page, "Configuration keys"; behaviour page 3.12 to 3.15.
@@ -234,7 +234,7 @@ class LoggedTopic:
         return RETAIN_MS_DEFAULT if self.retain_ms is None else self.retain_ms
 
     def records(self) -> Callable[[str], bool]:
-        """A function that tells whether the topic of a name is logged; a pattern is searched. Raises: PatternFault."""
+        """A function that tells whether a topic is logged, by its name; a pattern is searched. Raises: PatternFault."""
         if not self.is_pattern:
             return self.name.__eq__
         from ...expressions.patterns.patterns import Pattern  # 5 ms, for patterns only

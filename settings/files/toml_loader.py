@@ -32,7 +32,7 @@ TRANSFORMER = "transformer-class-name"
 
 
 def begins_as_toml(content: str) -> bool:
-    """Whether the first significant line names a known table, or the file has no such line."""
+    """Whether the first significant line begins with `[` or the name of a table, or the file has no such line."""
     line = first_line(content)
     return not line or line.startswith("[") or first_name(line) in TABLES
 

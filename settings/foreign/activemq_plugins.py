@@ -1,4 +1,4 @@
-"""ActiveMQ's plugins: those that change the delivery of messages become settings, or are refused by name.
+"""ActiveMQ's plugins: those that change the delivery of messages become settings, or are refused; others do nothing.
 
 `redeliveryPlugin` becomes address-settings: an entry for each redelivery policy, which sets everything about
 redelivery, so that only the most specific one applies. Source: ActiveMQ's RedeliveryPlugin, RedeliveryPolicy.
@@ -73,7 +73,9 @@ def read_plugin(source: ActivemqSource, element: Element) -> None:
 
 
 def read_policies(source: ActivemqSource, element: Element, dead_letters: str = SHARED_QUEUE) -> None:
-    """Read <redeliveryPolicyMap>, which may hold another one. `dead_letters`: the address after the last attempt."""
+    """Read <redeliveryPolicyMap>, which may hold another one. `dead_letters`: the address of messages after their last
+    attempt; empty: they are dropped.
+    """
     inner = source.inner(element)
     source.attributes(inner, ("id",))
     for part in source.each_once(inner):
@@ -169,7 +171,7 @@ def _settings(source: ActivemqSource, element: Element, values: dict[str, Any]) 
 
 
 def _time_stamping(source: ActivemqSource, element: Element) -> None:
-    """Times to live: of messages without an expiration, and of all."""
+    """Read the times to live: the one of messages without an expiration, and the maximum of all."""
     others = ("futureOnly", "processNetworkMessages", "id")
     known = {
         "zeroExpirationOverride": Attribute("expiry-delay", milliseconds_or_off),

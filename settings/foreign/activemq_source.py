@@ -55,7 +55,10 @@ class ActivemqSource(XmlSource):
     def read_attributes(
         self, element: Element, known: Mapping[str, Attribute], ignored: Iterable[str] = ()
     ) -> dict[str, tuple[object, str]]:
-        """Read attributes. Returns: key of each address-setting that one of them sets -> (value, attribute)."""
+        """Read attributes. Returns: key of each address-setting that one of them sets -> (value, attribute).
+
+        `ignored`: names of attributes that set nothing and need no warning about that.
+        """
         given: dict[str, tuple[object, str]] = {}
         for name, text in element.attributes.items():
             attribute = known.get(name)

@@ -66,7 +66,7 @@ def read_dead_letters(source: ActivemqSource, raw: RawEntry, kind: str, element:
 
 
 def _dead_letter_queue(source: ActivemqSource, strategy: Element) -> str:
-    """The name in `<deadLetterQueue><queue physicalName="..."/></deadLetterQueue>`."""
+    """The name in `<deadLetterQueue><queue physicalName="..."/></deadLetterQueue>`; without it `SHARED_QUEUE`."""
     found = SHARED_QUEUE
     for child in strategy.children:
         names = [one.attributes.get("physicalName", "") for one in child.children if one.name == "queue"]

@@ -78,7 +78,7 @@ def _step(source: AmpsSource, element: Element, path: str) -> _Step:
 
 
 def _options(source: AmpsSource, step: _Step, required: tuple[str, ...], others: tuple[str, ...]) -> dict[str, _Option]:
-    """The options that are set. A missing required one is a fault."""
+    """The options that are set. A required one that is missing or empty is a fault, and is left out."""
     found: dict[str, _Option] = {}
     if step.options.name == "Options":
         for child, inner in source.children(step.options, step.path):

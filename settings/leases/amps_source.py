@@ -31,7 +31,7 @@ class AmpsSource(XmlSource):
         self.refuse(element, path, "E-UNKNOWN", hint=nearest(element.name, known))
 
     def skip_or_refuse(self, element: Element, path: str, others: Iterable[str], known: Iterable[str]) -> None:
-        """Skip an element of `others`, or an unknown one that is not similar to a known one."""
+        """Skip an element of `others`, or an unknown one; refuse an unknown one that is similar to a known one."""
         spelled = [name.casefold() for name in known]
         similar = get_close_matches(element.name[:100].casefold(), spelled, n=1, cutoff=_LIKENESS)
         if element.name not in others and similar:
@@ -87,6 +87,6 @@ class AmpsSource(XmlSource):
         return self.expanded(element, path, element.text).strip()
 
     def without_attributes(self, element: Element, path: str) -> None:
-        """Check that there are no attributes."""
+        """Add a fault for each attribute."""
         for name in element.attributes:
             self.fault(element, f"{path}/@{name}", "attributes mean nothing here, expected elements")

@@ -26,12 +26,12 @@ from .leased_settings import (
     is_regex,
 )
 
-#: Sections of the whole file that are read.
+#: The root of a whole file, and its sections that are read.
 SECTIONS = ("AMPSConfig", "SOW", "TransactionLog", "Actions")
 #: Elements that identify the instance.
 IDENTITY = ("Name", "Group")
-#: Sections of `AMPSConfig` that are skipped. So are unknown ones, unless the name may be that of a read
-#: section, misspelled.
+#: Sections of `AMPSConfig` that are skipped; of `Replication` the topics are noted. Unknown sections are skipped, too,
+#: unless the name is similar to that of a section that is read.
 OTHER_SECTIONS = frozenset(
     ("Admin", "Authentication", "Entitlement", "Extensions", "Logging", "MessageTypes", "Modules", "Protocols")
     + ("Replication", "Transports", "Tuning")

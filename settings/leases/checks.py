@@ -153,7 +153,10 @@ class AmpsNotes:
 
 
 def complete(builder: ConfigurationBuilder) -> None:
-    """Give leased queues their dead-letter destinations and exchanges for publishing to them; check their topics."""
+    """Give leased queues their dead-letter destinations and exchanges for publishing to them; check their topics.
+
+    In a cluster, mark each LocalQueue as local. A local queue that AMPS would replicate is a fault.
+    """
     notes = builder.notes(AmpsNotes)
     _add_dead_letters(builder, notes.actions)
     if builder.cluster_at is not None:  # other nodes have their own LocalQueue of that name
@@ -175,7 +178,10 @@ def complete(builder: ConfigurationBuilder) -> None:
 
 
 def _add_dead_letters(builder: ConfigurationBuilder, actions: Sequence[ExpiryAction]) -> None:
-    """Give each queue the dead-letter arguments of its action: it has one at most, and each action has a queue."""
+    """Give each queue the dead-letter arguments of its action.
+
+    A second action for a queue is a fault. An action without a queue is a warning.
+    """
     leased = [key for key, queue in builder.queues.items() if key[0] == "/" and is_leased(queue.arguments)]
     done: set[tuple[str, str]] = set()
     for action in actions:

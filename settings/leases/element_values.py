@@ -42,7 +42,7 @@ class BadValue(ValueError):
 
 
 def duration(value: object) -> int:
-    """Milliseconds, at least 1, from an integer (milliseconds) or text like `15m`; text without a unit is seconds."""
+    """1 ms to 100 years in milliseconds, from an integer (ms) or text like `15m`; text without a unit is seconds."""
     if isinstance(value, int) and not isinstance(value, bool):
         milliseconds = value
     else:
@@ -58,7 +58,7 @@ def duration(value: object) -> int:
 
 
 def integer(low: int) -> Reader:
-    """A decimal integer from `low`, also as text."""
+    """A decimal integer from `low` to 2^63 - 1, also as text."""
 
     def read(value: object) -> int:
         if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]{1,19}\s*", value):
@@ -73,7 +73,7 @@ def integer(low: int) -> Reader:
 
 
 def one_of(*words: str) -> Reader:
-    """One of some words; case-sensitive."""
+    """One of some words, without the surrounding blanks; case-sensitive."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or value.strip() not in words:
@@ -84,7 +84,7 @@ def one_of(*words: str) -> Reader:
 
 
 def text(code: str) -> Reader:
-    """Text without the surrounding blanks, of at most 8 KiB."""
+    """Text without the surrounding blanks; 1 to 8192 characters with them. `code`: of the fault."""
 
     def read(value: object) -> str:
         if not isinstance(value, str) or not value.strip() or len(value) > 8192:
@@ -114,7 +114,7 @@ def reasons(value: object) -> str:
 
 
 def template(value: object) -> str:
-    """A text of at most 8 KiB, with `{{NAME}}` for each of `TEMPLATE_VARIABLES`."""
+    """A text of 1 to 8192 characters, in which each NAME in `{{NAME}}` is one of `TEMPLATE_VARIABLES`."""
     if not isinstance(value, str) or not 0 < len(value) <= 8192:
         raise BadValue("E-EXPR", f"{shown(value)}, expected text")
     for name in _VARIABLE.findall(value):

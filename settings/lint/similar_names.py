@@ -1,8 +1,9 @@
 """Typing errors: whether two names are similar, and the known names that are similar to unknown ones.
 
 Applications may also declare the names while the broker runs, so a missing hint is better than a wrong one.
-Names that differ in digits (`eu-1`, `eu-2`), in short words (`orders.eu`, `orders.us`) or by their first or last letter
-(`dead`, `read`; `shardA`, `shardB`) count as different.
+Names that differ in digits (`eu-1`, `eu-2`), in short words (`orders.eu`, `orders.us`), in the first letter of a word
+(`dead`, `read`), or by another last letter (`shardA`, `shardB`) count as different. A last letter that is added or
+missing (`order`, `orders`) counts as a typing error.
 """
 
 from collections.abc import Collection, Iterable
@@ -16,7 +17,10 @@ _SEPARATORS = dict.fromkeys(map(ord, " ./:_-"))
 
 
 def looks_like(name: str, other: str) -> bool:
-    """Whether one letter is added, missing or different, or two are exchanged; or only case and separators differ."""
+    """Whether one letter is added, missing or different, or two neighbors are exchanged.
+
+    Also if only case and separators differ. Exceptions: see the beginning of this file.
+    """
     if name == other:
         return False
     one, two = name.casefold(), other.casefold()
@@ -38,7 +42,11 @@ def looks_like(name: str, other: str) -> bool:
 
 
 def similar_names(names: Iterable[str], known: Collection[str]) -> dict[str, str]:
-    """Name -> the similar known name, the first in alphabetical order. O(sum of the squared lengths of all names)."""
+    """Name -> the similar known name, the first in alphabetical order.
+
+    Empty, if there are more than `NAMES_MAX` names, or known ones.
+    O(sum of the squared lengths of all names), plus a comparison of each pair with a common variant.
+    """
     names = set(names)
     if len(names) > NAMES_MAX or len(known) > NAMES_MAX:
         return {}
@@ -56,7 +64,7 @@ def similar_names(names: Iterable[str], known: Collection[str]) -> dict[str, str
 
 
 def _variants(name: str) -> set[str]:
-    """Keys of a name: two names that differ in one letter have a common key."""
+    """Keys of a name: two similar names have a common key."""
     plain = name.casefold().translate(_SEPARATORS)
     return {plain, *(plain[:index] + plain[index + 1 :] for index in range(len(plain)))}
 

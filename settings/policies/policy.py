@@ -40,7 +40,10 @@ class PolicyFault(ValueError):
 
 @frozen
 class Policy:
-    """One policy, or (`is_operator`) operator policy. Made by `make_policy`. `origin`: the configuration's line."""
+    """One policy, or (`is_operator`) operator policy. Made by `make_policy`.
+
+    `origin`: the configuration's line; None: it is not from the configuration.
+    """
 
     name: str
     vhost: str
@@ -76,7 +79,11 @@ class Policy:
         return Pattern(self.pattern)
 
     def may_apply_to(self, kind: str) -> bool:
-        """Whether it can apply to queues of type `kind`, or to exchanges: that type has all keys of the definition."""
+        """Whether it can apply to queues of type `kind`, or to exchanges.
+
+        `apply_to` must include the kind. A type of queue must also have all keys of the definition that are not for
+        exchanges alone.
+        """
         if kind not in APPLY_TO[self.apply_to]:
             return False
         return kind == EXCHANGE or all(
@@ -144,7 +151,10 @@ def read_policy(
 def faults_of_policy(
     pattern: object, definition: object, apply_to: object, priority: object, *, is_operator: bool
 ) -> list[str]:
-    """All faults of a policy, in RabbitMQ's words and order."""
+    """The faults of a policy's parts, in RabbitMQ's words and order.
+
+    Its name, and keys that contradict each other, are checked by `make_policy` only.
+    """
     return _faults(pattern, definition, apply_to, priority, is_operator=is_operator, is_stored=False)[0]
 
 

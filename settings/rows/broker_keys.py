@@ -1,7 +1,7 @@
-"""The keys of the broker's tables in TOML files: one row each. `Configuration` has a value of each table's class.
+"""The keys of the broker's tables in TOML files: one row each. `Configuration` has the values.
 
-A key for a feature that this version does not have yet is accepted with a warning. Source: interfaces page,
-"Configuration keys"; address-settings page 6.1 for those that Artemis and HornetQ have.
+A key that has no effect here (`meaningless`) is accepted with a warning. Source: interfaces page, "Configuration keys";
+address-settings page 6.1 for those that Artemis and HornetQ have.
 """
 
 from dataclasses import dataclass

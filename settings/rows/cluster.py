@@ -1,6 +1,7 @@
 """The keys of [cluster], [cluster.tls] and [cluster.etcd-tls]. What must hold between them: declared/cluster.py.
 
-All but certificates and `transfer-after` act when the node starts. Source: docs/cluster.md.
+All but `transfer-after`, certificates with their keys, and `ca` of etcd act when the node starts.
+Source: docs/cluster.md.
 """
 
 import re
@@ -39,7 +40,9 @@ def host_port_of(value: str) -> tuple[str, int] | None:
 
 
 def _may_be_host(name: str | None) -> bool:
-    """Whether a resolver takes the name: no label is empty or longer than 63 octets. None: there is no name."""
+    """Whether a resolver takes the name: no label is empty or longer than 63 octets. True for None: there is
+    an IPv6 address in place of a name.
+    """
     try:
         (name or "").encode("idna")
     except UnicodeError:
@@ -55,7 +58,7 @@ def plain_name(value: object) -> str:
 
 
 def node_name(value: object) -> str:
-    """A name that may be part of a key in etcd, perhaps as RabbitMQ's nodes have them."""
+    """A name that may be part of a key in etcd, perhaps with a host (`rabbit@a`), as RabbitMQ names its nodes."""
     if isinstance(value, str) and _NODE.fullmatch(value):
         return value
     raise ValueError("a name of at most 63 letters, digits, `_`, `.` and `-`, perhaps with one `@`")
@@ -69,7 +72,7 @@ def host_and_port(value: object) -> str:
 
 
 def copy_rate(value: object) -> int:
-    """Octets a second. A leader reads 1 MiB at a time and then waits: a lower rate would mean long waits."""
+    """Octets a second; 0 is no limit. A leader waits after each MiB: with a lower rate it would wait too long."""
     try:
         rate = size_bytes(value)
     except ValueError:
@@ -116,7 +119,7 @@ def at_least(low_ms: int, text: str) -> Kind:
     return Kind(read, units=DURATION_UNITS)
 
 
-#: Shorter timers would take a busy node for a dead one.
+#: With a shorter timer a node that is only busy would count as dead.
 TIMER = at_least(100, "100ms")
 
 at_start = partial(setting, acts=RESTART)
