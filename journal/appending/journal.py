@@ -290,7 +290,7 @@ class Journal:
 
     @property
     def failure(self) -> JournalError | None:
-        """The error that stopped the journal; None: it is running, or was closed."""
+        """The error that stopped the journal; None: it is running, or was closed without an error."""
         return self.writer.error
 
     @property

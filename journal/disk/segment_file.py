@@ -116,7 +116,7 @@ class SegmentFile:
         return max(self._last_sync_s + self._interval_s - self.now_s(), 0)
 
     def do(self, job: Job) -> None:
-        """Do one job; it can be repeated after an error. Raises: OSError, SyncError, DirectoryLost."""
+        """Do one job. Raises: OSError (it can be repeated), SyncError or DirectoryLost (it cannot)."""
         if isinstance(job, BlockBuilder):
             if job.needs:
                 self._add_needs(job.needs)

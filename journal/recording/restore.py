@@ -92,7 +92,7 @@ def _restore_operators_objects(broker: Broker, found: Recovered) -> None:
 
 
 def _restore_objects(broker: Broker, found: Recovered, recorder: Recorder) -> list[tuple[int, Queue, FieldTable]]:
-    """Declare the exchanges and queues. Returns the id of each queue, the queue, and the notes of its kind."""
+    """Declare the exchanges and queues. Returns the id of each queue, the queue, its notes (see `_restore_queue`)."""
     queues: list[tuple[int, Queue, FieldTable]] = []
     for id_, declared in found.objects.items():
         if declared.object_type not in (EXCHANGE, QUEUE):
@@ -116,7 +116,10 @@ def _restore_objects(broker: Broker, found: Recovered, recorder: Recorder) -> li
 def _restore_queue(
     vhost: VirtualHost, name: str, arguments: FieldTable, *, auto_delete: bool
 ) -> tuple[Queue, FieldTable]:
-    """Declare a queue. `arguments`: also has its other attributes and the notes of its kind, which are taken out."""
+    """Declare a queue. Returns it and the notes of its kind: facts that only such queues record, such as an offset.
+
+    `arguments`: also has the notes and the queue's other attributes, which are taken out.
+    """
     address = text_of(arguments, ADDRESS)
     is_auto_created = arguments.pop(AUTO_CREATED, None) is not None
     may_make_queues = arguments.pop(MAKES_NO_QUEUES, None) is None

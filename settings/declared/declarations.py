@@ -155,7 +155,7 @@ NO_LIMITS_DECLARED = LimitsDeclaration()
 
 @frozen
 class QueueDeclaration:
-    """A queue that exists from the start. `arguments` are those of queue.declare, including x-address."""
+    """A queue that the broker creates at a start or a reload. `arguments`: those of queue.declare, with x-address."""
 
     name: str
     address: str

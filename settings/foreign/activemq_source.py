@@ -89,6 +89,6 @@ class ActivemqSource(XmlSource):
         return [name for name in names if name] or [""]
 
     def declare_queue(self, element: Element, name: str) -> None:
-        """Declare a queue that exists from the start, unless it is declared already."""
+        """Declare a queue, unless the configuration declares one of this name already."""
         if ("/", name) not in self.builder.queues:
             self.builder.add_queue(QueueDeclaration(name, name, origin=self.origin_of(element)), {})

@@ -1,4 +1,4 @@
-"""The keys of [cluster], [cluster.tls] and [cluster.etcd-tls]. What must hold between them: declared/cluster.py.
+"""The keys of [cluster], [cluster.tls] and [cluster.etcd-tls]. Checks of one against another: declared/cluster.py.
 
 All but `transfer-after`, certificates with their keys, and `ca` of etcd act when the node starts.
 Source: docs/cluster.md.
