@@ -23,11 +23,13 @@ from .options import NodeOptions
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Seconds between two checks of the journal.
+#: Seconds between two checks of the journal, and between two probes of the disk before there is a broker.
 CHECK_S = 0.5
-#: Octets that a node's disk must have free so that the node may lead instead of one whose disk is full.
+#: Octets that a disk must have free to count as one with room. A leader whose disk is full resigns only for a node with
+#: room.
 ROOM_OCTETS = 32 * 1024 * 1024
-#: A full journal whose disk has room again retries by itself. If it is full after this many checks, the leader resigns.
+#: A full journal whose disk has room again retries by itself. If it is still full after this many checks that found
+#: room, it is reported as full. The leader then resigns if another node with room can lead.
 RETRY_CHECKS = 10
 
 
@@ -38,7 +40,10 @@ def has_room(status: Mapping[str, object]) -> bool:
 
 
 class Leading:
-    """Carries out one leadership, from a campaign's success on. `report` gets events of the journal and of links."""
+    """Carries out one leadership, from a campaign's success on.
+
+    `report` gets events of the journal, its disk and the links.
+    """
 
     def __init__(
         self,
@@ -72,7 +77,7 @@ class Leading:
         self._probed_ns: int | None = None  # when the probe under way began; only before there is a broker
         self._is_stalled = False
         self._state = WriterState.RUNNING  # of the journal at the last check
-        self._checks_with_room = 0  # checks in a row that found a full journal, but room on its disk
+        self._checks_with_room = 0  # checks that found room on the disk, since the journal has been full
         self._needs: frozenset[str] = frozenset()  # features that the journal began to use before there were links
         self._agreed = 0
         self._synced_lsn = self._reported_lsn = 0
@@ -84,7 +89,7 @@ class Leading:
     async def open(self, copied: CopiedJournal, journal_id: bytes, agreed_lsn: int) -> None:
         """Write the term table, recover the journal, restore the broker. Raises: JournalError, OSError, DataUnusable.
 
-        If this node resigns meanwhile, `resign` closes what was opened.
+        If this node resigns meanwhile, `resign` closes what was opened. If it has resigned already, nothing is opened.
         """
         self._agreed = agreed_lsn
         level = self.level
@@ -191,7 +196,10 @@ class Leading:
             self._report(synced)
 
     def take_synced(self) -> Durable | None:
-        """What was fsynced since the last call, as an event; None: nothing. Handle it before any other event."""
+        """What was fsynced since the last call, as an event; None: nothing, or this leadership has ended.
+
+        Handle it before any other event.
+        """
         if self.has_closed or self._synced_lsn == self._reported_lsn:
             return None
         self._reported_lsn = self._synced_lsn
@@ -235,7 +243,7 @@ class Leading:
             self.broker.journal.raise_level(level)
 
     def note(self, kind: EventKind, why: str, name: str | None = None) -> None:
-        """Record an event of the cluster. `name`: of the node concerned; None: this one."""
+        """Record an event of the cluster, if there is a broker. `name`: of the node concerned; None: this one."""
         if self.broker is not None and not self.has_closed:
             self.broker.note(kind, name or self._options.name, self.term, why)
 
@@ -275,7 +283,10 @@ class Leading:
             await trio.sleep(CHECK_S)
 
     def _check_state(self, journal: Journal) -> None:
-        """Report a journal that has failed, or that was full at the last check and still is."""
+        """Report a journal that has failed, or that was full at the last check and still is.
+
+        A full one is not reported while it retries (`RETRY_CHECKS`), nor before followers can join.
+        """
         state, self._state = self._state, journal.state
         if journal.state is WriterState.FAILED:
             self._tell(DiskFailed())
@@ -291,7 +302,7 @@ class Leading:
 
     @property
     def is_stalled(self) -> bool:
-        """Whether a write or an fsync hangs for too long. For any thread."""
+        """Whether a write, an fsync or, before there is a broker, a probe hangs for too long. For any thread."""
         broker, probed_ns = self.broker, self._probed_ns
         if broker is not None:
             return broker.journal.stalled_s() > self._options.disk_stall_s

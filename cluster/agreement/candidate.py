@@ -28,8 +28,8 @@ def obstacle(context: NodeContext, view: View) -> str | None:
 
 
 class Candidate:
-    """Sends the campaigns of a node. A campaign is a transaction. It ends when etcd answers, or when its guards
-    (`transactions.py`) can no longer hold.
+    """Sends the campaigns of a node. A campaign is a transaction. It ends when etcd answers, or when it did not reach
+    etcd; after an attempt without an answer also when its guards (`transactions.py`) can no longer hold.
 
     may_still_win: a campaign of this node got no answer, and etcd may still elect the node.
     """
@@ -40,7 +40,11 @@ class Candidate:
         self.may_still_win = False
 
     def review(self) -> None:
-        """Campaign if there is no leader, or its process has ended, unless another node should campaign first."""
+        """Campaign if there is no leader, or its process has ended.
+
+        Not while there is an `obstacle`, or while another node should campaign first. A leader whose process has ended
+        is not replaced by a node with a wrong clock or another configuration, as long as etcd names that leader.
+        """
         context, view = self.context, self.context.view
         if context.state is not State.IN_SYNC or view is None or context.sent is not None:
             return
@@ -65,7 +69,7 @@ class Candidate:
         """The time at which this node campaigns if there is no leader.
 
         It lets others go first if it has just resigned, if another node is preferred, if its clock is wrong, or if its
-        configuration is not that of the last leader. The preferred node waits only if its clock is wrong.
+        configuration is not that of the last leader. Of these only a wrong clock makes the preferred node wait.
         """
         context, timers = self.context, self.context.timers
         since_ns = context.absent_since_ns or 0

@@ -30,9 +30,11 @@ class Read(Event):
 
 @dataclass(frozen=True, slots=True)
 class Answered(Event):
-    """A transaction is done, with the view after it; or it was not done and never will be.
+    """A transaction is done; or this attempt was not done, and never will be. An earlier attempt may have been done, if
+    no answer came to it.
 
-    `why`: why it did not reach etcd; empty: etcd refused it, because a guard did not hold.
+    `view`: the keys after it; None: it did not reach etcd, and `why` says why not. A transaction that reached etcd and
+    is not done was refused, because a guard did not hold.
     """
 
     transaction: Transaction
@@ -78,7 +80,7 @@ class Joined(Event):
 
 @dataclass(frozen=True, slots=True)
 class JoinRefused(Event):
-    """The leader refused this follower for good: `why`, in words."""
+    """The leader refuses this follower until an operator has changed something: `why`, in words."""
 
     why: str
 
@@ -99,7 +101,10 @@ class LeaderHeard(Event):
 
 @dataclass(frozen=True, slots=True)
 class LinkOpened(Event):
-    """At the leader: a follower has joined. After its cut the follower's journal ends at `end`, an LSN."""
+    """At the leader: a follower has joined. After its cut the follower's journal ends at `end`, an LSN.
+
+    A follower without records, which gets a full copy, begins with the record `end`.
+    """
 
     node_id: bytes
     end: int

@@ -16,7 +16,7 @@ class Member:
     heard_ns: int  # when the last beacon or acknowledgement came
     acked_lsn: int = 0  # it has fsynced everything below, in this leader's term
     is_linked: bool = False
-    is_gone: bool = False  # its process has ended: its link refuses connections
+    is_gone: bool = False  # its process has ended: its machine refuses links, or its key vanished from etcd
     owed_lsn: int = 0  # it has to acknowledge everything below
     owed_ns: int | None = None  # since when it owes that acknowledgement; None: it owes none
     mark_lsn: int = 0  # the agreed LSN at `mark_ns`, see `check_pace`
@@ -54,9 +54,10 @@ class Member:
             self.owed_ns = None
 
     def check_pace(self, now_ns: int, agreed: int, within_ns: int) -> bool:
-        """Return whether it is known to be at most `within_ns` behind what is agreed: by so much it delays confirms.
+        """Return whether it is known to be at most `within_ns` behind what is agreed. If awaited, it delays confirms by
+        that time.
 
-        The delay is the time from `mark_ns` until `mark_lsn` is acknowledged; then the next measurement begins.
+        The time is measured from `mark_ns` until `mark_lsn` is acknowledged; then the next measurement begins.
         """
         if self.acked_lsn >= agreed:
             return True
@@ -109,7 +110,10 @@ class Members:
                 member.since_ns = member.heard_ns = self.context.now_ns
 
     def open(self, node_id: bytes, end: int) -> None:
-        """Note that a follower joined. `end`: LSN at which its journal ends."""
+        """Note that a follower joined. `end`: LSN at which its journal ends.
+
+        If it is in sync and `end` is below what is agreed, its disk was rolled back.
+        """
         member = self.member(node_id)
         member.open(self.context.now_ns, end, self.known_agreed)
         if node_id in self.insync.nodes and end < max(self.agreed, self.context.agreed_in_etcd):
@@ -186,7 +190,10 @@ class Members:
 
     @property
     def silent_since_ns(self) -> int | None:
-        """When the node in sync that has been silent longest was last heard; None: all were heard just now."""
+        """When the other node in sync that has been silent longest was last heard.
+
+        None: all were heard just now, or there are none.
+        """
         heard_ns = min((self.member(one).heard_ns for one in self.insync_others), default=None)
         return heard_ns if heard_ns is not None and heard_ns < self.context.now_ns else None
 

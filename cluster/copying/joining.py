@@ -57,8 +57,8 @@ Answer = Continue | CutTo | FullCopy | Refuse
 def join(leader: JournalSummary, oldest: int, follower: JournalSummary, *, wants_copy: bool) -> Answer:
     """Choose how a follower joins.
 
-    oldest: first LSN of the leader's oldest segment. wants_copy: the follower's journal is damaged, so it needs a full
-    copy.
+    oldest: first LSN of the leader's oldest segment. wants_copy: the follower asks for a full copy, because its journal
+    is damaged, or could not be cut or continued over an earlier link.
     """
     if follower.journal_id is None:
         return FullCopy(is_beside=False, why="its directory is empty")

@@ -36,7 +36,10 @@ class ClientPasser:
         self._passed: set[trio.CancelScope] = set()
 
     def end_all(self) -> None:
-        """Close all clients that are passed on, after trust in a certificate was withdrawn. New links are checked."""
+        """Close all clients that are passed on, after trust in a certificate was withdrawn.
+
+        Later links are opened with the new TLS files.
+        """
         for scope in self._passed:
             scope.cancel()
 
@@ -48,7 +51,7 @@ class ClientPasser:
         header: bytes,
         service: str = "amqp",
     ) -> Passed:
-        """Pass a client on until either side ends, then close it. A client that is REFUSED stays open.
+        """Pass a client on until both sides have ended, or one broke; then close it. A REFUSED client stays open.
 
         first: octets already read from the client. header: of `client_header`. service: the frontend that it wants.
         """

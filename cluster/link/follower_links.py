@@ -42,7 +42,8 @@ logger = logging.getLogger("leveret.cluster")
 
 #: Octets that one call of `_read` reads from the files.
 READ_MAX = 1024 * 1024
-#: Seconds between two checks of the files for damage, which a follower's No or a failed read starts.
+#: Minimum seconds between two checks of the files for damage. A follower's No, or an error of the files, starts one,
+#: unless damage was already found.
 DAMAGE_CHECK_S = 60.0
 #: Followers that may be linked at once; a cluster has three or five nodes.
 FOLLOWERS_MAX = 32
@@ -81,8 +82,10 @@ class FollowerLinks:
 
     position, end: the end of the journal when this is made, as position and LSN; `written` continues there. needs: see
     `Needs`. level: of the journal, according to etcd. on_joined, on_left: called for each link, also for a full copy,
-    with the node's name; on_joined also with the description of its site.
-    `written`, `needed` and `unlinked` are for the journal's thread, all other methods for the event loop.
+    with the node's name; on_joined also with the description of its site. on_left is not called while the node has
+    another link.
+    `written`, `needed` and `unlinked` are for the journal's thread, `is_owed` is for any thread, and all other methods
+    are for the event loop.
     """
 
     def __init__(
@@ -118,7 +121,7 @@ class FollowerLinks:
         self._followers: dict[bytes, _FollowerLink] = {}
         self._senders: tuple[FeedSender, ...] = ()  # of all followers
         self._acknowledging: tuple[_FollowerLink, ...] = ()  # all links but those whose `is_beside` is set
-        self._lock = threading.Lock()  # of the senders, the position, and the end
+        self._lock = threading.Lock()  # of the senders, the position, the end, and the needs
         self._link_count = 0  # all links until now, also closed ones
         self._has_no_status = False
         self._status_sent: Mapping[str, object] = {}  # what beacons say until `_status_until_s`
@@ -142,7 +145,7 @@ class FollowerLinks:
         self._put(f.Needs(self.needs))
 
     def unlinked(self, base_lsns: Sequence[int]) -> None:
-        """Tell followers which segments the leader has deleted."""
+        """Tell followers up to which segment the leader has deleted its journal."""
         self._put(f.Unlink((max(base_lsns),)))
 
     def is_linked(self, node_id: bytes) -> bool:
@@ -230,7 +233,10 @@ class FollowerLinks:
                 await self._check_for_damage(follower.start.base_lsn)
 
     async def _check_for_damage(self, base_lsn: int) -> None:
-        """Check the segments from `base_lsn` on, which could not be read or which a follower refused; report damage."""
+        """Report damage in the segments from `base_lsn` on, which could not be read or which a follower refused.
+
+        They are checked at most each `DAMAGE_CHECK_S`. Damage that an earlier check found is reported without a check.
+        """
         if self._damage is None and trio.current_time() >= self._check_after_s:
             self._check_after_s = trio.current_time() + DAMAGE_CHECK_S
             where = self.journal.path, base_lsn, self.position, self.files
@@ -320,7 +326,10 @@ class _FollowerLink:
     # -- joining -------------------------------------------------------------------------------------------------------
 
     def answer_hello(self, tail: Position, end: int) -> list[f.Message] | f.No:
-        """Decide how the follower joins. Returns the messages for it. For a thread. Raises: OSError, JournalError."""
+        """Decide how the follower joins. For a thread.
+
+        Returns the messages for it, or a No that refuses it. Raises: OSError, JournalError.
+        """
         links, hello, journal, files = self._links, self._hello, self._links.journal, self._links.files
         if hello.term != journal.term:
             return f.No(f"this node leads in term {journal.term}, not {hello.term}")

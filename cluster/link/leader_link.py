@@ -21,7 +21,7 @@ logger = logging.getLogger("leveret.cluster")
 
 #: Seconds until the next connection after a fault of the journal, such as a full disk or wrong octets.
 FAULT_PAUSE_S = 1.0
-#: Seconds until the log has the same line again: a link to a node whose disk is full opens and ends each second.
+#: Seconds until the log has the same line again: the link of a node whose disk is full opens and ends each second.
 SAME_LINE_S = 60.0
 #: Seconds until the next connection after a link was lost, a connection was refused, or the node answered that it does
 #: not lead yet. After three refusals this node may campaign.
@@ -32,7 +32,8 @@ class Ending(Enum):
     """Why `LeaderLink.run` returned.
 
     COPIED: a full copy has replaced the journal: open the directory again, under the copy's node id. DECLINED: the
-    leader refuses this node for good. FAILED: the journal failed: open the directory again.
+    leader refuses this node until an operator has changed something. FAILED: the journal failed: open the directory
+    again.
     """
 
     COPIED = auto()
@@ -137,7 +138,10 @@ class LeaderLink:
             await trio.sleep(pause_s)
 
     def _note(self, why: str, level: int = logging.WARNING) -> None:
-        """Log why there is no link, unless that was the last reason, or the last line, less than `SAME_LINE_S` ago."""
+        """Log why there is no link, but not twice in a row.
+
+        If a link was open since, the same line may be logged again, after `SAME_LINE_S`.
+        """
         now_s = trio.current_time()
         if why != self.why and (why != self._logged or now_s >= self._log_again_s):
             logger.log(level, "link to the leader: %s", why)

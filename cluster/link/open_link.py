@@ -59,8 +59,9 @@ class OpenLink:
     """A link to the leader, from Welcome to its end.
 
     One thread receives, checks, writes, fsyncs and acknowledges: each switch between it and the event loop would cost
-    more than everything else that is done for a block. The event loop sends the status. Both hold the lock `_sending`
-    while they send, so that no acknowledgement is sent after `acknowledge(False)` returns (rule R6).
+    more than everything else that is done for a block. The event loop sends the status, and acknowledgements that were
+    not allowed before, or that the socket did not accept. Both hold the lock `_sending` while they send, so that no
+    acknowledgement is sent after `acknowledge(False)` returns (rule R6).
     """
 
     def __init__(self, follower: FollowingNode, link: LinkStream, term: int, copy: f.Copy | None) -> None:
@@ -292,8 +293,8 @@ class OpenLink:
         self._acknowledge()
 
     async def _keep_telling(self) -> None:
-        """Send the status, acknowledge, and report what is fsynced: after a beacon of the leader, which has woken the
-        event loop, or when none comes.
+        """Send the status, acknowledge, and report what is fsynced: after a beacon of the leader, because the event
+        loop is awake then, or when none comes for `WITHOUT_BEACON` periods. End the link if the status cannot be read.
         """
         follower = self._follower
         while True:
