@@ -113,7 +113,10 @@ def _has_log(log: Path) -> bool:
 
 
 def first_journal(delta: Any) -> str:
-    """The id of the journal of a table's first node. Raises: JournalError (no ingest wrote the table)."""
+    """The id of the journal of a table's first node.
+
+    Raises: JournalError (no ingest wrote the table, or it has no position).
+    """
     from ...journal.format.errors import JournalError  # slow to import; most callers only list files
 
     found = journal_in_description(delta)
@@ -383,7 +386,10 @@ def schema_of(table: str, *, with_date: bool = True) -> Any:
 
 
 def add_new_columns(lake: str, table: str, delta: Any) -> list[str]:
-    """Add the columns that a table of an older release lacks. Returns their names. Raises: ValueError."""
+    """Add the columns that a table of an older release lacks. Returns their names.
+
+    Raises: ValueError, OSError.
+    """
     from deltalake import Schema
 
     known = {field.name for field in delta.schema().fields}

@@ -2,8 +2,8 @@
 
 Processes of this machine, or Spark's tasks, read the journal, each a slice at a time: a segment, or the new part of it.
 Each writes the parts of all tables. A micro-batch ends with one commit for each table, which adds its parts and moves
-its position together. Parts that were not committed before a kill count for nothing. All tables end at the same
-position. They are committed in the order of `COMMIT_ORDER`: `holes` first, so that lost records are known, then
+its position together. Parts that were not committed before a kill count for nothing. All tables of an ingest end at the
+same position. They are committed in the order of `COMMIT_ORDER`: `holes` first, so that lost records are known, then
 `events`, so that the events of each snapshot are there. Damage becomes rows of `holes`; with `strict` it is an error.
 Source: Spark page 3.
 """
@@ -36,8 +36,8 @@ from .delta_tables import (
 from .lake import COMMIT_ORDER, check_written_here, holes_text, lake_lock, missing_text, reader_name
 from .nodes import Node, add_node, check_name, nodes_of
 
-#: Octets of journal per micro-batch. Small micro-batches cost commits; large ones cost more after a kill. A cluster
-#: reads more at a time.
+#: Octets of journal per micro-batch, without Spark and with it. Small micro-batches cost commits; large ones cost more
+#: after a kill.
 MAX_BYTES, MAX_BYTES_OF_SPARK = 1024**3, 64 * 1024**3
 
 
@@ -45,11 +45,11 @@ MAX_BYTES, MAX_BYTES_OF_SPARK = 1024**3, 64 * 1024**3
 class IngestOptions:
     """The options of an ingest.
 
-    journal, lake: paths or URIs. payloads: also store contents. max_bytes: octets of journal per micro-batch.
-    processes: the most that read at a time on this machine. strict: damage is an error. past_deleted: records that the
-    journal has deleted unread are a hole, and no error. node: the name of the journal's node in the lake; "": its
-    present name, or that of its directory. copies: paths or URIs of the same journal on other nodes of a cluster; they
-    fill holes, and keep their records until these were read. searched: see `fill_holes`.
+    journal, lake: paths or URIs. payloads: also store contents. max_bytes: octets of journal per micro-batch; None: the
+    default. processes: the maximum that read at a time on this machine. strict: damage is an error. past_deleted:
+    records that the journal has deleted unread are a hole, and no error. node: the name of the journal's node in the
+    lake; "": its present name, or that of its directory. copies: paths or URIs of the same journal on other nodes of a
+    cluster; they fill holes, and keep their records until these were read. searched: see `fill_holes`.
     """
 
     journal: str
@@ -96,7 +96,10 @@ def default_node_name(directory: str) -> str:
 
 
 def ensure_node(lake: str, plan: JournalPlan, name: str) -> Node:
-    """The node of a journal, added if the lake lacks it. Call `check_journal` first. Raises: ValueError, OSError."""
+    """The node of a journal, added if the lake lacks it. The node of a lake of an older release gets a name.
+
+    Call `check_journal` first. Raises: ValueError, OSError.
+    """
     nodes = nodes_of(lake)
     for node in nodes:
         if node.journal == plan.journal_id and node.name:
@@ -160,6 +163,7 @@ def check_journal(lake: str, plan: JournalPlan, name: str = "") -> None:
 def lake_position(lake: str, journal: str) -> Position | None:
     """The position up to which all tables have a journal; None: the lake has nothing of that.
 
+    A table that never had records of the journal, such as `payloads`, does not count.
     Raises: JournalError, ValueError, OSError.
     """
     places: list[Position] = []

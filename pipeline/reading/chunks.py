@@ -83,7 +83,7 @@ class Chunk:
         return bytes(block.data[start : start + length])
 
     def heap_integers(self, indices: Any, offset: int) -> Any:
-        """The 8-octet integers at `offset` of the heap entries of records. `indices` rise. Raises: Damaged."""
+        """The 8-octet integers at `offset` of the heap entries of records. `indices`: ascending. Raises: Damaged."""
         found: Any = np.zeros(len(indices), np.int64)
         records = self.records[indices]
         owners = np.searchsorted(self.starts, indices, "right") - 1

@@ -13,7 +13,7 @@ The options, with defaults in brackets. Options that Spark's Kafka source has, t
     startingTimestamp            milliseconds since 1970; for batches also endingTimestamp
     maxBytesPerTrigger (256 MiB) octets of journal per micro-batch
     maxOffsetsPerTrigger         records per micro-batch
-    minPartitions (1)            the fewest partitions
+    minPartitions (1)            the minimum number of partitions, as far as there are blocks
     failOnDataLoss (true)        true: damage fails the query; false: it becomes rows of the table `holes`
     pushdown (false)             apply filters in the source, which skips whole segments by their footers
 
@@ -98,7 +98,8 @@ class PlainReader(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """At least one partition for each segment that may contain a row.
 
-        Raises: ValueError (the batch begins behind its end).
+        Raises: ValueError (the batch begins behind its end), JournalError (also for a position in another journal),
+        OSError.
         """
         plan = self.table.plan()
         start, end = bound_position(plan, self.start), bound_position(plan, self.end)
@@ -216,7 +217,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """At least one partition for each segment. Raises: JournalError (the micro-batch begins behind its end)."""
+        """At least one partition for each segment that may contain a row.
+
+        Raises: JournalError (the micro-batch begins behind its end, and failOnDataLoss is true), OSError.
+        """
         first, last = Position.from_dict(start), Position.from_dict(end)
         if first.lsn > last.lsn and self.table.strict:
             raise JournalError(

@@ -25,7 +25,8 @@ Bound = Position | int | str
 class TableReader:
     """Reads one table. `where`: path or URI of the journal or of its data directory.
 
-    strict: damage is an error; otherwise it is skipped. least: the fewest slices to make; fewer if blocks are fewer.
+    strict: damage is an error; otherwise it is skipped. least: the minimum number of slices, as far as there are
+    blocks; without effect for the tables `holes` and `segments`.
     """
 
     where: str

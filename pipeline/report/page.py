@@ -1,7 +1,8 @@
 """Renders a `Report` as one HTML file, which has the figures as JSON and the scripts to draw them. It fetches nothing.
 
 Names are texts of clients: they are escaped in HTML, the JSON has no "<", and the page's content security policy allows
-only its two scripts, by their digests. Without JavaScript, and on paper, tables show the same as the charts.
+only its two scripts, by their digests. Charts need JavaScript. Tables do not; they show peaks, totals and the worst
+windows, not each window.
 """
 
 import base64
@@ -69,7 +70,7 @@ def document(report: Report, page: "Page", body: str) -> str:
 
 
 def holes_table(holes: Iterable[tuple[str, Row]]) -> str:
-    """A table of holes. `holes`: (node, row); without names if there is one node."""
+    """A table of holes. `holes`: (node, row). Without any name of a node the table has no column for nodes."""
     holes = list(holes)
     named = any(node for node, _ in holes)
     rows = [
