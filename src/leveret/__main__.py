@@ -27,7 +27,7 @@ COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command, and return its exit code, also if it is interrupted while modules are imported."""
+    """Run one command. Returns its exit code; 130 if it is interrupted while modules are imported."""
     try:
         return _main(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:

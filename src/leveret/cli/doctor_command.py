@@ -215,7 +215,7 @@ def _check_journal(data: str) -> Iterator[Finding]:
 
 
 def _file_system(folder: str) -> str:
-    """The type of a file system, in the system's words; "" if the system does not tell."""
+    """The type of the file system of a folder, in the system's words; "" if the system does not tell."""
     try:
         with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
             mounts = [line.split(" ")[1:3] for line in file if line.count(" ") >= 2]

@@ -95,8 +95,8 @@ class Member:
 def members_of(urls: Sequence[str], nodes: Sequence[ClusterNode]) -> list[Member]:
     """The members of an etcd whose clients use these URLs.
 
-    Each has the name of the node on its machine, or else etcd1, etcd2, ... Its port for other members is its port for
-    clients plus 1.
+    If each member has its own host, it has the name of the node there. A member without such a node, and each member if
+    hosts are shared, is called etcd1, etcd2, ... The port for other members is the port for clients plus 1.
 
     Raises: ValueError.
     """

@@ -11,8 +11,8 @@ from dataclasses import replace
 from ..settings import Configuration, SystemUsage
 from ..settings.frozen import frozen
 
-#: A memory limit above the machine's memory becomes this percentage of it. A limit of the journal above this percentage
-#: of the disk gets a warning, because the journal may exceed its limit a little.
+#: A memory limit above the memory that the process may use becomes this percentage of it. A limit of the journal that
+#: a file sets above this percentage of the disk gets a warning, because the journal may exceed its limit a little.
 SHARE_PERCENT = 70
 
 #: Octets that no machine has: version 1 of cgroups reports at least these for "no limit".

@@ -17,16 +17,16 @@ OCTETS_MAX = 255
 
 
 class NotOfItsKind(ValueError):
-    """A value of another kind; the message names the expected one."""
+    """A value of another kind. It has no message: the caller knows the argument and its kind."""
 
 
 @dataclass(slots=True, frozen=True)
 class Kind:
     """A kind of argument.
 
-    `word`: its name in usage lines. `read(name, value)`: converts a value; raises ValueError with the whole message.
-    `typed`: the argument's name on the command line, if it differs from the parameter's name. `options`: the words that
-    forms offer; the command checks them. `keys`: the keys that forms offer for an object.
+    `word`: its name in usage lines. `read(name, value)`: converts a value; raises NotOfItsKind, or ValueError with the
+    whole message. `typed`: the argument's name on the command line, if it differs from the parameter's name. `options`:
+    the words that forms offer; the command checks them. `keys`: the keys that forms offer for an object.
     """
 
     word: str

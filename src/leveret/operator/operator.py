@@ -49,7 +49,7 @@ class Operator:
         self.process_status = process_status or dict
         self.log_lines = log_lines or list
         self.started_ms = 0
-        #: The console's samples of queues; None: it is off, or there was no queue yet.
+        #: The console's samples of queues; None: it is off, or there was no connection and no queue yet.
         self.sampler: Sampler | None = None
         #: The user of the running command, and where it came from, e.g. "guest by ctl"; "": the broker itself.
         self.caller = ""
@@ -59,7 +59,10 @@ class Operator:
         self.cluster: ClusterAdmin | None = None
 
     def attach(self, broker: Broker, configured: ConfiguredObjects | None = None) -> None:
-        """Set the broker of the commands, and the configuration's objects in it."""
+        """Set the broker of the commands, and the configuration's objects in it.
+
+        Jobs and versions of another broker are forgotten.
+        """
         if self._broker not in (None, broker):
             self.jobs.forget()
             vars(self).pop("versions", None)
@@ -154,7 +157,9 @@ def refusals() -> Iterator[None]:
 
 
 def until_idle(vhost: VirtualHost, name: str) -> Steps:
-    """Wait until a queue has finished an expiry or a requeue, which no reader may see half done."""
+    """Wait until a queue has finished an expiry, a bulk delete or a bulk requeue, which no reader may see half done, or
+    until the queue is gone.
+    """
     while (queue := vhost.queues.get(name)) is not None and queue.is_busy():
         yield
 

@@ -34,8 +34,8 @@ logger = logging.getLogger("leveret")
 def serve(options: ServeOptions) -> int:
     """Run a broker until SIGTERM or SIGINT.
 
-    Returns the exit code: 0; 1 when an address is taken, the data directory is or becomes unusable, or an invariant of
-    the engine is broken; 2 when the file of definitions is refused.
+    Returns the exit code: 0; 1 when the AMQP frontend is missing, an address is taken, the data directory is or becomes
+    unusable, or an invariant of the engine is broken; 2 when the file of definitions is refused.
     """
     try:
         frontend = find_frontend("amqp")
@@ -132,7 +132,10 @@ class ServingProcess:
         return broker
 
     async def run(self, served: Served) -> None:
-        """Serve until a signal, or the loss of the data directory. Raises: DataUnusable, Unreadable."""
+        """Serve until a signal, or the loss of the data directory.
+
+        Raises, in groups: DataUnusable, DefinitionsRefused, Unreadable, OSError, AssertionError (a broken invariant).
+        """
         options = self._options
         async with trio.open_nursery() as nursery:
             with open_signal_queue((*STOPS, *RELOADS)) as signals:

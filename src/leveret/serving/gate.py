@@ -1,6 +1,8 @@
-"""The gate of a cluster node: it accepts clients while the node does not lead, and holds or passes them on.
+"""The gate of a cluster node: it accepts clients while the node does not lead, and holds them or passes them on.
 
-The gate peeks at sockets and does not read them, so that the server of a client gets all its octets.
+Clients that it holds when the node begins to lead are handed to the node's frontends. The gate peeks at sockets and
+does not read them, so that the server of a client gets all its octets. Where it terminates TLS, it keeps what it has
+read (`GateClient.first`).
 """
 
 import errno
@@ -30,7 +32,7 @@ from .listeners import Listeners
 logger = logging.getLogger("leveret.cluster")
 amqp_logger = logging.getLogger("leveret.amqp")
 
-#: Maximum clients that are held or passed on at the same time.
+#: Maximum clients that are answered, held or passed on at the same time. Another one is closed at once.
 CLIENTS_MAX = 10_000
 #: Maximum TLS handshakes at the same time, of up to 100 KiB each. One more cancels the oldest.
 HANDSHAKES_MAX = 256
@@ -72,8 +74,8 @@ class Gate:
     """Accepts clients on the process's listeners while no broker of this process does.
 
     `patience_s`: how long a client is held; one of HTTP at most `HTTP_PATIENCE_S`. `answer`: answers HTTP requests
-    about this node (metrics, health), with the paths `own_paths`. `options`: of the AMQP frontend, for the next TLS
-    handshake.
+    about this node (metrics, health), with the paths `own_paths`, and those of `leveret ctl` at the AMQP port.
+    `options`: of the AMQP frontend, for the next TLS handshake.
     """
 
     def __init__(
@@ -130,7 +132,10 @@ class Gate:
             self._may_accept.set()
 
     def close(self) -> None:
-        """Refuse all clients, present and later ones: this node cannot join the cluster."""
+        """Refuse all clients, present and later ones: this node cannot join the cluster.
+
+        Requests about the node are still answered.
+        """
         self._is_closed = True
         self._set_destination(None, None)
 
@@ -193,7 +198,10 @@ class Gate:
         return not scope.cancel_called
 
     def take(self, arrival: Arrival, wait: Callable[[], Awaitable[None]]) -> None:
-        """Take over a client of a silent broker. Answer a request about the node; serve another one after `wait`."""
+        """Take over a client that this node's broker accepted while it is silent (see `Runtime`).
+
+        A request about the node is answered at once; any other client gets a server after `wait`.
+        """
         arrival.socket.setblocking(False)
         self._nursery.start_soon(self._serve_client, GateClient(arrival, Service.AMQP), wait)
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 class FaultScope:
     """The connections and the occasions of a fault.
 
-    `vhost`: None for all. `connection`: part of the name that a client gave its connection; "": any. An occasion
-    is one chance to act. `after`: number of first occasions without an action. `times`: number of actions; None: no
-    limit.
+    `vhost`: None for all. `connection`: part of the name that a client gave its connection, or of its address if it
+    gave none; "": any. An occasion is one chance to act. `after`: number of first occasions without an action. `times`:
+    number of actions; None: no limit.
     """
 
     def __init__(self, vhost: str | None, connection: str = "", *, after: int = 0, times: int | None = None) -> None:
@@ -56,7 +56,8 @@ class FaultScope:
 
 @nearest_names
 class Fault:
-    """One fault in force. It ends with its `with` block, by `stop`, or with the broker's reset.
+    """One fault in force. It ends with its `with` block, by `stop`, or with the broker's reset. A fault of one virtual
+    host ends also when that is reset or removed.
 
     `hits`: a line for each action so far, so that a test can assert them. `uses_hooks`: False: only `begin` and `end`
     do something.
@@ -213,7 +214,7 @@ class FaultTable:
 
 
 def method_of(event: ProtocolEvent) -> str:
-    """The method of an event, spelled as in the specification: basic.publish, queue.declare."""
+    """The method of an event, spelled as in the specification (basic.publish, queue.declare); "": it has none."""
     if isinstance(event, PublishReceived | MixedReceived):
         return "basic.publish"
     if isinstance(event, AcksReceived):
@@ -224,6 +225,6 @@ def method_of(event: ProtocolEvent) -> str:
 
 
 def channel_of(event: ProtocolEvent) -> Channel | None:
-    """The open channel of an event."""
+    """The channel of an event, in any state; None: there is none, or it was never opened."""
     channel = getattr(event, "channel", None)
     return channel if isinstance(channel, Channel) else None

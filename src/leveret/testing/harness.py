@@ -5,7 +5,8 @@
     harness.publish(*"ABCD")
     assert harness.all() == "BCD"
 
-Verbs call the engine as a frontend does: after each of them the turn ends, unless `ends_turns` is False.
+Verbs call the engine as a frontend does. Those that move messages, and a reload, end the turn, unless `ends_turns` is
+False; declarations and bindings do not.
 """
 
 import os
@@ -158,7 +159,10 @@ class Harness:
     # -- life -------------------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Make a broker, and restore it from the journal. Subclasses declare here the objects of each new broker."""
+        """Make a broker, and restore it from the journal, if there is one.
+
+        Subclasses declare here the objects of each new broker.
+        """
         settings, options = self.settings, {"users": Users([self.user]), **self._options}
         configuration = load(settings) if isinstance(settings, str) else None
         if configuration is not None:
@@ -223,12 +227,15 @@ class Harness:
         self.begin()
 
     def kill(self, *, power_cut: bool = False) -> None:
-        """End as after a kill, and begin again from the written octets, or after a `power_cut` from the synced ones."""
+        """End as after a kill, and begin again from the written octets.
+
+        power_cut: from the synced octets, if the files are in memory; real files keep all written ones.
+        """
         self.crash(power_cut=power_cut)
         self.begin()
 
     def crash(self, *, power_cut: bool = False) -> None:
-        """End as after a kill or a power cut, and keep what is left of the files."""
+        """End as after a kill or a power cut, and keep what is left of the files. Real files lose nothing."""
         if self.files is REAL:
             os.close(self.journal.writer.file._handle)
             self.journal.contents.close()
@@ -321,7 +328,7 @@ class Harness:
         return client.open_session()
 
     def read(self, client: Client) -> None:
-        """Let a client read its output. A stalled client does not finish."""
+        """Note a client's output. A stalled client does not tell the broker that it has read it."""
         for effect in client.take_outbox():
             if isinstance(effect, Delivered):
                 self.deliveries += [
@@ -412,7 +419,7 @@ class Harness:
     def get(
         self, queue: str | Queue = "q", *, no_ack: bool = True, by: Session | None = None
     ) -> tuple[int, Message, bool, int] | None:
-        """basic.get: delivery tag, message, redelivered, messages left."""
+        """basic.get: delivery tag, message, redelivered, messages left; None: no message is ready."""
         got = (by or self.session).get(self.named(queue, by), no_ack=no_ack)
         self._acted()
         return got

@@ -54,7 +54,9 @@ class NackConfirms(Fault):
 
 
 class HoldConfirms(Fault):
-    """Sends confirms after `delay_ms` of the broker's clock, or when the fault ends, or never (`loses`)."""
+    """Sends confirms after `delay_ms` of the broker's clock, even if the fault has ended by then. With `delay_ms` None,
+    sends them when the fault ends, or never (`loses`).
+    """
 
     def __init__(self, scope: FaultScope, *, delay_ms: int | None, loses: bool) -> None:
         super().__init__(scope)
@@ -99,7 +101,9 @@ class LoseAcks(Fault):
 
 
 class Block(Fault):
-    """Sends connection.blocked. Publishes wait until the fault ends; other methods are served (ruling 15)."""
+    """Sends connection.blocked to clients with that capability. Publishes wait until the fault ends, and are dropped
+    if their channel is closed by then; other methods are served (ruling 15).
+    """
 
     def __init__(self, scope: FaultScope, reason: str) -> None:
         super().__init__(scope)
@@ -167,7 +171,8 @@ class CancelConsumers(Fault):
 
 
 class Chaos(Fault):
-    """Lets events fail at random, reproducibly for the same seed and the same order of events of each connection.
+    """Lets events fail at random: the same ones for the same seed, the same order of connections, and the same order of
+    events in each.
 
     Chances from 0 to 1 for each event: `drop` of the connection, `close` of the channel, `nack` of a publish, `lose` of
     an acknowledgement; `cut` for each write: the connection ends inside it.

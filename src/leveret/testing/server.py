@@ -1,7 +1,7 @@
 """The AMQP frontend of the test broker: the broker's own sessions, with hooks for faults and recordings.
 
 A fault gets protocol events before the session (`on_event`), confirms before they are written (`on_confirms`), octets
-before they are sent (`on_send`), and decides whether an endpoint may read and write.
+before they are sent (`on_send`). It can also forbid, limit and delay the reads and writes of an endpoint.
 """
 
 import errno
@@ -53,7 +53,7 @@ class WatchedConnection(Connection):
         self._endpoint = endpoint
 
     def events(self) -> Iterator[ProtocolEvent]:
-        """See `Connection`. While faults are in force, runs are split into events of one message."""
+        """See `Connection`. While faults that use hooks are in force, runs are split into events of one message."""
         endpoint = self._endpoint
         faults = endpoint.runtime.faults
         for event in super().events():
@@ -210,7 +210,7 @@ class WatchedEndpoint(Endpoint):
 
     @property
     def client(self) -> Client | None:
-        """The engine's client, after the login."""
+        """The engine's client; None: before the login, or after the client's end."""
         client = self.session.login.client
         return None if client is None or client.closed else client
 
@@ -267,7 +267,7 @@ class WatchedEndpoint(Endpoint):
                 return
 
     async def _throttle_publisher(self, queue: Queue) -> None:
-        """No effect, because a quiet test broker must have read all input of clients."""
+        """No effect: a test broker is quiet (clock.py) only when it has read all input of clients."""
 
     def handle(self, session: AmqpSession, data: bytes) -> Step:
         """Handle the data of one read."""
@@ -343,7 +343,10 @@ class WatchedServer(Server):
         self.endpoints.clear()
 
     async def close_all(self) -> None:
-        """Close as a stopping broker does: connection.close 320, and a short wait for the answers."""
+        """Close as a stopping broker does: connection.close 320, and a short wait for the answers.
+
+        A connection to which a fault forbids to write is reset at once.
+        """
         for endpoint in list(self.endpoints):
             if not self.runtime.faults.may_write(endpoint):
                 endpoint.abort()

@@ -1,8 +1,9 @@
 """The HTTP interface of a test server: `POST /v1/OPERATION` with a JSON object, answered with JSON.
 
 200 `{"result": ...}`; 417 `{"error": text}` for a failed assertion; 400 for invalid arguments, 404 for an unknown
-operation, 401 without the token. `GET /v1/` lists the operations. It serves tests on one machine, so the standard
-library's server with a thread for each connection is enough.
+operation, 401 without the token, 403 for a Host header that is not this machine, 503 when the broker has stopped, and
+the usual codes for requests that are not understood. `GET /v1/` lists the operations. It serves tests on one machine,
+so the standard library's server with a thread for each connection is enough.
 """
 
 import hmac

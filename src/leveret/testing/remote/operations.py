@@ -25,7 +25,7 @@ FAULTS = (
 
 
 class UnknownOperation(LookupError):
-    """There is no such operation; the message names the nearest."""
+    """There is no such operation; the message names one with a similar name, if there is any."""
 
 
 class Operations:
@@ -165,7 +165,10 @@ class Operations:
 
 
 def _check_names(name: str, function: Callable[..., Any], arguments: Mapping[str, Any]) -> None:
-    """Check that arguments are known and none is missing. Raises: WrongValue, with the nearest name."""
+    """Check that arguments are known and have their types, and that none is missing.
+
+    Raises: WrongValue; for an unknown name with a similar one, if there is any.
+    """
     signature = inspect.signature(function)
     takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in signature.parameters.values())
     for key in arguments:
@@ -182,7 +185,10 @@ def _check_names(name: str, function: Callable[..., Any], arguments: Mapping[str
 
 
 def _fits(value: Any, annotation: Any) -> bool:
-    """Whether a value has one of the plain types in the annotation; other annotations accept any value."""
+    """Whether a value has one of the plain types in the annotation; an int is also a float.
+
+    Annotations with other types accept any value.
+    """
     types = get_args(annotation) or (annotation,)
     if not all(one in (str, int, float, bool, bytes, type(None)) for one in types):
         return True
