@@ -66,7 +66,7 @@ def _queue(queue: Queue, held: Held, messages_max: int) -> Iterator[str]:
     is_small = queue.ready_count + queue.unacked + len(queue.scheduled) <= messages_max
     parts: list[Iterable[str]] = [queue_of(queue, held, is_small=is_small), timers_of(queue)]
     if is_small:
-        parts += [store_of(queue), meter_of(queue, held)]
+        parts += [store_of(queue), meter_of(queue)]
     parts.append(queue.kind.faults(queue, held.by_queue.get(queue, []), is_small))
     return (f"{where}: {fault}" for fault in chain(*parts))
 

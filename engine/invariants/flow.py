@@ -10,17 +10,16 @@ from ..context import BrokerContext
 from ..flow.usage import Usage
 from ..messages.message import Message, octets_of
 from ..queues.queue import Queue
-from .sessions import Held
 
 
-def meter_of(queue: Queue, held: Held) -> Iterator[str]:
+def meter_of(queue: Queue) -> Iterator[str]:
     """Faults of a queue's meter against a fresh count."""
     meter = queue.events.meter
     if meter is None:
         return
     parts = queue.store.paged_parts()
     in_tail = (part for part in parts if isinstance(part, Message))
-    out = () if queue.keeps_acked else held.by_queue.get(queue, ())
+    out = () if queue.keeps_acked else queue.unacked_messages()  # with at-most-once not all that have tags
     in_memory = list(chain(queue.messages(), in_tail, out))
     paged = list(queue.store.paged_sizes(parts))
     octets, paged_octets = sum(map(octets_of, in_memory)), sum(size for _, size, _ in paged)

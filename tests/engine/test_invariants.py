@@ -26,6 +26,11 @@ KINDS: dict[str, FieldTable] = {
         "x-max-backlog-per-consumer": Field("l", 3),
         "x-lease-period": Field("l", 5000),
     },
+    "leased at most once": {
+        "x-queue-type": Field("S", b"amps"),
+        "x-max-backlog-per-consumer": Field("l", 3),
+        "x-semantics": Field("S", b"at-most-once"),
+    },
     "non-destructive": {"x-non-destructive": Field("t", True)},
     "times to live": {"x-message-ttl": Field("l", 60_000), "x-expires": Field("l", 60_000)},
 }
