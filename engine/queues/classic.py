@@ -424,7 +424,8 @@ def balance_memory(queue: "Queue") -> None:
 
 def _load_if_low(queue: "Queue", pageable: "TailedStore") -> None:
     """Load paged-out messages between turns if too few are left in memory."""
-    if pageable.is_low() and DISPATCH.wants_load(queue):  # the same criterion for all kinds
+    # The same criterion for all kinds, and that of the kind: leased queues without room for a lease load nothing.
+    if pageable.is_low() and DISPATCH.wants_load(queue) and queue.wants_load():
         queue.context.broker.scheduler.load_later(queue)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from struct import Struct
 from typing import Any
 
@@ -18,6 +19,7 @@ from leveret.journal.disk.segment import path_of, segments_in
 from leveret.journal.format.record import REASONS
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.full_recorder import FullRecorder
+from leveret.settings import WholeLimits
 from leveret.testing.harness import Harness
 
 DLX = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "dead"}
@@ -406,6 +408,27 @@ def test_a_target_depth_counts_what_is_not_loaded(got: int) -> None:
         again.nack(lease)
     assert again.counts() == (7, 0, 0)
     assert again.all() == "0,1,2,3,4,5,6," and again.counts() == (0, 0, 0)
+
+
+def test_a_full_backlog_is_no_reason_to_load() -> None:
+    """A limit lets no message into memory, and consumers have credit, but the queue has none (MaxBacklog).
+
+    The broker has nothing to do then. It loaded nothing, and tried again without a pause until a lease ended.
+    """
+    desk = LeasedDesk(SimulatedFiles(), memory=20_000)
+    desk.queue(x_max_backlog_total=5)
+    desk.subscribe(qos=50)
+    desk.publish(*"abcdefg", delivery_mode=2)
+    assert desk.counts() == (2, 5, 0)
+    broker, queue = desk.pair.broker, desk.vhost.queues["q"]
+    options = replace(broker.context.options, whole_limits=WholeLimits(messages_max=4))
+    broker.reloading.replace_settings(broker.context.settings, options)
+    queue.mark()
+    turns = [broker.end_turn() or broker.scheduler.load() or bool(broker.scheduler.to_load) for _ in range(20)]
+    assert not queue.store.in_memory and not turns[-1]
+    for got in desk.taken():
+        desk.ack(got)
+    assert [got.body for got in desk.taken()] == ["f", "g"]
 
 
 def test_what_comes_late_among_active_messages_is_counted() -> None:
