@@ -30,7 +30,7 @@ def test_the_table_of_the_readme_is_that_of_the_results() -> None:
     assert len(rows) == 10
     kept, page = scenarios(), (ROOT / "benchmarks" / "README.md").read_text()
     for name, rate, cpu in rows:
-        if name in kept:
+        if name in kept and name != "unique-stored":  # the results have it without a journal
             of = {what: kept[name][f"{what} leveret/rabbitmq"][0] for what in ("rate", "cpu")}
         else:
             (found,) = re.findall(rf"(?m)^\| {name} \| ([\d.]+)x [^|]*\| [^|]*\| ([\d.]+)x \|", page)
