@@ -105,6 +105,22 @@ def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert world.events(kind="published")["items"] == []
 
 
+def test_the_events_of_another_broker_are_dropped() -> None:
+    """After `attach` the broker before has no listener; the next one is listened to, and numbers of events go on."""
+    world = Looked()
+    world.events()
+    world.broker.virtual_hosts.create("before")
+    last = world.events()["next"]
+    before, after = world.broker, Broker(world.clock)
+    world.table.operator.attach(after)
+    assert before.context.listeners == []
+    before.virtual_hosts.create("unheard")
+    assert world.events(since=last)["items"] == []
+    after.virtual_hosts.create("after")
+    found = world.events(since=last)
+    assert [(row["subject"], row["number"]) for row in found["items"]] == [("after", last + 1)]
+
+
 def test_secrets_are_not_told() -> None:
     """Neither users' hashes nor values of parameters, which may be addresses with passwords."""
     world = Looked()

@@ -43,7 +43,7 @@ class Entry:
 
 
 class EventLog:
-    """The event log of one broker. `next`: the number of the next event.
+    """The event log of a broker. `next`: the number of the next event.
 
     `since_ms`: the start of listening (wall time); None: it does not listen.
     """
@@ -65,6 +65,11 @@ class EventLog:
             broker.context.listeners.append(self._listener)
         broker.context.deadlines.cancel(self._idle)
         self._idle = broker.context.deadlines.set(broker.context.clock.monotonic_ns() + IDLE_MS * MS, self.end)
+
+    def attach(self, broker: Broker) -> None:
+        """Drop the events, and listen to another broker after the next request."""
+        self.end()
+        self._broker = broker
 
     def end(self) -> None:
         """Stop listening, and drop the events."""

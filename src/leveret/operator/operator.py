@@ -61,10 +61,13 @@ class Operator:
     def attach(self, broker: Broker, configured: ConfiguredObjects | None = None) -> None:
         """Set the broker of the commands, and the configuration's objects in it.
 
-        Jobs and versions of another broker are forgotten.
+        Jobs, versions and kept events of another broker are forgotten; numbers of jobs and events continue.
         """
         if self._broker not in (None, broker):
-            self.jobs.forget()
+            if "jobs" in vars(self):
+                self.jobs.forget()
+            if "events" in vars(self):
+                self.events.attach(broker)
             vars(self).pop("versions", None)
         self._broker = broker
         self.configured = configured
@@ -84,7 +87,7 @@ class Operator:
 
     @cached_property
     def events(self) -> "EventLog":
-        """The log of events, which begins at the first request for them."""
+        """The log of events, which the command `events` begins."""
         from .event_log import EventLog
 
         return EventLog(self.broker)
