@@ -25,7 +25,7 @@ _LAST = 1 << 62
 
 @command("growing", reads=True)
 def growing(operator: Operator, *, vhost: OnlyVhost | None = None) -> Steps:
-    """List the queues that grew over the last minute, without streams, rings and dead-letter queues."""
+    """List the queues that grew over the last minute, but for streams, non-destructive, ring and dead-letter queues."""
     sampler = operator.sampler
     if sampler is None:
         raise CommandError("growth is not known: the console, which samples queues, is off; see `ctl --watch queues`")
