@@ -649,6 +649,29 @@ def test_the_first_command_imports_a_part_in_a_turn() -> None:
     assert sum(1 for _ in table.steps("status")) < len(IMPORT_STEPS)
 
 
+class CountedName(str):
+    """A name that counts how often it is hashed."""
+
+    hashed = 0
+
+    def __hash__(self) -> int:
+        CountedName.hashed += 1
+        return super().__hash__()
+
+
+def test_a_binding_does_not_look_at_all_queues() -> None:
+    """The work for the bindings of a document does not depend on how many queues the broker has."""
+    broker = Pair().broker
+    for number in range(MANY):
+        broker.virtual_hosts["/"].queues.create(CountedName(f"q{number}"), is_auto_created=False)
+    CountedName.hashed = 0
+    ends = {"source": "amq.direct", "destination_type": "queue", "routing_key": "k"}
+    document = {"bindings": [{"vhost": "/", "destination": f"q{number}", **ends} for number in range(20)]}
+    assert not finished(import_steps(broker, document))["faults"]
+    assert broker.virtual_hosts["/"].bindings.count == 20
+    assert CountedName.hashed < MANY
+
+
 def test_users_of_a_document_are_not_looked_up_for_each_other() -> None:
     """Twice the users are twice the work."""
 

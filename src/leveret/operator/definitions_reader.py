@@ -330,10 +330,12 @@ class DefinitionsReader:
         trial, host = self.trial.virtual_hosts.create(vhost), self.broker.virtual_hosts.get(vhost)
         if host is None:
             return
-        for name in exchanges & host.exchanges.keys() - trial.exchanges.keys():
-            trial.exchanges[name] = EXCHANGE_TYPES.get(host.exchanges[name].type, DirectExchange)(name)
-        for name in queues & host.queues.keys() - trial.queues.keys():
-            trial.queues.create(name, is_auto_created=False)
+        for name in exchanges:
+            if name in host.exchanges and name not in trial.exchanges:
+                trial.exchanges[name] = EXCHANGE_TYPES.get(host.exchanges[name].type, DirectExchange)(name)
+        for name in queues:
+            if name in host.queues and name not in trial.queues:
+                trial.queues.create(name, is_auto_created=False)
 
     # -- references -------------------------------------------------------------------------------------------------
 
