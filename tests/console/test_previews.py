@@ -235,6 +235,33 @@ def test_what_an_import_replaces(section: str, row: dict[str, Any], differs: dic
     assert (json.dumps(table.run("definitions", {"action": "export"})) == exported) == (not differs)
 
 
+def test_entries_that_are_not_imported_do_not_count() -> None:
+    """Wrong entries, those that are left out, and those that every broker has are neither new nor changed."""
+    table = ControlTable()
+    table.operator.attach(Harness().broker)
+    to_queue = {"vhost": "/", "destination": "q", "destination_type": "queue", "routing_key": "q"}
+    given = {
+        "permissions": [{"user": "nobody", "vhost": "/", "configure": "", "write": "", "read": ""}],
+        "policies": [{"vhost": "/", "name": "p", "pattern": "(", "definition": {"max-length": 1}}],
+        "exchanges": [
+            {"name": "wrong", "vhost": "/"},
+            {"name": "amq.topic", "vhost": "/", "type": "topic"},
+            {"name": "amq.own", "vhost": "/", "type": "topic"},
+        ],
+        "queues": [{"name": "q", "vhost": "/"}, {"name": "q", "vhost": "/"}, "no object"],
+        "bindings": [{**to_queue, "source": ""}, {**to_queue, "source": "none"}, {**to_queue, "source": "amq.topic"}],
+    }
+    found = table.run("preview", {"action": "definitions", "definitions": given})
+    assert [(one["section"], one["name"], one["state"]) for one in found["objects"]] == [
+        ("queues", ("/", "q"), "new"),
+        ("bindings", ("/", "amq.topic", "queue", "q", "q"), "new"),
+    ]
+    assert {row["section"]: row["new"] for row in found["sections"]} == {
+        **dict.fromkeys(("permissions", "policies", "exchanges"), 0),
+        **dict.fromkeys(("queues", "bindings"), 1),
+    }
+
+
 def test_definitions_into_one_virtual_host(api: ApiClient) -> None:
     """Compared with what that one has, whatever virtual host the entries name."""
     api.ask("PUT", "vhosts/target", {})

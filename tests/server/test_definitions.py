@@ -672,6 +672,18 @@ def test_a_binding_does_not_look_at_all_queues() -> None:
     assert CountedName.hashed < MANY
 
 
+def test_a_wrong_virtual_host_sets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A description that is one parameter too many is a fault of its entry; the rest of the document is imported."""
+    monkeypatch.setattr("leveret.operator.definitions_reader.KEPT_MAX", 1)
+    broker = Pair().broker
+    hosts = [{"name": name, "description": name, "default_queue_type": "quorum"} for name in ("/", "one", "two")]
+    done = finished(import_steps(broker, {"vhosts": hosts, "global_parameters": [{"name": "g", "value": 1}]}))
+    wrong = ("vhosts[1]", "vhosts[2]", "global_parameters[0]")
+    assert done["faults"] == [f"{where}: no more than 1 parameters are kept" for where in wrong]
+    assert done["imported"]["vhosts"] == 1
+    assert list(broker.virtual_hosts) == ["/"]
+
+
 def test_users_of_a_document_are_not_looked_up_for_each_other() -> None:
     """Twice the users are twice the work."""
 

@@ -45,7 +45,7 @@ from .definitions_reader import (
 )
 from .kinds import Document, IntoVhost, OnlyVhost
 from .operator import Operator
-from .parameters import ABOUT, about_vhost, describe, global_parameters, parameters_of_vhosts
+from .parameters import ABOUT, about_vhost, global_parameters, parameters_of_vhosts
 from .steps import VALUES_A_STEP, Steps, finished, mapped
 from .topology import binding_value
 
@@ -188,7 +188,6 @@ def _apply(broker: Broker, plan: Plan) -> Steps:
     remarks: list[str] = []
     yield from _with_each(broker, plan.vhosts, broker.virtual_hosts.create)
     yield from _with_each(broker, plan.limits.keys() | plan.default_types.keys(), partial(_limit, broker, plan))
-    yield from _with_each(broker, plan.about.items(), lambda about: describe(broker, about[0], *about[1]))
     yield from _with_each(broker, plan.parameters.items(), lambda one: broker.parameters.set(*one))
     yield from _apply_users(broker, plan)
     if plan.policies:

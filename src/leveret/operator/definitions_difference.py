@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..engine import Broker, VirtualHostLimits
-from ..settings import Policy
 from .definitions_reader import LIMITS_COMPONENT, OPERATOR_POLICY_COMPONENT, Plan
-from .parameters import about_vhost
+from .parameters import ABOUT, about_vhost
 from .steps import VALUES_A_STEP, Steps
 
 #: Maximum objects in an answer, and maximum characters of a value in it.
@@ -31,8 +30,8 @@ KEYS: Mapping[str, tuple[str, ...]] = {
 }
 #: Sections whose objects are never replaced.
 STAYING = frozenset({"exchanges", "queues", "bindings"})
-#: Keys and values of an object; None: there is no such object.
-Facts = Mapping[str, Any] | None
+#: Keys and values of an object.
+Facts = Mapping[str, Any]
 
 
 def difference(broker: Broker, exported: Mapping[str, Any], given: Any, plan: Plan) -> Steps:
@@ -55,11 +54,9 @@ def difference(broker: Broker, exported: Mapping[str, Any], given: Any, plan: Pl
         for number, row in enumerate(rows, 1):
             if number % VALUES_A_STEP == 0:
                 yield
-            if not isinstance(row, dict):
+            if f"{section}[{number - 1}]" in plan.skipped:
                 continue
             now, then = compared.facts(section, row) or (known.get(_name(row, keys)), row)
-            if then is None:
-                continue
             differs = [] if now is None else list(_differing(now, then, keys))
             state = "new" if now is None else "same" if not differs else "stays" if section in STAYING else "changed"
             counts[state] += 1
@@ -99,8 +96,8 @@ class _Compared:
         self._plan = plan
         self._policies = {policy.identity: policy for policy in plan.policies}
 
-    def facts(self, section: str, row: Mapping[str, Any]) -> tuple[Facts, Facts] | None:
-        """Facts of an object now and after the import; None: the document's own keys are the facts."""
+    def facts(self, section: str, row: Mapping[str, Any]) -> tuple[Facts | None, Facts] | None:
+        """Facts of an object now (None: there is none) and after the import; None: they are the document's own keys."""
         name, vhost = str(row.get("name")), str(row.get("vhost"))
         if section == "users":
             return self._user(name)
@@ -118,14 +115,11 @@ class _Compared:
             return self._parameter(("", "", name))
         return None
 
-    def _user(self, name: str) -> tuple[Facts, Facts]:
-        before, after, password = (
-            self._broker.users.find(name),
-            self._plan.users.get(name),
-            self._plan.passwords.get(name),
-        )
-        if before is None or after is None:
-            return None, None if after is None else {}
+    def _user(self, name: str) -> tuple[Facts | None, Facts]:
+        before, after = self._broker.users.find(name), self._plan.users[name]
+        password = self._plan.passwords.get(name)
+        if before is None:
+            return None, {}
         now, then = (
             {
                 "tags": list(one.tags),
@@ -139,43 +133,35 @@ class _Compared:
         then["password"] = now["password"] if is_same else "another" if password or after.password.octets else "none"
         return now, then
 
-    def _vhost(self, name: str, row: Mapping[str, Any]) -> tuple[Facts, Facts]:
+    def _vhost(self, name: str, row: Mapping[str, Any]) -> tuple[Facts | None, Facts]:
         host, plan = self._broker.virtual_hosts.get(name), self._plan
-        if host is None or name not in plan.vhosts:
-            return None, {} if name in plan.vhosts else None
+        if host is None:
+            return None, {}
         limits, about = host.context.limits, about_vhost(self._broker, name)
         now = {**about, "default_queue_type": limits.default_queue_type, **_limit_facts(limits)}
-        then = dict(now)
-        if name in plan.about:
-            then["description"], then["tags"] = plan.about[name]
+        then = {**now, **plan.parameters.get((name, "", ABOUT), {})}
         if name in plan.default_types:
             then["default_queue_type"] = plan.default_types[name]
         if row.get("limits") and name in plan.limits:
             then |= _limit_facts(plan.limits[name])
         return now, then
 
-    def _limits(self, vhost: str) -> tuple[Facts, Facts]:
-        host, limits = self._broker.virtual_hosts.get(vhost), self._plan.limits.get(vhost)
-        then = None if limits is None else _limit_facts(limits)
-        return None if host is None else _limit_facts(host.context.limits), then
+    def _limits(self, vhost: str) -> tuple[Facts | None, Facts]:
+        host = self._broker.virtual_hosts.get(vhost)
+        return None if host is None else _limit_facts(host.context.limits), _limit_facts(self._plan.limits[vhost])
 
-    def _policy(self, identity: tuple[str, bool, str]) -> tuple[Facts, Facts]:
+    def _policy(self, identity: tuple[str, bool, str]) -> tuple[Facts | None, Facts]:
         vhost, is_operator, name = identity
         now = self._broker.context.policies.find(vhost, name, is_operator=is_operator)
-        return _policy_facts(now), _policy_facts(self._policies.get(identity))
+        return None if now is None else now.value(), self._policies[identity].value()
 
-    def _parameter(self, identity: tuple[str, str, str]) -> tuple[Facts, Facts]:
-        then = self._plan.parameters
+    def _parameter(self, identity: tuple[str, str, str]) -> tuple[Facts | None, Facts]:
         now = {"value": self._broker.parameters.get(identity)} if identity in self._broker.parameters else None
-        return now, {"value": then[identity]} if identity in then else None
+        return now, {"value": self._plan.parameters[identity]}
 
 
 def _limit_facts(limits: VirtualHostLimits) -> dict[str, Any]:
     return {"max-connections": limits.max_connections, "max-queues": limits.max_queues}
-
-
-def _policy_facts(policy: Policy | None) -> Facts:
-    return None if policy is None else policy.value()
 
 
 def _shown(value: Any) -> str:

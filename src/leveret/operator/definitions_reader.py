@@ -38,7 +38,7 @@ from ..settings import Policy, read_policy
 from ..settings.values import shown
 from .access import tags_of, words_of
 from .command_error import CommandError
-from .parameters import CLUSTER_NAME, KEPT_MAX, parameter_count
+from .parameters import ABOUT, CLUSTER_NAME, KEPT_MAX, parameter_count
 from .steps import Steps
 
 FAULTS_MAX = 50
@@ -75,12 +75,13 @@ class Plan:
     """The checked contents of a document, without entries that have a fault.
 
     `faults`: a line for each wrong entry. `remarks`: lines about entries without a mistake: why one is left out, or
-    that an argument is unknown. Each line begins with the entry's position. `users`: without their permissions, which
-    are in `grants` and `topics`.
+    that an argument is unknown. Each line begins with the entry's position. `skipped`: the positions of all entries
+    that are not imported. `users`: without their permissions, which are in `grants` and `topics`.
     """
 
     faults: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
+    skipped: set[str] = field(default_factory=set)
 
     users: dict[str, User] = field(default_factory=dict)
     passwords: dict[str, str] = field(default_factory=dict)  # plain, by user, if there is no hash
@@ -91,7 +92,6 @@ class Plan:
     topics: dict[str, dict[str, dict[str, TopicPermission]]] = field(default_factory=dict)  # the same, by exchange
     objects: list[Declaration] = field(default_factory=list)  # exchanges, then queues, then bindings
     policies: list[Policy] = field(default_factory=list)
-    about: dict[str, tuple[str, list[str]]] = field(default_factory=dict)  # virtual hosts: description, tags
     parameters: dict[tuple[str, str, str], Any] = field(default_factory=dict)  # as `Broker.parameters`
 
 
@@ -138,9 +138,9 @@ class DefinitionsReader:
                         raise ValueError("expected an object")
                     read(entry)
                 except (ValueError, PatternFault, CommandError) as error:
-                    self._plan.faults.append(f"{self._position}: {'; '.join(str(error).splitlines())}")
+                    self._refuse("; ".join(str(error).splitlines()))
                 except EngineError as error:
-                    self._plan.faults.append(f"{self._position}: {text_of(error)}")
+                    self._refuse(text_of(error))
         return self._plan
 
     def remark_arguments(self, what: str, owner: str, vhost: str, names: dict[str, str]) -> None:
@@ -149,8 +149,13 @@ class DefinitionsReader:
             hint = f", did you mean {shown(like)}?" if like else ""
             self._plan.remarks.append(f"{self._position}: {shown(name)}: no {what} has this argument{hint}")
 
+    def _refuse(self, why: str) -> None:
+        self._plan.faults.append(f"{self._position}: {why}")
+        self._plan.skipped.add(self._position)
+
     def _leave_out(self, why: str) -> None:
         self._plan.remarks.append(f"{self._position}: left out: {why}")
+        self._plan.skipped.add(self._position)
 
     # -- sections ---------------------------------------------------------------------------------------------------
 
@@ -158,22 +163,22 @@ class DefinitionsReader:
         name, metadata = _text(entry, "name"), _object(entry, "metadata")
         limits = _vhost_limits(_object(entry, "limits"))
         about = {key: entry.get(key) or metadata.get(key) for key in ("description", "tags")}
-        described = _about({key: value for key, value in about.items() if value})
+        description, tags = _about({key: value for key, value in about.items() if value})
         type_name = entry.get("default_queue_type")
         if type_name is None:
             type_name = metadata.get("default_queue_type")
-        if type_name not in (None, "", "undefined"):
-            # RabbitMQ writes the type or the name of its module.
-            kind = next((one for one in QUEUE_TYPES if type_name in (one, f"rabbit_{one}_queue")), None)
-            if kind is None:
-                expected = ", ".join(QUEUE_TYPES)
-                raise ValueError(f"default_queue_type: expected one of {expected}, not {shown(type_name)}")
+        # RabbitMQ writes the type or the name of its module.
+        kind = next((one for one in QUEUE_TYPES if type_name in (one, f"rabbit_{one}_queue")), None)
+        if kind is None and type_name not in (None, "", "undefined"):
+            expected = ", ".join(QUEUE_TYPES)
+            raise ValueError(f"default_queue_type: expected one of {expected}, not {shown(type_name)}")
+        if description or tags:
+            self._keep((name, "", ABOUT), {"description": description, "tags": tags})
+        if kind is not None:
             self._plan.default_types[name] = kind
         self._plan.vhosts[name] = None
         if entry.get("limits"):
             self._plan.limits[name] = limits
-        if any(described):
-            self._plan.about[name] = described
 
     def _user(self, entry: dict[str, Any]) -> None:
         name = _text(entry, "name")
@@ -222,7 +227,7 @@ class DefinitionsReader:
     def _parameter(self, entry: dict[str, Any]) -> None:
         vhost, component, name = self._known_vhost(entry), _text(entry, "component"), _text(entry, "name")
         if component not in (LIMITS_COMPONENT, OPERATOR_POLICY_COMPONENT):
-            self._keep((vhost, component, name), entry)
+            self._keep((vhost, component, name), entry.get("value"))
             return
         if entry.get("value") is None:
             raise ValueError("value: expected an object")
@@ -240,7 +245,7 @@ class DefinitionsReader:
         name = _text(entry, "name")
         if name == CLUSTER_NAME and (not isinstance(entry.get("value"), str) or not entry["value"]):
             raise ValueError("value: expected a name")
-        self._keep(("", "", name), entry)
+        self._keep(("", "", name), entry.get("value"))
 
     def _charge_patterns(self, *patterns: object) -> None:
         """Count the cost of parsing these patterns."""
@@ -254,17 +259,18 @@ class DefinitionsReader:
         value = {**entry, "definition": definition}
         self._plan.policies.append(read_policy(name, vhost, value, is_operator=is_operator, is_stored=is_stored))
 
-    def _keep(self, identity: tuple[str, str, str], entry: dict[str, Any]) -> None:
+    def _keep(self, identity: tuple[str, str, str], value: object) -> None:
         parameters = self._plan.parameters
         if identity not in parameters and identity not in self.broker.parameters:
             if self._parameter_count >= KEPT_MAX:
                 raise ValueError(f"no more than {KEPT_MAX} parameters are kept")
             self._parameter_count += 1
-        parameters[identity] = entry.get("value")
+        parameters[identity] = value
 
     def _exchange(self, entry: dict[str, Any]) -> None:
         vhost, name = self._known_vhost(entry), _text(entry, "name", may_be_empty=True)
         if name in _PREDECLARED:
+            self._plan.skipped.add(self._position)
             return
         if name.startswith("amq."):
             self._leave_out(f"exchange {shown(name)}: names with amq. are the broker's own")
@@ -311,6 +317,7 @@ class DefinitionsReader:
             _arguments(entry),
         )
         if not source:  # every queue is bound to the default exchange
+            self._plan.skipped.add(self._position)
             return
         self._copy_names(vhost, {source} if kind == "queue" else {source, name}, {name} if kind == "queue" else set())
         try:

@@ -59,11 +59,6 @@ def global_parameters(broker: Broker) -> list[dict[str, Any]]:
     ]
 
 
-def describe(broker: Broker, vhost: str, description: str, tags: list[str]) -> None:
-    """Set the description and the tags of a virtual host. Raises: CommandError."""
-    set_parameter(broker, (vhost, "", ABOUT), {"description": description, "tags": tags})
-
-
 def about_vhost(broker: Broker, vhost: str) -> dict[str, Any]:
     """The description and the tags of a virtual host."""
     found = broker.parameters.get((vhost, "", ABOUT))
@@ -172,6 +167,7 @@ def _configured_name(operator: Operator) -> str:
 @command("vhosts about", reads=True)
 def about(operator: Operator, name: HostName) -> dict[str, Any]:
     """Show the description and tags of a virtual host."""
+    operator.vhost(name)
     return about_vhost(operator.broker, name)
 
 
@@ -183,8 +179,9 @@ def describe_vhost(operator: Operator, name: HostName, *, description: str = "",
     tags: without it: none
     """
     operator.vhost(name)
-    describe(operator.broker, name, description, words_of(tags))
-    return {"name": name, **about_vhost(operator.broker, name)}
+    about = {"description": description, "tags": words_of(tags)}
+    set_parameter(operator.broker, (name, "", ABOUT), about)
+    return {"name": name, **about}
 
 
 def _faults(component: str, name: str, value: object) -> Iterator[str]:
