@@ -77,6 +77,35 @@ def test_addresses_say_no(sentence: str, told: list[str], shared: Shared) -> Non
             shared.came(*(getattr(shared, name) for name in names))
 
 
+def test_turns_go_on_beside_a_queue_that_takes_some_messages(shared: Shared) -> None:
+    """Which of them it takes the book does not know, but who else had a turn, also when that queue is gone."""
+    harness = shared.harness
+    harness.publish(*"12", key=ADDRESS)
+    harness.queue("chosen", x_address=ADDRESS, x_selector="of = 'a'")
+    harness.publish(*"345", key=ADDRESS)
+    harness.publish("6", key=ADDRESS, headers={"of": "a"})
+    harness.vhost.queues.delete("chosen", harness.client)
+    harness.publish(*"78", key=ADDRESS)
+    assert [len(queue.store) for queue in (shared.a, shared.b)] == [4, 3]
+
+
+def test_turns_beside_a_queue_that_takes_some_messages_are_held_to(shared: Shared) -> None:
+    chosen = shared.harness.queue("chosen", x_address=ADDRESS, x_selector="of = 'a'")
+    for queue in (shared.a, shared.b, chosen):
+        shared.came(queue, shared.c)
+    with pytest.raises(Broken, match="others had to wait longer"):
+        shared.came(shared.b, shared.c)
+
+
+def test_a_copy_for_all_is_no_turn(shared: Shared) -> None:
+    """Of a message that goes to other keys, too: what is bound gets everything, and has its turn when it is not."""
+    harness = shared.harness
+    harness.publish("1", key=ADDRESS, headers={"CC": ["elsewhere"]})
+    harness.vhost.bindings.remove("queue", "c", ADDRESS, "", {})
+    harness.publish(*"234", key=ADDRESS)
+    assert [len(queue.store) for queue in (shared.a, shared.b, shared.c)] == [2, 1, 2]
+
+
 @pytest.mark.parametrize("limits", [{"max_queues": 1}, {"max_connections": 1}, {}])
 def test_quotas_say_no(limits: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """To one queue or connection of a virtual host too many, where the broker lets it in; or of a user."""

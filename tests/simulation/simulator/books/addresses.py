@@ -46,8 +46,8 @@ class Addresses(Book):
             return
         host = self._broker.virtual_hosts[event.vhost]
         sharing = [queue for queue in host.queues.values() if queue.address == address]
-        if any(queue.rules.filter is not None for queue in sharing) or address in host.queues:
-            return  # who takes it depends on the message; or all goes to the queue of that name
+        if address in host.queues:
+            return  # all goes to the queue of that name
         if any(one.is_exclusive for one in host.router.diverts.of(address)):
             self._turns.clear()  # whoever takes a message of which nothing comes here has had a turn
             return
@@ -55,12 +55,13 @@ class Addresses(Book):
         bound = {queue for queue in sharing if any(one.source.name == address for one in queue.incoming)}
         reached = set(event.reached) & set(sharing)
         if event.run.copies:  # to other keys as well
-            for queue in reached:
+            for queue in reached - bound:
                 self._take_turn(queue)
             return
-        if missing := [queue.name for queue in is_open if queue in bound and queue not in reached]:
+        takes = [queue for queue in is_open if queue.rules.filter is None or queue in reached]  # others, by the message
+        if missing := [queue.name for queue in takes if queue in bound and queue not in reached]:
             raise Broken(f"{list(event.messages)} came to {address}, and not to {missing}, which get everything there")
-        anycast = [queue for queue in is_open if queue not in bound]
+        anycast = [queue for queue in takes if queue not in bound]
         chosen = [queue for queue in reached if queue not in bound]
         if len(chosen) != bool(anycast) or not reached <= set(is_open):
             names = sorted(queue.name for queue in reached)
