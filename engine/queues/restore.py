@@ -179,9 +179,13 @@ class Restorer:
         return 0 if self._forgets_attempts else state.deliveries - state.uncounted
 
     def _set_exhausted_aside(self, queue: "Queue") -> None:
-        """Set aside messages whose last delivery reached the limit of attempts. They die in `finish`."""
+        """Set aside messages whose last delivery reached the limit of attempts. They die in `finish`.
+
+        Where not each delivery is counted, so many attempts mean that the limit was lowered: it holds from the next
+        return on (address-settings page 5.4).
+        """
         limit, states = queue.rules.max_delivery_attempts, self._found.states
-        if limit is None or self._forgets_attempts:
+        if limit is None or self._forgets_attempts or not self._counts_are_exact:
             return
         ids = [id_ for id_ in self._ids_with_state() if not states[id_].due_ms and self._attempts(states[id_]) >= limit]
         if ids:

@@ -63,6 +63,20 @@ def test_d17_attempts_go_on_after_a_restart() -> None:
     assert (again.counts(), again.all("D")) == ((0, 0, 0), "A")
 
 
+def test_a_lower_limit_holds_from_the_next_return_on() -> None:
+    """Not from the restart that brings it: a message that has had as many attempts is delivered once more."""
+    desk = DurableDesk(SimulatedFiles(), settings(q={"max_delivery_attempts": 5, "dead_letter_address": "D"}))
+    for queue in ("q", "D"):
+        desk.declare(queue)
+    desk.publish("A", delivery_mode=2)
+    for _ in range(2):
+        desk.nack(desk.must_get())
+    again = cut(desk, settings(q={"max_delivery_attempts": 2, "dead_letter_address": "D"}))
+    assert (again.counts(), again.counts("D")) == ((1, 0, 0), (0, 0, 0))
+    again.nack(again.must_get())
+    assert (again.counts(), again.all("D")) == ((0, 0, 0), "A")
+
+
 def test_d18_d19_counts_before_deliveries() -> None:
     """persist-delivery-count-before-delivery: the delivery that was lost counts; without it, it does not."""
     for persists, expected in ((True, (True, 1)), (False, (False, None))):
