@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from history import FakeQueue
-from simulator.accounts import check_accounts, check_consumers, check_journal
+from simulator.accounts import check_accounts, check_consumers, check_journal, check_sums
 from simulator.audit import JournalBooks
 from simulator.books.whereabouts import Place
 from simulator.clients.client import RUNNING
@@ -167,8 +167,9 @@ def host_with(*, live: int = 0, parked: int = 0, temp: int = 0, **changes: Any) 
         ),
         connection=SimpleNamespace(
             incomplete=SimpleNamespace(octets=changes.get("incomplete", 5), reserved=0),
-            channels={1: SimpleNamespace(assembly=half)},
+            channels=changes.get("channels", {1: SimpleNamespace(assembly=half)}),
         ),
+        closing=SimpleNamespace(finished=changes.get("finished", False)),
         login=SimpleNamespace(client=SimpleNamespace(properties={"product": SimpleNamespace(text="one")})),
     )
     endpoint = type("AnEndpoint", (), {"session": session})()
@@ -196,12 +197,14 @@ CLIENT: Any = SimpleNamespace(product="one", state=RUNNING, waiting=(), channels
 
 def test_what_connections_count_is_what_is_there() -> None:
     check_accounts(host_with(), [CLIENT])
+    check_sums(host_with(finished=True, channels={}))  # it is being cleaned up
 
 
 @pytest.mark.parametrize(("sentence", "changes"), [
     ("octets of what is parked: 8, there are 7", {"octets": 8}),
     ("publishes of what is parked: 1, there are 2", {"publishes": 1}),
     ("9 and 0 octets of half messages", {"incomplete": 9}),
+    ("9 and 0 octets of half messages", {"incomplete": 9, "finished": True}),
     ("is logged in, and has a place", {"half_open": lambda endpoint: [endpoint]}),
     ("1 connections that are gone", {"half_open": lambda _: ["gone"]}),
     ("10 and 0 octets are parked by the sum", {"parked": 3}),
@@ -211,6 +214,11 @@ def test_what_connections_count_is_what_is_there() -> None:
 def test_an_account_of_what_is_gone_is_wrong(sentence: str, changes: dict[str, Any]) -> None:
     with pytest.raises(Broken, match=sentence):
         check_accounts(host_with(**changes), [CLIENT])
+
+
+def test_an_open_connection_without_channels_has_no_half_messages() -> None:
+    with pytest.raises(Broken, match="5 and 0 octets of half messages, there are 0, 0"):
+        check_sums(host_with(channels={}))
 
 
 def test_a_client_has_as_many_channels_as_its_connection() -> None:

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
-from simulator.growth import ALWAYS, EACH, check_gone, check_growth
+from simulator.growth import ALSO, ALWAYS, EACH, OF_SEGMENTS, UNTIL_LATER, check_gone, check_growth
 from simulator.ledger import Broken
 
 from leveret.testing.harness import Harness
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize(("entries", "messages", "is_seen"), [
@@ -25,6 +30,21 @@ def test_a_table_with_an_entry_for_each_message(entries: int, messages: int, is_
         with pytest.raises(Broken, match=r"Queue\.sessions"):
             check_growth(broker, messages)
     queue.sessions.clear()
+
+
+def test_what_may_have_more_entries_is_there() -> None:
+    """By the name that the code has now: else a world breaks by chance, as IdCache did after a renaming."""
+    sources = [
+        path.read_text()
+        for room in ("engine", "journal", "amqp_frontend", "src")
+        for path in ROOT.glob(f"{room}/**/*.py")
+    ]
+    for where in {*ALSO, *OF_SEGMENTS, *UNTIL_LATER}:
+        name, attribute = where.removesuffix("[]").split(".")
+        of_class = [
+            source.partition(f"\nclass {name}")[2] for source in sources if re.search(rf"^class {name}\b", source, re.M)
+        ]
+        assert any(re.search(rf"\b{attribute}\b", source) for source in of_class), where
 
 
 @pytest.mark.parametrize("how", ["a list", "a deadline"])

@@ -202,6 +202,25 @@ def test_a_segment_is_retained_after_its_end(
         disk.files.unlink(path)
 
 
+@pytest.mark.parametrize(("after_ms", "is_told"), [(9, False), (10, True)])
+def test_what_a_slow_commit_left_waiting_may_be_older(
+    after_ms: int, is_told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commit ends when the disk is not slow any more, and the next one writes what came in all that time."""
+    now_ns = [0]
+    monkeypatch.setattr("simulator.disk.now_ns", lambda: now_ns[0])
+    disk, path = Disk(Random(1)), f"{DATA}/1.log"
+    disk.retain_ns = retained_ns('retain = "200ms"\n')
+    handle = disk.files.open(path, create=True, writable=True)
+    disk.slow_until_ns = 1
+    now_ns[0] = disk.commit_ns(0) + after_ms * 1_000_000
+    disk.files.write(handle, memoryview(b"octets"), 0)
+    disk.commit_ns(now_ns[0])
+    now_ns[0] += 100_000_000
+    with pytest.raises(Broken, match=r"deleted 100.0 ms after its end") if is_told else nullcontext():
+        disk.files.unlink(path)
+
+
 def reader_of() -> Reader:
     """Nobody reads for it: its looks are told."""
     schedule = SimpleNamespace(after=lambda delay_ns, action: None)

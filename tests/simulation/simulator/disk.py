@@ -18,7 +18,7 @@ MS = 1_000_000
 DATA = "data"
 #: How much longer a commit takes on a slow disk.
 SLOWNESS = 1000
-#: A record is written so much later at most, unless the disk is slow.
+#: A record is written so much later at most, unless a commit was slow.
 WRITTEN_LATE_NS = 10 * MS
 
 
@@ -43,6 +43,7 @@ class Disk:
         self._chance = chance
         self.latency_ns = 2 * MS  # of a commit, on average
         self.slow_until_ns = 0  # until then commits take much longer
+        self._late_until_ns = 0  # until then records may be written that came long before: while a slow commit lasted
         self.fault: Callable[[str, str], object] | None = None  # raises OSError; asked before each operation
         self.strike: Callable[[], object] = lambda: None
         self.strike_as = "struck"  # what is said of a broker that was hit
@@ -106,7 +107,7 @@ class Disk:
         """A segment ends with its last record, in this life or in one before. Raises: Broken."""
         written_ns = self._written_ns.get(path, -self.retain_ns)
         age_ns = now_ns() - written_ns
-        recorded_ns = WRITTEN_LATE_NS if written_ns >= self.slow_until_ns else self.retain_ns
+        recorded_ns = WRITTEN_LATE_NS if written_ns >= self._late_until_ns else self.retain_ns
         if path.endswith(".log") and age_ns + recorded_ns < self.retain_ns and not self.is_troubled:
             raise Broken(f"{path} was deleted {age_ns / MS} ms after its end, to be were {self.retain_ns / MS}")
 
@@ -153,9 +154,12 @@ class Disk:
     # -- what it is like ----------------------------------------------------------------------------------------------
 
     def commit_ns(self, now_ns: int) -> int:
-        """How long the next commit takes."""
-        slow = SLOWNESS if now_ns < self.slow_until_ns else 1
-        return int(self.latency_ns * slow * (0.2 + 1.6 * self._chance.random()))
+        """How long the commit takes that begins now. The one after it writes what came meanwhile."""
+        is_slow = now_ns < self.slow_until_ns
+        took_ns = int(self.latency_ns * (SLOWNESS if is_slow else 1) * (0.2 + 1.6 * self._chance.random()))
+        if is_slow:
+            self._late_until_ns = now_ns + took_ns + WRITTEN_LATE_NS
+        return took_ns
 
     @property
     def is_troubled(self) -> bool:

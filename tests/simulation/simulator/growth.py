@@ -36,7 +36,7 @@ IDS_MAX = 1000
 #: before is written, what a checkpoint will forget, and the places of records in a segment: of 1 MiB with one in 256
 #: octets, the most that a world has.
 ALSO = {
-    **{"IdCache._numbers": IDS_MAX, "IdCache._order": IDS_MAX},
+    **{"IdCache._message_ids": IDS_MAX, "IdCache._order": IDS_MAX},
     **{"Deadlines._heap": 512, "UnackedIndex._by_queue[]": 2 * SETTLED_MAX},
     **{"EnvelopeCache._summaries": CACHED_MAX, "EnvelopeCache._envelopes": CACHED_MAX},
     "ContentIndex._moved": RUNS_SPARE,

@@ -24,6 +24,8 @@ class Channel:
     #: Whether its connection need not be there when everything rests, and by which replies it may end.
     comes_and_goes = False
     connection_ends: tuple[int, ...] = ()
+    #: Whether it publishes what may be held, so that later methods wait.
+    may_be_held = False
 
     def __init__(self, client: Client, number: int, options: dict[str, Any], seed: int) -> None:
         self.client = client

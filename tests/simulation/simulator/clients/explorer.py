@@ -10,8 +10,10 @@ from typing import Any
 
 from leveret.interop.wire.raw_codec import Method, method_frame
 
-from ..explored import CONFIGURED, CONSUMERS_MAX, EXCHANGES, EXPLORED, KEYS, LEASED, PATTERNS, QUEUES
+from ..explored import CONFIGURED, CONSUMERS_MAX, EXCHANGES, EXPLORED, FAULT, KEYS, LEASED, PATTERNS, QUEUES
 from ..ledger import Broken, QueueName
+from ..parts import Plan
+from ..swarm import TROUBLING
 from .channel import Channel
 from .client import Client, Question
 from .knowledge import body_of, key_of, publisher_of
@@ -39,6 +41,12 @@ PREDEFINED = "amq.direct"
 TRANSIENT, AUTO_DELETED = ("other", "chosen", "listener"), ("single", "listener")
 
 
+def may_hold(plan: Plan) -> bool:
+    """Whether publishes of explorers may be held: for a limit, which operators may bring, or for trouble."""
+    has_limits = "[flow]" in plan.configuration or "address-full-policy" in plan.configuration
+    return has_limits or any(fault.kind in TROUBLING or fault.kind == FAULT for fault in plan.faults)
+
+
 class Explorer(Channel):
     """`options`: queues, exchanges: the ends of names that it uses; confirms; keeps: it settles late."""
 
@@ -48,6 +56,7 @@ class Explorer(Channel):
         super().__init__(client, number, options, seed)
         self._queues: list[str] = options["queues"]
         self._exchanges: list[str] = options["exchanges"]
+        self.may_be_held = may_hold(client.world.plan)
         self._published = 0
         self._tag = 0
         self._unconfirmed: dict[int, tuple[bytes, bool]] = {}
