@@ -11,6 +11,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import trio
 
@@ -35,6 +36,7 @@ from . import frames as f
 from .feed import Feed, Position
 from .feed_sender import FeedSender, Pending
 from .options import LinkOptions
+from .pace import Pace
 from .relay import as_socket
 from .stream import READ_SIZE, Declined, LinkFault, LinkStream
 
@@ -290,6 +292,17 @@ def _reader_prefix(node: str) -> str:
     return f"{NODE_PREFIX}{_NOT_IN_READER_NAMES.sub('_', node)[:60]}"
 
 
+class _Read(NamedTuple):
+    """Octets from the files, as frames, and the position behind them.
+
+    behind: how many octets the follower lacked, if this is the first read since it fell behind.
+    """
+
+    end: Position
+    frames: bytes
+    behind: int | None
+
+
 class _FollowerLink:
     """Serves the link of one follower."""
 
@@ -307,8 +320,8 @@ class _FollowerLink:
         self._why = ""
         self._orders: list[f.Message] = []
         self._has_orders = trio.Event()
+        self._pace = Pace(links.options.copy_rate)
         self._read_after_s = 0.0
-        self._written_before = links.written_octets  # before the last read from the files
         self._status: f.Status | None = None
         self._silent_beacons = 0  # beacons sent since something was heard
         self.suspects_damage = False  # the files could not be read, or the follower refused their octets
@@ -356,7 +369,7 @@ class _FollowerLink:
             oldest = segments_in(files, journal.path)[0]
             lsn, position = oldest, Position(oldest, 0)
             self.is_beside = answer.is_beside
-            messages.append(f.Copy(end, self._size_from(oldest, tail), answer.is_beside))
+            messages.append(f.Copy(end, self._size_between(position, tail), answer.is_beside))
             logger.info("%s gets a full copy: %s", hello.name, answer.why)
         self.start = position
         self.feed = Feed(position, max(tail, position), links.options.backlog_octets)
@@ -370,11 +383,12 @@ class _FollowerLink:
         self.acknowledged = lsn
         return messages
 
-    def _size_from(self, oldest: int, tail: Position) -> int:
+    def _size_between(self, start: Position, end: Position) -> int:
+        """The number of octets between two positions. For a thread. Raises: OSError."""
         files, path = self._links.files, self._links.journal.path
-        size = tail.offset
+        size = end.offset - start.offset
         for base_lsn in segments_in(files, path):
-            if oldest <= base_lsn < tail.base_lsn:
+            if start.base_lsn <= base_lsn < end.base_lsn:
                 handle = files.open(path_of(path, base_lsn))
                 size += files.size(handle)
                 files.close(handle)
@@ -448,33 +462,29 @@ class _FollowerLink:
 
     async def _read_from_files(self, start: Position, end: Position) -> None:
         await trio.sleep_until(self._read_after_s)
-        read_to, frames = await trio.to_thread.run_sync(self._read, start, end)
-        # Octets written since the last read do not count: else a follower never catches up with fast publishers.
-        written = self._links.written_octets
-        octets = max(0, len(frames) - (written - self._written_before))
-        self._written_before = written
-        now_s = trio.current_time()
-        self._read_after_s = max(self._read_after_s, now_s) + octets / self._links.options.copy_rate
-        self.sender.was_read(read_to, frames)
+        now_s, written = trio.current_time(), self._links.written_octets
+        read = await trio.to_thread.run_sync(self._read, start, end)
+        if read.behind is not None:
+            self._pace.begin(read.behind, written, now_s)
+        self._read_after_s = self._pace.next_read_s(len(read.frames), self._links.written_octets, now_s)
+        self.sender.was_read(read.end, read.frames)
 
-    def _read(self, start: Position, end: Position) -> tuple[Position, bytes]:
-        """Read octets from the files. Returns where they end, and their frames. For a thread.
-
-        Raises: NotInJournal, OSError.
-        """
+    def _read(self, start: Position, end: Position) -> "_Read":
+        """Read octets from the files. For a thread. Raises: NotInJournal, OSError."""
         if not self._is_registered:
             self._register(start.base_lsn)
-        reader = self._reader
+        reader, behind = self._reader, None
         if reader is None or reader.position != start:
             self._close_reader()
             reader = self._reader = OctetReader(self._links.journal.path, *start, self._links.files)
+            behind = self._size_between(start, end)
         parts: list[bytes] = []
         size = 0
         while size < READ_MAX and (found := reader.read(end, f.PIECE_MAX)) is not None:
             base_lsn, offset, octets = found
             parts += (f.octets_head(base_lsn, offset, len(octets)), octets)
             size += len(octets)
-        return Position(*reader.position), b"".join(parts)
+        return _Read(Position(*reader.position), b"".join(parts), behind)
 
     def _close_reader(self) -> None:
         if self._reader is not None:

@@ -40,8 +40,8 @@ class LinkOptions:
 
     silence_s: a link is closed when nothing was heard for this long. introduction_s: the time in which a connection has
     to prove the secret and send Hello or Client. backlog_octets: maximum octets in memory for one follower. copy_rate:
-    octets a second that are read from files for one follower. until_readable: how a leader waits for what a follower
-    sends.
+    octets a second that are read from files for one follower; 0: no limit. until_readable: how a leader waits for what
+    a follower sends.
     """
 
     beacon_s: float = 0.5

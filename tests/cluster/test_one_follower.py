@@ -12,9 +12,10 @@ from written_journal import JOURNAL_ID, WrittenJournal, node_id
 
 from leveret.cluster.agreement.events import Acknowledged, Event
 from leveret.cluster.link import follower_links
-from leveret.cluster.link.feed import Feed
+from leveret.cluster.link.feed import Feed, Position
 from leveret.cluster.link.feed_sender import Pending
 from leveret.cluster.link.follower_links import FollowerLinks, _FollowerLink
+from leveret.cluster.link.follower_links import _Read as Read
 from leveret.cluster.link.frames import VERSION, Ack, Copy, FrameFault, Hello, Needs, No, Status, Welcome, encode
 from leveret.cluster.link.options import LinkOptions
 from leveret.cluster.link.stream import Declined, LinkFault
@@ -186,7 +187,7 @@ def test_a_full_copy_keeps_its_segments_while_it_waits_for_more(tmp_path: Path) 
 def test_files_are_read_at_the_rate_for_copies(tmp_path: Path) -> None:
     """Else a node that joins takes the leader's disk and network for itself."""
     bench = Bench(tmp_path)
-    bench.follower._read = lambda start, end: (end, bytes(2 * RATE))  # type: ignore[method-assign]
+    bench.follower._read = lambda start, end: Read(end, bytes(2 * RATE), None)  # type: ignore[method-assign]
     sender = FeedSender(*[(Pending.FILES, (None, number)) for number in range(3)])
 
     async def script() -> None:
@@ -199,13 +200,40 @@ def test_files_are_read_at_the_rate_for_copies(tmp_path: Path) -> None:
     run(bench, sender, script)
 
 
+def test_a_copy_is_spread_by_what_the_follower_lacks(tmp_path: Path) -> None:
+    """Found when it falls behind, over all segments; a read that goes on where the last one ended finds nothing new."""
+    bench, begun = Bench(tmp_path, wants_copy=True), []
+
+    class Paced:
+        def begin(self, behind: int, written: int, now_s: float) -> None:
+            begun.append(behind)
+
+        def next_read_s(self, octets: int, written: int, now_s: float) -> float:
+            return now_s
+
+    bench.follower._pace = Paced()  # type: ignore[assignment]
+    start, end = bench.follower.feed.position, bench.links.position
+    all_octets = sum(one.stat().st_size for one in Path(bench.journal.path).glob("*.log"))
+    assert start.base_lsn < end.base_lsn
+    middle = Position(start.base_lsn, 10)
+    spans = ((start, middle), (middle, end), (start, end), (Position(start.base_lsn, 7), end))
+    sender = FeedSender(*[(Pending.FILES, span) for span in spans])
+
+    async def script() -> None:
+        with pytest.raises(LinkFault):
+            await bench.follower._send()
+        assert begun == [10, all_octets, all_octets - 7]
+
+    run(bench, sender, script)
+
+
 def test_what_is_written_meanwhile_is_copied_beside_that_rate(tmp_path: Path) -> None:
     """Else a follower never catches up with publishers that write as much as it may read."""
     bench = Bench(tmp_path)
 
-    def read(start: Any, end: Any) -> tuple[Any, bytes]:
+    def read(start: Any, end: Any) -> Read:
         bench.links.written(*bench.links.position, bytes(3 * RATE // 2), bench.links.end + 1)
-        return end, bytes(2 * RATE)
+        return Read(end, bytes(2 * RATE), None)
 
     bench.follower._read = read  # type: ignore[method-assign]
     sender = FeedSender(*[(Pending.FILES, (None, number)) for number in range(3)])

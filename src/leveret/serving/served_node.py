@@ -325,7 +325,7 @@ def node_options(
         LinkOptions(),
         beacon_s=keys.beacon_ms / 1000,
         backlog_octets=keys.link_backlog,
-        copy_rate=keys.copy_rate or 2**40,
+        copy_rate=keys.copy_rate,
         until_readable=until_readable,
     )
     return NodeOptions(
