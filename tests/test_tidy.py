@@ -509,6 +509,14 @@ def test_tests_do_not_sleep() -> None:
             assert not re.search(r"\b(time|trio|asyncio)\.sleep\(", path.read_text()), path.name
 
 
+def test_an_extra_names_a_distribution_once() -> None:
+    """Of two ranges one would be forgotten."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for needed in (project["dependencies"], *project["optional-dependencies"].values()):
+        names = [re.split(r"[<>=!~; \[]", one)[0] for one in needed]
+        assert sorted(names) == sorted(set(names))
+
+
 def test_nothing_unfinished_is_left() -> None:
     """No stubs: what is there works."""
     for room in (*ROOMS, FRONT_DOOR):
