@@ -60,8 +60,8 @@ def test_a_secret_that_is_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[
     else:
         secret.mkdir()
     (line,) = check(tmp_path, capsys, NODE + 'secret-file = "secret"')
-    expected = "cannot be read: Is a directory" if kind == "directory" else "is not a regular file"
-    assert line == f"node.toml:5: secret-file: {str(secret)!r} {expected}"
+    why = {"device": "it is a device", "pipe": "it is a named pipe", "directory": "Is a directory"}[kind]
+    assert line == f"node.toml:5: secret-file: {str(secret)!r} cannot be read: {why}"
 
 
 def test_the_page_begins_with_a_configuration_that_is_right(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -149,6 +149,34 @@ def test_all_faults_come_in_one_go(tmp_path: Path) -> None:
     assert (served.returncode, served.stdout, len(served.stderr.splitlines())) == (2, "", 3)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize(
+    "config",
+    ["{}", '[broker]\ndefinitions = "{}"', '[tls]\ncertificate = "{}"', '[tls]\ncertificate = "own.pem"\nkey = "{}"'],
+    ids=["configuration", "definitions", "certificate", "key"],
+)
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_check_waits_for_no_pipe_and_reads_no_device(tmp_path: Path, config: str, kind: str) -> None:
+    """Neither has an end: a pipe may never get a writer."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "own.pem").write_text("-----BEGIN CERTIFICATE-----\nAA==\n-----END CERTIFICATE-----\n")
+    file, named = tmp_path / "leveret.toml", str(tmp_path / "pipe") if kind == "pipe" else "/dev/zero"
+    file.write_text(config.format(named))
+    checked = leveret("check", named if config == "{}" else str(file))
+    assert checked.returncode == 2
+    assert checked.stdout.rstrip().endswith(f"cannot be read: it is a {'named pipe' if kind == 'pipe' else 'device'}")
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/fd"), reason="this system has no /dev/fd")
+def test_check_reads_a_pipe_of_the_shell(tmp_path: Path) -> None:
+    """As of `leveret check <(make-configuration)`."""
+    file = tmp_path / "leveret.toml"
+    file.write_text("[broker]\nheartbeat = '30s'\n")
+    line = f"{sys.executable} -m leveret check <(cat {file}) /dev/stdin /dev/null < <(cat {file} | grep broker)"
+    checked = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
+    assert (checked.returncode, checked.stdout) == (0, "ok\n"), checked.stdout
+
+
 def test_check_says_ok_and_warns_of_keys_without_effect(tmp_path: Path) -> None:
     """A right file is `ok`, exit 0; a key without meaning is accepted, with a warning."""
     file = tmp_path / "good.toml"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ..configured.input_files import open_input
 from ..serving.addresses import Address, AddressError, ConsoleAddresses, parse_address
 from ..settings import Configuration, load_configuration
 from ..settings.faults import Origin, in_order
@@ -31,7 +32,7 @@ def load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
     unreadable: list[str] = []
     for name in names:
         try:
-            with open(name, encoding="utf-8") as file:
+            with open(name, encoding="utf-8", opener=open_input) as file:
                 texts.append((name, file.read()))
                 # Without POSIX modes a file is assumed to be private.
                 is_private[name] = os.name != "posix" or not os.fstat(file.fileno()).st_mode & 0o077

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ..configured.input_files import open_input
+
 _SPACE = re.compile(r"[ \t\r\n]*")
 #: Maximum characters of invalid text that a message shows.
 _SHOWN_MAX = 20
@@ -37,7 +39,7 @@ class JsonFile:
 
 def read_json_file(name: str) -> JsonFile:
     """Read a file. Raises: OSError; JsonFault."""
-    with open(name, "rb") as file:
+    with open(name, "rb", opener=open_input) as file:
         text = _text_of(file.read())
     return JsonFile(name, text, _value_of(text))
 

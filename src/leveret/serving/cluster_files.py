@@ -7,7 +7,6 @@ A path is relative to the directory of the configuration file that sets it, as i
 import logging
 import os
 import ssl
-import stat
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from ..cluster.coordinator.gateway import EtcdAccess
 from ..cluster.link.options import LinkTls
+from ..configured.input_files import open_input
 from ..settings import Configuration
 from ..settings.declared.cluster import nodes_of
 from ..settings.loopback import is_loopback
@@ -123,10 +123,8 @@ class _Files:
         if path is None:
             return b""
         try:
-            with open(path, "rb", opener=_open_nonblocking) as file:
+            with open(path, "rb", opener=open_input) as file:
                 mode = os.fstat(file.fileno()).st_mode
-                if not stat.S_ISREG(mode):
-                    raise _Fault("cluster", key, f"{path!r} is not a regular file")
                 line = file.readline(_FILE_SIZE_MAX).strip()
                 if os.name == "posix" and mode & 0o004:
                     self.warnings.append(f"{self.origin('cluster', key)}: {key}: all users can read it (chmod 600)")
@@ -188,17 +186,15 @@ class _Files:
         def refuse() -> str:  # without it OpenSSL asks the terminal
             raise _Fault(table, "key", f"{key or certificate!r} needs a passphrase, which a service cannot type")
 
+        self._try(table, "key", key or certificate, lambda: None)
         self._try(table, "certificate", certificate, lambda: context.load_cert_chain(certificate, key, password=refuse))
 
     def _try(self, table: str, key: str, path: str, load: Callable[[], None]) -> None:
         try:
+            with open(path, "rb", opener=open_input):
+                pass  # OpenSSL would wait for a named pipe, or read a device
             load()
         except ssl.SSLError as error:
             raise _Fault(table, key, f"{path!r} cannot be used: {reason_of(error)}") from None
         except OSError as error:
             raise _Fault(table, key, f"{path!r} cannot be read: {error.strerror}") from None
-
-
-def _open_nonblocking(path: str, flags: int) -> int:
-    """Open a file. A named pipe is opened without waiting for its other end."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))

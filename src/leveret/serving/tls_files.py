@@ -10,6 +10,7 @@ import ssl
 from dataclasses import field
 from pathlib import Path
 
+from ..configured.input_files import open_input
 from ..settings import Configuration
 from ..settings.frozen import frozen
 from .file_watch import FileMark, marks_of
@@ -24,7 +25,7 @@ CERTIFICATE = re.compile(
     r"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----(.*?)-----END [A-Z0-9 ]*CERTIFICATE-----", re.DOTALL
 )
 _KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
-_FILE_SIZE_MAX = 1024 * 1024  # a pipe or a disk image named by mistake is not read to its end
+_FILE_SIZE_MAX = 1024 * 1024  # a disk image named by mistake is not read to its end
 #: More rounds than a handshake in memory takes.
 _FLIGHTS = 4
 
@@ -92,7 +93,7 @@ class _TlsTable:
         return configured_path(self._configuration, "tls", key)
 
     def origin(self, key: str) -> str:
-        """FILE:LINE of a key, or of `certificate` if it is not set."""
+        """FILE:LINE of a key; if it is not set, of `certificate`, or of any key of the configuration."""
         origins = self._configuration.origins
         origin = origins.get(("tls", key)) or origins.get(("tls", "certificate")) or next(iter(origins.values()), None)
         return str(origin) if origin is not None else "tls"
@@ -165,7 +166,7 @@ def _load_chain(context: ssl.SSLContext, certificate: str, key: str | None) -> s
 def _read(path: str, key: str, needed: re.Pattern[str], what: str) -> str:
     """Read a file that must contain `needed`. Raises: _Fault with the reason; OpenSSL only says "PEM lib"."""
     try:
-        with open(path, encoding="latin-1") as file:
+        with open(path, encoding="latin-1", opener=open_input) as file:
             text = file.read(_FILE_SIZE_MAX)
     except OSError as error:
         raise _Fault(key, f"{path!r} cannot be read: {error.strerror}") from None

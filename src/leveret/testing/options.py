@@ -10,6 +10,7 @@ from tempfile import gettempdir
 from typing import Any
 
 from ..configured.host_capacity import fitted_to_host
+from ..configured.input_files import open_input
 from ..settings import Configuration, load_configuration
 from ..settings.rows.broker_keys import KEYS
 from .engine_clock import ClockMode
@@ -108,7 +109,7 @@ def _configuration(config: Config | None) -> Configuration:
     else:
         name = fspath(config)
         try:
-            with open(name, encoding="utf-8") as file:
+            with open(name, encoding="utf-8", opener=open_input) as file:
                 text = file.read()
         except (OSError, UnicodeDecodeError) as error:
             raise BrokerOptionsError(f"config: {name} cannot be read: {error}") from None
