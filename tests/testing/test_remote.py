@@ -114,6 +114,18 @@ def test_faults_last_until_they_are_stopped(remote: Remote) -> None:
     assert remote.error("faults.stop", id=fault["id"]) == (400, f"no fault {fault['id']} is running")
 
 
+@pytest.mark.parametrize("way", ["reset", "vhosts.delete"])
+def test_faults_of_a_virtual_host_end_with_it(remote: Remote, way: str) -> None:
+    """They are no longer listed, and cannot be stopped; those of others stay."""
+    name = remote.call("vhosts.create")["name"]
+    gone = remote.call("faults.start", fault="nack_confirms", vhost=name)
+    other = remote.call("faults.start", fault="nack_confirms", vhost="/")
+    remote.call(way, **{"vhost" if way == "reset" else "name": name})
+    assert remote.call("faults") == [other]
+    assert remote.error("faults.stop", id=gone["id"]) == (400, f"no fault {gone['id']} is running")
+    remote.call("faults.stop", id=other["id"])
+
+
 @pytest.mark.parametrize(
     ("operation", "arguments", "status", "text"),
     [

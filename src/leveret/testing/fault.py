@@ -142,6 +142,9 @@ class FaultTable:
     def __bool__(self) -> bool:
         return self._uses_hooks
 
+    def __contains__(self, fault: Fault) -> bool:
+        return fault in self._faults
+
     def add(self, fault: Fault, runtime: "WatchedRuntime") -> None:
         self._faults[fault] = None
         self._tell()

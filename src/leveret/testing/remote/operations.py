@@ -108,8 +108,6 @@ class Operations:
         """Reset the broker, or one virtual host."""
         if vhost is None:
             self._broker.reset(clock=clock)
-            with self._lock:
-                self._faults.clear()
         else:
             self._broker.known_vhost(vhost)
             self._broker.at(vhost).reset(clock=clock)
@@ -142,10 +140,18 @@ class Operations:
 
     def _running_faults(self) -> list[dict[str, Any]]:
         with self._lock:
+            self._forget_ended()
             return [{"id": id_, "fault": name} for id_, (name, _) in self._faults.items()]
 
+    def _forget_ended(self) -> None:
+        """Forget faults that ended with a reset or a deletion. Call it with the lock."""
+        in_force = self._broker.runtime.faults
+        self._faults = {id_: one for id_, one in self._faults.items() if one[1] in in_force}
+
     def _start_fault(self, fault: str, **arguments: Any) -> dict[str, Any]:
-        """Start a fault by name, with its arguments; it lasts until it is stopped or the broker is reset."""
+        """Start a fault by name, with its arguments; it lasts until it is stopped, or until the broker or its virtual
+        host is reset.
+        """
         if fault not in FAULTS:
             raise WrongValue(f"no fault {fault!r}{nearest(fault, FAULTS)}")
         start = getattr(self._broker.faults, fault)
@@ -158,6 +164,7 @@ class Operations:
 
     def _stop_fault(self, id: int) -> None:
         with self._lock:
+            self._forget_ended()
             if id not in self._faults:
                 raise WrongValue(f"no fault {id!r} is running")
             _, fault = self._faults.pop(id)
