@@ -310,6 +310,19 @@ def test_a_restart_without_durability_loses_everything(broker: RunningBroker) ->
     assert broker.queues() == ()
 
 
+def test_connections_are_refused_until_the_last_fault_ends(broker: RunningBroker) -> None:
+    """A restart while they are refused lets nobody in."""
+    url = broker.url
+    with broker.faults.refuse_connections():
+        broker.restart()
+        with broker.faults.refuse_connections(), pytest.raises(pika.exceptions.AMQPConnectionError):
+            pika.BlockingConnection(pika.URLParameters(url))
+        with pytest.raises(pika.exceptions.AMQPConnectionError):
+            pika.BlockingConnection(pika.URLParameters(url))
+    with channel_of(url) as channel:
+        assert channel.is_open
+
+
 def test_an_unknown_method_is_refused_with_a_hint(broker: RunningBroker) -> None:
     """A fault that could never happen is a mistake of the test's."""
     with pytest.raises(ValueError, match="did you mean 'basic.publish'"):

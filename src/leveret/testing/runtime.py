@@ -63,6 +63,7 @@ class WatchedRuntime(Runtime):
         self.sent = 0  # rises when octets are sent to a client
         self._happened = trio.Event()
         self._is_awaited = False
+        self._refusals = 0  # faults that refuse connections now
         self._given_up: dict[Session, int] = {}  # session -> tag; `quiet` waits for no reaction to lower ones
         self.system_clock = SystemClock()
         self.system_deadlines = Deadlines()
@@ -191,14 +192,20 @@ class WatchedRuntime(Runtime):
     # -- the listener -----------------------------------------------------------------------------------------------
 
     def close_listener(self) -> None:
-        """Refuse connections, and keep the port."""
+        """Refuse connections, and keep the port. Each call needs one of `open_listener`."""
+        self._refusals += 1
+        if self._refusals > 1:
+            return
         self.server.stop_listening()
         trio.lowlevel.notify_closing(self.listener)
         self.listener.close()
         self.listener = _reserve(self.options.host, self.port)
 
     def open_listener(self) -> None:
-        """Accept connections again, on the same port."""
+        """Accept connections again, on the same port, unless another fault refuses them."""
+        self._refusals -= 1
+        if self._refusals:
+            return
         self.listener.listen(BACKLOG)
         self.server.listen(self.listener)
 
