@@ -3,6 +3,7 @@
 import socket
 import threading
 import time
+from dataclasses import replace
 
 import pika
 import pika.exceptions
@@ -10,7 +11,11 @@ import pytest
 from consumers import acknowledge, channel_of, consuming, keep
 from pika.adapters.utils.connection_workflow import AMQPConnectorStackTimeout
 
+from leveret.configured.configured_users import DEFAULT_GUEST
+from leveret.settings import Policies, make_policy
 from leveret.testing import RunningBroker
+
+ANY = make_policy("any", "/", ".*", {"max-length": 1})
 
 
 def test_a_dropped_connection_is_a_reset(broker: RunningBroker) -> None:
@@ -306,8 +311,22 @@ def test_a_restart_without_durability_loses_everything(broker: RunningBroker) ->
     """As a broker with its disk gone."""
     with channel_of(broker.url) as channel:
         channel.queue_declare("q", durable=True)
+        broker.ask(lambda: broker.runtime.broker.reloading.replace_policies(Policies([ANY])))
+        broker.ask(lambda: broker.runtime.broker.connections.replace_user(replace(DEFAULT_GUEST, name="ann")))
         broker.restart(durable=False)
     assert broker.queues() == ()
+    assert list(broker.runtime.broker.context.policies) == []
+    assert [user.name for user in broker.runtime.broker.users] == ["guest"]
+
+
+def test_a_reset_brings_the_users_of_the_start_back(broker: RunningBroker) -> None:
+    """Neither what a test gave to users nor what it took from them is left for the next one."""
+    with channel_of(broker.url):
+        broker.ask(lambda: broker.runtime.broker.connections.replace_user(replace(DEFAULT_GUEST, name="ann")))
+        broker.ask(lambda: broker.runtime.broker.connections.delete_user("guest"))
+    broker.reset()
+    with channel_of(broker.url):
+        assert [user.name for user in broker.runtime.broker.users] == ["guest"]
 
 
 def test_connections_are_refused_until_the_last_fault_ends(broker: RunningBroker) -> None:

@@ -236,7 +236,7 @@ def test_a_broker_for_other_machines_lets_guest_in_from_there() -> None:
     """As in a container, whose ports are published; on loopback guest is from loopback only."""
     for host, is_local in (("127.0.0.1", True), ("0.0.0.0", False)):
         broker = RunningBroker(Host(read_options(host=host))).start()
-        user = broker.runtime.users.find("guest")
+        user = broker.runtime.broker.users.find("guest")
         assert user is not None and user.loopback_only is is_local
         broker.stop()
 

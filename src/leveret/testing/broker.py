@@ -151,10 +151,10 @@ class RunningBroker(BrokerAssertions):
         self.vhost()
 
     def reset(self, *, clock: ClockMode | None = None) -> None:
-        """Reset the broker: connections are reset, declared objects deleted, history and faults cleared.
+        """Reset the broker to its configuration: connections are reset, history and faults cleared; the port stays.
 
-        Time starts again (`clock`: in another mode). The port stays. O(open connections), however many objects were
-        declared.
+        Time starts again in the mode of the broker's start, or in `clock`. O(open connections), however many objects
+        were declared.
         Raises: ValueError.
         """
         if clock is not None:
@@ -466,7 +466,9 @@ class BrokerAt(RunningBroker):
         """No effect: a virtual host that was deleted does not come back."""
 
     def reset(self, *, clock: ClockMode | None = None) -> None:
-        """Reset this virtual host: no connections, objects or history. Other virtual hosts and the time are not reset.
+        """Reset this virtual host: no connections, history or faults of it, and only the configuration's objects.
+
+        Other virtual hosts and the time are not reset.
 
         Raises: ValueError for another mode of the clock, which all virtual hosts share.
         """

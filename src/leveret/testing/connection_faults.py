@@ -160,19 +160,19 @@ class BrokerOutage(RefuseConnections):
             endpoint.abort()
             endpoint.session.handle_end()  # requeues its messages before `delete_lost`
         runtime.end_turn()
-        if runtime.has_data:
+        if runtime.has_data or not self._durable:
             runtime.start_again(durable=self._durable)
         else:
-            delete_lost(runtime, durable=self._durable)
+            delete_lost(runtime)
             runtime.end_turn()
 
 
-def delete_lost(runtime: "WatchedRuntime", *, durable: bool) -> None:
-    """Delete what a restart loses: transient messages and objects that are not durable. `durable` false: everything."""
+def delete_lost(runtime: "WatchedRuntime") -> None:
+    """Delete what a restart loses: transient messages, and queues and exchanges that are not durable."""
     predeclared = {name for name, _, _ in PREDECLARED}
     for vhost in runtime.broker.virtual_hosts.values():
         for queue in list(vhost.queues.values()):
-            if not (durable and queue.durable):
+            if not queue.durable:
                 vhost.queues.remove(queue)
                 continue
             take_ready(queue, lambda message: not message.envelope.summary.persistent)
@@ -181,7 +181,7 @@ def delete_lost(runtime: "WatchedRuntime", *, durable: bool) -> None:
                     scheduled.cancel(queue, message.id)
         for exchange in list(vhost.exchanges.values()):
             is_ours = exchange.name in predeclared or isinstance(exchange, ServiceExchange)
-            if not is_ours and not (durable and exchange.durable):
+            if not is_ours and not exchange.durable:
                 vhost.exchanges.delete(exchange.name)
     runtime.apply_configuration()
 

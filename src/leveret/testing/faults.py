@@ -122,8 +122,9 @@ class Faults:
     def restart(self, *, durable: bool = True, vhost: str | None = None) -> Fault:
         """Stop the broker without closing handshakes. It is back on its port when the fault ends.
 
-        Transient messages, and objects that are not durable, are lost; without `durable`, everything is lost.
-        `broker.restart()` stops and starts it in one call.
+        Transient messages, and queues and exchanges that are not durable, are lost; without `durable`, everything but
+        the configuration is lost. All virtual hosts restart, whatever `vhost`. `broker.restart()` stops and starts the
+        broker in one call.
         """
         return self._start(BrokerOutage(FaultScope(None), durable=durable))
 

@@ -55,7 +55,6 @@ class WatchedRuntime(Runtime):
         self.frontend_options: FrontendOptions = frontend_options(
             options.configuration, descriptor_max=descriptor_limits().connections
         )
-        self.users = default_users(from_anywhere=not is_loopback(options.host))
         self.faults = FaultTable()
         self._changes: dict[object, Callable[[Configuration], Configuration]] = {}  # by the faults that make them
         self.tap: Tap | None = None
@@ -93,8 +92,9 @@ class WatchedRuntime(Runtime):
         seed = self.options.seed
         chance = random.random if seed is None else random.Random(seed).random
         data = None if self._data is None else Data(self._data.path, holds_reserve=False)
+        users = default_users(from_anywhere=not is_loopback(self.options.host))
         try:
-            built = build_broker(self.configuration, self.clock, chance, data, users=self.users)
+            built = build_broker(self.configuration, self.clock, chance, data, users=users)
         except DataUnusable as error:
             raise BrokerOptionsError(f"data: {error}") from error
         if self._data is not None:
@@ -132,10 +132,7 @@ class WatchedRuntime(Runtime):
         """Reset the broker: no connections, and only the configured objects. O(connections)."""
         self.broker.context.listeners.clear()  # late events of the old engine are not recorded
         self.server.drop_all()
-        if self._data is not None:
-            self._data.forget()
-        else:
-            self._built.close()
+        self._end_engine(keeps_data=False)
         self.clock = self._new_clock(mode)
         self._built = self._build()
         self._use_new_engine(restarts_time=True)
@@ -160,26 +157,30 @@ class WatchedRuntime(Runtime):
 
     @property
     def has_data(self) -> bool:
-        """Whether durable state is on disk."""
+        """Whether the broker has a journal."""
         return self._data is not None
 
     def start_again(self, *, durable: bool) -> None:
-        """Restart from the directory, or without `durable` from an empty one; time and history continue.
+        """Restart from the directory, or without `durable` from the configuration alone; time and history continue.
 
         All connections must have ended.
         """
-        assert self._data is not None
         self.broker.end_turn()
-        if durable:
-            self._data.close()
-        else:
-            self._data.forget()
+        self._end_engine(keeps_data=durable)
         self.broker.context.listeners.clear()
         vhosts = list(self.broker.virtual_hosts)
         self._built = self._build()
         for name in vhosts:  # the test's virtual hosts survive even without their content
             self._built.broker.virtual_hosts.create(name)
         self._use_new_engine(restarts_time=False)
+
+    def _end_engine(self, *, keeps_data: bool) -> None:
+        if self._data is None:
+            self._built.close()
+        elif keeps_data:
+            self._data.close()
+        else:
+            self._data.forget()
 
     def _use_new_engine(self, *, restarts_time: bool) -> None:
         """Serve the engine that was just built, and tend its data."""
@@ -258,10 +259,7 @@ class WatchedRuntime(Runtime):
                 await self.server.close_all()
                 nursery.cancel_scope.cancel()
         finally:
-            if self._data is not None:
-                self._data.close()
-            else:
-                self._built.close()
+            self._end_engine(keeps_data=True)
             self.broker.context.listeners.clear()
             self.listener.close()
             for listener in (self.console_listener, self.metrics_listener):
