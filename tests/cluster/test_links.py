@@ -247,6 +247,16 @@ async def test_an_authority_that_a_reload_dropped_is_trusted_no_more(tmp_path: P
         await until(lambda: links.is_linked(follower.node_id))
 
 
+def appending_by(append: Callable[..., None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    """One that leads with a block, and whose followers append by this. They link again soon after a fault."""
+    monkeypatch.setattr(CopiedJournal, "append", append)
+    monkeypatch.setattr("leveret.cluster.link.leader_link.FAULT_PAUSE_S", 0.01)
+    world = World(tmp_path)
+    world.journal.block()
+    world.lead()
+    return world
+
+
 @in_trio
 async def test_a_node_whose_disk_is_full_does_not_fill_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -258,11 +268,7 @@ async def test_a_node_whose_disk_is_full_does_not_fill_its_log(
         tried.append(copied)
         raise JournalFull("no room")
 
-    monkeypatch.setattr(CopiedJournal, "append", refuse)
-    monkeypatch.setattr("leveret.cluster.link.leader_link.FAULT_PAUSE_S", 0.01)
-    world = World(tmp_path)
-    world.journal.block()
-    world.lead()
+    world = appending_by(refuse, tmp_path, monkeypatch)
     async with world.listening(), following(world):
         await until(lambda: len(tried) >= 4)
     assert sum("no room" in record.getMessage() for record in caplog.records) == 1
@@ -282,11 +288,7 @@ async def test_a_node_whose_disk_is_full_behind_a_whole_block_joins_again(
             is_full, refused = False, refused + 1
             raise JournalFull("no room")
 
-    monkeypatch.setattr(CopiedJournal, "append", take)
-    monkeypatch.setattr("leveret.cluster.link.leader_link.FAULT_PAUSE_S", 0.01)
-    world = World(tmp_path)
-    world.journal.block()
-    world.lead()
+    world = appending_by(take, tmp_path, monkeypatch)
     async with world.listening(), following(world) as follower:
         await until(lambda: same(world, follower))
         is_full = True

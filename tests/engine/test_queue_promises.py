@@ -545,18 +545,19 @@ def test_the_attempts_of_a_copy_are_no_octets_of_its_queue() -> None:
 
 
 @pytest.mark.parametrize("headers", [{}, {"JMSXGroupID": "g"}], ids=["plain", "of a group"])
-def test_queues_share_the_prefetch_of_a_channel_in_turn(headers: dict[str, str]) -> None:
-    """Two consumers have room for four messages together: each queue gives two, although one has more."""
+@pytest.mark.parametrize(("prefetch", "taken"), [(4, "aabb"), (20, "aaaabbbb")])
+def test_queues_share_the_prefetch_of_a_channel_in_turn(prefetch: int, taken: str, headers: dict[str, str]) -> None:
+    """With room for four messages two queues with four each give two each; with room for more they give all."""
     world = Harness()
     for name in "ab":
         world.queue(name)
         world.publish(*(name * 4), key=name, headers=headers)
     world.ends_turns = False
-    world.session.set_prefetch(4, total=True)
+    world.session.set_prefetch(prefetch, total=True)
     for name in "ab":
         world.consume(name, name)
     world.finish_turns()
-    assert sorted(world.taken()) == ["a", "a", "b", "b"]
+    assert sorted(world.taken()) == [*taken]
 
 
 def test_messages_that_have_to_stay_in_memory_stay_there_in_another_store() -> None:
@@ -884,21 +885,6 @@ def test_a_delayed_message_that_expires_holds_up_no_other() -> None:
     world.publish("b", headers={"x-delay": 500})
     world.advance(500)
     assert world.all() == "b"
-
-
-@pytest.mark.parametrize("headers", [{}, {"JMSXGroupID": "g"}], ids=["plain", "of a group"])
-def test_queues_that_take_turns_hand_out_all_that_they_have(headers: dict[str, str]) -> None:
-    """Where the prefetch that their consumers share has room for it."""
-    world = Harness()
-    for name in "ab":
-        world.queue(name)
-        world.publish(*(name * 4), key=name, headers=headers)
-    world.ends_turns = False
-    world.session.set_prefetch(20, total=True)
-    for name in "ab":
-        world.consume(name, name)
-    world.finish_turns()
-    assert sorted(world.taken()) == [*"aaaabbbb"]
 
 
 @pytest.mark.parametrize("own", ["q", "queue:q", "jobs"])

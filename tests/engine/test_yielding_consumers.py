@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from leveret.engine import Session
@@ -29,6 +31,15 @@ class World(Harness):
         """Who got which bodies since the last look, in order."""
         got, self.deliveries = self.deliveries, []
         return [(one.consumer.tag, one.body.decode()) for one in got]
+
+
+def yielding(**options: Any) -> World:
+    """A consumer that has "a" and makes room for one of higher priority."""
+    world = World(**options)
+    world.join("low")
+    world.publish("a")
+    world.join("high", 5)
+    return world
 
 
 def test_it_yields_when_it_has_settled_what_it_has() -> None:
@@ -69,10 +80,7 @@ def test_what_it_gives_back_is_for_the_other() -> None:
     world.sessions["low"].reject(0, multiple=True, requeue=True)
     world.end_turn()
     assert world.got() == [("low", "a"), ("low", "b"), ("high", "a"), ("high", "b")]
-    world = World()
-    world.join("low")
-    world.publish("a")
-    world.join("high", 5)
+    world = yielding()
     world.sessions["low"].client.close()
     world.end_turn()
     assert world.got() == [("low", "a"), ("high", "a")]
@@ -80,10 +88,7 @@ def test_what_it_gives_back_is_for_the_other() -> None:
 
 def test_it_goes_on_when_the_other_leaves_before() -> None:
     """With what waited meanwhile."""
-    world = World()
-    world.join("low")
-    world.publish("a")
-    world.join("high", 5)
+    world = yielding()
     world.publish("b")
     world.sessions["high"].client.close()
     world.end_turn()
@@ -111,10 +116,7 @@ def test_of_several_the_highest_follows() -> None:
 @pytest.mark.parametrize(("queue_type", "levels"), [("classic", 2), ("quorum", 0)], ids=["classic", "before 4.0"])
 def test_others_stay(queue_type: str, levels: int) -> None:
     """A priority takes nothing from who is active."""
-    world = World(queue_type, levels)
-    world.join("low")
-    world.publish("a")
-    world.join("high", 5)
+    world = yielding(queue_type=queue_type, quorum_priorities=levels)
     world.publish("b")
     world.ack("low")
     world.publish("c")
@@ -123,10 +125,7 @@ def test_others_stay(queue_type: str, levels: int) -> None:
 
 def test_one_that_joins_later_does_not_keep_it_from_yielding() -> None:
     """It has a lower priority than the one for which the active consumer makes room."""
-    world = World()
-    world.join("low")
-    world.publish("a")
-    world.join("high", 5)
+    world = yielding()
     world.join("later")
     world.ack("low")
     world.publish("b")

@@ -5,12 +5,11 @@ Real sockets and clients. Source: behaviour page 1.9; ruling 15.
 
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pika
 import pytest
-from configured_broker import load
 from pika.adapters.blocking_connection import BlockingChannel
 from rawclient import Client
 from socket_broker import SocketBroker
@@ -26,13 +25,6 @@ from leveret.settings import Flow
 HOLD_SIZE = Flow().hold_size
 
 Ctl = Callable[..., Any]
-
-
-@pytest.fixture
-def broker() -> Iterator[SocketBroker]:
-    """On a loopback port."""
-    with SocketBroker(load("")) as running:
-        yield running
 
 
 @pytest.fixture

@@ -23,13 +23,12 @@ TIMEOUT_SECONDS = 60.0
 
 
 @pytest.fixture
-def broker() -> Iterator[SocketBroker]:
+def broker(broker: SocketBroker) -> Iterator[SocketBroker]:
     """With a queue `q` whose address has no limits."""
-    with SocketBroker(load("")) as running:
-        client = connected(running)
-        client.call("queue.declare", queue="q")
-        yield running
-        client.close()
+    client = connected(broker)
+    client.call("queue.declare", queue="q")
+    yield broker
+    client.close()
 
 
 def connected(broker: SocketBroker) -> Client:

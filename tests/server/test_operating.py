@@ -4,7 +4,7 @@ Real sockets and clients; time is virtual where it matters.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import aio_pika
 import pika
 import pytest
 from broker_process import leveret_serve
-from configured_broker import load, make, reload
+from configured_broker import make, reload
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import ConnectionClosedByBroker
 from socket_broker import SocketBroker
@@ -23,13 +23,6 @@ from leveret.settings import load_configuration
 from leveret.testing import start_broker
 
 Ctl = Callable[..., Any]
-
-
-@pytest.fixture
-def broker() -> Iterator[SocketBroker]:
-    """In virtual time, on a loopback port."""
-    with SocketBroker(load("")) as running:
-        yield running
 
 
 @pytest.fixture

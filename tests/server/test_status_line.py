@@ -1,10 +1,9 @@
 """`ctl status` begins with one line: all is well, or what is not, since when, and what to do."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from unittest.mock import Mock
 
 import pytest
-from configured_broker import load
 from rawclient import Client
 from socket_broker import SocketBroker
 
@@ -26,10 +25,8 @@ address-full-policy = "BLOCK"
 
 
 @pytest.fixture
-def broker() -> Iterator[SocketBroker]:
-    """On a loopback port."""
-    with SocketBroker(load(CONFIGURATION)) as running:
-        yield running
+def configuration() -> str:
+    return CONFIGURATION
 
 
 @pytest.fixture

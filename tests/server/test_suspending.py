@@ -2,7 +2,6 @@
 
 import random
 import socket
-from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -24,12 +23,6 @@ from leveret.serving.console import console_options
 from leveret.serving.runtime import Runtime, SystemClock
 
 GOODBYE = "CONNECTION_FORCED - this node no longer leads"
-
-
-@pytest.fixture
-def broker() -> Iterator[SocketBroker]:
-    with SocketBroker(load("")) as running:
-        yield running
 
 
 def connect(broker: SocketBroker) -> Client:
