@@ -99,7 +99,12 @@ def _flow(broker: Broker, channels: ChannelSums) -> list[str]:
         _one("held_bytes", GAUGE, "Octets of publishes that wait, in memory", broker.flow.parked.octets),
         _many("limit_used", GAUGE, "Use of a limit, in octets or messages", used),
         _many("limit_max", GAUGE, "The limit, in octets or messages", limits),
-        _one("over_limit_total", COUNTER, "Messages accepted over a limit", broker.flow.over_limit),
+        _one(
+            "over_limit_total",
+            COUNTER,
+            "Messages of the broker itself, such as dead letters, over a full limit",
+            broker.flow.over_limit,
+        ),
     ]
 
 

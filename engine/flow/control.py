@@ -5,7 +5,7 @@ Source: queues page E; rulings 15, 16.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -60,7 +60,7 @@ class BlockedEvent(ObjectEvent):
 class FlowControl(UsageTree):
     """The usage tree of a broker with the clients that its full nodes block.
 
-    `over_limit`: messages that the broker itself, such as dead letters and diverts, published beyond a full limit.
+    `over_limit`: messages that the broker itself published beyond a full limit, such as dead letters and diverted ones.
     `warnings`: about nodes for which clients wait. `alarm`: raised by an operator. `disk`: raised while publishes
     wait for a journal that stores none. `replication`: raised while too few nodes of the cluster have the journal.
     """
@@ -147,6 +147,17 @@ class FlowControl(UsageTree):
             if (meter := queue.meter) is not None and meter.minimum_size:
                 count = min(count, meter.fitting(nodes))
         return count, None
+
+    def note_own(self, queues: "Iterable[Queue]", envelope: Envelope) -> None:
+        """Note a message that the broker itself publishes to these queues: it is counted if a limit of one is full."""
+        if self._changed:
+            self._update_nodes()
+        for queue in queues:
+            if (meter := queue.meter) is not None:
+                nodes = meter.blocking_stored if queue.stores(envelope) else meter.blocking_transient
+                if any(node.is_full for node in nodes):
+                    self.over_limit += 1
+                    return
 
     def _full_limit_of(self, node: Usage, meter: Meter, client: "Client") -> FullLimit:
         if client.user.is_internal_link:

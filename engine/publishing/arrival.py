@@ -16,7 +16,7 @@ from ..messages.field_table import Field, FieldTable
 from ..messages.message import Envelope
 from ..rules.expiry_policy import NO_EXPIRY_POLICY
 from .arrival_rules import HOPS_MAX, ArrivalRules, matching_diverts
-from .publish import publish_run, retain
+from .publish import publish_onward, publish_run, retain
 from .publish_events import DuplicateEvent
 from .route import ALL_TAKEN, Outcome, Route
 
@@ -59,7 +59,7 @@ def arrive(
     if envelope.copies:
         route = route.for_each()
     if not rules.needs_each_message and not envelope.summary.is_marked:
-        return publish_run(host, route, envelope, contents)
+        return (publish_onward if passed else publish_run)(host, route, envelope, contents)
     unroutable: list[bytes] = []
     refused: list[int] = []
     for offset, content in enumerate(contents):
@@ -103,6 +103,7 @@ def _publish_one(
 ) -> Outcome:
     """Publish a message that is not a duplicate."""
     broker = host.broker
+    publish_in = publish_onward if passed else publish_run
     added: FieldTable = {}
     if rules.has_ingress_timestamp:
         added[INGRESS_TIMESTAMP] = Field("l", broker.clock.wall_ms())
@@ -121,9 +122,9 @@ def _publish_one(
             _divert(host, divert, rules.address, envelope, content, passed)
         if any(divert.is_exclusive for divert in diverts):
             return ALL_TAKEN
-        outcome = publish_run(host, route, envelope, (content,), due_ns)
+        outcome = publish_in(host, route, envelope, (content,), due_ns)
         return outcome if outcome.refused or not diverts else ALL_TAKEN  # a diverted message is not unroutable
-    return publish_run(host, route, envelope, (content,), due_ns)
+    return publish_in(host, route, envelope, (content,), due_ns)
 
 
 def duplicate_id_of(host: HostContext, rules: ArrivalRules, headers: FieldTable) -> str | None:

@@ -68,6 +68,19 @@ def publish_run(
     return Outcome(contents, ())
 
 
+def publish_onward(
+    host: HostContext, route: Route, envelope: Envelope, contents: Sequence[bytes], due_ns: int | None = None
+) -> Outcome:
+    """Publish a run of one message that the broker itself forwards, and that waits for no room."""
+    broker = host.broker
+    if broker.flow.is_on:
+        queues = route.queues
+        if queues is None:
+            queues = host.router.reach(route.exchange, Routed(envelope.keys, envelope, contents[0], broker.chance))
+        broker.flow.note_own(queues, envelope)
+    return publish_run(host, route, envelope, contents, due_ns)
+
+
 def _publish_after_journal_failure(
     envelope: Envelope,
     contents: Sequence[bytes],
@@ -150,7 +163,7 @@ def _republish(host: HostContext, envelope: Envelope, contents: Sequence[bytes],
         moved = Envelope(route.exchange.name, route.routing_key, envelope.for_added_headers().summary)
         moved.expiration_ms, moved.expiry_is_settled = envelope.expiration_ms, True
         host.broker.activity.own += 1
-        taken += not publish_run(host, route, moved, (envelope.spliced(content, added),)).unroutable
+        taken += not publish_onward(host, route, moved, (envelope.spliced(content, added),)).unroutable
     return taken
 
 
@@ -211,6 +224,8 @@ def publish_own(host: HostContext, queues: Sequence[Queue], envelope: Envelope, 
         broker.emit(PublishedEvent(host.name, envelope.exchange, (id_,), envelope, (content,), queues, cause))
     broker.counters.routed += bool(queues)
     broker.counters.unroutable += not queues
+    if broker.flow.is_on:
+        broker.flow.note_own(queues, envelope)
     for queue in queues:
         counters = queue.counters
         before = counters.enqueued

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -467,3 +468,108 @@ def test_promtool_has_nothing_to_say(fresh: RunningBroker, path: str) -> None:
     text = ask(fresh, path)[2]
     done = subprocess.run(["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+LIMITED = """
+[[address-setting]]
+match = "q"
+memory-limit = "2KiB"
+cursor = "vm"
+[[address-setting]]
+match = "many"
+max-size-messages = 2
+address-full-policy = "BLOCK"
+[[address-setting]]
+match = "dying"
+expiry-address = "many"
+"""
+
+
+def test_limits_and_who_waits_for_them() -> None:
+    """What is used of which, how many connections wait for which, and the octets of theirs that wait in memory."""
+    q, many = "queue 'q' in vhost '/'", "address 'many' in vhost '/'"
+    of_q, of_many = f'{{address="{q}",limit="memory"}}', f'{{address="{many}",limit="max-size-messages"}}'
+
+    def by_limit(found: dict[str, float], name: str) -> dict[str, float]:
+        start = f"leveret_{name}{{"
+        return {key.removeprefix(f"leveret_{name}"): value for key, value in found.items() if key.startswith(start)}
+
+    with start_broker(management=True, config=LIMITED) as broker, ExitStack() as connections:
+        opened = [connections.enter_context(pika.BlockingConnection(pika.URLParameters(broker.url))) for _ in range(3)]
+        first, second, third = (connection.channel() for connection in opened)
+        for queue in ("q", "many", "dying"):
+            first.queue_declare(queue)
+        first.basic_publish("", "many", b"1")
+        first.basic_publish("", "q", bytes(100))
+        first.queue_declare("q", passive=True)
+        found = metrics_of(broker)
+        assert by_limit(found, "limit_max") == {of_q: 2048, of_many: 2}
+        used = by_limit(found, "limit_used")
+        assert used[of_many] == 1 and 100 <= used[of_q] < 1100
+        assert by_limit(found, "blocked_producers") == {}
+        assert (found["leveret_held_bytes"], found["leveret_over_limit_total"]) == (0, 0)
+
+        first.basic_publish("", "q", bytes(2048))
+        first.queue_declare("q", passive=True)  # now it is full
+        for channel in (first, second):
+            channel.basic_publish("", "q", bytes(500))
+        third.basic_publish("", "many", b"2")
+        third.basic_publish("", "many", b"3")
+        for connection in opened:
+            connection.channel()  # what it sent before was read
+        found = metrics_of(broker)
+        assert {name: value for name, value in found.items() if name.startswith("leveret_blocked_producers")} == {
+            f'leveret_blocked_producers{{vhost="/",address="{q}",why="memory"}}': 2,
+            f'leveret_blocked_producers{{vhost="/",address="{many}",why="max-size-messages"}}': 1,
+        }
+        assert by_limit(found, "limit_used")[of_q] > 2048 and by_limit(found, "limit_used")[of_many] == 2
+        assert 1001 <= found["leveret_held_bytes"] < 1300
+
+        opened[0].channel().basic_publish("", "dying", b"4", pika.BasicProperties(expiration="0"))
+        opened[0].channel()
+        found = metrics_of(broker)
+        assert (by_limit(found, "limit_used")[of_many], found["leveret_over_limit_total"]) == (3, 1)
+
+        connection = connections.enter_context(pika.BlockingConnection(pika.URLParameters(broker.url)))
+        channel = connection.channel()
+        for queue in ("q", "many"):
+            channel.queue_purge(queue)
+        channel.queue_declare("q", passive=True)
+        found = metrics_of(broker)
+        assert (by_limit(found, "blocked_producers"), found["leveret_held_bytes"]) == ({}, 0)
+        assert by_limit(found, "limit_used")[of_many] == 1
+
+
+def test_the_alarm_of_the_replication(fresh: RunningBroker) -> None:
+    """1 from when it is raised until it ends, and not for the operator's alarm."""
+    flow = fresh.runtime.broker.flow
+    seen = []
+    for change in (
+        lambda: flow.raise_alarm("by hand"),
+        flow.end_alarm,
+        lambda: flow.raise_replication("too few"),
+        flow.end_replication,
+    ):
+        fresh.ask(change)
+        seen.append(metrics_of(fresh)["leveret_alarm_replication"])
+    assert seen == [0, 0, 1, 0]
+
+
+def test_leased_messages_are_counted(fresh: RunningBroker) -> None:
+    """Those of leased queues alone: unacknowledged messages of other queues are no leases."""
+    with pika.BlockingConnection(pika.URLParameters(fresh.url)) as connection:
+        channel = connection.channel()
+        channel.queue_declare("leased", durable=True, arguments={"x-queue-type": "amps"})
+        channel.queue_declare("classic")
+        for queue in ("leased", "leased", "leased", "classic"):
+            channel.basic_publish("", queue, b"1")
+        tag = channel.basic_get("leased")[0].delivery_tag
+        other = channel.basic_get("leased")[0].delivery_tag
+        channel.basic_get("classic")
+        assert metrics_of(fresh)["leveret_queue_in_lease"] == 2
+        channel.basic_ack(tag)
+        channel.queue_declare("classic", passive=True)
+        assert metrics_of(fresh)["leveret_queue_in_lease"] == 1
+        channel.basic_nack(other, requeue=True)
+        channel.queue_declare("classic", passive=True)
+        assert metrics_of(fresh)["leveret_queue_in_lease"] == 0

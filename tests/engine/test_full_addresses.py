@@ -11,6 +11,7 @@ from flow_bench import FlowBench, Publisher, make_content, saying
 from leveret.engine import reconfigure
 from leveret.engine.messages.field_table import Field
 from leveret.settings import NO_WHOLE_LIMITS, WholeLimits
+from leveret.testing.harness import Harness
 
 #: Octets of each message of this page.
 SIZE = 500
@@ -184,3 +185,59 @@ def test_what_is_held_meets_a_ring() -> None:
     bench.take(38)
     publisher.publish(*(saying(str(number)) for number in range(80, 96)))
     assert bench.bodies() == [b"%d" % number for number in range(88, 96)]
+
+
+FULL = '[[address-setting]]\nmatch = "full"\nmax-size-messages = 2\naddress-full-policy = "BLOCK"\n'
+DYING = '[[address-setting]]\nmatch = "dying"\nexpiry-address = "full"\n'
+UNROUTABLE = '[[address-setting]]\nmatch = "no.queue"\ndead-letter-address = "full"\nsend-to-dla-on-no-route = true\n'
+DIVERT = '[[divert]]\nname = "d"\naddress = "from"\nforwarding-address = "full"\n'
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "properties"),
+    [
+        (DYING, "dying", {"expiration": "0"}),
+        (UNROUTABLE, "no.queue", {}),
+        (DIVERT, "from", {}),
+        (DIVERT, "from", {"headers": {"x-delay": 0}}),
+        ("enable-ingress-timestamp = true\n" + DIVERT, "from", {}),
+    ],
+    ids=["dead letter", "unroutable", "diverted", "diverted with a header", "diverted to rules"],
+)
+def test_what_the_broker_itself_publishes_over_a_limit_is_counted(
+    settings: str, key: str, properties: dict[str, object]
+) -> None:
+    """Dead letters, unroutable messages, diverted ones: they wait for no room, so a full address takes them."""
+    harness = Harness(FULL + settings)
+    harness.queue("full")
+    if key != "no.queue":
+        harness.queue(key)
+    for over in (0, 0, 1, 2, 3):
+        harness.publish("x", key=key, **properties)
+        assert harness.broker.flow.over_limit == over
+    assert harness.named("full").ready_count == 5
+    harness.take(4, "full")
+    harness.publish("x", key=key, **properties)
+    assert harness.broker.flow.over_limit == 3
+
+
+def test_retained_messages_over_a_limit_are_counted() -> None:
+    """A new queue gets all messages that its address retains, and none of the queues of other addresses counts."""
+    harness = Harness(FULL.replace('"full"', '"news"') + "retroactive-message-count = 5\n")
+    harness.vhost.exchanges.declare("news", "fanout", client=None)
+    harness.publish(*"ABCDE", exchange="news", key="")
+    harness.queue("elsewhere")
+    harness.bind("elsewhere", "news")
+    assert harness.broker.flow.over_limit == 0
+    harness.queue("news")
+    harness.bind("news", "news")
+    assert (harness.all("news"), harness.broker.flow.over_limit) == ("ABCDE", 3)
+
+
+def test_what_waits_for_room_is_not_counted_as_over_a_limit() -> None:
+    bench = FlowBench(address_full_policy="BLOCK", max_size_messages=2)
+    publisher = Publisher(bench, "p")
+    publisher.publish(*[make_content(SIZE)] * 5)
+    bench.take(2)
+    bench.take(1)
+    assert (publisher.outcomes(), len(publisher.wants), bench.broker.flow.over_limit) == ("AAAAA", 0, 0)
