@@ -82,11 +82,11 @@ def test_a_client_is_watched_and_time_turns(remote: Remote) -> None:
     channel = connection.channel()
     channel.queue_declare("q", arguments={"x-message-ttl": 3_600_000})
     for body in (b"text", b"\xff\x00"):
-        channel.basic_publish("", "q", body, pika.BasicProperties(headers={"n": 1}))
+        channel.basic_publish("", "q", body, pika.BasicProperties(headers={"n": 1}, priority=0, app_id=""))
     remote.call("assert_queue", name="q", ready=2, within=5, vhost=vhost)
     first, second = remote.call("published", vhost=vhost)
     assert (first["body"], second["body"]) == ("text", {"base64": base64.b64encode(b"\xff\x00").decode()})
-    assert first["properties"] == {"headers": {"n": 1}} and first["queues"] == ["q"]
+    assert first["properties"] == {"headers": {"n": 1}, "priority": 0, "app_id": ""} and first["queues"] == ["q"]
     remote.call("assert_queue", name="q", ready=["text", second["body"]], vhost=vhost)
     remote.call("assert_published", body={"$any": True}, headers={"n": 1}, count=2, vhost=vhost)
     status, why = remote.error("assert_queue", name="q", ready=3, vhost=vhost)

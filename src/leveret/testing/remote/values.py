@@ -27,7 +27,8 @@ class WrongValue(ValueError):
 def json_of(value: Any) -> Any:
     """The JSON form of a result: objects, arrays, octets as bodies, and of properties only the set ones."""
     if isinstance(value, Properties):
-        return {name: json_of(each) for name in Properties.__dataclass_fields__ if (each := getattr(value, name))}
+        values = {name: getattr(value, name) for name in Properties.__dataclass_fields__}
+        return {name: json_of(each) for name, each in values.items() if each not in (None, {})}
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: json_of(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, bytes | bytearray | memoryview):
