@@ -89,12 +89,12 @@ def test_an_etcd_that_is_not_written(
     assert code == 1 and why in lines[-1]
 
 
-@pytest.mark.parametrize("typed, is_wanted", [("a", True), ("yes", False), ("", False)])
+@pytest.mark.parametrize("typed, is_wanted", [("a\n", True), ("yes\n", False), ("\n", False), ("", False)])
 def test_recovery_asks_on_a_line_of_its_own(
     typed: str, is_wanted: bool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the operator types is on the next one, and so is what comes of it."""
-    monkeypatch.setattr("sys.stdin", io.StringIO(f"{typed}\n"))
+    """What the operator types is on the next one, and so is what comes of it; an input without a line is no yes."""
+    monkeypatch.setattr("sys.stdin", io.StringIO(typed))
     recovery = _Recovery(SimpleNamespace(), ["a", "b"])  # type: ignore[arg-type]
     assert recovery._is_confirmed(View(7), "a") is is_wanted
     said = capsys.readouterr().out

@@ -149,7 +149,10 @@ class _Recovery:
             print(f"absent: {', '.join(missing)}. What only they have is lost.")
         print(f"All other nodes will copy the journal of {node}; what they have beyond it is cut.")
         ask = f"Type the node's name ({node}) to begin with it, anything else changes nothing:\n"
-        return input(ask).strip() == node
+        try:
+            return input(ask).strip() == node
+        except EOFError:  # standard input is closed, or was ended by Ctrl-D
+            return False
 
     def _transaction(self, view: "View", node: str) -> "Transaction":
         from ..cluster.agreement.transactions import recover
