@@ -53,6 +53,22 @@ def test_followers_know_whether_their_leader_serves(state: State, is_served: boo
     assert follower.leader == ("rabbit@a" if serves else None)
 
 
+def test_lag_counts_from_this_leadership(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that led two hours ago does not take that time for the lag of a follower."""
+    now_ms = 0
+    monkeypatch.setattr("leveret.serving.node_report.SystemClock.wall_ms", lambda: now_ms)
+    leader = node("a", State.LEADING)
+    report = report_of(leader)
+    lags = []
+    for now_ms, end, acknowledged in ((0, 1000, 1000), (7_200_000, 5000, 4000), (7_202_000, 6000, 5500)):
+        if now_ms < 7_202_000:
+            leader.leading = SimpleNamespace(journal=SimpleNamespace())
+        leader.leading.journal.next_lsn = end
+        link: Any = SimpleNamespace(acknowledged_lsn=acknowledged, behind_octets=0, sent_octets=0)
+        lags.append(report._behind(link)["lag_s"])
+    assert lags == [0, 0, 2]
+
+
 def test_a_leader_of_the_release_before_serves() -> None:
     """It does not tell."""
     assert report_of(node("b", State.IN_SYNC, followed="a", status={"clients": 1})).leader == "rabbit@a"

@@ -93,6 +93,7 @@ class NodeReport:
         self._cluster_name = cluster_name
         self._reserve = reserve
         self._ends: deque[tuple[int, int]] = deque(maxlen=ENDS_MAX)  # wall time in ms, end of the leader's journal
+        self._sampled: object = None  # the leadership of these samples
         self._clients = clients
         self._shared = shared
         self._current = current
@@ -327,6 +328,9 @@ class NodeReport:
     def _note_end(self) -> int:
         """Returns the end of the leading journal, and samples it, so that a copy's lag can be given in seconds."""
         leading, now_ms = self._node().leading, SystemClock.wall_ms()
+        if leading is not self._sampled:  # samples of an earlier leadership would count the time since as lag
+            self._sampled = leading
+            self._ends.clear()
         journal = None if leading is None else leading.journal
         end = 0 if journal is None else journal.next_lsn
         if not self._ends or now_ms - self._ends[-1][0] >= ENDS_MS:
