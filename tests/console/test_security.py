@@ -415,7 +415,7 @@ def test_a_taken_port_is_a_warning_unless_it_was_named(caplog: pytest.LogCapture
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = [Address("127.0.0.1", taken.getsockname()[1])]
-        assert bind_console("console", listen, is_named=False) == []
+        assert bind_console("console", listen, is_named=False) == {}
         assert "no console: cannot listen on 127.0.0.1" in caplog.text
         with pytest.raises(AddressTaken):
             bind_console("console", listen, is_named=True)

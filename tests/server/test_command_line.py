@@ -84,6 +84,16 @@ def test_an_address_of_another_machine_is_said_to_be_that(options: dict[str, str
     assert str(refused.value) == f"cannot listen on 192.0.2.1:5672: this machine does not have that address{words}"
 
 
+@pytest.mark.usefixtures("own_logging")
+def test_nothing_is_left_of_a_start_whose_addresses_are_taken(tmp_path: Path) -> None:
+    """Also of the Unix sockets that were bound before, for AMQP or for the console."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = f"127.0.0.1:{taken.getsockname()[1]}"
+        for option in ("--listen", "--management"):
+            assert main(["serve", "--memory", "--listen", f"unix:{tmp_path}/first", option, port]) == 1
+            assert not os.path.exists(tmp_path / "first")
+
+
 def test_without_memory_the_journal_is_in_leveret_data(tmp_path: Path) -> None:
     """Made where it was started; a second broker there says so in one sentence, exit 1."""
     command = [sys.executable, "-m", "leveret", "serve", "--listen", "127.0.0.1:0", "--management", "off"]

@@ -3,7 +3,7 @@
 import logging
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from ..settings.frozen import frozen
@@ -26,13 +26,15 @@ class Listeners:
     @classmethod
     def bind(cls, options: ServeOptions) -> "Listeners":
         """Bind all addresses of the options. Raises: AddressTaken."""
-        console = options.console or ConsoleAddresses([])
-        amqp = bind_all(options.listen)
-        return cls(
-            dict(zip(amqp, options.listen)),
-            dict(zip(bind_console("console", console.listen, is_named=console.is_named), console.listen)),
-            dict(zip(bind_console("metrics", console.metrics, is_named=console.are_metrics_named), console.metrics)),
-        )
+        console, bound = options.console or ConsoleAddresses([]), cls({}, {}, {})
+        try:
+            bound.amqp.update(bind_all(options.listen))
+            bound.console.update(bind_console("console", console.listen, is_named=console.is_named))
+            bound.metrics.update(bind_console("metrics", console.metrics, is_named=console.are_metrics_named))
+        except AddressTaken:
+            bound.close()
+            raise
+        return bound
 
     @property
     def amqp_tls(self) -> list[socket.socket]:
@@ -58,27 +60,32 @@ class Listeners:
 
     def close(self) -> None:
         """Close all, and remove the files of Unix sockets."""
-        for listener, address in (*self.amqp.items(), *self.console.items(), *self.metrics.items()):
-            listener.close()
-            if address.path:
-                with suppress(OSError):
-                    os.unlink(address.path)
+        for listeners in (self.amqp, self.console, self.metrics):
+            close_all(listeners)
 
 
-def bind_all(addresses: Iterable[Address]) -> list[socket.socket]:
+def close_all(listeners: Mapping[socket.socket, Address]) -> None:
+    """Close listeners, and remove the files of Unix sockets."""
+    for listener, address in listeners.items():
+        listener.close()
+        if address.path:
+            with suppress(OSError):
+                os.unlink(address.path)
+
+
+def bind_all(addresses: Iterable[Address]) -> dict[socket.socket, Address]:
     """A listener for each address, in order; if one cannot be bound, none stays. Raises: AddressTaken."""
-    listeners: list[socket.socket] = []
+    listeners: dict[socket.socket, Address] = {}
     try:
         for address in addresses:
-            listeners.append(bind(address, BACKLOG))
+            listeners[bind(address, BACKLOG)] = address
     except AddressTaken:
-        for listener in listeners:
-            listener.close()
+        close_all(listeners)
         raise
     return listeners
 
 
-def bind_console(what: str, addresses: list[Address], *, is_named: bool) -> list[socket.socket]:
+def bind_console(what: str, addresses: list[Address], *, is_named: bool) -> dict[socket.socket, Address]:
     """Listeners of the console; none if an address is taken that was not named explicitly. Raises: AddressTaken."""
     try:
         return bind_all(addresses)
@@ -86,4 +93,4 @@ def bind_console(what: str, addresses: list[Address], *, is_named: bool) -> list
         if is_named:
             raise
         logger.warning("no %s: %s", what, error)
-        return []
+        return {}
