@@ -53,6 +53,17 @@ def channel(virtual_broker: RunningBroker) -> Iterator[Any]:
         yield channel
 
 
+def test_an_alarm_blocks_like_a_limit(virtual_broker: RunningBroker) -> None:
+    """An operator's alarm is a limit that an assertion can name."""
+    broker, flow = virtual_broker, virtual_broker.runtime.broker.flow
+    broker.ask(lambda: flow.raise_alarm("by hand"))
+    with publishing(broker.url, 1) as end:
+        (blocked,) = broker.assert_blocked(limit="alarm", within=60)
+        assert (blocked.destination, blocked.limit) == ("broker", "alarm")
+        broker.ask(flow.end_alarm)
+        assert end() == ["ack"]
+
+
 @pytest.mark.parametrize(
     "address, destination", [("q", "queue 'q' in vhost '/'"), (None, "broker"), ("#", "queue 'q'")]
 )

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 class BlockedSnapshot:
     """A blocked connection. `connection`: the name that its client gave it, or its remote address.
 
-    `destination`: the full object, such as "queue 'orders' in vhost '/'", or "broker". `limit`: see the
-    engine's `Usage.limit_name`; of an alarm: alarm, disk or replication. `since`: start of
-    the wait, in seconds of the broker's clock since its start. `messages`: number of blocked publishes of this
-    connection, to all destinations.
+    `destination`: the full object, such as "queue 'orders' in vhost '/'", or "broker". `limit`: see the engine's
+    `Usage.limit_name`; of an alarm: alarm, disk or replication. `since`: start of the wait, in seconds of the broker's
+    clock since its start. `messages`: number of blocked publishes of this connection, to all destinations.
     """
 
     connection: str

@@ -9,10 +9,10 @@ from ..settings.printable import printable
 
 #: The modes of the clock.
 CLOCKS = ("real", "virtual")
-#: The limits that block publishers: see `BlockedSnapshot`.
+#: The limits and alarms that block publishers: see `BlockedSnapshot`.
 LIMIT_NAMES = (
     "memory", "store", "temp", "max-size-bytes", "max-size-messages", "max-size-bytes-reject-threshold",
-    "global-max-size", "global-max-messages",
+    "global-max-size", "global-max-messages", "alarm", "disk", "replication",
 )  # fmt: skip
 #: The ends of leases: see `LeaseEndedEvent`.
 LEASE_ENDS = ("deadline", "unsubscribed", "taken_over", "lifetime", "nacked", "rejected", "recovered", "closed", "lost")
