@@ -69,6 +69,19 @@ def test_a_session_of_real_time_is_replayed_in_none(broker: RunningBroker, tmp_p
         other.assert_queue("short", ready=["y"])
 
 
+def test_one_recording_runs_at_a_time(broker: RunningBroker, tmp_path: Path) -> None:
+    """A second one would end the first, which nobody would see; its file is not touched."""
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    second.write_text("kept")
+    with broker.record(str(first)):
+        with pytest.raises(RuntimeError, match="another recording is running"):
+            broker.record(str(second))
+        with channel_of(broker.url) as channel:
+            channel.queue_declare("q")
+    assert '"event": "received"' in first.read_text() and second.read_text() == "kept"
+    broker.record(str(second)).stop()
+
+
 def test_no_login_is_recorded(virtual_broker: RunningBroker, tmp_path: Path) -> None:
     """Neither name and password nor anything of the handshake."""
     file = tmp_path / "session.jsonl"

@@ -29,12 +29,14 @@ class RecordingError(ValueError):
 
 @nearest_names
 class Recording:
-    """A recording, from its creation until `stop` or the end of its `with` block. It omits older connections."""
+    """A recording, from its creation until `stop` or the end of its `with` block. It omits older connections.
+
+    Raises: OSError; RuntimeError: another recording is running.
+    """
 
     def __init__(self, host: Host, path: str) -> None:
         self._host = host
-        file = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115  closed by `stop`
-        self._tap = host.ask(lambda: self._begin(file))
+        self._tap = host.ask(lambda: self._begin(path))
 
     def __enter__(self) -> "Recording":
         return self
@@ -47,8 +49,11 @@ class Recording:
         if not self._tap.is_closed:
             self._host.ask(self._end)
 
-    def _begin(self, file: TextIO) -> Tap:
+    def _begin(self, path: str) -> Tap:
         runtime = self._host.runtime
+        if runtime.tap is not None:
+            raise RuntimeError("another recording is running, and a broker has one at a time: stop it first")
+        file = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115  closed by `stop`
         runtime.tap = tap = Tap(file, runtime.clock)
         return tap
 
