@@ -174,6 +174,20 @@ def test_more_memory_than_there_is(tmp_path: Path) -> None:
     assert code == 0 and found["memory"][0] == "warning"
 
 
+def test_files_at_the_path_of_a_socket(tmp_path: Path) -> None:
+    """A socket of a broker that was killed is replaced; another file is in the way, and stays."""
+    file, path = tmp_path / "leveret.toml", tmp_path / "s"
+    file.write_text(f'[broker]\nlisten = ["unix:{path}"]\n')
+    with socket.socket(socket.AF_UNIX) as left:
+        left.bind(str(path))
+    for verdict, text in (("ok", "it is replaced if nobody listens"), ("warning", "Address already in use")):
+        _, found = doctor("--config", str(file), "--data", str(tmp_path / "data"))
+        assert found["address"][0] == verdict and text in found["address"][1]
+        path.unlink()
+        path.write_text("kept")
+    assert path.read_text() == "kept"
+
+
 def test_for_people(tmp_path: Path) -> None:
     """A line each, and what to do below it."""
     with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import stat
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -118,7 +119,7 @@ def _check_addresses(configuration: Configuration) -> Iterator[Finding]:
     for text in configuration.broker.listen:
         try:
             address = parse_address(text)
-            if address.path and os.path.exists(address.path):
+            if address.path and os.path.exists(address.path) and stat.S_ISSOCK(os.stat(address.path).st_mode):
                 yield Finding(OK, "address", f"{text}: a socket is there; it is replaced if nobody listens")
                 continue
             bind(address, 1).close()
