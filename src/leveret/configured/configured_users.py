@@ -1,8 +1,9 @@
 """The users and limits that the configuration declares: applied to a broker at its start and after each reload.
 
 A declared user is reset to its entry whenever the entry changes, and at a restart; until then, changes by
-`leveret ctl` stay. A user that is no longer declared is deleted, and its connections are closed. The default guest
-exists while the configuration names no user.
+`leveret ctl` stay, but a user that it deleted is created again by the next reload. Each reload sets declared limits
+again. A user that is no longer declared is deleted, and its connections are closed. Declared users replace the default
+guest, unless it was changed; it is back when none is declared any longer.
 Source: interfaces page; behaviour page 3.13 to 3.15.
 """
 

@@ -362,7 +362,7 @@ def tags_of(value: object) -> tuple[str, ...]:
 
 
 def words_of(value: object) -> list[str]:
-    """Tags in a list, or in text with commas. Raises: CommandError."""
+    """The tags of a user or a virtual host in a list, or in text with commas. Raises: CommandError."""
     words = value.split(",") if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(one, str) and len(one) <= 255 for one in words):
         raise CommandError("tags must be a list of words, or text with commas between them")

@@ -88,7 +88,7 @@ def _blocked(broker: Broker) -> list[dict[str, Any]]:
 
 @command("queues", reads=True)
 def queues(operator: Operator, *, vhost: OnlyVhost | None = None) -> list[dict[str, Any]]:
-    """List all queues with their messages."""
+    """List all queues with the numbers of their messages."""
     objects = operator.configured
     return [
         {

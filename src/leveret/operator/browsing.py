@@ -38,13 +38,13 @@ def browse(
 ) -> Steps:
     """Look at the messages of a queue and change nothing.
 
-    count: at most this many (default 50), and no more than management-browse-page-size
+    count: at most this many (default 50), and no more than 500 or management-browse-page-size
     after: only messages behind this position (default 0: from the head)
     state: ready (the default), unacked or scheduled
 
     Nothing is taken, marked or counted, and no order changes; contents on disk are read. The answer has `items`, each
     with its `position`; `next`, the value of `after` for the next page, null at the end; `total`; with a filter
-    `looked_at`.
+    `looked_at`. A page ends at `count` items or after 20,000 tested messages.
     """
     if state not in STATES:
         raise CommandError(f"browse: state must be {', '.join(STATES[:-1])} or {STATES[-1]}, not {state!r}")

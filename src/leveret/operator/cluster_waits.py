@@ -13,7 +13,7 @@ Row = dict[str, Any]
 
 
 def in_sync_reasons(status: Status, node: str | None = None) -> list[str]:
-    """Why the node, or one of all nodes, is not in sync; []: all are. Raises: CommandError: there is no such node."""
+    """Why the node, or any node (None), is not in sync; []: it is, or all are. Raises: CommandError: no such node."""
     if (reason := why_unserved(status)) is not None:
         return [reason]
     return not_in_sync(status["nodes"] if node is None else [_row(status, node)])

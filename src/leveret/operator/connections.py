@@ -206,8 +206,9 @@ def _state(operator: Operator, client: Client) -> str:
 
 
 def _oldest_since(operator: Operator, session: Session, tag: int | None) -> dict[str, Any]:
-    """The time of a delivery, the oldest that a consumer or a channel has not acknowledged: wall time in ms, up to ten
-    seconds late, because times are noted every ten seconds. None: there is none, or no time was noted since.
+    """The time of a delivery, the oldest that a consumer or a channel has not acknowledged: wall time in ms, at the
+    latest. Times are noted every ten seconds, and fewer notes are kept after ten minutes. None: there is no such
+    delivery, or no note since.
     """
     at_ns = None if tag is None else operator.broker.context.acknowledgements.delivered_ns(session, tag)
     if at_ns is None:

@@ -280,8 +280,8 @@ def _object_values(vhosts: list[VirtualHost]) -> Steps:
     queues: list[Queue] = []
     exchanges: list[tuple[Exchange, VirtualHost]] = []
     bindings: list[tuple[Callable[[Binding], dict[str, Any] | None], list[Binding]]] = []
-    for number, vhost in enumerate(vhosts):
-        if number % VALUES_A_STEP == VALUES_A_STEP - 1:
+    for number, vhost in enumerate(vhosts, 1):
+        if number % VALUES_A_STEP == 0:
             yield
         queues += [queue for queue in vhost.queues.values() if not queue.exclusive]
         exchanges += [(exchange, vhost) for exchange in _declared(vhost)]

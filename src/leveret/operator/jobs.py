@@ -25,16 +25,17 @@ RUNNING, WAITING, DONE, CANCELLED, FAILED = "running", "waiting", "done", "cance
 class Job:
     """One job. `command`: its command's name. `to`: the destination, in words.
 
-    `rate`: messages a second; None: no limit. `state`: running, waiting (for room), done, cancelled or failed.
+    `rate`: messages a second, `limit`: messages at most; None: no limit. `state`: running, waiting (for room), done,
+    cancelled or failed.
     """
 
     def __init__(
-        self, id_: int, command: str, moving: Moving, client: Client, *, by: str | None, to: str, rate: int | None
-    ) -> None:
-        self.id, self.command, self.by, self.to, self.rate = id_, command, by, to, rate
+        self, id_: int, command: str, moving: Moving, client: Client, *, by: str | None, to: str, rate: int | None,
+        limit: int | None,
+    ) -> None:  # fmt: skip
+        self.id, self.command, self.by, self.to, self.rate, self.limit = id_, command, by, to, rate, limit
         self.moving, self.client = moving, client
         self.state, self.error = RUNNING, ""
-        self.limit: int | None = None
         self.started_ms, self.ended_ms = self._clock.wall_ms(), 0
         self._began_ns, self._spent_ns = self._clock.monotonic_ns(), 0
         self._due_ns = self._began_ns
@@ -197,8 +198,7 @@ class Jobs:
         ended = [job.id for job in self if job.is_over]
         for id_ in ended[: max(0, len(ended) - ENDED_MAX + 1)]:
             del self._jobs[id_]
-        job = self._jobs[self._next_id] = Job(self._next_id, command, moving, client, by=by, to=to, rate=rate)
-        job.limit = limit
-        self._next_id += 1
+        id_, self._next_id = self._next_id, self._next_id + 1
+        job = self._jobs[id_] = Job(id_, command, moving, client, by=by, to=to, rate=rate, limit=limit)
         job.begin()
         return job

@@ -176,9 +176,10 @@ def dead_letters(operator: Operator, *, all: bool = True, vhost: OnlyVhost | Non
     found.sort(key=lambda queue: (-queue.ready_count, queue.vhost_name, queue.name))
     rows, clock = [], operator.broker.context.clock
     until_ns = clock.monotonic_ns() + COUNTED_NS
-    for queue in found[:QUEUES_MAX]:
-        most = LETTERS_MAX // len(found[:QUEUES_MAX])
-        rows.append((yield from _count_letters(queue, queue.ready_count if all else most, clock, until_ns)))
+    shown = found[:QUEUES_MAX]
+    for queue in shown:
+        most = queue.ready_count if all else LETTERS_MAX // len(shown)
+        rows.append((yield from _count_letters(queue, most, clock, until_ns)))
     return {"queues": len(found), "items": rows}
 
 

@@ -177,7 +177,7 @@ class _Search:
         self.stopped = ""
 
     def search_all(self, queues: list[Queue], user: User | None) -> Steps:
-        """Search the queues that the user may read (None: all), until a limit is reached."""
+        """Search the queues that the user may read (None: all), until a limit is reached. Busy queues are left out."""
         for one in queues:
             if user is not None and not user.may("read", "queue", one.name, one.vhost_name):
                 self.not_permitted += 1

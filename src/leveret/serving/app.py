@@ -17,7 +17,7 @@ from . import collector
 from .addresses import AddressTaken, ConsoleAddresses
 from .allocator import return_memory
 from .composition import DataUnusable
-from .frontends import Frontend, FrontendMissing, find_frontend
+from .frontends import Frontend, find_frontend
 from .listeners import Listeners
 from .options import ServeOptions
 from .process_signals import RELOADS, STOPS, SignalQueue, ignore, open_signal_queue
@@ -34,18 +34,16 @@ logger = logging.getLogger("leveret")
 def serve(options: ServeOptions) -> int:
     """Run a broker until SIGTERM or SIGINT.
 
-    Returns the exit code: 0; 1 when the AMQP frontend is missing, an address is taken, the data directory is or becomes
-    unusable, or an invariant of the engine is broken; 2 when the file of definitions is refused.
+    Returns the exit code: 0; 1 when an address is taken, the data directory is or becomes unusable, or an invariant of
+    the engine is broken; 2 when the file of definitions is refused.
     """
-    try:
-        frontend = find_frontend("amqp")
-    except FrontendMissing as error:
-        return _refused(error)
+    frontend = find_frontend("amqp")
     ignore(RELOADS)  # the configuration was read just now, and opening the journal may take a while
     try:
         listeners = Listeners.bind(options)
     except AddressTaken as error:
-        return _refused(error)
+        print(printable(f"leveret: {error}"), file=sys.stderr)
+        return 1
     collector.set_up()
     errors: list[BaseException] = []
     try:
@@ -66,11 +64,6 @@ def serve(options: ServeOptions) -> int:
     if any(isinstance(error, DefinitionsRefused) for error in errors):
         return 2
     return 1 if errors else 0
-
-
-def _refused(error: Exception) -> int:
-    print(printable(f"leveret: {error}"), file=sys.stderr)
-    return 1
 
 
 def leaf_errors(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

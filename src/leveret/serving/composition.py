@@ -86,7 +86,7 @@ def build_broker(
     """Make a broker from its directory and its configuration.
 
     Args:
-        chance: a number in [0, 1), see `Broker`.
+        chance: returns a number in [0, 1), see `Broker`.
         data: None: everything in memory.
         users: the users at the start; None: the journal's and the configured users (guest if there are none), with
             logins throttled against guessing.

@@ -83,9 +83,9 @@ def _log_unlogged(queue: Queue, topic: str) -> None:
 
 
 class _UnknownArguments:
-    """Logs each unknown argument once for queues, once for consumers and once for exchanges."""
+    """Logs each unknown argument once for queues, once for consumers and once for exchanges, up to a maximum."""
 
-    #: Maximum logged names, because clients can invent more.
+    #: Names after which none is logged, because clients can invent more.
     NAMES_MAX = 1_000
 
     def __init__(self) -> None:
