@@ -70,6 +70,10 @@ class LeaseBook:
         """Note when a message expires (monotonic ns) even if it is leased then."""
         heappush(self._leased_lifetimes, (due_ns, id_))
 
+    def forget_leased_lifetimes(self) -> None:
+        """Forget all that `expect_leased` noted: whether a lifetime ends a lease has changed."""
+        self._leased_lifetimes.clear()
+
     def expired(self, now_ns: int, count: int) -> list[int]:
         """Remove and return up to `count` positions of ready messages that expired; some may be gone already."""
         found: list[int] = []

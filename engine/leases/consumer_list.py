@@ -82,16 +82,8 @@ class LeaseConsumers(ConsumerList):
         self._next = following
         return is_another
 
-    def has_waiting(self) -> bool:
+    def has_credit(self) -> bool:
         return any(one.credit() > 0 for one in self.consumers if one not in self.unleased)
-
-    def total_credit(self) -> tuple[int, int]:
-        wanted = octets = 0
-        for consumer in self.consumers:
-            if consumer not in self.unleased and (credit := consumer.credit()) > 0:
-                wanted += credit
-                octets += consumer.client.outbox_room()
-        return wanted, octets
 
     def free(self) -> list[Consumer]:
         """The consumers that may have a lease now."""

@@ -1,7 +1,7 @@
 """The acknowledgements that a leased queue keeps for messages that are not ready yet. Source: queues page C.6."""
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from struct import Struct
 
 #: Deferred acknowledgements of one queue; more are refused. All of them are written in the queue's journal record.
@@ -26,11 +26,11 @@ class DeferredAcks:
         """The state for the journal."""
         return b"".join(_ENTRY.pack(*entry) for entry in self._until_ms.items())
 
-    def add(self, id_: int, until_ms: int) -> bool:
-        """Add an acknowledgement. Returns whether there was room."""
-        if len(self._until_ms) >= DEFERRED_MAX and id_ not in self._until_ms:
+    def add(self, until_ms: Mapping[int, int]) -> bool:
+        """Add acknowledgements, by id. Returns False, and adds none, if there is no room for all."""
+        if len(self._until_ms.keys() | until_ms.keys()) > DEFERRED_MAX:
             return False
-        self._until_ms[id_] = until_ms
+        self._until_ms.update(until_ms)
         return True
 
     def keep(self, id_: int) -> None:

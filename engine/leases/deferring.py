@@ -21,20 +21,24 @@ def defer_acks(leases: Leases, ids: Iterable[int]) -> int:
     now_ms = leases.queue.context.broker.clock.wall_ms()
     deferred.prune(now_ms)
     scheduled = _scheduled_ids(leases)
-    count = 0
+    new: dict[int, int] = {}
+    inactive: list[int] = []
     for id_ in ids:
-        is_visible = id_ in scheduled or _is_inactive(leases, id_)
-        if id_ <= leases.last_id and not is_visible:
-            continue
-        if not deferred.add(id_, 0 if is_visible else now_ms + leases.rules.settings.deferred_ack_ms):
-            raise BadRequest(f"more than {DEFERRED_MAX} acknowledgements wait for messages that have not come")
-        if is_visible and id_ not in scheduled:
-            deferred.keep(id_)
-        count += 1
-    if count:
+        if id_ in scheduled:
+            new[id_] = 0
+        elif _is_inactive(leases, id_):
+            new[id_] = 0
+            inactive.append(id_)
+        elif id_ > leases.last_id:
+            new[id_] = now_ms + leases.rules.settings.deferred_ack_ms
+    if not deferred.add(new):
+        raise BadRequest(f"more than {DEFERRED_MAX} acknowledgements wait for messages that have not come")
+    for id_ in inactive:
+        deferred.keep(id_)
+    if new:
         leases.deferred = deferred
         leases.queue.events.notes_changed()
-    return count
+    return len(new)
 
 
 def _is_inactive(leases: Leases, id_: int) -> bool:
@@ -46,7 +50,7 @@ def _is_inactive(leases: Leases, id_: int) -> bool:
 
 
 def _scheduled_ids(leases: Leases) -> set[int]:
-    return {message.id for _, message in leases.queue.scheduled.entries()}
+    return {message.id for message in leases.queue.scheduled}
 
 
 def settle(leases: Leases, ids: Iterable[int]) -> None:

@@ -94,7 +94,7 @@ def dispatch(leases: Leases, *, expires: bool = True) -> None:
             break
         count = min(len(store.ready), leases.room(), RUN_MAX)
         if leases.deferred is not None and leases.active is not None:
-            count = min(count, leases.active.count - len(leases.book))
+            count = min(count, leases.active.count - len(leases.book.leases))
         if leases.rules.barrier is not None:
             count = _before_barrier(leases, count)
             if count < 0:

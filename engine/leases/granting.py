@@ -6,6 +6,7 @@ The unit of work is a run: messages with one envelope and equal delivery counts 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ...settings.leases.leased_settings import IMMEDIATE
 from ..delivery.consumer import Consumer
 from ..delivery.effects import Delivered, by_redelivered
 from ..messages.message import Message, content_of, deliveries_of, envelope_of, id_of, stretches_alike
@@ -115,7 +116,7 @@ def begin(leases: Leases, messages: Sequence[Message], session: "Session") -> No
             session.client.send_after(sync_lsn, session.number)
         return
     await_end(leases, book.leases.begin(messages, now_ns))
-    if queue.store.expiring and settings.expire_leased == "immediate":
+    if queue.store.expiring and settings.expire_leased == IMMEDIATE:
         for message in messages:
             if message.expires_ns > now_ns:  # a message with a lifetime of 0 was taken in time
                 book.expect_leased(message.expires_ns, message.id)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from operator import attrgetter
 
-from ...settings.leases.leased_settings import BY_QUEUE
+from ...settings.leases.leased_settings import BY_QUEUE, IMMEDIATE
 from ..clock import MS, due_after
 from ..messages.message import Envelope, Message, id_of
 from ..queues import scheduled
@@ -109,6 +109,11 @@ class LeasedIntake(LeasesPart, Intake):
             leases.book.has_own_lifetimes = True  # new messages may expire before those in front of them
         period_ns = 0 if now.lease_period_ms is None else now.lease_period_ms * MS
         leases.book.change_period(period_ns, queue.context.broker.clock.monotonic_ns())
+        if before.expire_leased != now.expire_leased:
+            leases.book.forget_leased_lifetimes()
+            for lease in leases.book.leases.by_id.values() if now.expire_leased == IMMEDIATE else ():
+                if lease.expires_ns:
+                    leases.book.expect_leased(lease.expires_ns, lease.id)
         arm(leases)
         queue.mark()
         if (before.priority, before.barrier) != (now.priority, now.barrier):

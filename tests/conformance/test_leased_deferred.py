@@ -158,6 +158,17 @@ def test_messages_that_become_active_within_one_dispatch(desk: LeasedDesk, argum
     assert desk._facts("q")["deferred_acks"] == 0
 
 
+def test_messages_sent_at_most_once_beyond_a_target_depth(desk: LeasedDesk) -> None:
+    """A consumer with room gets all: sent messages are gone, and do not count towards TargetQueueDepth."""
+    desk.queue(x_target_depth=1000, x_semantics="at-most-once", x_max_backlog_per_consumer=5000)
+    first = desk.pair.broker.context.next_id
+    desk.publish(*map(numbered, range(2500)))
+    assert defer(desk, f"1|{first + 2400}|") == 1
+    desk.subscribe(qos=5000)
+    bodies = [got.body for got in desk.taken()]
+    assert bodies == [numbered(number) for number in range(2500) if number != 2400]
+
+
 @pytest.mark.parametrize("x_message_ttl", [600, None])
 def test_inactive_messages_that_expire(desk: LeasedDesk, x_message_ttl: int | None) -> None:
     """A message that was acknowledged beyond TargetQueueDepth never becomes a dead letter (C.6): not when the queue
@@ -205,6 +216,18 @@ def test_too_many(desk: LeasedDesk, monkeypatch: pytest.MonkeyPatch) -> None:
         defer(desk, next_bookmarks(desk, 4))
     desk.publish("a", "b", "c", "d")
     assert desk.all() == "d"
+
+
+def test_a_refused_request_leaves_nothing(desk: LeasedDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused as a whole: a part of it would be in memory, and not in the journal."""
+    monkeypatch.setattr(deferred_acks, "DEFERRED_MAX", 3)
+    desk.queue()
+    assert defer(desk, next_bookmarks(desk, 2)) == 2
+    with pytest.raises(CommandError, match="acknowledgements wait for messages"):
+        defer(desk, next_bookmarks(desk, 4))
+    assert desk._facts("q")["deferred_acks"] == 2
+    desk.publish("a", "b", "c")
+    assert desk.all() == "c"
 
 
 def test_a_reload_changes_the_time(desk: LeasedDesk) -> None:

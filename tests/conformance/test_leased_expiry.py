@@ -149,6 +149,29 @@ def test_lifetimes_may_wait_for_the_end_of_the_lease(desk: LeasedDesk) -> None:
     assert desk.reasons() == ["time_limit"] and desk.counter("acknowledged") == 1
 
 
+def test_a_reload_decides_whether_lifetimes_end_leases(desk: LeasedDesk) -> None:
+    """It acts at once: also on leases that have begun, and on a lifetime that is over already."""
+    queue = '[[queue]]\nname = "q"\ntype = "amps"\nmessage-ttl = 1000\nexpire-leased = '
+    desk = LeasedDesk(f'{queue}"immediate"')
+    desk.publish("m")
+    desk.must_get()
+    desk.reload(f'{queue}"at-lease-end"')
+    desk.advance_ms(2000)
+    assert desk.counts() == (0, 1, 0)
+    desk.reload(f'{queue}"immediate"')
+    desk.advance_ms(1)
+    assert desk.counts() == (0, 0, 0)
+    desk.publish("n")
+    desk.reload(f'{queue}"at-lease-end"')
+    desk.must_get()
+    desk.advance_ms(500)
+    desk.reload(f'{queue}"immediate"')
+    desk.advance_ms(499)
+    assert desk.counts() == (0, 1, 0)
+    desk.advance_ms(1)
+    assert desk.counts() == (0, 0, 0)
+
+
 @pytest.mark.parametrize(
     ("model", "message_ms", "queue_ms", "died_ms"),
     [

@@ -431,6 +431,24 @@ def test_a_full_backlog_is_no_reason_to_load() -> None:
     assert [got.body for got in desk.taken()] == ["f", "g"]
 
 
+def test_a_consumer_without_leases_is_no_reason_to_load() -> None:
+    """It gets only barriers. Its credit let each dispatch read messages that nobody could lease."""
+    desk = LeasedDesk(SimulatedFiles(), memory=20_000)
+    desk.queue()
+    desk.subscribe(qos=2)
+    desk._call(GETS, C.Basic.Consume, queue="q", consumer_tag="barriers", arguments={"x-max-backlog": 0})
+    desk.publish(*"abcdefg", delivery_mode=2)
+    broker, queue = desk.pair.broker, desk.vhost.queues["q"]
+    options = replace(broker.context.options, whole_limits=WholeLimits(messages_max=1))
+    broker.reloading.replace_settings(broker.context.settings, options)
+    queue.mark()
+    turns = [broker.end_turn() or broker.scheduler.load() or bool(broker.scheduler.to_load) for _ in range(20)]
+    assert not queue.store.in_memory and not turns[-1]
+    queue.mark()
+    broker.end_turn()
+    assert not queue.store.in_memory
+
+
 def test_what_comes_late_among_active_messages_is_counted() -> None:
     """A delayed message becomes due, whose place is among those that are active already."""
     desk = LeasedDesk(SimulatedFiles(), memory=20_000)
