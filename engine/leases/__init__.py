@@ -1,7 +1,7 @@
-"""Leased queues, as in AMPS: a package that `queues/kinds.py` loads for the first leased queue.
+"""Leased queues, as in AMPS. Source: queues page A; docs/leases.md.
 
-The functions for operators are here; they load the modules that do the work at the first request.
-Source: queues page A; docs/leases.md.
+`queues/kinds.py` loads the kind for the first leased queue. The functions for operators, and the headers of deliveries,
+can be imported without it: they load the other modules when they are called.
 """
 
 from collections.abc import Generator
@@ -44,7 +44,7 @@ def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
 
 
 def renew_leases(queue: Queue, bookmarks: str) -> int:
-    """Renew the leases of a queue's messages with these bookmarks. Returns how many. Raises: BadRequest."""
+    """Renew the leases of a queue's messages with these bookmarks. Returns the number of leases. Raises: BadRequest."""
     from . import control
 
     return control.renew_leases(queue, bookmarks)

@@ -1,4 +1,5 @@
-"""The book of a leased queue: its leases with their ends, and the lifetimes of messages that expire out of order.
+"""The book of a leased queue: its leases with their ends, and the lifetimes of leased messages and of ready ones that
+expire out of order.
 
 Nothing here survives a restart. Source: queues page A.5 ("Timers"), C.2 ("not logged").
 """
@@ -16,10 +17,8 @@ TOGETHER_NS = 1_000_000
 class LeaseBook:
     """The running leases of one queue.
 
-    `leases`: leased messages. `slots`: messages of an at-most-once queue: they left when they were delivered, but still
-    take room in the backlog.
-
-    `cancels`: message id -> how often the message was given back, if it was.
+    `leases`: leased messages. `slots`: messages of an at-most-once queue, which left when they were delivered, but
+    still take room in the backlog. `cancels`: message id -> number of times that clients gave it back, from 1 on.
     """
 
     def __init__(self, period_ns: int) -> None:
@@ -29,7 +28,7 @@ class LeaseBook:
         self.cancels: dict[int, int] = {}
         self._leased_lifetimes: list[tuple[int, int]] = []  # heap of (monotonic ns, id)
         self._lifetimes: list[tuple[int, int, int]] = []  # heap of (monotonic ns, id, position) of ready messages
-        self.has_own_lifetimes = False  # True once a message may expire before one that came earlier
+        self.has_own_lifetimes = False  # a message may expire before one that came earlier
 
     def __len__(self) -> int:
         """The number of leases and slots."""
@@ -40,7 +39,7 @@ class LeaseBook:
         return chain(self.leases.by_id.values(), self.slots.by_id.values())
 
     def end(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """End leases and slots. Returns the messages that were leased, without those of slots."""
+        """End leases and slots, which must be running. Returns the messages of the leases."""
         slots = self.slots
         if len(slots):
             freed = [message for message in messages if slots.by_id.get(message.id) is message]
@@ -83,7 +82,7 @@ class LeaseBook:
         return found
 
     def expired_leases(self, now_ns: int, count: int) -> list[Message]:
-        """Up to `count` leased messages that have expired; their lifetimes are forgotten."""
+        """Up to about `count` leased messages that have expired; their lifetimes are forgotten."""
         found: dict[int, Message] = {}  # a message that was leased twice is in the heap twice
         heap = self._leased_lifetimes
         while heap and heap[0][0] <= now_ns and len(found) < count:
@@ -93,7 +92,7 @@ class LeaseBook:
         return list(found.values())
 
     def next_ns(self) -> int:
-        """When the next lease, slot or lifetime ends (monotonic ns); 0: none does."""
+        """When the next lease, slot or noted lifetime ends (monotonic ns); 0: none does."""
         heap = self._leased_lifetimes
         while heap and heap[0][1] not in self.leases.by_id:
             heappop(heap)
@@ -105,8 +104,8 @@ class LeaseBook:
 class LeaseTable:
     """The leased messages of a queue by id, in the order in which their leases end.
 
-    All leases of a queue last equally long, so they end in the order of their beginnings. A lease counts from the next
-    whole `TOGETHER_NS`, so that leases that began together end together.
+    All leases of a queue have the same period, so they end in the order in which they began. A lease counts from the
+    next whole `TOGETHER_NS`, so that leases that began almost at once end together.
     """
 
     def __init__(self, period_ns: int) -> None:
@@ -147,9 +146,8 @@ class LeaseTable:
         return None not in found
 
     def change_period(self, period_ns: int, now_ns: int) -> None:
-        """Change the duration of leases, also of running ones, counted from their begin. 0: they do not end by time.
-
-        If they did not end by time before, running ones count from now.
+        """Change the period, also of running leases. 0: they do not end by time. If they did not before, they count
+        from now.
         """
         if not self._period_ns:
             self._begun_ns = dict.fromkeys(self.by_id, now_ns) if period_ns else {}

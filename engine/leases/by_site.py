@@ -32,7 +32,7 @@ Deal = tuple[str, list[Consumer], list[Message]]
 
 
 def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> None:
-    """Lease found messages and search for more, while consumers have credit and the turn has time."""
+    """Lease messages to their own sites, then to others, while consumers have credit and the turn has time."""
     queue, search, groups = leases.queue, selection.search, selection.groups
     assert isinstance(groups, OwnerGroups)
     store, turn = queue.store, queue.context.broker.turn
@@ -73,9 +73,9 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
 
 
 def _serve_head(leases: Leases, owners: Owners, until: int) -> None:
-    """Without filters, lease messages at the head in runs, to their own sites and by `_transfers`.
+    """Lease messages at the head in runs, to their own sites and by `_transfers`. A third of the cost of a search.
 
-    That is a third of the cost of a search. Messages that are not in memory stay in the store.
+    Only without filters, ranks and target depth. Ends at the first message that is not in memory, or stays.
     """
     store, turn = leases.queue.consumable, leases.queue.context.broker.turn
     while turn.effort < until and store.ready:
@@ -140,7 +140,7 @@ def _transfers(
 
 
 def _has_one_owner(leases: Leases, owners: Owners, messages: Sequence[Message]) -> bool:
-    """Whether consecutive messages are known to have one owner."""
+    """Whether these messages, which follow each other in the store, are known to have one owner."""
     store = leases.queue.pageable
     if store is None or owners.moved or not messages:
         return False
@@ -157,7 +157,7 @@ def _skips_wait(leases: Leases, owners: Owners, number: int) -> bool:
 
 
 def _shorten(dealt: list[Consumer], octets: Sequence[int]) -> None:
-    """Shorten a deal to the room of the clients. At least the first message stays."""
+    """Halve a deal until its messages, of these sizes, fit into the room of each client, or one is left."""
     if len(dealt) > 1:
         room = min(one.client.outbox_room() for one in set(dealt))
         while len(dealt) > 1 and sum(octets[: len(dealt)]) > room:
@@ -188,13 +188,13 @@ def _own_groups(groups: OwnerGroups, owners: Owners, site: str, by_filter: FreeA
 
 
 def _all_groups(groups: OwnerGroups, owners: Owners, free: dict[str, FreeAtSite]) -> list[FilterGroup]:
-    """The groups of all owners for the filters of these consumers."""
+    """The groups of each owner for each filter of these consumers."""
     keys = dict.fromkeys(key for by_filter in free.values() for key in by_filter)
     return [groups.group(number, key) for number in owners.numbers() for key in keys]
 
 
 def _search(leases: Leases, selection: Selection, wanted: Sequence[FilterGroup], until: int) -> bool:
-    """Make a search step for these groups, except for those whose owner has no further message."""
+    """Make a search step for these groups, except for those whose owner has no further message (`Search.advance`)."""
     owners, store = leases.owners, leases.queue.store
     assert owners is not None
     if not leases.rules.is_ranked:  # positions are ids
@@ -212,10 +212,7 @@ def _search(leases: Leases, selection: Selection, wanted: Sequence[FilterGroup],
 def _foreign_groups(
     leases: Leases, groups: OwnerGroups, owners: Owners, free: dict[str, FreeAtSite]
 ) -> tuple[dict[str, Free], bool]:
-    """For each free site: the groups of other owners with a message that may be transferred now.
-
-    Also whether there are messages that have not waited long enough.
-    """
+    """(site -> groups of other owners with a message that may be transferred to it now, whether further ones wait)."""
     foreign: dict[str, Free] = {}
     has_waiting = False
     for number in owners.numbers():
@@ -268,7 +265,7 @@ def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
     assert owners is not None
     firsts = {group: _first(leases, group, extends) for group in free if group.found}
     position = min((group.found[at].position for group, at in firsts.items()), default=None)
-    if position is None or (gate is not None and position >= gate) or not _activate(leases, position, extends):
+    if position is None or (gate is not None and position >= gate) or not activate(leases, position, extends=extends):
         return False
     # Not counted earlier: a dispatch that hands nothing out must be able to continue its search.
     queue.context.broker.turn.effort += len(free)
@@ -290,7 +287,7 @@ def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
 
 
 def _first(leases: Leases, group: FilterGroup, extends: bool) -> int:
-    """The index of a group's first message that may go; in a transfer (`extends`), messages before it may wait."""
+    """The index of the first found message of a group that may go. In a transfer (`extends`) earlier ones may wait."""
     owned = group.expression
     assert leases.owners is not None and isinstance(owned, OwnedFilter)
     if not (extends and _is_mixed(leases, leases.owners)) or _skips_wait(leases, leases.owners, owned.number):
@@ -306,11 +303,10 @@ def _is_mixed(leases: Leases, owners: Owners) -> bool:
 def _run_length(leases: Leases, group: FilterGroup, before: int | None, gate: int | None, extends: bool) -> int:
     """The number of a group's found messages that may go out in one deal."""
     limits = [one for one in (before, gate) if one is not None]
-    end = None if leases.active is None or extends else leases.active.end + 1
-    if end is not None:
-        limits.append(end)
     if extends:  # each message has to wait long enough itself
         return 1 if leases.active is not None else _waited_count(leases, group, limits)
+    if leases.active is not None:
+        limits.append(leases.active.end + 1)
     if not limits:
         return min(len(group.found), RUN_MAX)
     limit = min(limits)
@@ -318,7 +314,7 @@ def _run_length(leases: Leases, group: FilterGroup, before: int | None, gate: in
 
 
 def _waited_count(leases: Leases, group: FilterGroup, limits: list[int]) -> int:
-    """The number of a group's messages that may be transferred now; at least the first."""
+    """The number of a group's found messages, from the first, that may be transferred now; at least one."""
     owners, owned = leases.owners, group.expression
     assert owners is not None and isinstance(owned, OwnedFilter)
     skips_wait = _skips_wait(leases, owners, owned.number)
@@ -332,14 +328,17 @@ def _waited_count(leases: Leases, group: FilterGroup, limits: list[int]) -> int:
     return max(count, 1)
 
 
-def _activate(leases: Leases, position: int, extends: bool) -> bool:
-    """Whether the message at a position is active (TargetQueueDepth). A transfer activates it, and all before it."""
+def activate(leases: Leases, position: int, *, extends: bool = False) -> bool:
+    """Whether the message at a position is active (TargetQueueDepth). `extends`: make it active, and all before it.
+
+    Also removes messages that became active and have a deferred acknowledgement.
+    """
     if leases.active is None:
         return True
     leases.refill_active()
     if position > leases.active.end and extends and (store := leases.queue.pageable) is not None:
         leases.active.extend(store, position)
-    if leases.deferred is not None:  # acknowledgements of messages that became active in this dispatch
+    if leases.deferred is not None:
         deferring.settle_entered(leases)
     return position <= leases.active.end
 
@@ -347,7 +346,7 @@ def _activate(leases: Leases, position: int, extends: bool) -> bool:
 def _still_owned(
     leases: Leases, owners: Owners, messages: list[Message], takers: Sequence[FilterGroup]
 ) -> list[Message]:
-    """Drop expired messages, and put back those that another site has got since they were found."""
+    """Put back messages that got another owner since they were found. Drop expired ones, and return the rest."""
     numbers = {owned.number for group in takers if isinstance(owned := cast(object, group.expression), OwnedFilter)}
     moved = [message for message in messages if owners.owner_of(message.id) not in numbers]
     if moved:
@@ -376,9 +375,9 @@ def _grant(leases: Leases, owners: Owners, site: str, consumer: Consumer, messag
 
 
 def pop_at(leases: Leases, owners: Owners, site: str) -> Message | None:
-    """The message for a basic.get at a site: its first own one, or else the first that may be transferred.
+    """The message for a basic.get at a site: its own first one, or else the first that may be transferred.
 
-    Messages behind a barrier are not considered.
+    None: there is none before the first barrier, or the site's backlog is full.
     """
     if leases.room(site) <= 0:
         return None
@@ -391,9 +390,9 @@ def pop_at(leases: Leases, owners: Owners, site: str) -> Message | None:
 
 
 def _first_to_take(leases: Leases, owners: Owners, number: int, gate: int | None) -> int | None:
-    """The position of the first message that this owner may take, also from others; None: there is none.
+    """The position of the first message that this owner may take from any owner; None: there is none.
 
-    After the first `RUN_MAX` messages, it looks only at owners whose messages need not wait.
+    Behind the first `RUN_MAX` messages only those of owners are considered whose messages need not wait.
     """
     at_once = [one for one in owners.numbers() if one != number and _skips_wait(leases, owners, one)]
     for at, (position, message) in enumerate(_scanned(leases, 0, RUN_MAX).found):
@@ -432,7 +431,7 @@ def _first_own(leases: Leases, owners: Owners, number: int) -> int | None:
 
 
 def _scanned(leases: Leases, after: int, count: int) -> Scanned:
-    """Up to `count` active messages after a position, read back if the first is paged out. Raises: Unreadable."""
+    """Like `Leases.scan_active`, but paged-out messages are read if the first one is paged out. Raises: Unreadable."""
     seen = leases.scan_active(after, count)
     if seen.missing and not seen.found:
         leases.queue.store.load_at(after, count)
@@ -441,7 +440,7 @@ def _scanned(leases: Leases, after: int, count: int) -> Scanned:
 
 
 def _popped(leases: Leases, owners: Owners, position: int, number: int | None) -> Message | None:
-    """Take a message out, and transfer it to this owner; None: it keeps its owner."""
+    """Take the message at a position out, and transfer it to owner `number` (None: not). None: it has expired."""
     queue = leases.queue
     messages = drop_expired(leases, queue.consumable.take_at([position]).messages)
     if not messages:

@@ -62,7 +62,7 @@ class TopicCapture:
         del self._captures.targets[queue.name], self._since[queue.name]
 
     def capturing(self, topics: Sequence[str], *, is_dry: bool) -> "dict[Queue, Expression | None]":
-        """O(patterns). If logged topics are listed, other topics are not captured (queues page A.3.2, E-TXLOG)."""
+        """See `Capture`. O(patterns). If logged topics are listed, no other ones are captured (queues page A.3.2)."""
         logged = self._captures.logged
         if logged is None:
             return self._selecting(topics)
@@ -93,10 +93,11 @@ class TopicCapture:
     # -- the log ------------------------------------------------------------------------------------------------------
 
     def is_in_log(self, queue: Queue, exchange: str, routing_key: str, queues: Sequence[str], id_: int) -> bool:
-        """Whether a logged message is one of a queue's: the queue captured it, or selects its topic.
+        """Whether a logged message belongs to a queue: the queue captured it, or selects its topic.
 
         `queues`: the names of the queues that the message reached; an empty name: its topic is listed as logged. A
-        message of another topic counts only while a leased queue that captured it exists.
+        message of another topic counts only while a leased queue that captured it exists. A queue of one site or domain
+        has only messages that it captured.
         """
         captured = [name for name in queues if not name or self._since.get(name, id_ + 1) <= id_]
         if not captured or queue.name in captured:
@@ -112,9 +113,9 @@ class TopicCapture:
         return hosts is None or not hosts.scope
 
     def logged_since(self, queue: Queue) -> int | None:
-        """The lowest id of a logged message that a queue may want though it did not capture it; None: none.
+        """The lowest id of a logged message that `is_in_log` may find though the queue did not capture it; None: none.
 
-        A listed topic may always have been logged, any other topic only since the first queue that selected it.
+        Listed topics may always have been logged, other ones only since the first other queue that may select them.
         """
         if not self._is_of_all(queue):
             return None

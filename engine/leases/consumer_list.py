@@ -25,14 +25,14 @@ class LeaseConsumers(ConsumerList):
     """The consumers of one leased queue, in the order in which they subscribed.
 
     `unleased`: consumers that get no leases: they browse, replay, get only barriers, or their site is absent.
-    `overdue`: consumers whose last lease ended by time; among equal shares they come last, so that others get their
-    messages. `renewing`: consumers whose leases are renewed while their connections are alive.
+    `overdue`: consumers with a lease that ended by time, until they acknowledge one; of equal shares theirs come last,
+    so that others get their messages. `renewing`: consumers whose leases are renewed while their connections are alive.
     """
 
     def __init__(self, rules: QueueRules, broker: "BrokerContext") -> None:
         super().__init__(rules, broker)
         self._fairness = rules_in(rules).settings.fairness
-        self._asked_for_none: set[Consumer] = set()  # their arguments ask for no leases
+        self._asked_for_none: set[Consumer] = set()  # by their arguments
         self.unleased: set[Consumer] = set()
         self.renewing: set[Holder] = set()
         self.overdue: set[Holder] = set()
@@ -47,9 +47,9 @@ class LeaseConsumers(ConsumerList):
         self.consumers.append(consumer)
 
     def joined(self, consumer: Consumer, *, is_unleased: bool, is_present: bool, renews: bool) -> None:
-        """Note the arguments of a consumer that joined, or replaced them. `is_unleased`: it asks for no leases.
+        """Note the arguments of a consumer that joined, or replaced them.
 
-        `is_present`: its site is present.
+        `is_unleased`: they ask for no leases. `is_present`: its site is present. `renews`: its leases are renewed.
         """
         self._has_priorities = any(one.priority != consumer.priority for one in self.consumers)
         for members, is_member in (
@@ -90,7 +90,7 @@ class LeaseConsumers(ConsumerList):
         return [one for one in self.consumers if one not in self.unleased and one.credit() > 0]
 
     def choose(self, free: Sequence[Consumer]) -> Consumer:
-        """Choose the consumer of one message as `deal` does. `free`: those with room, in the order of `consumers`."""
+        """Choose one of these consumers as `deal` does. They have room, and are in the order of `consumers`."""
         places = {one: at for at, one in enumerate(self.consumers)}
         return self._dealt([(places[one], one, 1) for one in free], 1)[0]
 
@@ -98,8 +98,8 @@ class LeaseConsumers(ConsumerList):
         """Choose a consumer for each of the next messages, up to `count`, in order. O(count x consumers).
 
         Fast: the first subscriber, as long as it has room. Round-robin: one after the other. Proportional: the smallest
-        share of its backlog in use; of equal shares the first subscriber. If consumers have priorities, the model
-        chooses among those of the highest priority with room.
+        share of its backlog in use; of equal shares the first subscriber that is not overdue. If consumers have
+        priorities, the model chooses among those of the highest priority with room.
         """
         consumers = self.consumers
         self._broker.turn.effort += len(consumers) // CHECKS_PER_EFFORT
@@ -114,7 +114,7 @@ class LeaseConsumers(ConsumerList):
         return self._dealt(free, count)
 
     def deal_at(self, site: str, consumers: Sequence[Consumer], count: int) -> list[Consumer]:
-        """Like `deal`, among these consumers of a site. All have room. Each site has its own next consumer to serve."""
+        """Like `deal`, among these consumers of a site. Each site has its own next consumer to serve."""
         places = {one: at for at, one in enumerate(self.consumers)}
         last, before = self._last_at.get(site), self._next
         self._next = 0 if last is None else places[last] + 1

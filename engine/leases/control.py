@@ -1,11 +1,9 @@
-"""Acknowledges, cancels or expires messages by bookmark or filter, for clients that do not hold them.
+"""Acknowledges, cancels or expires messages by bookmark or filter, for clients that do not hold them, and operators.
 
-The exchange is `amps.control`.
-
-A message to the exchange is a request: routing key `sow_delete`; headers `queue`, one of `bookmark` and `filter`,
-`options`. The sender needs the permission to configure the queue. With strict leasing, leased messages are left out;
-the header `x-client`, the name of the sender's connection, includes those that the connection holds. The answer goes to
-reply_to, as JSON.
+A message to the exchange `amps.control` is a request: routing key `sow_delete`; headers `queue`, one of `bookmark` and
+`filter`, `options`. The sender needs the permission to configure the queue. With strict leasing, leased messages are
+left out; the header `x-client`, the name of the sender's connection, includes those that the connection holds. The
+answer goes to reply_to, as JSON.
 Source: queues page A.6; docs/leases.md.
 """
 
@@ -37,7 +35,7 @@ EXCHANGE = "amps.control"
 REQUEST = "sow_delete"
 ACKNOWLEDGE, CANCEL, EXPIRE = "", "cancel", "expire"
 OPTIONS = (ACKNOWLEDGE, CANCEL, EXPIRE)
-#: Messages that one step looks at.
+#: Messages examined in one step.
 DISCARD_SLICE = 500
 #: Maximum bookmarks in one request.
 BOOKMARKS_MAX = 10_000
@@ -60,60 +58,57 @@ class Discarded:
 Steps = Generator[None, None, Discarded]
 
 
-class LeaseControl:
-    """Serves the requests of one virtual host."""
+def handle(context: HostContext, sender: Sender, envelope: Envelope, content: bytes) -> None:
+    """Serve a request in a virtual host: its first step now, further ones in the background."""
+    steps = _serve(context, sender, envelope, content)
+    for _ in steps:
+        context.broker.background.run(steps)
+        break
 
-    def __init__(self, context: HostContext) -> None:
-        self._context = context
 
-    def handle(self, sender: Sender, envelope: Envelope, content: bytes) -> None:
-        """Serve a request now; if it takes several steps, in the background."""
-        steps = self._serve(sender, envelope, content)
-        for _ in steps:
-            self._context.broker.background.run(steps)
-            break
-
-    def _serve(self, sender: Sender, envelope: Envelope, content: bytes) -> Iterator[None]:
-        header = envelope.framing.split(content)[0]
-        try:
-            properties = decode_properties(header)
-        except ContentError:
-            properties = {}
-        try:
-            done = yield from self._discard(sender, envelope, properties)
-            answer: dict[str, object] = {
-                "status": "success",
-                "matches": done.matches,
-                "topic_matches": done.matches,
-                "records_deleted": done.deleted,
-            }
-            if done.deferred:
-                answer["deferred"] = done.deferred
-        except BadRequest as error:
-            answer = {"status": "failure", "reason": str(error), "matches": 0, "topic_matches": 0, "records_deleted": 0}
-        answer_request(self._context, properties, answer)
-
-    def _discard(self, sender: Sender, envelope: Envelope, properties: Mapping[str, PropertyValue]) -> Steps:
-        if envelope.routing_key != REQUEST:
-            raise BadRequest(f"the routing key is {REQUEST}")
-        table = properties.get("headers")
-        headers = {
-            name: field.text
-            for name, field in (table.items() if isinstance(table, dict) else ())
-            if isinstance(field.value, bytes)
+def _serve(context: HostContext, sender: Sender, envelope: Envelope, content: bytes) -> Iterator[None]:
+    try:
+        properties = decode_properties(envelope.framing.split(content)[0])
+    except ContentError:
+        properties = {}
+    try:
+        done = yield from _discard(context, sender, envelope, properties)
+        answer: dict[str, object] = {
+            "status": "success",
+            "matches": done.matches,
+            "topic_matches": done.matches,
+            "records_deleted": done.deleted,
         }
-        name = headers.get("queue", "")
-        if not sender.user.may(CONFIGURE, QUEUE, name, self._context.name):
-            raise BadRequest("you may not configure this queue")
-        queue = self._context.queues.seen(name, sender.client)
-        if queue is None or state_of(queue) is None:
-            raise BadRequest(f"no leased queue {name[:255]!r}")
-        named = headers.get("x-client")
-        if named is not None and (sender.client is None or not sender.client.is_called(named)):
-            raise BadRequest(f"x-client: {named[:255]!r} is not the name of your connection")
-        own = None if named is None else sender.client
-        bookmark, filter_text, option = headers.get("bookmark"), headers.get("filter"), headers.get("options", "")
-        return (yield from discarding(queue, bookmark, filter_text, option, own))
+        if done.deferred:
+            answer["deferred"] = done.deferred
+    except BadRequest as error:
+        answer = {"status": "failure", "reason": str(error), "matches": 0, "topic_matches": 0, "records_deleted": 0}
+    answer_request(context, properties, answer)
+
+
+def _discard(
+    context: HostContext, sender: Sender, envelope: Envelope, properties: Mapping[str, PropertyValue]
+) -> Steps:
+    if envelope.routing_key != REQUEST:
+        raise BadRequest(f"the routing key is {REQUEST}")
+    table = properties.get("headers")
+    headers = {
+        name: field.text
+        for name, field in (table.items() if isinstance(table, dict) else ())
+        if isinstance(field.value, bytes)
+    }
+    name = headers.get("queue", "")
+    if not sender.user.may(CONFIGURE, QUEUE, name, context.name):
+        raise BadRequest("you may not configure this queue")
+    queue = context.queues.seen(name, sender.client)
+    if queue is None or state_of(queue) is None:
+        raise BadRequest(f"no leased queue {name[:255]!r}")
+    named = headers.get("x-client")
+    if named is not None and (sender.client is None or not sender.client.is_called(named)):
+        raise BadRequest(f"x-client: {named[:255]!r} is not the name of your connection")
+    own = None if named is None else sender.client
+    bookmark, filter_text, option = headers.get("bookmark"), headers.get("filter"), headers.get("options", "")
+    return (yield from discarding(queue, bookmark, filter_text, option, own))
 
 
 def discarding(
@@ -154,10 +149,10 @@ def ids_of(bookmarks: str) -> list[int]:
 
 
 def _discard_ids(leases: Leases, ids: Sequence[int], option: str, own: "Client | None") -> Discarded:
-    """Discard messages with these ids that are in the queue, ready or leased (`CANCEL`: only leased).
+    """Discard messages with these ids that are active in the queue, ready or leased (`CANCEL`: only leased).
 
-    `own`: the requesting client, if it named itself. Acknowledgements of messages that may still come are deferred
-    (queues page C.6).
+    `own`: see `_discard_leased`. Acknowledgements of other messages that may still come are deferred (queues page C.6).
+    Raises: BadRequest: too many are deferred; the messages that were found are discarded then.
     """
     done = Discarded()
     by_id = leases.book.leases.by_id
@@ -173,7 +168,7 @@ def _discard_ids(leases: Leases, ids: Sequence[int], option: str, own: "Client |
 
 
 def _discard_matching(leases: Leases, expression: Expression, option: str, own: "Client | None") -> Steps:
-    """Discard, in steps, all messages that are leased or active now and match a filter. `own`: see `_discard_ids`."""
+    """Discard, in steps, all messages that are leased (`CANCEL`: only these) or active now and match a filter."""
     queue, done, after, until_id = leases.queue, Discarded(), 0, leases.last_id
     if leases.active is not None:  # not of messages that become active because of the request
         leases.refill_active()
@@ -203,7 +198,7 @@ def _discard_matching(leases: Leases, expression: Expression, option: str, own: 
 def _discard_leased(
     leases: Leases, leased: Sequence[Message], option: str, done: Discarded, own: "Client | None"
 ) -> None:
-    """Discard leased messages; with strict leasing only those that the client `own` holds."""
+    """Discard leased messages, or end their leases (`CANCEL`); with strict leasing only those that `own` holds."""
     if leases.rules.settings.leasing == STRICT:
         leased = [lease for lease in leased if holder_of(lease).session.client is own]
     if not leased:
@@ -239,9 +234,11 @@ def _remove(leases: Leases, messages: list[Message], option: str) -> None:
 
 
 def renew_leases(queue: Queue, bookmarks: str) -> int:
-    """Renew the live leases of messages with these bookmarks. Returns how many. Raises: BadRequest."""
+    """Renew the live leases of messages with these bookmarks. Returns the number of leases. Raises: BadRequest."""
     leases = leases_of(queue)
     table, now_ns = leases.book.leases, queue.context.broker.clock.monotonic_ns()
-    renewed = [table.renew(table.by_id[id_], now_ns) for id_ in {*ids_of(bookmarks)} & table.by_id.keys()]
+    ids = {*ids_of(bookmarks)} & table.by_id.keys()
+    for id_ in ids:
+        table.renew(table.by_id[id_], now_ns)
     arm(leases)
-    return len(renewed)
+    return len(ids)

@@ -10,8 +10,9 @@ _ENTRY = Struct("<qq")
 
 
 class DeferredAcks:
-    """The deferred acknowledgements of one queue. Each is kept until a time (wall ms; 0: until its message is active,
-    or due).
+    """The deferred acknowledgements of one queue, by message id.
+
+    Each is kept until a time (wall ms), or, if its message is in the queue, until that is active or due (0).
     """
 
     def __init__(self, octets: bytes = b"") -> None:
@@ -23,7 +24,6 @@ class DeferredAcks:
         return len(self._until_ms)
 
     def to_octets(self) -> bytes:
-        """The state for the journal."""
         return b"".join(_ENTRY.pack(*entry) for entry in self._until_ms.items())
 
     def add(self, until_ms: Mapping[int, int]) -> bool:
@@ -34,7 +34,7 @@ class DeferredAcks:
         return True
 
     def keep(self, id_: int) -> None:
-        """Keep an acknowledgement until its message, which is in the queue, is active."""
+        """Keep an acknowledgement until its message, which is behind the active ones, is active."""
         self._until_ms[id_] = 0
         if id_ not in self._inactive:
             insort(self._inactive, id_)
@@ -46,7 +46,7 @@ class DeferredAcks:
         return [id_ for id_ in ids if id_ in self._until_ms]
 
     def entered(self, end: int) -> list[int]:
-        """Remove and return the inactive ids up to `end`: their messages are active now."""
+        """Forget and return the inactive ids up to `end`: their messages are active now."""
         count = bisect_right(self._inactive, end)
         found, self._inactive[:count] = self._inactive[:count], []
         return found
@@ -63,5 +63,4 @@ class DeferredAcks:
 
     def prune(self, now_ms: int) -> None:
         """Remove acknowledgements whose time is over."""
-        over = [id_ for id_, until_ms in self._until_ms.items() if 0 < until_ms <= now_ms]
-        self.forget(over)
+        self.forget([id_ for id_, until_ms in self._until_ms.items() if 0 < until_ms <= now_ms])

@@ -1,7 +1,8 @@
 """Acknowledgements of messages that a leased queue does not have yet. Source: queues page C.6.
 
 An acknowledgement of a message that has not come is kept for a time (DeferredAckExpiration). If the message is in the
-queue, but scheduled or not active yet, the acknowledgement is kept until it is due or active, or expires.
+queue, but scheduled or not active yet, the acknowledgement is kept until the message is due or active, expires, or is
+purged.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,9 +14,9 @@ from .state import Leases
 
 
 def defer_acks(leases: Leases, ids: Iterable[int]) -> int:
-    """Defer acknowledgements of messages that are not ready in the queue. Returns how many were deferred.
+    """Defer acknowledgements of messages that are neither active nor leased. Returns the number of these messages.
 
-    Messages that are gone are skipped: they do not come again. Raises: BadRequest: too many are deferred.
+    Messages that are gone are skipped: they do not come again. Raises: BadRequest: too many would be deferred; none is.
     """
     deferred = leases.deferred or DeferredAcks()
     now_ms = leases.queue.context.broker.clock.wall_ms()
@@ -54,7 +55,7 @@ def _scheduled_ids(leases: Leases) -> set[int]:
 
 
 def settle(leases: Leases, ids: Iterable[int]) -> None:
-    """Remove messages that came and have a deferred acknowledgement; inactive ones when they become active."""
+    """Remove ready messages that have a deferred acknowledgement; inactive ones are removed when they are active."""
     deferred = leases.deferred
     if deferred is None:
         return
@@ -76,7 +77,7 @@ def settle(leases: Leases, ids: Iterable[int]) -> None:
 def settle_expired(leases: Leases, messages: list[Message]) -> list[Message]:
     """Count expired messages with a deferred acknowledgement as acknowledged. Returns the others.
 
-    The messages have left the store. A dead letter of one would be processed again.
+    The messages have left the store. An acknowledged message was processed, so it must not become a dead letter.
     """
     deferred = leases.deferred
     if deferred is None:
@@ -89,7 +90,7 @@ def settle_expired(leases: Leases, messages: list[Message]) -> list[Message]:
 
 
 def forget_present(leases: Leases) -> None:
-    """Forget the acknowledgements of messages that were in the queue, because all of these were purged."""
+    """Forget the acknowledgements of messages that were in the queue: these were purged."""
     deferred = leases.deferred
     if deferred is not None:
         deferred.forget_present()

@@ -1,7 +1,7 @@
 """The dispatch of a leased queue: leases and barriers to consumers, and copies to browsing ones.
 
-If a consumer has a filter, the next message is the oldest one with a free consumer. Among its free consumers the
-fairness model chooses. Messages are found as in other queues (`searching.py`).
+If a consumer has a filter, the next message is the first one that a free consumer takes. Among such consumers the
+fairness model chooses. Messages are found as in other queues (`queues/searching.py`).
 Source: queues page A.4, A.7, A.9.
 """
 
@@ -24,7 +24,7 @@ from ..queues.searching import CATCH_UP_STEPS, groups_behind
 from ..queues.selection import FOUND_MAX, SEARCH_EFFORT, Selection
 from ..rules.arguments import REPLACE, Reason
 from . import deferring, rebuilding
-from .by_site import Free, dispatch_by_site, pop_at, pop_first
+from .by_site import Free, activate, dispatch_by_site, pop_at, pop_first
 from .ending import TIME_LIMIT, UNSUBSCRIBED, break_leases, expire_for, expire_ready
 from .granting import begin, drop_expired, grant, presented, runs_of
 from .headers import browse_entries, lease_entries
@@ -48,11 +48,10 @@ BACKLOG, TOP_N, BROWSE, RENEWAL = "x-max-backlog", "x-top-n", "x-browse", "x-lea
 
 @dataclass(slots=True, frozen=True)
 class ConsumerRequest:
-    """The request in the arguments of one consumer.
+    """The arguments of one consumer, except those of replays.
 
-    `backlog`: maximum of leases; 0: only barriers; None: its prefetch decides. `top_n`: messages to show; None: all.
-    `browses`: it gets copies of messages, without leases. `renews`: its leases are renewed while its connection is
-    alive.
+    `backlog`: maximum of leases; 0: only barriers; None: its prefetch decides. `browses`: it gets copies of messages,
+    without leases; of `top_n` messages (None: of all). `renews`: its leases are renewed while its connection is alive.
     """
 
     backlog: int | None
@@ -62,9 +61,10 @@ class ConsumerRequest:
 
 
 def dispatch(leases: Leases, *, expires: bool = True) -> None:
-    """Lease ready messages to consumers with room. O(delivered x consumers). `expires`: expire due messages first.
+    """Lease ready messages to consumers with room, and show messages to browsers and replays.
 
-    Messages behind a barrier wait until the barrier is released.
+    Messages behind a barrier wait until the barrier is released. The turn's effort ends the dispatch early.
+    O(delivered x consumers). `expires`: expire due messages first.
     """
     queue = leases.queue
     if queue.freeze_count or queue.deleted:
@@ -86,7 +86,13 @@ def dispatch(leases: Leases, *, expires: bool = True) -> None:
         _dispatch_selected(leases, queue.selection)
         return
     while True:
-        if pageable is not None and not store.ready and store.has_tail and _has_waiting(leases):
+        if (
+            pageable is not None
+            and not store.ready
+            and store.has_tail
+            and leases.room() > 0
+            and leases.consumer_list.has_credit()
+        ):
             pageable.load()
         if leases.deferred is not None:  # acknowledgements of messages that this dispatch made active
             deferring.settle_entered(leases)
@@ -109,22 +115,18 @@ def dispatch(leases: Leases, *, expires: bool = True) -> None:
     balance_memory(queue)
 
 
-def _has_waiting(leases: Leases) -> bool:
-    return leases.room() > 0 and leases.consumer_list.has_credit()
-
-
 def _dispatch_selected(leases: Leases, selection: Selection) -> None:
-    """Dispatch in a queue with a filtering consumer, or whose messages have owners."""
+    """Dispatch in a queue with a filtering consumer, or whose messages have owners, and release barriers."""
     queue, owners = leases.queue, leases.owners
     dispatch_once = _dispatch_found if owners is None else partial(dispatch_by_site, owners=owners)
     dispatch_once(leases, selection)
-    while leases.rules.barrier is not None and _barrier_is_first(leases) and _release_barrier(leases):
+    while _barrier_is_first(leases) and _release_barrier(leases):
         dispatch_once(leases, selection)
     queue.enforce_quota()
 
 
 def _hand_out(leases: Leases, count: int) -> bool:
-    """Hand out up to `count` messages in one deal. Returns whether a consumer was free."""
+    """Lease up to `count` messages in one deal, as the clients have room. Returns whether a consumer was free."""
     store = leases.queue.consumable
     dealt = leases.consumer_list.deal(count)
     if not dealt:
@@ -177,25 +179,21 @@ def _free(leases: Leases, selection: Selection) -> Free:
 
 
 def _hand_out_found(leases: Leases, free: Free) -> bool:
-    """Lease the oldest message found for any of these groups. Returns whether there was a message."""
+    """Lease the first message found for any of these groups. Returns False if none may go now."""
     queue, store, gate = leases.queue, leases.queue.consumable, leases.gate_position()
     position = min((group.found[0].position for group in free if group.found), default=None)
     if position is None or (gate is not None and position >= gate):
         return False
-    if leases.active is not None:
-        leases.refill_active()
-        if leases.deferred is not None:
-            deferring.settle_entered(leases)
-        if position > leases.active.end:
-            return False
-    # Counted only here: otherwise looking without a result would use up the effort of the search.
+    if not activate(leases, position):
+        return False
+    # Not counted earlier: a dispatch that hands nothing out must be able to continue its search.
     queue.context.broker.turn.effort += len(free)
     takers = [group for group in free if group.found and group.found[0].position == position]
     for group in takers:
         del group.found[0]
     messages = store.take_at([position]).messages
     if not messages:
-        return True  # the message is gone
+        return True  # it has left the queue since it was found
     now_ns = queue.context.broker.clock.monotonic_ns()
     if 0 < messages[0].expires_ns < now_ns:
         expire_for(leases, messages, (TIME_LIMIT,))
@@ -225,8 +223,9 @@ def _before_barrier(leases: Leases, count: int) -> int:
 
 
 def _release_barrier(leases: Leases) -> bool:
-    """Give the barrier at the head to the subscribers whose filters take it, and remove it. It waits while there are
-    leases, or no subscribers. Returns: whether it was removed.
+    """Give the barrier at the head to the subscribers whose filters take it, and remove it.
+
+    It waits while there are leases or slots, or no subscribers. Returns whether it was removed.
     """
     queue, takers = leases.queue, _subscribers(leases)
     if len(leases.book) or not takers:
@@ -250,7 +249,7 @@ def _release_barrier(leases: Leases) -> bool:
 
 
 def _subscribers(leases: Leases) -> list[Consumer]:
-    """The consumers that may get barriers: all that neither browse nor replay, and whose site is served."""
+    """The consumers at served sites that neither browse nor replay: they may get barriers."""
     subscribed = (one for one in leases.consumer_list.consumers if leases.is_served(leases.site_at(one)))
     return [one for one in subscribed if one not in leases.browsing and one not in leases.replaying]
 
@@ -259,7 +258,7 @@ def _subscribers(leases: Leases) -> list[Consumer]:
 
 
 def _show_to_browsers(leases: Leases) -> None:
-    """Show one more slice of messages to each browsing consumer. Cancel consumers that have seen all."""
+    """Show one more slice of messages to each browsing consumer with room. Cancel consumers that have seen all."""
     queue = leases.queue
     broker = queue.context.broker
     turn = broker.turn
@@ -287,7 +286,7 @@ def _show_to_browsers(leases: Leases) -> None:
         if copies:
             consumer.session.deliver_copies(consumer, copies, leases.past_holder_of(consumer.session))
         if seen.missing and browse.left > 0:
-            queue.context.broker.scheduler.load_later(queue)
+            broker.scheduler.load_later(queue)
         elif len(seen.found) < BROWSE_SLICE or browse.left <= 0:
             consumers.cancel(queue, [consumer])
         else:
@@ -304,7 +303,8 @@ def pop(leases: Leases) -> Message | None:
     A barrier waits for the messages before it, and then goes to the consumers that may get it; if there are none, to a
     get.
     """
-    queue, store, sites = leases.queue, leases.queue.consumable, leases.queue.context.broker.sites
+    queue, store, broker = leases.queue, leases.queue.consumable, leases.queue.context.broker
+    sites = broker.sites
     queue.note_use()
     if (leases.owners is None and leases.room() <= 0) or queue.freeze_count:
         return None
@@ -313,7 +313,7 @@ def pop(leases: Leases) -> Message | None:
     if leases.deferred is not None:
         deferring.settle_entered(leases)
     if store.expiring:
-        expire_ready(leases, queue.context.broker.clock.monotonic_ns())
+        expire_ready(leases, broker.clock.monotonic_ns())
         while not queue.expire(is_whole=True):
             pass
         queue.arm_expiry()
@@ -357,11 +357,10 @@ class LeasedDispatch(LeasesPart, Dispatch):
 
     def joined(self, queue: Queue, consumer: Consumer) -> None:
         request = request_of(consumer.arguments, name=queue.name, vhost=queue.vhost_name)
-        is_unleased = request.browses or request.backlog == 0 or consumer in self.leases.replaying
-        is_present = self.leases.is_present(consumer)
-        self.leases.consumer_list.joined(
-            consumer, is_unleased=is_unleased, is_present=is_present, renews=request.renews
-        )
+        leases = self.leases
+        is_unleased = request.browses or request.backlog == 0 or consumer in leases.replaying
+        is_present = leases.is_present(consumer)
+        leases.consumer_list.joined(consumer, is_unleased=is_unleased, is_present=is_present, renews=request.renews)
 
     def removes_messages(self, queue: Queue, consumer: Consumer) -> bool:
         return consumer not in self.leases.browsing and consumer not in self.leases.replaying
@@ -376,7 +375,7 @@ class LeasedDispatch(LeasesPart, Dispatch):
         no_ack: bool,
         exclusive: bool,
     ) -> None:
-        """Replace filter, backlog and priority; the consumer's leases continue. Raises: InvalidArgument."""
+        """Replace filter, backlog, priority and renewal; the consumer's leases continue. Raises: InvalidArgument."""
         leases = self.leases
         request = request_of(arguments, name=queue.name, vhost=queue.vhost_name)
         reads_only = request.browses or consumer in leases.browsing or consumer in leases.replaying
@@ -389,13 +388,12 @@ class LeasedDispatch(LeasesPart, Dispatch):
             consumers.deselect(queue, queue.selection, [consumer])
         consumer.change(arguments, filter_)
         _give_backlog(leases, consumer, request)
-        is_unleased, is_present = request.backlog == 0, leases.is_present(consumer)
-        leases.consumer_list.joined(consumer, is_unleased=is_unleased, is_present=is_present, renews=request.renews)
+        self.joined(queue, consumer)
         consumers.select(queue, consumer)
         queue.mark()
 
     def left(self, queue: Queue, leaving: Sequence[Consumer]) -> None:
-        """End the leases of leaving consumers; the tags stay valid (queues page A.2; conflict K5)."""
+        """End the leases, browses and replays of leaving consumers; tags stay valid (queues page A.2; conflict K5)."""
         leases = self.leases
         for consumer in leaving:
             leases.browsing.pop(consumer, None)
@@ -442,7 +440,7 @@ class LeasedDispatch(LeasesPart, Dispatch):
         return bool(leases.browsing) or _wants_more(queue)
 
     def load(self, queue: Queue) -> None:
-        """Make one step of a rebuild, a search or a replay; else read messages for browsing and into memory."""
+        """Make one step of a rebuild, a search or a replay. Without these, read for browsers and into memory."""
         leases = self.leases
         if leases.rebuild is not None:
             rebuilding.step(leases, leases.rebuild)

@@ -1,7 +1,5 @@
-"""The end of leases, by time or by an operation, and the next state of their messages.
+"""The end of leases, by time or by an operation, and the next state of their messages. Leases begin in `granting.py`.
 
-Counts of deliveries and cancels do not survive a restart. Leases begin in `granting.py`; `dispatch.py` leases messages
-that are ready again, and `consumer_list.py` chooses their consumers.
 Source: queues page A.2, A.5, H.1 (actions); docs/leases.md (renewal).
 """
 
@@ -53,10 +51,9 @@ _SIZE_AT, _SIZE_END = 4, 12
 
 
 def revoke(leases: Leases, ended: Sequence[Message]) -> list[Message]:
-    """Revoke the leases `ended`. Returns the messages that were leased, as new objects: the old ones stay with the
-    delivery tags.
+    """Revoke leases and slots. Returns the leased messages as new objects: the old ones stay with the delivery tags.
 
-    An acknowledgement by such a tag still counts (`acknowledge_late`).
+    An acknowledgement by the tag of such a lease still counts (`acknowledge_late`).
     """
     live = {message.id for message in leases.book.end(ended)}
     messages: list[Message] = []
@@ -82,12 +79,12 @@ def _new_object(message: Message) -> Message:
 
 
 def break_leases(leases: Leases, ended: Sequence[Message], why: str, *, is_cancel: bool = False) -> None:
-    """Revoke leases. The messages are ready again, or expire (queues page A.5)."""
+    """Revoke leases and slots. Leased messages are ready again, or expire (queues page A.5)."""
     return_messages(leases, revoke(leases, ended), why, is_cancel=is_cancel)
 
 
 def return_messages(leases: Leases, messages: Sequence[Message], why: str, *, is_cancel: bool = False) -> None:
-    """Make messages ready again after their leases, or expire them. `is_cancel`: count a cancel of each."""
+    """Make messages whose leases ended ready again, or expire them. `is_cancel`: count a cancel of each."""
     queue, settings, book = leases.queue, leases.rules.settings, leases.book
     now_ns = queue.context.broker.clock.monotonic_ns()
     back: list[Message] = []
@@ -130,18 +127,18 @@ def _expect_again(leases: Leases, messages: Iterable[Message]) -> None:
     queue = leases.queue
     if queue.store.expiring:
         queue.arm_expiry()
-    if not (leases.rules.is_ranked or leases.book.has_own_lifetimes):
-        return
-    for message in messages:
-        if message.expires_ns:
-            leases.book.expect(message.expires_ns, message.id, queue.store.position_of(message))
-            arm(leases)
+    if leases.rules.is_ranked or leases.book.has_own_lifetimes:
+        for message in messages:
+            if message.expires_ns:
+                leases.book.expect(message.expires_ns, message.id, queue.store.position_of(message))
+                arm(leases)
 
 
 def expire_for(leases: Leases, messages: list[Message], reasons: Sequence[str]) -> None:
-    """Expire messages that have left the store and the book, as AMPS calls each end but an acknowledgement.
+    """Expire messages that have left the store and the book. In AMPS each end but an acknowledgement is an expiry.
 
-    Dead letters carry the reasons in a header. Messages with a deferred acknowledgement are acknowledged instead.
+    `reasons`: those of AMPS, which dead letters have in a header. Messages with a deferred acknowledgement are
+    acknowledged instead.
     """
     messages = settle_expired(leases, messages)
     if not messages:
@@ -169,7 +166,10 @@ def expire_for(leases: Leases, messages: list[Message], reasons: Sequence[str]) 
 
 
 def acknowledge_late(leases: Leases, lease: Message) -> Message | None:
-    """Acknowledge a lease that has ended. Returns: the message that this removes, if any (queues page A.5)."""
+    """Acknowledge a lease that has ended. Returns: the message that this removes, if any (queues page A.5).
+
+    With strict leasing, a message that another client has leased meanwhile stays.
+    """
     if lease.id == NOTHING:
         return None
     other = leases.book.leases.by_id.get(lease.id)
@@ -183,7 +183,7 @@ def acknowledge_late(leases: Leases, lease: Message) -> Message | None:
 
 
 def take_over(leases: Leases, ended: Sequence[Message]) -> list[Message]:
-    """Take leased messages away from their holders, whose tags have no effect any longer. Returns the messages."""
+    """Take leased messages away from their holders. Returns the messages, which leave the queue."""
     messages = revoke(leases, ended)
     leases.queue.events.lease_ended(messages, TAKEN_OVER)
     return messages
@@ -221,7 +221,7 @@ def arm(leases: Leases) -> None:
 
 
 def end_due(leases: Leases) -> None:
-    """End a slice of due lifetimes, then of due leases, as if each had ended on time (queues page A.5)."""
+    """End a slice of due lifetimes, then of due leases and slots, unless they are renewed (queues page A.5)."""
     queue = leases.queue
     if queue.deleted:
         return
@@ -236,17 +236,14 @@ def end_due(leases: Leases) -> None:
     if ended:
         leases.consumer_list.overdue.update({*map(holder_of, ended)}.intersection(leases.consumer_list.consumers))
         break_leases(leases, ended, DEADLINE)
-    if book.next_ns() <= now_ns and book.next_ns():
+    if 0 < book.next_ns() <= now_ns:
         queue.context.broker.background.trim_later(queue)  # the next slice
     else:
         arm(leases)
 
 
 def _not_renewed(leases: Leases, ended: Sequence[Message], now_ns: int) -> list[Message]:
-    """Renew the leases whose consumers asked for it and whose connections are alive.
-
-    Returns: the other leases, and slots (places in the backlog of messages that are delivered at most once), which end.
-    """
+    """Renew leases whose consumers asked for it and whose connections are alive. Returns the others, and slots."""
     table = leases.book.leases
     over: list[Message] = []
     for message in ended:
@@ -260,7 +257,7 @@ def _not_renewed(leases: Leases, ended: Sequence[Message], now_ns: int) -> list[
 
 
 def expire_ready(leases: Leases, now_ns: int) -> None:
-    """Expire a slice of the ready messages that are due, also behind live ones."""
+    """Expire a slice of the ready messages whose lifetimes are in the book and over, also behind live ones."""
     positions = leases.book.expired(now_ns, EXPIRE_SLICE)
     if positions:
         expire_for(leases, leases.queue.consumable.take_at(positions).messages, (TIME_LIMIT,))
@@ -270,13 +267,13 @@ def expire_ready(leases: Leases, now_ns: int) -> None:
 
 
 def _makes_dead_letter(settings: LeasedSettings, reasons: Sequence[str]) -> bool:
-    """Whether a message that expired for these reasons becomes a dead letter, if the queue has a target."""
+    """Whether the settings let a message that expired for these reasons become a dead letter."""
     wanted = settings.dead_letter_reasons
     return wanted is None or not set(wanted.split(",")).isdisjoint(reasons)
 
 
 def with_dead_body(settings: LeasedSettings, message: Message, reasons: Sequence[str]) -> bytes:
-    """A plainly framed message with its body replaced from the template; the result is plainly framed, too."""
+    """The content of a message with the body that the template makes. Both are in the engine's framing."""
     assert settings.dead_letter_data is not None
     header, body = NATIVE.split(message.content)
     values = {
@@ -302,7 +299,7 @@ def _correlation_id(header: bytes) -> bytes:
 
 
 class LeasedSettlement(LeasesPart, Settlement):
-    """Makes returned messages ready again, or expires them. Acknowledgements count even after a lease has ended."""
+    """Makes returned messages ready again, or expires them. Acknowledgements count after the end of a lease, too."""
 
     def acknowledged(self, queue: Queue, messages: Sequence[Message]) -> None:
         """Remove acknowledged messages, also those whose lease has ended. All have one holder, or none (no-ack)."""
@@ -329,7 +326,7 @@ class LeasedSettlement(LeasesPart, Settlement):
             return_messages(self.leases, self.leases.book.end(_running(messages)), why, is_cancel=why in CANCELS)
 
     def reject(self, queue: Queue, messages: list[Message], reason: str) -> None:
-        """Expire leased messages, and free the slots of messages that are gone."""
+        """Expire leased messages, and free slots. Leases that have ended before are skipped."""
         dead = list(self.leases.book.end(_running(messages)))
         for message in dead:
             message.holder = None
@@ -350,7 +347,7 @@ class LeasedSettlement(LeasesPart, Settlement):
         end_due(self.leases)
 
     def left_by(self, queue: Queue, session: "Session") -> None:
-        """Forget the past leases of the session."""
+        """Forget the holder of the session's past leases."""
         self.leases.past.pop(session, None)
 
     def purged(self, queue: Queue) -> None:
@@ -364,19 +361,19 @@ class LeasedSettlement(LeasesPart, Settlement):
             self.leases.owners.keep(book.leases.by_id)
 
     def site_went(self, site: str) -> None:
-        """The leases of a site that is absent now end, and its consumers get none."""
+        """End the leases of a site that is absent now. Its consumers get no more."""
         self.sites_changed()
         held = [lease for lease in self.leases.book if holder_of(lease).session.client.site == site]
         if held:
             break_leases(self.leases, held, SITE_LOST)
 
     def sites_changed(self) -> None:
-        """Messages may go to other sites now, or stay at their own."""
+        """Dispatch by the sites that are present now."""
         self.leases.consumer_list.sites_changed(self.leases.is_present)
         self.leases.queue.mark()
 
     def ending(self, queue: Queue) -> None:
-        """Cancel the deadlines, and forget past leases."""
+        """Cancel the deadlines, stop watching the sites, and forget past leases."""
         queue.context.broker.deadlines.cancel(self.leases.deadline)
         queue.context.broker.deadlines.cancel(self.leases.transfers)
         queue.context.broker.sites.watchers.pop(self, None)

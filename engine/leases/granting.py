@@ -11,7 +11,7 @@ from ..delivery.consumer import Consumer
 from ..delivery.effects import Delivered, by_redelivered
 from ..messages.message import Message, content_of, deliveries_of, envelope_of, id_of, stretches_alike
 from .ending import TIME_LIMIT, arm, await_end, expire_for
-from .headers import ORIGIN, DeliveredLeases, lease_entries, run_headers, with_entries
+from .headers import DeliveredLeases, lease_entries, run_headers, with_entries
 from .ranked_store import is_barrier
 from .state import Leases, bookmark_of
 
@@ -46,15 +46,15 @@ def grant(leases: Leases, consumer: Consumer, messages: Sequence[Message]) -> No
 
 
 def _deliver(leases: Leases, consumer: Consumer, messages: Sequence[Message], until_ms: int | None) -> None:
-    """Deliver messages of one envelope, as one run if they were delivered equally often and none was given back."""
+    """Deliver messages of one envelope, as one run if their headers differ only in the id, and ids are equally long."""
     deliveries, cancels = list(map(deliveries_of, messages)), leases.book.cancels
     below = leases.queue.events.redelivered_below
     if deliveries.count(deliveries[0]) == len(messages):
         ids = list(map(id_of, messages))
         is_alike = not below or (min(ids) < below) == (max(ids) < below)  # in the redelivered flag
-        if is_alike and (not cancels or cancels.keys().isdisjoint(ids)):
+        if is_alike and (not cancels or cancels.keys().isdisjoint(ids)):  # none was given back
             topic = leases.topic_of(messages[0].envelope)
-            headers = run_headers(topic, ORIGIN, ids, deliveries[0] + 1, until_ms)
+            headers = run_headers(topic, ids, deliveries[0] + 1, until_ms)
             if headers is not None:
                 contents = list(map(content_of, messages))
                 effect = DeliveredLeases(consumer, 0, messages[0].envelope, contents, headers)
@@ -93,7 +93,7 @@ def runs_of(dealt: Sequence[Consumer], messages: Sequence[Message]) -> list[tupl
 
 
 def drop_expired(leases: Leases, messages: list[Message]) -> list[Message]:
-    """Drop expired messages, and return the live ones."""
+    """Expire the dead ones of messages that have left the store, and return the live ones."""
     if not leases.queue.store.expiring:
         return messages
     now_ns = leases.queue.context.broker.clock.monotonic_ns()
@@ -130,7 +130,7 @@ def _until_ms(leases: Leases) -> int | None:
 
 
 def with_lease_headers(leases: Leases, message: Message, deliveries: int, until_ms: int | None) -> bytes:
-    """The content of a message in its delivery number `deliveries`, with the headers of its lease, plainly framed."""
+    """The content of a message in its delivery `deliveries`, with the lease's headers, in the engine's framing."""
     cancels = leases.book.cancels.get(message.id, 0)
     is_one = is_barrier(leases.rules.barrier, message)
     topic = leases.topic_of(message.envelope)

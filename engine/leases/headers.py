@@ -32,18 +32,22 @@ _KNOWN_MAX = 1000
 _known: dict[bytes, tuple[bytes, bytes, bytes]] = {}
 
 
-def key_of(name: str) -> bytes:
-    """The name of a table entry as on the wire: length octet and name."""
+def _named(name: str) -> bytes:
+    """The name of a table entry on the wire: a length octet and the name."""
     octets = name.encode()
     return bytes((len(octets),)) + octets
 
 
-_BOOKMARK, _TOPIC = key_of(BOOKMARK) + b"S", key_of(TOPIC) + b"S"
-_UNTIL, _DELIVERIES = key_of(LEASE_UNTIL) + b"l", key_of(DELIVERY_COUNT) + b"l"
-_CANCELS, _BARRIER, _BROWSE = key_of(CANCEL_COUNT) + b"l", key_of(BARRIER) + _TRUE, key_of(BROWSE) + _TRUE
+_BOOKMARK, _TOPIC = _named(BOOKMARK) + b"S", _named(TOPIC) + b"S"
+_UNTIL, _DELIVERIES = _named(LEASE_UNTIL) + b"l", _named(DELIVERY_COUNT) + b"l"
+_CANCELS, _BARRIER, _BROWSE = (
+    _named(CANCEL_COUNT) + b"l",
+    _named(BARRIER) + _TRUE,
+    _named(BROWSE) + _TRUE,
+)
 #: Packs both counts in one call, `_COUNTS_AND_END` also the lease's end: half the time of one call each.
 _COUNTS = Struct(f">{len(_DELIVERIES)}sq{len(_CANCELS)}sq").pack
-_OFFSET, _TIME = key_of(OFFSET) + b"l", key_of(PUBLISHED_AT) + b"l"
+_OFFSET, _TIME = _named(OFFSET) + b"l", _named(PUBLISHED_AT) + b"l"
 _PLACE = Struct(f">{len(_OFFSET)}sq{len(_TIME)}sq").pack
 _COUNTS_AND_END = Struct(f">{len(_DELIVERIES)}sq{len(_CANCELS)}sq{len(_UNTIL)}sq").pack
 
@@ -76,19 +80,17 @@ def _counts(deliveries: int, cancels: int, until_ms: int | None) -> bytes:
 class RunHeaders:
     """The entries of a run of deliveries of one topic, which differ only in the bookmarks' sequence numbers.
 
-    `numbers`: the sequence numbers, each of `digits` digits. `deliveries`: delivery count of each message.
+    `numbers`: the sequence numbers, each of `digits` digits. `deliveries`: the delivery count of each message. None of
+    the messages was given back.
     """
 
     __slots__ = ("_after", "_before", "deliveries", "digits", "numbers")
 
-    def __init__(
-        self, topic: bytes, origin: int, numbers: Sequence[int], deliveries: int, until_ms: int | None
-    ) -> None:
-        """`origin`: the broker's number, which precedes the sequence number in a bookmark."""
+    def __init__(self, topic: bytes, numbers: Sequence[int], deliveries: int, until_ms: int | None) -> None:
         self.numbers = numbers
         self.deliveries = deliveries
         self.digits = len(str(numbers[0]))
-        start = f"{origin}|".encode()
+        start = f"{ORIGIN}|".encode()
         self._before = topic + _BOOKMARK + _LENGTH.pack(len(start) + self.digits + 1) + start
         self._after = b"|" + _counts(deliveries, 0, until_ms)
 
@@ -111,13 +113,11 @@ class RunHeaders:
         ]
 
 
-def run_headers(
-    topic: bytes, origin: int, numbers: Sequence[int], deliveries: int, until_ms: int | None
-) -> RunHeaders | None:
+def run_headers(topic: bytes, numbers: Sequence[int], deliveries: int, until_ms: int | None) -> RunHeaders | None:
     """The entries of a run; None: its sequence numbers differ in length."""
     if len(numbers) > 1 and len(str(min(numbers))) != len(str(max(numbers))):
         return None
-    return RunHeaders(topic, origin, numbers, deliveries, until_ms)
+    return RunHeaders(topic, numbers, deliveries, until_ms)
 
 
 def browse_entries(topic: bytes, bookmark: str) -> bytes:

@@ -1,8 +1,8 @@
 """The sites that host a leased queue, and the scope of its name. Source: cluster page 12.
 
-The sites that host a queue with `x-replication` are one (`local`), those that declare it with one domain (`group`), or
-all (`distributed`). A site that declares the queue with other arguments than the rest does not host it. Leased queues
-without `x-replication` are hosted by all sites.
+A queue with `x-replication` is hosted by one site (`local`), by the sites of a group and those that declare it with the
+same domain (`group`), or by all (`distributed`). A site whose declaration differs from that of other sites in one of
+the arguments `AGREED` does not host it. Leased queues without `x-replication` are hosted by all sites.
 """
 
 from ...settings.leases.leased_settings import DISTRIBUTED, GROUP, LOCAL, SCOPE, LeasedFault
@@ -20,7 +20,7 @@ AGREED = ("x-underlying-topic", "x-queue-filter", "x-semantics", OWNER)
 
 
 class Hosts:
-    """The sites that host one queue (a `View`). `refused`: site that declares it with other arguments -> the reason."""
+    """The sites that host one queue (a `View`). `declaring`: the sites that declare it. `refused`: site -> reason."""
 
     def __init__(self, name: str, replication: str, scope: str, sites: Sites) -> None:
         """`name`: as its clients call it. `scope`: a site, or a domain; empty: all sites."""
@@ -80,7 +80,7 @@ def scoped(context: HostContext, name: str, arguments: FieldTable, site: str) ->
 
 
 def hosts_of(queue: Queue, name: str, replication: str) -> Hosts | None:
-    """The hosts of a new queue; None: all sites host it. `name`: as its clients call it."""
+    """The hosts of a new queue; None: there is no cluster, or all sites host it. `name`: as its clients call it."""
     sites = queue.context.broker.sites
     if not sites.own or REPLICATION not in queue.arguments:
         return None
@@ -89,7 +89,7 @@ def hosts_of(queue: Queue, name: str, replication: str) -> Hosts | None:
 
 
 def host(hosts: Hosts, queue: Queue, site: str, arguments: FieldTable) -> bool:
-    """Add a site that declares the queue. Returns whether the site is new. Raises: InvalidArgument (E-MISMATCH)."""
+    """Add a site that declares the queue. Returns whether it is new. Raises: InvalidArgument (E-MISMATCH): refused."""
     differing = [key for key in AGREED if _text(queue.arguments, key) != _text(arguments, key)]
     if differing and hosts.declaring - {site}:
         key = differing[0]
@@ -97,9 +97,7 @@ def host(hosts: Hosts, queue: Queue, site: str, arguments: FieldTable) -> bool:
         fault = LeasedFault("E-MISMATCH", key, detail)
         hosts.refused[site] = str(fault)
         hosts.declaring.discard(site)
-        raise InvalidArgument(
-            key=key, name=hosts.name, vhost=queue.vhost_name, reason=Reason("text", str(fault))
-        ) from None
+        raise InvalidArgument(key=key, name=hosts.name, vhost=queue.vhost_name, reason=Reason("text", str(fault)))
     was_new = site not in hosts.declaring
     hosts.refused.pop(site, None)
     hosts.declaring.add(site)

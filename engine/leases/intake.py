@@ -30,10 +30,13 @@ _selection_of = attrgetter("underlying_topic", "default_publish_target", "filter
 
 
 class LeasedIntake(LeasesPart, Intake):
-    """Logs new messages, and stores or schedules them. The router has applied the queue's filter already."""
+    """Stores or schedules new messages. The router has applied the queue's filter already.
+
+    Without a journal, it also adds new messages to the memory log.
+    """
 
     def message_for(self, queue: Queue, id_: int, content: bytes, envelope: Envelope) -> Message:
-        """A new message, with its rank if the queue has ranks."""
+        """A new message, with its position if the queue has ranks. A barrier is noted."""
         rules = self.leases.rules
         if not rules.is_ranked:
             return queue.store.new_message(id_, content, envelope)
@@ -97,7 +100,7 @@ class LeasedIntake(LeasesPart, Intake):
         arm(leases)
 
     def rules_changed(self, queue: Queue) -> None:
-        """Apply changed rules, also to running leases; only the backlogs of consumers do not change."""
+        """Apply changed rules. They act on running leases, too, but not on the backlogs of consumers."""
         leases, rules = self.leases, rules_of(queue)
         if rules is leases.rules:
             return
@@ -107,13 +110,13 @@ class LeasedIntake(LeasesPart, Intake):
             queue.context.router.recapture(queue)
         if (before.expiration_ms, before.expiration_model) != (now.expiration_ms, now.expiration_model):
             leases.book.has_own_lifetimes = True  # new messages may expire before those in front of them
-        period_ns = 0 if now.lease_period_ms is None else now.lease_period_ms * MS
-        leases.book.change_period(period_ns, queue.context.broker.clock.monotonic_ns())
         if before.expire_leased != now.expire_leased:
             leases.book.forget_leased_lifetimes()
             for lease in leases.book.leases.by_id.values() if now.expire_leased == IMMEDIATE else ():
                 if lease.expires_ns:
                     leases.book.expect_leased(lease.expires_ns, lease.id)
+        period_ns = 0 if now.lease_period_ms is None else now.lease_period_ms * MS
+        leases.book.change_period(period_ns, queue.context.broker.clock.monotonic_ns())
         arm(leases)
         queue.mark()
         if (before.priority, before.barrier) != (now.priority, now.barrier):
@@ -155,7 +158,10 @@ def _admit_each(
     *,
     owner: int = 0,
 ) -> list[int]:
-    """Store or schedule messages one by one. Returns the offsets of refused ones whose publisher is told."""
+    """Store or schedule messages one by one. Those with a time to live of 0 are offered to consumers, then they expire.
+
+    Returns the offsets of refused ones whose publisher is told.
+    """
     refused: list[int] = []
     queue, store = leases.queue, leases.queue.consumable
     has_own_lifetime = envelope.expiration_ms is not None and leases.rules.settings.expiration_model != BY_QUEUE
@@ -193,7 +199,7 @@ def _tell_groups(queue: Queue, positions: Sequence[int]) -> None:
 
 
 def _expect(leases: Leases, message: Message, has_own_lifetime: bool) -> None:
-    """Note when a message expires. While all lifetimes are the same, it is enough to look at the head of the queue."""
+    """Note when a message expires. If all messages have the same time to live, it is enough to look at the head."""
     store = leases.queue.consumable
     store.expiring = True
     if has_own_lifetime or leases.rules.is_ranked or leases.book.has_own_lifetimes:

@@ -1,4 +1,4 @@
-"""Checks the leases of a queue against the delivery tags of sessions (`engine/invariants/`)."""
+"""Checks the state of leased queues: leases against delivery tags, deadlines and consumers (`engine/invariants/`)."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from .state import Leases
 
 
 def faults(leases: Leases, unacked: list[Message], *, is_small: bool) -> Iterator[str]:
-    """Faults of leases and slots: each has a session's tag and a note of its end. See `Kind.faults`."""
+    """See `Kind.faults`. Each lease and slot has a session's tag and an end, and each tag has a lease or slot."""
     queue, book = leases.queue, leases.book
     will_end_more = queue in queue.context.broker.background.to_trim  # then it sets the deadline
     out = {id(message): message for message in unacked}
@@ -40,7 +40,7 @@ def faults(leases: Leases, unacked: list[Message], *, is_small: bool) -> Iterato
 
 
 def _owners_of(leases: Leases) -> Iterator[str]:
-    """Faults of owners: each transferred message must be in the queue, and noted as ready only if it is ready."""
+    """Faults of owners: each transferred message must be in the queue, and noted as ready exactly if it is ready."""
     owners = leases.owners
     if owners is None or not (owners.moved or owners.moved_ready):
         return
@@ -57,7 +57,7 @@ def _owners_of(leases: Leases) -> Iterator[str]:
 
 
 def _messages_of(leases: Leases) -> Iterator[str]:
-    """Faults of notes about messages: each message must exist, and the active ones be counted."""
+    """Faults of the cancels, whose messages must be in the queue, and of the count of active messages."""
     book, active = leases.book, leases.active
     if not book.cancels and active is None:
         return

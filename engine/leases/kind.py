@@ -4,6 +4,7 @@ Source: queues page A. Why it has the store of other queues: docs/decisions/0011
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ...settings.leases.leased_settings import AMPS, LeasedFault, is_regex, leased_settings
@@ -52,15 +53,16 @@ def _parts(queue: Queue) -> Parts:
 
 def _capture(context: HostContext) -> TopicCapture:
     """The capture of a virtual host. Also makes the exchange `amps.control` there, for requests."""
-    from .control import EXCHANGE, LeaseControl  # costs 30 ms and 2 MiB
+    from .control import EXCHANGE, handle  # costs 30 ms and 2 MiB
 
-    context.exchanges[EXCHANGE] = PersonalService(EXCHANGE, LeaseControl(context).handle)
+    context.exchanges[EXCHANGE] = PersonalService(EXCHANGE, partial(handle, context))
     return TopicCapture(context)
 
 
 def _require(client: "Client", name: str, arguments: FieldTable) -> None:
-    """Check the permissions for a declaration: read on its topic, as for a binding, and write on its publish target. A
-    pattern may select later topics, too, so it needs read on everything.
+    """Check the permissions for a declaration: read on its topic, as for a binding, and write on its publish target.
+
+    The queue's own name needs neither. A pattern may select later topics, too, so it needs read on everything.
     """
     user, vhost = client.user, client.vhost.name
     for key, action in (("x-underlying-topic", READ), ("x-default-publish-target", WRITE)):
@@ -80,19 +82,19 @@ def _require(client: "Client", name: str, arguments: FieldTable) -> None:
 
 
 def _check(context: HostContext, name: str, arguments: FieldTable) -> None:
-    """Check that the topics are logged and the log contains the recovery point."""
+    """Check the arguments, that the topics are logged, and that the log contains the recovery point."""
     try:
         settings = leased_settings(name, plain_arguments(arguments))
         check_logged(context, settings)
-        if not knows_point(context, settings.recovery_point):
+        if not _knows_point(context, settings.recovery_point):
             raise LeasedFault("E-RP-UNKNOWN", POINT, shown(settings.recovery_point))
     except LeasedFault as fault:
         reason = Reason("text", str(fault))
         raise InvalidArgument(key=fault.argument, name=name, vhost=context.name, reason=reason) from None
 
 
-def knows_point(context: HostContext, point: str) -> bool:
-    """False: the recovery point is a bookmark that the log does not contain (queues page C.5, E-RP-UNKNOWN)."""
+def _knows_point(context: HostContext, point: str) -> bool:
+    """Whether the recovery point is no bookmark, or one that the log contains (queues page C.5, E-RP-UNKNOWN)."""
     log = context.broker.storage.log
     return "|" not in point or is_known(point, log.first_id(), log.next_id())
 
@@ -100,14 +102,14 @@ def knows_point(context: HostContext, point: str) -> bool:
 def _start_fault(
     context: HostContext, queue: Queue | None, name: str, arguments: Mapping[str, object]
 ) -> LeasedFault | None:
-    """E-RP-UNKNOWN: the queue is to be built from a recovery point that the log does not have."""
+    """E-RP-UNKNOWN, if the queue has to be built from a recovery point that the log does not have."""
     point = leased_settings(name, arguments).recovery_point
     is_built = queue is not None and leases_of(queue).recovered_point == point
-    return None if is_built or knows_point(context, point) else LeasedFault("E-RP-UNKNOWN", POINT, shown(point))
+    return None if is_built or _knows_point(context, point) else LeasedFault("E-RP-UNKNOWN", POINT, shown(point))
 
 
 def _declared(queue: Queue) -> None:
-    """Build a new queue from its recovery point."""
+    """Begin to build a new queue from its recovery point."""
     since_id = capture_of(queue).logged_since(queue)
     rebuilding.begin(leases_of(queue), since_id, queue.context.broker.next_id, was_there=False)
 
@@ -144,7 +146,7 @@ def _why_captured(queue: Queue, topic: str) -> str | None:
 
 
 def _started(queue: Queue, rebuilds: bool) -> None:
-    """Rebuild the queue if `rebuilds`, or if it was built from another recovery point (queues page C.5)."""
+    """Begin a rebuild if `rebuilds`, or if the queue was built from another recovery point (queues page C.5)."""
     leases = leases_of(queue)
     if leases.rebuild is None and (rebuilds or leases.recovered_point != leases.rules.settings.recovery_point):
         since_id = capture_of(queue).logged_since(queue)

@@ -20,7 +20,7 @@ RUNS_OCTETS = 8
 
 
 def notes_of(queue: Queue, is_whole: bool) -> FieldTable:
-    """The notes of a queue. `is_whole`: for a checkpoint, with all that earlier records contain."""
+    """The notes of a queue. `is_whole`: for a checkpoint, with what other records have: highest id, owners."""
     leases, notes = leases_of(queue), {}
     if leases.recovered_point:
         notes[RECOVERY] = Field("S", leases.recovered_point.encode())

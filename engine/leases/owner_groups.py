@@ -1,7 +1,7 @@
 """The groups of consumers in a queue whose messages have owners: one for each owner and filter.
 
-A message is found by the groups of its owner alone, so these groups know the next messages of the owner. A
-consumer gets those of its own site first, and those of others when they are transferred (`by_site.py`).
+Only the groups of its owner find a message. A consumer gets messages of its own site first, and those of others when
+they are transferred (`by_site.py`).
 """
 
 from collections.abc import Iterable
@@ -53,7 +53,7 @@ class OwnerGroups(FilterGroups):
 
     @property
     def has_filters(self) -> bool:
-        """Whether there are consumers: each selects by its site, even without a filter."""
+        """Whether there are consumers: messages have to be found for each, even without a filter."""
         return bool(self._counts)
 
     def of(self, consumer: Consumer) -> FilterGroup:

@@ -1,7 +1,7 @@
 """The site that owns each message of a leased queue. Consumers at that site get the message first.
 
-A message is owned by the site of its publisher, or by the queue's initial owner, until it is transferred. The owner is
-a preference: if it is lost, messages are delivered in another order, but all are. Source: cluster page 12.
+A message is owned by the site of its publisher, or by the queue's initial owner, until it is transferred. If the broker
+forgets owners, messages are delivered in another order, but all are. Source: cluster page 12.
 """
 
 from array import array
@@ -18,9 +18,9 @@ from ..sites import Sites
 ALONE, TOGETHER = 64, 50
 #: Maximum owners of a queue. The messages of further ones belong to the broker's own site.
 OWNERS_MAX = 30
-#: Encoding of a change. One octet: 5 bits for the number, then 2 bits for the distance to the change before, less 1. If
-#: the high bit is set, these 2 bits and the next octet are the distance, less 5. If all these 10 bits are set, the
-#: distance beyond `_FAR` follows: 7 bits an octet, the lowest first; each octet but the last has its high bit set.
+#: Encoding of a change. One octet: 5 bits for the number, then 2 bits for the distance in ids to the change before,
+#: minus 1. If the high bit is set, these 2 bits and the next octet are the distance minus 5. If all 10 bits are set,
+#: the distance beyond `_FAR` follows: 7 bits an octet, the lowest first; each octet but the last has its high bit set.
 _NUMBER_BITS, _NUMBER, _LONG, _NEAR, _FAR = 5, 31, 128, 4, 1028
 #: Octets of changes in a block, which is searched from its begin.
 BLOCK = 128
@@ -34,12 +34,10 @@ _END = 1 << 62
 
 
 class OwnerRuns:
-    """Numbers of owners by message id.
+    """Numbers of owners by message id, as changes from one id to the next.
 
-    A change takes one octet; from a distance of 5 on it takes two, from 1,028 on three or four. Blocks and room to grow
-    take a fifth more.
-
-    `newest`: for each number the highest id that it may have.
+    A change takes one octet; from a distance of 5 on it takes two, from 1,028 on three or more. Blocks and room to grow
+    take a fifth more. `newest`: for each number the highest id that it may have.
     """
 
     def __init__(self) -> None:
@@ -86,7 +84,7 @@ class OwnerRuns:
 
     @property
     def last_id(self) -> int:
-        """Id of the last change; ids below it cannot be appended."""
+        """The id of the last change; ids below it cannot be appended. 0: there is none."""
         return self._last_id
 
     def number_of(self, id_: int) -> int:
@@ -170,7 +168,7 @@ class OwnerRuns:
         return runs
 
     def trim(self, below_id: int) -> None:
-        """Forget messages below an id."""
+        """Forget whole blocks of messages below an id."""
         count = max(bisect_right(self._firsts, below_id) - 1, 0)
         if count:
             gone = self._starts[count]
@@ -179,7 +177,7 @@ class OwnerRuns:
             self._at = -1
 
     def to_octets(self) -> bytes:
-        """The newest changes, for `restore`."""
+        """The newest changes in `KEPT_OCTETS`, for `restore`."""
         parts: list[bytes] = []
         size = 0
         for at in reversed(range(len(self._firsts))):
@@ -191,7 +189,7 @@ class OwnerRuns:
         return b"".join(reversed(parts))
 
     def restore(self, octets: bytes) -> None:
-        """Add changes of `to_octets`, before all others."""
+        """Add the changes of `to_octets` to an empty object."""
         at = 0
         while at + _HEAD.size <= len(octets):
             first, count = _HEAD.unpack_from(octets, at)
@@ -207,7 +205,7 @@ class OwnerRuns:
 
 
 class Waits:
-    """The times when messages became ready. Messages that have waited long enough for their owner are forgotten."""
+    """The times at which messages arrived or became due, until they have waited long enough for their owner."""
 
     def __init__(self, sites: Sites) -> None:
         self._sites = sites
@@ -252,8 +250,8 @@ class Waits:
 
 
 class Owners:
-    """The owners of one queue's messages. `names`: by number. Number 0: unknown; the broker's own site owns the
-    message.
+    """The owners of one queue's messages. `names`: by number. Number 0: the owner is unknown, so the broker's own site
+    owns the message.
 
     `moved`: id of a transferred message -> number of its owner. `moved_ready`: number -> ids, rising, of the
     transferred messages that are ready. `waits`: how long messages wait. `last_target`: number of the site that got
@@ -279,7 +277,7 @@ class Owners:
         return self._sites.own
 
     def number_of_site(self, site: str) -> int:
-        """The number of a site, which may be new. If no number is left for it, that of the broker's own site."""
+        """The number of a site; a new one gets the next number, or, if none is left, that of the broker's own site."""
         number = self._numbers.get(site)
         if number is None:
             if len(self.names) > OWNERS_MAX:
@@ -294,7 +292,7 @@ class Owners:
         return self.number_of_site(self._sites.own)
 
     def numbers(self) -> range:
-        """The numbers that `owner_of` returns."""
+        """The numbers that `owner_of` may return."""
         return range(1 if self.own_number() else 0, len(self.names))
 
     def set_names(self, names: Sequence[str]) -> None:
@@ -307,7 +305,7 @@ class Owners:
         return self.names[number] or self._sites.own if number < len(self.names) else self._sites.own
 
     def moved_octets(self) -> bytes:
-        """Some of the transferred messages, for `restore`."""
+        """The transferred messages that fit into `KEPT_OCTETS`, for `restore`."""
         return b"".join(_MOVED.pack(*one) for one in islice(self.moved.items(), KEPT_OCTETS // _MOVED.size))
 
     def restore(
@@ -345,7 +343,7 @@ class Owners:
         return self.runs.add(id_) or self.own_number()
 
     def set_owner(self, first_id: int, last_id: int, number: int) -> None:
-        """Set the owner of the messages with these ids."""
+        """Set the owner of ready messages with these ids."""
         if first_id > self.runs.last_id:
             self.runs.append(first_id, last_id, number)
         elif self.runs.number_of(first_id) != number:
@@ -365,7 +363,7 @@ class Owners:
         return self.name_of(self.owner_of(id_))
 
     def move(self, ids: Iterable[int], number: int) -> None:
-        """Transfer messages, which are no longer ready."""
+        """Transfer messages, and note that they are no longer ready."""
         ids = list(ids)
         self.note_taken(ids)
         self.moved.update(dict.fromkeys(ids, number))

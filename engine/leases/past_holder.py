@@ -10,17 +10,16 @@ from .headers import with_entries
 if TYPE_CHECKING:
     from ..clients.session import Session
 
-#: The id of a tombstone without a message: an acknowledgement has no effect.
+#: The id of a delivered object whose acknowledgement has no effect: a copy, or a slot that has ended.
 NOTHING = 0
 
 
 class PastHolder(Holder):
-    """Holder of a session's leases of one queue that have ended. They count nowhere.
+    """Holder of a session's leases of one queue that have ended, and of copies without a lease. They count nowhere.
 
     A lease is the message object itself, which stays under its tag in the session until the client settles it. If the
-    lease ends before that, by time, another client's acknowledgement or basic.cancel, the object stays as a tombstone:
-    a late acknowledgement is no error. The queue continues with another object of the same id.
-    Source: queues page A.2 (lease), A.5 (stale tags).
+    lease ends before that, the object stays there, so that a late acknowledgement is no error. The queue continues with
+    another object of the same id. Source: queues page A.2 (lease), A.5 (stale tags).
     """
 
     is_past: ClassVar[bool] = True

@@ -1,6 +1,6 @@
 """The store of a leased queue with priorities or barriers: messages by rank, the highest first, all of them in memory.
 
-The store keeps the rank of a ready message in 8 octets beside it. A message outside the store has its position.
+The rank of a ready message takes 8 octets beside it. A message outside the store has its position.
 Source: queues page A.3 (Priority: an unsigned long, so -1 is the highest; NULL and values that are not numbers
 come last), A.9, F.4.
 """
@@ -51,7 +51,10 @@ def position_at(rank: int, id_: int) -> int:
 
 
 def rank_of(priority: Expression, message: Message) -> int:
-    """The rank, from 0 to `RANK_MAX`. Fractions are cut off; negative numbers count from the top, as in C."""
+    """The rank, from 0 to `RANK_MAX`; 0 for a value that is no number.
+
+    Fractions are cut off. Negative numbers count from the top, as in C. Of a list the first value counts.
+    """
     value = priority.value(MessageSubject(message))
     while isinstance(value, list):
         value = value[0] if value else None
@@ -102,7 +105,7 @@ def _last_position(block: Block) -> int:
 
 
 class RankedReady:
-    """Messages in order of positions. `popleft`, and `add` at the end, are cheap; other operations are O(block)."""
+    """Messages in order of positions. `popleft`, `pop`, and `add` at the end are cheap; the rest is O(block)."""
 
     def __init__(self) -> None:
         self._blocks: list[Block] = []
@@ -152,7 +155,7 @@ class RankedReady:
         return message
 
     def pop(self) -> Message:
-        """Remove and return the last message, so that a caller can free memory in slices."""
+        """Remove and return the last message."""
         block = self._blocks[-1]
         message = block.messages.pop()
         block.levels.pop()
@@ -195,7 +198,7 @@ class RankedReady:
 
 
 class RankedStore(StoreInMemory):
-    """A `Store` that takes and returns `RankedMessage`s. The stored messages themselves have no position."""
+    """A `ConsumableStore` that takes and returns `RankedMessage`s. The stored objects themselves have no position."""
 
     has_tail: ClassVar[bool] = False
     is_deep: ClassVar[bool] = False

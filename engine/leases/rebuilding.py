@@ -1,8 +1,8 @@
 """Rebuilding a leased queue from the log: messages of its topics from before its declaration, from a recovery point on.
 
 A new queue is rebuilt as it is declared; an existing one as the broker starts, if its recovery point has changed or the
-operator asks for it. During the rebuild consumers get nothing, and published messages queue behind. The log is read
-between turns. Messages that were in the queue once and are gone, acknowledged or otherwise, do not come again.
+operator asks for it. During the rebuild consumers get nothing, and published messages wait behind. The log is read
+between turns. Messages that have left an existing queue, acknowledged or otherwise, do not come again.
 Source: queues page C.5; docs/decisions/0012-log.md.
 """
 
@@ -26,7 +26,8 @@ REBUILD_OCTETS, DROP_SLICE = 64 * 1024, 500
 def begin(leases: Leases, since_id: int | None, next_id: int, *, was_there: bool) -> None:
     """Begin to rebuild the queue from its recovery point.
 
-    A bookmark that the log does not have counts as the present: nothing is rebuilt, and what the queue had is dropped.
+    At the point `now`, or a bookmark that the log does not have, nothing is rebuilt: what the queue has is dropped. At
+    `creation` an existing queue keeps what it has.
 
     `since_id`: the lowest id of a logged message that may be for the queue; None: there is none. `next_id`: messages
     from this id on are captured as they are published. `was_there`: the queue existed before a restart, and may have
@@ -80,13 +81,13 @@ def step(leases: Leases, rebuild: Rebuild) -> None:
 
 
 def _complete(leases: Leases) -> None:
-    """Record in the journal that the rebuild is complete."""
+    """Note, also in the journal, that the queue is built from its recovery point."""
     leases.recovered_point = leases.rules.settings.recovery_point
     leases.queue.events.notes_changed()
 
 
 def _drop_before(leases: Leases, rebuild: Rebuild) -> None:
-    """Drop messages before the boundary; all of them, if no message in the log is from that time or later."""
+    """Drop messages before the boundary; all, if it is a time, and the log has no message from that time on."""
     queue = leases.queue
     if rebuild.boundary.wall_ms:
         queue.purge()

@@ -14,7 +14,7 @@ from .replay_rules import ReplayRules
 if TYPE_CHECKING:
     from ..clients.session import Session
 
-#: Delay that a replay may catch up at once beyond its rate: the lateness of timers.
+#: Lateness of timers, for which a replay makes up beyond its rate.
 LATE_NS = 50 * MS
 
 
@@ -32,8 +32,8 @@ class ReplayHolder(PastHolder):
 
 
 class Replay:
-    """The progress of one reader. `position`: of its next read in the log. `waiting`: messages that were read but not
-    delivered yet.
+    """The progress of one consumer. `position`: of its next read in the log. `waiting`: messages that were read and not
+    delivered yet. `has_begun`: the first message that it asked for was read, or it asked only for new ones.
     """
 
     def __init__(self, log: TopicLog, rules: ReplayRules, holder: ReplayHolder, prefetch: int) -> None:
@@ -54,7 +54,7 @@ class Replay:
         self._due_ns = self._last_ms = self._last_octets = 0
 
     def follow_log(self, last_id: int) -> None:
-        """Move the target to the end of the log if the queue has a newer message than before."""
+        """Move the target to the end of the log if the queue has got a message since. `last_id`: of the newest."""
         if last_id != self.seen_id:
             self.seen_id, self.target = last_id, self.log.end()
 
@@ -64,12 +64,12 @@ class Replay:
         return not self.waiting and self.holder.unacked < self.prefetch and self.position < self.target
 
     def is_after_end(self, one: LoggedMessage) -> bool:
-        """Whether a message comes after the last one that the reader asked for."""
+        """Whether a message comes after the last one that the consumer asked for."""
         last = self.rules.last
         return last is not None and not last.is_after(one.message.id, one.wall_ms)
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether a reader that has read the whole log has all that it asked for: no further message can come."""
+        """Whether no new message can be in the part of the log that the consumer asked for."""
         last = self.rules.last
         if last is None:
             return False

@@ -1,4 +1,4 @@
-"""Points in the log: where the replay of a consumer begins and ends, and from where a queue is built. Frozen.
+"""Points in the log: where the replay of a consumer begins and ends, and from where a queue is built.
 
 Source: queues page A.3, A.8, C.3, C.5, H.2.
 """
@@ -24,7 +24,8 @@ _BOOKMARK = re.compile(r"([0-9]{1,20})\|([0-9]{1,20})\|")
 _RANGE = re.compile(r"([\[(])([^:]*):([^:]*)([\])])")
 _RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(|B|KB|MB|GB|X)", re.IGNORECASE)
 _OCTETS = {"B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3}
-BOOKMARKS_MAX = 1000
+#: Maximum bookmarks in one argument.
+_BOOKMARKS_MAX = 1000
 #: Recovery points: the whole log; the messages since the queue was declared. Others: "now", a time, a bookmark.
 EPOCH, CREATION = "epoch", "creation"
 
@@ -59,7 +60,8 @@ class Rate(NamedTuple):
 class ReplayRules:
     """The part of the log that a consumer reads, and the speed.
 
-    `first`: None: only new messages. `last`: None: no end. `gap_ms`: maximum pause between messages.
+    `first`: None: only new messages. `last`: None: no end. `rate`: None: no limit. `gap_ms`: maximum pause between
+    messages.
     """
 
     first: Boundary | None
@@ -140,7 +142,7 @@ def _begin(text: str, next_id: int) -> Boundary | None:
     if text == "0" or is_timestamp(text):
         return _boundary(text)
     ids: list[int] = []
-    for part in text.split(",", BOOKMARKS_MAX):
+    for part in text.split(",", _BOOKMARKS_MAX):
         found = _BOOKMARK.fullmatch(part.strip())
         if found is None:
             expected = "0, bookmarks with commas between them, a time like 20240601T000000Z, or a range"
@@ -155,13 +157,13 @@ def _boundary(text: str) -> Boundary | None:
     if text == "0":
         return Boundary()
     if is_timestamp(text):
-        return Boundary(wall_ms=wall_ms_of(text))
+        return Boundary(wall_ms=_wall_ms_of(text))
     found = _BOOKMARK.fullmatch(text)
     return Boundary(int(found[2])) if found is not None and int(found[1]) == ORIGIN else None
 
 
-def wall_ms_of(timestamp: str) -> int:
-    """Parse a timestamp of AMPS, in UTC (queues page H.2)."""
+def _wall_ms_of(timestamp: str) -> int:
+    """The wall time (ms, from 1 on) of a valid timestamp of AMPS, in UTC (queues page H.2)."""
     whole, _, rest = timestamp.rstrip("Z").partition(".")
     at = datetime.strptime(whole, "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
     return max(int(at.timestamp()) * 1000 + int((rest + "000")[:3]), 1)

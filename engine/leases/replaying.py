@@ -2,7 +2,7 @@
 
 Each reads from a position of its choice, as fast as its prefetch and its rate allow; acknowledgements give it room for
 more and have no other effect. At the end of the log it waits for new messages; a consumer that asked for a part of the
-log is cancelled instead. The log is read between turns (`Scheduler.load`). Source: queues page A.8.
+log is cancelled after that part. The log is read between turns (`Scheduler.load`). Source: queues page A.8.
 """
 
 from collections.abc import Sequence
@@ -70,7 +70,7 @@ def read_more(leases: Leases, replay: Replay) -> None:
 
 
 def show_replays(leases: Leases) -> None:
-    """Deliver to each replay the messages that it has room for. O(messages examined)."""
+    """Deliver to each replay the messages that its prefetch, its rate and its client let through now. O(examined)."""
     queue = leases.queue
     turn = queue.context.broker.turn
     for consumer, replay in list(leases.replaying.items()):
@@ -94,7 +94,7 @@ def show_replays(leases: Leases) -> None:
 
 
 def _deliver(leases: Leases, consumer: Consumer, replay: Replay) -> bool:
-    """Deliver messages that may go now. Returns whether that ended the replay."""
+    """Deliver messages that were read and may go now. Returns whether the replay is over; it is cancelled then."""
     queue, waiting, holder = leases.queue, replay.waiting, replay.holder
     context = queue.context
     now_ns = context.broker.clock.monotonic_ns()

@@ -44,7 +44,8 @@ def list_leases(queue: Queue, count: int) -> list[dict[str, object]]:
 def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
     """Count the ready, leased and stranded messages of each site of a leased queue, in steps.
 
-    A message is stranded while its owner is given up or does not host the queue. Raises: BadRequest.
+    A message is ready or leased at a site: ready ones by their owner, leased ones by their client. Ready ones are
+    stranded while their owner is given up or does not host the queue. Raises: BadRequest.
     """
     leases = leases_of(queue)
     hosts, owners, sites = leases.hosts, leases.owners, queue.context.broker.sites
@@ -79,7 +80,7 @@ def list_owners(queue: Queue) -> Generator[None, None, list[dict[str, object]]]:
 
 
 def _awaited(leases: Leases, site: str, *, is_stranded: bool) -> str:
-    """The reason why the ready messages of a site wait, as a text after "waits for"."""
+    """The object of "waits for", about the ready messages of a site."""
     if leases.owners is None:  # messages cannot be transferred to other sites
         return f"node {site}, which is not there" if is_stranded else f"a consumer at {site} with room"
     hosts, free = leases.hosts, free_by_site(leases)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, frozen=True)
 class LeasedRules:
-    """The settings of a leased queue, and its expressions.
+    """The settings of a leased queue, and its compiled expressions.
 
     `filter`: selects the messages to capture. `priority`: gives a message its rank when it arrives. `barrier`: selects
     barriers.
@@ -37,10 +37,7 @@ class LeasedRules:
         return selects(self.settings.underlying_topic)(topic)
 
     def lifetime_ms(self, message_ms: int | None) -> int | None:
-        """The time to live of a message in the queue, in ms; None: no limit. `message_ms`: the message's expiration.
-
-        Source: queues page A.5.
-        """
+        """The time to live of a message in the queue, in ms; None: no limit. `message_ms`: the message's expiration."""
         queue_ms, model = self.settings.expiration_ms, self.settings.expiration_model
         if model == BY_QUEUE or message_ms is None:
             return queue_ms

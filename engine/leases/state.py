@@ -1,7 +1,7 @@
 """The state that only a leased queue has.
 
-A message is either ready in the store, or leased: in the book, and in a session under its delivery tag. `dispatch.py`
-releases barriers.
+A message of the queue is in one place: ready in the store, scheduled, or leased. A leased one is in the book, and in a
+session under its delivery tag.
 Source: queues page A.2, A.3, A.7.
 """
 
@@ -41,13 +41,14 @@ class Leases:
     """The state of one leased queue.
 
     `book`: its leases. `browsing`, `replaying`: the consumers that browse it, or replay its topics. `active`: the
-    messages that may be leased; None: all. `deferred`: acknowledgements of messages that have not come or are not
-    active yet. `rebuild`: its progress, while the queue is rebuilt.
+    messages that may be leased; None: all. `deferred`: acknowledgements of messages that have not come, or are
+    scheduled or not active; None: there are none. `rebuild`: the progress of a rebuild; None: the queue is complete.
 
     `last_id`: the highest id of a message so far. `recovered_point`: the recovery point that the queue was built from;
-    empty: none yet. `past`: session -> holder of its leases that have ended. `deadline`: of the next end of a lease or
-    lifetime. `barriers`: positions, rising; the first may be gone. `hosts`: the sites that host the queue; None: all.
-    `owners`: the sites that own its messages; None: none does. `transfers`: the deadline of the next transfer.
+    empty: it is not built yet. `past`: session -> holder of its leases that have ended, and of its copies. `deadline`:
+    of the next end of a lease or lifetime. `barriers`: their positions, rising; the barriers themselves may be gone.
+    `hosts`: the sites that host the queue; None: all. `owners`: the sites that own its messages; None: they have no
+    owners. `transfers`: the deadline of the next transfer.
     """
 
     def __init__(self, queue: Queue) -> None:
@@ -98,7 +99,7 @@ class Leases:
         return None
 
     def positions_of(self, ids: Sequence[int]) -> list[int]:
-        """Positions of active ready messages with these ids; some of the positions may be empty."""
+        """The positions of active ready messages with these ids. At some positions there may be no message."""
         store = self.queue.store
         if self.rules.is_ranked:
             wanted = set(ids)
@@ -154,7 +155,7 @@ class Leases:
         return site in self.queue.context.broker.sites.groups and (hosts is None or hosts.has(site))
 
     def _leased_at(self, site: str) -> int:
-        """Leases and slots that clients of a site have. O(consumers); with leases of gets O(leases)."""
+        """The number of leases and slots of a site's clients. O(consumers); with leases of gets O(leases)."""
         consumers = self.consumer_list.consumers
         count = sum(one.unacked for one in consumers if self.site_at(one) == site)
         if len(self.book) > sum(one.unacked for one in consumers):
@@ -170,13 +171,13 @@ class Leases:
         return seen[0][1].id if seen and seen[0][0] == position else 0
 
     def record_sites(self) -> None:
-        """Record in the journal which sites got new numbers, before other records use these numbers."""
+        """Record in the journal the sites that got new numbers, before other records use these numbers."""
         if self.owners is not None and self.owners.is_changed:
             self.owners.is_changed = False
             self.queue.events.notes_changed()
 
     def lowest_id(self) -> int:
-        """No message of the queue has a lower id. O(leases)."""
+        """An id; no message of the queue has a lower one. O(leases + scheduled); with ranks O(messages)."""
         scheduled = (message.id for message in self.queue.scheduled)
         lowest = min(chain(self.book.leases.by_id, scheduled), default=self.last_id + 1)
         if self.rules.is_ranked:
@@ -185,7 +186,7 @@ class Leases:
         return min(chain(() if store is None else store.positions(0, 1), (lowest,)))
 
     def await_transfer(self, due_ns: int) -> None:
-        """Dispatch again when a message has waited long enough for its own site."""
+        """Dispatch at `due_ns` (monotonic), when a message has waited long enough for its own site; 0: none waits."""
         deadlines, armed = self.queue.context.broker.deadlines, self.transfers
         if due_ns and (armed is None or armed.action is None or due_ns < armed.due_ns):
             deadlines.cancel(armed)
@@ -207,7 +208,7 @@ class Leases:
             queue.throttle.drained(queue)
 
     def note_gone(self, messages: Sequence[Message]) -> None:
-        """Note messages that are gone from the queue: later ones may become active."""
+        """Note messages that are gone: forget their owners, and count them out of the active ones."""
         if self.owners is not None:
             self.owners.forget(message.id for message in messages)
         if self.active is not None:
@@ -217,7 +218,7 @@ class Leases:
     # -- names --------------------------------------------------------------------------------------------------------
 
     def topic_of(self, envelope: Envelope) -> bytes:
-        """The entry of the header that names a message's topic."""
+        """The header entry with a message's topic; for publishes to the name of a queue with hosts, its target."""
         key = (envelope.exchange, envelope.routing_key)
         known = self.topic_entries.get(key)
         if known is None:
@@ -230,7 +231,7 @@ class Leases:
         return known
 
     def past_holder_of(self, session: "Session") -> PastHolder:
-        """The holder of a session's leases that have ended."""
+        """The holder of a session's leases that have ended, and of copies without a lease."""
         past = self.past.get(session)
         if past is None:
             past = self.past[session] = PastHolder(self.queue, session)
@@ -287,7 +288,7 @@ class ActiveSet:
             self.end = positions[-1]
 
     def count_new(self, positions: Iterable[int]) -> None:
-        """Count new messages at these positions, if they are among the active ones."""
+        """Count those of these messages that became ready among the active ones."""
         end = self.end
         self.count += sum(position <= end for position in positions)
 
@@ -302,7 +303,7 @@ class ActiveSet:
                 self.end = positions[-1]
 
     def left(self, positions: Iterable[int]) -> None:
-        """Subtract messages at these positions, which are gone from the queue, if they were active."""
+        """Count out those of these gone messages that were active."""
         end = self.end
         self.count -= sum(position <= end for position in positions)
 
@@ -322,11 +323,10 @@ class Browse:
 class Rebuild:
     """The progress of a rebuild.
 
-    Messages from `boundary` on with ids below `until_id` come into the queue, unless they were in it before.
-    `start`: position of the first read in the log; `position`: of the next one; `end`: where reading stops.
-    `collects_ids`: this is the first pass, for a queue that existed before. It collects the ids of messages that were
-    in the queue (`entered`). At its end those before the boundary are dropped. `has_begun`: the second pass has reached
-    the boundary.
+    Messages from `boundary` on with ids below `until_id` come into the queue, unless they were in it before. Positions
+    are those of the log: `start` of the first read, `position` of the next one, `end` of the last.
+    A queue that existed before needs a first pass (`collects_ids`), which collects the ids of all messages that were in
+    it (`entered`). Then messages before the boundary are dropped. `has_begun`: the last pass has reached the boundary.
     """
 
     def __init__(self, boundary: Boundary, position: int, end: int, until_id: int, *, collects_ids: bool) -> None:

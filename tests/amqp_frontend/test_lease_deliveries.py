@@ -50,7 +50,7 @@ def test_both_ways(
     bodies = [bytes([number]) * body_size for number in range(count)]
     alike = [content_frames(1, header, body, FRAME_MAX) for body in bodies]
     for contents in (alike, [*alike[:-1], content_frames(1, other, bodies[-1], FRAME_MAX)]):
-        headers = run_headers(topic_entry("orders"), 1, range(100, 100 + count), deliveries, until_ms)
+        headers = run_headers(topic_entry("orders"), range(100, 100 + count), deliveries, until_ms)
         assert headers is not None
         effect = DeliveredLeases(Subscriber(channel), 7, envelope, contents, headers)  # type: ignore[arg-type]
         fast, careful = (
@@ -70,6 +70,6 @@ def test_both_ways(
 def test_numbers_of_one_length() -> None:
     """A run whose bookmarks have numbers of different lengths has no headers in common."""
     topic = topic_entry("t")
-    assert run_headers(topic, 1, [9, 10], 1, None) is None
-    assert run_headers(topic, 1, [10, 9], 1, None) is None
-    assert run_headers(topic, 1, [10, 99, 50], 1, None) is not None
+    assert run_headers(topic, [9, 10], 1, None) is None
+    assert run_headers(topic, [10, 9], 1, None) is None
+    assert run_headers(topic, [10, 99, 50], 1, None) is not None
