@@ -35,9 +35,9 @@ class JournalWait:
     def send_answer_after(self, sync_lsn: int, number: int) -> None:
         """Send nothing before the journal is safe up to this LSN: the answer states that a change is durable.
 
-        The LSN replaces that of earlier calls. `number`: of the answer's channel.
+        A higher LSN of an earlier call stays: earlier answers may wait, too. `number`: of the answer's channel.
         """
-        self.sync_lsn = sync_lsn
+        self.sync_lsn = max(self.sync_lsn, sync_lsn)
 
     def send_after(self, sync_lsn: int, number: int) -> None:
         """Send nothing before the journal is safe up to this LSN, or up to that of an earlier call if it is higher.

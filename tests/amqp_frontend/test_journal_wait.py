@@ -94,6 +94,22 @@ def test_an_answer_says_that_what_was_done_before_is_safe(asked: bytes, answer: 
     assert bench.heard()[:1] == [answer]  # basic.cancel follows that the queue is gone
 
 
+@pytest.mark.parametrize("is_one_read", [True, False], ids=["one read", "two reads"])
+def test_an_answer_does_not_go_out_with_a_later_one_that_waits_for_less(is_one_read: bool) -> None:
+    """The second answer states nothing but that a queue of another peer is there, which is recorded before."""
+    bench = Bench()
+    bench.other.send(method(1, C.Queue.Declare, queue="new", durable=True))
+    queue_lsn = bench.journal.next_lsn
+    asked = [publish(2, "q", b"x", delivery_mode=2), *[method(1, C.Queue.Declare, queue="q", durable=True)] * 2]
+    for sent in [asked] if is_one_read else [asked[:2], asked[2:]]:
+        bench.peer.send(*sent)
+    bench.journal.safe_lsn = queue_lsn
+    bench.pair.broker.release_awaiting()
+    assert bench.heard() == []
+    bench.journal.commit(1)
+    assert bench.heard() == ["Queue.DeclareOk"] * 2
+
+
 @pytest.mark.parametrize(
     "asked",
     [

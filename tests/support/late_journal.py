@@ -18,6 +18,7 @@ class LateJournal(StandInJournal):
         super().__init__()
         self._broker = broker
         self.safe_lsn = self.next_lsn = 1
+        self._changed_lsn = 1  # behind the last change of an object
         self.published: dict[int, bytes] = {}
         self.queues_of: dict[bytes, set[str]] = {}
         self.barrier_of: dict[bytes, int] = {}
@@ -40,7 +41,7 @@ class LateJournal(StandInJournal):
                 if queue.durable and envelope.summary.persistent:  # type: ignore[union-attr]
                     self.barrier_of[body] = self.record()
         elif isinstance(event, QueueEvent) and event.queue.durable:
-            self.record()
+            self._changed_lsn = self.record()
 
     def record(self) -> int:
         """Something that must be safe before anybody hears of it. Returns: the LSN behind it."""
@@ -74,7 +75,7 @@ class LateJournal(StandInJournal):
         return UNTIL_CAUGHT_UP if self.has_failed else self.next_lsn
 
     def sync_lsn_of_objects(self) -> int:
-        return self.sync_lsn_of_all()
+        return 0 if self.is_behind or self.safe_lsn >= self._changed_lsn else self._changed_lsn
 
     def sync_lsn_of_all(self) -> int:
         return 0 if self.is_behind or self.safe_lsn >= self.next_lsn else self.next_lsn
