@@ -113,14 +113,15 @@ class JournalPlan:
     def check(self, place: Position, owner: str = "this reader") -> None:
         """Check that a position is one of this journal. `owner`: of the position, for the text of the error.
 
-        Raises: JournalError (it is of another journal, or in a segment behind the last one of this journal), OSError.
+        Raises: JournalError (it is of another journal, or behind the last block of this journal), OSError.
         """
         if place.journal != self.journal_id:
             raise JournalError(
                 f"{self.directory}: this is journal {self.journal_id}, not {place.journal}, which {owner} has read"
             )
         bases = segments_in(self.files, self.directory)
-        if place.segment > (bases[-1] if bases else 0):
+        last = bases[-1] if bases else 0
+        if place.segment > last or (bases and place.segment == last and place.offset > self._written_end(last)):
             raise JournalError(
                 f"{self.directory}: the journal ends before record {place.lsn}, up to which {owner} has read"
             )
@@ -385,6 +386,18 @@ class JournalPlan:
                 offset, lsn = trusted[-1]
             self._trusted = (base, offset, lsn)
             return offset, lsn
+
+    def _written_end(self, base: int) -> int:
+        """The end offset of the last block of the newest segment, durable or not.
+
+        A position may be there: in a cluster, the block that called the records before it agreed can be cut off.
+        """
+        offset, lsn = self._trusted[1:] if self._trusted[0] == base else (0, base)
+        with self._open(base) as handle:
+            blocks = SoundBlocks(self.files, handle, lsn, offset=offset)
+            for _ in blocks:
+                pass
+            return blocks.position
 
     def _scan(self, handle: int, lsn: int, offset: int, size: int | None = None) -> SegmentScan | SoundBlocks:
         return (SegmentScan if self._is_strict else SoundBlocks)(self.files, handle, lsn, offset=offset, size=size)

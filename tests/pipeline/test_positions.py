@@ -67,6 +67,29 @@ def test_the_last_block_waits_until_a_later_one_proves_it(tmp_path: Path) -> Non
     assert {id_ for _, id_ in between(plan, before, plan.end())} >= {1}
 
 
+@pytest.mark.parametrize("segment_size", [1 << 26, 3000])
+def test_positions_that_are_behind_the_last_block(segment_size: int, tmp_path: Path) -> None:
+    """Are refused: the journal is an older copy, and would write other records there. Those before it are accepted."""
+    one = RecordedBroker(tmp_path, segment_size=segment_size)
+    one.declare("q")
+    for _ in range(20):
+        one.publish("q")
+    one.tick()
+    path = path_of(str(tmp_path), segments_in(REAL, str(tmp_path))[-1])
+    boundaries = [at for _, at in steps(JournalPlan(str(tmp_path)), 1)]
+    end = boundaries[-2]
+    os.truncate(path, end.offset)
+    plan = JournalPlan(str(tmp_path))
+    assert plan.end().place < end.place, "only the last block called these records durable"
+    for at in boundaries[:-1]:
+        plan.check(at)
+    os.truncate(path, end.offset - 1)
+    plan = JournalPlan(str(tmp_path))
+    with pytest.raises(JournalError, match=f"the journal ends before record {end.lsn}, up to which this reader has"):
+        plan.check(end)
+    plan.check(plan.end())
+
+
 @pytest.mark.parametrize("fsync", ["never", "interval"])
 def test_what_was_not_fsynced_is_not_offered(tmp_path: Path, fsync: str) -> None:
     """The modes differ in how far behind they keep a reader: until the interval is over, or the segment sealed."""
