@@ -30,8 +30,14 @@ class Reserve:
         self._has_failed = False
 
     def fill(self) -> None:
-        """Fill the reserve, unless it is full. A failure is logged once, and never while the reserve is spent."""
-        if self.is_full or not self.size:
+        """Fill the reserve, unless it is full. A failure is logged once, and never while the reserve is spent.
+
+        Without a reserve, delete the file of an earlier run.
+        """
+        if not self.size:
+            self.release()
+            return
+        if self.is_full:
             return
         try:
             self._make()
@@ -51,10 +57,10 @@ class Reserve:
 
     def release(self) -> bool:
         """Free the room for other files. Returns whether it was freed."""
-        if not (self.is_full or self._was_left) or not self.size:
+        if not (self.is_full or self._was_left):
             return False
         self.is_full = self._was_left = False
-        self.is_spent = True
+        self.is_spent = self.size > 0
         with contextlib.suppress(OSError):
             self._files.unlink(self._path)
             return True

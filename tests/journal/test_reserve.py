@@ -17,8 +17,8 @@ SIZE = 100_000
 FILE = f"{PATH}/reserve"
 
 
-def opened(files: SimulatedFiles, **more: int) -> Journal:
-    options = JournalOptions(preallocate_size=0, reserve_size=SIZE, **more)
+def opened(files: SimulatedFiles, *, reserve_size: int = SIZE, **more: int) -> Journal:
+    options = JournalOptions(preallocate_size=0, reserve_size=reserve_size, **more)
     return opened_journal(files, options)
 
 
@@ -151,11 +151,24 @@ def test_systems_that_cannot_reserve(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_nothing_is_held_back_unless_asked(tmp_path: Path) -> None:
-    """`reserve = 0`; what an earlier broker left stays."""
-    (tmp_path / "reserve").write_bytes(b"x")
-    reserve = Reserve(REAL, str(tmp_path), 0)
-    reserve.fill()
-    assert not reserve.is_full and not reserve.release() and os.listdir(tmp_path) == ["reserve"]
+    """`reserve = 0`; the file of an earlier broker is deleted, also on a full disk, and counts as no spent reserve."""
+    for frees in (Reserve.fill, Reserve.release):
+        (tmp_path / "reserve").write_bytes(b"x")
+        reserve = Reserve(REAL, str(tmp_path), 0)
+        frees(reserve)
+        assert not reserve.is_full and not reserve.is_spent and not os.listdir(tmp_path)
+        reserve.fill()
+        assert not reserve.release() and not os.listdir(tmp_path)
+
+
+def test_a_start_without_a_reserve_on_a_full_disk() -> None:
+    """The file that an earlier broker left makes room for it."""
+    files = SimulatedFiles()
+    filled(files)
+    after = files.crash()
+    after.capacity = files.capacity
+    journal = opened(after, reserve_size=0)
+    assert journal.wait(journal.next_lsn) and not journal.has_spent_reserve and FILE not in after.names_now
 
 
 def test_errors_leave_nothing(tmp_path: Path) -> None:
