@@ -2,7 +2,6 @@
 
 import json
 
-from leveret.settings.declared.declarations import LOGGED_ACTS
 from leveret.settings.declared.tables import (
     ADDRESS,
     DIVERT,
@@ -283,7 +282,7 @@ def _logged_topics() -> list[str]:
         "Topics whose messages are logged, whether a queue captures them or not. In a virtual host in which some are",
         "listed, the topics of every leased queue must be among them: its `underlying-topic`, its",
         "`default-publish-target` and its name. Without a list a topic is logged from the first queue on that selects",
-        f"it, with the warning W-TXLOG. When a list takes effect: {_when(LOGGED_ACTS)}.",
+        f"it, with the warning W-TXLOG. When a list takes effect: {_when(LIVE)}.",
         "",
         "A client that declares a leased queue of other topics gets a 406 with the code E-TXLOG. What a pattern",
         "selects and nothing logs is not captured; one line in the log says so. With `--memory` the",

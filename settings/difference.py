@@ -11,7 +11,6 @@ from .addresses.entries import Entry
 from .addresses.queue_arguments import OwnSettings, settings_of_arguments
 from .declared.configuration import Configuration
 from .declared.declarations import (
-    LOGGED_ACTS,
     NO_LIMITS_DECLARED,
     Divert,
     ExchangeDeclaration,
@@ -151,17 +150,20 @@ def _changes_of_queue(
         one.repository.resolve_queue(queue.address, queue.vhost, own.settings, name=queue.name)
         for one, queue, own in ((old, before, own_before), (new, after, own_after))
     )
+    queue_type = added_type(before.arguments)
+    if queue_type is not added_type(after.arguments):
+        queue_type = None
+    unused = () if queue_type is None else queue_type.unused_settings
     for setting in SETTINGS:
         one, other = (getattr(resolved, setting.attribute) for resolved in (resolved_before, resolved_after))
-        if one != other:
+        if one != other and not setting.key.startswith(unused):
             given_by = {own.given_by.get(setting.attribute) for own in (own_before, own_after)} - {None}
             acts = setting.acts
             if given_by:
                 acts = LIVE if given_by <= LIVE_ARGUMENTS else NEVER
             yield _changed(setting.key, one, other), acts
     compared = _compared_as_settings(own_before, own_after)
-    queue_type = added_type(before.arguments)
-    if queue_type is not None and queue_type is added_type(after.arguments):
+    if queue_type is not None:
         compared |= queue_type.rows.keys()
         yield from _changes_of_type(queue_type, before, after)
     for key in sorted(before.arguments.keys() | after.arguments.keys()):
@@ -193,11 +195,11 @@ def _logged_topic_changes(old: Configuration, new: Configuration) -> Iterator[Ch
 
     for what, before, after in _pairs(old.logged_topics, new.logged_topics, title):
         if before is None:
-            yield Change(what, "declared", LOGGED_ACTS)
+            yield Change(what, "declared")
         elif after is None:
-            yield Change(what, "no longer declared: logged only for queues that select it", LOGGED_ACTS)
-        elif before != after:
-            yield Change(what, f"{_logged_topic_text(before)} -> {_logged_topic_text(after)}", LOGGED_ACTS)
+            yield Change(what, "no longer declared: logged only for queues that select it")
+        elif (one := _logged_topic_text(before)) != (other := _logged_topic_text(after)):
+            yield Change(what, f"{one} -> {other}")
 
 
 def _logged_topic_text(topic: LoggedTopic) -> str:
@@ -221,6 +223,8 @@ def _exchange_changes(old: Configuration, new: Configuration) -> Iterator[Change
         elif after is None:
             setting = new.repository.resolve(before.name, before.vhost).config_delete_addresses
             yield _removal(what, "deleted", "config-delete-addresses", setting)
+        elif before.type != after.type:
+            yield Change(what, _changed("type", before.type, after.type) + ": stays as it is, delete it first", None)
 
 
 def _divert_changes(old: Configuration, new: Configuration) -> Iterator[Change]:

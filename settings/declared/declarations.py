@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from ..faults import Origin
 from ..frozen import frozen
-from ..lifetime import AT_CONNECTION, AT_CREATION, LIVE, Lifetime
+from ..lifetime import AT_CONNECTION, AT_CREATION
 from ..rows.row import REQUIRED, setting
 from ..values import (
     BOOLEAN,
@@ -207,8 +207,6 @@ class Divert:
 # fmt: on
 
 
-#: When a changed list of logged topics takes effect.
-LOGGED_ACTS: Lifetime = LIVE
 #: How long messages are kept for replay, for listed topics without their own setting.
 RETAIN_MS_DEFAULT = 86_400_000
 

@@ -152,6 +152,13 @@ CHANGES: list[tuple[str, Configuration, Configuration, str, Lifetime | None]] = 
         "no longer declared: stays",
         None,
     ),
+    (
+        "exchange 'x'",
+        EXCHANGE,
+        Configuration(exchanges=(ExchangeDeclaration("x", type="topic"),)),
+        'type: "fanout" -> "topic": stays as it is',
+        None,
+    ),
     ("divert 'd'", Configuration(), with_divert(), "declared", ARRIVAL),
     ("divert 'd'", with_divert(), Configuration(), "no longer declared", None),
     ("divert 'd'", with_divert(), with_divert(forwarding_addresses=("b", "c")), "a to b (STRIP) -> a to b, c", ARRIVAL),

@@ -3,11 +3,10 @@
 import pytest
 
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.declared.declarations import LOGGED_ACTS
 from leveret.settings.difference import differences
 from leveret.settings.explain import explain
 from leveret.settings.leases.leased_settings import ELEMENTS
-from leveret.settings.lifetime import ARRIVAL, RESTART
+from leveret.settings.lifetime import ARRIVAL, LIVE, RESTART
 
 QUEUE = '[[queue]]\nname = "Q"\ntype = "amps"\n'
 
@@ -142,6 +141,13 @@ def test_changes_of_a_leased_queue(before: str, after: str, expected: list[str])
     assert said == [f"queue 'Q': {line}" for line in expected]
 
 
+def test_settings_that_leased_queues_do_not_use() -> None:
+    """A changed match tells nothing of them at the queue; of a setting that it uses, it does."""
+    entry = '[[address-setting]]\nmatch = "Q"\nredelivery-delay = 5\nexpiry-address = "e"\n'
+    of_queue = [line for line in changes(QUEUE, QUEUE + entry) if line.startswith("queue")]
+    assert of_queue == ['queue \'Q\': expiry-address: "" -> "e" (at once)']
+
+
 def test_a_queue_that_becomes_a_leased_one() -> None:
     """And back: not on the queue that is there."""
     (line,) = changes('[[queue]]\nname = "Q"\n', QUEUE)
@@ -161,16 +167,17 @@ def test_changes_of_logged_topics() -> None:
     """Declared, gone, kept for another time."""
     one, other = '[[logged-topic]]\nname = "a"\n', '[[logged-topic]]\npattern = "^b"\nvhost = "v"\n'
     assert changes("", one + other) == [
-        f"logged topic '^b' (pattern) in vhost 'v': declared ({LOGGED_ACTS.value})",
-        f"logged topic 'a': declared ({LOGGED_ACTS.value})",
+        f"logged topic '^b' (pattern) in vhost 'v': declared ({LIVE.value})",
+        f"logged topic 'a': declared ({LIVE.value})",
         "virtual host 'v': declared (at once)",
     ]
     assert changes(one, "") == [
-        f"logged topic 'a': no longer declared: logged only for queues that select it ({LOGGED_ACTS.value})"
+        f"logged topic 'a': no longer declared: logged only for queues that select it ({LIVE.value})"
     ]
     one_kept = "logged topic 'a': messages of any type, kept 86400000 ms"
     assert changes(one, one + 'retain = "1h"\nmessage-type = "json"\n') == [
-        f"{one_kept} -> json, kept 3600000 ms ({LOGGED_ACTS.value})"
+        f"{one_kept} -> json, kept 3600000 ms ({LIVE.value})"
     ]
+    assert changes(one, one + 'retain = "24h"\n') == [], "that is the default"
     (unkept,) = changes(one, one + "retain = 0\n")
-    assert unkept == f"{one_kept} -> messages of any type, kept 0 ms ({LOGGED_ACTS.value})"
+    assert unkept == f"{one_kept} -> messages of any type, kept 0 ms ({LIVE.value})"
