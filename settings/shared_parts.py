@@ -1,6 +1,7 @@
 """The parts of a configuration that all nodes of a cluster share, as texts that nodes compare.
 
-Names of parts are those of `leveret diff`. Keys of which each node has its own value are left out (`Key.is_of_node`).
+Parts have the names of `leveret diff`, but for "vhost". Keys of which each node has its own value are left out
+(`Key.is_of_node`), and leased queues of one node or group.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,7 +46,7 @@ def _parts(configuration: Configuration) -> Iterator[tuple[str, object]]:
         yield f"divert {divert.name!r}{in_vhost(divert.vhost)}", divert
     for topic in configuration.logged_topics:
         yield f"{topic.title}{in_vhost(topic.vhost)}", topic
-    for vhost in configuration.vhosts:
+    for vhost in dict.fromkeys((*configuration.vhosts, *configuration.limits)):
         yield f"vhost {vhost!r}", configuration.limits.get(vhost)
     for user in configuration.users:
         yield f"user {user.name!r}", user

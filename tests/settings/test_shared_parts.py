@@ -65,6 +65,7 @@ PARTS = [
     ("[[queue]]\nname = 'q'\nvhost = 'v'\n", "queue 'q' in vhost 'v'"),
     ("[[divert]]\nname = 'd'\naddress = 'x'\nforwarding-address = 'y'\n", "divert 'd'"),
     ("[[vhost]]\nname = 'v'\nmax-queues = 3\n", "vhost 'v'"),
+    ("[[vhost]]\nname = '/'\nmax-queues = 3\n", "vhost '/'"),
     ("[[user]]\nname = 'shop'\n", "user 'shop'"),
     ("[[policy]]\nname = 'p'\npattern = '^x'\n[policy.definition]\nmax-length = 4\n", "policy 'p'"),
     ("[[logged-topic]]\nname = 't'\n", "logged topic 't'"),
