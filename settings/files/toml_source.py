@@ -198,7 +198,7 @@ class TomlSource:
     def required(self, path: Path, item: dict[str, Any], key: str, read: Reader = name_text) -> str | None:
         """A required name; None, with a fault, when it is missing or invalid."""
         if key not in item:
-            self.builder.fault(self.origin_of(*path), key, f"is missing in [[{path[-2]}]]")
+            self.builder.fault(self.origin_of(*path), key, f"is missing in {table_name(path)}")
             return None
         value = item[key]
         if read is name_text and (not isinstance(value, str) or not value):

@@ -221,7 +221,7 @@ def test_provenance_has_file_line_and_match() -> None:
             ":5: x-later: 9223372036854775808 is invalid, expected an integer of 64 bits",
         ),
         ("6.5", of_queue(f"arguments={{x-later={-(2**70)}}}"), "expected an integer of 64 bits"),
-        ("6.5", '[[address]]\nname="q"\n[[address.queue]]\n', ":3: name: is missing in [[queue]]"),
+        ("6.5", '[[address]]\nname="q"\n[[address.queue]]\n', ":3: name: is missing in [[address.queue]]"),
         ("6.5", "[address]\nname = 'q'", ":1: address: expected tables [[address]]"),
         ("6.5", "[[policy]]\nname = 'x'", ":1: pattern: is missing in [[policy]]"),
         ("6.5", "[[divert]]\nname='d'\naddress='a'", "forwarding-address: is missing"),

@@ -96,7 +96,7 @@ def test_a_topic_permission_for_the_default_exchange() -> None:
             '[[user]]\nname = "x"\n[[user.permission]]\nreed = ""',
             ":4: reed: unknown key in [[user.permission]]",
         ),
-        ('[[user]]\nname = "x"\n[[user.topic-permission]]\n', ":3: exchange: is missing in [[topic-permission]]"),
+        ('[[user]]\nname = "x"\n[[user.topic-permission]]\n', ":3: exchange: is missing in [[user.topic-permission]]"),
         (
             '[[user]]\nname = "x"\n[[user.topic-permission]]\nexchange = "e"',
             ":1: topic-permission: user 'x' has no [[user.permission]] in virtual host '/'",
