@@ -39,6 +39,7 @@ NOT_IN_THIS_VERSION = "accepted, but without effect in this version"
 Fetch = Callable[[str, str], tuple[str, str]]
 #: Names of the wildcard syntax' keys in TOML and XML -> attribute.
 WILDCARD_KEYS = {row.key: row.attribute for row in WILDCARDS}
+MARKERS = "literal-match-markers"
 #: Ranks of entries that become one match here: `#`, `jms.topic.#`, `jms.queue.#` of HornetQ.
 PLAIN, OF_TOPICS, OF_QUEUES = range(3)
 
@@ -137,9 +138,8 @@ class ConfigurationBuilder:
 
     def set_wildcard(self, origin: Origin, key: str, value: object) -> None:
         """`key`: one of WILDCARD_KEYS."""
-        expected = "two characters" if key == "literal-match-markers" else "a single character"
-        length = 2 if key == "literal-match-markers" else 1
-        if not isinstance(value, str) or len(value) not in ({0, 2} if length == 2 else {1}):
+        lengths, expected = ((0, 2), "two characters") if key == MARKERS else ((1,), "a single character")
+        if not isinstance(value, str) or len(value) not in lengths:
             self.invalid(origin, key, value, expected)
             return
         self.wildcards[WILDCARD_KEYS[key]] = value
@@ -245,7 +245,7 @@ class ConfigurationBuilder:
             self.fault(topic.origin, key, f"more than {LOGGED_PATTERNS_MAX} patterns of logged topics")
 
     def add_exchange(self, exchange: ExchangeDeclaration) -> None:
-        """Add the fanout exchange of a multicast address; it may be declared several times."""
+        """Add an exchange. It may be declared several times; the first declaration applies."""
         self.add_vhost(exchange.vhost)
         self.exchanges.setdefault((exchange.vhost, exchange.name), exchange)
 

@@ -11,7 +11,7 @@ from ..addresses.matching import parse_artemis_match
 from ..addresses.queue_arguments import parse_argument
 from ..declared.declarations import ANYCAST, MULTICAST, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin, nearest
-from ..files.builder import NO_TRANSFORMER, WILDCARD_KEYS, ConfigurationBuilder, RawEntry
+from ..files.builder import MARKERS, NO_TRANSFORMER, WILDCARD_KEYS, ConfigurationBuilder, RawEntry
 from ..files.toml_loader import TABLES, begins_as_toml, first_line, first_name
 from ..rows.address_settings import BY_BEAN, bean_name
 from ..rows.queue_attributes import QUEUE_BEANS
@@ -99,11 +99,8 @@ def split_key(key: str, quote: str = '"') -> list[str] | None:
         position += 1
 
 
-_GLOBAL_BEANS = {bean_name(name): name for name in GLOBALS} | {
-    "idCacheSize": "id-cache-size",
-    "IDCacheSize": "id-cache-size",
-}
-_WILDCARD_BEANS = {bean_name(name): name for name in WILDCARD_KEYS if name != "literal-match-markers"}
+_GLOBAL_BEANS = {bean_name(name): name for name in GLOBALS} | {"IDCacheSize": "id-cache-size"}
+_WILDCARD_BEANS = {bean_name(name): name for name in WILDCARD_KEYS if name != MARKERS}
 
 
 def _divert_bean(key: str) -> str:
@@ -186,7 +183,7 @@ class _Loader:
             else:
                 self.builder.unknown(origin, rest[0], root, (*_WILDCARD_BEANS, "routingEnabled"))
         elif root == "literalMatchMarkers" and not rest:
-            self.builder.set_wildcard(origin, "literal-match-markers", value)
+            self.builder.set_wildcard(origin, MARKERS, value)
         elif root in _GLOBAL_BEANS and not rest:
             name = _GLOBAL_BEANS[root]
             self.builder.broker_value(origin, "broker", name, GLOBALS[name].kind.parse(value))
@@ -238,8 +235,9 @@ class _Loader:
         elif len(path) == 2 and path[0] == "queueConfigs" and value == self.removal:
             self.builder.queues.pop(("/", path[1]), None)
         elif not path and value == self.removal:
-            for queue_key in [one for one, queue in self.builder.queues.items() if queue.address == name]:
-                del self.builder.queues[queue_key]
+            for at in [at for at, queue in self.builder.queues.items() if at[0] == "/" and queue.address == name]:
+                del self.builder.queues[at]
+            self.builder.exchanges.pop(("/", name), None)
         elif path != ["name"]:
             self.builder.unknown(
                 origin, ".".join(path) or key, "addressConfigurations", ("routingTypes", "queueConfigs")

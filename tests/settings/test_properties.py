@@ -107,6 +107,14 @@ def test_what_other_files_declare_is_changed_or_removed() -> None:
     assert [divert.forwarding_addresses for divert in configuration.diverts] == [("c",)]
 
 
+def test_an_address_that_is_removed() -> None:
+    """Goes with its exchange, in the only virtual host that these files know."""
+    address = '[[address]]\nname = "a"\nrouting-type = "multicast"\nqueue = [{ name = "q" }]\n'
+    configuration = load(address + address.replace("queue", "vhost = 'v'\nqueue"), "addressConfigurations.a=-")
+    assert [(one.vhost, one.name) for one in configuration.queues] == [("v", "q")]
+    assert [(one.vhost, one.name) for one in configuration.exchanges] == [("v", "a")]
+
+
 def test_a_queue_that_moves_to_the_address_of_its_own_name() -> None:
     """The argument with the address of the other file goes: the engine would still take that one."""
     before = '[[address]]\nname = "a"\n[[address.queue]]\nname = "q"\n'
