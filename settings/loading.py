@@ -6,7 +6,7 @@ from types import MappingProxyType
 from .declared.configuration import Configuration
 from .faults import Fault, Origin
 
-#: Maximum octets of a file; a longer one is a mistake or an attack.
+#: Maximum characters of a file; a longer one is a mistake or an attack.
 SIZE_MAX = 16 * 1024**2
 
 
@@ -20,7 +20,7 @@ def load_configuration(
     Later files override earlier ones key by key; an address-setting's match may be in one file only, except that
     broker-properties override everything else, as in Artemis.
     Args:
-        environment: variables that AMPS' files may name as `${NAME}`.
+        environment: variables that XML files may name as `${NAME}`.
         fetch: (file, path that it includes) -> name and text of the file there; raises ValueError. None: no file may.
     Returns: the configuration and all faults, in order of file and line; with faults it must not be used.
     """

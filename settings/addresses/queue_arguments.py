@@ -1,7 +1,7 @@
 """The settings in the arguments of queue.declare and of configured queues.
 
 `settings_of_arguments` makes a layer out of them, which `SettingsRepository.resolve_queue` puts above the merged
-entries. Arguments that are not in `QUEUE_ARGUMENTS` are ignored.
+entries. Other arguments than those of `QUEUE_ARGUMENTS` set nothing, except x-max-length and x-dead-letter-exchange.
 Source: address-settings page 6.6 and 6.7; rulings 11, 14.
 """
 

@@ -53,7 +53,7 @@ class Configuration:
     queues: tuple[QueueDeclaration, ...] = field(default=())
     exchanges: tuple[ExchangeDeclaration, ...] = field(default=())
     diverts: tuple[Divert, ...] = field(default=())
-    vhosts: tuple[str, ...] = field(default=())  # declared, or named by a declared object
+    vhosts: tuple[str, ...] = field(default=())  # declared, or named by a declared object; without "/"
     origins: Mapping[tuple[str, str], Origin] = field(default_factory=lambda: MappingProxyType({}))  # of `explicit`
     limits: Mapping[str, LimitsDeclaration] = field(default_factory=lambda: MappingProxyType({}))  # by virtual host
     users: tuple[UserDeclaration, ...] = field(default=())

@@ -4,11 +4,12 @@ Readers take the text of an attribute and raise ValueError with the expected for
 "booleans", "percent"; the setters of ActiveMQ's BrokerService and PolicyEntry.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from ..values import INT_MAX, LONG_MAX, integer, parse_integer, parse_number, rate_or_off
+from ..values import INT_MAX, LONG_MAX, integer, number, parse_integer, parse_number
 
 TextReader = Callable[[str], object]
 
@@ -66,10 +67,11 @@ def milliseconds_or_unset(content: str) -> object:
 
 def multiplier(content: str) -> float:
     """A number from 0."""
-    value = parse_number(content)
-    if value == -1:
-        raise ValueError("a number from 0")
-    return rate_or_off(value)
+    try:
+        value: float = number(0, math.inf)(parse_number(content))
+        return value
+    except ValueError:
+        raise ValueError("a number from 0") from None
 
 
 def any_name(content: str) -> str:

@@ -7,19 +7,11 @@ from ..files.builder import RawEntry
 from ..rows.address_settings import BY_KEY
 from .activemq_names import Attribute
 from .xml_source import XmlSource
-from .xml_tree import ELLIPSIS, Element
+from .xml_tree import Element
 
 
 class ActivemqSource(XmlSource):
     """A file, and the builder that collects faults and declarations."""
-
-    def refuse_text(self, element: Element) -> None:
-        """Add a fault if there is text between elements."""
-        if not element.value:
-            return
-        is_left_out = "..." in element.value or "\N{HORIZONTAL ELLIPSIS}" in element.value
-        problem = ELLIPSIS if is_left_out else f"text means nothing in <{element.name}>"
-        self.fault(element, element.name, problem)
 
     def inner(self, outer: Element) -> Element:
         """The child of the same name, or without one the element itself.

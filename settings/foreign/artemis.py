@@ -130,11 +130,6 @@ class _Loader(XmlSource):
         self.refuse_text(element)
         return super().each_once(element, repeatable)
 
-    def refuse_text(self, element: Element) -> None:
-        """Add a fault if there is text between elements."""
-        if element.value:
-            self.fault(element, element.name, f"text means nothing in <{element.name}>")
-
     def each(self, name: str, read: Callable[[Element], None], element: Element) -> None:
         """Read the children of an element without attributes, all of which have this name."""
         self.attributes(element, ())

@@ -11,7 +11,7 @@ from typing import Any
 from ..faults import Origin
 from ..files.builder import ConfigurationBuilder
 from ..values import Kind, shown
-from .xml_tree import ELEMENTS_MAX, TEXT_MAX, Element, XmlFault, parse_xml
+from .xml_tree import ELEMENTS_MAX, ELLIPSIS, TEXT_MAX, Element, XmlFault, parse_xml
 
 #: Maximum inclusions of one configuration, and depth of files included by included files.
 INCLUDED_MAX, INCLUDE_DEPTH_MAX = 100, 8
@@ -61,6 +61,12 @@ class XmlSource:
             seen.add(child.name)
             children.append(child)
         return children
+
+    def refuse_text(self, element: Element) -> None:
+        """Add a fault if there is text between elements."""
+        if text := element.value:
+            is_left_out = "..." in text or "\N{HORIZONTAL ELLIPSIS}" in text
+            self.fault(element, element.name, ELLIPSIS if is_left_out else f"text means nothing in <{element.name}>")
 
     def attributes(self, element: Element, known: tuple[str, ...], ignore: tuple[str, ...] = ()) -> None:
         """Check for unknown attributes."""

@@ -182,7 +182,7 @@ def _before_wildcard(entry: Entry, wildcards: Wildcards) -> str:
 
 
 def _vhosts(configuration: Configuration) -> Iterator[str]:
-    """Virtual hosts that are only mentioned, with a name similar to one that is declared or has objects."""
+    """Undeclared virtual hosts whose name is similar to a declared one's; without objects, also to one with objects."""
     declared = {"/", *configuration.limits}  # every [[vhost]] has an entry in limits
     objects: list[QueueDeclaration | ExchangeDeclaration | Divert] = [
         *configuration.queues,

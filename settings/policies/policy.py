@@ -126,7 +126,7 @@ def make_policy(
     assert isinstance(definition, dict | MappingProxyType) and isinstance(priority, int | float)
     plain = {key: POLICY_KEYS[key].plain(value) for key, value in definition.items()}
     try:
-        check_conflicts(_arguments(plain))
+        check_conflicts({POLICY_KEYS[key].argument: value for key, value in plain.items()})
     except ArgumentFault as fault:
         raise PolicyFault(_ARGUMENT_PREFIX.sub("", str(fault))) from None
     return Policy(name, vhost, pattern, MappingProxyType(plain), apply_to, int(priority), is_operator, origin, compiled)
@@ -189,11 +189,3 @@ def _faults(
     elif priority != priority // 1 or not -LONG_MAX <= priority <= LONG_MAX:
         faults.append(f"priority should be a 64-bit integer, actually was {erlang(priority)}")
     return faults, compiled
-
-
-def _arguments(definition: Mapping[str, object]) -> dict[str, object]:
-    return {
-        POLICY_KEYS[key].argument: value
-        for key, value in definition.items()
-        if key in POLICY_KEYS and POLICY_KEYS[key].argument
-    }

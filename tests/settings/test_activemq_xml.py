@@ -451,6 +451,11 @@ def test_notices(text: str, warning: str) -> None:
             "prefetchRatePendingMessageLimitStrategy/multiplier: '-1' is invalid, expected a number from 0",
         ),
         (
+            "<redeliveryPlugin><redeliveryPolicyMap><defaultEntry><redeliveryPolicy backOffMultiplier='-2'/>"
+            "</defaultEntry></redeliveryPolicyMap></redeliveryPlugin>",
+            "redeliveryPolicy/backOffMultiplier: '-2' is invalid, expected a number from 0\n",
+        ),
+        (
             entry(
                 "<messageEvictionStrategy><uniquePropertyMessageEvictionStrategy/></messageEvictionStrategy>",
                 'topic="T"',
@@ -492,7 +497,7 @@ def test_notices(text: str, warning: str) -> None:
 def test_faults(text: str, fault: str) -> None:
     """FILE:LINE: KEY: what is wrong, what was expected; the key is the path of an attribute whose value is wrong."""
     _, faults = read(text)
-    assert faults and fault in faults[0], faults
+    assert faults and fault in f"{faults[0]}\n", faults
 
 
 NAMES = [*READERS, *STRATEGIES, "deadLetterStrategy", *DEAD_LETTERS, "plugins", "x"]
