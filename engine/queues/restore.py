@@ -218,7 +218,7 @@ class Restorer:
                 at, state = id_ - first, states[id_]
                 extend(first + done, start + done, start + at)
                 if state.due_ms > self._wall_ms:
-                    self._restored(queue, start + at)
+                    self._restored(queue, start + at, due_until_ms=self._wall_ms)
                 else:
                     extend(id_, start + at, start + at + 1, self._attempts(state))
                 done = at + 1
@@ -254,28 +254,30 @@ class Restorer:
         log.start(integer_of(self.notes, FIRST_OFFSET) or 0)
         self._expires = None
         sizes = self._sizes
-        is_waiting = any(state.due_ms > self._wall_ms for state in self._found.states.values())
+        # A message with a due time has no offset yet, even if the time has passed: it gets one when it is published
+        # again (`StreamIntake.place_due`).
+        is_waiting = any(state.due_ms for state in self._found.states.values())
         stays_in_journal = self._pages and not is_waiting
         for start, first, _, count in self._found.runs() if stays_in_journal else ():
             log.restore(first, sizes[start : start + count])
         log.restored(self._contents.time_ms)
         for at in range(0 if stays_in_journal else len(self._ids)):
-            message = self._restored(queue, at)
+            message = self._restored(queue, at, due_until_ms=0)
             if message is not None:
                 intake.append(queue, message, self._contents.time_ms(message.id))
 
     def _put_last(self, queue: "Queue", rows: Iterable[int]) -> None:
         """Read messages back, and append those that are due; the others are scheduled."""
         for at in rows:
-            message = self._restored(queue, at)
+            message = self._restored(queue, at, due_until_ms=self._wall_ms)
             if message is not None and (older := queue.evictable.put_last(message)) is not None:
                 self._replaced.append((queue, older))
 
-    def _restored(self, queue: "Queue", at: int) -> Message | None:
-        """Read a message back. None: it is not due, and was scheduled."""
+    def _restored(self, queue: "Queue", at: int, *, due_until_ms: int) -> Message | None:
+        """Read a message back. None: it is due after that wall time, and was scheduled."""
         message = self._message(queue, at)
         state = self._found.states.get(message.id)
-        if state is None or state.due_ms <= self._wall_ms:
+        if state is None or state.due_ms <= due_until_ms:
             return message
         queue.scheduled.add(self._due_ns(state.due_ms), message)
         return None

@@ -199,3 +199,18 @@ def test_a_stream_that_loses_its_start_is_not_declared_again() -> None:
     assert len(declared) > 1
     assert sum(not record.flags & RESTATED for record in declared) == 1
     world.close()
+
+
+@pytest.mark.parametrize("is_deep", [False, True])
+def test_offsets_stay_when_a_delayed_message_comes_due_while_the_broker_is_down(is_deep: bool) -> None:
+    """It is published after the restart, with the next offset; its id is older than those of the other messages."""
+    world = World(is_deep=is_deep)
+    world.publish(b"late", key="s", headers={"x-delay": 1000})
+    world.write(2)
+    world.end_turn()
+    world.clock.advance_ns(2 * SECOND)
+    world.kill()
+    world.advance(0)
+    assert world.seen("first") == [(0, b"0"), (1, b"1"), (2, b"late")]
+    world.kill()
+    assert world.seen("first") == [(0, b"0"), (1, b"1"), (2, b"late")]
