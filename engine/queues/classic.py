@@ -451,7 +451,7 @@ class ClassicSettlement(Settlement):
         queue.dead_letter_or_drop(messages, reason)
 
     def reject_or_requeue(self, queue: "Queue", messages: list[Message], reason: str) -> None:
-        if queue.rules is not NO_RULES and _dead_letters_are_refused(queue):
+        if queue.rules is not NO_RULES and dead_letters_are_refused(queue):
             for message in messages:
                 message.uncounted += 1
             self.requeue(queue, messages, reason, counted=True, with_redelivery_delay=True)
@@ -502,7 +502,7 @@ def _requeue_by_rules(
         attempts = message.deliveries - message.uncounted
         is_refused = False
         if limit is not None and attempts >= limit:
-            is_refused = _dead_letters_are_refused(queue)
+            is_refused = dead_letters_are_refused(queue)
             if not is_refused:
                 dead.append(message)
                 continue
@@ -546,7 +546,7 @@ def is_own_dead_letter_target(queue: "Queue") -> bool:
     return address in (queue.name, queue.address) or address == f"queue:{queue.name}"
 
 
-def _dead_letters_are_refused(queue: "Queue") -> bool:
+def dead_letters_are_refused(queue: "Queue") -> bool:
     """Whether the dead-letter address is full and refuses messages (address-settings page 8.5, row L19)."""
     rules = queue.rules
     if rules.dead_letter_address is None:

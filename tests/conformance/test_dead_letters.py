@@ -365,6 +365,28 @@ def test_l19_a_full_target_loses_nothing(at: Make) -> None:
     assert (desk.all("D"), desk.counts()) == ("A", (0, 0, 0))
 
 
+def test_l19_a_full_target_loses_nothing_of_a_non_destructive_queue(at: Make) -> None:
+    """The message stays for all consumers, and is dead as soon as its address has room."""
+    desk = at(
+        settings(
+            q={"max_delivery_attempts": 1, "dead_letter_address": "D"},
+            D={"max_size_messages": 1, "address_full_policy": "FAIL"},
+        ),
+        x_non_destructive=True,
+    )
+    desk.declare("D")
+    desk.publish("full", key="D")
+    desk.publish("A")
+    desk.consume(prefetch=1)
+    (got,) = desk.taken()
+    desk.nack(got)
+    (again,) = desk.taken()
+    assert (again.body, desk.counts()[0], desk.counter("killed")) == ("A", 1, 0)
+    assert desk.all("D") == "full"
+    desk.nack(again)
+    assert (desk.all("D"), desk.counts()[0], desk.taken()) == ("A", 0, [])
+
+
 def test_l19_refused_for_good_stays_too(at: Make) -> None:
     """The same for requeue=false."""
     desk = at(settings(q={"dead_letter_address": "D"}, D={"max_size_messages": 1, "address_full_policy": "FAIL"}))
