@@ -19,20 +19,19 @@ def _qos(session: AmqpSession, channel: Channel, method: commands.Basic.Qos) -> 
 
 
 def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Consume) -> None:
-    vhost = session.login.vhost
-    assert vhost is not None
     if method.queue == REPLY_TO:
         _consume_replies(session, channel, method)
         return
     channel.session.subscriptions.check_tag(method.consumer_tag or "", method.arguments)  # type: ignore[arg-type]
-    queue = vhost.queues.for_consumer(session.queue_name(channel, method.queue), session.login.client)
+    queue = session.vhost.queues.for_consumer(session.queue_name(channel, method.queue), session.client)
     arguments: FieldTable = method.arguments  # type: ignore[assignment]
     consumers_max = session.options.consumers_per_channel_max
     replaced = channel.session.consumers.get(method.consumer_tag or "")
     if consumers_max and len(channel.session.consumers) >= consumers_max and replaced is None:
         raise errors.LimitReached(what="consumers per channel", limit=consumers_max)
     channel.session.subscriptions.check_access(queue)
-    check_consumer_arguments(arguments, name=queue.name, vhost=vhost.name, queue_type=queue_type_of(queue.arguments))
+    queue_type = queue_type_of(queue.arguments)
+    check_consumer_arguments(arguments, name=queue.name, vhost=session.vhost.name, queue_type=queue_type)
     tag = method.consumer_tag or session.make_name("amq.ctag-")
     # Requeued messages are for the consumers that exist already.
     session.broker.scheduler.dispatch_now(queue)
@@ -70,8 +69,7 @@ def _cancel_ok(session: AmqpSession, channel: Channel, method: commands.Basic.Ca
 
 
 def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> ChannelMethod | None:
-    assert session.login.vhost is not None
-    queue = session.login.vhost.queues.for_consumer(session.queue_name(channel, method.queue), session.login.client)
+    queue = session.vhost.queues.for_consumer(session.queue_name(channel, method.queue), session.client)
     if queue.is_busy():
         return ChannelMethod(channel.number, channel, method)
     got = channel.session.get(queue, no_ack=method.no_ack)

@@ -14,14 +14,13 @@ def open_channel(session: AmqpSession, number: int) -> None:
 
     Raises: TooManyChannels, UserChannelsMaxReached.
     """
-    connection, client = session.connection, session.login.client
+    connection = session.connection
     open_now = len(connection.channels)
-    assert client is not None
     if open_now >= session.channel_max:
         raise TooManyChannels(count=open_now, limit=session.channel_max)
     connection.channels[number] = Channel(
         number,
-        client.open_session(number),
+        session.client.open_session(number),
         connection.publish_cache,
         frame_max=connection.frame_max,
         message_size_max=session.options.message_size_max,

@@ -274,9 +274,8 @@ def _check_alarm(session: AmqpSession, event: PublishReceived, channel: Channel,
 
 def _is_request(session: AmqpSession, event: PublishReceived) -> bool:
     """Whether this is a request to a service. They are handled during an alarm, so that an operator can end it."""
-    assert session.login.client is not None
     name = session.connection.publish_cache.arguments_of(event.kind.method_frame).exchange
-    return isinstance(session.login.client.vhost.exchanges.get(name), ServiceExchange)
+    return isinstance(session.client.vhost.exchanges.get(name), ServiceExchange)
 
 
 def _must_wait(engine_session: Session, known: KnownRoute) -> bool:

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ...engine import Broker, Clock, Deadlines, Envelope
+from ...engine import Broker, Client, Clock, Deadlines, Envelope, VirtualHost
 from ..ended import nothing
 from ..flow.parked_channel import TurnEvent
 from ..flow.parking import Parking
@@ -229,6 +229,18 @@ class AmqpSession:
         return has_work or self.journal.has_published
 
     # -- for handlers -----------------------------------------------------------------------------------------------
+
+    @property
+    def client(self) -> Client:
+        """The client of a connection that is open."""
+        assert self.login.client is not None
+        return self.login.client
+
+    @property
+    def vhost(self) -> VirtualHost:
+        """The virtual host of a connection that is open."""
+        assert self.login.vhost is not None
+        return self.login.vhost
 
     #: Makes names for queues and consumers without a name.
     make_name = staticmethod(generated_name)

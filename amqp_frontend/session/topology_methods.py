@@ -11,17 +11,7 @@ from ..wire.events import ChannelMethod
 from .session import AmqpSession, Handler
 
 if TYPE_CHECKING:
-    from ...engine import Client, FieldTable, Queue, VirtualHost
-
-
-def _client(session: AmqpSession) -> "Client":
-    assert session.login.client is not None
-    return session.login.client
-
-
-def _vhost(session: AmqpSession) -> "VirtualHost":
-    assert session.login.vhost is not None
-    return session.login.vhost
+    from ...engine import Client, FieldTable, Queue
 
 
 def _table(arguments: object) -> "FieldTable":
@@ -30,7 +20,7 @@ def _table(arguments: object) -> "FieldTable":
 
 
 def _exchange_declare(session: AmqpSession, channel: Channel, method: commands.Exchange.Declare) -> None:
-    exchanges, name = _vhost(session).exchanges, declared_name(method.exchange)
+    exchanges, name = session.vhost.exchanges, declared_name(method.exchange)
     if method.passive:
         exchanges.declare_passive(name)
     else:
@@ -41,16 +31,14 @@ def _exchange_declare(session: AmqpSession, channel: Channel, method: commands.E
             auto_delete=method.auto_delete,
             internal=method.internal,
             arguments=_table(method.arguments),
-            client=_client(session),
+            client=session.client,
         )
     if not method.nowait:
         session.output.send(channel.number, commands.Exchange.DeclareOk)
 
 
 def _exchange_delete(session: AmqpSession, channel: Channel, method: commands.Exchange.Delete) -> None:
-    _vhost(session).exchanges.delete(
-        declared_name(method.exchange), if_unused=method.if_unused, client=_client(session)
-    )
+    session.vhost.exchanges.delete(declared_name(method.exchange), if_unused=method.if_unused, client=session.client)
     if not method.nowait:
         session.output.send(channel.number, commands.Exchange.DeleteOk)
 
@@ -60,29 +48,29 @@ def _exchange_binding(
 ) -> "tuple[str, str, str, str, FieldTable, Client]":
     """The arguments of `Bindings.add` and `Bindings.remove`."""
     destination, source = declared_name(method.destination), declared_name(method.source)
-    return "exchange", destination, source, method.routing_key, _table(method.arguments), _client(session)
+    return "exchange", destination, source, method.routing_key, _table(method.arguments), session.client
 
 
 def _exchange_bind(session: AmqpSession, channel: Channel, method: commands.Exchange.Bind) -> None:
-    _vhost(session).bindings.add(*_exchange_binding(session, method))
+    session.vhost.bindings.add(*_exchange_binding(session, method))
     if not method.nowait:
         session.output.send(channel.number, commands.Exchange.BindOk)
 
 
 def _exchange_unbind(session: AmqpSession, channel: Channel, method: commands.Exchange.Unbind) -> None:
-    _vhost(session).bindings.remove(*_exchange_binding(session, method))
+    session.vhost.bindings.remove(*_exchange_binding(session, method))
     if not method.nowait:
         session.output.send(channel.number, commands.Exchange.UnbindOk)
 
 
 def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queue.Declare) -> None:
     name = declared_name(method.queue)
-    if method.queue.startswith(REPLY_TO) and _vhost(session).reply_queues.has(name):
+    if method.queue.startswith(REPLY_TO) and session.vhost.reply_queues.has(name):
         channel.last_queue = name
         if not method.nowait:
             session.output.send(channel.number, commands.Queue.DeclareOk, name, 0, 1)
         return
-    vhost, client = _vhost(session), _client(session)
+    vhost, client = session.vhost, session.client
     if method.passive:
         queue = vhost.queues.declare_passive(name, client)
     else:
@@ -113,17 +101,17 @@ def _queue_binding(
     """As `_exchange_binding`. If queue and routing key are empty, both are the name of the last declared queue."""
     name = _queue_name(session, channel, method.queue)
     routing_key = method.routing_key if method.queue or method.routing_key else name
-    return "queue", name, declared_name(method.exchange), routing_key, _table(method.arguments), _client(session)
+    return "queue", name, declared_name(method.exchange), routing_key, _table(method.arguments), session.client
 
 
 def _queue_bind(session: AmqpSession, channel: Channel, method: commands.Queue.Bind) -> None:
-    _vhost(session).bindings.add(*_queue_binding(session, channel, method))
+    session.vhost.bindings.add(*_queue_binding(session, channel, method))
     if not method.nowait:
         session.output.send(channel.number, commands.Queue.BindOk)
 
 
 def _queue_unbind(session: AmqpSession, channel: Channel, method: commands.Queue.Unbind) -> None:
-    _vhost(session).bindings.remove(*_queue_binding(session, channel, method))
+    session.vhost.bindings.remove(*_queue_binding(session, channel, method))
     session.output.send(channel.number, commands.Queue.UnbindOk)
 
 
@@ -145,7 +133,7 @@ def _finish_bulk_delete(session: AmqpSession, channel: Channel) -> int | None:
 
 def _queue_purge(session: AmqpSession, channel: Channel, method: commands.Queue.Purge) -> ChannelMethod | None:
     name = session.queue_name(channel, method.queue)
-    vhost, client = _vhost(session), _client(session)
+    vhost, client = session.vhost, session.client
     queue = vhost.queues.seen(name, client)
     if _must_wait(channel, queue):
         return ChannelMethod(channel.number, channel, method)
@@ -161,7 +149,7 @@ def _queue_purge(session: AmqpSession, channel: Channel, method: commands.Queue.
 
 def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue.Delete) -> ChannelMethod | None:
     name = _queue_name(session, channel, method.queue)
-    vhost, client = _vhost(session), _client(session)
+    vhost, client = session.vhost, session.client
     queue = vhost.queues.seen(name, client)
     if _must_wait(channel, queue):
         return ChannelMethod(channel.number, channel, method)

@@ -42,14 +42,13 @@ class Tap:
 
     def opened(self, session: AmqpSession) -> None:
         """Record a client that has logged in and opened its virtual host."""
-        assert session.login.client is not None
         self._numbers[id(session)] = self._next
         self._next += 1
         self._write(
             session,
             "opened",
-            vhost=session.login.client.vhost.name,
-            user=session.login.client.user.name,
+            vhost=session.client.vhost.name,
+            user=session.client.user.name,
             name=session.login.peer.name,
             frame_max=session.connection.frame_max,
             channel_max=session.channel_max,
