@@ -490,7 +490,7 @@ class Endpoint:
                 return
 
     def _is_disconnected(self) -> bool:
-        """Whether the peer is gone. Without TCP_INFO, only a reset shows it."""
+        """Whether the peer is gone. Without TCP_INFO, its close shows only if it has no unread octets before it."""
         sock = self.socket
         try:
             if hasattr(socket, "TCP_INFO") and sock.family in (socket.AF_INET, socket.AF_INET6):

@@ -63,8 +63,8 @@ class TlsTransport:
     `recv` still returns the data; the owner has to call `recv` once more, which returns b"".
     """
 
-    __slots__ = ("_answers", "_dataless", "_encrypted", "_ended", "_handshake_octets", "_hello", "_incoming",
-                 "_on_goodbye", "_outgoing", "_tls", "_unsent", "_wire")  # fmt: skip
+    __slots__ = ("_answers", "_dataless", "_encrypted", "_ended", "_hello", "_incoming", "_on_goodbye",
+                 "_outgoing", "_tls", "_unsent", "_wire", "handshake_octets")  # fmt: skip
 
     def __init__(self, wire: Wire, context: ssl.SSLContext, on_goodbye: Callable[[], None]) -> None:
         self._wire = wire
@@ -75,7 +75,7 @@ class TlsTransport:
         self._encrypted = 0  # octets of plaintext in `_unsent` that `send` has not yet reported as sent
         self._ended = False  # the peer's close_notify came
         self._hello = b""  # the first octets of the handshake, at most `_HELLO_HEAD`
-        self._handshake_octets = 0
+        self.handshake_octets = 0  # that the peer has sent
         self._dataless = 0
         self._answers = 0
 
@@ -92,12 +92,12 @@ class TlsTransport:
             announced = int.from_bytes(self._hello[6:])
             if len(self._hello) == _HELLO_HEAD and self._hello[0] == _HANDSHAKE_RECORD and announced > HELLO_MAX:
                 raise TlsFault(f"handshake: a hello of {announced} octets, more than {HELLO_MAX}")
-        self._handshake_octets += len(received)
+        self.handshake_octets += len(received)
         try:
             self._incoming.write(received)
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
-            if self._handshake_octets > HANDSHAKE_MAX:
+            if self.handshake_octets > HANDSHAKE_MAX:
                 raise TlsFault(f"handshake: not over after {HANDSHAKE_MAX} octets") from None
             return False
         except ssl.SSLError as error:
@@ -121,11 +121,6 @@ class TlsTransport:
             return f"handshake: the peer's certificate is refused: {error.verify_message}"
         reason = error.reason or "failed"
         return f"handshake: {_EXPLAINED.get(reason, reason.lower().replace('_', ' '))}"
-
-    @property
-    def handshake_octets(self) -> int:
-        """Octets of the handshake that the peer has sent."""
-        return self._handshake_octets
 
     @property
     def protocol(self) -> str:

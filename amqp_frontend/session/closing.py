@@ -193,7 +193,7 @@ class Closing:
     # -- without a close --------------------------------------------------------------------------------------------
 
     def give_up(self, why: str) -> None:
-        """Close the socket at once: the peer is silent, or another connection needs its slot."""
+        """Close the socket at once: the peer is silent or too slow, or another connection needs its slot."""
         logger.warning("%s: %s", self._login.peer.name, why)
         self._drop()
 

@@ -159,7 +159,10 @@ def _handle_late(session: AmqpSession, event: TurnEvent, turn: ConnectionTurn) -
 
 
 def _resume_channel(session: AmqpSession, channel: Channel, quota: Quota | None) -> None:
-    """At the end of another connection's turn: handle the parked work of one channel, as far as the quota allows."""
+    """Handle the parked work of one channel at the end of another connection's turn, as far as the quota allows.
+
+    Without a quota: at the deadline of the first work, which is published now or refused.
+    """
     if session.backlog.unfinished is None:
         try:
             turn = ConnectionTurn(session.broker, quota)

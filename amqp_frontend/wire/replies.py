@@ -437,9 +437,7 @@ def describe(error: Exception) -> str:
 
 def reply_for(error: Exception) -> Reply:
     """The reply to an error; an exception without a row is a broker error (541)."""
-    row = REPLY.get(type(error))
-    if row is None:
-        row = REPLY[peer.InternalError]
+    row = REPLY.get(type(error), REPLY[peer.InternalError])
     constant = row.constant or CONSTANTS[row.code]
     if row.text is None:
         return Reply(row.code, constant, row.scope, row.with_ids)
