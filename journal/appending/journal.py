@@ -8,7 +8,8 @@
     journal.messages.enqueued(queue, ids, lsn, sizes)
     end = journal.commit()                   # ends the turn; confirm when on_durable reports `end` or more
 
-Only `open`, `close`, `abandon` and `wait` wait for writes. Methods are for one thread, unless they say otherwise.
+Only `open`, `close`, `abandon` and `wait` wait for writes of records. Methods are for one thread, unless they say
+otherwise.
 """
 
 import time

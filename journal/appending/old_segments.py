@@ -42,6 +42,7 @@ class OldSegments:
     def reclaim(self) -> list[int]:
         """Between turns: delete segments that are not needed (in the writer's thread). Returns their base LSNs.
 
+        Before that, warns of readers near their limits, and drops those beyond.
         Raises: JournalError when a reader's file cannot be understood, OSError (nothing is deleted).
         """
         turns = self._turns
@@ -107,19 +108,18 @@ class OldSegments:
     def can_make_room(self, unrecorded: int) -> bool:
         """Whether a checkpoint would free more room than it takes. It must fit into the reserve, unless that is spent.
 
-        `unrecorded`: octets of the contents and duplicate ids that the checkpoint has to append. O(segments), reads the
-        readers' files.
+        Without a reserve: False. `unrecorded`: octets of the contents and duplicate ids that the checkpoint has to
+        append. O(segments), reads the readers' files.
         Raises: JournalError, OSError.
         """
-        turns = self._turns
-        if self._reserve.is_full or self._reserve.is_spent:
-            keep, keep_us = self._retention()
-            live = sum(row.live for row in turns.usage.segments)
-            need = live * SNAPSHOT_OCTETS + len(turns.names) * NAMED_OCTETS + HEAD_OCTETS + unrecorded
-            need += turns.writer.backlog_bytes
-            fits = self._reserve.is_spent or need <= self._reserve.size
-            return fits and turns.usage.removable_size(turns.segment_bytes, keep, keep_us) > need
-        return False
+        turns, reserve = self._turns, self._reserve
+        if not (reserve.is_full or reserve.is_spent):
+            return False
+        live = sum(row.live for row in turns.usage.segments)
+        need = live * SNAPSHOT_OCTETS + len(turns.names) * NAMED_OCTETS + HEAD_OCTETS + unrecorded
+        need += turns.writer.backlog_bytes
+        fits = reserve.is_spent or need <= reserve.size
+        return fits and turns.usage.removable_size(turns.segment_bytes, *self._retention()) > need
 
     def _retention(self) -> tuple[int | None, int | None]:
         """The first LSN that a reader needs, and the time (wall us) since which segments are retained; None: none."""

@@ -199,7 +199,8 @@ class MessageRecords:
     ) -> int:
         """Append a terminal event of many messages as one record: purge, delete. Returns its LSN.
 
-        ids: all durable, or all transient, messages of the queue between the first and the last id, rising.
+        ids: all durable, or all transient, messages of the queue between the first and the last id, rising. reason: a
+        word of `REASONS`; another text is not recorded.
         """
         assert CODE_OF[kind] in TERMINAL_CODES
         turns = self._turns

@@ -87,7 +87,7 @@ class ConcurrentChanges:
     def departures(self, below: int) -> Iterator[set[tuple[int, int]]]:
         """Note (queue id, message id) of each message with an id below this one that leaves a durable queue.
 
-        Departures while the recorder `is_behind` are not noted.
+        Departures while the journal takes no records are not noted.
         """
         self._departed, self._departed_below = set(), below
         try:

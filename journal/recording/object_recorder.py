@@ -76,11 +76,11 @@ class ObjectRecorder:
         key = (queue.vhost_name, queue.name)
         found = self.queue_ids.get(key)
         if found is None:
-            found = 0  # for the log of topics, which is not an object of the journal
-            if not queue.name:
-                self._journal.turns.add_needs(_LOG)
-            else:
+            if queue.name:
                 found = self._journal.objects.define(QUEUE, self.vhost_id(key[0]), queue.name)
+            else:  # the log of topics, which is not an object of the journal
+                self._journal.turns.add_needs(_LOG)
+                found = 0
             self.queue_ids[key] = found
         return found
 

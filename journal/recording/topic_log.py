@@ -45,7 +45,7 @@ class JournalLog:
         return self._journal.next_message_id
 
     def position_of_id(self, id_: int) -> int:
-        """See `TopicLog`: the message's LSN, or the base LSN of its segment if that is unknown."""
+        """See `TopicLog`: the LSN of the message's publish, or the base LSN of its segment if that is unknown."""
         rows, row = self._journal.usage.segments, self._journal.usage.segment_of_id(id_)
         lsn = self._recorder.messages.contents.lsn_of(id_)
         following = next((one.base_lsn for one in rows if one.base_lsn > row.base_lsn), self.end())
