@@ -40,7 +40,6 @@ def swap(path: str, files: Files = REAL) -> None:
         readers = {}
     for name, lsn in readers.items():
         register_reader(path + COPY, name, lsn, files)  # readers of this node's journal continue, if they can
-    files.sync_directory(path + COPY)
     files.rename(path + COPY, path + WHOLE)
     files.sync_directory(os.path.dirname(path))
     finish(path, files)
