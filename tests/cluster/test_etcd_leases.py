@@ -9,7 +9,7 @@ import trio
 from in_trio import in_trio
 
 from leveret.cluster.agreement.transactions import campaign
-from leveret.cluster.agreement.view import InSync, NodeIdentity
+from leveret.cluster.agreement.view import InSync, NodeIdentity, NodeKey
 from leveret.cluster.coordinator.coordinator import Lease
 from leveret.cluster.coordinator.errors import Unreachable
 from leveret.cluster.coordinator.etcd import EtcdCoordinator
@@ -134,6 +134,18 @@ async def test_the_key_of_a_leader_is_under_a_lease_that_ends_with_it(is_done: b
     assert sorted(leases.values(), key=str) == ["7", None]
     assert (etcd._leases.get(Lease.LEADER) == "7") is is_done
     assert len(gateway.changes[0]["compare"]) == 2
+
+
+@in_trio
+async def test_a_node_is_registered_under_one_lease_however_often() -> None:
+    """Its key is written again with each change: else etcd would keep a lease for each, and none but one be renewed."""
+    etcd, gateway = coordinator(), Gateway()
+    key = NodeKey("a", A, "a:1")
+    for _ in range(3):
+        assert etcd._register(gateway, key)  # type: ignore[arg-type]
+    puts = [one["request_put"] for request in gateway.changes for one in request["success"] if "request_put" in one]
+    assert [one["lease"] for one in puts] == ["7"] * 3 and gateway.granted == 7
+    assert etcd._leases == {Lease.NODE: "7"}
 
 
 def test_an_answer_proves_what_was_true_when_it_was_asked_for() -> None:

@@ -10,6 +10,7 @@ import trio
 import trio.testing
 from in_trio import in_trio
 
+from leveret.cluster.link import listener as listener_module
 from leveret.cluster.link.challenge import ChallengeFault, Credentials
 from leveret.cluster.link.frames import VERSION, Accept, Client
 from leveret.cluster.link.introduction import connect
@@ -80,6 +81,15 @@ def test_a_host_that_is_refused_again_and_again_is_told_once_a_minute(
     with caplog.at_level(logging.INFO, "leveret.cluster"):
         trio.run(main, clock=clock)
     assert [one.levelno for one in caplog.records] == [logging.WARNING] * 2
+
+
+@in_trio
+async def test_many_strangers_fill_neither_the_log_nor_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of so many hosts within a minute the first ones are told; the others have no line, and are not remembered."""
+    monkeypatch.setattr(listener_module, "REFUSED_MAX", 3)
+    listener = LinkListener(CIRCLE, "n1", print)
+    told = [host for host in ("a", "b", "a", "c", "d", "e", "b", "d") if listener._is_first_refusal(host)]
+    assert told == ["a", "b", "c"] == list(listener._refused_s)
 
 
 async def refused(address: Address, credentials: Credentials) -> None:

@@ -796,6 +796,27 @@ def test_a_node_with_an_open_link_is_reached_without_another_connection(monkeypa
     assert changes == [{"b"}, {"b", "c"}, *changes[2:]] and changes[-1] == set()
 
 
+def test_a_node_whose_process_has_ended_is_not_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two nodes that reach each other make a leader resign that reaches neither: a dead one does not count."""
+    answers = iter((Reach.REACHED, Reach.REFUSED, Reach.REACHED, Reach.UNREACHED))
+    seen: list[tuple[set[str], list[str]]] = []
+    refused: list[str] = []
+
+    async def reach(address: Address, *more: object) -> Reach:
+        return next(answers)
+
+    async def look() -> None:
+        options = NodeOptions("a", "", Credentials("orders"), {one: Address(one, 1) for one in "ab"})
+        found = Reachability(options, lambda: None, refused.append, lambda name: False)
+        for _ in range(4):
+            await found.probe("b")
+            seen.append((set(found.reached), list(refused)))
+
+    monkeypatch.setattr(reachability_module, "reach", reach)
+    in_virtual_time(look)
+    assert seen == [({"b"}, []), (set(), ["b"]), ({"b"}, ["b"]), (set(), ["b"])]
+
+
 @pytest.mark.parametrize("opened", [Joined(TermTable(b"n" * 16), 1), LinkOpened(b"b" * 16, 1)])
 def test_a_key_in_etcd_names_the_leader_when_the_link_to_it_opens(opened: Event) -> None:
     """A leader resigns for two nodes that reach each other and not it: a dead node's key must not look like that."""
