@@ -16,7 +16,8 @@ from ..journal.copying.copied_journal import CopiedJournal
 from ..journal.disk.segment_file import probe
 from ..journal.format.needs import LEVEL_MIN
 from .agreement.events import DiskFailed, DiskFull, DiskRecovered, DiskStalled, Durable, Event
-from .link.follower_links import FollowerLinks, LeaderJournal, forget_readers, readers_of
+from .link.follower_links import FollowerLinks, LeaderJournal
+from .link.follower_segments import forget_readers, readers_of
 from .link.listener import LinkListener
 from .node_process import LeadingBroker, NodeProcess
 from .options import NodeOptions

@@ -38,7 +38,7 @@ from .copying.joining import JournalSummary
 from .following import Following
 from .history import History
 from .leading import Leading
-from .link.follower_links import forget_readers, readers_of
+from .link.follower_segments import forget_readers, readers_of
 from .link.listener import LinkListener
 from .node_directory import NodeDirectory
 from .node_process import LeadingBroker, NodeProcess

@@ -5,13 +5,11 @@ The journal's writer passes its octets to `written` before it fsyncs them. They 
 """
 
 import logging
-import re
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import trio
 
@@ -22,19 +20,16 @@ from ...journal import (
     JournalError,
     NotInJournal,
     TermTable,
-    forget_reader,
-    reader_offsets,
-    register_reader,
 )
-from ...journal.copying.octet_reader import OctetReader, damage_in, position_of
-from ...journal.disk.readers import NODE_PREFIX
-from ...journal.disk.segment import path_of, segments_in
+from ...journal.copying.octet_reader import damage_in, position_of
+from ...journal.disk.segment import segments_in
 from ...journal.format.terms import FIRST_LSN
 from ..agreement.events import Acknowledged, Event, FollowerHeard, JournalDamaged, LinkClosed, LinkOpened
 from ..copying.joining import CutTo, FullCopy, JournalSummary, Refuse, join
 from . import frames as f
 from .feed import Feed, Position
 from .feed_sender import FeedSender, Pending
+from .follower_segments import FollowerSegments
 from .options import LinkOptions
 from .pace import Pace
 from .relay import as_socket
@@ -42,14 +37,11 @@ from .stream import READ_SIZE, Declined, LinkFault, LinkStream
 
 logger = logging.getLogger("leveret.cluster")
 
-#: Octets that one call of `_read` reads from the files.
-READ_MAX = 1024 * 1024
 #: Minimum seconds between two checks of the files for damage. A follower's No, or an error of the files, starts one,
 #: unless damage was already found.
 DAMAGE_CHECK_S = 60.0
 #: Followers that may be linked at once; a cluster has three or five nodes.
 FOLLOWERS_MAX = 32
-_NOT_IN_READER_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 
 
 @dataclass(slots=True, frozen=True)
@@ -230,7 +222,7 @@ class FollowerLinks:
             follower.close("the link ended")
             with trio.CancelScope(shield=True):
                 await link.close()  # the node need not wait for the check of the files
-                await trio.to_thread.run_sync(follower.release)
+                await trio.to_thread.run_sync(follower.segments.release)
             if follower.suspects_damage:
                 await self._check_for_damage(follower.start.base_lsn)
 
@@ -272,37 +264,6 @@ class FollowerLinks:
             self._on_left(follower.name)
 
 
-def readers_of(path: str, files: Files = REAL, node: str | None = None) -> list[str]:
-    """The names of readers in a leader's directory that keep segments for followers, one for each link.
-
-    `node`: only readers for this node. Raises: OSError, JournalError.
-    """
-    wanted = None if node is None else _reader_prefix(node)
-    names = [name for name in reader_offsets(path, files) if name.startswith(NODE_PREFIX)]
-    return [name for name in names if wanted in (None, name.rpartition("-")[0])]
-
-
-def forget_readers(path: str, names: Iterable[str], files: Files = REAL) -> None:
-    """Stop keeping segments for these readers. For a thread. Raises: OSError."""
-    for name in names:
-        forget_reader(path, name, files)
-
-
-def _reader_prefix(node: str) -> str:
-    return f"{NODE_PREFIX}{_NOT_IN_READER_NAMES.sub('_', node)[:60]}"
-
-
-class _Read(NamedTuple):
-    """Octets from the files, as frames, and the position behind them.
-
-    behind: how many octets the follower lacked, if this is the first read since it fell behind.
-    """
-
-    end: Position
-    frames: bytes
-    behind: int | None
-
-
 class _FollowerLink:
     """Serves the link of one follower."""
 
@@ -312,9 +273,7 @@ class _FollowerLink:
         self._hello = hello
         self._scope = trio.CancelScope()
         self._woken = trio.Event()
-        self._reader: OctetReader | None = None
-        self._reader_name = f"{_reader_prefix(hello.name)}-{number}"  # one for each link
-        self._is_registered = False
+        self.segments = FollowerSegments(links.journal.path, hello.name, number, links.files)
         self.is_beside = False  # the follower gets a full copy beside its journal, so it acknowledges nothing
         self._is_open = False
         self._why = ""
@@ -355,7 +314,7 @@ class _FollowerLink:
             return f.No(answer.why, is_final=True)
         messages: list[f.Message] = []
         if not isinstance(answer, FullCopy):
-            self._register(answer.lsn)
+            self.segments.keep_from(answer.lsn)
             try:
                 position = Position(*position_of(journal.path, answer.lsn, files))
             except NotInJournal as error:
@@ -365,11 +324,11 @@ class _FollowerLink:
                 if isinstance(answer, CutTo):
                     messages.append(f.Cut(lsn))
         if isinstance(answer, FullCopy):
-            self._register(1)
+            self.segments.keep_from(1)
             oldest = segments_in(files, journal.path)[0]
             lsn, position = oldest, Position(oldest, 0)
             self.is_beside = answer.is_beside
-            messages.append(f.Copy(end, self._size_between(position, tail), answer.is_beside))
+            messages.append(f.Copy(end, self.segments.size_between(position, tail), answer.is_beside))
             logger.info("%s gets a full copy: %s", hello.name, answer.why)
         self.start = position
         self.feed = Feed(position, max(tail, position), links.options.backlog_octets)
@@ -382,22 +341,6 @@ class _FollowerLink:
         )  # fmt: skip
         self.acknowledged = lsn
         return messages
-
-    def _size_between(self, start: Position, end: Position) -> int:
-        """The number of octets between two positions. For a thread. Raises: OSError."""
-        files, path = self._links.files, self._links.journal.path
-        size = end.offset - start.offset
-        for base_lsn in segments_in(files, path):
-            if start.base_lsn <= base_lsn < end.base_lsn:
-                handle = files.open(path_of(path, base_lsn))
-                size += files.size(handle)
-                files.close(handle)
-        return size
-
-    def _register(self, lsn: int) -> None:
-        """Keep the segments from the record `lsn` on, until `release`. Raises: OSError."""
-        register_reader(self._links.journal.path, self._reader_name, lsn, self._links.files)
-        self._is_registered = True
 
     # -- the event loop ------------------------------------------------------------------------------------------------
 
@@ -455,51 +398,19 @@ class _FollowerLink:
                 await trio.lowlevel.wait_writable(self._socket)
             elif span is not None:
                 await self._read_from_files(*span)
-            elif self._is_registered and not self.is_beside:
-                await trio.to_thread.run_sync(self.release)
+            elif self.segments.are_kept and not self.is_beside:
+                await trio.to_thread.run_sync(self.segments.release)
             else:
                 await self._woken.wait()
 
     async def _read_from_files(self, start: Position, end: Position) -> None:
         await trio.sleep_until(self._read_after_s)
         now_s, written = trio.current_time(), self._links.written_octets
-        read = await trio.to_thread.run_sync(self._read, start, end)
+        read = await trio.to_thread.run_sync(self.segments.read, start, end)
         if read.behind is not None:
             self._pace.begin(read.behind, written, now_s)
         self._read_after_s = self._pace.next_read_s(len(read.frames), self._links.written_octets, now_s)
         self.sender.was_read(read.end, read.frames)
-
-    def _read(self, start: Position, end: Position) -> "_Read":
-        """Read octets from the files. For a thread. Raises: NotInJournal, OSError."""
-        if not self._is_registered:
-            self._register(start.base_lsn)
-        reader, behind = self._reader, None
-        if reader is None or reader.position != start:
-            self._close_reader()
-            reader = self._reader = OctetReader(self._links.journal.path, *start, self._links.files)
-            behind = self._size_between(start, end)
-        parts: list[bytes] = []
-        size = 0
-        while size < READ_MAX and (found := reader.read(end, f.PIECE_MAX)) is not None:
-            base_lsn, offset, octets = found
-            parts += (f.octets_head(base_lsn, offset, len(octets)), octets)
-            size += len(octets)
-        return _Read(Position(*reader.position), b"".join(parts), behind)
-
-    def _close_reader(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
-
-    def release(self) -> None:
-        """Close the files, and no longer keep segments for the follower. For a thread."""
-        self._close_reader()
-        if self._is_registered:
-            self._is_registered = False
-            try:
-                forget_reader(self._links.journal.path, self._reader_name, self._links.files)
-            except OSError as error:
-                logger.warning("%s: segments stay longer than needed: %s", self._hello.name, error)
 
     def order(self, verb: str) -> None:
         """Send an order at once, with a beacon."""

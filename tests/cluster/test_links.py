@@ -35,7 +35,8 @@ from leveret.cluster.copying import full_copy
 from leveret.cluster.copying.joining import JournalSummary
 from leveret.cluster.link import feed as feed_module
 from leveret.cluster.link.challenge import Credentials
-from leveret.cluster.link.follower_links import FollowerLinks, forget_readers, readers_of
+from leveret.cluster.link.follower_links import FollowerLinks
+from leveret.cluster.link.follower_segments import forget_readers, readers_of
 from leveret.cluster.link.frames import (
     Ack,
     Beacon,

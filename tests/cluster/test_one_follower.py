@@ -15,7 +15,7 @@ from leveret.cluster.link import follower_links
 from leveret.cluster.link.feed import Feed, Position
 from leveret.cluster.link.feed_sender import Pending
 from leveret.cluster.link.follower_links import FollowerLinks, _FollowerLink
-from leveret.cluster.link.follower_links import _Read as Read
+from leveret.cluster.link.follower_segments import Read
 from leveret.cluster.link.frames import VERSION, Ack, Copy, FrameFault, Hello, Needs, No, Status, Welcome, encode
 from leveret.cluster.link.options import LinkOptions
 from leveret.cluster.link.stream import Declined, LinkFault
@@ -57,7 +57,7 @@ def test_segments_are_kept_from_the_moment_in_which_its_place_is_found(tmp_path:
     bench = Bench(tmp_path)
     assert bench.kept_from == [bench.middle]
     assert isinstance(bench.follower.feed, Feed)
-    bench.follower.release()
+    bench.follower.segments.release()
     assert bench.kept_from == []
 
 
@@ -66,7 +66,7 @@ def test_a_full_copy_keeps_all_segments_until_its_link_ends(tmp_path: Path, said
     """Else the leader's disk would fill up."""
     bench = Bench(tmp_path, **said)
     assert bench.kept_from == [1] and any(isinstance(one, Copy) for one in bench.answer)
-    bench.follower.release()
+    bench.follower.segments.release()
     assert bench.kept_from == []
 
 
@@ -184,10 +184,19 @@ def test_a_full_copy_keeps_its_segments_while_it_waits_for_more(tmp_path: Path) 
         assert bench.kept_from == kept
 
 
+class Files:
+    """Stands for the leader's files."""
+
+    are_kept = True
+
+    def __init__(self, read: Callable[[Any, Any], Read]) -> None:
+        self.read = read
+
+
 def test_files_are_read_at_the_rate_for_copies(tmp_path: Path) -> None:
     """Else a node that joins takes the leader's disk and network for itself."""
     bench = Bench(tmp_path)
-    bench.follower._read = lambda start, end: Read(end, bytes(2 * RATE), None)  # type: ignore[method-assign]
+    bench.follower.segments = Files(lambda start, end: Read(end, bytes(2 * RATE), None))  # type: ignore[assignment]
     sender = FeedSender(*[(Pending.FILES, (None, number)) for number in range(3)])
 
     async def script() -> None:
@@ -235,7 +244,7 @@ def test_what_is_written_meanwhile_is_copied_beside_that_rate(tmp_path: Path) ->
         bench.links.written(*bench.links.position, bytes(3 * RATE // 2), bench.links.end + 1)
         return Read(end, bytes(2 * RATE), None)
 
-    bench.follower._read = read  # type: ignore[method-assign]
+    bench.follower.segments = Files(read)  # type: ignore[assignment]
     sender = FeedSender(*[(Pending.FILES, (None, number)) for number in range(3)])
 
     async def script() -> None:
