@@ -18,6 +18,7 @@ from agreement_world import Rules
 from leveret.cluster.agreement.context import NodeContext
 from leveret.cluster.agreement.follower import Follower
 from leveret.cluster.agreement.members import Member, Members
+from leveret.cluster.agreement.view import NodeIdentity
 from leveret.journal.format.terms import TermTable
 
 
@@ -115,6 +116,18 @@ FAULTS = (
         "",
         Scope(writes=2, crashes=1, breaks=0, changes=0),
         replaced=((TermTable, "common_end", _common_end_by_length),),
+    ),
+    Fault(
+        "shrink below min-in-sync",
+        "the set shrinks from",
+        Scope(terms=1, writes=0, crashes=0, breaks=2, changes=2),
+        replaced=((NodeIdentity, "min_in_sync", _always(1)),),
+    ),
+    Fault(
+        "a term that is in no term table",
+        "",
+        Scope(writes=2, crashes=1, breaks=0, changes=0),
+        Rules(notes_its_term=False),
     ),
     Fault("no cut", "goes on from", Scope(writes=1, crashes=1, breaks=0, changes=0), Rules(cuts=False)),
     Fault(

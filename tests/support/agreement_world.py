@@ -34,6 +34,8 @@ from leveret.cluster.agreement.view import (
 from leveret.journal.format.terms import TermTable
 
 JOURNAL_ID = b"j" * 16
+#: Of each node of a world.
+MIN_IN_SYNC = 2
 #: LSN of the record that is a checkpoint, whoever writes it.
 CHECKPOINT = 2
 
@@ -284,6 +286,7 @@ class Rules(NamedTuple):
     acknowledges_after_fsync: bool = True
     cuts: bool = True
     deletes_what_is_agreed: bool = True
+    notes_its_term: bool = True  # in its term table, before the first record
 
 
 class Model:
@@ -432,6 +435,12 @@ class Model:
                 had = place.journal[: place.synced]
                 raise Broken(f"{name_of(index_of(one))} is in the set with {had}, and {world.agreed} were agreed")
 
+    def check_size(self, before: View, after: View) -> None:
+        """The set never shrinks below two nodes, which is `min-in-sync` here."""
+        counts = [len(one.insync.nodes) if one.insync is not None else 0 for one in (before, after)]
+        if counts[1] < min(counts[0], MIN_IN_SYNC):
+            raise Broken(f"the set shrinks from {counts[0]} nodes to {counts[1]}")
+
     def check_floor(self, world: World, index: int) -> None:
         """What a node deleted is in a checkpoint that it has."""
         place = world.places[index]
@@ -473,6 +482,7 @@ class Model:
         world = world._replace(etcd=self.known(view), late=late)
         if transaction.purpose in (Purpose.SHRINK, Purpose.GROW):
             world = world._replace(changes=world.changes - 1)
+            self.check_size(before, view)
         self.check_members(world)
         return True, world
 
@@ -528,7 +538,8 @@ class Model:
         if not is_overtaken and place.journal[: len(world.agreed)] != world.agreed:
             raise Broken(f"{name_of(index)} leads with {place.journal}, and {world.agreed} were agreed")
         terms = TermTable(node_id(index), place.starts).with_term(place.wins, len(place.journal) + 1)
-        changes = {"wins": 0, "leads": place.wins, "starts": terms.starts, "synced": len(place.journal)}
+        starts = terms.starts if self.rules.notes_its_term else place.starts
+        changes = {"wins": 0, "leads": place.wins, "starts": starts, "synced": len(place.journal)}
         world = put(world, index, **changes, has_journal=True, holds=False, quiet=False)
         end = len(place.journal) + 1
         return self.tell(world, index, e.Durable(end), e.TookOver(terms))
@@ -743,4 +754,4 @@ CARRY_OUT: dict[type, Callable[[Model, World, int, Any], World]] = {
 def named(index: int, count: int) -> NodeIdentity:
     """A node of a cluster of so many."""
     names = frozenset(name_of(one) for one in range(count))
-    return NodeIdentity(name_of(index), node_id(index), f"{name_of(index)}:1", 0, 2, names, JOURNAL_ID)
+    return NodeIdentity(name_of(index), node_id(index), f"{name_of(index)}:1", 0, MIN_IN_SYNC, names, JOURNAL_ID)
