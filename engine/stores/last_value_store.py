@@ -2,8 +2,8 @@
 
 The newest is the one that was published last, even if it came into the queue earlier. As in Artemis, it takes the
 position of the old one within its level of priority, so that frequent changes do not delay the delivery of a key. The
-message object, its envelope and the key are always in memory. Contents beyond the queue's share are only in the
-journal, and read back on access. Source: address-settings page 3.4, 5.8; queues page F.
+message object, its envelope and the key are always in memory. Contents beyond the queue's share that the journal has
+are dropped, and read back on access. Source: address-settings page 3.4, 5.8; queues page F.
 """
 
 from collections.abc import Callable
@@ -114,11 +114,11 @@ class PagedMessage(Message):
 class LastValueReady(LeveledReady):
     """The messages of a last-value queue. `paged_count`: the number of those whose content is only in the journal."""
 
-    __slots__ = ("_by_key", "_key_of", "_queue", "_share", "_until_share_read", "paged_count", "memory_octets")
+    __slots__ = ("_by_key", "_key_of", "_owner", "_share", "_until_share_read", "paged_count", "memory_octets")
 
-    def __init__(self, queue: StoreOwner, levels: Levels, key_of: Callable[[Message], Key | None]) -> None:
+    def __init__(self, owner: StoreOwner, levels: Levels, key_of: Callable[[Message], Key | None]) -> None:
         super().__init__(levels)
-        self._queue = queue
+        self._owner = owner
         self._key_of = key_of
         self._by_key: dict[Key, Message] = {}
         self._share = 0
@@ -127,10 +127,10 @@ class LastValueReady(LeveledReady):
         self.memory_octets = 0  # octets of the contents of `PagedMessage` objects that are in memory
 
     def empty(self) -> "LastValueReady":
-        return LastValueReady(self._queue, self.mapping, self._key_of)
+        return LastValueReady(self._owner, self.mapping, self._key_of)
 
     def leave_owner(self) -> None:
-        self._queue = NO_OWNER
+        self._owner = NO_OWNER
 
     def supersede(self, message: Message) -> tuple[Message | None, bool]:
         """Keep only the newer of a message and the listed one with the same key.
@@ -199,12 +199,12 @@ class LastValueReady(LeveledReady):
         self._until_share_read -= 1
         if self._until_share_read < 0:
             self._until_share_read = SHARE_EVERY
-            pager = self._queue.storage.pager
+            pager = self._owner.storage.pager
             self._share = 0 if pager is None else pager.budget() // 2  # contents that are read back have the other half
         if (
             self.memory_octets + message.octets > self._share
             and message.is_original
-            and can_page_out(self._queue, message)
+            and can_page_out(self._owner, message)
         ):
             message.page_out()
             self.paged_count += 1
@@ -220,7 +220,7 @@ class LastValueReady(LeveledReady):
 
     def fetch(self, message: PagedMessage) -> bytes:
         """Read the contents of a message and of those at the head, which are delivered next. Raises: Unreadable."""
-        pager = self._queue.storage.pager
+        pager = self._owner.storage.pager
         assert pager is not None
         octets = min(AHEAD_OCTETS, pager.budget() // 2)
         wanted = {message.id: message}

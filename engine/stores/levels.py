@@ -30,7 +30,7 @@ Found = tuple[int, Message | None]
 
 
 class LeveledReady:
-    """Messages by `mapping` of priorities to levels, each level in order of ids.
+    """Messages by `mapping` of priorities to levels, each level in order of delivery.
 
     `levels`: the containers by level. A caller may replace one by another with the same messages.
     """
@@ -85,9 +85,7 @@ class LeveledReady:
                 return message
         raise IndexError("empty")
 
-    def pop(self) -> Message:
-        """Remove any message, to free the memory of a purge in slices."""
-        return self.popleft()
+    pop = popleft  # `Freeable.pop`: any message
 
     def took(self, messages: Iterable[Message]) -> None:
         """Count messages that were taken out of `levels`."""
@@ -166,11 +164,13 @@ class ReadyLevels(ABC):
 
     @abstractmethod
     def left(self, messages: Sequence[Message]) -> None:
-        """Count messages that were taken out of one of `by_level`."""
+        """Count messages that were taken out of `by_level`."""
 
     @abstractmethod
     def merge(self, messages: list[Message]) -> int:
-        """Insert messages (ids falling) by their ids. Returns the number of messages before them that were moved."""
+        """Insert messages (ids falling) by their ids. Returns the number of messages before them that were moved, if
+        there is one level; else 0.
+        """
 
     @abstractmethod
     def take_all(self) -> Level | LeveledReady:
@@ -198,7 +198,7 @@ class ReadyLevels(ABC):
             self._replace(level, SortedList(messages, id_of))
 
     def mark_unsorted(self) -> None:
-        """Note that ids may not rise within a level."""
+        """Note that ids may not rise within levels. A `SortedList` becomes a deque again."""
         self.is_sorted = False
         for level, messages in enumerate(self.by_level):
             if isinstance(messages, SortedList):
@@ -243,9 +243,9 @@ class ReadyLevels(ABC):
         return Scanned(found, False)
 
     def load(self, owner: StoreOwner, budget: int, tail: Tail, after: int, count: int) -> None:
-        """Fill the window with paged-out messages that a scan needs, at least one. `budget`: memory for the queue.
+        """Fill the window with paged-out messages that a scan needs, at least one. Raises: Unreadable.
 
-        Raises: Unreadable.
+        `budget`: the memory for the queue in octets.
         """
         count, octets = min(count, WINDOW_MESSAGES), max(1, min(WINDOW_OCTETS, budget // 2))
         self._window = {}
@@ -281,7 +281,7 @@ class ReadyLevels(ABC):
     # -- out of the middle --------------------------------------------------------------------------------------------
 
     def take(self, level: int, ids: Sequence[int]) -> list[Message]:
-        """Take the messages of a level with these rising ids that are in memory."""
+        """Take those of the messages of a level with these rising ids that are in memory."""
         self.prepare(level, ids[-1])
         taken = self._take(self.by_level[level], ids)
         self.left(taken)

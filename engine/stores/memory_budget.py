@@ -3,7 +3,7 @@
 A store is granted octets in portions, and requests more when it has used them. When a request exceeds the budget, the
 octets of messages that have left other stores are subtracted, at most once while each store requests once. Then the
 largest store pages out its last messages, if it is more than twice as large as the requesting one; otherwise the new
-messages of the requesting one are paged out. Source: queues page F.1 (linked RAM), F.7.
+messages of the requesting one are paged out, unless it is `SMALL`. Source: queues page F.1 (linked RAM), F.7.
 """
 
 from typing import TYPE_CHECKING
@@ -106,7 +106,7 @@ class MemoryBudget:
         store.share.grant(grant)
 
     def _update_others(self, requester: "TailedStore", floor: int) -> None:
-        """Lower the charges of other stores that messages have left, each of the mean size of its messages.
+        """Lower the charges of other stores that messages have left. The size of these is estimated by the mean.
 
         O(stores).
         """

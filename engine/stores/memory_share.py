@@ -38,7 +38,7 @@ class MemoryShare:
         self.needs_cap_check = False
 
     def take_over(self, other: "MemoryShare") -> None:
-        """Apply the limits of another share."""
+        """Take over the limits of another share, not its grant."""
         self.may_page, self.cap, self.needs_cap_check = other.may_page, other.cap, other.needs_cap_check
 
     def set_may_page(self, allowed: bool) -> None:
@@ -78,7 +78,7 @@ class MemoryShare:
     def reserve_above_tail(self, store: "TailedStore", message: Message) -> bool:
         """Like `reserve`, for a message that is delivered before those of the tail, because of its level.
 
-        If the store counts its octets, this needs no request to the budget while the charge suffices.
+        If the store counts its octets, it makes no request to the budget while the charge suffices.
         """
         if not self.is_within_cap:
             return False

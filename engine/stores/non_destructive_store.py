@@ -1,7 +1,7 @@
 """The store of a non-destructive queue: messages in memory, and ids and sizes of messages that are only in the journal.
 
 The ids of both interleave, because transient and changed messages stay in memory. When memory exceeds the queue's
-share, the oldest messages leave it. Consumers read them back in windows.
+share, the oldest other messages leave it. Consumers read them back in windows.
 Source: address-settings page 3.4, 5.8; queues page F.
 """
 
@@ -16,7 +16,7 @@ from .paged_index import PagedEntry, PagedIndex, stretches
 from .paged_run import IN_JOURNAL, Part, messages_of
 from .read_windows import SCANNING, Reader, ReadWindows
 from .sorted_list import SortedList
-from .storage import StoreOwner, can_page_out
+from .storage import StoreOwner, can_page_out, share_of_log
 from .store import Dropped, Removed, Scanned, StoreInMemory
 
 #: Maximum octets of new messages between two comparisons of memory with the share.
@@ -110,7 +110,7 @@ class NonDestructiveStore(StoreInMemory):
             self._body_octets += message.body_octets
 
     def _supersede(self, message: Message) -> Message | PagedEntry | None:
-        """Keep only the newer of a new message and the known one with its key. Returns the older; None: a new key."""
+        """Keep only the newer of a new message and the one here with its key. Returns the older one, if any."""
         key = None if self._key_of is None else self._key_of(message)
         if key is None:
             return None
@@ -151,7 +151,7 @@ class NonDestructiveStore(StoreInMemory):
         return octets, [gone for id_ in older if (gone := self.take_id(id_)) is not None]
 
     def _note_key(self, message: Message) -> tuple[int, ...]:
-        """Note a message's key. Returns the id of the older one of two messages with this key, if there are two."""
+        """Note a message's key. Returns the ids of messages that a newer one with this key replaces: one or none."""
         key = None if self._key_of is None else self._key_of(message)
         if key is None:
             return ()
@@ -171,18 +171,15 @@ class NonDestructiveStore(StoreInMemory):
         """Page out the oldest messages if memory exceeds the share. Called for a new message in memory."""
         if self.memory_octets < self._measure_at:
             return
-        pager, durability = self._storage.pager, self._storage.durability
-        step = MEASURE_OCTETS
-        is_behind = durability is not None and durability.is_behind
-        if pager is not None and not is_behind and self._owner.stores(IN_JOURNAL):
-            share = pager.budget() // 2  # windows have the other half
+        share, step = share_of_log(self._owner), MEASURE_OCTETS
+        if share is not None:
             if self.memory_octets > share:
                 self._page_out_oldest(share // 2)
             step = min(step, share // 4)
         self._measure_at = self.memory_octets + max(step, self.memory_octets // 8)
 
     def _page_out_oldest(self, octets: int) -> None:
-        """Remove the oldest messages from memory, until these octets are left. Messages not in the journal stay."""
+        """Page out the oldest messages, until these octets are left. Messages that the journal does not have stay."""
         leaving: list[Message] = []
         staying: list[Message] = []
         while self._messages and self.memory_octets > octets:
@@ -292,7 +289,7 @@ class NonDestructiveStore(StoreInMemory):
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def take_id(self, id_: int) -> Message | PagedEntry | None:
-        """Take the message with this id without reading its content; None: there is none."""
+        """Take the message with this id, but do not read its content; None: there is none."""
         for message in self._messages.take((id_,)):
             self._count_out(message)
             return message

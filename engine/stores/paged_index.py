@@ -1,7 +1,7 @@
 """Ids, sizes and expiries of messages that are only in the journal, in queues whose messages leave in any order.
 
-Columns in order of ids take 17 octets a message, 25 if any message expires. Removed messages are marked; when half of
-them are, the columns are compacted. Source: queues page, F.3 and F.4.
+Columns in order of ids take 17 octets a message, 25 if any message expires. Removed messages are marked. When more than
+half of the entries are, and more than `COMPACT_MIN`, the columns are compacted. Source: queues page, F.3 and F.4.
 """
 
 from array import array
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..messages.message import Message
 from .paged_run import IN_JOURNAL, Numbers, Part
 
-#: Minimum number of marks at which the columns are compacted.
+#: Marks up to which the columns are not compacted.
 COMPACT_MIN = 1000
 
 

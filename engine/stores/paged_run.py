@@ -198,13 +198,9 @@ class PagedRun:
 
     def take(self, count: int) -> Taken:
         """Take the next `count` messages."""
-        start, stop = self.start, self.start + count
-        sizes = self.sizes[start:stop]
-        expires = None if self.expires is None else self.expires[start:stop]
-        ids = range(self.first + start, self.first + stop) if self._ids is None else self._ids[start:stop]
-        taken = Taken(ids, sizes, expires, self.remaining_location, self.envelope, self.deliveries, self.uncounted)
-        self.start = stop
-        self.offset += sum(sizes)
+        taken = self.between(0, count)
+        self.start += count
+        self.offset += sum(taken.sizes)
         return taken
 
     def between(self, start: int, stop: int) -> Taken:
@@ -219,7 +215,7 @@ class PagedRun:
 
     @classmethod
     def of(cls, taken: Taken) -> "PagedRun":
-        """A new run of messages that were taken out of another."""
+        """A new run of the messages of a part. It takes over the part's columns."""
         run = cls(taken.ids[0], taken.location, taken.envelope, taken.deliveries, taken.uncounted)
         run._ids = None if isinstance(taken.ids, range) else array("q", taken.ids)
         run.sizes, run.expires = taken.sizes, taken.expires

@@ -1,6 +1,6 @@
 """The windows of a `Log`: paged-out messages that were read back for each consumer.
 
-Together they stay within their share of memory, but each may have at least one message. Source: queues page, F.2, F.7.
+Those of one log together stay within its share of memory, but each may have one message. Source: queues page, F.2, F.7.
 """
 
 from collections.abc import Callable, Mapping

@@ -14,7 +14,7 @@ BLOCK = 512
 
 
 class SortedList(Generic[T]):
-    """Has the methods of a deque for its ends. `id_of`: the id of an item, or the lowest of its ids.
+    """Items in blocks. At its ends it has methods of a deque. `id_of`: the id of an item, or the lowest of its ids.
 
     Ids must rise; otherwise only the methods for the ends may be used.
     """

@@ -12,7 +12,7 @@ from ...settings.slotted import slotted
 from ..durability import Durability
 from ..messages.message import Envelope, Message
 from .memory_budget import MemoryBudget
-from .paged_run import Location
+from .paged_run import IN_JOURNAL, Location
 from .tail import Pager, Unreadable
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class TempStore(Protocol):
-    """Files for messages that do not survive the process. `unspool` reads files, which may take longer than a turn."""
+    """Files for contents that do not survive the process. `unspool` reads files, which may take longer than a turn."""
 
     #: Maximum octets; 0: limited by the disk only. It may change at any time.
     limit: int
@@ -34,7 +34,7 @@ class TempStore(Protocol):
         """Octets that were spooled and not released."""
 
     def spool(self, contents: Sequence[bytes]) -> Location | None:
-        """Store contents consecutively. None: the limit is reached, or the disk is full."""
+        """Store contents consecutively. None: the limit is reached, or a disk failed."""
 
     def unspool(self, location: Location, size: int) -> bytes:
         """Read `size` octets from a location. Raises: Unreadable."""
@@ -69,7 +69,7 @@ class NoTempStore:
 
 @slotted
 class Storage:
-    """The storage services of one broker. `pager` and `durability` are set with a journal.
+    """The storage services of one broker. `pager`, `durability` and `open_log` are set with a journal.
 
     `on_unreadable`: called before `Unreadable` is raised, so that not only the reading connection learns of it.
     """
@@ -79,7 +79,7 @@ class Storage:
     memory: MemoryBudget = field(default_factory=MemoryBudget)
     on_unreadable: Callable[[Unreadable], object] = lambda error: None
     open_temp: Callable[[], TempStore] = NoTempStore
-    open_log: "Callable[[], TopicLog] | None" = None  # opens the journal's log
+    open_log: "Callable[[], TopicLog] | None" = None
     _log: "TopicLog | None" = None
     _memory_log: "MemoryLog | None" = None
     _temp: TempStore | None = None
@@ -164,24 +164,19 @@ class _NoOwner:
 
     storage = Storage()
 
-    @staticmethod
-    def stores(envelope: Envelope) -> bool:
+    def stores(self, envelope: Envelope) -> bool:
         return False
 
-    @staticmethod
-    def message_for(id_: int, content: bytes, envelope: Envelope) -> Message:
+    def message_for(self, id_: int, content: bytes, envelope: Envelope) -> Message:
         return Message(id_, content, envelope)
 
-    @staticmethod
-    def paged_out(count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
+    def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
         return
 
-    @staticmethod
-    def could_not_page() -> None:
+    def could_not_page(self) -> None:
         return
 
-    @staticmethod
-    def loaded(messages: list[Message], attempts: int) -> None:
+    def loaded(self, messages: list[Message], attempts: int) -> None:
         return
 
 
@@ -189,9 +184,17 @@ class _NoOwner:
 NO_OWNER: StoreOwner = _NoOwner()
 
 
-def can_page_out(queue: StoreOwner, message: Message) -> bool:
+def can_page_out(owner: StoreOwner, message: Message) -> bool:
     """Whether the content may be dropped from memory, because the journal has this message of the queue."""
-    pager, durability = queue.storage.pager, queue.storage.durability
+    pager, durability = owner.storage.pager, owner.storage.durability
     if pager is None or (durability is not None and durability.is_behind):
         return False
-    return queue.stores(message.envelope) and pager.has(message.id)
+    return owner.stores(message.envelope) and pager.has(message.id)
+
+
+def share_of_log(owner: StoreOwner) -> int | None:
+    """The octets that a `Log` may have in memory; its windows may have as much. None: it cannot page out now."""
+    pager, durability = owner.storage.pager, owner.storage.durability
+    if pager is None or (durability is not None and durability.is_behind) or not owner.stores(IN_JOURNAL):
+        return None
+    return pager.budget() // 2

@@ -1,13 +1,13 @@
 """The interfaces of stores, by capability. A store has the ready messages of one queue.
 
 Every store is a `Store`. Single messages can leave an `EvictableStore`; a stream drops whole segments instead.
-Consumers take messages out of a `ConsumableStore`, and read a `Log` without taking messages out. A `TailedStore` can
-page messages out. A queue has an attribute for each of these interfaces but `Log` (`Queue.use_store`). Code outside
-`stores/` does not ask for the class of a store.
+Consumers take messages out of a `ConsumableStore`, and read a `Log` without taking messages out. A `TailedStore` has a
+tail of paged-out messages. A queue has an attribute for each of these interfaces but `Log` (`Queue.use_store`). Code
+outside `stores/` does not ask for the class of a store.
 
 A position is a message's place in the order of scans: its level, the highest first, and its id. In the highest level,
-the only one of most queues, the position is the id. Readers compare positions and pass them back. A position stays
-valid after its message has left. Source: queues page F.2, F.6.
+the only one of most queues, the position is the id; in a stream it is the offset plus one. Readers compare positions
+and pass them back. A position stays valid after its message has left. Source: queues page F.2, F.6.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Sized
@@ -25,19 +25,19 @@ LEVEL_STEP = 1 << 64
 
 
 class Freeable(Protocol):
-    """Messages that left a store. Their memory is freed in slices."""
+    """Messages in memory, which can be freed in slices."""
 
     def __len__(self) -> int: ...
 
     def __iter__(self) -> Iterator[Message]: ...
 
     def pop(self) -> Message:
-        """Remove any message, to free memory in slices."""
+        """Remove any message."""
 
 
 @slotted
 class Removed:
-    """The messages that one call has removed from a store."""
+    """The messages that one call has removed from a store, in memory or read from the journal, and unread ones."""
 
     messages: list[Message]  # those with content; dropped ones in order of delivery
     unread: list[PagedEntry]  # those whose content was not read from the journal (of non-destructive stores)
@@ -74,7 +74,7 @@ class Scannable(Protocol):
     def scan(self, after: int, count: int) -> Scanned:
         """Return up to `count` messages after the position `after` (0: from the head), which stay in the store.
 
-        They are in order of levels, then of ids, which is the order of delivery except after `put_first` and
+        They are in order of positions, which is the order of delivery except after `put_first` and
         `put_last`. A reader does not see messages that are later put before its position (`put_back`, `put_first`, an
         old id by `put_last`, a higher level): the callers of these methods tell the readers. Expired messages are
         included until they are taken. A message read from the journal is a copy; `take_at` returns the message itself.
@@ -109,15 +109,15 @@ class Store(Scannable, Protocol):
 
     @property
     def has_tail(self) -> bool:
-        """Whether there are paged-out messages. As cheap as `ready`."""
+        """Whether there are paged-out messages besides those in memory. As cheap as `ready`."""
 
     @property
     def in_memory(self) -> int:
-        """The number of messages in memory. They come before all paged-out ones; in a `Log` they do not."""
+        """The number of messages in memory. They come before all paged-out ones, except in a `Log`."""
 
     @property
     def is_deep(self) -> bool:
-        """Whether messages are paged out."""
+        """Whether messages, or (in a last-value store) their contents, are paged out."""
 
     @property
     def held_octets(self) -> int:
@@ -165,12 +165,12 @@ class EvictableStore(Store, Protocol):
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def append_run(self, first_id: int, envelopes: Envelopes, contents: Sequence[bytes]) -> None:
-        """Append new messages with consecutive ids, none of which expires or has a group. O(run)."""
+        """Append new messages with consecutive ids, of which none expires, has a group or replaces another. O(run)."""
 
     def append(self, message: Message) -> Message | PagedEntry | None:
-        """Append a new message to its level; in a last-value store it may replace an older one.
+        """Append a new message to its level. In a store of last values it may replace an older one, or be replaced.
 
-        Returns the replaced message, which may be the new one itself; None: no message was replaced.
+        Returns the replaced message; None: there is none.
         """
 
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
@@ -180,10 +180,9 @@ class EvictableStore(Store, Protocol):
         """
 
     def put_last(self, message: Message) -> Message | PagedEntry | None:
-        """Put a message at the end of its level, whatever its id. Without a tail it comes into memory even without
-        room.
+        """Put a message at the end of its level, whatever its id (in a non-destructive store at its place by id).
 
-        Returns the replaced message, as `append` does.
+        Without a tail it comes into memory even without room. Returns the replaced message, as `append` does.
         """
 
     # -- out ----------------------------------------------------------------------------------------------------------
@@ -215,7 +214,7 @@ class ConsumableStore(EvictableStore, Protocol):
         """Put a message at the head of its level, whatever its id. Returns the replaced message, as `append` does."""
 
     def take(self, limit: int, room: int) -> list[Message]:
-        """Take up to `limit` messages in memory from the head, and at least one, until `room` octets are used."""
+        """Take up to `limit` messages in memory from the head, until `room` octets are used; at least one, if any."""
 
     def head_octets(self, count: int) -> int:
         """Octets of contents of the first `count` messages in memory."""
@@ -228,7 +227,7 @@ class Log(Protocol):
     """
 
     def fill(self, reader: Reader, after: int) -> None:
-        """Fill a reader's window with paged-out messages after a position. Raises: Unreadable."""
+        """Fill a reader's window with paged-out messages after a position, if there are any. Raises: Unreadable."""
 
     def forget(self, reader: Reader) -> None:
         """Drop the window of a reader, if it has one."""

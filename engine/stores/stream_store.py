@@ -1,7 +1,7 @@
 """The store of a stream: a log with offsets and times of arrival, which drops whole segments from its head.
 
-The newest messages are in memory. Of older ones in the journal, memory has only sizes, and runs of ids and of times: 4
-octets a message, and 16 a run. Source: behaviour page 3.7; queues page F.
+The newest messages are in memory. Of all messages, memory has sizes, and runs of ids and of times: 4 octets a message,
+and 16 a run. Source: behaviour page 3.7; queues page F.
 """
 
 from array import array
@@ -16,7 +16,7 @@ from ..messages.message import Envelope, Message
 from .memory_budget import OVERHEAD
 from .paged_run import HEADER_OCTETS, IN_JOURNAL, Numbers, Part, messages_of
 from .read_windows import SCANNING, Reader, ReadWindows
-from .storage import StoreOwner
+from .storage import StoreOwner, share_of_log
 from .store import Dropped, Scanned, StoreInMemory
 
 #: Maximum octets of a segment (RabbitMQ's default), and maximum messages.
@@ -167,7 +167,7 @@ class StreamStore(StoreInMemory):
         return self._run_ids[at] + offset - self._run_offsets[at]
 
     def paged(self, offset: int, count: int, octets: int) -> list[range]:
-        """The ids of up to `count` paged-out messages and `octets` of body, at least one message."""
+        """The ids of up to `count` paged-out messages and `octets` of body from an offset on, at least one message."""
         stop = min(offset + count, self.memory_offset)
         for at in range(offset - self.first_offset, stop - self.first_offset):
             octets -= self._sizes[at]
@@ -201,7 +201,7 @@ class StreamStore(StoreInMemory):
     def offset_at(self, wall_ms: int) -> int:
         """The offset of the first message that arrived at that time or later; `next_offset` if there is none.
 
-        It may read a few records of messages that are not in memory.
+        It may read a few records of messages that a restart restored.
         """
         known = self._time_offsets[0] if self._time_offsets else self.next_offset
         if self._time_of is not None and self.first_offset < known:
@@ -255,21 +255,16 @@ class StreamStore(StoreInMemory):
         return Dropped(messages, runs, [], 0)
 
     def measure(self) -> None:
-        """Remove the oldest messages from memory if they exceed the share. Called after new messages."""
+        """Page out the oldest messages if those in memory exceed the share. Called after new messages."""
         if self.memory_octets - self._measured_at < MEASURE_OCTETS:
             return
-        self._measured_at = self.memory_octets
-        pager, durability = self._storage.pager, self._storage.durability
-        is_behind = durability is not None and durability.is_behind
-        if pager is None or is_behind or not self._owner.stores(IN_JOURNAL):
-            return
-        share = pager.budget() // 2  # windows have the other half
-        if self.memory_octets > share:
+        share = share_of_log(self._owner)
+        if share is not None and self.memory_octets > share:
             self._page_out_oldest(share // 2)
-            self._measured_at = self.memory_octets
+        self._measured_at = self.memory_octets
 
     def _page_out_oldest(self, octets: int) -> None:
-        """Remove the oldest messages from memory, down to this many octets. The journal has all of them."""
+        """Drop the oldest messages from memory, until these octets are left. The journal has all of them."""
         count = 0
         for message in self._messages:
             if self.memory_octets <= octets:

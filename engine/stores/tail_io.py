@@ -1,7 +1,7 @@
 """Conversion of messages in memory into runs of a tail, and back; `memory_budget.py` and `memory_share.py` decide when.
 
 The journal records messages when they arrive; other messages go to the temp store. The tail knows where each one is.
-Messages that are only in memory, and those that must stay there, are stored in the tail as objects.
+Messages that neither of them has, and those that must stay in memory, are stored in the tail as objects.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -69,9 +69,8 @@ class TailedStore:
         return cls(owner)
 
     def converted(self, owner: StoreOwner, *, counts_octets: bool) -> "TailedStore":
-        """The store of a queue whose rules changed: this one, or another one with all its messages.
-
-        O(messages in memory) if it is another one.
+        """The store of a queue whose rules changed: this one, or, if `counts_octets` differs, another one with all its
+        messages. Then O(messages in memory).
         """
         if self.counts_octets is counts_octets:
             return self
@@ -421,9 +420,8 @@ class TailedStore:
         self.tail_io.is_metered = is_metered
 
     def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
-        """Page out the last messages in memory, lower levels first, up to these octets or this count.
-
-        Returns the octets freed.
+        """Page out the last messages in memory, lower levels first, until these octets or this count are reached, or a
+        slice frees nothing. Returns the octets freed; 0 if the queue may not page out.
         """
         if not self.share.may_page:
             return 0
@@ -456,7 +454,7 @@ class TailedStore:
                 self.tail_io.page_to_head(tail, below, taken)
 
     def page_again(self) -> bool:
-        """Page out messages that stayed in memory because a disk failed. Returns whether there may be more."""
+        """Page out messages of the tail that are in memory, as after a disk failure. Returns whether more may wait."""
         tail = self.tail
         if not self.share.may_page:
             return False

@@ -104,7 +104,7 @@ class MemoryLog:
     def note(
         self, vhost: str, queue: str, first_id: int, envelope: Envelope, contents: Sequence[bytes], wall_ms: int
     ) -> None:
-        """Note a run that entered a queue; called for each of its queues in succession. O(run)."""
+        """Note a run that entered a queue; called for each of its queues in succession. Ignores older runs. O(run)."""
         runs = self._runs
         if runs and runs[-1].first_id >= first_id:
             if runs[-1].first_id == first_id:
