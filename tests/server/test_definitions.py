@@ -564,6 +564,20 @@ def _long_documents() -> dict[str, dict[str, Any]]:
     }
 
 
+def test_a_virtual_host_that_is_deleted_during_an_import_stays_deleted() -> None:
+    """The objects of others are declared."""
+    broker = Pair().broker
+    names = ("gone", "stays")
+    queues = [{"name": f"q{number}", "vhost": vhost} for vhost in names for number in range(3 * OBJECTS_A_STEP)]
+    taken = import_steps(broker, {"vhosts": [{"name": name} for name in names], "queues": queues})
+    while "gone" not in broker.virtual_hosts or not broker.virtual_hosts["gone"].queues:
+        next(taken)
+    broker.virtual_hosts.delete("gone")
+    assert finished(taken)["faults"] == []
+    assert "gone" not in broker.virtual_hosts
+    assert len(broker.virtual_hosts["stays"].queues) == 3 * OBJECTS_A_STEP
+
+
 @pytest.mark.parametrize("what", _long_documents())
 def test_steps_of_an_import_are_cut_by_what_they_cost(what: str) -> None:
     """Not by the number of objects alone: names may be long, policies many, and patterns large."""

@@ -194,8 +194,11 @@ def _apply(broker: Broker, plan: Plan) -> Steps:
         broker.reloading.replace_policies(broker.context.policies.with_these(plan.policies))
 
     def declare(one: Declaration) -> None:
+        vhost = broker.virtual_hosts.get(one.vhost)
+        if vhost is None:
+            return  # it was deleted meanwhile
         try:
-            one.declare(broker.virtual_hosts.create(one.vhost))
+            one.declare(vhost)
         except EngineError as error:  # it exists with other arguments: not changed, as in RabbitMQ
             remarks.append(f"{one.title} is not changed: {text_of(error)}")
 
