@@ -86,6 +86,17 @@ def test_the_story_of_a_message() -> None:
     }
 
 
+def test_numbers_of_before_a_restart_are_forgotten() -> None:
+    """A reader that goes on with one gets all events of the new process, as if it had asked for the first time."""
+    world = Looked()
+    world.events()
+    world.broker.virtual_hosts.create("v")
+    for since in (0, 500, world.events()["next"] + 1):
+        found = world.events(since=since)
+        assert ([row["subject"] for row in found["items"]], found["next"], found["dropped"]) == (["v"], 1, 0)
+    assert world.events(since=found["next"])["items"] == []
+
+
 def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """In events, in octets of headers, in messages of one event; what is gone is counted."""
     world = Looked()

@@ -35,6 +35,10 @@ def test_the_last_lines_are_kept() -> None:
     table.operator.attach(Broker(ManualClock()))
     assert [line["level"] for line in table.run("log", {"level": "warning"})] == ["error"]
     assert len(table.run("log")) == LINES
+    newest = lines[-1]["number"]
+    assert [line["number"] for line in table.run("log", {"since": newest - 1})] == [newest]
+    assert table.run("log", {"since": newest}) == []
+    assert table.run("log", {"since": newest + 1}) == lines  # the number is of a process before this one
     with pytest.raises(CommandError, match="level must be one of debug, info"):
         table.run("log", {"level": "loud"})
 

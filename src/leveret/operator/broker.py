@@ -141,8 +141,10 @@ def log(
     """
     if level not in LOG_LEVELS:
         raise CommandError(f"log: level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
-    levels = LOG_LEVELS[LOG_LEVELS.index(level) :]
-    return [line for line in operator.log_lines() if line["level"] in levels and line["number"] > since]
+    levels, lines = LOG_LEVELS[LOG_LEVELS.index(level) :], operator.log_lines()
+    if lines and since > lines[-1]["number"]:  # the number comes from before a restart
+        since = 0
+    return [line for line in lines if line["level"] in levels and line["number"] > since]
 
 
 @command("commands", http=Http("GET", "leveret/commands", Level.ANY), reads=True)

@@ -41,6 +41,8 @@ def events(
     wanted, log = _filter_of(kind, vhost, queue, message), operator.events
     log.keep_listening()
     count = min(count, SHOWN_MAX)
+    if since is not None and since >= log.next:  # the number comes from before a restart
+        since = 0
     found: list[dict[str, Any]] = []
     if since is None:  # the latest
         for entry in log.newest():
