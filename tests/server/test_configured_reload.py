@@ -179,6 +179,21 @@ def test_vanished_addresses_and_virtual_hosts() -> None:
     assert "amq.fanout" in hosts["/"].exchanges and "kept" in hosts["v"].exchanges
 
 
+def test_a_reload_after_an_operator_has_deleted_a_virtual_host() -> None:
+    """What was declared in it is gone, and nothing is said of it; declared again, it is made again."""
+    text = (
+        '[[vhost]]\nname = "v"\n[[address]]\nname = "a"\nvhost = "v"\nrouting-type = "multicast"\n'
+        '[[address.queue]]\nname = "q"\n'
+        '[[divert]]\nname = "d"\nvhost = "v"\naddress = "a"\nforwarding-address = "b"\n'
+    )
+    objects = make(text)
+    objects.broker.virtual_hosts.delete("v")
+    objects.broker.end_turn()
+    assert reload(objects, RING) == Report(done=("created 1 queue of the configuration",))
+    assert "v" not in objects.broker.virtual_hosts
+    assert reload(objects, text).done == ("created 1 virtual host, 1 exchange, 1 queue of the configuration",)
+
+
 def test_a_queue_goes_by_the_rule_of_its_address() -> None:
     """And not by one for its name; the preview of a reload says the same."""
     objects = make('[[address]]\nname = "a"\n[[address.queue]]\nname = "q"\n')

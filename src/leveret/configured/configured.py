@@ -115,6 +115,7 @@ class ConfiguredObjects:
         before, self._remarks = self._remarks, {}
         self._done, self._lost = [], []
         self.configuration = configuration
+        self._vhosts.intersection_update(broker.virtual_hosts)  # an operator may have deleted one
         broker.reloading.replace_settings(configuration.repository, broker_options(configuration))
         created = [self._create_vhost(name) for name in configuration.vhosts]
         self._done += self._users.apply(configuration)
@@ -327,7 +328,7 @@ class ConfiguredObjects:
         """Replace all diverts. An undeclared one stays, unless its address has config-delete-diverts = FORCE."""
         declared = {(divert.vhost, divert.name): divert for divert in configuration.diverts}
         kept: dict[Key, Divert] = {}
-        for key in [key for key in self._diverts if key not in declared]:
+        for key in [key for key in self._diverts if key not in declared and key[0] in self.broker.virtual_hosts]:
             divert, what = self._diverts[key], f"divert {_shown_in(*key)}"
             if self.broker.context.settings.resolve(divert.address, divert.vhost).config_delete_diverts == "FORCE":
                 self._done.append(f"{what} is no longer declared: deleted, as config-delete-diverts is FORCE")
@@ -362,9 +363,10 @@ class ConfiguredObjects:
         predeclared = {name for name, _, _ in PREDECLARED}
         for key in [key for key in self._exchanges if key not in declared]:
             exchange = self._exchanges[key].exchange
-            vhost = self.broker.virtual_hosts[key[0]]
+            vhost = self.broker.virtual_hosts.get(key[0])
             what = f"exchange {_shown_in(*key)}"
-            if vhost.exchanges.get(exchange.name) is not exchange or exchange.name in predeclared:
+            current = None if vhost is None else vhost.exchanges.get(exchange.name)
+            if vhost is None or current is not exchange or exchange.name in predeclared:
                 del self._exchanges[key]
             elif self.broker.context.settings.resolve(exchange.name, vhost.name).config_delete_addresses != "FORCE":
                 self._remark(f"{what} is no longer declared; it stays, as config-delete-addresses is OFF")
