@@ -45,6 +45,17 @@ def test_explain_an_address_where_there_is_no_queue() -> None:
     assert [one.vhost for one in explain_running(objects, "a", "w")] == ["w"]
 
 
+def test_explain_an_address_where_no_virtual_host_is_the_default_one() -> None:
+    """An operator may delete "/": another one stands for it, and with none there is nothing to explain."""
+    objects = make('[[vhost]]\nname = "v"\n')
+    hosts = objects.broker.virtual_hosts
+    for left, expected in ((["v"], ["v"]), ([], [])):
+        for name in set(hosts) - set(left):
+            hosts.delete(name)
+        objects.broker.end_turn()
+        assert [one.vhost for one in explain_running(objects, "a")] == expected
+
+
 def test_explain_says_whether_flow_control_applies() -> None:
     """By the settings that the broker has; a queue's destination policy is that of its name."""
     objects = make(configured_queue(""))

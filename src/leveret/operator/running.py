@@ -31,8 +31,8 @@ from ..settings.values import value_text
 def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = None) -> list[Explanation]:
     """Explain the queues called `name`; else those of that name in a scope; else the address of that name.
 
-    An address is explained in "/", and in every other virtual host with its own entries or policies for it. `vhost`:
-    only in this one, which exists.
+    An address is explained in "/", and in every other virtual host with its own entries or policies for it; if "/" was
+    deleted and there is no other such one, in the oldest. `vhost`: only in this one, which exists.
     """
     broker, configuration = objects.broker, objects.configuration
     vhosts = list(broker.virtual_hosts) if vhost is None else [vhost]
@@ -45,10 +45,10 @@ def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = N
         return found + explain_topic(broker.context.settings, name, found[0].vhost)
     repository, policies = broker.context.settings, broker.context.policies
     if vhost is None:
-        vhosts = [one for one in vhosts_to_explain(repository, policies, name, vhosts) if one in vhosts]
+        vhosts = [one for one in vhosts_to_explain(repository, policies, name, vhosts) if one in vhosts] or vhosts[:1]
     found = [_with_exchange(explain_address(repository, name, one, policies), broker) for one in vhosts]
     found = [replace(one, rows=(*one.rows, *_log_rows(broker, name, one.vhost))) for one in found]
-    return found + explain_topic(repository, name, found[0].vhost)
+    return found + explain_topic(repository, name, found[0].vhost) if found else []
 
 
 def _log_rows(broker: Broker, topic: str, vhost: str) -> Iterator[Explained]:
