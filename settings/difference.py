@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from .addresses.entries import Entry
-from .addresses.queue_arguments import OwnSettings, settings_of_arguments
+from .addresses.queue_arguments import OwnSettings, live_arguments, settings_of_arguments
 from .declared.configuration import Configuration
 from .declared.declarations import (
     NO_LIMITS_DECLARED,
@@ -25,7 +25,6 @@ from .policies.policy import Policy
 from .queue_types import QueueType, added_type
 from .rows.address_settings import SETTINGS
 from .rows.broker_keys import KEYS
-from .rows.queue_attributes import LIVE_ARGUMENTS
 from .values import in_vhost, text_or_unset, value_text
 
 T = TypeVar("T")
@@ -150,9 +149,9 @@ def _changes_of_queue(
         one.repository.resolve_queue(queue.address, queue.vhost, own.settings, name=queue.name)
         for one, queue, own in ((old, before, own_before), (new, after, own_after))
     )
-    queue_type = added_type(before.arguments)
-    if queue_type is not added_type(after.arguments):
-        queue_type = None
+    types = [queue.arguments.get("x-queue-type") for queue in (before, after)]
+    live = live_arguments(after.arguments) if types[0] == types[1] else frozenset()
+    queue_type = added_type(after.arguments) if types[0] == types[1] else None
     unused = () if queue_type is None else queue_type.unused_settings
     for setting in SETTINGS:
         one, other = (getattr(resolved, setting.attribute) for resolved in (resolved_before, resolved_after))
@@ -160,7 +159,7 @@ def _changes_of_queue(
             given_by = {own.given_by.get(setting.attribute) for own in (own_before, own_after)} - {None}
             acts = setting.acts
             if given_by:
-                acts = LIVE if given_by <= LIVE_ARGUMENTS else NEVER
+                acts = LIVE if given_by <= live else NEVER
             yield _changed(setting.key, one, other), acts
     compared = _compared_as_settings(own_before, own_after)
     if queue_type is not None:
@@ -169,7 +168,7 @@ def _changes_of_queue(
     for key in sorted(before.arguments.keys() | after.arguments.keys()):
         one, other = before.arguments.get(key), after.arguments.get(key)
         if key not in compared and key != "x-address" and one != other:
-            yield _changed(key, one, other), NEVER
+            yield _changed(key, one, other), LIVE if key in live else NEVER
 
 
 def _changes_of_type(

@@ -129,6 +129,13 @@ CHANGES: list[tuple[str, Configuration, Configuration, str, Lifetime | None]] = 
     ("queue 'q'", with_queue(), with_queue(arguments=MappingProxyType({"x-other": 1})), "x-other: unset -> 1", NEVER),
     (
         "queue 'q'",
+        with_queue(arguments=MappingProxyType({"x-selector": "a = 1"})),
+        with_queue(arguments=MappingProxyType({"x-selector": "a = 2"})),
+        'x-selector: "a = 1" -> "a = 2"',
+        LIVE,
+    ),
+    (
+        "queue 'q'",
         with_queue(),
         with_queue(address="other", arguments=MappingProxyType({"x-address": "other"})),
         "address",
@@ -223,6 +230,14 @@ CHANGES: list[tuple[str, Configuration, Configuration, str, Lifetime | None]] = 
     ("operator policy 'p'", Configuration(), with_policy({"max-length": 1}, is_operator=True), "declared", LIVE),
     ("operator policy 'p'", with_policy({"expires": 1}, is_operator=True), Configuration(), "no longer declared", LIVE),
 ]
+
+
+def test_no_argument_changes_at_once_in_a_queue_of_another_type() -> None:
+    """It needs a new queue, also for arguments that could change on one of the same type."""
+    old = with_queue(arguments=MappingProxyType({"x-redelivery-delay": 1}))
+    new = with_queue(arguments=MappingProxyType({"x-redelivery-delay": 2, "x-queue-type": "quorum"}))
+    found = {how.partition(":")[0]: acts for _, how, acts in told(old, new)}
+    assert found["redelivery-delay"] is found["x-queue-type"] is NEVER
 
 
 @pytest.mark.parametrize(
