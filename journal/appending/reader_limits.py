@@ -94,7 +94,7 @@ class ReaderLimits:
     def _limits(self) -> str:
         options = self._options
         limits = [f"beyond {options.reader_size} octets ([journal] reader-size)"] * bool(options.reader_size)
-        limits += [f"after {options.reader_age_ms // DAY_MS} days ([journal] reader-age)"] * bool(options.reader_age_ms)
+        limits += [f"after {_days(options.reader_age_ms)} ([journal] reader-age)"] * bool(options.reader_age_ms)
         return " or ".join(limits)
 
     def _drop(self, name: str, lsn: int, kept: KeptForReader, now_ms: int) -> None:
@@ -105,4 +105,9 @@ class ReaderLimits:
 
 
 def _words(kept: KeptForReader) -> str:
-    return f"{kept.size} octets (the oldest {kept.age_ms // DAY_MS} days old)"
+    return f"{kept.size} octets (the oldest {_days(kept.age_ms)} old)"
+
+
+def _days(ms: int) -> str:
+    """Whole days, or below three days a decimal place more."""
+    return f"{ms // DAY_MS} days" if ms >= 3 * DAY_MS else f"{ms / DAY_MS:.1f} days"

@@ -81,6 +81,15 @@ def test_none_goes_without_a_warning_a_day_before(caplog: pytest.LogCaptureFixtu
         assert kept.days(0.2) and reader_offsets(PATH, kept.files) == {}
 
 
+def test_a_limit_below_a_day_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
+    """Not as none."""
+    kept = Kept(reader_age_ms=DAY_MS // 2)
+    with caplog.at_level(logging.WARNING, "leveret.journal"):
+        assert kept.days(0.6) == []
+    (warned,) = caplog.messages
+    assert "(the oldest 0.6 days old)" in warned and "after 0.5 days ([journal] reader-age)" in warned
+
+
 def test_one_that_keeps_too_much_goes() -> None:
     """At once: the disk is what the limit is for. Others, which keep less, stay."""
     kept = Kept(reader_size=6000)
