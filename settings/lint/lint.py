@@ -108,7 +108,8 @@ def _has_size_limit(configuration: Configuration) -> bool:
     if whole.octets_max is not None or whole.messages_max is not None or configuration.system_usage is not None:
         return True
     limits = ("max_size_bytes", "max_size_messages", "max_size_bytes_reject_threshold", "memory_limit")
-    return any(one.settings.get(limit, -1) >= 0 for one in configuration.repository.entries for limit in limits)
+    entries = (*configuration.repository.entries, *configuration.repository.destinations.entries)
+    return any(one.settings.get(limit, -1) >= 0 for one in entries for limit in limits)
 
 
 def _keeps_pages_in_memory(one: Entry, repository: SettingsRepository) -> bool:

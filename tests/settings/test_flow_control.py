@@ -186,6 +186,16 @@ def test_findings(keys: str, warning: str) -> None:
     assert found.startswith("f.toml:5: match 'q': ") and warning in found
 
 
+def test_a_limit_of_a_destination_policy_makes_addresses_full() -> None:
+    """So a policy for full addresses has an effect."""
+    files = [
+        ("f.toml", "[[address-setting]]\nmatch = '#'\naddress-full-policy = 'BLOCK'\n"),
+        ("g.xml", "<policyEntry queue='>' memoryLimit='1 mb'/>"),
+    ]
+    configuration, faults = load_configuration(files)
+    assert not faults and not [one for one in configuration.warnings if "has no effect" in one]
+
+
 @pytest.mark.parametrize(
     "more, is_told",
     [
