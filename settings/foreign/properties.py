@@ -175,6 +175,8 @@ class _Loader:
             self.read_address(origin, key, rest, value)
         elif root == "divertConfigurations" and len(rest) == 2:
             self.diverts.setdefault(rest[0], {})[rest[1]] = (value, origin)
+        elif root == "divertConfigurations" and len(rest) == 1 and value == self.removal:
+            self.builder.diverts.pop(("/", rest[0]), None)
         elif root == "wildcardConfiguration" and len(rest) == 1:
             if rest[0] in _WILDCARD_BEANS:
                 self.builder.set_wildcard(origin, _WILDCARD_BEANS[rest[0]], value)

@@ -115,6 +115,13 @@ def test_an_address_that_is_removed() -> None:
     assert [(one.vhost, one.name) for one in configuration.exchanges] == [("v", "a")]
 
 
+def test_a_divert_that_is_removed() -> None:
+    """As addresses and queues are."""
+    assert load(DECLARED).diverts and not load("divertConfigurations.d=-\n", DECLARED).diverts
+    (fault,) = faults_of("divertConfigurations.d=x\n")
+    assert "is not a whole path" in fault
+
+
 def test_a_queue_that_moves_to_the_address_of_its_own_name() -> None:
     """The argument with the address of the other file goes: the engine would still take that one."""
     before = '[[address]]\nname = "a"\n[[address.queue]]\nname = "q"\n'
