@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from history import content_of, envelope_of
+from history import FakeClock, content_of, envelope_of
 from simulator.books.addresses import SHARED, Addresses
 from simulator.books.book import Book
+from simulator.books.flow import Flow
+from simulator.books.lifetimes import Lifetimes
 from simulator.books.limits import Limits
 from simulator.books.quotas import Quotas
 from simulator.books.whereabouts import Whereabouts
 from simulator.ledger import Broken
 from simulator.parts import Plan
 
-from leveret.engine import Consumer, Event, PublishedEvent, Queue
+from leveret.engine import Consumer, Event, EventKind, PublishedEvent, Queue
 from leveret.engine.connections import Connections
 from leveret.engine.declared_queues import DeclaredQueues
+from leveret.engine.flow.control import BlockedEvent
 from leveret.engine.flow.tree import UsageTree
 from leveret.testing.harness import Harness
 
 ADDRESS = SHARED[0]
+LIVES = '[[address-setting]]\nmatch = "brief"\nexpiry-delay = 150\n'
 
 
 class Shared:
@@ -177,3 +184,79 @@ def test_a_limit_of_all_says_no(limit: str, is_wrong: bool, monkeypatch: pytest.
     else:
         harness.publish("2", key="e.other")
         assert not where.places["/", "e.other"].ready
+
+
+def test_channels_of_a_user_are_those_of_all_its_connections() -> None:
+    """More than its limit may be there if that came later; then none is opened."""
+    harness, book = Harness(), Quotas()
+    book.attach(harness.broker)
+
+    def limit(most: int | None) -> None:
+        for client in harness.broker.connections:
+            client.user = replace(client.user, max_channels=most)
+        book.turn_ended()
+
+    harness.connect()
+    limit(1)
+    other = next(iter(harness.connect().client.sessions))
+    other.client.user = harness.client.user
+    with pytest.raises(Broken, match="there are 3 channels of .*, at most 1 are"):
+        book.turn_ended()
+    limit(2)
+    other.client.sessions.clear()
+    book.turn_ended()
+    book.turn_ended()
+
+
+def test_the_dead_live_as_long_as_their_address_says() -> None:
+    harness = Harness(settings=LIVES)
+    harness.queue("q", x_dead_letter_exchange="", x_dead_letter_routing_key="brief")
+    harness.queue("brief")
+    listen(harness, book := Lifetimes())
+    harness.publish("A", "B", key="q")
+    harness.publish("C", key="q", expiration="90")
+    for _ in range(3):
+        got = harness.get(no_ack=False)
+        assert got is not None
+        harness.session.reject(got[0], requeue=False)
+    harness.end_turn()
+    assert harness.named("brief").ready_count == 3
+    told = book.handlers()[PublishedEvent]
+    envelope = envelope_of(routing_key="brief")
+    told(PublishedEvent("/", "", [1], envelope, [content_of(1)], (), None))  # frontends have policies of their own
+    told(PublishedEvent("/", "", [1], envelope.with_expiration(150), [content_of(1)], (), "rejected"))
+    for lives_ms in (None, 149):
+        with pytest.raises(Broken, match=f"came to brief for {lives_ms} ms, not 150"):
+            told(PublishedEvent("/", "", [1], envelope.with_expiration(lives_ms), [content_of(1)], (), "rejected"))
+
+
+@pytest.mark.parametrize(("sentence", "steps"), [
+    (None, ["BLOCKED", "UNBLOCKED", "BLOCKED"]),
+    ("is blocked by the size of here twice", ["BLOCKED", "BLOCKED"]),
+    (None, ["BLOCKED", "gone", "BLOCKED", "UNBLOCKED", "UNBLOCKED"]),
+    ("twice", ["BLOCKED", "gone", "BLOCKED", "BLOCKED"]),
+    (None, ["BLOCKED", "tries", "BLOCKED", "UNBLOCKED", "UNBLOCKED"]),
+    ("twice", ["BLOCKED", "tries", "BLOCKED", "BLOCKED"]),
+    ("and was not blocked", ["BLOCKED", "tries", "BLOCKED", "UNBLOCKED", "UNBLOCKED", "UNBLOCKED"]),
+    ("waited 5 ms, its event says 0", ["BLOCKED", "later", "UNBLOCKED"]),
+])  # fmt: skip
+def test_a_client_waits_for_a_limit_once(sentence: str | None, steps: list[str]) -> None:
+    """But for one that is gone (world 39020067): its waiters have their turn, and may wait for the next one before."""
+    client: Any = object()
+    limit = SimpleNamespace(destination="here", limit_name="size", limit=7, is_limit=True)
+    waits = {"w": (limit, client)}
+    control = SimpleNamespace(_waits=waits, _resuming=None)
+    clock = FakeClock()
+    book = Flow(clock, Counter())  # type: ignore[arg-type]
+    book.attach(SimpleNamespace(flow=control, context=SimpleNamespace(listeners=[])))  # type: ignore[arg-type]
+    with nullcontext() if sentence is None else pytest.raises(Broken, match=sentence):
+        for step in steps:
+            if step == "gone":
+                limit.limit = 0
+            elif step == "tries":
+                waits.clear()
+                control._resuming = client
+            elif step == "later":
+                clock.now_ns += 5_000_000
+            else:
+                book.handlers()[BlockedEvent](BlockedEvent(EventKind[step], "/", "c", client, "here", "size", 0))

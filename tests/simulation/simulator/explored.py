@@ -58,6 +58,8 @@ EXCHANGES: dict[str, tuple[str, dict[str, Any]]] = {
     "random": ("x-random", {}),
     "inner": ("topic", {}),  # internal
 }
+#: Exchanges that an operator's policy may give an alternate exchange, and which one.
+PASSING_ON, ALTERNATES = "^e\\.(direct|topic|headers|hash)$", ("e.all", "e.shared", "e.random")
 KEYS = ("a", "b", "a.b", "b.a", "a.b.c")
 PATTERNS = (*KEYS, "*", "a.*", "*.b", "#", "a.#", "#.b", "*.b.*", "#.a.#", "")
 #: Settings of their addresses, one or two of which the configuration has.

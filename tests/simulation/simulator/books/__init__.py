@@ -20,6 +20,7 @@ from .expiries import Expiries
 from .flow import Flow
 from .groups import Groups
 from .leases import Leases
+from .lifetimes import Lifetimes
 from .limits import Limits
 from .memories import Memories
 from .moves import Moves
@@ -72,6 +73,7 @@ class Books:
             *(
                 Addresses(),
                 Quotas(),
+                Lifetimes(),
                 self.groups,
                 self.duplicates,
                 self.timeouts,

@@ -38,7 +38,7 @@ class Flow(Book):
         self._clock = clock
         self._happened = happened
         self._broker: Broker | None = None
-        self._waiting: dict[tuple[Any, str, str], int] = {}  # client, destination and limit -> since when
+        self._waiting: dict[tuple[Any, str, str], list[int]] = {}  # client, destination and limit -> since when
         self._full: dict[str, int] = {}  # destination -> when it was full, or somebody waited there, last
         self._full_before: set[str] = set()  # of them, those for which it was so when the last turn ended
         self.committing: set[bytes] = set()
@@ -101,17 +101,36 @@ class Flow(Book):
     # -- who waits ----------------------------------------------------------------------------------------------------
 
     def _blocked(self, event: BlockedEvent) -> None:
+        """Who waits for a limit that was taken away may wait for its successor, too, until it is served."""
         key, now_ns = (event.client, event.destination, event.limit), self._clock.monotonic_ns()
+        waits = self._waiting.setdefault(key, [])
         if event.kind is EventKind.BLOCKED:
-            if key in self._waiting:
+            if len(waits) >= self._places(event):
                 raise Broken(f"{event.subject} is blocked by the {event.limit} of {event.destination} twice")
-            self._waiting[key] = now_ns
+            waits.append(now_ns)
             return
-        since_ns = self._waiting.pop(key, None)
-        if since_ns is None:
+        if not waits:
             raise Broken(f"{event.subject} is unblocked ({event.limit} of {event.destination}), and was not blocked")
-        if event.waited_ms != (now_ns - since_ns) // MS:
-            raise Broken(f"{event.subject} waited {(now_ns - since_ns) // MS} ms, its event says {event.waited_ms}")
+        waited_ms = [(now_ns - since_ns) // MS for since_ns in waits]
+        if event.waited_ms not in waited_ms:
+            raise Broken(f"{event.subject} waited {waited_ms[0]} ms, its event says {event.waited_ms}")
+        del waits[waited_ms.index(event.waited_ms)]
+        if not waits:
+            del self._waiting[key]
+
+    def _places(self, event: BlockedEvent) -> int:
+        """In how many places of this name a client may wait: one, each that has lost its limit, and the one that lets
+        it try right now.
+        """
+        assert self._broker is not None
+        flow, name = self._broker.flow, (event.destination, event.limit)
+        gone = {
+            id(node)
+            for node, client in flow._waits.values()
+            if client is event.client and (node.destination, node.limit_name) == name
+            if node.is_limit and not node.limit
+        }
+        return 1 + len(gone) + (flow._resuming is event.client)
 
     # -- between turns ------------------------------------------------------------------------------------------------
 

@@ -14,12 +14,14 @@ class Quotas(Book):
 
     def __init__(self) -> None:
         self._broker: Broker | None = None
+        self._channels: dict[str, tuple[int, int]] = {}  # user -> limit and channels, when the last turn ended
 
     def handlers(self) -> Handlers:
         return {QueueEvent: self._queue, ConnectionEvent: self._connection}
 
     def attach(self, broker: Broker) -> None:
         self._broker = broker
+        self._channels.clear()
 
     def _queue(self, event: QueueEvent) -> None:
         assert self._broker is not None
@@ -38,6 +40,20 @@ class Quotas(Book):
         of_user = [client for client in clients if client.user.name == event.user]
         if of_user:
             _check(f"connections of {event.user}", len(of_user), of_user[0].user.max_connections)
+
+    def turn_ended(self) -> None:
+        """A limit that comes closes no channel, but from then on none is opened above it."""
+        assert self._broker is not None
+        before, self._channels, clients = self._channels, {}, self._broker.connections
+        for client in clients:
+            name, limit = client.user.name, client.user.max_channels
+            if limit is None or name in self._channels:
+                continue
+            count = sum(len(one.sessions) for one in clients if one.user.name == name)
+            self._channels[name] = limit, count
+            limit_before, count_before = before.get(name, (-1, 0))
+            if limit == limit_before and count > count_before:
+                _check(f"channels of {name}", count, limit)
 
 
 def _check(what: str, count: int, highest: int | None) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from leveret.operator.command_error import CommandError
 
-from ..explored import MARK, explored_lines
+from ..explored import ALTERNATES, MARK, PASSING_ON, explored_lines
 from .victim import Fault, Victim, some_time_ns
 
 USERS, VHOSTS, POLICIES, PARAMETERS = ("u0", "u1", "u2"), ("v0", "v1"), ("p0", "p1"), ("g0", "g1")
@@ -61,6 +61,8 @@ def _settle(world: Victim, chance: Random) -> None:
             _limit_vhost(world, chance, name)
     for name in USERS:
         _make_user(world, chance, name)
+        if chance.random() < 0.3:
+            run(world, "users", action="limits", name=name, **{"max-channels": chance.choice((1, 2))})
 
 
 def _add_user(world: Victim, chance: Random) -> None:
@@ -94,7 +96,13 @@ def _change_user(world: Victim, chance: Random) -> None:
         run(world, "users", action="tags", name=name, tags=chance.choice(([], ["monitoring"], ["administrator"])))
     elif luck < 0.8:
         most = chance.choice((-1, 0, 1))
-        run(world, "users", action="limits", name=name, **{"max-connections": most, "max-channels": 5})
+        run(
+            world,
+            "users",
+            action="limits",
+            name=name,
+            **{"max-connections": most, "max-channels": chance.choice((1, 2, 5))},
+        )
     else:
         action, write = chance.choice(("set", "set", "clear")), chance.choice(PATTERNS)
         more = {"write": write, "read": ".*"} if action == "set" else {}
@@ -211,9 +219,13 @@ def _reload(world: Victim, chance: Random) -> None:
 
 
 def _explore(world: Victim, chance: Random) -> None:
-    """Settings, diverts and queues of explorers are others."""
+    """Settings, diverts and queues of explorers are others, and where messages go that no queue takes."""
     world.configure(explored_lines(chance), lambda text: text.partition(MARK)[0] + MARK)
     run(world, "reload")
+    if chance.random() < 0.5:
+        alternate = {"alternate-exchange": chance.choice(ALTERNATES)}
+        of = {"name": "explored", "vhost": "/", "pattern": PASSING_ON, "apply-to": "exchanges"}
+        run(world, "policies", action="set", definition=alternate, priority=0, **of)
 
 
 def _limit(world: Victim, chance: Random) -> None:
