@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from history import FakeQueue
+from simulated_files import SimulatedFiles
 from simulator.accounts import check_accounts, check_consumers, check_journal, check_sums
-from simulator.audit import JournalBooks
+from simulator.audit import JournalBooks, audit
 from simulator.books.whereabouts import Place
 from simulator.clients.client import RUNNING
+from simulator.disk import DATA
 from simulator.ledger import Broken
 from simulator.rest import check_alarms, check_credit, check_held
 
 from leveret.amqp_frontend.edge.admission import HalfOpen
 from leveret.engine import Broker, EventKind, ManualClock
+from leveret.journal.disk.directory import read_format
+from leveret.journal.disk.files import replace_file
 from leveret.journal.format.heap import Declared, encode_declared, encode_runs
 from leveret.journal.format.record import (
     CODE_OF,
@@ -29,6 +34,7 @@ from leveret.journal.format.record import (
     VHOST,
     Record,
 )
+from leveret.testing.harness import Harness
 
 ACKED, DROPPED, PURGED = CODE_OF[EventKind.ACKED], CODE_OF[EventKind.DROPPED], CODE_OF[EventKind.PURGED]
 Q = 5  # a queue's id, in virtual host 3
@@ -91,6 +97,22 @@ def test_the_auditor_reads_what_is_in_a_queue(records: list[Record], live: set[i
 def test_the_auditor_says_no(sentence: str, records: list[Record]) -> None:
     with pytest.raises(Broken, match=sentence):
         read(*records)
+
+
+@pytest.mark.parametrize("unsaid", ["duplicate ids", "leased queues"])
+def test_the_auditor_looks_for_what_programs_must_know(unsaid: str) -> None:
+    """Also where another feature came later, and is said alone."""
+    harness = Harness('[[address-setting]]\nmatch = "q"\nid-cache-size = 5\n', journal=SimulatedFiles())
+    harness.queue("leased", x_queue_type="amps")
+    harness.queue("q")
+    harness.publish("A", key="q", delivery_mode=2, headers={"_AMQ_DUPL_ID": "one"})
+    harness.settle()
+    files = harness.files.crash()
+    assert {name[1] for name in audit(files)} == {"q"}
+    format_ = read_format(DATA, files)
+    replace_file(files, DATA, "format", replace(format_, needs=format_.needs - {unsaid}).octets)
+    with pytest.raises(Broken, match=f"the journal has \\['{unsaid}'\\], and its file"):
+        audit(files)
 
 
 def test_a_journal_whose_beginning_is_gone_may_end_what_it_does_not_know() -> None:

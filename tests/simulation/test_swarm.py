@@ -241,6 +241,12 @@ def test_a_reader_goes_on_where_it_was() -> None:
     reader._look(36 - BEHIND, records(36 - BEHIND, 36), BEHIND + 1)
 
 
+def test_a_reader_may_see_what_is_synced() -> None:
+    reader_of()._look(0, records(0, 9), 8, 8)
+    with pytest.raises(Broken, match="may see all up to 8, synced is up to 7"):
+        reader_of()._look(0, records(0, 9), 8, 7)
+
+
 @pytest.mark.parametrize(("sentence", "from_lsn", "found"), [
     ("needs 5, the first that it finds is 7", 5, records(7, 12)),
     ("needs 5, the first that it finds is None", 5, []),

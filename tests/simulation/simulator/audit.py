@@ -12,13 +12,17 @@ from struct import Struct
 from simulated_files import SimulatedFiles
 
 from leveret.journal import JournalReader
+from leveret.journal.disk.directory import read_format
 from leveret.journal.format.heap import decode_declared, decode_runs
 from leveret.journal.format.record import (
     CHECKPOINT,
+    DECLARED,
     DURABLE,
     ENQUEUED,
+    IDS_SEEN,
     KEPT,
     KIND_NAMES,
+    PARAMETER,
     QUEUE,
     RANGE,
     RESTATED,
@@ -46,12 +50,27 @@ def audit(files: SimulatedFiles) -> dict[QueueName, set[int]]:
     records = list(reader.records(trust_open=True))
     begin = max((record.arg for _, record in records if record.kind == CHECKPOINT), default=0)
     books = JournalBooks(is_whole=bool(records) and records[0][0] == 1)
+    needed: set[str] = set()
     for lsn, record in records:
         books.enter(record, counts=lsn >= begin, reader=reader)
+        needed |= _needed(record)
+    if unsaid := needed - read_format(DATA, files).needs:
+        raise Broken(f"the journal has {sorted(unsaid)}, and its file `format` does not say so")
     names = reader.names
     return {
         (names.text(names[queue_id].vhost_id), names[queue_id].name): ids for queue_id, ids in books.live.items() if ids
     }
+
+
+def _needed(record: Record) -> set[str]:
+    """What a program must know to understand a record (journal-format.md, "The directory")."""
+    if record.kind == IDS_SEEN:
+        return {"duplicate ids"}
+    if record.kind != DECLARED:
+        return set()
+    declared = decode_declared(record.heap)
+    is_leased = declared.object_type == QUEUE and b"x-queue-typeS\0\0\0\4amps" in declared.arguments
+    return {"leased queues"} if is_leased else {"parameters"} if declared.object_type == PARAMETER else set()
 
 
 class JournalBooks:

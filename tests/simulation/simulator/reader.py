@@ -6,7 +6,7 @@ While it is registered no record that it needs goes; what it was allowed to see 
 from __future__ import annotations
 
 from random import Random
-from typing import Protocol
+from typing import Any, Protocol
 
 from leveret.journal import JournalReader
 from leveret.journal.disk.readers import register_reader
@@ -29,6 +29,7 @@ class Library(Protocol):
 
     disk: Disk
     schedule: Schedule
+    host: Any  # None between two lives of the broker
 
     def note(self, text: str) -> None:
         pass
@@ -62,14 +63,19 @@ class Reader:
                 register_reader(DATA, NAME, self._needs_lsn, files)
             from_lsn = max(self._needs_lsn, self._next_lsn - BEHIND)
             there = [(lsn, _facts(record)) for lsn, record in reader.records(from_lsn, trust_open=True)]
-            self._look(from_lsn, there, sum(1 for _ in reader.records(from_lsn)))
+            self._look(from_lsn, there, sum(1 for _ in reader.records(from_lsn)), self._synced_lsn())
             if self._chance.random() < 0.5:
                 self._needs_lsn = self._chance.randint(self._needs_lsn, self._next_lsn)
                 register_reader(DATA, NAME, self._needs_lsn, files)
         self._world.note(f"read up to {self._next_lsn}")
 
-    def _look(self, from_lsn: int, found: list[tuple[int, Seen]], trusted: int) -> None:
-        """`found`: all that is there from an LSN on. Of that it may see so many records.
+    def _synced_lsn(self) -> int | None:
+        """What is below a power cut leaves; None: there is no broker that knows."""
+        host = self._world.host
+        return None if host is None or host.supervisor is None else host.supervisor.journal.durable_lsn
+
+    def _look(self, from_lsn: int, found: list[tuple[int, Seen]], trusted: int, synced_lsn: int | None = None) -> None:
+        """`found`: all that is there from an LSN on. Of that it may see so many records, all of them synced.
 
         What it saw is there, also where the block that proves it was lost: then it may see less for a while.
         """
@@ -79,6 +85,10 @@ class Reader:
         last = from_lsn + len(found)
         if last < self._next_lsn or [lsn for lsn, _ in found] != list(range(from_lsn, last)):
             raise Broken(f"a reader of the journal saw all up to {self._next_lsn}, and finds up to {last} now")
+        if synced_lsn is not None and trusted and from_lsn + trusted > synced_lsn:
+            raise Broken(
+                f"a reader of the journal may see all up to {from_lsn + trusted}, synced is up to {synced_lsn}"
+            )
         self._next_lsn = max(self._next_lsn, from_lsn + trusted)
         for lsn, facts in found:
             if lsn < self._next_lsn and self._seen.setdefault(lsn, facts) != facts:
