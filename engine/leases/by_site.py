@@ -6,7 +6,6 @@ consumer has room there but none at its owner. If its owner was given up, it doe
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import cast
 
 from ..delivery.consumer import Consumer
 from ..delivery.consumer_list import RUN_MAX
@@ -17,7 +16,7 @@ from ..queues.selection import FOUND_MAX, SEARCH_EFFORT, Selection
 from ..stores.store import Scanned
 from . import deferring
 from .granting import drop_expired, grant, runs_of
-from .owner_groups import OwnedFilter, OwnerGroups, key_of
+from .owner_groups import OwnerGroups, key_of, owner_in
 from .owners import Owners
 from .state import Leases
 
@@ -49,14 +48,14 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
             break
         own = {site: _own_groups(groups, owners, site, by_filter) for site, by_filter in free.items()}
         lagging = [group for some in own.values() for group in groups_behind(some)]
-        if lagging and steps and _search(leases, selection, lagging, until):
+        if lagging and steps and _search(leases, owners, selection, lagging, until):
             steps -= 1
             continue
         # A list, because `any` would end a generator at the first site.
-        handled = [_hand_out(leases, some, site, extends=False) for site, some in own.items()]
+        handled = [_hand_out(leases, owners, some, site, extends=False) for site, some in own.items()]
         if any(handled):
             continue
-        if _search(leases, selection, [group for some in own.values() for group in some], until):
+        if _search(leases, owners, selection, [group for some in own.values() for group in some], until):
             continue
         if search.is_waiting or turn.effort >= until:  # the search for their own messages may not be complete
             break
@@ -65,7 +64,7 @@ def dispatch_by_site(leases: Leases, selection: Selection, owners: Owners) -> No
             continue
         others = list(dict.fromkeys(group for some in foreign.values() for group in some))
         others += [group for group in _all_groups(groups, owners, free) if group not in others]
-        if not _search(leases, selection, others, until):
+        if not _search(leases, owners, selection, others, until):
             break
     search.continue_later(queue, until)
     if has_waiting:
@@ -193,20 +192,17 @@ def _all_groups(groups: OwnerGroups, owners: Owners, free: dict[str, FreeAtSite]
     return [groups.group(number, key) for number in owners.numbers() for key in keys]
 
 
-def _search(leases: Leases, selection: Selection, wanted: Sequence[FilterGroup], until: int) -> bool:
+def _search(leases: Leases, owners: Owners, selection: Selection, wanted: Sequence[FilterGroup], until: int) -> bool:
     """Make a search step for these groups, except for those whose owner has no further message (`Search.advance`)."""
-    owners, store = leases.owners, leases.queue.store
-    assert owners is not None
     if not leases.rules.is_ranked:  # positions are ids
         for group in wanted:
-            owned = group.expression
-            if not group.is_at_end and isinstance(owned, OwnedFilter):
-                following = owners.next_id_of(owned.number, group.position)
+            if not group.is_at_end:
+                following = owners.next_id_of(owner_in(group), group.position)
                 if following is None:
                     group.is_at_end = True
                 else:
                     group.position = max(group.position, following - 1)
-    return selection.search.advance(store, wanted, FOUND_MAX, until)
+    return selection.search.advance(leases.queue.store, wanted, FOUND_MAX, until)
 
 
 def _foreign_groups(
@@ -225,20 +221,18 @@ def _foreign_groups(
                 group = groups.group(number, key)
                 if not group.found:
                     continue
-                if skips_wait or _first_waited(leases, group) is not None:
+                if skips_wait or _first_waited(leases, owners, group) is not None:
                     foreign.setdefault(site, {})[group] = consumers
                 else:
                     has_waiting = True
     return foreign, has_waiting
 
 
-def _first_waited(leases: Leases, group: FilterGroup) -> int | None:
+def _first_waited(leases: Leases, owners: Owners, group: FilterGroup) -> int | None:
     """The index of the first of a group's found messages that has waited long enough; None: none has.
 
     With ranks, or with delayed messages, messages that have waited less may be before it.
     """
-    owners = leases.owners
-    assert owners is not None
     found = group.found[: RUN_MAX if _is_mixed(leases, owners) else 1]
     return next((at for at, one in enumerate(found) if owners.waits.has_waited(leases.id_at(one.position))), None)
 
@@ -250,20 +244,19 @@ def _transfer(leases: Leases, owners: Owners, foreign: dict[str, Free]) -> bool:
     sites = sorted(foreign, key=owners.number_of_site)
     sites = [site for site in sites if owners.number_of_site(site) > owners.last_target] + sites
     for site in dict.fromkeys(sites):
-        if _hand_out(leases, foreign[site], site, extends=True):
+        if _hand_out(leases, owners, foreign[site], site, extends=True):
             owners.last_target = owners.number_of_site(site)
             return True
     return False
 
 
-def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
+def _hand_out(leases: Leases, owners: Owners, free: Free, site: str, *, extends: bool) -> bool:
     """Lease the oldest messages found for these groups at a site. Returns whether any went out.
 
     `extends`: messages behind the active ones become active.
     """
-    queue, owners, gate = leases.queue, leases.owners, leases.gate_position()
-    assert owners is not None
-    firsts = {group: _first(leases, group, extends) for group in free if group.found}
+    queue, gate = leases.queue, leases.gate_position()
+    firsts = {group: _first(leases, owners, group, extends) for group in free if group.found}
     position = min((group.found[at].position for group, at in firsts.items()), default=None)
     if position is None or (gate is not None and position >= gate) or not activate(leases, position, extends=extends):
         return False
@@ -273,7 +266,7 @@ def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
     consumers = sorted((one for group in takers for one in free[group]), key=queue.consumer_list.consumers.index)
     others = [group.found[at].position for group, at in firsts.items() if group not in takers]
     is_single = len(takers) > 1 or firsts[takers[0]] > 0
-    count = 1 if is_single else _run_length(leases, takers[0], min(others, default=None), gate, extends)
+    count = 1 if is_single else _run_length(leases, owners, takers[0], min(others, default=None), gate, extends)
     dealt = leases.consumer_list.deal_at(site, consumers, min(count, leases.room(site)))
     at = firsts[takers[0]]
     _shorten(dealt, [match.octets for match in takers[0].found[at : at + len(dealt)]])
@@ -286,13 +279,11 @@ def _hand_out(leases: Leases, free: Free, site: str, *, extends: bool) -> bool:
     return bool(dealt)
 
 
-def _first(leases: Leases, group: FilterGroup, extends: bool) -> int:
+def _first(leases: Leases, owners: Owners, group: FilterGroup, extends: bool) -> int:
     """The index of the first found message of a group that may go. In a transfer (`extends`) earlier ones may wait."""
-    owned = group.expression
-    assert leases.owners is not None and isinstance(owned, OwnedFilter)
-    if not (extends and _is_mixed(leases, leases.owners)) or _skips_wait(leases, leases.owners, owned.number):
+    if not (extends and _is_mixed(leases, owners)) or _skips_wait(leases, owners, owner_in(group)):
         return 0
-    return _first_waited(leases, group) or 0
+    return _first_waited(leases, owners, group) or 0
 
 
 def _is_mixed(leases: Leases, owners: Owners) -> bool:
@@ -300,11 +291,13 @@ def _is_mixed(leases: Leases, owners: Owners) -> bool:
     return leases.rules.is_ranked or bool(owners.waits.delayed)
 
 
-def _run_length(leases: Leases, group: FilterGroup, before: int | None, gate: int | None, extends: bool) -> int:
+def _run_length(
+    leases: Leases, owners: Owners, group: FilterGroup, before: int | None, gate: int | None, extends: bool
+) -> int:
     """The number of a group's found messages that may go out in one deal."""
     limits = [one for one in (before, gate) if one is not None]
     if extends:  # each message has to wait long enough itself
-        return 1 if leases.active is not None else _waited_count(leases, group, limits)
+        return 1 if leases.active is not None else _waited_count(leases, owners, group, limits)
     if leases.active is not None:
         limits.append(leases.active.end + 1)
     if not limits:
@@ -313,11 +306,9 @@ def _run_length(leases: Leases, group: FilterGroup, before: int | None, gate: in
     return sum(match.position < limit for match in group.found[:RUN_MAX])
 
 
-def _waited_count(leases: Leases, group: FilterGroup, limits: list[int]) -> int:
+def _waited_count(leases: Leases, owners: Owners, group: FilterGroup, limits: list[int]) -> int:
     """The number of a group's found messages, from the first, that may be transferred now; at least one."""
-    owners, owned = leases.owners, group.expression
-    assert owners is not None and isinstance(owned, OwnedFilter)
-    skips_wait = _skips_wait(leases, owners, owned.number)
+    skips_wait = _skips_wait(leases, owners, owner_in(group))
     count = 0
     for match in group.found[:RUN_MAX]:
         if limits and match.position >= min(limits):
@@ -347,7 +338,7 @@ def _still_owned(
     leases: Leases, owners: Owners, messages: list[Message], takers: Sequence[FilterGroup]
 ) -> list[Message]:
     """Put back messages that got another owner since they were found. Drop expired ones, and return the rest."""
-    numbers = {owned.number for group in takers if isinstance(owned := cast(object, group.expression), OwnedFilter)}
+    numbers = set(map(owner_in, takers))
     moved = [message for message in messages if owners.owner_of(message.id) not in numbers]
     if moved:
         leases.queue.merge(moved[::-1])

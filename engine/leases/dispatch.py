@@ -293,41 +293,6 @@ def _show_to_browsers(leases: Leases) -> None:
             queue.mark()
 
 
-# -- basic.get --------------------------------------------------------------------------------------------------------
-
-
-def pop(leases: Leases) -> Message | None:
-    """The message for a basic.get; None: nothing is ready, the backlog is full, a barrier comes first, the queue is
-    frozen, or the client's site is absent.
-
-    A barrier waits for the messages before it, and then goes to the consumers that may get it; if there are none, to a
-    get.
-    """
-    queue, store, broker = leases.queue, leases.queue.consumable, leases.queue.context.broker
-    sites = broker.sites
-    queue.note_use()
-    if (leases.owners is None and leases.room() <= 0) or queue.freeze_count:
-        return None
-    if sites.now and sites.now not in sites.groups:
-        return None
-    if leases.deferred is not None:
-        deferring.settle_entered(leases)
-    if store.expiring:
-        expire_ready(leases, broker.clock.monotonic_ns())
-        while not queue.expire(is_whole=True):
-            pass
-        queue.arm_expiry()
-    if queue.pageable is not None and not store.ready and store.has_tail:
-        queue.pageable.load()
-    if not store.ready:
-        return None
-    if _barrier_is_first(leases) and (len(leases.book) or _subscribers(leases)):
-        return None
-    if leases.owners is not None:
-        return pop_at(leases, leases.owners, sites.now) if sites.now else pop_first(leases, leases.owners)
-    return store.take(1, UNLIMITED)[0]
-
-
 # -- the part of the queue -------------------------------------------------------------------------------------------
 
 
@@ -411,7 +376,35 @@ class LeasedDispatch(LeasesPart, Dispatch):
         dispatch(self.leases)
 
     def pop(self, queue: Queue) -> Message | None:
-        return pop(self.leases)
+        """The message for a basic.get; None: nothing is ready, the backlog is full, a barrier comes first, the queue is
+        frozen, or the client's site is absent.
+
+        A barrier waits for the messages before it, and then goes to the consumers that may get it; if there are none,
+        to a get.
+        """
+        leases, store, broker = self.leases, queue.consumable, queue.context.broker
+        sites = broker.sites
+        queue.note_use()
+        if (leases.owners is None and leases.room() <= 0) or queue.freeze_count:
+            return None
+        if sites.now and sites.now not in sites.groups:
+            return None
+        if leases.deferred is not None:
+            deferring.settle_entered(leases)
+        if store.expiring:
+            expire_ready(leases, broker.clock.monotonic_ns())
+            while not queue.expire(is_whole=True):
+                pass
+            queue.arm_expiry()
+        if queue.pageable is not None and not store.ready and store.has_tail:
+            queue.pageable.load()
+        if not store.ready:
+            return None
+        if _barrier_is_first(leases) and (len(leases.book) or _subscribers(leases)):
+            return None
+        if leases.owners is not None:
+            return pop_at(leases, leases.owners, sites.now) if sites.now else pop_first(leases, leases.owners)
+        return store.take(1, UNLIMITED)[0]
 
     def presented(self, queue: Queue, message: Message) -> Message:
         return presented(self.leases, message)

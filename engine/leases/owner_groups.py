@@ -94,6 +94,13 @@ class OwnerGroups(FilterGroups):
         return OwnedFilterTest(message, self._broker, self._owners.owner_of(message.id))
 
 
+def owner_in(group: FilterGroup) -> int:
+    """The number of the owner whose messages a group finds."""
+    owned = cast(object, group.expression)
+    assert isinstance(owned, OwnedFilter)
+    return owned.number
+
+
 def key_of(consumer: Consumer) -> object:
     """The key of a consumer's filter."""
     return None if consumer.filter is None else consumer.filter.key
