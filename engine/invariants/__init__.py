@@ -33,7 +33,8 @@ class InvariantBroken(AssertionError):
 def check_broker(broker: "Broker", *, messages_max: int = MANY) -> None:
     """Check all invariants between two turns. O(all state). Raises: InvariantBroken.
 
-    `messages_max`: of queues with more messages only the counts are checked. It also limits comparisons of routes.
+    `messages_max`: of queues with more messages neither the messages one by one nor the store are checked. It also
+    limits comparisons of routes with bindings.
     """
     queues = list(broker.virtual_hosts.queues())
     opened = (session for client in broker.connections for session in client.sessions)
@@ -57,7 +58,7 @@ def check_queues(queues: Collection[Queue], *, messages_max: int = MANY) -> None
 
 
 def check_routes(vhost: "VirtualHost") -> None:
-    """Check the remembered routes of one virtual host. Raises: InvariantBroken."""
+    """Check the registered routes of one virtual host. Raises: InvariantBroken."""
     _raise(routes_of(vhost.context, MANY))
 
 

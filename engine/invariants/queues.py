@@ -1,4 +1,4 @@
-"""Checks the counts of a queue against its parts, that each message is in one place, and the deadlines."""
+"""Checks the counts and consumers of a queue, that each of its messages is in one place, and the deadlines."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -36,18 +36,13 @@ def _is_forgotten(queue: Queue) -> bool:
     False if message groups, filters or the kind choose the consumer, because then credit is not enough; also if the
     queue is frozen, or its head has expired.
     """
-    if (
-        queue.freeze_count
-        or queue.selection is not None
-        or queue.consumer_list.groups is not None
-        or queue.kind.captures
-    ):
+    consumer_list, broker = queue.consumer_list, queue.context.broker
+    if queue.selection is not None or consumer_list.groups is not None or queue.kind.captures or queue.keeps_acked:
         return False
-    if not queue.store.ready or queue.keeps_acked or not queue.consumer_list.has_credit():
+    if queue.freeze_count or not queue.store.ready or not consumer_list.has_credit():
         return False
-    is_over = 0 < queue.store.next_expiry_ns <= queue.context.broker.clock.monotonic_ns()  # expiry comes first
-    scheduler = queue.context.broker.scheduler
-    return not is_over and not scheduler.is_marked(queue) and queue not in scheduler.to_load
+    is_over = 0 < queue.store.next_expiry_ns <= broker.clock.monotonic_ns()  # expiry comes first
+    return not is_over and not broker.scheduler.is_marked(queue) and queue not in broker.scheduler.to_load
 
 
 def _places(queue: Queue, out: list[Message]) -> Iterator[str]:

@@ -18,9 +18,9 @@ from ..queues.queue import Queue
 
 
 def routes_of(host: HostContext, compared_max: int) -> Iterator[str]:
-    """Faults of the routes of one virtual host, if it has no scoped queues, and few routes and bindings.
+    """Faults of the routes of one virtual host, unless it has scoped queues.
 
-    `compared_max`: comparisons of a route with a binding.
+    `compared_max`: with more comparisons of a route with a binding than this, nothing is checked.
     """
     count = sum(len(exchange.routes) for exchange in host.exchanges.values())
     if host.scopes is not None or count * host.bindings.count > compared_max:
@@ -47,7 +47,7 @@ def _faults_of(host: HostContext, route: Route) -> Iterator[str]:
 
 
 def _queues_of(host: HostContext, exchange: Exchange, key: str) -> list[Queue] | None:
-    """None: the queues differ by message."""
+    """The queues behind a key of an exchange; None: they differ by message."""
     router = host.router
     sharing = [queue for queue in host.queues.values() if key == queue.address != queue.name and not exchange.name]
     if is_reply_address(exchange, key) or len(sharing) > 1:

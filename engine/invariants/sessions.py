@@ -1,4 +1,4 @@
-"""Checks the unacknowledged deliveries of sessions, by tag, against the counts of sessions and consumers."""
+"""Checks the tags of sessions against the counts of sessions and holders; also their consumers and confirms."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,8 +18,8 @@ class Held(NamedTuple):
     by_queue: dict[Queue, list[Message]]
 
 
-def held_by(sessions: "Iterable[Session]") -> Held:
-    """The messages that count as unacknowledged in these sessions."""
+def held_by(sessions: Iterable[Session]) -> Held:
+    """The messages that count as unacknowledged in these sessions. Copies, and leases that have ended, do not."""
     found: dict[Session, list[Message]] = {}
     by_queue: dict[Queue, list[Message]] = {}
     for session in sessions:

@@ -43,7 +43,7 @@ def store_of(queue: Queue) -> Iterator[str]:
 
 
 def counts_of(store: Store) -> Iterator[str]:
-    """Faults of a store alone: of its counts, and of its tail."""
+    """Faults of a store alone: of its counts, and of the order of its tail."""
     if isinstance(store, TailedStore):
         if isinstance(store.ready, LeveledReady):
             yield from _leveled(store.ready)
