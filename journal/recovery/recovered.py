@@ -79,7 +79,10 @@ class RecoveredQueue:
         return max(self._highest_id, self._ids[-1] if self._ids else 0)
 
     def note_owner(self, id_: int, number: int) -> None:
-        """Note that a message, and those after it up to the next note, belong to the site of this number."""
+        """Note that a message, and those after it up to the next note, belong to the site of this number.
+
+        Ignored for an id that is not above that of the last note.
+        """
         owners = self._owners
         if not owners or (owners[-1] != number and id_ > self._owned[-1]):
             self._owned.append(id_)
@@ -208,7 +211,7 @@ class RecoveredQueue:
             self._compact()
 
     def move(self, id_: int, content_lsn: int) -> bool:
-        """Set the new LSN of a content that was moved. False: the message is not in the queue."""
+        """Set the LSN of a message's content, which was moved. False: the message is not in the queue."""
         if id_ in self._late:
             self._late[id_] = (content_lsn, *self._late[id_][1:])
             return True
@@ -219,7 +222,7 @@ class RecoveredQueue:
         return True
 
     def set_state(self, id_: int, state: MessageState) -> None:
-        """Set the state of a message that is in the queue. Priority 0 keeps its priority."""
+        """Set the state of a message, if it is in the queue. Priority 0 keeps its priority."""
         if id_ not in self:
             return
         if state.priority:

@@ -25,11 +25,10 @@ IDS_UNNOTED_MAX = 1 << 31
 
 
 def recover(files: Files, directory: str, *, now_ms: int | None = None) -> Recovered:
-    """Read the journal in a directory; changes nothing.
+    """Read the journal in a directory; changes nothing. Raises: OSError; Damaged, also if contents are missing.
 
     `now_ms`: wall time; recorded times of a clock that ran ahead of it are moved back. None: they stay as written.
-
-    `torn_bytes` are the octets of a torn tail, which starts at `segments[-1].size`. Raises: Damaged, OSError.
+    A torn tail (`Recovered.torn_bytes`) starts at `segments[-1].size`.
     """
     found = recover_unchecked(files, directory, now_ms=now_ms)
     base_lsn = found.segments[0].base_lsn if found.segments else 1
@@ -76,7 +75,7 @@ def _missing(base_lsn: int, expected: int) -> Damaged:
 
 
 def _replay(files: Files, directory: str, bases: list[int], begin: int, end: int, now_us: int) -> Replay:
-    """Replay all segments. `begin`, `end`: of the last checkpoint; records before `begin` are skipped."""
+    """Replay the segments from that of the last checkpoint on (`begin`, `end`: its LSNs; 0: none, so all segments)."""
     found = Recovered(checkpoint_begin=begin, checkpoint_end=end)
     start = max(bisect_right(bases, begin) - 1, 0)
     if begin and begin < bases[start]:
@@ -97,7 +96,7 @@ def _replay(files: Files, directory: str, bases: list[int], begin: int, end: int
 
 
 def _skip_segment(files: Files, directory: str, base_lsn: int, next_base: int, replay: Replay) -> None:
-    """Add a segment that ended before the checkpoint. Only its footer is read."""
+    """Add a segment that ended before the checkpoint. Only its footer is read, unless it has gaps."""
     name = segment_name(base_lsn)
     with opened(files, directory, base_lsn) as handle:
         segment = footer_of(files, handle, base_lsn)
@@ -180,7 +179,9 @@ def _replay_segment(files: Files, directory: str, base_lsn: int, is_last: bool, 
 def prepare(
     files: Files, directory: str, journal_id: bytes, now_ms: int, *, agreed_lsn: int | None = None
 ) -> Recovered:
-    """Recover, and seal every segment; the next record has `next_lsn`. If a crash interrupts it, call it again.
+    """Recover, remove segments without records, cut the torn tail, and seal the newest segment.
+
+    The next record has `next_lsn`. If a crash interrupts it, call it again.
 
     `now_ms`: wall time. `agreed_lsn`: in a cluster, the footer calls only those records durable that are below it, or
     that a block calls durable; None: all of them, once they are synced.

@@ -108,8 +108,8 @@ class Recovered:
 class Replay:
     """Applies records to a `Recovered`.
 
-    begin: LSN at which the last whole checkpoint begins; 0: there is none. now_us: wall time; records with a later time
-    were written by a clock that ran ahead.
+    `begin`: LSN at which the last whole checkpoint begins; 0: there is none. `now_us`: wall time; records with a later
+    time were written by a clock that ran ahead. `gaps`: lost records, as (first LSN, LSN after the last).
     """
 
     def __init__(self, found: Recovered, begin: int, now_us: int) -> None:
@@ -210,7 +210,9 @@ class Replay:
             names.set(last, define)
 
     def drop_lost(self) -> None:
-        """Drop messages whose content is in a gap. A queue or exchange whose name is lost gets a new name."""
+        """Drop messages whose content is in a gap. Of objects whose names are lost, drop users, policies and the like;
+        others get new names.
+        """
         found = self.found
         for id_, declared in list(found.objects.items()) if self.gaps else ():
             if id_ not in found.names and declared.object_type in OPERATOR_OBJECTS:
@@ -307,7 +309,10 @@ class Replay:
         self._drop(id_, lsn)
 
     def _drop(self, id_: int, lsn: int) -> None:
-        """Remove an object. `lsn`: of the record that undeclared it; messages before that may refer to the name."""
+        """Remove an object with its messages, bindings and duplicate ids, and retire its name.
+
+        `lsn`: of the record that undeclared it; records before that may refer to the name.
+        """
         found = self.found
         found.objects.pop(id_, None)
         found.queues.pop(id_, None)

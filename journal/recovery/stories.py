@@ -6,7 +6,7 @@ Source: management page 16; ruling 22 (with `scope = "durable"` deliveries are n
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...engine import NATIVE, Envelope, EventKind, Message
+from ...engine import Envelope, EventKind, Message
 from ..format.errors import BadRecord, JournalError
 from ..format.heap import decode_content, decode_runs
 from ..format.record import CODE_OF, RANGE, REASONS, Record
@@ -89,10 +89,8 @@ class JournalStories:
         if self._takes is None:
             return False
         content = decode_content(record.heap)
-        end = 4 + int.from_bytes(content.content[:4], "big")
         exchange, key = self._reader.names.text(record.address_id), content.routing_key.decode("utf-8", "replace")
-        whole = NATIVE.join(bytes(content.content[4:end]), bytes(content.content[end:]))
-        return self._takes(Message(record.msg_id, whole, Envelope(exchange, key)))
+        return self._takes(Message(record.msg_id, bytes(content.content), Envelope(exchange, key)))
 
     def _event_of(self, lsn: int, record: Record) -> dict[str, Any]:
         names = self._reader.names
