@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import clear_cache  # type: ignore[attr-defined]  # not in its stubs
 
@@ -18,6 +19,7 @@ import trio
 from consumers import channel_of
 
 from leveret.testing import BrokerOptionsError, BrokerStopped, WouldBlockTheLoop, open_broker, start_broker
+from leveret.testing.loop_thread import LoopThread
 from leveret.testing.options import read_options
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -34,6 +36,25 @@ def test_it_accepts_when_it_returns_and_is_gone_afterwards() -> None:
         socket.create_connection(("127.0.0.1", broker.port))
     with pytest.raises(BrokerStopped):
         broker.queues()
+
+
+def test_a_call_while_it_ends_is_told_so() -> None:
+    """Also in the moment between the end of its last task and that of its loop."""
+
+    async def main(started: Callable[[trio.Nursery], None], stopping: trio.Event) -> None:
+        async with trio.open_nursery() as nursery:
+            started(nursery)
+        await stopping.wait()
+
+    async def ask() -> None:
+        pass
+
+    thread = LoopThread(main)
+    thread.begin().result(60)
+    with pytest.raises(BrokerStopped):
+        thread.submit(ask).result(60)
+    thread.end().result(60)
+    thread.join()
 
 
 def test_it_stops_with_clients_connected() -> None:

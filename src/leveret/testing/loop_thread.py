@@ -131,11 +131,14 @@ class LoopThread:
                 future.set_result(result)
 
         def begin() -> None:
-            if self._nursery is None:
-                self._forget(future)
-                future.set_exception(BrokerStopped("the broker is stopping"))
-            else:
-                self._nursery.start_soon(run)
+            try:
+                if self._nursery is not None:
+                    self._nursery.start_soon(run)
+                    return
+            except RuntimeError:  # its last task has just ended
+                pass
+            self._forget(future)
+            future.set_exception(BrokerStopped("the broker is stopping"))
 
         try:
             token.run_sync_soon(begin)
