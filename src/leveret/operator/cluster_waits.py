@@ -12,7 +12,7 @@ Status = dict[str, Any]
 Row = dict[str, Any]
 
 
-def in_sync_reasons(status: Status, node: str | None = None) -> list[str]:
+def in_sync_reasons(status: Status, node: str | None) -> list[str]:
     """Why the node, or any node (None), is not in sync; []: it is, or all are. Raises: CommandError: no such node."""
     if (reason := why_unserved(status)) is not None:
         return [reason]
@@ -24,7 +24,7 @@ def not_in_sync(rows: Iterable[Row]) -> list[str]:
     return [_shown(row) for row in rows if not _is_in_sync(row)]
 
 
-def stop_reasons(status: Status, node: str | None = None) -> list[str]:
+def stop_reasons(status: Status, node: str | None) -> list[str]:
     """Why the node, or any node in sync, must not be stopped now; []: it can be stopped.
 
     It can be stopped if enough others are in sync, so that publishers are not blocked, if another one can lead, and if

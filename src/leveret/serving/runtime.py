@@ -112,7 +112,7 @@ class Runtime:
         self._has_leftovers = False  # unfinished work continues in each round of the event loop
         self._timer = DeadlineTimer(broker.context.clock, self._deadlines, self.end_turn, self._check_standstill)
 
-    def replace_broker(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
+    def replace_broker(self, broker: Broker, commit: Callable[[], None] | None, *, sleeps: bool) -> None:
         self._sleeps = sleeps
         self._set_broker(broker, commit)
         self._timer.watch(broker.context.clock, self._deadlines)

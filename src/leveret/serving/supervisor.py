@@ -382,16 +382,11 @@ class Supervisor:
             logger.info("%d segments reclaimed", len(gone))
         return True
 
-    def abandon(self, timeout_s: float | None = None) -> bool:
-        """Close without writing or recording, because this node no longer leads.
-
-        Returns False if a write or fsync has not returned within the time; call it again then.
-        """
+    def abandon(self) -> None:
+        """Close without writing or recording, because this node no longer leads. Waits for a write that has begun."""
         self.recorder.fail(for_good=True)
-        if not self.journal.abandon(timeout_s):
-            return False
+        self.journal.abandon()
         self._close_files()
-        return True
 
     def close(self) -> None:
         """Write the waiting records, then a last checkpoint for a quick start."""

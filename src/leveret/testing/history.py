@@ -136,11 +136,11 @@ class Recorder:
                     found.append(HistoryEvent(at, wall, event.kind.value, event.vhost, event.subject, id_, detail))
         return Record(found, self.dropped)
 
-    def published(self, vhost: str | None, *, copies: bool) -> Record[PublishedMessage]:
-        """The published messages. `copies`: also those that the broker itself published (dead letters)."""
+    def published(self, vhost: str, *, copies: bool) -> Record[PublishedMessage]:
+        """The messages published in a virtual host. `copies`: also those that the broker itself published."""
         found: list[PublishedMessage] = []
         for now_ns, event in self._events:
-            if not isinstance(event, PublishedEvent) or (vhost is not None and event.vhost != vhost):
+            if not isinstance(event, PublishedEvent) or event.vhost != vhost:
                 continue
             envelope, cause = event.run, event.cause
             if cause is not None and not copies:
