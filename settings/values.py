@@ -318,10 +318,10 @@ DELETION = one_of_any_case("OFF", "FORCE")
 
 
 def value_text(value: object) -> str:
-    """A value as TOML writes it, which for these types is as JSON does."""
+    """A value as TOML writes it, which for these types is as JSON does; networks as texts."""
     import json  # loaded only for reports
 
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False, default=str)
 
 
 def text_or_unset(value: object) -> str:

@@ -159,3 +159,7 @@ def test_explain_shows_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert ["transfer-after", "=", '"50ms"', "default"] in lines
     assert main(["explain", "--json", str(file), "[cluster.tls]"]) == 0
     assert json.loads(capsys.readouterr().out)[0] == {"name": "ca", "value": None, "rule": "default"}
+    file.write_text("[management]\ntrusted-proxies = '10.0.0.0/8'\n")
+    for options in ([], ["--json"]):
+        assert main(["explain", *options, str(file), "[management]"]) == 0
+        assert '["10.0.0.0/8"]' in capsys.readouterr().out

@@ -9,7 +9,15 @@ from typing import Any
 
 import pytest
 
-from leveret.settings import Configuration, SettingsRepository, SystemUsage, Wildcards, entry, make_policy
+from leveret.settings import (
+    Configuration,
+    SettingsRepository,
+    SystemUsage,
+    Wildcards,
+    entry,
+    load_configuration,
+    make_policy,
+)
 from leveret.settings.addresses.destinations import WILDCARDS, DestinationPolicies
 from leveret.settings.declared.declarations import (
     Divert,
@@ -266,6 +274,15 @@ def test_what_a_user_s_first_declaration_does_to_guest() -> None:
     )
     assert any(what == "user 'guest'" and "exists again" in how for what, how, _ in told(with_user(), Configuration()))
     assert not any("the default one" in how for _, how, _ in told(Configuration(), with_user(name="guest")))
+
+
+@pytest.mark.parametrize("key", ["[broker]\nproxy-protocol-from", "[management]\ntrusted-proxies"])
+def test_networks_are_told_as_texts(key: str) -> None:
+    """Otherwise a reload that changes them would fail after it has put the configuration in force."""
+    new, faults = load_configuration([("f.toml", f"{key} = ['10.0.0.0/8', '::1']")])
+    ((what, how, acts),) = told(Configuration(), new)
+    assert not faults and what == key.replace("\n", " ")
+    assert how.endswith('[] -> ["10.0.0.0/8", "::1/128"]') and acts in (LIVE, AT_CONNECTION)
 
 
 @pytest.mark.parametrize("table", KEYS)

@@ -29,7 +29,10 @@ def run(options: argparse.Namespace) -> int:
     table = options.name[1:-1] if options.name.startswith("[") and options.name.endswith("]") else ""
     if table in KEYS and not any(queue.name == options.name for queue in configuration.queues):
         rows = explain_table(configuration, table)
-        print(json.dumps([asdict(row) for row in rows]) if options.json else "\n".join([options.name, *_lines(rows)]))
+        if options.json:
+            print(json.dumps([asdict(row) for row in rows], default=str))
+        else:
+            print("\n".join([options.name, *_lines(rows)]))
         return EXIT_OK
     explanations = explain(configuration, options.name, options.vhost)
     if options.json:
