@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer
 from ..engines.protocol import Engine
-from ..lake.nodes import Node, chosen_nodes, nodes_of
+from ..lake.nodes import Node, chosen_nodes, first_node, nodes_of
 from ..output.formats import is_one_file, write_text
 from ..progress import Progress
 from ..retries import retry_slow_workers
@@ -120,7 +120,8 @@ def _trail(
     """
     open_log(options.lake, engine)
     every = nodes_of(options.lake)
-    trail = Trail(every, lambda node: opened.tables(engine, "trace", options, node), replays_in(engine, LOG, every))
+    log = replays_in(engine, LOG, first_node(options.lake))
+    trail = Trail(every, lambda node: opened.tables(engine, "trace", options, node), log)
     found = {name: way for name, way in trail.follow(options.message, nodes).items() if way}
     unanswered.update((name, error) for name, error in trail.unanswered.items() if name not in found)
     return found

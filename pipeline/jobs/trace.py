@@ -158,10 +158,9 @@ class Trail:
         return names | {name for msg_id, name in self._replays.get(node.name, ()) if msg_id in own}
 
 
-def replays_in(engine: Engine, log: str, nodes: Sequence[Node]) -> list[tuple[str, str, int]]:
-    """The replays for a `Trail`. Rows without a node are those of the first node: the lake had only that one then."""
-    only = nodes[0].name
+def replays_in(engine: Engine, log: str, first: Node) -> list[tuple[str, str, int]]:
+    """The replays for a `Trail`. Rows without a node are of the node `first`: the lake had only that one then."""
     return [
-        (row["node"] or only, row["replay_id"], row["msg_id"])
+        (row["node"] or first.name, row["replay_id"], row["msg_id"])
         for row in rows(engine, f"SELECT DISTINCT node, replay_id, msg_id FROM {log}")
     ]

@@ -36,6 +36,13 @@ def nodes_of(lake: str) -> list[Node]:
     return [Node("", None if events is None else journal_in_description(events))]
 
 
+def first_node(lake: str) -> Node:
+    """The node that was alone in the lake before others were added. Raises: ValueError, OSError."""
+    nodes, events = nodes_of(lake), open_table(lake, "events")
+    journal = None if events is None else journal_in_description(events)
+    return next((one for one in nodes if one.journal == journal), nodes[0])
+
+
 def add_node(lake: str, node: Node) -> None:
     """Add a node to a lake. Raises: ValueError, OSError."""
     from .parts import part_from_rows  # pyarrow is slow to import, and only an ingest adds nodes

@@ -35,6 +35,8 @@ from leveret.pipeline.__main__ import main
 from leveret.pipeline.engines.protocol import rows
 from leveret.pipeline.jobs.audit import allowed
 from leveret.pipeline.jobs.commands import run
+from leveret.pipeline.jobs.opening import open_log
+from leveret.pipeline.jobs.outputs import REPLAY_LOG, conform
 from leveret.pipeline.lake.ingest import lake_position
 from leveret.pipeline.lake.ingest_sources import sources_named
 from leveret.pipeline.lake.lake import COMMIT_ORDER, committed_files
@@ -269,6 +271,24 @@ def test_names_that_one_node_knows(asked: Asked) -> None:
         asked.ask("replay", "--where", "kind = 'dead_lettered'")
     chosen = asked.ask("replay", "--where", "kind = 'dead_lettered'", "--node", "west")
     assert len(chosen[1]) == PARKED
+
+
+def test_a_replay_from_before_the_other_nodes(engine: Any, tmp_path: Path) -> None:
+    """Is of the node that the lake had then, also if the name of a later node comes first."""
+    lake = str(tmp_path / "lake")
+    for name, message_id in (("zeta", b""), ("alpha", b"r-1")):
+        broker = RecordedBroker(tmp_path / name)
+        queue(broker, "q")
+        broker.publish("q", message_id=message_id)
+        broker.tick()
+        broker.close()
+        assert main(["ingest", "--journal", f"{name}={tmp_path / name}", "--lake", lake, "--payloads"]) == 0
+        if name == "zeta":
+            path = open_log(lake, engine)
+            row = "'r' AS replay_id, 1 AS msg_id, 2 AS source_lsn, '' AS address, now() AS ts, 1 AS sent, NULL AS node"
+            engine.append(conform(engine.dialect, f"SELECT {row}", REPLAY_LOG), path)
+    _, way = Asked(engine, tmp_path / "lake").ask("trace", "r-1")
+    assert {(row["node"], row["msg_id"]) for row in way} == {("zeta", 1), ("alpha", 1)}
 
 
 def test_a_node_that_is_still_empty(engine: Any, story: Any, tmp_path: Path) -> None:
