@@ -183,7 +183,7 @@ SELECT *, ts AS since FROM waits WHERE kind = 'blocked'
 
 def blocked(tables: Tables) -> str:
     """SQL of `BLOCKED`: which publishers waited for room, where and how long. Raises: NotRecorded."""
-    tables.require_deliveries("blocked")
+    tables.require_deliveries()
     dialect = tables.engine.dialect
     fields = {name: dialect.json_field("reason", name) for name in ("connection", "destination", "limit", "waited_ms")}
     return conform(dialect, BLOCKED_QUERY.format(**fields), BLOCKED)

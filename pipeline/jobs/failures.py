@@ -142,7 +142,7 @@ WITH_LOG_QUEUES = """
 
 def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
     """SQL of `REDELIVERY`: messages that were redelivered or died. Raises: NotRecorded (needs scope "all")."""
-    tables.require_deliveries("redelivery")
+    tables.require_deliveries()
     dialect = tables.engine.dialect
     pauses = dialect.ordered_array("arg_ms", "lsn", "kind IN ('requeued', 'scheduled') AND arg_ms > 0")
     known = 1 if tables.first_lsn() <= 1 else 0

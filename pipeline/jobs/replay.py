@@ -82,7 +82,7 @@ def choose(tables: Tables, options: ReplayOptions) -> int:
 
     Raises: NotRecorded, ValueError (`where` is no SQL).
     """
-    tables.require_contents("replay")
+    tables.require_contents("a replay")
     engine, dialect = tables.engine, tables.engine.dialect
     engine.view("causes", CAUSES, cached=True)
     engine.view("first_content", FIRST_CONTENT)

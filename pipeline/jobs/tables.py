@@ -143,17 +143,17 @@ class Tables:
     def has_contents(self) -> bool:
         return bool(rows(self.engine, "SELECT msg_id FROM payloads LIMIT 1"))
 
-    def require_contents(self, job: str) -> None:
-        """Raises: NotRecorded (the lake has no payloads)."""
+    def require_contents(self, what: str) -> None:
+        """Raises: NotRecorded (the lake has no payloads). `what`: needs them."""
         if not self.has_contents():
             raise NotRecorded(f"{job}: the lake has no contents; run `leveret pipeline ingest --payloads`")
 
-    def require_deliveries(self, job: str) -> None:
+    def require_deliveries(self) -> None:
         """Make the view `recorded`. Raises: NotRecorded."""
         scopes = self.scopes()
         if "all" not in scopes:
             raise NotRecorded(
-                f'{job}: not recorded; deliveries are in the journal only with [journal] scope = "all", '
+                'not recorded; deliveries are in the journal only with [journal] scope = "all", '
                 'and this one was written with scope = "durable"'
             )
         if "recorded" not in self._made:

@@ -76,7 +76,7 @@ LEASES = """, ended AS (
 
 def latency(tables: Tables, window_s: int = 60) -> str:
     """SQL of `LATENCY`: times of waiting and processing by queue and window. Raises: NotRecorded."""
-    tables.require_deliveries("latency")
+    tables.require_deliveries()
     dialect = tables.engine.dialect
     points = (
         f"{dialect.percentile(f'{what}_all', name)} AS {what}_ms_{name}" for what in MEASURES for name in PERCENTILES
@@ -96,7 +96,7 @@ def latency(tables: Tables, window_s: int = 60) -> str:
 
 def fairness(tables: Tables) -> str:
     """SQL of `FAIRNESS`: deliveries by consumer. Raises: NotRecorded."""
-    tables.require_deliveries("fairness")
+    tables.require_deliveries()
     some = rows(tables.engine, "SELECT lsn FROM recorded WHERE kind = 'lease_ended' LIMIT 1")
     text = FAIRNESS_QUERY.format(  # `LEASES` reads the deliveries once more: only if there are leases
         served=MS_BETWEEN.format(begin="delivered_ts", end="acked_ts"),

@@ -31,7 +31,7 @@ def find_messages(tables: Tables, message: str) -> list[int]:
             found.add(int(message))
         if not tables.has_contents():
             return sorted(found)
-    tables.require_contents("trace by header or correlation id")
+    tables.require_contents("a search by header or correlation id")
     wanted = dialect.text(message)
     tests = [f"{dialect.json_field('properties_json', name)} = {wanted}" for name in ("correlation_id", "message_id")]
     name, equals, value = message.partition("=")

@@ -120,7 +120,7 @@ def whatif(tables: Tables, settings: str, piece_arrivals: int | None = None) -> 
     import pyarrow
 
     read_settings(settings)  # reports faults before any work
-    tables.require_deliveries("whatif")
+    tables.require_deliveries()
     engine, log_queues = tables.engine, tables.log_queues()
     if piece_arrivals is None:
         piece_arrivals = PIECE_ARRIVALS if isinstance(engine, SparkEngine) else 0

@@ -117,7 +117,11 @@ def write_text(path: str, text: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.part")
     part.write_text(text, encoding="utf-8")
-    part.replace(target)
+    try:
+        part.replace(target)
+    except OSError as error:  # it names the part
+        part.unlink()
+        raise OSError(error.errno, error.strerror, path) from error
 
 
 def _json(value: Any) -> Any:

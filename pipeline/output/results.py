@@ -67,7 +67,8 @@ def send_lineage(
     try:
         emit(event(job, inputs=inputs, outputs=outputs, error=error), options.lineage)
     except (OSError, ValueError) as failure:
-        return f"--lineage {options.lineage}: {failure}"
+        why = failure.strerror if isinstance(failure, OSError) and failure.filename else failure
+        return f"--lineage {options.lineage}: {why}"
     return None
 
 

@@ -110,6 +110,6 @@ def sample_report(queues: int = 5, *, of_node: bool = False) -> Report:
 
 def empty_report() -> Report:
     """Of a broker that did nothing, recorded without deliveries."""
-    why = 'latency: not recorded; deliveries are in the journal only with [journal] scope = "all"'
+    why = 'not recorded; deliveries are in the journal only with [journal] scope = "all"'
     part = Part(why_not=why)
     return Report("leveret-data", BEGIN, BEGIN, 60, [], 0, {}, latency=part, poison=part, fairness=part, blocked=part)
