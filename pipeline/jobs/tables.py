@@ -5,14 +5,17 @@ with the prefix `whole_` they have all rows. `lives`: see lives.py. For jobs tha
 the events of segments with scope "all", and `recorded_lives`, the lives of these events.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import copy
 
 from ..engines.protocol import Engine, Row, rows
 from ..lake.delta_tables import Retained
 from ..lake.lake import holes_text, missing_text
-from ..schemas import TABLES
+from ..lake.nodes import Node
+from ..schemas import TABLES, Columns
+from . import joined
 from .lives import KEPT, STARTED, lives_of
+from .outputs import conform
 
 #: Queues that keep acknowledged messages: some acknowledgement has the flag kept, or the declaration says so.
 LOG_QUEUES = """
@@ -46,7 +49,7 @@ class Tables:
     """The tables of a lake as views of an engine, which replace the views of the `Tables` before.
 
     retained: what retention has left. has_holes: the table `holes` has files. node, journal: which one, if the lake
-    has several nodes. Raises: EmptyLake.
+    has several nodes. nodes: the rows of these nodes are joined (joined.py). Raises: EmptyLake.
     """
 
     def __init__(
@@ -58,11 +61,12 @@ class Tables:
         has_holes: bool = False,
         node: str = "",
         journal: str | None = None,
+        nodes: Sequence[Node] = (),
     ) -> None:
         self.engine = engine
         self._has_holes = has_holes
         self.lake = lake
-        self.node, self.journal = node, journal
+        self.node, self.journal, self.nodes = node, journal, nodes
         self.retained = retained
         self.is_shared = False  # several jobs read the lives: cache them
         self._select({})
@@ -91,6 +95,15 @@ class Tables:
             chosen._select(conditions)
             self._part = conditions, chosen
         return self._part[1]
+
+    def answer(self, sql: str, wanted: Columns) -> str:
+        """SQL of the rows of a job, with its columns; of joined nodes also with the column `node`."""
+        dialect = self.engine.dialect
+        return joined.answer(dialect, sql, wanted) if self.nodes else conform(dialect, sql, wanted)
+
+    def columns(self, wanted: Columns) -> Columns:
+        """The columns of `answer`."""
+        return (joined.NODE, *wanted) if self.nodes else wanted
 
     def scopes(self) -> set[str]:
         """The scopes of the segments: "durable", "all", or both."""
@@ -146,7 +159,7 @@ class Tables:
     def require_contents(self, what: str) -> None:
         """Raises: NotRecorded (the lake has no payloads). `what`: needs them."""
         if not self.has_contents():
-            raise NotRecorded(f"{job}: the lake has no contents; run `leveret pipeline ingest --payloads`")
+            raise NotRecorded(f"the lake has no contents, which {what} needs; run `leveret pipeline ingest --payloads`")
 
     def require_deliveries(self) -> None:
         """Make the view `recorded`. Raises: NotRecorded."""
