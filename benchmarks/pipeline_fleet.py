@@ -11,6 +11,7 @@ for the next time.
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -83,11 +84,12 @@ def jobs_here(root: Path) -> None:
     for job in JOBS:
         with measured() as costs:
             done = subprocess.run([*PIPELINE, *words_of(job, root, "local")], capture_output=True, text=True)
-        say(job, {**costs, "code": done.returncode, **facts_of(done.stdout)})
+        more = {"code": done.returncode, **facts_of(done.stdout)}
+        say(job, {**costs, **more, "load_average": os.getloadavg()[0]})
 
 
 def jobs_on_cluster(root: Path) -> None:
-    """Run the jobs on a cluster, in one session, and compare their rows."""
+    """Run the jobs on a cluster, in one session."""
     with cluster(root / "cluster") as url:
         program = [*PIPELINE, "serve", "--master", url, *OF_SPARK]
         with subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -100,9 +102,14 @@ def jobs_on_cluster(root: Path) -> None:
                         assert told[-1], "serve has ended"
                         told.append(process.stdout.readline())
                 more = {"code": json.loads(told[-1])["exit"], **facts_of(told[0])}
-                say(f"{job} on the cluster", {**costs, **more})
-                answers = [answer_of(job, root, engine) for engine in ("local", "spark")]
-                say(f"{job}, rows", {"differing": differing_rows(answers[0], answers[1])})
+                say(f"{job} on the cluster", {**costs, **more, "load_average": os.getloadavg()[0]})
+
+
+def compare_answers(root: Path) -> None:
+    """Compare the rows of both engines."""
+    for job in JOBS:
+        answers = [answer_of(job, root, engine) for engine in ("local", "spark")]
+        say(f"{job}, rows", {"differing": differing_rows(answers[0], answers[1])})
 
 
 #: What is measured, in this order.
@@ -111,6 +118,7 @@ PARTS = {
     "cluster-ingest": ingest_on_cluster,
     "jobs": jobs_here,
     "cluster-jobs": jobs_on_cluster,
+    "compare": compare_answers,
 }
 
 

@@ -1,4 +1,4 @@
-"""Several nodes in one query: ids that are unique over the nodes, and who can be asked together.
+"""Several nodes in one query: ids that are unique over the nodes.
 
 LSNs, message ids and ids of connections are unique only within one journal, and so are virtual hosts. In joined tables
 the nodes have numbers. A node's ids lie in a range of their own, which begins at `number << PLACE_BITS`, and its
@@ -7,16 +7,11 @@ answer has the ids and names of each node again. On a cluster of Spark a query f
 because each is planned, compiled and sent to the executors anew.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
 
-from ..engines.protocol import Dialect, rows
+from ..engines.protocol import Dialect
 from ..lake.nodes import Node
 from ..schemas import Column, Columns
-
-if TYPE_CHECKING:
-    from .tables import Tables
 
 #: The jobs that can ask several nodes together, and the engines by which they do: none yet. DuckDB takes 0.1 to 0.4 s
 #: of CPU for a node, and would need memory for all of them.
@@ -78,45 +73,6 @@ def _plain(column: str) -> str:
     if column == "vhost":
         return f"substr(answer.vhost, {_PREFIX + 1})"
     return f"answer.`{column}` & {LAST}" if column in (*IDS, *POSITIVE) else f"answer.`{column}`"
-
-
-class _Shape(NamedTuple):
-    """What makes the SQL of a job another one."""
-
-    is_restarted: bool
-    has_contents: bool
-
-
-def alike(tables: "Tables", with_contents: Collection[str], retained: Collection[str]) -> list[Node]:
-    """The most nodes of joined tables that can be asked together: whole journals with deliveries, of a single broker.
-
-    with_contents, retained: journals with payloads, and those of which retention dropped days. Fewer than two nodes can
-    be asked one after the other as well: empty.
-    """
-    begins = {
-        row["number"]: row
-        for row in rows(
-            tables.engine,
-            f"SELECT base_lsn >> {PLACE_BITS} AS number, min(base_lsn & {LAST}) AS lsn, min(scope) AS one, max(scope)"
-            f" AS other FROM segments GROUP BY base_lsn >> {PLACE_BITS}",
-        )
-    }
-    damaged = {number_of(row["first_lsn"]) for row in tables.holes()}
-    led = _count(tables.takeovers())
-    started = _count(tables.starts())
-    found: dict[_Shape, list[Node]] = {}
-    for number, node in enumerate(tables.nodes):
-        begin = begins.get(number)
-        is_whole = begin is not None and begin["lsn"] <= 1 and begin["one"] == begin["other"] == "all"
-        if is_whole and number not in damaged and not led[number] and node.journal not in retained:
-            shape = _Shape(started[number] > 1, node.journal in with_contents)
-            found.setdefault(shape, []).append(node)
-    most = max(found.values(), key=len, default=[])
-    return most if len(most) > 1 else []
-
-
-def _count(marks: Iterable[Mapping[str, Any]]) -> Counter[int]:
-    return Counter(number_of(row["lsn"]) for row in marks)
 
 
 def by_vhost(values: Mapping[int, int]) -> str:

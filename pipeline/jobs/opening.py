@@ -1,8 +1,10 @@
 """Opens a lake: chooses the engine, and makes views of the lake's tables."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 from ..engines.protocol import Engine, rows
 from ..engines.spark import SparkEngine, is_one_process
@@ -131,7 +133,7 @@ def join_stored(engine: Engine, nodes: Sequence[Node], first: Node, *, is_part: 
 
 
 def open_alike(lake: str, engine: Engine, nodes: Sequence[Node]) -> Tables | None:
-    """The joined tables of those nodes that one query can ask (`joined.alike`); None: it cannot ask two of them.
+    """The joined tables of those nodes that one query can ask (`_alike`); None: it cannot ask two of them.
 
     Raises: as `open_tables`.
     """
@@ -139,10 +141,50 @@ def open_alike(lake: str, engine: Engine, nodes: Sequence[Node]) -> Tables | Non
     contents, events = rows_by_node(lake, "payloads"), open_table(lake, "events")
     journals = [node.journal for node in tables.nodes if node.journal]
     kept = [one for one in journals if events is not None and retained_of(events, one) is not None]
-    alike = joined.alike(tables, [one for one in journals if contents[mark_of(one)]], kept)
+    alike = _alike(tables, [one for one in journals if contents[mark_of(one)]], kept)
     if len(alike) == len(tables.nodes):
         return tables
     return open_joined(lake, engine, alike) if alike else None
+
+
+#: The first record of each joined node, and its scopes.
+BEGINS = f"""
+SELECT base_lsn >> {joined.PLACE_BITS} AS number, min(base_lsn & {joined.LAST}) AS lsn,
+    min(scope) AS one, max(scope) AS other
+FROM segments GROUP BY base_lsn >> {joined.PLACE_BITS}
+"""
+
+
+class _Shape(NamedTuple):
+    """What makes the SQL of a job another one."""
+
+    is_restarted: bool
+    has_contents: bool
+
+
+def _alike(tables: Tables, with_contents: Collection[str], retained: Collection[str]) -> list[Node]:
+    """The most nodes of joined tables that can be asked together: whole journals with deliveries, of a single broker.
+
+    with_contents, retained: journals with payloads, and those of which retention dropped days. Fewer than two nodes can
+    be asked one after the other as well: empty.
+    """
+    begins = {row["number"]: row for row in rows(tables.engine, BEGINS)}
+    damaged = {joined.number_of(row["first_lsn"]) for row in tables.holes()}
+    led = _count(tables.takeovers())
+    started = _count(tables.starts())
+    found: dict[_Shape, list[Node]] = {}
+    for number, node in enumerate(tables.nodes):
+        begin = begins.get(number)
+        is_whole = begin is not None and begin["lsn"] <= 1 and begin["one"] == begin["other"] == "all"
+        if is_whole and number not in damaged and not led[number] and node.journal not in retained:
+            shape = _Shape(started[number] > 1, node.journal in with_contents)
+            found.setdefault(shape, []).append(node)
+    most = max(found.values(), key=len, default=[])
+    return most if len(most) > 1 else []
+
+
+def _count(marks: Iterable[Mapping[str, Any]]) -> Counter[int]:
+    return Counter(joined.number_of(row["lsn"]) for row in marks)
 
 
 def is_known(tables: Tables, column: str, name: str) -> bool:
