@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..settings.frozen import frozen
 from .context import BrokerContext, HostContext
-from .exchanges.routed import Routed
 from .messages.deaths import EXPIRED, REJECTED, dead_letter
 from .messages.message import Message
 from .publishing.auto_created import targets_of
@@ -161,7 +160,7 @@ def _queues_at(host: HostContext, exchange_name: str, key: str | None) -> Iterab
         return []
     if key is None:
         return [one for one in exchange.destinations if isinstance(one, Queue)]
-    return host.router.reach(exchange, Routed((key,)))
+    return host.router.would_reach(exchange, key)
 
 
 @frozen

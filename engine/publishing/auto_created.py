@@ -6,7 +6,6 @@ Source: address-settings page 3.5, 5.5.
 from ..clock import MS, due_after
 from ..context import BrokerContext, HostContext
 from ..deadlines import Deadline
-from ..exchanges.routed import Routed
 from ..queues.queue import Queue
 from ..rules.queue_rules import AutoCreatedQueue
 from ..users.permissions import QUEUE
@@ -60,7 +59,7 @@ def _is_bound(host: HostContext, exchange_name: str, key: str) -> bool:
     if exchange_name:
         is_served = isinstance(exchange, ServiceExchange)
         return is_served or bool(exchange.destinations) or exchange.alternate is not None
-    return key in host.queues or bool(host.router.reach(exchange, Routed((key,))))
+    return key in host.queues or bool(host.router.would_reach(exchange, key))
 
 
 class Reaper:

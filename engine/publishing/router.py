@@ -172,6 +172,12 @@ class Router:
                 self._follow_topic(queues, exchange, key)
         return queues
 
+    def would_reach(self, exchange: Exchange, routing_key: str) -> list[Queue]:
+        """The queues that a message with this key and no headers would reach. None of them loses its turn."""
+        queues = self.reach(exchange, Routed((routing_key,)))
+        self.give_turns_back(queues)
+        return queues
+
     def _captured(
         self, reached: list[Queue], exchange: Exchange, message: Routed, *, for_all: bool
     ) -> list[Queue] | None:
@@ -255,7 +261,7 @@ class Router:
         return [*multicast, anycast]
 
     def give_turns_back(self, queues: Iterable[Queue]) -> None:
-        """Give queues that share an address their turn back: the message that they would get has no room yet."""
+        """Give queues that share an address their turn back, because they do not get the message now."""
         for queue in queues:
             sharing = self._sharing.get(queue.address, {})
             if queue in sharing:
@@ -279,7 +285,7 @@ class Router:
         """The queues that dead letters of a queue at `address` would reach."""
         exchange_name, key = self.resolve_address(dead_letter_address, address)
         exchange = self.context.exchanges.get(exchange_name)
-        return [] if exchange is None else self.reach(exchange, Routed((key,)))
+        return [] if exchange is None else self.would_reach(exchange, key)
 
     # -- changes ------------------------------------------------------------------------------------------------------
 

@@ -365,6 +365,20 @@ def test_l19_a_full_target_loses_nothing(at: Make) -> None:
     assert (desk.all("D"), desk.counts()) == ("A", (0, 0, 0))
 
 
+@pytest.mark.parametrize("queues, makes_missing", [("DE", False), ("DEF", True)])
+def test_queues_of_a_dead_letter_address_get_letters_in_turn(queues: str, makes_missing: bool, at: Make) -> None:
+    """The checks whether the address is full, and whether it has a queue, take no queue's turn."""
+    desk = at(settings(q={"dead_letter_address": "dead", "auto_create_missing_queues": makes_missing}))
+    for name in queues:
+        desk.declare(name, x_address="dead")
+    bodies = "ABCDEF"
+    desk.publish(*bodies)
+    for _ in bodies:
+        desk.nack(desk.must_get(), requeue=False)
+    count = len(queues)
+    assert [desk.all(name) for name in queues] == [bodies[at::count] for at in range(count)]
+
+
 def test_l19_a_full_target_loses_nothing_of_a_non_destructive_queue(at: Make) -> None:
     """The message stays for all consumers, and is dead as soon as its address has room."""
     desk = at(
