@@ -17,6 +17,7 @@ from ..errors import AcknowledgementTimedOut
 from ..messages.field_table import integer_of
 
 if TYPE_CHECKING:
+    from ..queues.queue import Queue
     from .session import Session
 
 #: Limits of the time between two checks, which is a quarter of the shortest timeout.
@@ -71,12 +72,24 @@ class AcknowledgementWatch:
     def watch(self, holder: Holder) -> None:
         """Begin the checks, because this holder has to acknowledge deliveries."""
         self._acking_consumers += isinstance(holder, Consumer)
-        own_ms = timeout_ms(holder, None)
-        if own_ms is not None and (self._shortest_ms is None or own_ms < self._shortest_ms):
-            self._shortest_ms = own_ms
+        if not self._note_timeout(timeout_ms(holder, None)) and self._deadline is None:
             self._set_deadline()
-        elif self._deadline is None:
-            self._set_deadline()
+
+    def queue_changed(self, queue: "Queue") -> None:
+        """Apply a queue's changed timeout, also to earlier deliveries if checks have noted them."""
+        if queue.sessions:
+            self._note_timeout(_timeout_of(queue))
+
+    def _note_timeout(self, own_ms: int | None) -> bool:
+        """Check as often as a timeout of a consumer or a queue requires (None, 0: there is none).
+
+        Returns whether it is the shortest one.
+        """
+        if not own_ms or (self._shortest_ms is not None and own_ms >= self._shortest_ms):
+            return False
+        self._shortest_ms = own_ms
+        self._set_deadline()
+        return True
 
     def default_changed(self) -> None:
         """Apply a changed default timeout, also to earlier deliveries if checks have noted them."""
@@ -163,7 +176,12 @@ def timeout_ms(holder: Holder, default_ms: int | None) -> int | None:
         return None
     own = integer_of(holder.arguments, TIMEOUT_ARGUMENT) if isinstance(holder, Consumer) else None
     if own is None:
-        own = integer_of(holder.queue.declaration.effective, TIMEOUT_ARGUMENT)
+        own = _timeout_of(holder.queue)
     if own is None:
         return default_ms
     return own or None
+
+
+def _timeout_of(queue: "Queue") -> int | None:
+    """The timeout in the arguments and the policy of a queue, which may be 0; None: it has none."""
+    return integer_of(queue.declaration.effective, TIMEOUT_ARGUMENT)

@@ -51,14 +51,17 @@ def policy_changed(queue: "Queue", *, always: bool = False) -> None:
 
     All settings act at once; only message-ttl applies to later messages alone (behaviour page 3.12).
     """
+    acknowledgements = queue.context.broker.acknowledgements
     if not queue.kind.follows_settings:
         queue.declaration.follow_policy(queue.context)
         queue.intake.rules_changed(queue)
+        acknowledgements.queue_changed(queue)
         return
     change = queue.declaration.policy_changed(queue.context, always=always)
     if change is None:
         return
     _follow(queue, change)
+    acknowledgements.queue_changed(queue)
     if change.before.expires_ms != change.now.expires_ms:  # a changed x-expires starts now
         queue.note_use()
     queue.drop_expired()

@@ -10,6 +10,7 @@ import pytest
 from leveret.engine import BrokerOptions, ConsumerCancelled, Session, SessionFailed
 from leveret.engine.clients import acknowledgement_timeout, session, settling
 from leveret.engine.clients.acknowledgement_timeout import NOTES_MAX, Notes
+from leveret.settings import Policies, make_policy
 from leveret.testing.harness import Harness
 
 
@@ -51,6 +52,24 @@ def test_a_delivery_in_time_and_one_too_late() -> None:
     bench.wait(2.7)
     assert bench.failures_seen() == [10_000]
     assert (bench.q.ready_count, bench.q.unacked, bench.q.consumers) == (2, 0, [])
+    assert bench.session not in bench.client.sessions
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x_queue_type": "stream"}], ids=str)
+@pytest.mark.parametrize("default_ms", [None, 1_800_000])
+def test_a_policy_shortens_the_timeout_of_deliveries_that_are_out(
+    default_ms: int | None, arguments: dict[str, str]
+) -> None:
+    """As in RabbitMQ, whose checks ask for the policy in force."""
+    bench = Harness(options=BrokerOptions(consumer_timeout_ms=default_ms))
+    bench.queue(client=bench.client, **arguments)
+    bench.session.set_prefetch(10, total=False)
+    bench.consume()
+    bench.publish("m")
+    policy = make_policy("p", "/", "^q$", {"consumer-timeout": 10_000})
+    bench.broker.reloading.replace_policies(Policies([policy]))
+    for _ in range(150):
+        bench.advance(100)
     assert bench.session not in bench.client.sessions
 
 
