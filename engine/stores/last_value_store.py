@@ -6,14 +6,15 @@ message object, its envelope and the key are always in memory. Contents beyond t
 are dropped, and read back on access. Source: address-settings page 3.4, 5.8; queues page F.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
-from itertools import takewhile
+from itertools import islice, takewhile
 from operator import attrgetter
 
 from ..messages.content import NATIVE
 from ..messages.field_table import Field
 from ..messages.levels import Levels
-from ..messages.message import Envelope, Message, id_of
+from ..messages.message import Envelope, Message, id_of, octets_of
 from .levels import LeveledReady, ManyLevels
 from .paged_run import messages_of
 from .storage import NO_OWNER, StoreOwner, can_page_out
@@ -114,7 +115,8 @@ class PagedMessage(Message):
 class LastValueReady(LeveledReady):
     """The messages of a last-value queue. `paged_count`: the number of those whose content is only in the journal."""
 
-    __slots__ = ("_by_key", "_key_of", "_owner", "_share", "_until_share_read", "paged_count", "memory_octets")
+    __slots__ = ("_by_key", "_key_of", "_owner", "_read_back", "_share", "_until_share_read", "memory_octets",
+                 "paged_count")  # fmt: skip
 
     def __init__(self, owner: StoreOwner, levels: Levels, key_of: Callable[[Message], Key | None]) -> None:
         super().__init__(levels)
@@ -123,6 +125,7 @@ class LastValueReady(LeveledReady):
         self._by_key: dict[Key, Message] = {}
         self._share = 0
         self._until_share_read = 0
+        self._read_back: OrderedDict[PagedMessage, None] = OrderedDict()  # listed messages, the oldest read first
         self.paged_count = 0
         self.memory_octets = 0  # octets of the contents of `PagedMessage` objects that are in memory
 
@@ -213,16 +216,21 @@ class LastValueReady(LeveledReady):
 
     def _unlist(self, message: PagedMessage) -> None:
         message.is_listed = False
+        self._read_back.pop(message, None)
         if message.is_paged:
             self.paged_count -= 1
         else:
             self.memory_octets -= message.octets
 
     def fetch(self, message: PagedMessage) -> bytes:
-        """Read the contents of a message and of those at the head, which are delivered next. Raises: Unreadable."""
+        """Read the contents of a message and of those at the head, which are delivered next. Raises: Unreadable.
+
+        Contents that were read back before are dropped again if all together exceed the memory for the queue.
+        """
         pager = self._owner.storage.pager
         assert pager is not None
-        octets = min(AHEAD_OCTETS, pager.budget() // 2)
+        budget = pager.budget()
+        octets = min(AHEAD_OCTETS, budget // 2)
         wanted = {message.id: message}
         for _, one in zip(range(AHEAD), takewhile(_is_paged, self)):
             assert isinstance(one, PagedMessage)
@@ -237,6 +245,13 @@ class LastValueReady(LeveledReady):
             if one.is_listed:
                 self.paged_count -= 1
                 self.memory_octets += one.octets
+                self._read_back[one] = None
+        while self.memory_octets > budget and len(self._read_back) > len(ids):
+            older, _ = self._read_back.popitem(last=False)
+            if older.is_original and can_page_out(self._owner, older):
+                older.page_out()
+                self.paged_count += 1
+                self.memory_octets -= older.octets
         return message.content
 
 
@@ -269,6 +284,9 @@ class LastValueStore(TailedStore):
 
     def append(self, message: Message) -> Message | None:
         return self._add(message, self.ready.append)
+
+    def head_octets(self, count: int) -> int:
+        return sum(map(octets_of, islice(self.ready, count)))
 
     def put_first(self, message: Message) -> Message | None:
         return self._add(message, super().put_first)

@@ -94,8 +94,8 @@ def test_what_is_read_back_is_seen(tmp_path: Path) -> None:
         desk.fill(range(start, start + RUN))
     assert desk.broker_octets <= BUDGET
     held = [one for one in reachable(desk) if isinstance(one, PagedMessage) and one.is_paged]
-    for message in held:
-        message.recall(message.content)
+    for message, content in zip(held, [message.content for message in held]):
+        message.recall(content)
     assert len(held) > 3000 and desk.broker_octets > len(held) * SIZE
     desk.close()
 
@@ -163,6 +163,20 @@ def test_last_values_stay_within_the_budget(tmp_path: Path) -> None:
             assert again.broker_octets <= BUDGET + 100 * (SIZE + 100)
     assert again.got["t"] == [*range(3 * COUNT, 3 * COUNT + RUN), *range(COUNT + RUN, 2 * COUNT)]
     again.close()
+
+
+def test_a_search_through_last_values_keeps_no_contents(tmp_path: Path) -> None:
+    """A consumer whose filter takes none has all of them read; then they are only in the journal again."""
+    desk = Desk(tmp_path / "j", LAST_VALUES)
+    for start in range(0, 5000, RUN):
+        desk.fill(range(start, start + RUN))
+    assert desk.broker_octets <= BUDGET
+    desk.consume(tag="t", x_filter="k < 0")
+    desk.end_turn()
+    assert desk.q.selection is not None and all(group.is_at_end for group in desk.q.selection.groups)
+    assert desk.broker_octets <= BUDGET + SIZE
+    check_broker(desk.broker)
+    desk.close()
 
 
 @pytest.mark.parametrize("arguments", [KEPT, LAST_VALUES])
