@@ -8,12 +8,13 @@ from dataclasses import replace
 import pika
 import pika.exceptions
 import pytest
+from api_client import ApiClient
 from consumers import acknowledge, channel_of, consuming, keep
 from pika.adapters.utils.connection_workflow import AMQPConnectorStackTimeout
 
 from leveret.configured.configured_users import DEFAULT_GUEST
 from leveret.settings import Policies, make_policy
-from leveret.testing import RunningBroker
+from leveret.testing import RunningBroker, start_broker
 
 ANY = make_policy("any", "/", ".*", {"max-length": 1})
 
@@ -340,6 +341,19 @@ def test_connections_are_refused_until_the_last_fault_ends(broker: RunningBroker
             pika.BlockingConnection(pika.URLParameters(url))
     with channel_of(url) as channel:
         assert channel.is_open
+
+
+def test_the_console_outlives_restarts() -> None:
+    """It shows the present listener, also while connections are refused."""
+    with start_broker(management=True) as broker:
+        api = ApiClient(broker.management_url)
+        for again in (broker.restart, broker.reset, lambda: broker.restart(durable=False)):
+            again()
+            with broker.faults.refuse_connections():
+                listeners = api.get("overview")["listeners"]
+                assert [one["port"] for one in listeners if one["protocol"] == "amqp"] == [broker.port]
+            with channel_of(broker.url):
+                assert api.get("overview")["object_totals"]["connections"] == 1
 
 
 def test_an_unknown_method_is_refused_with_a_hint(broker: RunningBroker) -> None:

@@ -72,7 +72,8 @@ class WatchedRuntime(Runtime):
         self._built = self._build()
         super().__init__(self._built.broker, self._commit_of_data, sleeps=not self.clock.is_virtual)
         self._watch(self, True)
-        self.listener = bind(Address(options.host, options.port), BACKLOG)
+        self._amqp: dict[socket.socket, Address] = {}  # the listener, as the console shows it
+        self._set_listener(bind(Address(options.host, options.port), BACKLOG))
         self.port: int = self.listener.getsockname()[1]
         self.console_listener = bind(Address("127.0.0.1", 0), BACKLOG) if options.management else None
         self.metrics_listener = bind(Address("127.0.0.1", 0), BACKLOG) if options.management else None
@@ -192,6 +193,11 @@ class WatchedRuntime(Runtime):
 
     # -- the listener -----------------------------------------------------------------------------------------------
 
+    def _set_listener(self, listener: socket.socket) -> None:
+        self.listener = listener
+        self._amqp.clear()
+        self._amqp[listener] = Address(self.options.host)
+
     def close_listener(self) -> None:
         """Refuse connections, and keep the port. Each call needs one of `open_listener`."""
         self._refusals += 1
@@ -200,7 +206,7 @@ class WatchedRuntime(Runtime):
         self.server.stop_listening()
         trio.lowlevel.notify_closing(self.listener)
         self.listener.close()
-        self.listener = _reserve(self.options.host, self.port)
+        self._set_listener(_reserve(self.options.host, self.port))
 
     def open_listener(self) -> None:
         """Accept connections again, on the same port, unless another fault refuses them."""
@@ -286,9 +292,7 @@ class WatchedRuntime(Runtime):
             lambda: self.configuration,
             self.clock.wall_ms(),
             None if self._data is None else self._data.path,
-            Listeners(
-                {self.listener: Address("127.0.0.1", self.port)}, {listener: loopback}, {metrics_listener: loopback}
-            ),
+            Listeners(self._amqp, {listener: loopback}, {metrics_listener: loopback}),
             journal,
         )
         await parts.serve(self, stopping, task_status=task_status)
