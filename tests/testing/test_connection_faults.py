@@ -354,6 +354,7 @@ def test_the_console_outlives_restarts() -> None:
                 assert [one["port"] for one in listeners if one["protocol"] == "amqp"] == [broker.port]
             with channel_of(broker.url):
                 assert api.get("overview")["object_totals"]["connections"] == 1
+            assert api.get("leveret/growing")["items"] == []  # its samples are of the broker of now
 
 
 def test_an_unknown_method_is_refused_with_a_hint(broker: RunningBroker) -> None:

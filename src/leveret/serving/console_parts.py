@@ -42,6 +42,7 @@ class ConsoleParts:
     tls: Callable[[], TlsFiles] = lambda: NO_TLS
     files: Callable[[], tuple[str, ...]] = tuple
     _is_loaded: bool = False
+    _sampler: "Sampler | None" = None
     _made: "ConsoleOptions | None" = None
     _made_of: tuple[object, ...] = ()
 
@@ -58,7 +59,7 @@ class ConsoleParts:
         if not self._is_loaded:
             self._is_loaded = True
             self.control().load()  # imports the commands now: a later client would wait for that
-
+        self.control().operator.sampler = self._sampler  # perhaps of the table of commands of another broker
         return console_options(
             self.control(),
             self.configuration(),
@@ -76,7 +77,7 @@ class ConsoleParts:
         return metrics_facts(self.configuration, self.data, self.journal, delays)
 
     def _sampled_by(self, sampler: "Sampler") -> None:
-        self.control().operator.sampler = sampler
+        self._sampler = self.control().operator.sampler = sampler
 
     async def serve(
         self,
