@@ -28,7 +28,7 @@ _WORDS: dict[str, tuple[object, ...]] = {
     "leaks": (True, False),
     "reset": (True, False),
 }
-#: Fixtures of wider scopes that use the broker now; resets keep their objects.
+#: Fixtures of wider scopes that use the broker now; while there are any, the broker is not reset.
 _HELD: pytest.StashKey[list[str]] = pytest.StashKey()
 #: The directory of the frames that are cut from tracebacks.
 _PACKAGE = Path(__file__).parent
@@ -233,7 +233,7 @@ def _workers(broker: RunningBroker | RealBroker) -> Iterator[Workers]:
 def _broker_of(
     request: pytest.FixtureRequest, shared: RunningBroker | RealBroker, vhost: str, *, holds: bool
 ) -> Iterator[RunningBroker | RealBroker]:
-    """The broker of the run with a virtual host for a test, or for a module (`holds`: resets keep its objects)."""
+    """The broker of the run with a virtual host for a test, or for a module (`holds`: no test resets it meanwhile)."""
     options = _marker_options(request)
     if isinstance(shared, RealBroker):
         if "clock" in options:

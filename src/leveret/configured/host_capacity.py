@@ -77,7 +77,7 @@ def _warnings(
         elif key == "store" and before * 100 > host.disk * SHARE_PERCENT:
             yield (
                 f"{origin}: {key}: {shown} is above {SHARE_PERCENT} % of the disk: the journal may exceed its limit a "
-                "little, and a full disk holds every publisher of persistent messages"
+                "little, and a full disk blocks every publisher of persistent messages"
             )
 
 

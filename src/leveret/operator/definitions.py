@@ -328,5 +328,5 @@ def _queue_value(queue: Queue) -> dict[str, Any]:
 def _binding_value(vhost: str, binding: Binding) -> dict[str, Any] | None:
     """A binding in RabbitMQ's JSON; None: its queue is exclusive, so it is not exported."""
     target = binding.destination
-    is_gone_soon = isinstance(target, Queue) and target.exclusive
-    return None if is_gone_soon else {"vhost": vhost, **binding_value(binding)}
+    is_exclusive = isinstance(target, Queue) and target.exclusive
+    return None if is_exclusive else {"vhost": vhost, **binding_value(binding)}

@@ -113,7 +113,7 @@ def _read_anything(name: str, value: object) -> Any:
 
 
 def one_of(words: Iterable[str]) -> Kind:
-    """A `WORD` whose values are known."""
+    """A `WORD`; `words`: those that forms offer."""
     return Kind("WORD", _read_name, options=words)
 
 

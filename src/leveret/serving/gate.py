@@ -319,8 +319,10 @@ class Gate:
         passing, passed = self._passing, Passed.SERVED
         with trio.CancelScope() as scope:
             passing[scope] = None
-            passed = await pass_on(client)
-        passing.pop(scope, None)
+            try:
+                passed = await pass_on(client)
+            finally:
+                passing.pop(scope, None)
         return passed is Passed.SERVED
 
 
