@@ -183,3 +183,14 @@ def test_a_channel_that_ends_by_an_error_has_failed_to_handle_what_was_out(how: 
     assert queue.events.unacked == 1
     peer.send(CHANNEL_ENDS[how][0])
     assert (queue.ready_count, queue.events.unacked) == (int(how == "close"), 0)
+
+
+def test_deliveries_of_the_turn_of_an_error_are_not_sent_behind_the_close() -> None:
+    """They were on their way when the connection was refused, and are in the queue again."""
+    pair = Pair()
+    peer = pair.open(1)
+    peer.call(1, C.Queue.Declare, queue="q")
+    peer.call(1, C.Basic.Consume, queue="q", consumer_tag="c")
+    peer.send(publish(1, "q", b"x") + method(1, C.Channel.Open))
+    assert [one.frame.name for one in peer.take()] in (["Connection.Close"], ["Basic.Deliver", "Connection.Close"])
+    assert pair.broker.virtual_hosts["/"].queues["q"].ready_count == 1

@@ -110,6 +110,17 @@ def test_an_answer_does_not_go_out_with_a_later_one_that_waits_for_less(is_one_r
     assert bench.heard() == ["Queue.DeclareOk"] * 2
 
 
+def test_a_queue_of_another_peer_is_told_when_it_is_safe() -> None:
+    """Who asks has changed nothing, and waits no less: a power cut may take the queue away."""
+    bench = Bench()
+    bench.other.send(method(1, C.Queue.Declare, queue="new", durable=True))
+    bench.journal.next_lsn += 1  # recorded behind it: nobody waits for that
+    bench.peer.send(method(1, C.Queue.Declare, queue="new", durable=True, passive=True))
+    assert bench.heard() == []
+    bench.journal.commit(1)
+    assert bench.heard() == ["Queue.DeclareOk"]
+
+
 @pytest.mark.parametrize(
     "asked",
     [

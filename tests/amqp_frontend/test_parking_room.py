@@ -648,3 +648,13 @@ def test_room_in_several_limits_is_shared_in_turn(memory: int) -> None:
         assert max(behind) - min(behind) <= quantum // size + 1, confirmed
     assert confirmed[-1] == counts[-1]
     assert left[0] > 80
+
+
+def test_a_return_for_want_of_room_comes_behind_deliveries_of_its_turn() -> None:
+    """Row 6: what was published before, on the same channel, is delivered before."""
+    bench = Bench(send_fail_if_no_space=True)
+    bench.publish(FILL)
+    bench.peer.send(method(1, C.Basic.Consume, queue="work", consumer_tag="c", no_ack=True))
+    bench.peer.take()
+    bench.peer.send(publish(1, "work", b"x") + publish(1, "q", BODY, mandatory=True))
+    assert [one.frame.name for one in bench.peer.take()] == ["Basic.Deliver", "Basic.Return"]
