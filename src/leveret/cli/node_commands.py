@@ -39,13 +39,10 @@ def node_state(url: str, timeout_s: float, context: ssl.SSLContext | None = None
     """
     where = target_of(url)
     try:
-        opened = (
-            http.client.HTTPSConnection(
-                where.host, where.port, timeout=timeout_s, context=context or tls_context(None, None, None)
-            )
-            if where.is_tls
-            else http.client.HTTPConnection(where.host, where.port, timeout=timeout_s)
-        )
+        opened = http.client.HTTPConnection(where.host, where.port, timeout=timeout_s)
+        if where.is_tls:
+            context = context or tls_context(None, None, None)
+            opened = http.client.HTTPSConnection(where.host, where.port, timeout=timeout_s, context=context)
         with closing(opened) as connection:
             connection.request("GET", "/cluster")
             answer = connection.getresponse()

@@ -144,13 +144,12 @@ def _unacked_rows(session: Session) -> Iterator[dict[str, Any]]:
         holder = holder_of(message)
         if holder.is_past:
             continue
-        consumer = holder.tag if isinstance(holder, Consumer) else None
         row = shown_message(message.id, message, 0)
         properties = row["properties"]
         yield {
             "vhost": holder.queue.vhost_name,
             "queue": holder.queue.name,
-            "consumer": consumer,
+            "consumer": holder.tag if isinstance(holder, Consumer) else None,
             "channel": session.number,
             "delivery_tag": tag,
             "id": message.id,

@@ -311,11 +311,8 @@ class DefinitionsReader:
         kind = entry.get("destination_type", "queue")
         if kind not in ("queue", "exchange"):
             raise ValueError(f"destination_type: expected queue or exchange, not {shown(kind)}")
-        name, key, arguments = (
-            _text(entry, "destination"),
-            _text(entry, "routing_key", may_be_empty=True),
-            _arguments(entry),
-        )
+        name, key = _text(entry, "destination"), _text(entry, "routing_key", may_be_empty=True)
+        arguments = _arguments(entry)
         if not source:  # every queue is bound to the default exchange
             self._plan.skipped.add(self._position)
             return

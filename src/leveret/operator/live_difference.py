@@ -81,11 +81,9 @@ def _changes_of(
     """A line for each setting or argument that would change, unless it is `listed`."""
     arguments = plain_arguments(queue.arguments)
     own = settings_of_arguments(arguments)
-    before, after = (
-        queue.declaration.layer,
-        policies.of_queue(queue.name, queue.type, queue.vhost_name).layer(arguments),
-    )
     address, vhost = queue.address, queue.vhost_name
+    before = queue.declaration.layer
+    after = policies.of_queue(queue.name, queue.type, vhost).layer(arguments)
     old_rows = explain_rows(objects.broker.context.settings, address, vhost, own, None, before, queue.name)
     new_rows = explain_rows(new.repository, address, vhost, own, None, after, queue.name)
     old_values = {row.name: row.value for row in (*old_rows, *argument_rows(arguments, {}, before))}

@@ -12,10 +12,7 @@ def blocked_by(broker: Broker) -> Iterator[tuple[Client, dict[str, Any]]]:
     for blocked in broker.flow.blocked():
         assert isinstance(blocked.client, Client)
         waiting_ms = (now_ns - blocked.since_ns) // MS
-        yield (
-            blocked.client,
-            {"destination": blocked.destination, "limit": blocked.limit, "waiting_ms": waiting_ms},
-        )
+        yield blocked.client, {"destination": blocked.destination, "limit": blocked.limit, "waiting_ms": waiting_ms}
 
 
 def parked_of(client: Client) -> dict[str, Any]:

@@ -100,13 +100,8 @@ def where(
     rows = list(map(_place_row, items[:FOUND]))
     if not report:
         return rows
-    searched = {
-        "looked_at": scan.looked_at,
-        "queues": scan.queues,
-        "of_queues": len(queues),
-        "stopped": scan.stopped,
-    }
-    return {"items": rows, **searched}
+    extent = {"looked_at": scan.looked_at, "queues": scan.queues, "of_queues": len(queues)}
+    return {"items": rows, **extent, "stopped": scan.stopped}
 
 
 def _place_row(found: dict[str, Any]) -> dict[str, Any]:

@@ -98,10 +98,8 @@ def certificates_of(tls: TlsFiles, listeners: list[Listening]) -> list[Certifica
     if chain is None:
         return []
     expires = expiry_times(chain.text)
-    authority, authority_expires = (
-        ("", ()) if authorities is None else (authorities.path, expiry_times(authorities.text))
-    )
-    return [Certificate(one, chain.path, expires, authority, authority_expires) for one in listeners if one.is_tls]
+    authority = ("", ()) if authorities is None else (authorities.path, expiry_times(authorities.text))
+    return [Certificate(one, chain.path, expires, *authority) for one in listeners if one.is_tls]
 
 
 def console_options(

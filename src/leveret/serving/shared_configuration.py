@@ -93,13 +93,10 @@ class SharedConfiguration:
             return ["parts that it has not sent yet"]
         found = []
         for name in sorted({*self.parts, *theirs}, key=lambda name: (not name.startswith("["), name)):
-            if self.parts.get(name) != theirs.get(name):
-                where = (
-                    ""
-                    if name in theirs and name in self.parts
-                    else f" (at {own if name in self.parts else other} alone)"
-                )
-                found.append(f"{name}{where}")
+            if name not in theirs or name not in self.parts:
+                found.append(f"{name} (at {own if name in self.parts else other} alone)")
+            elif self.parts[name] != theirs[name]:
+                found.append(name)
         return found or ["parts that are not named, because they are too many, or their names too long"]
 
     def warn(self, received: Mapping[str, object], own: str, other: str) -> None:

@@ -202,10 +202,8 @@ class Faults:
         octets = size_bytes(size)
         if not octets:
             raise ValueError("memory_limit: 0 is no limit; `faults.block` holds every publish")
-        if address is not None:
-            entry(
-                address, wildcards=self._broker.host.runtime.configuration.repository.wildcards
-            )  # refuses an invalid match
+        if address is not None:  # `entry` refuses an invalid match
+            entry(address, wildcards=self._broker.host.runtime.configuration.repository.wildcards)
         after_ms = None
         if fails_after is not None:
             fails, after_ms = bool(fails), round(fails_after * 1000)

@@ -386,10 +386,8 @@ class Harness:
     ) -> list[bytes]:  # fmt: skip
         """Publish messages with the same properties in one run. Returns the bodies of returned messages."""
         summary, contents = messages(bodies, {**self.properties, **properties})
-        route, envelope = (
-            self.route(key, exchange, None if by is None else by.client),
-            self.envelope(exchange, key, summary),
-        )
+        route = self.route(key, exchange, None if by is None else by.client)
+        envelope = self.envelope(exchange, key, summary)
         returned = (by or self.session).publish(route, envelope, contents, mandatory=mandatory)
         self._acted()
         return [NATIVE.split(content)[1] for _, contents in returned for content in contents]

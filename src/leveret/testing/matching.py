@@ -150,12 +150,9 @@ def projected(wanted: Wanted, value: Any) -> Any:
 def shown_wanted(wanted: Wanted) -> str:
     """A pattern on one line."""
     if is_condition(wanted):
-        code = getattr(wanted, "__code__", None)
-        where = (
-            ""
-            if code is None
-            else f" ({code.co_filename.replace(chr(92), '/').rsplit('/', 1)[-1]}:{code.co_firstlineno})"
-        )
+        code, where = getattr(wanted, "__code__", None), ""
+        if code is not None:
+            where = f" ({code.co_filename.replace(chr(92), '/').rpartition('/')[2]}:{code.co_firstlineno})"
         return f"what {getattr(wanted, '__name__', repr(wanted))}{where} accepts"
     return wanted.__name__ if _is_plain_class(wanted) else repr(plain(wanted))
 

@@ -24,13 +24,8 @@ def pending_of(runtime: "WatchedRuntime", vhost: str, is_ignored: Callable[[str]
         if queue.ready_count:
             found.append(f"queue {queue.name!r}: {queue.ready_count} ready, {consumers} consumers")
         if queue.unacked:
-            holders = sorted(
-                {
-                    f"{holder_of(message).session.client.name}"
-                    for message in queue.unacked_messages()
-                    if message.holder is not None
-                }
-            )
+            held = [message for message in queue.unacked_messages() if message.holder is not None]
+            holders = sorted({holder_of(message).session.client.name for message in held})
             found.append(f"queue {queue.name!r}: {queue.unacked} unacked, held by {printable(', '.join(holders))}")
         if due and queue.scheduled:
             next_ns = queue.scheduled.next_ns() or now_ns
@@ -60,13 +55,8 @@ def leaks_of(runtime: "WatchedRuntime", vhost: str, *, queues: bool) -> list[str
         consumers = [consumer for session in client.sessions for consumer in session.consumers.values()]
         unacked = [message for session in client.sessions for message in session.unacked.values()]
         name = repr(endpoint.name)
-        has = ", ".join(
-            (
-                _count(len(client.sessions), "channel"),
-                _count(len(consumers), "consumer"),
-                _count(len(unacked), "unacked message"),
-            )
-        )
+        counts = {"channel": client.sessions, "consumer": consumers, "unacked message": unacked}
+        has = ", ".join(_count(len(them), what) for what, them in counts.items())
         found.append(f"connection {name} is open ({has})")
         found += [f"  consumer {one.tag!r} of queue {one.queue.name!r} on connection {name}" for one in consumers]
         held += [_unacked(message, name) for message in unacked]
