@@ -37,7 +37,7 @@ DEPTH_MAX = 64
 MEMBERS_MAX = 1000
 #: Words that cannot be names of headers, unless they are quoted.
 RESERVED = frozenset({"AND", "OR", "NOT", "IS", "IN", "BETWEEN", "LIKE", "ESCAPE", "NULL", "TRUE", "FALSE"})
-CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
+_LITERALS = {"TRUE": True, "FALSE": False, "NULL": None}
 _COMPARISONS = {"=": "=", "==": "=", "!=": "<>", "<>": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">="}
 _ORDERINGS = frozenset({"<", "<=", ">", ">="})
 #: Prefixes of a selector (Artemis): strings become numbers when compared with numbers; names may have hyphens.
@@ -310,9 +310,9 @@ class _Parser:
         if token.kind == WORD:
             word = token.text.upper()
             following = self.tokens[self.at + 1]
-            if word in CONSTANTS:
+            if word in _LITERALS:
                 self.advance()
-                return Literal(CONSTANTS[word])
+                return Literal(_LITERALS[word])
             if word not in RESERVED:
                 self.advance()
                 is_call = following.kind == OPERATOR and following.text == "("

@@ -46,21 +46,20 @@ def _signature_of(function: Callable[..., Value]) -> Signature:
 
 
 CONSTANTS: dict[str, Value] = {"TRUE_VALUE": True, "FALSE_VALUE": False, "NAN_VALUE": NAN}
-_OF_CLIENT_AND_BROKER = ("CLIENT_NAME", "USER", "REMOTE_ADDRESS", "AMPS_INSTANCE_NAME", "AMPS_GROUP_NAME")
+#: Functions whose value is known when the expression is compiled: about its client, and the broker.
+OF_CLIENT_AND_BROKER = ("CLIENT_NAME", "USER", "REMOTE_ADDRESS", "AMPS_INSTANCE_NAME", "AMPS_GROUP_NAME")
 #: Functions of values, which `Compiler` calls with a subject and the values of their arguments.
 FUNCTIONS: dict[str, Callable[..., Value]] = {**TEXTS, **NUMBERS, **TIMES}
 
 SIGNATURES: dict[str, Signature] = {
     **{name: _signature_of(function) for name, function in {**FUNCTIONS, **OF_MESSAGE}.items()},
-    **dict.fromkeys((*CONSTANTS, *_OF_CLIENT_AND_BROKER), Signature(0, 0)),
+    **dict.fromkeys((*CONSTANTS, *OF_CLIENT_AND_BROKER), Signature(0, 0)),
     "IF": Signature(3, 3),
     "COALESCE": Signature(1, ANY),
     **dict.fromkeys(("PROPERTY", "HEADER"), Signature(1, 1, literal=0)),
     "REGEXP_REPLACE": Signature(3, 3, literal=1),
 }
 
-#: Functions whose value is known when the expression is compiled: about its client, and the broker.
-OF_CLIENT_AND_BROKER = frozenset(_OF_CLIENT_AND_BROKER)
 #: Functions whose value changes: refused, because a message is tested once, and the answer is kept.
 VOLATILE = frozenset({"UNIX_TIMESTAMP"})
 #: Further functions of AMPS.

@@ -73,7 +73,7 @@ def _filled(text: str, literals: dict[str, str]) -> str:
 
 
 #: Maximum paths, and characters of all of them, that `re` tries at each position of a name.
-PATHS_MAX, STEPS_MAX = 32, 128
+NAME_PATHS_MAX, NAME_STEPS_MAX = 32, 128
 _START = Anchor("start")
 _ENDS = (Anchor("end"), Anchor("very_end"))
 _ANY = ((), ((10, 10),))  # the ranges of a negated class that equals a dot: none with the flag s, else the line feed
@@ -89,9 +89,9 @@ def quick_search(tree: Node) -> Search | None:
         return None
     factor, degree, length_min = found.paths
     degree_max = 1 if found.anchored else 0  # a search also tries each position
-    if factor > PATHS_MAX or degree > degree_max:
+    if factor > NAME_PATHS_MAX or degree > degree_max:
         return None
-    if degree == degree_max and factor * length_min > STEPS_MAX:
+    if degree == degree_max and factor * length_min > NAME_STEPS_MAX:
         return None
     return found.pattern.match if found.anchored else found.pattern.search
 
