@@ -20,6 +20,8 @@ logger = logging.getLogger("leveret.cluster")
 
 #: Octets that one call of `read` reads.
 READ_MAX = 1024 * 1024
+#: Characters of a node's name that are in the names of its readers. A name has at most 63: no two nodes share readers.
+NAME_MAX = 80
 _NOT_IN_READER_NAMES = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -40,7 +42,7 @@ def forget_readers(path: str, names: Iterable[str], files: Files = REAL) -> None
 
 
 def _reader_prefix(node: str) -> str:
-    return f"{NODE_PREFIX}{_NOT_IN_READER_NAMES.sub('_', node)[:60]}"
+    return f"{NODE_PREFIX}{_NOT_IN_READER_NAMES.sub('_', node)[:NAME_MAX]}"
 
 
 class Read(NamedTuple):
