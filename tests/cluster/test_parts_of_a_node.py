@@ -381,6 +381,15 @@ def test_a_follower_whose_fsync_failed_writes_again_what_may_be_lost(
     assert opened.suspected == [has_failed] and not opened.directory.is_suspect
 
 
+def test_a_full_copy_ends_the_damage_of_a_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the node would open it as a damaged one again, and get one full copy after the other."""
+    opened = Opened(monkeypatch)
+    opened.directory.damage = Damaged("1.log", 0, "it is rotten")
+    in_virtual_time(partial(opened.directory.reopen, is_copy=True))
+    assert opened.directory.damage is None and opened.directory.copied is not None
+    assert opened.suspected == [False], "a copy is fsynced before it takes the journal's place"
+
+
 def test_a_disk_that_is_found_to_be_put_back_while_it_is_opened_is_opened_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -549,6 +558,38 @@ def test_an_answer_of_etcd_counts_from_when_it_was_asked_for() -> None:
     coordinator: Any = SimpleNamespace(read=read)
     trio.run(Requests(coordinator, told.append, bool, lambda: now[0])._read)
     assert told == [Read(View(7), 3)]
+
+
+def test_the_keys_are_read_again_after_a_read_without_an_answer() -> None:
+    """One at a time; an etcd that was away for a moment must not leave a node without the keys for ever."""
+    told: list[Event] = []
+    answers: list[Any] = [errors.Unreachable("no member"), View(7)]
+
+    async def read() -> View:
+        await trio.lowlevel.checkpoint()
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        assert isinstance(answer, View)
+        return answer
+
+    async def nothing(*_: object) -> None:
+        """Of a watch and leases."""
+        await trio.sleep_forever()
+
+    async def look() -> None:
+        coordinator: Any = SimpleNamespace(read=read, watch=nothing, keep_leases=nothing)
+        requests = Requests(coordinator, told.append, bool, lambda: 3)
+        async with trio.open_nursery() as nursery:
+            await nursery.start(requests.run)
+            for _ in range(2):
+                requests.read_keys()
+                requests.read_keys()  # one is under way
+                await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+
+    trio.run(look)
+    assert told == [Read(View(7), 3)] and answers == []
 
 
 def test_what_this_node_has_fsynced_is_known_before_the_keys_of_etcd() -> None:
