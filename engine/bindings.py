@@ -90,13 +90,8 @@ class Bindings:
             self.accessible(destination, client)
         self._unbind(binding)
 
-    def unbind_all(self, destination: Destination) -> None:
-        """Remove all bindings to a destination that was deleted."""
-        for binding in list(destination.incoming):
-            self._unbind(binding)
-
-    def unbind_some(self, destination: Destination, count: int) -> None:
-        """Remove up to `count` bindings to a destination that is being deleted."""
+    def unbind(self, destination: Destination, count: int | None = None) -> None:
+        """Remove up to `count` bindings (None: all) to a destination that is being deleted."""
         for binding in list(islice(destination.incoming, count)):
             self._unbind(binding)
 

@@ -135,7 +135,9 @@ class Broker:
         self.context.turn = turn
 
     def end_turn(self, *, is_short: bool = False) -> bool:
-        """Dispatch marked queues, flush touched clients, do a slice of background work. True: call again soon.
+        """Dispatch marked queues, flush touched clients, do a slice of a commit and of background work.
+
+        Returns whether it should be called again soon.
 
         `is_short`: dispatch a little, and do no background work; then it returns True.
         """
@@ -152,7 +154,7 @@ class Broker:
             background.work()
         if marked or touched or letters.waiting or letters.late or background.pending:
             return True
-        return bool(commits.waiting) and commits.pending
+        return commits.pending
 
     def _hand_out(self, effort: int) -> None:
         """Dispatch and flush, up to `ROUNDS_MAX` times, until no work is left or the effort has risen by `effort`."""

@@ -155,7 +155,7 @@ class DeclaredExchanges(dict[str, Exchange]):
 
     def _remove(self, exchange: Exchange) -> None:
         self.drop(exchange)
-        self._context.bindings.unbind_all(exchange)
+        self._context.bindings.unbind(exchange)
 
     def drop(self, exchange: Exchange) -> None:
         """Remove an exchange with its outgoing bindings; the caller removes the incoming ones."""

@@ -6,7 +6,7 @@ Source: behaviour page 2.6; address-settings page 3.5.
 from itertools import islice
 from typing import NamedTuple
 
-from ..settings import NO_LAYER, NO_POLICY, ArgumentFault
+from ..settings import ArgumentFault
 from . import errors
 from .bulk_delete import BulkDelete
 from .clients.authorization import may, may_make_targets, require, require_for_arguments
@@ -310,7 +310,7 @@ class DeclaredQueues(dict[str, Queue]):
         spent = policies.spent
         policy = policies.of_queue(name, queue_type, host.name)
         broker.turn.effort += policies.spent - spent
-        layer = NO_LAYER if policy is NO_POLICY else policy.layer(plain_arguments(arguments))
+        layer = policy.layer(plain_arguments(arguments))
         resolved = broker.settings.resolve_queue(address, host.name, own_settings(arguments), layer.settings, name)
         kind = kind_of_type(queue_type)
         rules = kind.make_rules(RulesRequest(name, arguments, layer, resolved, broker.options, None))
@@ -367,7 +367,7 @@ class DeclaredQueues(dict[str, Queue]):
         bulk_delete = BulkDelete(
             queue,
             client,
-            unbind=host.bindings.unbind_some if deletes else None,
+            unbind=host.bindings.unbind if deletes else None,
             end=self.remove if deletes else Queue.purge,
         )
         steps = bulk_delete.steps()
@@ -412,7 +412,7 @@ class DeclaredQueues(dict[str, Queue]):
             queue.owner.exclusive_queues.pop(queue, None)
         if queue.consumers:
             queue_consumers.cancel(queue, sorted(queue.consumers, key=lambda one: one.tag))  # RabbitMQ's order
-        self._context.bindings.unbind_all(queue)
+        self._context.bindings.unbind(queue)
         count = queue.end()
         broker.counters.add(queue.counters)
         broker.activity.queue_deleted(queue.type, queue.counters)

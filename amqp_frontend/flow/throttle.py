@@ -90,8 +90,7 @@ def throttle_wait_of(queue: Queue, client: Client | None) -> ThrottleWait | None
         return None
     throttle = queue.throttle
     if throttle is None:
-        throttle = Throttle()
-        queue.throttle_by(throttle)
+        throttle = queue.throttle = Throttle()
     assert isinstance(throttle, Throttle)
     if queue.counters.delivered < throttle.open_until or any(session.consumers for session in client.sessions):
         return None

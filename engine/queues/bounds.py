@@ -155,7 +155,7 @@ def _is_paged_full(sharing: "list[Queue]", size: SizeRules) -> bool:
     """
     if size.paged_messages_max is not None:
         if size.messages_max is None:
-            beyond = sum(_paged_messages(one) for one in sharing)
+            beyond = sum(one.paged_count if one.meter is None else one.meter.paged for one in sharing)
         else:
             beyond = _messages_of(sharing) - size.messages_max
         if beyond >= size.paged_messages_max:
@@ -168,11 +168,6 @@ def _is_paged_full(sharing: "list[Queue]", size: SizeRules) -> bool:
     else:
         beyond = sum(meter.octets for meter in meters) - size.octets_max
     return beyond >= size.paged_octets_max
-
-
-def _paged_messages(queue: "Queue") -> int:
-    meter = queue.meter
-    return len(queue.store) - queue.store.in_memory if meter is None else meter.paged
 
 
 def _messages_of(sharing: "list[Queue]") -> int:

@@ -81,11 +81,7 @@ class ClassicIntake(Intake):
         if (drops_others or ttl_ms == 0) and context.broker.scheduler.is_marked(queue):
             queue.dispatch()  # messages that were requeued in this turn go out first
         refused: list[int] = []
-        refusing, offer, enqueued = (
-            queue.refusing,
-            queue.delivery.offer,
-            queue.events.enqueued,
-        )  # saves 0.1 us a message
+        refusing, offer, enqueued = queue.refusing, queue.delivery.offer, queue.events.enqueued  # saves 0.1 us each
         for offset, content in enumerate(contents):
             message = self.message_for(queue, first_id + offset, content, envelope)
             message.expires_ns = expires_ns

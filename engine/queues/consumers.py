@@ -104,7 +104,7 @@ def select(queue: "Queue", consumer: Consumer) -> None:
 
 def deselect(queue: "Queue", selection: "Selection", leaving: Sequence[Consumer]) -> None:
     """Remove consumers from the selection, which ends if no other consumer has a filter."""
-    selection.leave([one for one in leaving if selection.has(one)])
+    selection.leave(leaving)
     if not selection.groups.has_filters:
         queue.selection = None
         queue.takes_plainly = reconfigure.takes_plainly(queue)

@@ -11,8 +11,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from ...settings import (
-    NO_LAYER,
-    NO_POLICY,
     EffectivePolicy,
     Layer,
     Policies,
@@ -56,8 +54,8 @@ class Declaration:
         arguments: FieldTable,
         kind: Kind,
         rules: QueueRules,
-        policy: EffectivePolicy = NO_POLICY,
-        layer: PolicyLayer = NO_LAYER,
+        policy: EffectivePolicy,
+        layer: PolicyLayer,
     ) -> None:
         self._kind = kind
         self.name = name
@@ -118,7 +116,7 @@ class Declaration:
         """A copy with other settings, policies and arguments (None: the same arguments)."""
         own = self.arguments if arguments is None else arguments
         policy = policies.of_queue(self.name, self.type, context.name)
-        layer = NO_LAYER if policy is NO_POLICY else policy.layer(plain_arguments(own))
+        layer = policy.layer(plain_arguments(own))
         copy = Declaration(self.name, self.address, own, self._kind, self.rules, policy, layer)
         copy.topics = self.topics
         copy.rules = copy._rules_after(self.layer, context, settings, self.rules)
@@ -128,7 +126,7 @@ class Declaration:
         """Look up the policy in force. Returns the old and the new layer, which may be equal."""
         before = self.layer
         self.policy = context.broker.policies.of_queue(self.name, self.type, context.name)
-        self.layer = NO_LAYER if self.policy is NO_POLICY else self.policy.layer(plain_arguments(self.arguments))
+        self.layer = self.policy.layer(plain_arguments(self.arguments))
         self.effective = effective_arguments(self.arguments, self.layer)
         return before, self.layer
 

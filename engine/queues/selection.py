@@ -1,4 +1,4 @@
-"""The choice of messages for consumers in a queue where a consumer has a filter.
+"""The choice of messages for consumers in a queue where a consumer has a filter, or whose kind asks for it.
 
 Only such a queue has a `Selection`. Each consumer gets the oldest message that its filter takes. Of the consumers that
 take a message, the one with the highest priority gets it; of these, the one with the longest wait since its last
@@ -52,7 +52,7 @@ class Selection:
         self._arriving = 0  # effort spent on arrivals since the last dispatch
 
     def use_groups(self, groups: FilterGroups) -> None:
-        """Use these groups. Called before the first consumer joins."""
+        """Use groups of the kind's own class. Called before the first consumer joins."""
         self.groups = groups
         self.search = Search(groups, self._broker)
 
@@ -63,13 +63,10 @@ class Selection:
             group.is_at_end = True
         self._note_served(consumer)
 
-    def has(self, consumer: Consumer) -> bool:
-        return consumer in self._last_served
-
     def leave(self, consumers: Sequence[Consumer]) -> None:
-        self.groups.leave(consumers)
-        for consumer in consumers:
-            del self._last_served[consumer]
+        """Remove those of these consumers that have joined."""
+        joined = [one for one in consumers if self._last_served.pop(one, None) is not None]
+        self.groups.leave(joined)
 
     def _note_served(self, consumer: Consumer) -> None:
         self._served += 1
