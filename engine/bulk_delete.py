@@ -1,7 +1,7 @@
 """Purges and deletions of large queues, which are first made small by slices at the ends of turns.
 
 Meanwhile the queue is frozen, and gets, purges and deletions wait (`Queue.is_busy`). Messages are sliced only for
-listeners, such as a journal, which note what leaves. The journal writes all slices as one unit
+listeners, such as a journal or a meter, which note what leaves. The journal writes all slices as one unit
 (`Broker.is_unfinished`). The work is completed even if its client disconnects.
 """
 

@@ -38,7 +38,7 @@ class Disconnects:
         self.pending = self._context.background.pending = True
 
     def finish(self, vhost: str) -> None:
-        """Complete the deletion of a virtual host at once, because a new one gets its name."""
+        """Do all work up to the deletion of a virtual host at once, because a new one gets its name."""
         while any(one.name == vhost for one in self._vhosts):
             self.work()
 

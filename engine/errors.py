@@ -5,7 +5,7 @@ A frontend has one table that maps each class to a reply; the fields that a repl
 
 
 class EngineError(Exception):
-    """Base of all refusals. A refused operation has changed nothing (except by `PartialCommit`)."""
+    """Base of all refusals. A refused operation has changed nothing, unless its docstring says otherwise."""
 
     def __init__(self, **fields: object) -> None:
         super().__init__(", ".join(f"{key}={value!r}" for key, value in fields.items()))

@@ -43,8 +43,9 @@ class Scheduler:
         return len(self.marked) if self._is_dispatching else 0
 
     def dispatch_now(self, queue: "Queue") -> None:
-        """Publish dead letters, expire messages, then dispatch a queue. Called before a get, a purge or a deletion,
-        because waiting consumers have precedence.
+        """Publish a slice of the dead letters, expire a slice of a queue, then dispatch the queue if it is marked.
+
+        Called before a get, a purge or a deletion, because waiting consumers have precedence.
         """
         context = self._context
         if context.dead_letters.waiting:

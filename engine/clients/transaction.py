@@ -72,7 +72,7 @@ class Commit:
 
     Other clients see its messages as soon as they are in their queues, as in RabbitMQ. The journal records the commit
     as one unit (`Broker.is_unfinished`). When it `is_done`, `outcome` has the result, which is sent when `sync_lsn` is
-    safe. A commit that has begun continues even if its session, client or virtual host ends.
+    safe. It is applied even if its session or client ends before; in a deleted virtual host it publishes nothing.
     """
 
     def __init__(self, session: "Session", transaction: Transaction) -> None:
@@ -181,7 +181,7 @@ class Commits:
 
     @property
     def pending(self) -> bool:
-        """Whether a slice can be done. No commit begins while the journal cannot write."""
+        """Whether a slice is due, perhaps after the dead letters. No commit begins while the journal cannot write."""
         waiting = self.waiting
         if not waiting:
             return False

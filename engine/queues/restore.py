@@ -113,7 +113,10 @@ class Restorer:
         self._replaced: list[tuple[Queue, Message | PagedEntry]] = []  # superseded by a newer value
 
     def restore(self, queue: "Queue", found: RecoveredMessages, notes: FieldTable) -> int:
-        """Put a queue's messages back. `notes`: those of `Kind.notes`. Returns the number of messages."""
+        """Put a queue's messages back. `notes`: those of `Kind.notes`.
+
+        Returns the number of messages, without those that reached the limit of attempts.
+        """
         self._found, self._forgets_attempts, self.notes = found, False, notes
         self._read_columns()
         self._queues.append(queue)
