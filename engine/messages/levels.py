@@ -20,6 +20,14 @@ class Levels:
         """The level of a priority; None: no priority."""
         return self.default if priority is None else self.table[priority]
 
+    def restored(self, recorded: int) -> int:
+        """The level of a priority that a journal has recorded, as 0 also for messages without one."""
+        return self.table[recorded] if recorded else self.default
+
+    def recorded(self, level: int) -> int:
+        """A priority of a level, for a journal. The message's own one is not known while it is paged out."""
+        return self.table.index(level)
+
 
 @cache
 def up_to(top: int) -> Levels:

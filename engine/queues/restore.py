@@ -13,6 +13,7 @@ from ...settings.frozen import frozen
 from ..clock import AHEAD_MS_MAX, MS
 from ..context import BrokerContext
 from ..messages.field_table import FieldTable, integer_of
+from ..messages.levels import ONE_LEVEL, Levels
 from ..messages.message import Envelope, Message
 from ..stores.non_destructive_store import NonDestructiveStore
 from ..stores.paged_index import PagedEntry
@@ -201,17 +202,17 @@ class Restorer:
     def _fill_tail(self, queue: "Queue", store: TailedStore) -> None:
         """Put back ids, sizes and expiries only. Scheduled messages are read back whole."""
         states, sizes, expires = self._found.states, self._sizes, self._expires
-        level_max = store.level_max
-        priorities = self._found.priorities if level_max else None
+        levels = store.levels.mapping
+        priorities = self._found.priorities if levels.top else None
 
         def extend(first: int, start: int, stop: int, attempts: int = 0) -> None:
             expiries_ns = None if expires is None else list(map(self._expires_ns, expires[start:stop]))
             if priorities is None:
-                store.restore_run(first, sizes[start:stop], expiries_ns, deliveries=attempts)
+                store.restore_run(first, sizes[start:stop], expiries_ns, level=levels.default, deliveries=attempts)
                 return
             for at in range(start, stop):
                 expiry_ns = None if expiries_ns is None else expiries_ns[at - start : at - start + 1]
-                level = min(priorities[at], level_max)
+                level = levels.restored(priorities[at])
                 store.restore_run(first + at - start, (sizes[at],), expiry_ns, level=level, deliveries=attempts)
 
         with_state = self._ids_with_state()
@@ -312,13 +313,14 @@ class Picture:
 
     `messages`: those in memory: ready, scheduled, unacknowledged. `parts`: those that are only in the journal, ids
     rising in each part. `due`: when scheduled messages are due (monotonic ns), by id. `is_interleaved`: ids of parts
-    may lie between those of other parts or messages.
+    may lie between those of other parts or messages. `levels`: the levels of priority of the parts.
     """
 
     messages: list[Message]
     parts: list[Part]
     due: dict[int, int]
     is_interleaved: bool
+    levels: Levels
 
 
 def picture_of(queue: "Queue") -> Picture:
@@ -332,4 +334,4 @@ def picture_of(queue: "Queue") -> Picture:
             parts.append(part)
     due = {message.id: due_ns for due_ns, message in queue.scheduled.entries()}
     is_interleaved = bool(parts) and (queue.store.level_max > 0 or any(part.attempts for part in parts))
-    return Picture(messages, parts, due, is_interleaved)
+    return Picture(messages, parts, due, is_interleaved, queue.rules.levels or ONE_LEVEL)

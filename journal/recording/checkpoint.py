@@ -5,7 +5,7 @@ the meantime are left out of the checkpoint. Source: ruling 22.
 """
 
 from array import array
-from collections.abc import Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from heapq import merge
 from itertools import chain, islice, pairwise, repeat
 from operator import attrgetter
@@ -126,7 +126,9 @@ def _state_messages(journal: Journal, recorder: Recorder, queue: Queue) -> Itera
 
     if picture.is_interleaved:
         # Ids of different levels, and of requeued messages, are interleaved; recovery needs them rising.
-        merged = merge(stated(_rising(chunks)), *_by_level(recorder, tail), key=attrgetter("id"))
+        merged = merge(
+            stated(_rising(chunks)), *_by_level(recorder, tail, picture.levels.recorded), key=attrgetter("id")
+        )
         for _ in journal.checkpoints.snapshot(queue_id, as_they_are(merged)):
             yield
     else:
@@ -187,12 +189,14 @@ def _rising(chunks: list[list[Message]]) -> Iterable[Message]:
     return merge(*chunks, key=_ID)
 
 
-def _by_level(recorder: Recorder, tail: list[Part]) -> list[Iterator[RecoveredMessage]]:
-    """The messages of each level of a tail, ids rising."""
+def _by_level(
+    recorder: Recorder, tail: list[Part], priority_of: Callable[[int], int]
+) -> list[Iterator[RecoveredMessage]]:
+    """The messages of each level of a tail, ids rising. `priority_of`: `Levels.recorded`."""
 
     def stated(parts: list[Part]) -> Iterator[RecoveredMessage]:
         for part in parts:
-            state = MessageState(deliveries=part.attempts, priority=part.level)
+            state = MessageState(deliveries=part.attempts, priority=priority_of(part.level))
             expiries: Iterable[int] = repeat(0) if part.expires is None else part.expires
             for id_, size, expires_ns in zip(part.ids, part.sizes, expiries):
                 lsn = recorder.messages.contents.lsn_of(id_)

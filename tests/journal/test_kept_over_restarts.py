@@ -224,6 +224,27 @@ def test_a_delayed_message_waits_on(arguments: dict[str, object], memory: int | 
     assert (queue.ready_count, len(queue.scheduled)) == (2, 0)
 
 
+@pytest.mark.parametrize("how", ["killed", "after a checkpoint", "killed twice"])
+@pytest.mark.parametrize("memory", [None, 100_000])
+@pytest.mark.parametrize("levels, order", [(0, "ABCDE"), (2, "CABDE"), (32, "CADEB")])
+def test_priorities_of_quorum_queues_mean_the_same_after_a_restart(
+    levels: int, order: str, memory: int | None, how: str
+) -> None:
+    """Also of messages without one, and of those that stay on disk."""
+    one = Kept(memory=memory, options=BrokerOptions(quorum_priorities=levels))
+    one.queue(x_queue_type="quorum")
+    for body, priority in (("A", {}), ("B", {"priority": 3}), ("C", {"priority": 6}), ("D", {"priority": 4})):
+        one.publish(body, **priority)
+    if how == "after a checkpoint":
+        one.checkpoint()
+    one.kill()
+    if how == "killed twice":
+        one.checkpoint()
+        one.kill()
+    one.publish("E")
+    assert one.all() == order
+
+
 def test_a_start_reads_back_what_memory_allows() -> None:
     """Of all queues together, however many there are."""
     one = Kept(memory=40_000)
