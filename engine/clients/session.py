@@ -163,7 +163,7 @@ class Session(SessionCounts):
         chosen, count, full = route_with_room(route, envelope, allowed or contents[:1], self.client)
         if not count or not allowed:
             if chosen is not route:
-                self.client.host.router.give_turns_back(chosen.queues or ())
+                self.client.host.router.give_turns_back(route.exchange, envelope.keys, chosen.queues or ())
             return PartlyPublished(0, [], full)
         return PartlyPublished(count, self._publish(chosen, envelope, contents[:count], mandatory=mandatory), full)
 

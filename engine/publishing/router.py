@@ -3,7 +3,7 @@
 Source: behaviour page 2.3, 2.10; address-settings page 1.3.
 """
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -175,7 +175,7 @@ class Router:
     def would_reach(self, exchange: Exchange, routing_key: str) -> list[Queue]:
         """The queues that a message with this key and no headers would reach. None of them loses its turn."""
         queues = self.reach(exchange, Routed((routing_key,)))
-        self.give_turns_back(queues)
+        self.give_turns_back(exchange, (routing_key,), queues)
         return queues
 
     def _captured(
@@ -260,11 +260,14 @@ class Router:
         sharing[anycast] = None  # it moves to the end
         return [*multicast, anycast]
 
-    def give_turns_back(self, queues: Iterable[Queue]) -> None:
-        """Give queues that share an address their turn back, because they do not get the message now."""
-        for queue in queues:
+    def give_turns_back(self, exchange: Exchange, keys: Collection[str], queues: Iterable[Queue]) -> None:
+        """Give queues that share an address their turn back, because they do not get the message now.
+
+        `exchange`, `keys`: those by which the message reached them. Only an address at the default exchange has turns.
+        """
+        for queue in queues if not exchange.name else ():
             sharing = self._sharing.get(queue.address, {})
-            if queue in sharing:
+            if queue in sharing and queue.address in keys:
                 self._sharing[queue.address] = {queue: None, **sharing}
 
     # -- names and addresses ------------------------------------------------------------------------------------------

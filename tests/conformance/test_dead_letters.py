@@ -379,6 +379,17 @@ def test_queues_of_a_dead_letter_address_get_letters_in_turn(queues: str, makes_
     assert [desk.all(name) for name in queues] == [bodies[at::count] for at in range(count)]
 
 
+def test_a_dead_letter_by_name_is_no_turn_at_a_shared_address(at: Make) -> None:
+    """It reaches the queue E as such, and the next message to the address is the turn of D."""
+    desk = at(settings(q={"dead_letter_address": "queue:E"}))
+    for name in "DE":
+        desk.declare(name, x_address="shared")
+    desk.publish("A")
+    desk.nack(desk.must_get(), requeue=False)
+    desk.publish("B", "C", key="shared")
+    assert (desk.all("D"), desk.all("E")) == ("B", "AC")
+
+
 def test_l19_a_full_target_loses_nothing_of_a_non_destructive_queue(at: Make) -> None:
     """The message stays for all consumers, and is dead as soon as its address has room."""
     desk = at(
