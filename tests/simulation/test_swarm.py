@@ -247,6 +247,17 @@ def test_a_reader_may_see_what_is_synced() -> None:
         reader_of()._look(0, records(0, 9), 8, 7)
 
 
+@pytest.mark.parametrize(("ended_by", "expected"), [(None, 7), ("", 7), ("killed", None)])
+def test_what_is_synced_a_broker_knows_that_runs(ended_by: str | None, expected: int | None) -> None:
+    """World 39030008: the start after it was hit when it had made a segment of its own."""
+    reader, journal = reader_of(), SimpleNamespace(durable_lsn=7)
+    world: Any = reader._world
+    world.host = SimpleNamespace(ended_by=ended_by, supervisor=SimpleNamespace(journal=journal))
+    assert reader._synced_lsn() == expected
+    world.host = None
+    assert reader._synced_lsn() is None
+
+
 @pytest.mark.parametrize(("sentence", "from_lsn", "found"), [
     ("needs 5, the first that it finds is 7", 5, records(7, 12)),
     ("needs 5, the first that it finds is None", 5, []),

@@ -70,9 +70,9 @@ class Reader:
         self._world.note(f"read up to {self._next_lsn}")
 
     def _synced_lsn(self) -> int | None:
-        """What is below a power cut leaves; None: there is no broker that knows."""
+        """What is below a power cut leaves; None: the broker has ended, and the next one may have begun a segment."""
         host = self._world.host
-        return None if host is None or host.supervisor is None else host.supervisor.journal.durable_lsn
+        return None if host is None or host.ended_by else host.supervisor.journal.durable_lsn
 
     def _look(self, from_lsn: int, found: list[tuple[int, Seen]], trusted: int, synced_lsn: int | None = None) -> None:
         """`found`: all that is there from an LSN on. Of that it may see so many records, all of them synced.
