@@ -9,10 +9,12 @@ import pytest
 from depth_world import DepthWorld
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from simulated_files import SimulatedFiles
 
-from leveret.engine import Delivered, Envelope, Event, MixedEvent
+from leveret.engine import CommonHeader, Delivered, Envelope, Event, MixedEvent
 from leveret.engine.messages.content import NATIVE, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field
+from leveret.testing.harness import Harness, messages
 
 #: What a message may be like: routing key and properties. Plain ones to one queue make mixed runs.
 KINDS: list[tuple[str, dict[str, Any]]] = [
@@ -180,3 +182,24 @@ def test_envelopes_may_stand_in_any_sequence() -> None:
     assert list(effect.runs()) == [(1, envelopes[0], contents[:1])]
     assert tuple(one.envelope for one in world.q.store) == envelopes[1:]
     world.close()
+
+
+def test_messages_of_one_mixed_run_keep_their_own_headers() -> None:
+    """Some with a header that a run has in common, others with one of their own: a restart gives each its own back."""
+    harness = Harness(journal=SimulatedFiles())
+    queue = harness.queue()
+    envelopes: list[Envelope] = []
+    contents: list[bytes] = []
+    expected: list[tuple[bytes, bytes]] = []
+    for kind in "abn":
+        summary, (content,) = messages(["body"], {"type": kind, "delivery_mode": 2})
+        header, body = NATIVE.split(content)
+        framing = NATIVE if kind == "n" else CommonHeader(header)
+        envelopes.append(Envelope("", "q", summary, framing))
+        contents.append(content if kind == "n" else body)
+        expected.append((header, body))
+    harness.session.publish_mixed([queue] * 3, envelopes, contents)
+    harness.end_turn()
+    harness.restart()
+    got = [found[1] for _ in expected if (found := harness.get())]
+    assert [one.envelope.framing.split(one.content) for one in got] == expected
