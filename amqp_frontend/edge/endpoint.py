@@ -279,7 +279,7 @@ class Endpoint:
         closing, runtime = self.session.closing, self._server.runtime
         data = await self._first_octets()
         await runtime.wait_while_suspended()
-        pause = self._handle(data) if data else None
+        pause = self._handle(data) if data and not closing.finished else None  # the broker may have ended meanwhile
         while not closing.finished:
             if pause is None:
                 pause = await self._take_turns()
@@ -380,7 +380,7 @@ class Endpoint:
             await self.wait_readable(self.socket.fileno())
             with suppress(BlockingIOError):
                 data = self.transport.recv(READ_SIZE) if tls is None else self.socket.recv(PIECE)
-                session.closing.finished = not data  # a load balancer's health check; not logged
+                session.closing.finished |= not data  # a load balancer's health check; not logged
         if session.closing.finished:
             return b""
         session.heartbeat.has_received = True

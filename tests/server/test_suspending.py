@@ -171,6 +171,25 @@ def test_who_connects_after_the_end_is_not_served(broker: SocketBroker) -> None:
     client.expect_eof()
 
 
+@pytest.mark.parametrize("is_suspended", [False, True])
+def test_who_connected_just_before_the_end_is_not_served(broker: SocketBroker, is_suspended: bool) -> None:
+    """Accepted, and its first octets come when the broker has ended: a node that slept finds both when it wakes."""
+    client = Client("127.0.0.1", port_of(broker))
+
+    async def resign() -> None:
+        server = broker._runtime.on_resign[0].__self__  # type: ignore[attr-defined]
+        while not server.endpoints:
+            await trio.lowlevel.checkpoint()
+        await trio.testing.wait_all_tasks_blocked()
+        client.send_octets(b"AMQP\0\0\x09\x01")  # in one turn with what follows
+        if is_suspended:
+            broker._runtime.suspend()
+        broker._runtime.resign()
+
+    trio.from_thread.run(resign, trio_token=broker._token)
+    client.expect_eof()
+
+
 def test_a_frame_that_was_sent_in_part_is_not_finished(broker: SocketBroker) -> None:
     """Its peer could not understand a close: the socket is closed."""
     consumer = connect(broker)
