@@ -219,3 +219,13 @@ def test_publishers_that_wait_are_refused_when_a_reload_lets_their_address_fail(
     assert waiting and publisher.refused == 0
     bench.configure(memory_limit=4 * SIZE, cursor="vm", send_fail_if_no_space=True)
     assert (publisher.wants, publisher.refused) == (deque(), waiting)
+
+
+@pytest.mark.parametrize("bound", [{"x_ring_size": 3}, {"x_max_length": 3}])
+def test_messages_of_a_run_expire_in_a_queue_with_one_limit(bound: dict[str, int]) -> None:
+    """The queue's time to live holds for each message of a run that the limit could take as a whole."""
+    world = Harness()
+    world.queue(x_message_ttl=100, **bound)
+    world.publish(*"abcd")
+    world.advance(100)
+    assert (world.all(), world.named().counters.expired) == ("", 3)
