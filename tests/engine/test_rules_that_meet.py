@@ -229,3 +229,20 @@ def test_messages_of_a_run_expire_in_a_queue_with_one_limit(bound: dict[str, int
     world.publish(*"abcd")
     world.advance(100)
     assert (world.all(), world.named().counters.expired) == ("", 3)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x_non_destructive": True}], ids=["classic", "non-destructive"])
+def test_a_lowered_limit_of_attempts_ends_what_is_beyond_it(arguments: dict[str, bool]) -> None:
+    """At its next return, though it had more attempts before than the limit allows now."""
+    dead_letters = entry("#", dead_letter_address="dead")
+    world = Harness(SettingsRepository([dead_letters, entry("q", max_delivery_attempts=9)]))
+    world.queue("dead")
+    world.queue(**arguments)
+    world.consume()
+    world.publish("a")
+    for limit, died in ((9, ""), (9, ""), (9, ""), (2, "a")):
+        world.reload(SettingsRepository([dead_letters, entry("q", max_delivery_attempts=limit)]))
+        assert world.taken() == "a"
+        world.session.reject(0, multiple=True, requeue=True, why="nack")
+        world.end_turn()
+        assert world.all("dead") == died
