@@ -155,7 +155,7 @@ class DeclaredQueues(dict[str, Queue]):
         return queue
 
     def create_missing(self, name: str) -> bool:
-        """Create a durable queue for otherwise unroutable messages, if it does not exist.
+        """Create a durable queue for messages that would reach none, if it does not exist.
 
         Returns False if its name, a limit on queues or a failed journal forbids that.
         """

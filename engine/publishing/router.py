@@ -83,23 +83,31 @@ class Router:
         return exchange
 
     def route_of(self, exchange: Exchange, routing_key: str, *, may_create: bool = True) -> Route:
-        """The route without a check of permissions. Publishers share it; with scoped queues, publishers of one site."""
-        if (
+        """The route without a check of permissions. Publishers share it; with scoped queues, publishers of one site.
+
+        It may create a queue (address-settings page 3.5). If that is refused, the route is stale: the next publish tries
+        again.
+        """
+        is_refused = (
             not exchange.name
             and may_create
             and self.context.queue_behind(routing_key) is None
             and self.auto_creates(routing_key)
-        ):
-            self.context.queues.create(routing_key, is_auto_created=True)
+            and not self.context.queues.create_missing(routing_key)
+        )
         scopes = self.context.scopes
         if scopes is None:
             found = exchange.routes.find(routing_key)
-            return found if isinstance(found, Route) else self._look_up(exchange, routing_key)
-        place = (exchange, routing_key, self._broker.sites.now)
-        known = scopes.routes.get(place)
-        if known is None or known.is_stale:
-            known = scopes.routes[place] = self._look_up(exchange, routing_key)
-        return known
+            route = found if isinstance(found, Route) else self._look_up(exchange, routing_key)
+        else:
+            place = (exchange, routing_key, self._broker.sites.now)
+            known = scopes.routes.get(place)
+            if known is None or known.is_stale:
+                known = scopes.routes[place] = self._look_up(exchange, routing_key)
+            route = known
+        if is_refused:
+            route.is_stale = True
+        return route
 
     def auto_creates(self, name: str) -> bool:
         """Whether a missing queue of this name is created by a publish (address-settings page 3.5)."""

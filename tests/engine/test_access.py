@@ -279,6 +279,25 @@ def test_nobody_gets_a_queue_made_in_passing_that_he_could_not_declare() -> None
     assert client.vhost.queues.for_consumer("auto", client).name == "auto"
 
 
+def test_nobody_gets_more_queues_by_publishing_than_a_limit_allows() -> None:
+    """Else any publisher could make queues without end. What is published while there is room again makes its queue."""
+    client = connect(granted(read=".*", write=".*", configure=".*"), AUTO, queues_max=2)
+    queues, router = client.vhost.queues, client.vhost.router
+    assert [queue.name for queue in router.route("", "second", client.user).queues or ()] == ["second"]
+    refused = router.route("", "third", client.user)
+    assert refused.queues == [] and "third" not in queues
+    queues.delete("second", client)
+    assert refused.is_stale  # a publisher that keeps it looks again
+    assert [queue.name for queue in router.route("", "third", client.user).queues or ()] == ["third"]
+
+
+def test_publishing_makes_no_queue_of_a_reserved_name() -> None:
+    """An answer to a reply queue that is gone would make a durable queue of its name, which nobody may declare."""
+    client = connect(granted(read=".*", write=".*", configure=".*"), AUTO)
+    assert client.vhost.router.route("", "amq.gen-gone", client.user).queues == []
+    assert "amq.gen-gone" not in client.vhost.queues
+
+
 @pytest.mark.parametrize("configure, is_made", [("^new$", False), ("^(new|failed)$", True)])
 def test_nobody_gets_a_dead_letter_queue_that_he_could_not_declare(configure: str, is_made: bool) -> None:
     """His queue may name it; it is made for the first dead letter only if he may declare it."""
