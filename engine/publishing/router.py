@@ -85,8 +85,8 @@ class Router:
     def route_of(self, exchange: Exchange, routing_key: str, *, may_create: bool = True) -> Route:
         """The route without a check of permissions. Publishers share it; with scoped queues, publishers of one site.
 
-        It may create a queue (address-settings page 3.5). If that is refused, the route is stale: the next publish tries
-        again.
+        It may create a queue (address-settings page 3.5). If that is refused, the route is stale, so that the next
+        publish tries again.
         """
         is_refused = (
             not exchange.name
