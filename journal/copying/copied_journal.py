@@ -319,14 +319,21 @@ class CopiedJournal:
     def _sync(self) -> None:
         if self._is_dirty:
             if self._handle >= 0:
-                sync_file(self._files, self._handle)
-                if not self._files.is_linked(self._handle):
-                    raise DirectoryLost(f"{self.path}: the open segment was deleted")
+                self._sync_segment(self._handle)
+            elif self._base_lsn:  # an append that failed has closed the file, with whole blocks before it unsynced
+                with self._writable(self._base_lsn) as handle:
+                    self._sync_segment(handle)
             self._is_dirty = False
         if not self._is_named:
             self._files.sync_directory(self.path)
             self._is_named = True
         self._synced_lsn = self._blocks.lsn
+
+    def _sync_segment(self, handle: int) -> None:
+        """Raises: SyncError, DirectoryLost."""
+        sync_file(self._files, handle)
+        if not self._files.is_linked(handle):
+            raise DirectoryLost(f"{self.path}: the open segment was deleted")
 
     # -- cutting ------------------------------------------------------------------------------------------------------
 

@@ -625,6 +625,32 @@ def test_what_a_full_disk_took_of_a_write_does_not_come_back() -> None:
     assert CopiedJournal.open(PATH, files=copy.power_cut()).end == end
 
 
+@pytest.mark.parametrize("error", [JournalFull, BadOctets])
+def test_whole_blocks_before_octets_that_are_not_taken_are_fsynced(error: type[Exception]) -> None:
+    """The next link tells the leader that they are. An append that fails closes the segment's file."""
+    files, driver = leader(0, JournalOptions())
+    ends = []
+    for _ in range(2):
+        driver.publish([b"x" * 100], "a")
+        driver.journal.wait(driver.journal.commit())
+        ends.append(written(driver.journal)[1])
+    octets = octets_of(files, written(driver.journal))[1]
+    copy = SimulatedFiles()
+    copied = new_copy(copy, ID)
+    copied.append(1, 0, octets[: ends[0]])
+
+    def full(operation: str, path: str) -> None:
+        if operation == "write" and error is JournalFull:
+            raise OSError(errno.ENOSPC, "no room")
+
+    copy.fault = full
+    with pytest.raises(error):
+        copied.append(1, ends[0], octets[ends[0] :] if error is JournalFull else b"x" * 100)
+    end = copied.sync()
+    assert end > 1
+    assert CopiedJournal.open(PATH, files=copy.power_cut()).end == end
+
+
 @pytest.mark.parametrize("operation", ["sync", "sync_directory", "write"])
 def test_a_disk_that_fails(operation: str) -> None:
     """Nothing is taken until the directory is opened again: after a failed fsync nobody knows what is on the disk."""
