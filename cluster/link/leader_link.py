@@ -79,6 +79,7 @@ class LeaderLink:
         self._site = site
         self.acknowledges = False  # see `acknowledge`
         self._wants_copy = copied is None
+        self._is_copied = False  # a full copy has replaced the journal
         self._open: OpenLink | None = None
 
     @property
@@ -104,14 +105,13 @@ class LeaderLink:
 
     async def run(self, address: Address, term: int) -> Ending:
         """Follow the leader of a term. Connect again whenever the link ends, until cancelled or an `Ending`."""
-        while True:
+        while not self._is_copied:
             pause_s = self._options.retry_s
             try:
                 link = await connect(address, self._credentials, self._tls.client, self._options)
                 pause_s = SOON_S
                 try:
-                    if await self._follow(link, term):
-                        return Ending.COPIED
+                    await self._follow(link, term)
                 finally:
                     await link.close()
             except Refused as fault:
@@ -136,6 +136,7 @@ class LeaderLink:
                 self._note(f"the journal failed: {fault}")
                 return Ending.FAILED
             await trio.sleep(pause_s)
+        return Ending.COPIED
 
     def _note(self, why: str, level: int = logging.WARNING) -> None:
         """Log why there is no link, but not twice in a row.
@@ -148,8 +149,11 @@ class LeaderLink:
             self._logged, self._log_again_s = why, now_s + SAME_LINE_S
         self.why = why
 
-    async def _follow(self, link: LinkStream, term: int) -> bool:
-        """Serve one link. Returns whether a full copy has replaced the journal. Raises: what `run` catches."""
+    async def _follow(self, link: LinkStream, term: int) -> None:
+        """Serve one link, until a full copy has replaced the journal. Raises: what `run` catches.
+
+        Also a link that breaks, or is cancelled, may end with a whole copy: with the last octets that came.
+        """
         copied, silence_s = self._follower.copied, self._options.silence_s
         if copied is not None:
             await trio.to_thread.run_sync(copied.sync)
@@ -183,8 +187,8 @@ class LeaderLink:
             self._open = opened
             opened.acknowledge(self.acknowledges)
             self.why = ""
-            return await opened.run()
+            await opened.run()
         finally:
-            self._open = None
+            self._open, self._is_copied = None, opened.is_whole
             with trio.CancelScope(shield=True):
                 await trio.to_thread.run_sync(opened.close)

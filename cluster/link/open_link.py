@@ -87,7 +87,7 @@ class OpenLink:
         self._told_s = 0.0  # when the status was sent last
         self._has_no_status = False
         self._reported = 0
-        self._is_whole = False  # the full copy has replaced the journal
+        self.is_whole = False  # the full copy has replaced the journal
         self._why = ""  # why this node ended the link
 
     # -- in a thread ---------------------------------------------------------------------------------------------------
@@ -121,7 +121,7 @@ class OpenLink:
         """Copy until the link ends, or a full copy is whole. Raises: as `run`."""
         data: bytes | None = self._first
         try:
-            while not self._is_whole:
+            while not self.is_whole:
                 octets = 0
                 while data is not None and octets < SYNC_MAX:
                     octets += self._handle_data(data)
@@ -198,7 +198,7 @@ class OpenLink:
                 follower.copied.close()
                 follower.copied = None
             full_copy.swap(follower.path, follower.files)
-            self._is_whole = True
+            self.is_whole = True
 
     def close(self) -> None:
         """Close the connection, and a copy beside the journal."""
@@ -255,11 +255,8 @@ class OpenLink:
 
     # -- the event loop ------------------------------------------------------------------------------------------------
 
-    async def run(self) -> bool:
-        """Copy until the link ends. Returns whether a full copy has replaced the journal.
-
-        Raises: what `LeaderLink.run` catches.
-        """
+    async def run(self) -> None:
+        """Copy until the link ends, or a full copy has replaced the journal. Raises: what `LeaderLink.run` catches."""
         fault: Exception | None = None
         try:
             async with trio.open_nursery() as nursery:
@@ -278,7 +275,6 @@ class OpenLink:
             self._tell_durable()
         if fault is not None:
             raise fault
-        return self._is_whole
 
     async def _end_when_cancelled(self) -> None:
         try:

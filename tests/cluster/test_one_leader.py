@@ -153,7 +153,7 @@ async def test_a_leader_of_another_journal_is_not_copied(tmp_path: Path) -> None
 
 
 @in_trio
-async def test_a_copy_beside_takes_the_journals_place_when_it_is_whole(tmp_path: Path) -> None:
+async def test_a_copy_beside_takes_the_journals_place_when_itis_whole(tmp_path: Path) -> None:
     """Not with its first octets: the node would have less than it acknowledged before."""
     bench = Bench(tmp_path, has=b"K" * 16, copy=Copy(8, 1000, True))
     assert bench.journal.end == 8
@@ -162,10 +162,10 @@ async def test_a_copy_beside_takes_the_journals_place_when_it_is_whole(tmp_path:
     first, second = bench.octets()
     bench.take([first])
     bench.following._fsync()
-    assert not bench.following._is_whole and segments(bench.path) == {}
+    assert not bench.following.is_whole and segments(bench.path) == {}
     bench.take([second])
     bench.following._fsync()
-    assert bench.following._is_whole and segments(bench.path) == bench.journal.segments()
+    assert bench.following.is_whole and segments(bench.path) == bench.journal.segments()
     assert bench.heard == []
 
 
@@ -178,11 +178,11 @@ def test_a_node_that_cannot_go_on_where_the_leader_does_asks_for_a_full_copy(
     async def connected(*_: object) -> Any:
         return SimpleNamespace(close=trio.lowlevel.checkpoint)
 
-    async def follow(link: LeaderLink, *_: object) -> bool:
+    async def follow(link: LeaderLink, *_: object) -> None:
         wanted.append(link._wants_copy)
         if len(wanted) == 1:
             raise NotInJournal("there is no record 7")
-        return True
+        link._is_copied = True
 
     monkeypatch.setattr(leader_link, "connect", connected)
     monkeypatch.setattr(LeaderLink, "_follow", follow)
@@ -191,3 +191,26 @@ def test_a_node_that_cannot_go_on_where_the_leader_does_asks_for_a_full_copy(
     ending = trio.run(link.run, Address("127.0.0.1", 1), 1, clock=trio.testing.MockClock(autojump_threshold=0))
     copied.close()
     assert ending is Ending.COPIED and wanted == [False, True]
+
+
+@in_trio
+async def test_a_copy_that_is_whole_when_its_link_breaks_is_the_journal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader dies behind the last octet. Another link would copy for a directory that is not there any more."""
+    bench = Bench(tmp_path, has=b"K" * 16)
+    ours, leader = socket.socketpair()
+    stream = trio.SocketStream(trio.socket.from_stdlib_socket(ours))
+
+    async def connected(*_: object) -> LinkStream:
+        return LinkStream(stream)
+
+    monkeypatch.setattr(leader_link, "connect", connected)
+    welcome = Welcome(VERSION, 0, JOURNAL_ID, bench.journal.terms, 1, 0, 1, 1, frozenset())
+    leader.sendall(b"".join(map(encode, [Copy(8, 1000, True), welcome, *bench.octets()])))
+    leader.shutdown(socket.SHUT_WR)
+    link = LeaderLink(Credentials("orders"), "n2", bench.path, bench.copied, lambda event: None)
+    with trio.fail_after(10):
+        assert await link.run(Address("127.0.0.1", 1), bench.journal.terms.last_term) is Ending.COPIED
+    assert segments(bench.path) == bench.journal.segments()
+    leader.close()
