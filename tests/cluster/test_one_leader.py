@@ -153,7 +153,7 @@ async def test_a_leader_of_another_journal_is_not_copied(tmp_path: Path) -> None
 
 
 @in_trio
-async def test_a_copy_beside_takes_the_journals_place_when_itis_whole(tmp_path: Path) -> None:
+async def test_a_copy_beside_takes_the_journals_place_when_it_is_whole(tmp_path: Path) -> None:
     """Not with its first octets: the node would have less than it acknowledged before."""
     bench = Bench(tmp_path, has=b"K" * 16, copy=Copy(8, 1000, True))
     assert bench.journal.end == 8
