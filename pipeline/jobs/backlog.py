@@ -183,6 +183,7 @@ def with_waiting(tables: Tables, window_s: int) -> tuple[str, int]:
     return "lives_and_waiting", begin
 
 
+#: A wait ends at the latest when a broker is started or leads, because no earlier connection is left then.
 BLOCKED_QUERY = """
 WITH marks AS (
     SELECT lsn, ts, kind, vhost, conn_id,
@@ -193,11 +194,20 @@ WITH marks AS (
     FROM recorded WHERE kind IN ('blocked', 'unblocked')
 ), waits AS (
     SELECT *,
+        lead(lsn) OVER (PARTITION BY vhost, conn_id, destination, `limit` ORDER BY lsn) AS until_lsn,
         lead(ts) OVER (PARTITION BY vhost, conn_id, destination, `limit` ORDER BY lsn) AS until,
         lead(waited) OVER (PARTITION BY vhost, conn_id, destination, `limit` ORDER BY lsn) AS waited_ms
     FROM marks
+), ended AS (
+    SELECT waits.lsn, waits.ts, kind, vhost, conn_id, `connection`, destination, `limit`,
+        coalesce(min(starts.ts), until) AS until,
+        coalesce(unix_millis(min(starts.ts)) - unix_millis(waits.ts), waited_ms) AS waited_ms
+    FROM waits LEFT JOIN (SELECT lsn, ts FROM events WHERE kind = 'led' OR ({started})) AS starts
+        ON starts.lsn > waits.lsn AND starts.lsn < coalesce(until_lsn, (waits.lsn | {last_of_node}) + 1)
+    WHERE kind = 'blocked'
+    GROUP BY waits.lsn, waits.ts, kind, vhost, conn_id, `connection`, destination, `limit`, until, waited_ms
 )
-SELECT *, ts AS since FROM waits WHERE kind = 'blocked'
+SELECT *, ts AS since FROM ended
 """
 
 
@@ -206,4 +216,4 @@ def blocked(tables: Tables) -> str:
     tables.require_deliveries()
     dialect = tables.engine.dialect
     fields = {name: dialect.json_field("reason", name) for name in ("connection", "destination", "limit", "waited_ms")}
-    return tables.answer(BLOCKED_QUERY.format(**fields), BLOCKED)
+    return tables.answer(BLOCKED_QUERY.format(**fields, started=STARTED, last_of_node=joined.LAST), BLOCKED)

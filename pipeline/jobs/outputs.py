@@ -63,7 +63,8 @@ FAIRNESS = columns(
     "acked bigint",
     "leases_ended bigint, service_ms_p50 double?, service_ms_p95 double?, service_ms_max double?",
 )
-#: `until`, `waited_ms`: null while the connection still waits.
+#: `until`, `waited_ms`: null while the connection still waits. A wait that was not over when a broker was started again
+#: counts up to that start.
 BLOCKED = columns(
     "vhost string, conn_id int, connection string, destination string, limit string, since timestamp",
     "until timestamp?, waited_ms bigint?",

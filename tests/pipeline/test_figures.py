@@ -279,3 +279,25 @@ def test_blocked(engine: Any) -> None:
         ("c7", "memory", at(0), at(50), 50),
         ("c7", "store", at(60), at(90), 30),
     ]
+
+
+@pytest.mark.parametrize("start", ["settings_changed 0 vhost= reason={}", "led 0 vhost= reason={}"])
+def test_who_was_blocked_when_the_broker_was_killed(start: str, engine: Any) -> None:
+    """Waits no longer, as no connection of before is left; nor does a later wait of the same number end that one."""
+    text = '{"connection":"c7","destination":"broker","limit":"memory","waited_ms":%d}'
+    tables = told(
+        engine,
+        "1 0 settings_changed 0 vhost= reason={}",
+        f"2 10 blocked 0 conn_id=7 reason={text % 0}",
+        f"3 20 {start}",
+        f"4 30 blocked 0 conn_id=7 reason={text % 0}",
+        f"5 70 unblocked 0 conn_id=7 reason={text % 40}",
+        f"6 80 blocked 0 conn_id=8 reason={text % 0}",
+        f"7 90 {start}",
+    )
+    rows = answered(tables, "blocked", blocked(tables))
+    assert [(row.since, row.until, row.waited_ms) for row in rows] == [
+        (at(10), at(20), 10),
+        (at(30), at(70), 40),
+        (at(80), at(90), 10),
+    ]
