@@ -1,9 +1,9 @@
 """Opens a lake: chooses the engine, and makes views of the lake's tables."""
 
-import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..engines.protocol import Engine, rows
@@ -220,14 +220,19 @@ def _view_of_files(
 def open_log(lake: str, engine: Engine) -> str:
     """Make the view of the lake's log of replays. Returns its path. Raises: OSError."""
     path = f"{absolute(lake).rstrip('/')}/{LOG}"
-    engine.parquet_files(LOG, [path] if _exists(path, engine) else [], REPLAY_LOG)
+    engine.parquet_files(LOG, _files_of_log(path, engine), REPLAY_LOG)
     return path
 
 
-def _exists(path: str, engine: Engine) -> bool:
+def _files_of_log(path: str, engine: Engine) -> list[str]:
+    """The files of the log of replays; of a URI its directory, if it is there.
+
+    A replay that was killed may have left a directory without files, or unfinished files.
+    """
     if "://" not in path:
-        return os.path.isdir(path)
-    if not isinstance(engine, SparkEngine):
-        return True  # DuckDB's engine looks when it fetches the files
-    where = engine.session.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
-    return bool(where.getFileSystem(engine.session.sparkContext._jsc.hadoopConfiguration()).exists(where))
+        return [str(one) for one in sorted(Path(path).glob("*.parquet")) if not one.name.startswith(".")]
+    if isinstance(engine, SparkEngine):
+        where = engine.session.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
+        if not where.getFileSystem(engine.session.sparkContext._jsc.hadoopConfiguration()).exists(where):
+            return []
+    return [path]  # DuckDB's engine looks when it fetches the files

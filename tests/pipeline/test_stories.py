@@ -24,6 +24,7 @@ from leveret.pipeline.engines.protocol import rows as rows_of
 from leveret.pipeline.error_texts import spark_error_text
 from leveret.pipeline.jobs import commands, functions
 from leveret.pipeline.jobs.failures import deadletters
+from leveret.pipeline.jobs.opening import open_log
 from leveret.pipeline.jobs.outputs import REPLAY_LOG
 from leveret.pipeline.jobs.replay import CHOSEN, LOG, ReplayOptions, choose, log_of, marked_headers, send, urls
 from leveret.pipeline.jobs.tables import NotRecorded, Tables
@@ -289,6 +290,18 @@ def test_a_replay_that_dies_goes_on(engine: Any, tmp_path: Path, monkeypatch: An
         told_of = replay()
         assert (told_of["chosen"], told_of["sent"]) == (0, 0)
         connection.close()
+
+
+@pytest.mark.parametrize("left", ["", ".8c1d.part", "_temporary/0/part-1.parquet"])
+def test_a_log_of_replays_without_a_whole_file(left: str, engine: Any, tmp_path: Path) -> None:
+    """Is empty: a replay was killed, or found the disk full, when it wrote the first one."""
+    log = tmp_path / LOG
+    log.mkdir()
+    if left:
+        (log / left).parent.mkdir(parents=True, exist_ok=True)
+        (log / left).write_bytes(b"PAR1")
+    open_log(str(tmp_path), engine)
+    assert rows_of(engine, f"SELECT * FROM {LOG}") == []
 
 
 def test_a_replay_keeps_to_the_virtual_host() -> None:
