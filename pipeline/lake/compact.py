@@ -12,7 +12,7 @@ from ..progress import Progress
 from ..schemas import TABLES
 from .delta_tables import GROUP_ROWS, Part, absolute, files_in, open_table, replace, vacuum
 from .lake import lake_lock
-from .parts import merge_parts
+from .parts import delete_uncommitted, merge_parts
 
 #: The most octets of a file after compaction. A file with less than a quarter of that is small.
 FILE_OCTETS = 128 * 1024 * 1024
@@ -52,11 +52,15 @@ def compact_table(delta: Any, lake: str, table: str, rows_max: float = inf) -> A
     """
     old: list[File] = []
     new: list[Part] = []
-    for (day, mark), files in _small_files(delta, rows_max).items():
-        for group in _groups(files):
-            old += group
-            new.append(merge_parts(lake, table, day, mark, [one["path"] for one in group]))
-    return replace(delta, lake, table, old, new) if new else delta
+    try:
+        for (day, mark), files in _small_files(delta, rows_max).items():
+            for group in _groups(files):
+                old += group
+                new.append(merge_parts(lake, table, day, mark, [one["path"] for one in group]))
+        return replace(delta, lake, table, old, new) if new else delta
+    except Exception:
+        delete_uncommitted(lake, new)
+        raise
 
 
 def has_many_small(delta: Any) -> bool:

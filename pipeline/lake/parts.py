@@ -219,11 +219,17 @@ def merge_parts(lake: str, table: str, day: str | None, mark: str, paths: Sequen
     schema = schema_of(table, with_date=False)
     name = f"part-merged-n{mark}-{uuid4().hex}.parquet"
     writer = _PartWriter(files, f"{root}/{table}", table, name if day is None else f"date={day}/{name}", day, schema)
-    for path in paths:
-        with parquet.ParquetFile(f"{root}/{table}/{path}", filesystem=files.system) as one:
-            for batch in one.iter_batches(BATCH_ROWS):
-                writer.add(_conformed(batch, schema))
-    return writer.close()
+    try:
+        for path in paths:
+            with parquet.ParquetFile(f"{root}/{table}/{path}", filesystem=files.system) as one:
+                for batch in one.iter_batches(BATCH_ROWS):
+                    writer.add(_conformed(batch, schema))
+        return writer.close()
+    except BaseException:
+        writer.abandon()
+        with suppress(OSError):  # the disk may be full
+            files.system.delete_file(f"{root}/{table}/{writer.path}")
+        raise
 
 
 def part_from_rows(lake: str, table: str, rows: Sequence[Any], mark: str = "") -> Part:

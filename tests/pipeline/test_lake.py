@@ -23,10 +23,12 @@ from pyarrow import parquet
 from recorded_broker import RecordedBroker
 
 from leveret.journal import JournalError, reader_offsets
+from leveret.journal.disk.segment import path_of
 from leveret.journal.recovery.check import verify
 from leveret.pipeline.__main__ import main
 from leveret.pipeline.lake import compact as compacting
 from leveret.pipeline.lake import delta_tables as lake_tables
+from leveret.pipeline.lake import parts
 from leveret.pipeline.lake.compact import compact
 from leveret.pipeline.lake.delta_tables import commit, open_table, position_of
 from leveret.pipeline.lake.ingest import IngestOptions, check_journal, ingest
@@ -88,8 +90,6 @@ def test_tables_have_what_the_journal_has(tmp_path: Path) -> None:
 
 def test_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What each has written is committed at once."""
-    from leveret.pipeline.lake import parts
-
     monkeypatch.setattr(parts, "PARALLEL_OCTETS", 0)
     filled(tmp_path / "journal", segment_size=3000)
     fill(tmp_path / "journal", tmp_path / "lake", processes=2)
@@ -100,8 +100,6 @@ def test_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_damaged_journal(processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Strictly: said, from whichever process; what came before it in earlier batches stays, and nothing of the batch
     itself."""
-    from leveret.pipeline.lake import parts
-
     monkeypatch.setattr(parts, "PARALLEL_OCTETS", 0)
     journal, lake = tmp_path / "journal", tmp_path / "lake"
     one = filled(journal, segment_size=3000)
@@ -317,6 +315,22 @@ def test_another_journal_is_refused(how: str, tmp_path: Path) -> None:
     assert reader_offsets(str(journal)) == {}
 
 
+def test_the_block_that_proved_the_last_records_is_lost(tmp_path: Path) -> None:
+    """In a power cut, or cut off in a cluster. Nothing is added, and no older records are asked for."""
+    journal, lake = tmp_path / "journal", tmp_path / "lake"
+    one = filled(journal)
+    for _ in range(3):
+        one.publish("q")
+    fill(journal, lake)
+    position = position_of(open_table(str(lake), "events"), JournalPlan(str(journal)).journal_id)
+    assert position is not None
+    os.truncate(path_of(str(journal), position.segment), position.offset)
+    assert JournalPlan(str(journal)).end().place < position.place
+    result = fill(journal, lake)
+    assert result["lsn"] == position.lsn and not any(result["rows"].values())
+    assert {reader_offsets(str(journal))[reader_name(str(lake), table)] for table in COMMIT_ORDER} == {position.lsn}
+
+
 def test_one_ingest_at_a_time(tmp_path: Path) -> None:
     """By a lock; and where there is none, the commit of the second is refused, whatever it has written."""
     one = filled(tmp_path / "journal")
@@ -463,6 +477,30 @@ def test_compaction(tmp_path: Path) -> None:
     lsns = parquet.read_table(only, partitioning=None).column("lsn").to_pylist()
     assert lsns == sorted(lsns)
     assert compact(str(lake), Progress("compact", io.StringIO()))["after"]["events"] == 1
+
+
+@pytest.mark.parametrize("fails", ["reading", "committing"])
+def test_a_compaction_that_fails(fails: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves no files behind: the disk may be full."""
+    lake = tmp_path / "lake"
+    one = filled(tmp_path / "journal")
+    for _ in range(2):
+        fill(tmp_path / "journal", lake)
+        one.publish("q", 5)
+        one.tick()
+    fill(tmp_path / "journal", lake)
+    before = set(lake.rglob("*.parquet"))
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError("No space left on device")
+
+    if fails == "reading":
+        monkeypatch.setattr(parts, "_conformed", fail)
+    else:
+        monkeypatch.setattr(compacting, "replace", fail)
+    with pytest.raises(OSError, match="No space left"):
+        compact(str(lake), Progress("compact", io.StringIO()))
+    assert set(lake.rglob("*.parquet")) == before
 
 
 def test_an_ingest_compacts_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
