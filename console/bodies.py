@@ -6,6 +6,7 @@ Source: management page 1.3, 10, 20.
 import json
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping
+from math import isinf
 from typing import Any
 
 from ..engine import octets_of_base64
@@ -30,6 +31,7 @@ def parsed(body: bytes, fault: str = "not_json", *, is_strict: bool = False) -> 
         value = json.loads(
             text,
             parse_int=checked_integer,
+            parse_float=checked_float,
             parse_constant=checked_constant,
             object_pairs_hook=without_duplicates if is_strict else None,
         )
@@ -47,6 +49,14 @@ def checked_integer(text: str) -> int:
     if len(text) > DIGITS_MAX:
         raise ValueError
     return int(text)
+
+
+def checked_float(text: str) -> float:
+    """A number that a float can hold: Python reads 1e999 as infinity, which JSON does not have. Raises: ValueError."""
+    value = float(text)
+    if isinf(value):
+        raise ValueError(text)
+    return value
 
 
 def checked_constant(text: str) -> object:
@@ -109,11 +119,13 @@ def boolean(value: object) -> bool:
 
 
 def integer(value: object) -> int:
-    """An integer, or a text of its digits. Raises: Refusal."""
+    """An integer, or a text of at most DIGITS_MAX digits. Raises: Refusal."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
-    if isinstance(value, str) and value.removeprefix("-").isascii() and value.removeprefix("-").isdigit():
-        return int(value)
+    if isinstance(value, str):
+        digits = value.removeprefix("-")
+        if digits.isascii() and digits.isdigit() and len(digits) <= DIGITS_MAX:
+            return int(value)
     raise bad_request(["not_integer", value])
 
 

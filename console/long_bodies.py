@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any
 
 from . import steps
-from .bodies import DEPTH_MAX, checked_constant, checked_integer, is_deep, parsed, without_duplicates
+from .bodies import DEPTH_MAX, checked_constant, checked_float, checked_integer, is_deep, parsed, without_duplicates
 from .http_messages import bad_request
 
 #: Maximum octets that are parsed in one step, which takes about 2 ms.
@@ -45,7 +45,12 @@ class _Reader:
         self._is_strict = is_strict
         self._has_escapes = "\\u" in text
         hook = without_duplicates if is_strict else None
-        decoder = json.JSONDecoder(parse_int=checked_integer, parse_constant=checked_constant, object_pairs_hook=hook)
+        decoder = json.JSONDecoder(
+            parse_int=checked_integer,
+            parse_float=checked_float,
+            parse_constant=checked_constant,
+            object_pairs_hook=hook,
+        )
         self._decode = decoder.raw_decode
         self._until = perf_counter() + steps.STEP_S
 

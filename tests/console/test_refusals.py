@@ -178,3 +178,27 @@ def test_definitions_that_are_no_json(body: bytes, api: ApiClient) -> None:
     """An empty file is no file of definitions."""
     refused = api.ask("POST", "definitions", body, headers={"content-type": "application/json"})
     assert (refused.status, refused.reason) == (400, "failed_to_parse_json")
+
+
+@pytest.mark.parametrize("number", ["1e999", "-1e999", "[1, 1e999]", '{"a": 1e400}'])
+def test_numbers_that_no_float_can_hold(number: str, api: ApiClient) -> None:
+    """Python reads infinity, which is no JSON: it would make every list and export with it unreadable."""
+    body = f'{{"value": {number}}}'.encode()
+    for path in ("global-parameters/large", "parameters/any/%2F/large"):
+        refused = api.ask("PUT", path, body)
+        assert (refused.status, refused.reason) == (400, "not_json")
+        assert api.ask("GET", path).status == 404
+
+
+@pytest.mark.parametrize(
+    "method, path, body",
+    [
+        ("POST", "queues/%2F/none/get", {"count": "1" * 5000, "ackmode": "ack_requeue_true", "encoding": "auto"}),
+        ("GET", f"leveret/events?since={'1' * 5000}", None),
+        ("GET", f"leveret/jobs/{'1' * 5000}", None),
+    ],
+)
+def test_numbers_of_thousands_of_digits(method: str, path: str, body: Any, api: ApiClient) -> None:
+    """As text, Python refuses them with an error of its own, which was a 500."""
+    refused = api.ask(method, path, body)
+    assert (refused.status, refused.reason[0]) == (400, "not_integer")
