@@ -115,10 +115,11 @@ def consumers_of(queues: Iterable[Queue]) -> Generator[None, None, int]:
 def vhost_values(vhost: VirtualHost, clients: Sequence[Client], lengths: Lengths) -> Values:
     """The counters of a virtual host, in the order of `VHOST_NAMES`, in steps. `clients`: all of the broker."""
     mine = [client for client in clients if client.vhost is vhost]
+    past = session_values(vhost.context.past_sessions)  # before the steps: a session that closes in between counts once
     sessions = yield from map_in_steps(session_values, [session for client in mine for session in client.sessions])
     ready, unacked = lengths
     return (
-        *_sum([session_values(vhost.context.past_sessions), *sessions]),
+        *_sum([past, *sessions]),
         ready + unacked,
         ready,
         unacked,
@@ -129,11 +130,12 @@ def vhost_values(vhost: VirtualHost, clients: Sequence[Client], lengths: Lengths
 
 def broker_values(broker: Broker, lengths: Lengths) -> Values:
     """The counters of the broker, in the order of `BROKER_NAMES`, in steps. O(sessions)."""
+    past = session_values(broker.context.past_sessions)  # as in `vhost_values`
     open_now = [session for client in broker.connections for session in client.sessions]
     sessions = yield from map_in_steps(session_values, open_now)
     ready, unacked = lengths
     return (
-        *_sum([session_values(broker.context.past_sessions), *sessions]),
+        *_sum([past, *sessions]),
         ready + unacked,
         ready,
         unacked,
