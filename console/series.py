@@ -58,14 +58,25 @@ class Series:
         self._period_ms, self.recorded_ms = at_ms - before_ms, at_ms
         if self.latest != self._before:
             if self.changed_ms < before_ms:
-                self._note(before_ms, self._before)  # until then the values were the same
+                self._note_unchanged(before_ms)
             self.changed_ms = at_ms
             self._note(at_ms)
 
-    def _note(self, at_ms: int, values: Sequence[int] | None = None) -> None:
-        sample = array("q", self.latest if values is None else values)
+    def _note(self, at_ms: int) -> None:
+        sample = array("q", self.latest)
         for one in self._resolutions:
             one.add(at_ms, sample)
+
+    def _note_unchanged(self, until_ms: int) -> None:
+        """Note that the values were the same from their last change on.
+
+        A coarse resolution may lack that change, because it had a sample shortly before. It gets one as soon as its
+        step allows, or it would show the earlier values for all of the time.
+        """
+        sample = array("q", self._before)
+        for one in self._resolutions:
+            one.add(min(until_ms, max(self.changed_ms, one.times[-1] + one.step_ms)), sample)
+            one.add(until_ms, sample)
 
     def rate(self, index: int) -> float:
         """The rate of a value per second, between the last two samples; 0 until there are two."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from leveret.console import steps
 from leveret.console.counters import broker_values, vhost_values
 from leveret.console.listing import sort_key
 from leveret.console.node_facts import HostFacts
@@ -64,6 +65,18 @@ def test_a_series_is_bounded() -> None:
     for second in range(1, 1000):
         short.record(second * 1000, (second,))
     assert short.at(0, 100_000) is None
+
+
+def test_a_coarse_resolution_keeps_a_change_shortly_after_a_sample() -> None:
+    """Two seconds after the first one, then nothing for a quarter of an hour: as long, the new value is shown."""
+    series = Series(0, (0,), DAY)
+    series.record(2_000, (100,))
+    for second in range(3, 1_000):
+        series.record(second * 1000, (100,))
+    for second in range(1_000, 2_000):
+        series.record(second * 1000, (second,))
+    assert series._resolutions[0].times[0] > 500_000
+    assert [series.at(0, at_ms) for at_ms in (0, 10_000, 500_000, 999_000)] == [0, 100, 100, 100]
 
 
 def test_another_broker_has_samples_of_its_own(clock: ManualClock) -> None:
@@ -332,6 +345,24 @@ def test_sums_do_not_fall_when_a_channel_closes() -> None:
     session.close()
     assert finished(vhost_values(world.vhost, [world.client], (0, 0)))[:12] == before
     assert finished(broker_values(world.broker, (0, 0)))[:12] == before
+
+
+def test_a_channel_that_closes_while_they_are_summed_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the sum would rise by its counts and fall with the next sample: a rate below zero."""
+    monkeypatch.setattr(steps, "STEP_S", -1.0)
+    for values in (
+        lambda world: vhost_values(world.vhost, [world.client], (0, 0)),
+        lambda world: broker_values(world.broker, (0, 0)),
+    ):
+        world = Harness()
+        world.queue("q")
+        session = world.client.open_session()
+        world.publish("a", "b", key="q", by=session)
+        before = finished(values(world))
+        summing = values(world)
+        next(summing)
+        session.close()
+        assert finished(summing)[:12] == before[:12]
 
 
 def test_samples_of_the_broker_are_of_all_virtual_hosts(broker: Broker, client: Client, clock: ManualClock) -> None:
