@@ -251,6 +251,11 @@ class Api:
         """The queue in the path. Raises: Refusal."""
         return existing(self.vhost(request).queues.get(request.names["Q"]))
 
+    def has(self, queue: Queue) -> bool:
+        """Whether a queue that a list found is still there: it may have been deleted between two steps."""
+        vhost = self.broker.virtual_hosts.get(queue.vhost_name)
+        return vhost is not None and vhost.queues.get(queue.name) is queue
+
     def readable_queue(self, request: Request) -> Queue:
         """The queue in the path, if the user may read from it. Raises: Refusal."""
         queue = self.queue(request)

@@ -149,6 +149,8 @@ def _close_of_user(api: Api, request: Request) -> Steps:
     if not is_administrator(user) and name != user.name:
         raise not_authorised(_NOT_AUTHORISED, missing_tag(user, "administrator"))
     for client in [client for client in api.broker.connections if client.user.name == name]:
+        if client.closed:  # meanwhile
+            continue
         yield from api.run("close-connection", name=client.name, reason=_reason(request))
     return Answer(204)
 

@@ -19,6 +19,8 @@ def _list(api: Api, request: Request) -> Steps:
     queues = [queue for queue in api.queues_to_list(request) if is_leased(queue)]
     items: list[dict[str, Any]] = []
     for queue in queues[:QUEUES_MAX]:
+        if not api.has(queue):
+            continue
         names = {"vhost": queue.vhost_name, "queue": queue.name}
         leases = api.ask("leases", **names)[:MESSAGES_MAX]
         items.append({**names, "ready": queue.ready_count, "leased": queue.unacked, "leases": leases})

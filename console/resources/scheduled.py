@@ -20,6 +20,8 @@ def _list(api: Api, request: Request) -> Steps:
     queues.sort(key=lambda queue: (-len(queue.scheduled), queue.vhost_name, queue.name))
     rows: list[dict[str, Any]] = []
     for queue in queues[:QUEUES_MAX]:
+        if not api.has(queue):
+            continue
         names = {"vhost": queue.vhost_name, "queue": queue.name}
         messages = yield from api.run("scheduled list", **names, count=MESSAGES_MAX)
         rows += [{**names, **one} for one in messages if key in (None, one["routing_key"])]

@@ -8,8 +8,9 @@ from ..api import Api
 from ..bodies import boolean, json_object
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Request, bad_request
-from ..permissions import is_administrator, is_monitor, may_see
+from ..permissions import is_administrator, may_see
 from ..steps import Steps
+from ..views.overview import clients_of
 from .messages import selection, whole_numbers
 
 #: Maximum names of each kind of object in the result.
@@ -33,8 +34,7 @@ def _search_names(api: Api, request: Request) -> dict[str, Any]:
         return list(islice(found, NAMES_MAX))
 
     vhosts = api.vhosts_to_list(request)
-    clients = [client for client in api.broker.connections if is_monitor(user) or client.user is user]
-    found = (client for client in clients if part in f"{client.label}\n{client.name}".lower())
+    found = (client for client in clients_of(api.broker, user) if part in f"{client.label}\n{client.name}".lower())
     connections = {client.name: client.given_name for client in islice(found, NAMES_MAX)}
     return {
         "queues": in_vhosts((vhost.name, name) for vhost in vhosts for name in vhost.queues),

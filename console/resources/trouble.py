@@ -26,6 +26,8 @@ def _dead_letters(api: Api, request: Request) -> Steps:
     items: list[dict[str, Any]] = []
     count = 0
     for vhost in api.vhosts_to_list(request):
+        if vhost.name not in api.broker.virtual_hosts:  # deleted between two steps
+            continue
         found = yield from api.run("dead-letters", vhost=vhost.name, all=request.flag("all"))
         items += found["items"]
         count += found["queues"]

@@ -21,7 +21,7 @@ from leveret.console.metrics.requests import Metrics
 from leveret.console.node_facts import HostFacts
 from leveret.console.sampler import Sampler
 from leveret.console.static_pages import StaticPages
-from leveret.engine import Broker, Client, FieldTable, ManualClock, User, VirtualHost
+from leveret.engine import Broker, Client, FieldTable, ManualClock, User, VirtualHost, table_of_json
 from leveret.operator.definitions import import_steps
 from leveret.operator.steps import finished
 from leveret.serving.composition import build_broker
@@ -344,3 +344,66 @@ def test_the_reverse_of_what_is_in_order_is_not_sorted() -> None:
     found = finished(steps.first_in_steps(lambda item: item, items, 100, is_reversed=True))
     assert found == list(range(19_999, 19_899, -1))
     assert Counted.times < 1.1 * len(items)
+
+
+def _leased(console: Console, name: str) -> None:
+    arguments = {"x-queue-type": "amps"}
+    finished(console.api.run("declare-queue", queue=name, durable=True, arguments=arguments))
+
+
+def _scheduled(console: Console, name: str) -> None:
+    """A queue with a scheduled message."""
+    made = {"exchange": f"to-{name}", "type": "x-delayed-message", "arguments": {"x-delayed-type": "fanout"}}
+    finished(console.api.run("declare-exchange", **made))
+    console.vhost.queues.declare(name, client=None)
+    console.vhost.bindings.add("queue", name, f"to-{name}", "", {})
+    properties = {"headers": {"x-delay": 3_600_000}}
+    finished(console.api.run("publish", exchange=f"to-{name}", routing_key="", payload="a", properties=properties))
+
+
+@pytest.mark.parametrize("kind, make", [("scheduled", _scheduled), ("leases", _leased)])
+def test_a_queue_that_is_deleted_between_two_steps_is_left_out(
+    console: Console, kind: str, make: Callable[[Console, str], None]
+) -> None:
+    """The list has the other ones. It was a 404."""
+    for name in ("first", "second"):
+        make(console, name)
+
+    def delete() -> None:
+        if "second" in console.vhost.queues:
+            console.vhost.queues.delete("second", client=None)
+
+    status, _, value = console.call(f"leveret/{kind}", delete)
+    assert (status, [one["queue"] for one in value["items"]]) == (200, ["first"])
+
+
+def test_a_virtual_host_that_is_deleted_between_two_steps_is_left_out(console: Console) -> None:
+    """Of the list of dead letters."""
+
+    def delete() -> None:
+        for name in set(NAMES) & set(console.broker.virtual_hosts):
+            console.broker.virtual_hosts.delete(name)
+
+    assert console.call("leveret/dead-letters", delete)[0] == 200
+
+
+def test_all_connections_of_a_user_are_closed_though_one_ends_meanwhile(console: Console) -> None:
+    """The others do not stay open. It was a 400 with a part of them closed."""
+    headers = {"host": "localhost", "authorization": basic("guest", "guest")}
+    request = Request("DELETE", "/api/connections/username/guest", {}, headers, Peer("127.0.0.1", True))
+    steps, last = console.api.open(request).steps(b""), list(console.broker.connections)[-1]
+    for _ in range(2):
+        next(steps)
+    last.close()
+    assert finished(steps).status == 204
+    while console.broker.end_turn():
+        pass
+    assert list(console.broker.connections) == []
+
+
+def test_a_name_that_a_client_gave_itself_hides_no_other_connection(console: Console) -> None:
+    """The broker's name of a connection means that one, as when it is closed."""
+    first, *_, last = console.broker.connections
+    first.properties = table_of_json({"connection_name": last.name})
+    quoted = last.name.replace(" ", "%20").replace(">", "%3E")
+    assert console.call(f"leveret/connections/{quoted}")[2]["name"] == last.name

@@ -125,9 +125,7 @@ def connection(operator: Operator, name: Name) -> dict[str, Any]:
 
     name: of the connection, or the one that its client gave it
     """
-    client = next((one for one in operator.broker.connections if one.is_called(name)), None)
-    if client is None:
-        raise _no_connection(operator, name)
+    client = clients_called(operator, name)[0]
     return {
         "name": client.name,
         "connection_name": client.given_name,
