@@ -50,7 +50,7 @@ def leveret_page(
         *_flow(broker, channels),
         _one("deadlines", GAUGE, "Deadlines that are set", len(broker.context.deadlines)),
         _many("turn_delay_seconds", HISTOGRAM,
-            "Delays of the event loop, measured four times a second",
+            "Delays of the event loop, measured once a second",
             histogram(delays.bounds, delays.counts, delays.total)),
     ]
     # fmt: on

@@ -154,7 +154,7 @@ _MONITORING, _ADMINISTRATOR = Level.MONITORING, Level.ADMINISTRATOR
 
 
 def _turns(api: Api, request: Request) -> dict[str, Any]:
-    """Show the histogram of the event loop's delays, measured four times a second. `counts`: not cumulative."""
+    """Show the histogram of the event loop's delays, measured once a second. `counts`: not cumulative."""
     delays = existing(api.facts).delays
     return {"bounds_ms": [bound * 1000 for bound in delays.bounds], "counts": list(delays.counts)}
 
