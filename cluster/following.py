@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import trio
 
-from .agreement.events import Event, LeaderHeard
+from .agreement.events import DiskRecovered, DiskStalled, Event, LeaderHeard
 from .agreement.view import Leader
 from .copying.joining import JournalSummary
 from .link.leader_link import Ending, LeaderLink
@@ -124,8 +124,12 @@ class Following:
                 await self._reopen(is_copy=ending is Ending.COPIED)
 
     async def _reopen(self, *, is_copy: bool) -> None:
-        """Open the directory again: a copy has replaced its journal, or it could not be written."""
-        summary = await self._directory.reopen(is_copy=is_copy)
+        """Open the directory again: a copy has replaced its journal, or it could not be written.
+
+        While it cannot be opened, this node must not lead: it could not take over, and would keep the lead.
+        """
+        summary = await self._directory.reopen(is_copy=is_copy, failed=lambda: self._report(DiskStalled()))
+        self._report(DiskRecovered())
         if is_copy and summary.terms.node_id != self._directory.node_id:
             logger.info("a full copy is complete: node id %s", summary.terms.node_id.hex())
         await self.follow_again(summary)

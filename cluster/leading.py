@@ -115,7 +115,7 @@ class Leading:
             if copied.journal_id is None:
                 copied.begin(journal_id)
             copied.upgrade()
-            copied.set_terms(copied.terms.with_term(self.term, copied.end))
+            copied.set_terms(copied.terms.with_term(self.term, copied.sync()))  # all blocks are of earlier terms
             files = self._options.files
             forget_readers(copied.path, readers_of(copied.path, files), files)  # of earlier leaderships
             directory = copied.hand_over()

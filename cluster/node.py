@@ -446,8 +446,13 @@ class Node:
         self._nursery.start_soon(self.following.rejoin_as_new)
 
     async def _begin_anew(self, summary: JournalSummary) -> None:
-        """Start a new agreement for a directory that has a new node id."""
+        """Start a new agreement for a directory that has a new node id. Give up what the id before has just won."""
+        self.agreement.follower.rejoins_as_new = True  # it begins no campaign while its key is deleted
         await self._registration.end()
+        if (leading := self.leading) is not None:
+            self.leading = None
+            self._requests.end_lead()
+            self._nursery.start_soon(leading.resign, "the directory of this node has a new node id")
         self._agree_anew(summary, is_drained=self.agreement.context.is_drained)
         self.handle(e.Tick())
         if self.view is not None:
@@ -477,6 +482,9 @@ class Node:
 
     async def _open_broker(self, leading: Leading, decision: do.TakeOver) -> None:
         await self.following.stop()
+        if leading is not self.leading:  # the directory was opened again meanwhile, and has a new node id
+            leading.open_nothing()
+            return
         copied = self.directory.take_copy(decision.journal_id)
         if copied is None:  # the directory was opened again during the campaign, and is damaged
             leading.open_nothing()

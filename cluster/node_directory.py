@@ -2,6 +2,7 @@
 
 import logging
 import os
+from collections.abc import Callable
 
 import trio
 
@@ -76,24 +77,27 @@ class NodeDirectory:
             logger.warning(text, copied.unknown)
         return JournalSummary(copied.journal_id, copied.terms, copied.end)
 
-    async def open_until_done(self) -> JournalSummary:
-        """Call `open` until it succeeds."""
+    async def open_until_done(self, failed: Callable[[], object] = lambda: None) -> JournalSummary:
+        """Call `open` until it succeeds, and `failed` after each attempt that does not."""
         while True:
             try:
                 return await trio.to_thread.run_sync(self.open)
             except DirectoryRefused as error:
                 logger.error("%s", error)
+                failed()
                 await trio.sleep(RETRY_S)
 
-    async def reopen(self, *, is_copy: bool) -> JournalSummary:
-        """Close the directory and open it again. `is_copy`: a full copy has replaced the journal."""
+    async def reopen(self, *, is_copy: bool, failed: Callable[[], object] = lambda: None) -> JournalSummary:
+        """Close the directory and open it again. `is_copy`: a full copy has replaced the journal. `failed`: see
+        `open_until_done`.
+        """
         copied = self.copied
         if copied is not None:
             self.is_suspect = copied.has_failed
             await trio.to_thread.run_sync(copied.close)
         if is_copy:
             self.damage, self.is_suspect = None, False
-        return await self.open_until_done()
+        return await self.open_until_done(failed)
 
     def take_copy(self, journal_id: bytes) -> CopiedJournal | None:
         """Give the copy to a broker of this node, which will close it. None: the journal is damaged."""

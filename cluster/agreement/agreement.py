@@ -12,12 +12,12 @@ from ...journal.format.terms import TermTable
 from . import events as e
 from .candidate import Candidate, obstacle
 from .context import NodeContext
-from .decisions import Decision, HandoverRefused, TakeOver
+from .decisions import Decision, EndLease, HandoverRefused, TakeOver
 from .follower import Follower
 from .leadership import Leadership
 from .states import BROKER_RUNS, State, Step
 from .timers import Timers
-from .view import NodeIdentity, Purpose, View
+from .view import NodeIdentity, Purpose, Transaction, View
 
 #: Events that usually move the agreed LSN and nothing else.
 _MOVE_AGREED = {e.Acknowledged, e.Durable}
@@ -148,7 +148,8 @@ class Agreement:
     def _answered(self, event: e.Answered) -> None:
         context, sent = self.context, self.context.sent
         if event.transaction != sent or context.is_in_doubt:
-            return  # it answers a transaction of an earlier leadership
+            self._give_up_stray(event.transaction)
+            return  # it answers a transaction of an earlier leadership, or of the node id before
         if sent.purpose is Purpose.CAMPAIGN:
             self._campaigned(event)
         elif event.is_done or event.view is not None:
@@ -180,6 +181,7 @@ class Agreement:
     def _in_doubt(self, event: e.InDoubt) -> None:
         context = self.context
         if event.transaction != context.sent:
+            self._give_up_stray(event.transaction)
             return
         if event.transaction.purpose is Purpose.CAMPAIGN:
             self.candidate.doubt()
@@ -194,6 +196,12 @@ class Agreement:
         else:
             context.is_in_doubt = True
             context.read_keys()
+
+    def _give_up_stray(self, transaction: Transaction) -> None:
+        """Give up what a campaign may have won under the node id that this directory had before."""
+        is_stray = self.leadership is None and self.context.state is not State.CAMPAIGNING
+        if is_stray and transaction.purpose is Purpose.CAMPAIGN:
+            self.context.decide(EndLease())
 
     # -- the journal and the disk -------------------------------------------------------------------------------------
 

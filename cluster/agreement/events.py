@@ -165,12 +165,14 @@ class Reopened(Event):
 
 @dataclass(frozen=True, slots=True)
 class DiskStalled(Event):
-    """A write, an fsync or a probe of this node's journal hangs for longer than `disk-stall`."""
+    """A write, an fsync or a probe of this node's journal hangs for longer than `disk-stall`; or a follower's directory
+    cannot be opened again.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class DiskRecovered(Event):
-    """The disk no longer hangs."""
+    """The disk no longer hangs, and the directory is open."""
 
 
 @dataclass(frozen=True, slots=True)

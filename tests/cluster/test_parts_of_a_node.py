@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import trio
 import trio.testing
+from written_journal import JOURNAL_ID, WrittenJournal
 
 from leveret.cluster import reachability as reachability_module
 from leveret.cluster.agreement import decisions as do
@@ -333,7 +334,9 @@ def following_of(directory: NodeDirectory | None) -> Following:
     async def begin_anew(held: JournalSummary) -> None:
         raise AssertionError("its node id is the one before")
 
-    return Following(options, directory, said, begin_anew, status=said, reload=said, site=said, wall_ms=said)
+    return Following(
+        options, directory, lambda event: None, begin_anew, status=said, reload=said, site=said, wall_ms=said
+    )
 
 
 class Opened:
@@ -406,7 +409,7 @@ def test_a_disk_that_is_found_to_be_put_back_while_it_is_opened_is_opened_again(
     assert directory.is_rolled_back
 
 
-def becomes_another(*told: Event) -> tuple[Any, list[bytes]]:
+def becomes_another(*told: Event, leading: Any = None) -> tuple[Any, list[bytes]]:
     """A node whose directory has got another id, after some events; and the ids whose keys it gave back."""
     options = NodeOptions("a", "data", Credentials("orders"), {"a": Address("127.0.0.1", 1)})
     node: Any = Node(options, *[SimpleNamespace(site=None)] * 3)  # type: ignore[arg-type]
@@ -421,7 +424,8 @@ def becomes_another(*told: Event) -> tuple[Any, list[bytes]]:
         node.agreement.handle(event, 0)
     node._registration = SimpleNamespace(end=give_back)
     node.handle = lambda what: None
-    node._requests = SimpleNamespace(read_keys=lambda: None)
+    node._requests = SimpleNamespace(read_keys=lambda: None, end_lead=lambda: given_back.append(b"the lead"))
+    node.leading, node._nursery = leading, SimpleNamespace(start_soon=lambda task, *arguments: task(*arguments))
     node.directory.is_rolled_back = True
     in_virtual_time(partial(node._begin_anew, JournalSummary(b"J" * 16, TermTable(b"b" * 16), 9)))
     return node, given_back
@@ -437,6 +441,62 @@ def test_a_drained_node_that_becomes_another_stays_drained() -> None:
 def test_a_node_that_becomes_another_gives_its_key_back_first() -> None:
     """Else the key of the old id would stay until its lease is over, and its name count as taken."""
     assert becomes_another()[1] == [b"a" * 16]
+
+
+def test_a_node_that_becomes_another_gives_up_what_the_one_before_has_won() -> None:
+    """Else etcd would name a leader, by a lease that this process renews, and no node would lead."""
+    ended: list[str] = []
+    node, given_back = becomes_another(leading=SimpleNamespace(resign=ended.append))
+    assert given_back == [b"a" * 16, b"the lead"] and node.leading is None and len(ended) == 1
+
+
+def test_a_takeover_of_the_node_before_opens_nothing() -> None:
+    """The copy is now that of another node, which follows with it."""
+
+    async def take_over() -> None:
+        led = leading([])
+        led.broker, led._opened = None, trio.Event()
+        node = taking_over_as(9, 1, lambda event: None)
+        node.leading = None
+        await Node._open_broker(node, led, do.TakeOver(2, b"J" * 16))
+        assert led._opened.is_set() and led.broker is None and node.directory.copied is not None
+
+    in_virtual_time(take_over)
+
+
+def test_a_follower_whose_directory_cannot_be_opened_is_no_candidate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would win, wait for its directory, and keep the lead."""
+    opened = Opened(monkeypatch, DirectoryLocked("data"))
+    opened.copies(has_failed=True)
+    opened.directory.summary = HELD
+    told: list[Event] = []
+    following = following_of(opened.directory)
+    following._report = told.append
+    in_virtual_time(partial(following._reopen, is_copy=False))
+    assert told == [DiskStalled(), DiskRecovered()]
+
+
+def test_blocks_that_a_broken_link_left_unsynced_are_of_the_term_before(tmp_path: Path) -> None:
+    """Else the term table would contradict the journal, and the takeover fail."""
+    journal = WrittenJournal(str(tmp_path / "leader"))
+    journal.block()
+    path = str(tmp_path / "data")
+    copied = CopiedJournal.open(path)
+    copied.begin(JOURNAL_ID)
+    copied.set_terms(copied.terms.with_starts_of(journal.terms))
+    copied.append(1, 0, journal.segments()[1])
+    assert copied.end < copied.written_lsn == journal.end
+
+    def build(cluster: ClusterJournal) -> Broker:
+        cluster.directory.close()
+        return Broker()
+
+    async def open_() -> None:
+        led = leading([], path, build)
+        await led.open(copied, JOURNAL_ID, 1)
+        assert led.terms is not None and led.terms.starts[-1] == (2, journal.end)
+
+    in_virtual_time(open_)
 
 
 @pytest.mark.parametrize("is_on", [True, False])
@@ -905,12 +965,12 @@ def test_a_takeover_waits_until_no_thread_copies_any_more() -> None:
                 raise OSError("no further")
 
         node = taking_over_as(9, 1, lambda event: steps.append("failed"))
-        node.following = following
+        node.following, node.leading = following, Led()
         async with trio.open_nursery() as nursery:
             nursery.start_soon(following.run)
             await begun.wait()
             following.follow(None)
-            nursery.start_soon(Node._open_broker, node, Led(), do.TakeOver(2, b"J" * 16))
+            nursery.start_soon(Node._open_broker, node, node.leading, do.TakeOver(2, b"J" * 16))
             await later(1)
             assert steps == []
             copying.set()
@@ -946,7 +1006,8 @@ def test_a_new_leader_trusts_what_was_agreed_when_it_followed(agreed_lsn: int, e
                 raise OSError("no further")
 
         node = taking_over_as(end, agreed_lsn, lambda event: None)
-        await Node._open_broker(node, Led(), do.TakeOver(2, b"J" * 16, 1))  # type: ignore[arg-type]
+        node.leading = Led()
+        await Node._open_broker(node, node.leading, do.TakeOver(2, b"J" * 16, 1))  # type: ignore[arg-type]
 
     in_virtual_time(take_over)
     assert opened == [known]
@@ -964,7 +1025,8 @@ def test_a_takeover_that_ended_behind_the_resignation_is_reported_to_nobody() ->
                 pass
 
         node = taking_over_as(1, 1, told.append)
-        await Node._open_broker(node, Led(), do.TakeOver(2, b"J" * 16))  # type: ignore[arg-type]
+        node.leading = Led()
+        await Node._open_broker(node, node.leading, do.TakeOver(2, b"J" * 16))  # type: ignore[arg-type]
 
     in_virtual_time(take_over)
     assert told == []
@@ -978,6 +1040,7 @@ def test_a_directory_that_is_damaged_when_the_node_has_won_is_no_takeover() -> N
         led = leading([])
         led.broker = None
         node = taking_over_as(0, 1, told.append)
+        node.leading = led
         await Node._open_broker(node, led, do.TakeOver(2, b"J" * 16))
         with trio.fail_after(1):
             await led.resign("its journal is damaged")

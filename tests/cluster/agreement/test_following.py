@@ -155,6 +155,16 @@ def test_a_candidate_whose_disk_was_put_back_waits_for_the_end_of_its_campaign()
     assert d.RejoinAsNew() in stage.unreachable()
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_campaign_of_the_node_before_is_given_up(is_answered: bool) -> None:
+    """A link that failed opened the directory again, under another node id, while the campaign was under way."""
+    before = Stage()
+    before.read()
+    event = e.Answered(before.sent, True, before.etcd, 0) if is_answered else e.InDoubt(before.sent)
+    stage = following()
+    assert stage.tell(event) == [d.EndLease()] and stage.state is State.IN_SYNC
+
+
 def test_a_campaign_that_was_in_doubt_and_lost_is_forgotten() -> None:
     """The next one is known to be lost as soon as etcd is not reached."""
     stage = following()
