@@ -86,9 +86,10 @@ SELECT steps.*, begin_ms, end_ms, credit
 FROM ({steps}) AS steps JOIN spans
     ON steps.vhost = spans.vhost AND steps.queue = spans.queue AND ms >= begin_ms AND ms < end_ms
 """
+#: The arguments of each queue's last declaration, which may have none, unlike an earlier one.
 DECLARED = """
-SELECT vhost, queue, max_by(reason, lsn) FILTER (WHERE reason IS NOT NULL) AS arguments
-FROM recorded WHERE kind = 'declared' AND queue <> '' AND reason IS NOT NULL GROUP BY vhost, queue
+SELECT vhost, queue, max_by(coalesce(reason, '{}'), lsn) AS arguments
+FROM recorded WHERE kind = 'declared' AND queue <> '' GROUP BY vhost, queue
 """
 Declared = Mapping[tuple[str, str], Mapping[str, object]]
 

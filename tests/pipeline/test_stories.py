@@ -323,6 +323,16 @@ def test_a_broker_that_is_not_there_is_said() -> None:
     assert words.startswith("amqp://127.0.0.1:1/%2F: ") and "Connect" in words
 
 
+def test_what_if_of_a_queue_that_was_made_again(engine: Any) -> None:
+    """Without the arguments that it had before it was deleted."""
+    tables = told(
+        engine, '1 0 declared 0 q reason={"x-max-length":1}', "2 1 undeclared 0 q", "3 2 declared 0 q",
+        "4 3 enqueued 1 q", "5 4 enqueued 2 q",
+    )  # fmt: skip
+    found = {row.what: (row.was, row.would_be) for row in answered(tables, "whatif", whatif(tables, ""))}
+    assert (found["dropped"], found["open"]) == ((0, 0), (2, 2))
+
+
 def test_what_if(engine: Any) -> None:
     """Four came while nobody consumed; a ring of two would have kept the last two, of which one is taken."""
     came = [f"{n} {n} enqueued {n} q" for n in range(1, 5)]
