@@ -116,11 +116,11 @@ def write_text(path: str, text: str) -> None:
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(f".{target.name}.part")
-    part.write_text(text, encoding="utf-8")
     try:
+        part.write_text(text, encoding="utf-8")
         part.replace(target)
-    except OSError as error:  # it names the part
-        part.unlink()
+    except OSError as error:  # it names the part, or no file if the disk is full
+        part.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, path) from error
 
 

@@ -52,6 +52,19 @@ def test_a_directory_in_place_of_a_file(lake: str, tmp_path: Path, capsys: pytes
     assert f"leveret pipeline loss: --lineage {tmp_path}: Is a directory\n" in capsys.readouterr().err
 
 
+def test_a_file_that_finds_the_disk_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves nothing behind, and the error is about the file."""
+
+    def write(path: Path, text: str, encoding: str) -> None:
+        path.write_bytes(text[:2].encode(encoding))
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", write)
+    with pytest.raises(OSError) as raised:
+        write_text(str(tmp_path / "page.html"), "text")
+    assert raised.value.filename == str(tmp_path / "page.html") and not list(tmp_path.iterdir())
+
+
 def test_a_file_that_cannot_be_replaced(tmp_path: Path) -> None:
     """The error is about the file."""
     (tmp_path / "page.html").mkdir()
