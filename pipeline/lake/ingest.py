@@ -98,14 +98,14 @@ def default_node_name(directory: str) -> str:
 def ensure_node(lake: str, plan: JournalPlan, name: str) -> Node:
     """The node of a journal, added if the lake lacks it. The node of a lake of an older release gets a name.
 
-    Call `check_journal` first. Raises: ValueError, OSError.
+    Call `check_journal` first. Raises: JournalError (another journal has the default name), ValueError, OSError.
     """
     nodes = nodes_of(lake)
     for node in nodes:
         if node.journal == plan.journal_id and node.name:
             return node
     wanted = Node(name or default_node_name(plan.directory), plan.journal_id)
-    check_name(wanted.name)
+    _check_node(lake, plan, wanted.name)
     if (own := nodes[0]).name == "" and own.journal not in (None, plan.journal_id):
         add_node(lake, Node(f"node-{own.journal[:8]}", own.journal))  # its directory is unknown
     add_node(lake, wanted)

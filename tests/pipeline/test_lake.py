@@ -42,6 +42,7 @@ from leveret.pipeline.lake.lake import (
     reader_name,
     rows_by_node,
 )
+from leveret.pipeline.lake.nodes import Node, add_node, nodes_of
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.reading.positions import JournalPlan
 from leveret.pipeline.schemas import EVENTS, TABLES
@@ -313,6 +314,16 @@ def test_another_journal_is_refused(how: str, tmp_path: Path) -> None:
     with pytest.raises(JournalError, match=words):
         fill(journal, lake)
     assert reader_offsets(str(journal)) == {}
+
+
+def test_a_node_of_the_same_directory_without_rows(tmp_path: Path) -> None:
+    """After an ingest was killed and the journal made anew: the name is taken, and another one is accepted."""
+    add_node(str(tmp_path / "lake"), Node(tmp_path.name, "0" * 32))
+    filled(tmp_path / "journal").close()
+    with pytest.raises(JournalError, match="has journal 0+, this is journal .*give it another name"):
+        fill(tmp_path / "journal", tmp_path / "lake")
+    fill(tmp_path / "journal", tmp_path / "lake", node="anew")
+    assert [one.name for one in nodes_of(str(tmp_path / "lake"))] == sorted(("anew", tmp_path.name))
 
 
 def test_the_block_that_proved_the_last_records_is_lost(tmp_path: Path) -> None:
