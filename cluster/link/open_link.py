@@ -8,7 +8,7 @@ import logging
 import select
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -114,8 +114,20 @@ class OpenLink:
         copied.add_needs(welcome.needs)
         copied.set_terms(copied.terms.with_starts_of(welcome.terms))
         if old := [base_lsn for base_lsn in segments_in(follower.files, copied.path) if base_lsn < welcome.oldest]:
-            copied.unlink(old)
+            self._unlink(copied, old)
         self._fsynced = self._reported = copied.end
+
+    def _unlink(self, copied: CopiedJournal, base_lsns: Sequence[int]) -> None:
+        """Delete segments; none, if the file of a reader is damaged: the link is needed all the same.
+
+        Raises: JournalError.
+        """
+        try:
+            copied.unlink(base_lsns)
+        except JournalError as error:
+            if type(error) is not JournalError:
+                raise
+            logger.error("%s", error)
 
     def _copy_on(self) -> None:
         """Copy until the link ends, or a full copy is whole. Raises: as `run`."""
@@ -167,7 +179,7 @@ class OpenLink:
                 size += len(message.octets)
             elif isinstance(message, f.Unlink):
                 copied.sync()  # the checkpoint that replaces the segments must be on this disk, too
-                copied.unlink(message.base_lsns)
+                self._unlink(copied, message.base_lsns)
             elif isinstance(message, f.Needs):
                 copied.add_needs(message.needs)
             elif isinstance(message, f.No):

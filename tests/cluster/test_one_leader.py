@@ -21,7 +21,7 @@ from leveret.cluster.link.leader_link import Ending, LeaderLink
 from leveret.cluster.link.open_link import FollowingNode, OpenLink
 from leveret.cluster.link.options import Address, LinkOptions
 from leveret.cluster.link.stream import LinkFault, LinkStream
-from leveret.journal import NotInJournal
+from leveret.journal import NotInJournal, register_reader
 from leveret.journal.copying.copied_journal import CopiedJournal
 
 
@@ -141,6 +141,17 @@ async def test_segments_go_when_the_checkpoint_that_frees_them_is_on_the_disk(tm
     bench.copied.unlink = look  # type: ignore[method-assign]
     bench.take([*bench.octets(), Unlink((1,))])
     assert ends == [bench.journal.end] and min(segments(bench.path)) > 1
+
+
+@in_trio
+async def test_a_damaged_file_of_a_reader_keeps_segments_and_the_link(tmp_path: Path) -> None:
+    """Else the link would end with each order to delete segments, and with each attempt to join again."""
+    bench = Bench(tmp_path)
+    bench.join()
+    register_reader(bench.path, "spark", 2)
+    (Path(bench.path) / "readers" / "spark.json").write_text("{")
+    bench.take([*bench.octets(), Unlink((1,))])
+    assert segments(bench.path) == bench.journal.segments() and not bench.copied.has_failed
 
 
 @in_trio
