@@ -103,16 +103,15 @@ def _body_of(request: Request) -> tuple[bytes, str]:
     if content_type(request) != MULTIPART:
         return request.body, ""
     # These modules take 1 MiB of memory, and are rarely needed.
-    from email.message import EmailMessage
     from email.parser import BytesParser
-    from email.policy import HTTP
+    from email.policy import compat32  # the other policies parse all headers, and fail at some malformed ones
 
     kind = request.headers["content-type"].encode("latin-1", "replace")
-    message = BytesParser(EmailMessage, policy=HTTP).parsebytes(b"content-type: " + kind + b"\r\n\r\n" + request.body)
-    parts = list(message.iter_parts()) if message.is_multipart() else []
+    message = BytesParser(policy=compat32).parsebytes(b"content-type: " + kind + b"\r\n\r\n" + request.body)
+    parts: list[Any] = message.get_payload() if message.is_multipart() else []
     fields: dict[object, bytes] = {}
     for part in parts if len(parts) <= PARTS_MAX else ():
-        if sum(len(name) + len(value) for name, value in part.items()) > PART_HEAD_MAX:
+        if sum(len(name) + len(str(value)) for name, value in part.items()) > PART_HEAD_MAX:
             raise Refusal(400, "bad_request", _NOT_JSON)
         payload = part.get_payload(decode=True)
         fields.setdefault(

@@ -202,3 +202,11 @@ def test_numbers_of_thousands_of_digits(method: str, path: str, body: Any, api: 
     """As text, Python refuses them with an error of its own, which was a 500."""
     refused = api.ask(method, path, body)
     assert (refused.status, refused.reason[0]) == (400, "not_integer")
+
+
+@pytest.mark.parametrize("header", ["message-id: <", "from: <", "to: a@["])
+def test_forms_with_headers_that_are_malformed(header: str, api: ApiClient) -> None:
+    """Headers of a part that mean nothing here are not parsed: Python's parser of addresses failed, which was a 500."""
+    part = f'--x\r\n{header}\r\ncontent-disposition: form-data; name="file"\r\n\r\n{{}}\r\n--x--\r\n'
+    form = {"content-type": "multipart/form-data; boundary=x"}
+    assert api.ask("POST", "definitions", part.encode(), headers=form).status == 204
