@@ -108,7 +108,7 @@ def _body_of(request: Request) -> tuple[bytes, str]:
 
     kind = request.headers["content-type"].encode("latin-1", "replace")
     message = BytesParser(policy=compat32).parsebytes(b"content-type: " + kind + b"\r\n\r\n" + request.body)
-    parts: list[Any] = message.get_payload() if message.is_multipart() else []
+    parts: Any = message.get_payload() if message.is_multipart() else []
     fields: dict[object, bytes] = {}
     for part in parts if len(parts) <= PARTS_MAX else ():
         if sum(len(name) + len(str(value)) for name, value in part.items()) > PART_HEAD_MAX:
