@@ -443,28 +443,46 @@ def test_a_message_waits_no_longer_and_no_shorter(sentence: str, said_ms: int) -
 
 # -- returns ----------------------------------------------------------------------------------------------------------
 
-CLIENT = SimpleNamespace()
-S1, S2 = SimpleNamespace(client=CLIENT), SimpleNamespace(client=CLIENT)
-HELD: list[Step] = [("enqueued", "a", [1]), ("delivered", "a", [1], {"session": S1})]
 
+class Returning(History):
+    """Of a queue `a` with one message, which is out to channel 1 of a connection with two channels."""
 
-def returns() -> History:
-    return History(lambda it: Returns(it.where), a={})
+    def __init__(self, **features: Any) -> None:
+        super().__init__(lambda it: Returns(it.where), a=features)
+        self.client = SimpleNamespace(closed=False)
+        self.channels = [SimpleNamespace(client=self.client) for _ in range(2)]
+        self.channels.append(SimpleNamespace(client=SimpleNamespace(closed=False)))
+        self.tell([("enqueued", "a", [1]), ("out", 1)])
+
+    def disconnected(self) -> None:
+        self.client.closed = True
+
+    def out(self, channel: int) -> None:
+        """To this channel: 1 or 2 of the connection, or that of another one (3)."""
+        self.delivered("a", [1], session=self.channels[channel - 1])
 
 
 @pytest.mark.parametrize("steps", [
-    [*HELD, ("requeued", "a", [1], "nacked"), ("delivered", "a", [1], {"session": S1})],
-    [*HELD, ("requeued", "a", [1], "closed"), ("delivered", "a", [1], {"session": S2})],
-    [*HELD, ("requeued", "a", [1], "lost"), ("delivered", "a", [1], {"session": SimpleNamespace(client=1)})],
+    [("requeued", "a", [1], "nacked"), ("out", 1)],
+    [("requeued", "a", [1], "closed"), ("out", 2)],
+    [("requeued", "a", [1], "lost"), ("out", 2)],  # a channel error: the connection goes on
+    [("disconnected",), ("requeued", "a", [1], "closed"), ("out", 3)],
+    [("disconnected",), ("requeued", "a", [1], "lost"), ("out", 3)],
 ])  # fmt: skip
 def test_what_came_back_goes_to_another(steps: list[Step]) -> None:
-    returns().tell(steps)
+    Returning().tell(steps)
 
 
-@pytest.mark.parametrize(("why", "session"), [("closed", S1), ("lost", S1), ("lost", S2)])
-def test_who_has_gone_takes_nothing(why: str, session: Any) -> None:
-    steps: list[Step] = [*HELD, ("requeued", "a", [1], why), ("delivered", "a", [1], {"session": session})]
-    say_no(returns(), steps, "had given it back as it ended")
+@pytest.mark.parametrize("why", ["closed", "lost"])
+@pytest.mark.parametrize("features", [{}, {"timeout_ms": 100}, {"explored": True}])
+@pytest.mark.parametrize(("before", "channel"), [
+    ([], 1),
+    ([("disconnected",)], 1),
+    ([("disconnected",)], 2),
+])  # fmt: skip
+def test_who_has_gone_takes_nothing(before: list[Step], channel: int, features: dict[str, Any], why: str) -> None:
+    steps: list[Step] = [*before, ("requeued", "a", [1], why), ("out", channel)]
+    say_no(Returning(**features), steps, "had given it back as it ended")
 
 
 # -- settlements ------------------------------------------------------------------------------------------------------

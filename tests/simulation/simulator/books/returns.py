@@ -1,4 +1,7 @@
-"""What a channel or a connection gives back as it ends goes to another one: who has gone takes nothing any more."""
+"""What a channel or a connection gives back as it ends goes to another one: who has gone takes nothing any more.
+
+After a channel error ("lost", too) the other channels of its connection go on, and so do those that open later.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ class Returns(Book):
     def __init__(self, where: Whereabouts) -> None:
         self._where = where
         self._had: dict[Key, Any] = {}
-        self._gone: dict[Key, Any] = {}  # a session, or of lost connections the client
+        self._gone: dict[Key, Any] = {}  # a session, or the client if its connection has ended
 
     def handlers(self) -> Handlers:
         return {DeliveredEvent: self._delivered, RequeuedEvent: self._requeued}
@@ -44,10 +47,7 @@ class Returns(Book):
         if event.why not in (CLOSED, LOST):
             return
         name = event.vhost, event.subject
-        features = self._where.features_of(event.subject).keys()
-        may_time_out = bool(features & {"timeout_ms", "explored"})  # one channel alone, which counts as lost
         for id_ in event.messages:
             session = self._had.get((name, id_))
-            if session is not None:
-                is_of_all = event.why == LOST and not may_time_out
-                self._gone[name, id_] = session.client if is_of_all else session
+            if session is not None:  # its client is closed before any of its channels gives something back
+                self._gone[name, id_] = session.client if session.client.closed else session
