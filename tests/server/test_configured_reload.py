@@ -60,6 +60,17 @@ def test_a_clients_own_queue_of_that_name_is_kept_and_that_is_said_once() -> Non
     assert len(reload(objects, RING).warnings) == 1  # it was right in between
 
 
+def test_a_queue_that_is_not_declared_for_another_reason() -> None:
+    """The warning says only what is so: the exclusive queue of a client may have the same arguments."""
+    objects = make("")
+    session = session_of(objects)
+    table = fields_of({"x-ring-size": 3})
+    vhost = session.client.vhost
+    vhost.queues.declare("ring", client=session.client, durable=True, exclusive=True, arguments=table)
+    (warning,) = reload(objects, RING).warnings
+    assert warning.startswith("f.toml:4: queue 'ring' is not declared: cannot obtain exclusive access to locked queue")
+
+
 def test_a_clients_queue_as_declared_is_adopted() -> None:
     """From then on the configuration rules it."""
     objects = make("")

@@ -125,3 +125,30 @@ def test_files_of_amps_on_a_node() -> None:
     assert [queue.arguments.get("x-replication") for queue in on_node.queues] == ["local", "distributed"]
     assert [queue.arguments.get("x-replication") for queue in alone.queues] == [None, "distributed"]
     assert [any("W-LOCAL" in one for one in found.warnings) for found in (on_node, alone)] == [False, True]
+
+
+def test_looking_makes_no_virtual_host() -> None:
+    """Neither the preview of a reload nor an explanation: only a reload creates the virtual host of a new queue."""
+    harness = node(LOCAL)
+    configuration, faults = load_configuration([("f.toml", LOCAL.replace("[[queue]]", '[[queue]]\nvhost = "new"'))])
+    assert not faults
+    assert harness.objects.arguments_after(configuration) == {}
+    assert harness.objects.queues_deleted_by(configuration) == []
+    assert "new" not in harness.broker.virtual_hosts
+    harness.objects.apply(configuration)
+    assert list(harness.broker.virtual_hosts["new"].queues) == ["jobs@n1"]
+
+
+def test_a_preview_knows_the_queues_of_other_nodes() -> None:
+    """A reload keeps a queue that another node declares, too, so the preview does not announce its end."""
+    force = '[[address-setting]]\nmatch = "#"\nconfig-delete-queues = "FORCE"\n'
+    configuration, faults = load_configuration([("f.toml", force)])
+    assert not faults
+    for sites in ((), ("n2",)):
+        harness = node(SHARED)
+        queue = harness.named("jobs")
+        for site in sites:
+            queue.kind.host(queue, site, queue.arguments)
+        announced = harness.objects.queues_deleted_by(configuration)
+        harness.objects.apply(configuration)
+        assert (announced == [queue]) is queue.deleted is (not sites)

@@ -1,9 +1,10 @@
 """Objects that the configuration declares, created in a broker: virtual hosts, exchanges, queues, diverts.
 
-`ConfiguredObjects.apply` runs at the start and after each reload. It neither waits nor reads files. Objects that
-it created, or found as declared, are configuration-managed: such a queue follows the configuration's changes, and is
-deleted with its messages if the configuration no longer declares it and config-delete-queues is FORCE. A queue of the
-same name that a client declared differently is not changed.
+`ConfiguredObjects.apply` runs at the start and after each reload. It neither waits nor reads files. It also puts the
+settings, users, policies and logged topics in force. Exchanges and queues that it created, or found as declared, are
+configuration-managed: such a queue follows the configuration's changes, and is deleted with its messages if the
+configuration no longer declares it, config-delete-queues is FORCE, and no other node of a cluster declares it. A queue
+of the same name that a client declared differently is not changed.
 Source: address-settings page 1.3, 3.5, 3.7, 3.8, 6.1, 6.7.
 """
 
@@ -24,6 +25,7 @@ from ..engine import (
     ManualClock,
     Queue,
     VirtualHost,
+    errors,
     kind_of_type,
     own_settings,
     plain_arguments,
@@ -58,8 +60,9 @@ Key = tuple[str, str]
 class Report:
     """The results of applying a configuration, one line each.
 
-    `faults`: why nothing was done. `done`: changes. `warnings`: differences from the configuration, and losses; one
-    that persists at the next reload is not repeated.
+    `faults`: why nothing was done. `done`: changes. `warnings`: differences from the configuration, and losses; after a
+    reload also new warnings about its files, and changed keys that act after a restart. A difference that persists at
+    the next reload is not repeated.
     """
 
     faults: tuple[str, ...] = ()
@@ -161,9 +164,7 @@ class ConfiguredObjects:
         try:
             exchange = vhost.exchanges.declare(declared.name, declared.type, durable=True)
         except EngineError as error:
-            name = _shown_in(declared.vhost, declared.name)
-            text = f"exists with other arguments and is not changed: {text_of(error)}"
-            self._remark(f"{declared.origin}: exchange {name} {text}")
+            self._remark(f"{declared.origin}: exchange {_shown_in(declared.vhost, declared.name)} {_refusal(error)}")
             self._exchanges.pop((declared.vhost, declared.name), None)
             return False
         self._exchanges[declared.vhost, declared.name] = _ManagedExchange(exchange, declared)
@@ -198,7 +199,7 @@ class ConfiguredObjects:
                     site=site,
                 )
             except EngineError as error:
-                self._remark(f"{_queue_at(declared)} exists with other arguments and is not changed: {text_of(error)}")
+                self._remark(f"{_queue_at(declared)} {_refusal(error)}")
                 self._queues.pop((declared.vhost, declared.name), None)
                 return False
             reconfigure.mark_declared(queue)
@@ -250,13 +251,14 @@ class ConfiguredObjects:
         return found
 
     def queues_deleted_by(self, configuration: Configuration) -> list[Queue]:
-        """The queues that another configuration would delete, because config-delete-queues is FORCE."""
+        """The queues that another configuration would delete: config-delete-queues is FORCE, no other node has them."""
         kept = {(one.vhost, one.name) for one in (at_own_site(self.broker, each) for each in configuration.queues)}
         return [
             managed.queue
             for key, managed in self._queues.items()
             if key not in kept
             and not managed.queue.deleted
+            and not _is_declared_elsewhere(managed.queue)
             and configuration.repository.resolve(managed.declaration.address, key[0]).config_delete_queues == "FORCE"
         ]
 
@@ -386,13 +388,15 @@ def delete_undeclared(queue: Queue) -> tuple[int, str]:
 
 
 def at_own_site(broker: Broker, declared: QueueDeclaration) -> QueueDeclaration:
-    """A queue's declaration; for a queue of one node or domain, with the full name that it has on this node."""
-    site = broker.sites.own
-    if not site or "x-replication" not in declared.arguments:
+    """A queue's declaration; for a queue of one node or domain, with the full name that it has on this node.
+
+    Changes nothing: in a virtual host that does not exist, the declaration is returned as it is.
+    """
+    site, vhost = broker.sites.own, broker.virtual_hosts.get(declared.vhost)
+    if not site or vhost is None or "x-replication" not in declared.arguments:
         return declared
     kind = kind_of_type(str(declared.arguments.get("x-queue-type", CLASSIC)))
-    context = broker.virtual_hosts.create(declared.vhost).context
-    name, arguments = kind.scoped(context, declared.name, fields_of(declared.arguments), site)
+    name, arguments = kind.scoped(vhost.context, declared.name, fields_of(declared.arguments), site)
     address = name if declared.address == declared.name else declared.address
     return replace(declared, name=name, address=address, arguments=MappingProxyType(plain_arguments(arguments)))
 
@@ -400,11 +404,12 @@ def at_own_site(broker: Broker, declared: QueueDeclaration) -> QueueDeclaration:
 def start_faults(broker: Broker, configuration: Configuration) -> list[str]:
     """Reasons why configured queues cannot be built, e.g. a recovery point that the log lacks; one line each."""
     found: list[str] = []
-    for declared in (at_own_site(broker, one) for one in configuration.queues):
-        queue_type = str(declared.arguments.get("x-queue-type", CLASSIC))
+    for one in configuration.queues:
+        queue_type = str(one.arguments.get("x-queue-type", CLASSIC))
         start_fault = kind_of_type(queue_type).start_fault if queue_type in QUEUE_TYPES else None
         if start_fault is not None:
-            vhost = broker.virtual_hosts.create(declared.vhost)
+            vhost = broker.virtual_hosts.create(one.vhost)
+            declared = at_own_site(broker, one)
             queue = vhost.queues.get(declared.name)
             fault = start_fault(vhost.context, queue, declared.name, declared.arguments)
             if fault is not None:
@@ -460,13 +465,26 @@ def _follows(queue: Queue, declared: QueueDeclaration) -> bool:
 
 
 def set_ring_size(queue: Queue, size: int) -> None:
-    """Resize a ring; -1: no ring. Nothing is deleted now (address-settings page 4.3)."""
+    """Resize a ring; 0 or below: no ring. Nothing is deleted now (address-settings page 4.3)."""
     reconfigure.set_ring_size(queue, size if size > 0 else None)
 
 
 def text_of(error: EngineError) -> str:
     """The text of a refusal as clients get it, without the reply's name."""
     return reply_for(error).text.partition(" - ")[2] or str(error)
+
+
+def _refusal(error: EngineError) -> str:
+    """What a warning says of a declaration that the engine refused."""
+    if isinstance(error, errors.InequivalentArgument | errors.InequivalentField):
+        return f"exists with other arguments and is not changed: {text_of(error)}"
+    return f"is not declared: {text_of(error)}"
+
+
+def _is_declared_elsewhere(queue: Queue) -> bool:
+    """Whether other nodes of a cluster declare it, so that it stays when this one no longer does."""
+    view = queue.kind.view(queue)
+    return view is not None and bool(view.declaring - {queue.context.broker.sites.own})
 
 
 def _is_different(key: str, current: Field | None, wanted: Field | None) -> bool:
