@@ -142,6 +142,7 @@ def test_a_version_between_two_profiles_follows_the_one_before(name: str, profil
         ({"profile": "rabitmq-4.0"}, "did you mean 'rabbitmq-4.0'"),
         ({"data": __file__}, "data: .*Not a directory"),
         ({"config": {"limits": {"memroy": 1}}}, "memroy"),
+        ({"config": {"limits": {"memory": None}}}, "config: None is not a value of a configuration"),
         ({"config": "no-such-file.toml"}, "no-such-file.toml cannot be read"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The options of `start_broker`, read and checked."""
+"""The options of `start_broker`: `read_options` reads and checks them."""
 
 import json
 from collections.abc import Mapping
@@ -23,32 +23,33 @@ QUIET_MS_DEFAULT = 3
 
 @dataclass(slots=True, frozen=True)
 class RuntimeOptions:
-    """The options of `start_broker`, read and checked."""
+    """The options of `start_broker`, as `read_options` returns them. `host`, `port` and `seed` are not checked."""
 
     configuration: Configuration
     clock: ClockMode = "real"
-    clock_start_ms: int | None = None
+    clock_start_ms: int | None = None  # wall time; None: now, or, with `data` in virtual time, the last end
     quiet_ms: float = QUIET_MS_DEFAULT
     virtual_heartbeats: bool = False
-    history_max: int = 100_000
+    history_max: int = 100_000  # events that `broker.history` keeps
     seed: int | None = None
     data: str | None = None  # directory of the journal; None: everything in memory
     management: bool = False
-    host: str = LOOPBACK  # an IPv4 address of this machine
+    host: str = LOOPBACK  # an IPv4 address of this machine; "" or 0.0.0.0: all
     port: int = 0  # 0: a free one
 
 
 def reachable(host: str) -> str:
-    """The host in URLs for clients on this machine, of a listener on `host`."""
+    """The host by which clients on this machine reach a listener on `host`."""
     return LOOPBACK if host in ("", "0.0.0.0") else host
 
 
-#: Values of `config`: the path of a file (TOML, XML of Artemis), TOML as text, or a dict of the same shape.
+#: Values of `config`: the path of a file, TOML or XML as text, or a dict in the shape of the TOML. A str that has "="
+#: or a line break, or begins with "[" or "<", is text: give such a path as a Path.
 Config = str | PathLike[str] | Mapping[str, Any]
 
 
 class BrokerOptionsError(ValueError):
-    """Invalid options of the test broker; the message lists every fault."""
+    """Invalid options of the test broker. The message has the first invalid option, or every fault of `config`."""
 
 
 def read_options(
@@ -65,7 +66,7 @@ def read_options(
     host: str = LOOPBACK,
     port: int = 0,
 ) -> RuntimeOptions:
-    """Check the options of `start_broker`. Raises: BrokerOptionsError."""
+    """Check the options of `start_broker`, except host, port and seed. Raises: BrokerOptionsError."""
     check_word("clock", clock, CLOCKS, BrokerOptionsError)
     if not quiet_ms >= 0:
         raise BrokerOptionsError(f"quiet_ms: {quiet_ms!r} is invalid, expected milliseconds")
@@ -103,7 +104,10 @@ def _configuration(config: Config | None) -> Configuration:
     if config is None:
         return Configuration()
     if isinstance(config, Mapping):
-        name, text = "config", toml_of(config)
+        try:
+            name, text = "config", toml_of(config)
+        except TypeError as error:
+            raise BrokerOptionsError(f"config: {error}") from None
     elif isinstance(config, str) and ("\n" in config or "=" in config or config.lstrip()[:1] in ("[", "<")):
         name, text = "config", config
     else:
@@ -126,7 +130,7 @@ def _configuration(config: Config | None) -> Configuration:
 
 
 def toml_of(tables: Mapping[str, Any]) -> str:
-    """TOML text. Raises: TypeError for values that TOML does not have."""
+    """TOML text. Raises: TypeError: a value is of a type that no key has (dates, too, though TOML has them)."""
     return "\n".join(f"{_key(key)} = {_value(value)}" for key, value in tables.items()) + "\n"
 
 
@@ -135,7 +139,7 @@ def _key(key: str) -> str:
 
 
 def _value(value: Any) -> str:
-    """An inline value, also of tables and arrays."""
+    """The value as TOML; tables and arrays inline."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
@@ -146,4 +150,4 @@ def _value(value: Any) -> str:
         return "{" + ", ".join(f"{_key(key)} = {_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_value, value)) + "]"
-    raise TypeError(f"config: {value!r} is not a value of a configuration")
+    raise TypeError(f"{value!r} is not a value of a configuration")
