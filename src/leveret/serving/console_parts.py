@@ -47,7 +47,10 @@ class ConsoleParts:
     _made_of: tuple[object, ...] = ()
 
     def options(self) -> "ConsoleOptions":
-        """The options now. A request reads them a dozen times, so they are made again only after a reload."""
+        """The options now. A request reads them a dozen times, so they are made again only when something changed.
+
+        That is: another table of commands, another configuration, other certificates, or another list of files.
+        """
         made_of = (self.control(), self.configuration(), self.tls(), *self.files())
         if self._made is None or len(made_of) != len(self._made_of) or any(map(is_not, made_of, self._made_of)):
             self._made, self._made_of = self._make_options(), made_of
@@ -59,7 +62,7 @@ class ConsoleParts:
         if not self._is_loaded:
             self._is_loaded = True
             self.control().load()  # imports the commands now: a later client would wait for that
-        self.control().operator.sampler = self._sampler  # perhaps of the table of commands of another broker
+        self.control().operator.sampler = self._sampler  # the table of another broker does not have it yet
         return console_options(
             self.control(),
             self.configuration(),
@@ -71,7 +74,7 @@ class ConsoleParts:
         )
 
     def facts(self, delays: "Buckets") -> "MetricsFacts":
-        """`delays`: of the event loop."""
+        """The facts for /metrics that the engine does not have. `delays`: of the event loop."""
         from .metrics_facts import metrics_facts
 
         return metrics_facts(self.configuration, self.data, self.journal, delays)

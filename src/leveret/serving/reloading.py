@@ -55,7 +55,10 @@ class CurrentConfiguration:
         self.replaced = trio.Event()
 
     def join(self, files: "ClusterFiles") -> None:
-        """Reload the files of [cluster], too: this process is a node of a cluster."""
+        """Reload the certificates of [cluster], too, from now on: this process is a node of a cluster.
+
+        The files with secrets and passwords are not read again.
+        """
         self.cluster = files
         self.certificates = FileWatch(self.tls.marks | self._marks_of_cluster())
 
@@ -77,7 +80,7 @@ def reload(
     """Read the files, and put them in force if they have no fault. The caller ends the broker's turn.
 
     Args:
-        watch: notes the state of the files that are read.
+        watch: notes the state of the files that are read; None: the files are not watched.
         objects: the broker's; None: this process has no broker now.
         needs_tls: refuse a configuration without a certificate, because there are TLS listeners.
     """
@@ -114,7 +117,11 @@ def _put_in_force(
 
 
 async def watch_files(watch: FileWatch, current: CurrentConfiguration, reload_now: Callable[[str], None]) -> None:
-    """Reload when a configuration file, or a certificate, has changed (`configuration-file-refresh-period`)."""
+    """Reload when a configuration file, or a certificate, has changed. Runs until cancelled.
+
+    The files are looked at each `configuration-file-refresh-period`, at least 50 ms; never if it is below 0. A change
+    counts when two looks in a row find the same.
+    """
     is_settling = False
     while True:
         period_ms = current.configuration.broker.configuration_file_refresh_period_ms
@@ -125,13 +132,13 @@ async def watch_files(watch: FileWatch, current: CurrentConfiguration, reload_no
         findings = [one.look(marks_of(one.files)) for one in (watch, current.certificates)]
         is_settling = any(finding.is_settling for finding in findings)
         for name in (name for finding in findings for name in finding.missing):
-            logger.error("%s: FILE: cannot be read; the configuration is not changed", name)
+            logger.error("%s: cannot be read; what was loaded from it stays in force", name)
         if changed := [name for finding in findings for name in finding.changed]:
             reload_now(f"{', '.join(changed)} changed")
 
 
 def log_report(report: Report) -> None:
-    """Log changes, and differences from the configuration."""
+    """Log the changes and the warnings of a report. Its faults are not logged: the caller reports them."""
     for line in report.done:
         logger.info("%s", line)
     for line in report.warnings:

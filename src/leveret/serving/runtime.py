@@ -45,7 +45,8 @@ class DeadlineTimer:
         self.watch(clock, deadlines)
 
     def watch(self, clock: Clock, deadlines: Deadlines | None) -> None:
-        """Watch other deadlines by this clock. None: watch none, because tests move a virtual clock."""
+        """Watch other deadlines by this clock. None: watch none: tests move a virtual clock, or the broker is suspended
+        or has resigned."""
         self._clock = clock
         self._deadlines = deadlines
         if deadlines is not None:
@@ -89,7 +90,7 @@ class Runtime:
         commit: passes the records of a turn to the journal.
         sleeps: wait for deadlines; False: tests move the time.
     Attributes:
-        suspended: an event that ends the suspension: the broker resumes or resigns. Until then frontends read nothing.
+        suspended: not None while frontends must read nothing: an event that is set when the broker resumes or resigns.
             None: not suspended.
         is_silent: suspended, and frontends also send nothing.
         has_resigned: `resign` has ended the broker.
@@ -157,9 +158,10 @@ class Runtime:
             suspended.set()
 
     def resign(self) -> None:
-        """End the broker: it writes nothing, sends nothing, and runs no turn and no deadline. Idempotent.
+        """End the broker: it writes nothing, and runs no turn and no deadline. Idempotent.
 
-        Clients get connection.close. The caller ends the frontends and the tasks of the journal. Called between turns.
+        Clients get connection.close, by callbacks in `on_resign`, and nothing else. The caller ends the frontends and
+        the tasks of the journal. Called between turns.
         """
         if self.has_resigned:
             return
@@ -190,7 +192,7 @@ class Runtime:
             if broker.end_turn(is_short=self._has_leftovers) or broker.scheduler.to_load:
                 self._has_leftovers = True
                 self._more.set()
-        finally:  # after an error, too: other turns run before an unreadable message stops the broker
+        finally:  # after an error, too: turns of other connections follow before the error stops the broker
             if self._commit is not None:
                 self._commit()
 
