@@ -8,7 +8,8 @@ from .tables import COPIES, Tables
 
 #: Kinds of events that remove a message without an acknowledgement.
 CAUSES = ("evicted", "replaced", "expired", "dropped", "killed", "dead_lettered", "purged", "deleted", "cancelled")
-#: Those of them by which a ring, a last-value queue or an operator removes messages on purpose.
+#: Those of them that remove messages on purpose: by a ring or a last-value queue; because a client or an operator
+#: purges or deletes the queue, or an operator cancels the message; or because an unused queue expires.
 ON_PURPOSE = ("evicted", "replaced", "purged", "deleted", "cancelled")
 IS_REMOVED = f"kind IN ({quoted_list(CAUSES)}) AND msg_id > 0 AND queue <> '' AND (CAST(flags AS int) & {KEPT}) = 0"
 #: A message that died in several queues may have fewer arrived copies than deaths. Copies are assigned first to deaths
@@ -101,14 +102,16 @@ def loss(tables: Tables, window_s: int = 60) -> str:
 
 #: A message with this many attempts, or this many returns by failing consumers, is poison even if it did not die.
 POISON_ATTEMPTS = 5
-#: Returns for which the message is not to blame: its consumer left regularly.
+#: Returns for which the message is not to blame: its consumer left regularly, or its channel sent basic.recover.
 LEFT = "reason IN ('closed', 'unsubscribed', 'recovered')"
 DEAD = "kind IN ('dead_lettered', 'killed')"
-#: First deliveries are not read: a message that was returned or rejected, or used up its attempts, had
-#: at least one. (The broker does not count the return of a consumer that left: its `attempt` is 0.)
-#: Later deliveries are those with a higher attempt or the flag redelivered. If a broker was started again, or another
-#: leader took over, all are read: messages that were unacknowledged come again with attempt 1, and a message that was
-#: never delivered may have the flag. In streams and non-destructive queues each consumer gets a first delivery.
+#: Only later deliveries are read, those with an attempt above 1 or the flag redelivered. That a message had a first one
+#: follows from its return, its rejection, or its used-up attempts. (A return by a consumer that left has attempt 0.)
+#: If a broker was started again, or another leader took over, all deliveries are read, and all but one of each message
+#: are redeliveries. Attempt and flag do not tell them apart then: messages that were unacknowledged come again with
+#: attempt 1, and a message that was never delivered may have the flag. In streams and non-destructive queues, where
+#: each consumer gets a first delivery, only deliveries with a higher attempt count as redeliveries then
+#: (`later_attempts`).
 REDELIVERY_QUERY = """
 WITH folded AS (
     SELECT vhost, queue, msg_id,
@@ -142,12 +145,15 @@ WITH_LOG_QUEUES = """
 
 
 def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
-    """SQL of `REDELIVERY`: messages that were redelivered or died. Raises: NotRecorded (needs scope "all")."""
+    """SQL of `REDELIVERY`: messages that were returned or redelivered, or died.
+
+    Raises: NotRecorded (needs scope "all").
+    """
     tables.require_deliveries()
     dialect = tables.engine.dialect
     pauses = dialect.ordered_array("arg_ms", "lsn", "kind IN ('requeued', 'scheduled') AND arg_ms > 0")
-    known = 1 if tables.first_lsn() <= 1 else 0
-    is_restarted = max(len(tables.starts()), len(tables.takeovers())) > known
+    first_starts = 1 if tables.first_lsn() <= 1 else 0
+    is_restarted = max(len(tables.starts()), len(tables.takeovers())) > first_starts
     text = REDELIVERY_QUERY.format(
         poison_attempts=poison_attempts,
         returned=RETURNED,
@@ -207,9 +213,10 @@ FROM outcomes GROUP BY vhost, queue, kind, reason, outcome, target, arrived_in
 
 
 def deadletters(tables: Tables) -> str:
-    """SQL of `DEADLETTERS`: deaths by queue, reason and outcome. Without recorded deliveries last_consumer is null.
+    """SQL of `DEADLETTERS`: deaths by queue, reason and outcome.
 
-    Copies are known only with contents, and copies that arrived in no queue only with scope "all".
+    Without recorded deliveries last_consumer is null and attempts_max 0. Copies are known only with contents, and
+    copies that arrived in no queue only with scope "all".
     """
     is_whole = tables.scopes() == {"all"} and tables.has_contents()
     without = "IF(kind = 'dead_lettered', 'nowhere', 'gone')" if is_whole else "'not recorded'"

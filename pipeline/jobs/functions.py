@@ -73,12 +73,12 @@ class JobContext:
 
 
 def selected_tables(
-    whole: Tables, job: str, options: argparse.Namespace, unknown: set[tuple[str, str]] | None = None
+    whole: Tables, job: str, options: argparse.Namespace, missing: set[tuple[str, str]] | None = None
 ) -> Tables:
     """The part of the tables that the options select.
 
-    unknown: this adds the queues and virtual hosts that the tables do not have. Raises: ValueError (without
-    `unknown`: there is such a one).
+    missing: gets ("virtual host" or "queue", name) for each selected name that the tables do not have. Raises:
+    ValueError (a name is lacking, and `missing` is None).
     """
     selection: Selection = options.selection
     if not selection:
@@ -88,8 +88,8 @@ def selected_tables(
         for name in names:
             if not is_known(whole, column, name):
                 what = {"vhost": "virtual host", "queue": "queue"}[column]
-                if unknown is not None:
-                    unknown.add((what, name))
+                if missing is not None:
+                    missing.add((what, name))
                     continue
                 raise ValueError(f"the lake knows no {what} {name!r}")
     conditions = {
@@ -185,9 +185,9 @@ def _depth(work: JobContext) -> Answer:
 
 
 def _trace(work: JobContext) -> Answer:
-    """Raises: ValueError (no such message), NotRecorded."""
+    """Raises: ValueError (no such message; not with a trail), NotRecorded."""
     tables, message = work.tables, work.options.message
-    trail = getattr(work.options, "trail", None)
+    trail = getattr(work.options, "trail", None)  # set by `commands.py` for a lake of several nodes
     story = trace(tables, message) if trail is None else trace_messages(tables, trail)
     found = EngineTable(work.engine, "trace", _selected_rows(story, work), outputs.TRACE)
     if trail is None and not found.count():
@@ -207,7 +207,7 @@ def _replay(work: JobContext) -> Answer:
         everything = f"SELECT msg_id FROM {CHOSEN}"
         engine.append(log_of(work.tables, everything, settings, 0), path)  # for a run after a kill
         for batch in batches(work.tables, REPLAY_BATCH):
-            _send(batch, settings, options.url, f"{sent} of {count} messages were sent")
+            _send(batch, settings, options.url, f"at least {sent} of {count} messages were sent")
             some = ", ".join(str(row["msg_id"]) for row in batch)
             engine.append(log_of(work.tables, some, settings, 1), path)
             sent += len(batch)
@@ -224,7 +224,7 @@ def _send(batch: list[Row], settings: ReplayOptions, url: str, so_far: str) -> N
     except Exception as error:
         if os.environ.get("LEVERET_TRACEBACK"):
             raise
-        more = f"{so_far}, and --id {settings.replay_id} sends the others"
+        more = f"{so_far}, and --id {settings.replay_id} sends the others (up to {len(batch)} of them again)"
         raise ValueError(f"{spark_error_text(error)}; {more}") from error
 
 
@@ -274,6 +274,7 @@ def _report(work: JobContext) -> Answer:
     of_node = f" --node {shlex.quote(part.node)}" if part.node else ""
     trace = f"leveret pipeline trace --lake {shlex.quote(absolute(options.lake))}{of_node}"
     asked = ReportRequest(part.node or source, work.selection, part, answer, trace)
+    # set by `commands.py` for a lake of several nodes
     reports: dict[str, Report] | None = getattr(options, "reports", None)
     found = collect(asked, options.window if options.is_window_given or reports is not None else None, work.progress)
     write_text(path, render(found))
