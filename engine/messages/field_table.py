@@ -11,6 +11,8 @@ from struct import error as StructError
 from typing import NamedTuple, TypeAlias
 
 DEPTH_MAX = 64
+#: A key is a short string.
+KEY_OCTETS_MAX = 255
 
 #: The names of tags in error texts (those of the Erlang client, behaviour page 0.5).
 TYPE_NAMES = {
@@ -39,7 +41,9 @@ NUMBER_TAGS = INTEGER_TAGS | frozenset("fdD")
 
 
 class FieldTableError(ValueError):
-    """The octets are not a field table: truncated, nested too deep, or with an unknown tag."""
+    """The octets are not a field table: truncated, nested too deep, or with an unknown tag. Or a table cannot be
+    encoded: a value does not fit its tag, or a key is too long.
+    """
 
 
 class UnknownFieldTag(FieldTableError):
@@ -72,6 +76,7 @@ class Field(NamedTuple):
 
         Numbers and timestamps are equal whatever their width, also int and float. A string equals a byte array with the
         same octets. A bool or a decimal never equals a number. Inside tables and arrays types have to be equal, too.
+        Tables are equal only with their entries in the same order.
         Source: behaviour page 3.9 (headers); probed on RabbitMQ 3.10.8.
         """
         tag, value = self
@@ -93,7 +98,10 @@ def integer_of(table: "FieldTable", key: str) -> int | None:
 
 
 def text_of(table: "FieldTable", key: str) -> str | None:
-    """The text under a key; None: there is no entry, or it is not a string."""
+    """The text of the string or byte array under a key; None: there is no entry, or it has another type.
+
+    Not for entries that were decoded with `raw`, whose values are octets, too.
+    """
     field = table.get(key)
     return field.text if field is not None and isinstance(field.value, bytes) else None
 
@@ -136,7 +144,8 @@ _MEASURED = _STRINGS | {_TABLE, _ARRAY}
 def decode_table(data: bytes, start: int = 0, *, raw: str | None = None) -> tuple[FieldTable, int]:
     """Decode the table whose four length octets stand at `start`. Of duplicate keys the first counts.
 
-    `raw`: name of an entry that is not decoded if it is an array; its value is the octets of the items.
+    `raw`: name of an entry that is not decoded if it is an array of this table, not of one inside it; its value is the
+    octets of the items.
     Returns the table and the offset after it. Raises: FieldTableError, UnknownFieldTag.
     """
     begin, end = _span(data, start, len(data))
@@ -149,7 +158,7 @@ def decode_array(data: bytes) -> list[Field]:
 
 
 def encode_array(items: list[Field]) -> bytes:
-    """The inverse of `decode_array`."""
+    """The inverse of `decode_array`. Raises: as `encode_table`."""
     return b"".join(map(_encode_field, items))
 
 
@@ -342,13 +351,15 @@ def table_spans(data: bytes, start: int) -> list[tuple[str, int, int]]:
 
 
 def encode_table(table: FieldTable) -> bytes:
-    """The inverse of `decode_table`. Raises: FieldTableError if a value does not fit its tag."""
+    """The inverse of `decode_table`. Raises: FieldTableError: a value does not fit its tag, or a key is too long."""
     body = b"".join(_encode_key(key) + _encode_field(field) for key, field in table.items())
     return _LENGTH.pack(len(body)) + body
 
 
 def _encode_key(key: str) -> bytes:
     raw = key.encode("utf-8", "surrogateescape")
+    if len(raw) > KEY_OCTETS_MAX:
+        raise FieldTableError(f"a key has {len(raw)} octets, more than {KEY_OCTETS_MAX}")
     return bytes((len(raw),)) + raw
 
 
@@ -362,11 +373,9 @@ def _encode_field(field: Field) -> bytes:
         return raw_tag + _LENGTH.pack(len(items)) + items
     if isinstance(value, dict):
         return raw_tag + encode_table(value)
-    if isinstance(value, tuple):
-        return raw_tag + _DECIMAL.pack(*value)
     if value is None:
         return raw_tag
     try:
-        return raw_tag + _FIXED[tag].pack(value)
+        return raw_tag + (_DECIMAL.pack(*value) if isinstance(value, tuple) else _FIXED[tag].pack(value))
     except (StructError, OverflowError) as error:
         raise FieldTableError(str(error)) from error

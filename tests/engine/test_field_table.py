@@ -22,6 +22,7 @@ from leveret.engine.messages.field_table import (
     UnknownFieldTag,
     decode_bare_table,
     decode_table,
+    encode_array,
     encode_table,
     scan_table,
 )
@@ -292,8 +293,12 @@ def test_agrees_with_pamqp(table: dict[str, object]) -> None:
 
 
 @pytest.mark.parametrize(
-    "field", [Field("b", 200), Field("I", 2**40), Field("T", -1), Field("t", []), Field("f", 1e39)]
-)
+    "field",
+    [
+        Field("b", 200), Field("I", 2**40), Field("T", -1), Field("t", []), Field("f", 1e39),
+        Field("D", (256, 1)), Field("D", (0, -1)), Field("D", (0, 2**32)),
+    ],
+)  # fmt: skip
 def test_values_that_do_not_fit_their_tag_are_refused(field: Field) -> None:
     """Encoding raises FieldTableError, too."""
     if field.tag == "t":
@@ -301,3 +306,15 @@ def test_values_that_do_not_fit_their_tag_are_refused(field: Field) -> None:
     else:
         with pytest.raises(FieldTableError):
             encode_table({"k": field})
+        with pytest.raises(FieldTableError):
+            encode_array([field])
+
+
+def test_a_key_that_is_too_long_is_refused() -> None:
+    """A key is a short string: at most 255 octets, not characters."""
+    value = Field("t", True)
+    for key in ("k" * 255, "\u00fc" * 127):
+        assert decode_table(encode_table({key: value}))[0] == {key: value}
+    for key in ("k" * 256, "\u00fc" * 128):
+        with pytest.raises(FieldTableError, match="a key has 256 octets, more than 255"):
+            encode_table({"outer": Field("F", {key: value})})
