@@ -216,7 +216,7 @@ def read_terms(path: str, files: ReadableFiles = REAL) -> TermTable | None:
 def is_of_cluster(path: str, files: ReadableFiles = REAL) -> bool:
     """Whether it is the directory of a node of a cluster. Raises: OSError."""
     with suppress(ForeignDirectory):
-        return read_format(path, files).is_cluster
+        return read_format(path, files, allows_unknown=True).is_cluster
     return False
 
 
