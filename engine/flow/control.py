@@ -71,6 +71,9 @@ class FlowControl(UsageTree):
         self._waits: dict[Waiter, tuple[Usage, Client]] = {}
         self._to_recheck: dict[Usage, None] = {}
         self._resuming: Client | None = None
+        #: During a recheck: the node where the client waited, and since when (monotonic); None: it waits again, or does
+        #: not end its wait.
+        self._rechecked: tuple[Usage, int] | None = None
         self.alarm = Alarm("alarm", self._note_drained, context.clock)
         self.disk = Alarm("disk", self._note_drained, context.clock)
         self.replication = Alarm("replication", self._note_drained, context.clock)
@@ -169,10 +172,14 @@ class FlowControl(UsageTree):
     def wait(self, full: FullLimit, client: "Client", waiter: Waiter) -> None:
         """Call `waiter.resume` when there is room and the client is next (`RoundRobin`)."""
         node = full.node
-        now_ns = self._context.clock.monotonic_ns()
+        since_ns = self._context.clock.monotonic_ns()
+        goes_on = self._rechecked is not None and self._rechecked[0] is node
+        if self._rechecked is not None and goes_on:
+            since_ns, self._rechecked = self._rechecked[1], None
         self._waits[waiter] = (node, client)
-        if node.round_robin.join(client, waiter, now_ns):
-            self._emit(BlockedClient(client, node.destination, node.limit_name, now_ns), True)
+        if node.round_robin.join(client, waiter, since_ns):
+            if not goes_on:
+                self._emit(BlockedClient(client, node.destination, node.limit_name, since_ns), True)
             self.warnings.blocked(node)
         if not node.is_full:
             self._note_drained(node)
@@ -198,15 +205,22 @@ class FlowControl(UsageTree):
                 self.pending = self._context.background.pending = True
 
     def _recheck_waiters(self, node: Usage) -> None:
-        """Have each waiter, in order of arrival, refuse its publishes or wait again."""
-        waiters = [(client, waiter) for client, waiting in node.round_robin for waiter in waiting.waiters]
-        for client, waiter in waiters:
+        """Have each waiter, in order of service, refuse its publishes or wait again. If the client waits again in this
+        node, its wait goes on: it keeps its start, and no event says that it ended.
+        """
+        waiters = [
+            (client, waiting.since_ns, waiter) for client, waiting in node.round_robin for waiter in waiting.waiters
+        ]
+        for client, since_ns, waiter in waiters:
+            if self._waits.pop(waiter, None) is not None and node.round_robin.leave(client, waiter):
+                self._rechecked = node, since_ns
             self._resuming = client
             try:
-                self.leave(waiter)
                 waiter.resume(0, 0)  # publishes nothing
+                if self._rechecked is not None:
+                    self._emit(BlockedClient(client, node.destination, node.limit_name, since_ns), False)
             finally:
-                self._resuming = None
+                self._resuming = self._rechecked = None
 
     def work(self) -> None:
         """Let clients publish a quantum each, in turn, while there is room. Called at the end of a turn."""

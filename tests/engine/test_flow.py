@@ -279,6 +279,25 @@ def test_a_reload_reaches_all_who_wait_wherever() -> None:
     assert [one.refused for one in publishers] == [1, 1, 1]
 
 
+def test_a_reload_does_not_begin_a_wait_anew() -> None:
+    """Who waits on is listed with the start of the wait, and one event tells of it. Who is refused waits no more."""
+    bench = FlowBench(memory_limit=1_000, cursor="vm")
+    publisher = Publisher(bench, "p")
+    seen: list[tuple[EventKind, int]] = []
+    bench.broker.context.listeners.append(
+        lambda event: seen.append((event.kind, event.waited_ms)) if isinstance(event, BlockedEvent) else None
+    )
+    publisher.publish(*[make_content(1_500)] * 2)
+    (began,) = bench.broker.flow.blocked()
+    bench.advance(300)
+    bench.configure(memory_limit=900, cursor="vm")
+    assert bench.broker.flow.blocked() == [began] and seen == [(EventKind.BLOCKED, 0)]
+    bench.advance(400)
+    bench.configure(memory_limit=900, cursor="vm", send_fail_if_no_space=True)
+    assert publisher.refused == 1 and bench.broker.flow.blocked() == []
+    assert seen == [(EventKind.BLOCKED, 0), (EventKind.UNBLOCKED, 700)]
+
+
 def test_a_reload_between_the_marks_lets_nobody_go() -> None:
     """What is full stays so until its low mark, also where another limit of the address changes."""
     limits = {"address_full_policy": "BLOCK", "max_size_messages": 100}
