@@ -87,7 +87,11 @@ class ParkedChannel:
         return quota.used, messages - quota.messages
 
     def lets_pass(self, event: ProtocolEvent) -> bool:
-        """Whether an event of the channel is handled at once: it settles deliveries, ends something, sets the flow."""
+        """Whether an event of the channel is handled at once: it settles deliveries, ends something, sets the flow.
+
+        Not acknowledgements in a transaction, nor a cancel behind a parked basic.consume, nor a close that waits
+        (`delays_close`).
+        """
         if type(event) is AcksReceived:
             return not self._is_transactional
         if type(event) is not ChannelMethod:
@@ -98,14 +102,16 @@ class ParkedChannel:
         if kind is commands.Basic.Cancel:
             return not self._has_consume  # a parked basic.consume may be the consumer's
         if kind is commands.Channel.Close:
-            return not self.has_unconfirmed
+            return not self.delays_close
         return kind in _ALWAYS_PASSING
 
     @property
-    def has_unconfirmed(self) -> bool:
-        """Whether a close has to wait for publishes that an alarm parks, because their loss would go unnoticed.
+    def delays_close(self) -> bool:
+        """Whether a close has to wait for the parked publishes: their loss would go unnoticed, because the channel has
+        neither confirms nor a transaction.
 
-        Work that waits for a limit does not delay a close (queues page E.5).
+        Only while an alarm parks them, or the next turn handles them (`full` is None). Work that waits for a limit does
+        not delay a close (queues page E.5).
         """
         return not self.is_answered and (self.full is None or self.full.is_alarm)
 
@@ -135,7 +141,7 @@ class ParkedChannel:
         events = (work.event for work in self.work)
         return any(type(event) is ChannelMethod and type(event.method) is commands.Channel.Close for event in events)
 
-    def messages(self) -> int:
+    def count_messages(self) -> int:
         """The number of parked publishes. O(work)."""
         return sum(work.messages for work in self.work)
 

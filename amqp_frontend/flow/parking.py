@@ -114,7 +114,7 @@ class ParkedContents:
 class Parking:
     """The parked work of a connection. `channels`: those with parked work. `contents`: its counts.
 
-    `is_closing`: the peer's connection.close waits for parked work (`ParkedChannel.has_unconfirmed`). `has_unread`: the
+    `is_closing`: the peer's connection.close waits for parked work (`ParkedChannel.delays_close`). `has_unread`: the
     reader may have octets of the peer, because a turn was cut, or the parking was full before. `resume_channel`:
     handles the parked work of a channel, up to a quota. `on_timeout`: called when no parked work could be published for
     too long.
@@ -226,7 +226,7 @@ class Parking:
         parked = self.channels.get(channel)
         if parked is None:
             return False
-        if count := parked.messages():
+        if count := parked.count_messages():
             level = logging.INFO if parked.is_answered else logging.WARNING
             name = self._login.peer.name
             logger.log(level, "%s: channel %d is over, %d parked publishes are dropped", name, channel.number, count)
@@ -257,9 +257,9 @@ class Parking:
         return None
 
     @property
-    def has_unconfirmed(self) -> bool:
+    def delays_close(self) -> bool:
         """Whether the peer's connection.close has to wait for parked work."""
-        return any(parked.has_unconfirmed for parked in self.channels.values())
+        return any(parked.delays_close for parked in self.channels.values())
 
     @property
     def can_continue(self) -> bool:

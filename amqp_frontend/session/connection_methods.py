@@ -151,7 +151,7 @@ def _close(session: AmqpSession, method: commands.Connection.Close) -> Step | No
         session.output.send(0, commands.Connection.CloseOk)  # the closes crossed, so both are answered
         return None
     parking = session.backlog.parking
-    if parking.has_unconfirmed:
+    if parking.delays_close:
         parking.is_closing = True
         session.connection.skip_everything()
         return Step.CLOSING

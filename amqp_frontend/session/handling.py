@@ -30,7 +30,7 @@ from ..wire.states import ChannelState, ConnectionState
 from .basic_methods import BASIC_HANDLERS
 from .channel_methods import CHANNEL_HANDLERS, answer_commit, open_channel
 from .connection_methods import CONNECTION_HANDLERS, header_received
-from .publishing import must_wait_to_commit, published, published_late, published_mixed, published_mixed_late
+from .publishing import park_commit_if_it_must_wait, published, published_late, published_mixed, published_mixed_late
 from .session import AmqpSession, EventHandler, Handler
 from .topology_methods import TOPOLOGY_HANDLERS
 
@@ -219,7 +219,7 @@ def _channel_method(session: AmqpSession, event: ChannelMethod, turn: Connection
         session.backlog.parking.resume_channel = partial(_resume_channel, session)
         return DONE
     assert isinstance(channel, Channel)
-    if type(event.method) is commands.Tx.Commit and must_wait_to_commit(session, event, channel, turn):
+    if type(event.method) is commands.Tx.Commit and park_commit_if_it_must_wait(session, event, channel, turn):
         return PARKED
     durability, journal = session.broker.context.storage.durability, session.journal
     if durability is None or type(event.method) not in ANSWERED_WHEN_SAFE:

@@ -62,7 +62,9 @@ def publish_run_with_room(
     return DONE
 
 
-def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Channel, turn: ConnectionTurn) -> bool:
+def park_commit_if_it_must_wait(
+    session: AmqpSession, event: ChannelMethod, channel: Channel, turn: ConnectionTurn
+) -> bool:
     """Park a whole tx.commit if the journal refuses or there is no room (E.4 row 13). Returns: whether it was parked.
 
     Raises: DestinationFull.

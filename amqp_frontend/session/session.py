@@ -83,7 +83,7 @@ class Backlog:
     def is_close_due(self) -> bool:
         """Whether the peer's connection.close had to wait and may be answered now."""
         parking = self.parking
-        return parking.is_closing and self.unfinished is None and not parking.has_unconfirmed
+        return parking.is_closing and self.unfinished is None and not parking.delays_close
 
 
 def generated_name(prefix: str) -> str:
