@@ -122,9 +122,9 @@ class Session(SessionCounts):
         unroutable, refused = arrival.publish(host, route, envelope, contents)
         if self.confirms is not None:
             self.confirms.add(len(contents), refused, broker.sync_lsn() if turn.records != before else 0)
-        return self.count_unroutable(envelope, unroutable, mandatory=mandatory) if unroutable else []
+        return self.return_or_drop(envelope, unroutable, mandatory=mandatory) if unroutable else []
 
-    def count_unroutable(self, envelope: Envelope, contents: Sequence[bytes], *, mandatory: bool) -> list[Returned]:
+    def return_or_drop(self, envelope: Envelope, contents: Sequence[bytes], *, mandatory: bool) -> list[Returned]:
         """Count messages that no queue took. `mandatory` ones are returned. The others are counted as dropped, also
         those that are published to the dead-letter address of their address.
         """

@@ -164,7 +164,7 @@ class Commit:
             if refused and self._error is None:
                 self._error = PartialCommit()
             if unroutable:
-                self._returned += session.count_unroutable(envelope, unroutable, mandatory=mandatory)
+                self._returned += session.return_or_drop(envelope, unroutable, mandatory=mandatory)
         return RUN_COST + len(contents) * width
 
 
