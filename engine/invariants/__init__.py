@@ -20,21 +20,22 @@ if TYPE_CHECKING:
     from ..broker import Broker
     from ..virtual_host import VirtualHost
 
-__all__ = ["MANY", "InvariantBroken", "check_broker", "check_queues", "check_routes"]
+__all__ = ["NO_LIMIT", "InvariantBroken", "check_broker", "check_queues", "check_routes"]
 
 #: The default of `messages_max`: no limit.
-MANY = 1 << 62
+NO_LIMIT = 1 << 62
 
 
 class InvariantBroken(AssertionError):
     """The state of the broker contradicts itself, by a mistake in our code. Each line is one contradiction."""
 
 
-def check_broker(broker: "Broker", *, messages_max: int = MANY) -> None:
+def check_broker(broker: "Broker", *, messages_max: int = NO_LIMIT) -> None:
     """Check all invariants between two turns. O(all state). Raises: InvariantBroken.
 
-    `messages_max`: of queues with more messages neither the messages one by one nor the store are checked. It also
-    limits comparisons of routes with bindings.
+    `messages_max`: of queues with more messages (ready, unacknowledged and scheduled) neither the messages one by one
+    nor the store nor the meter are checked. If the routes of a virtual host need more comparisons with bindings than
+    this, none of them is checked.
     """
     queues = list(broker.virtual_hosts.queues())
     opened = (session for client in broker.connections for session in client.sessions)
@@ -51,7 +52,7 @@ def check_broker(broker: "Broker", *, messages_max: int = MANY) -> None:
     _raise(found)
 
 
-def check_queues(queues: Collection[Queue], *, messages_max: int = MANY) -> None:
+def check_queues(queues: Collection[Queue], *, messages_max: int = NO_LIMIT) -> None:
     """Check some queues, and the sessions that may have their deliveries. Raises: InvariantBroken."""
     held = held_by(chain.from_iterable(queue.sessions for queue in queues))
     _raise(chain(sessions_of(held), *(_queue(queue, held, messages_max) for queue in queues)))
@@ -59,7 +60,7 @@ def check_queues(queues: Collection[Queue], *, messages_max: int = MANY) -> None
 
 def check_routes(vhost: "VirtualHost") -> None:
     """Check the registered routes of one virtual host. Raises: InvariantBroken."""
-    _raise(routes_of(vhost.context, MANY))
+    _raise(routes_of(vhost.context, NO_LIMIT))
 
 
 def _queue(queue: Queue, held: Held, messages_max: int) -> Iterator[str]:
