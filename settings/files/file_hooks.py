@@ -19,9 +19,9 @@ LoadXml = Callable[[ConfigurationBuilder, str, "Element"], None]
 class FileHooks:
     """The part of one package.
 
-    `complete(builder)`: check and complete the queues of a configuration without faults. `lint(configuration, logs)`:
-    warnings about it; `logs`: virtual hosts whose logged topics a file lists. `xml()`: roots of its XML files, and the
-    function that reads one of them.
+    `complete(builder)`: check and complete the queues of a configuration without faults. `lint(configuration,
+    logged_vhosts)`: warnings about it; `logged_vhosts`: virtual hosts whose logged topics a file lists. `xml()`: roots
+    of its XML files, and the function that reads one of them.
     """
 
     complete: Callable[[ConfigurationBuilder], None]

@@ -64,15 +64,15 @@ def topic_exchanges(
 class TopicCheck:
     """Checks that the topics which leased queues name are logged, if a configuration lists logged topics."""
 
-    def __init__(self, topics: Sequence[LoggedTopic], logs: Iterable[str]) -> None:
-        """Args: logs: virtual hosts with a transaction log, also one without topics."""
-        self._logs = {*logs, *(topic.vhost for topic in topics)}
+    def __init__(self, topics: Sequence[LoggedTopic], logged_vhosts: Iterable[str]) -> None:
+        """Args: logged_vhosts: virtual hosts whose logged topics a file lists, even if it lists none."""
+        self._logged_vhosts = {*logged_vhosts, *(topic.vhost for topic in topics)}
         self._by_name = {(topic.vhost, topic.name): topic for topic in topics if not topic.is_pattern}
         self._patterns = [(topic, topic.records()) for topic in topics if topic.is_pattern]
 
     def problems(self, queue: QueueDeclaration) -> Iterator[Problem]:
         """E-TXLOG and E-MTYPE-MISMATCH."""
-        if queue.vhost not in self._logs:
+        if queue.vhost not in self._logged_vhosts:
             return
         settings = leased_of(queue)
         topics = {settings.underlying_topic: _TOPIC}
@@ -99,12 +99,12 @@ class TopicCheck:
         return next((one for one, records in self._patterns if one.vhost == vhost and records(topic)), None)
 
 
-def lint_of_leases(configuration: Configuration, logs: Iterable[str]) -> Iterator[str]:
+def lint_of_leases(configuration: Configuration, logged_vhosts: Iterable[str]) -> Iterator[str]:
     """W-TXLOG, once for a virtual host; W-MTYPE, once for a type; and the warnings about each queue's settings.
 
-    Args: logs: virtual hosts whose logged topics a file lists, even if it lists none.
+    Args: logged_vhosts: virtual hosts whose logged topics a file lists, even if it lists none.
     """
-    logged = {*logs, *(topic.vhost for topic in configuration.logged_topics)}
+    logged = {*logged_vhosts, *(topic.vhost for topic in configuration.logged_topics)}
     types: set[str] = set()
     for queue in configuration.queues:
         if not is_leased(queue.arguments):
