@@ -54,14 +54,17 @@ def plain_name(value: object) -> str:
     """A name that may be part of a key in etcd."""
     if isinstance(value, str) and _NAME.fullmatch(value):
         return value
-    raise ValueError("a name of at most 63 letters, digits, `_`, `.` and `-`")
+    raise ValueError("a name of at most 63 letters, digits, `_`, `.` and `-` that begins with a letter or digit")
 
 
 def node_name(value: object) -> str:
     """A name that may be part of a key in etcd, perhaps with a host (`rabbit@a`), as RabbitMQ names its nodes."""
     if isinstance(value, str) and _NODE.fullmatch(value):
         return value
-    raise ValueError("a name of at most 63 letters, digits, `_`, `.` and `-`, perhaps with one `@`")
+    raise ValueError(
+        "a name of at most 63 letters, digits, `_`, `.` and `-`, perhaps with one `@`; "
+        "each part begins with a letter or digit"
+    )
 
 
 def host_and_port(value: object) -> str:
@@ -78,7 +81,7 @@ def copy_rate(value: object) -> int:
     except ValueError:
         rate = -1
     if rate and rate < MIB:
-        raise ValueError('a size of at least 1MiB, or 0 for no limit: "100MiB"')
+        raise ValueError('a size of at least 1MiB a second, or 0 for no limit: "100MiB"')
     return rate
 
 
@@ -93,7 +96,7 @@ def named_host_ports(value: object) -> tuple[str, ...]:
 
 def urls(value: object) -> tuple[str, ...]:
     """A list of http and https URLs without a path."""
-    expected = 'a list of URLs: ["http://HOST:2379", ...]'
+    expected = 'a list of http or https URLs without a path: ["http://HOST:2379", ...]'
     try:
         given = texts(value)
     except ValueError:
@@ -122,9 +125,9 @@ def at_least(low_ms: int, text: str) -> Kind:
 #: With a shorter timer a node that is only busy would count as dead.
 TIMER = at_least(100, "100ms")
 
-at_start = partial(setting, acts=RESTART)
-of_node = partial(at_start, is_of_node=True)
-pem_file = partial(of_node, TEXT, None)
+cluster_key = partial(setting, acts=RESTART)
+node_key = partial(cluster_key, is_of_node=True)
+pem_file = partial(node_key, TEXT, None)
 
 
 # fmt: off
@@ -132,49 +135,51 @@ pem_file = partial(of_node, TEXT, None)
 class ClusterKeys:
     """[cluster]."""
 
-    name: str = at_start(Kind(plain_name), "leveret",
+    name: str = cluster_key(Kind(plain_name), "leveret",
         help="Name of the cluster; its keys in etcd are under `/leveret/NAME/0/`.")
-    node: str | None = of_node(Kind(node_name), None,
+    node: str | None = node_key(Kind(node_name), None,
         help="Name of this node, one of `nodes`; tools see `rabbit@NAME`, or the name as it is if it has an `@`.")
-    nodes: tuple[str, ...] = at_start(Kind(named_host_ports), (),
+    nodes: tuple[str, ...] = cluster_key(Kind(named_host_ports), (),
         help="All nodes, the same list on each: `NAME=HOST:PORT`, the address where the other nodes reach it.")
-    listen: str | None = of_node(Kind(host_and_port), None,
+    listen: str | None = node_key(Kind(host_and_port), None,
         help="Address on which this node listens for the others; unset: its address in `nodes`.")
-    advertise: str | None = of_node(Kind(host_and_port), None,
+    advertise: str | None = node_key(Kind(host_and_port), None,
         help="Address of this node that the others are told; unset: its address in `nodes`.")
-    etcd: tuple[str, ...] = of_node(Kind(urls), (), help="URLs of all members of etcd, see [cluster.md](cluster.md).")
-    etcd_user: str | None = of_node(TEXT, None,
+    etcd: tuple[str, ...] = node_key(Kind(urls), (), help="URLs of all members of etcd, see [cluster.md](cluster.md).")
+    etcd_user: str | None = node_key(TEXT, None,
         help="User as which this node logs in to etcd; unset: etcd has no users.")
-    etcd_password_file: str | None = of_node(TEXT, None,
+    etcd_password_file: str | None = node_key(TEXT, None,
         help="File with the password of `etcd-user`, on its first line.")
-    min_in_sync: int = at_start(in_range(1, 16), 2,
-        help="Nodes that must have a message on disk before it is confirmed; fewer in sync block publishers.")
-    secret_file: str | None = of_node(TEXT, None,
+    min_in_sync: int = cluster_key(in_range(1, 16), 2,
+        help="Nodes, the leader among them, that must have a message on disk before it is confirmed; "
+        "fewer in sync block publishers.")
+    secret_file: str | None = node_key(TEXT, None,
         help="File with a secret that all nodes share and prove to each other, where there is no `[cluster.tls]`.")
-    group: str | None = of_node(Kind(plain_name), None,
+    group: str | None = node_key(Kind(plain_name), None,
         help="Name of the group of nodes to which this one belongs, as AMPS has it: see `x-queue-domain`.")
-    lease_ms: int = at_start(at_least(2000, "2s"), 6000,
+    lease_ms: int = cluster_key(at_least(2000, "2s"), 6000,
         help="How long a node that is silent counts as present in etcd, rounded up to seconds.")
-    suspend_after_ms: int = at_start(TIMER, 2000,
+    suspend_after_ms: int = cluster_key(TIMER, 2000,
         help="How long a leader that reaches neither a node nor etcd continues; then nothing is read or sent.")
-    disk_stall_ms: int = at_start(TIMER, 5000,
+    disk_stall_ms: int = cluster_key(TIMER, 5000,
         help="How long a write or fsync of the leader may hang before another node leads.")
-    patience_ms: int = at_start(TIMER, 30_000,
+    patience_ms: int = cluster_key(TIMER, 30_000,
         help="How long clients wait while no node leads; then they are disconnected.")
-    beacon_ms: int = at_start(at_least(50, "50ms"), 500,
+    beacon_ms: int = cluster_key(at_least(50, "50ms"), 500,
         help="How often connected nodes tell each other that they are alive.")
-    ack_deadline_ms: int = at_start(TIMER, 2000,
+    ack_deadline_ms: int = cluster_key(TIMER, 2000,
         help="How long the leader waits for a node in sync to have records on disk, before it continues without it.")
-    join_patience_ms: int = at_start(TIMER, 1000, help="How long a new leader waits for nodes in sync to connect.")
-    resign_after_ms: int = at_start(TIMER, 2000,
+    join_patience_ms: int = cluster_key(TIMER, 1000, help="How long a new leader waits for nodes in sync to connect.")
+    resign_after_ms: int = cluster_key(TIMER, 2000,
         help="How long a leader with too few nodes in sync waits before it leaves the lead to a node that reaches "
         "more.")
-    transfer_after_ms: int = at_start(Kind(duration_ms, units=DURATION_UNITS), 50, acts=LIVE,
+    transfer_after_ms: int = cluster_key(Kind(duration_ms, units=DURATION_UNITS), 50, acts=LIVE,
         help="How long a message of a leased queue waits for a consumer at its own node before it may leave.")
-    link_backlog: int = at_start(Kind(size_between(MIB, INT_MAX), units=SIZE_UNITS), 64 * MIB,
+    link_backlog: int = cluster_key(Kind(size_between(MIB, INT_MAX), units=SIZE_UNITS), 64 * MIB,
         help="Octets that wait in memory for one node; if it lags further, they are read from files.")
-    copy_rate: int = at_start(Kind(copy_rate, units=SIZE_UNITS), 100 * MIB,
-        help="Octets a second that one node gets from files, in addition to the number written meanwhile; 0: no limit.")
+    copy_rate: int = cluster_key(Kind(copy_rate, units=SIZE_UNITS), 100 * MIB,
+        help="Octets a second that one node gets from files, besides as many as the journal grows by meanwhile; "
+        "0: no limit.")
 
 
 @dataclass(init=False, repr=False, eq=False)
