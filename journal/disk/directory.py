@@ -1,8 +1,8 @@
 """The directory of a journal: its lock, its identity, its files.
 
 `format` (JSON: name of the format, version, journal id), `lock` (locked while a broker runs), `<LSN>.log` (segments),
-`readers/` (see readers.py). The directory of a cluster's node also has `terms` (the term table) and `cut` (records that
-were cut off).
+`readers/` (see readers.py), `reserve` (see reserve.py). The directory of a cluster's node also has `terms` (the term
+table), `cut` (records that were cut off) and `probe` (see `PROBE`).
 """
 
 import json
@@ -21,8 +21,8 @@ from .segment import NAME, segment_name, segments_in
 
 FORMAT, LOCK = "format", "lock"
 FORMAT_NAME = "leveret-journal"
-#: Versions: a journal that every program can read; one in the directory of a node of a cluster; one with a list of
-#: features that a program must know.
+#: Versions: a journal that every program can read; one in the directory of a node of a cluster; one of no cluster. The
+#: second and the third list the features that a program must know.
 PLAIN, OF_CLUSTER, WITH_NEEDS = 1, 2, 3
 #: Only in the directory of a node: its term table, and a directory with the records that were cut off.
 TERMS, CUT = "terms", "cut"
@@ -71,7 +71,7 @@ class Directory:
 
     @classmethod
     def open(cls, path: str, files: Files = REAL, *, new_id: bytes | None = None) -> "Directory":
-        """Lock the directory; make it if it does not exist. `new_id`: 16 octets, random unless given.
+        """Lock the directory; make it if it does not exist. `new_id`: of a new journal, 16 octets; random unless given.
 
         A directory with foreign files in it, and that of a node of a cluster, is left as it is.
         Raises: DirectoryLocked, ForeignDirectory, ClusterDirectory, OSError.
@@ -101,7 +101,7 @@ class Directory:
         return self._format.needs
 
     def add_needs(self, needs: Set[str]) -> None:
-        """Add such features, durably; idempotent. Raises: OSError."""
+        """Add features that a program must know to open the directory, durably; idempotent. Raises: OSError."""
         known = self._format.needs
         if not needs <= known:
             found = replace(self._format, needs=known | needs)
@@ -142,7 +142,8 @@ def format_at(path: str, files: ReadableFiles, *, of_node: bool = False) -> Form
     """The format of the journal at `path`; None: the directory is absent or has no journal. Changes nothing.
 
     `of_node`: it may have a node's files and unknown features, since a leader's octets will be copied into it.
-    Raises: ForeignDirectory (there are other files), NewerJournal, OSError.
+    Raises: ForeignDirectory (there are other files, segments without `format`, or an invalid `format`), NewerJournal,
+        OSError.
     """
     names = files.names(path)
     if FORMAT in names:
@@ -152,12 +153,14 @@ def format_at(path: str, files: ReadableFiles, *, of_node: bool = False) -> Form
     known = _NOT_FOREIGN | _OF_EMPTY_NODE if of_node else _NOT_FOREIGN
     foreign = [name for name in names if name not in known]
     if foreign:
-        raise ForeignDirectory(f"{path}: holds other files ({foreign[0]!r} among them) and no journal; name another")
+        raise ForeignDirectory(
+            f"{path}: holds other files ({foreign[0]!r} among them) and no journal; name another directory"
+        )
     return None
 
 
 def _way_out(path: str, files: ReadableFiles) -> str:
-    """What to do about a file `format` that is lost: nothing, if there are no segments either."""
+    """What to do about a file `format` that is lost or damaged: nothing, if there are no segments either."""
     has_segments = any(map(NAME.fullmatch, files.names(path)))
     return f"; leveret journal repair {path} --out DIRECTORY saves what can be read" if has_segments else ""
 
@@ -181,7 +184,7 @@ def read_format(path: str, files: ReadableFiles = REAL, *, allows_unknown: bool 
     """The file `format` of the journal at `path`; nothing is locked or changed.
 
     `allows_unknown`: in the directory of a node, features that this program does not know are no error.
-    Raises: ForeignDirectory, NewerJournal (it needs a feature that this program does not know), OSError.
+    Raises: ForeignDirectory, NewerJournal (its version or a feature that it needs is unknown to this program), OSError.
     """
     if FORMAT not in files.names(path):
         raise ForeignDirectory(f"{path}: no journal here (there is no file {FORMAT!r})")
@@ -227,7 +230,7 @@ def find_journal(path: str, files: ReadableFiles = REAL) -> str:
 
 
 def forget_journal(path: str, files: Files = REAL) -> None:
-    """Delete the journal at `path` with its readers' offsets; the next `open` makes a new one.
+    """Delete the journal at `path`, which is of no cluster, with its readers' offsets; the next `open` makes a new one.
 
     If interrupted, the rest may be refused as damaged; a second call finishes it. Raises: DirectoryLocked, OSError.
     """
