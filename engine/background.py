@@ -1,4 +1,7 @@
-"""Work that is too long for one turn. At the end of each turn a slice of each kind of work is done."""
+"""Work that is too long for one turn. At the end of each turn a slice of each kind of work is done.
+
+What a turn costs, and who waits for a long one: turn.py.
+"""
 
 from collections import deque
 from collections.abc import Iterator

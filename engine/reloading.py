@@ -1,4 +1,7 @@
-"""Reloads settings, options, policies, diverts and logged topics in a running broker, also for existing objects."""
+"""Reloads settings, options, policies, diverts and logged topics in a running broker, also for existing objects.
+
+Declared objects: src/leveret/configured/configured.py.
+"""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence

@@ -1,5 +1,7 @@
 """The end of leases, by time or by an operation, and the next state of their messages. Leases begin in `granting.py`.
 
+Which consumer gets the message then: `consumer_list.py`; when: `dispatch.py`.
+
 Source: queues page A.2, A.5, H.1 (actions); docs/leases.md (renewal).
 """
 
