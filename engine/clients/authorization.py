@@ -37,8 +37,8 @@ def require_for_arguments(client: "Client | None", name: str, arguments: FieldTa
     """Check the permissions that the arguments of a new queue need in addition to those of its name.
 
     A target for dead or expired messages needs read on the queue and write on each exchange that the target may stand
-    for (behaviour page 3.14). An address (`x-address`) needs configure and read on a queue of that name, because the
-    new queue gets its messages. Raises: PermissionRefused.
+    for (behaviour page 3.14). An address (`x-address`) that is neither empty nor the queue's own name needs configure
+    and read on a queue of that name, because the new queue gets its messages. Raises: PermissionRefused.
     """
     if client is None:
         return

@@ -84,8 +84,9 @@ class Session(SessionCounts):
     ) -> list[Returned]:
         """Publish a run. Returns the messages to return to the publisher: none unless `mandatory`.
 
-        In a transaction only the queues are chosen before the commit. A message with marks (`PropertySummary`) may
-        raise an error; publish these one by one to learn which did.
+        In a transaction nothing is published before the commit; only the queues are chosen now. A message with marks
+        (`PropertySummary`) may raise an error; of several, those before it are published, and their returns are lost:
+        publish these one by one.
         Raises: ReplyConsumerMissing, InvalidCopies, TopicRefused (a key of CC or BCC; that of the route was checked),
             TransactionTooLarge.
         """
@@ -125,8 +126,8 @@ class Session(SessionCounts):
         return self.return_or_drop(envelope, unroutable, mandatory=mandatory) if unroutable else []
 
     def return_or_drop(self, envelope: Envelope, contents: Sequence[bytes], *, mandatory: bool) -> list[Returned]:
-        """Count messages that no queue took. `mandatory` ones are returned. The others are counted as dropped, also
-        those that are published to the dead-letter address of their address.
+        """Return messages that no queue took, if they are `mandatory`. Else they are counted as dropped, and published
+        to the dead-letter address of their address, if it has one (`publish_unroutable`).
         """
         client = self.client
         if mandatory:
@@ -150,8 +151,8 @@ class Session(SessionCounts):
     ) -> PartlyPublished:
         """Publish the first messages of a run, as many as have room; of those with marks at most one.
 
-        The route `is_metered`. `octets_max`, `messages_max`: further limits on the messages published now. A
-        transaction gathers the whole run, and its commit needs the room (`full_limit_for_commit`). Raises: as
+        The route must be metered (`is_metered`). `octets_max`, `messages_max`: further limits on the messages published
+        now. A transaction gathers the whole run, and its commit needs the room (`full_limit_for_commit`). Raises: as
         `publish`.
         """
         if self.transaction is not None:
@@ -168,15 +169,15 @@ class Session(SessionCounts):
         return PartlyPublished(count, self._publish(chosen, envelope, contents[:count], mandatory=mandatory), full)
 
     def full_limit_for_commit(self) -> FullLimit | None:
-        """The limit that a commit would exceed now; None: there is room."""
+        """The limit or alarm for which a commit has to wait now; None: there is room."""
         transaction, flow = self.transaction, self.client.broker.flow
         if transaction is None or not (flow.is_on or flow.raised is not None):
             return None
         return full_limit_for_commit(transaction, self.client)
 
     def count_unpublished(self, count: int, *, refused: bool) -> None:
-        """Count parked publishes as expired, and confirm them, or as `refused`, and nack them. They are the next
-        publishes of the session.
+        """Count publishes that are not published: as expired, and confirm them, or as `refused`, and nack them. They
+        are the next publishes of the session.
         """
         if self.confirms is not None:
             self.confirms.add(count, range(count) if refused else ())
@@ -189,7 +190,8 @@ class Session(SessionCounts):
     def publish_mixed(self, queues: Sequence[Queue], envelopes: Sequence[Envelope], contents: Sequence[bytes]) -> None:
         """Publish a mixed run outside of a transaction: each message to the queue at its index, in order.
 
-        The messages must be plain, and the route of each must lead to its one queue (`Route.only_queue`).
+        The messages must be plain, and the route of each must lead to its one queue (`Route.only_queue`). The journal
+        must not have failed.
         """
         host = self.client.host
         broker = host.broker
@@ -353,7 +355,9 @@ class Session(SessionCounts):
         events.delivered_run(consumer, self, ids, run, contents)
 
     def deliver_ready(self, consumer: Consumer, messages: Sequence[Message]) -> None:
-        """Deliver ready messages in runs; all messages of a run have the same redelivered flag."""
+        """Deliver ready messages in runs; all messages of a run have the same redelivered flag. No-ack: acknowledges
+        them, too.
+        """
         effects = []
         for redelivered, run in by_redelivered(messages, consumer.queue.events.redelivered_below):
             envelopes = list(map(envelope_of, run))
@@ -425,7 +429,7 @@ class Session(SessionCounts):
     # -- settling ---------------------------------------------------------------------------------------------------
 
     def ack(self, tag: int, *, multiple: bool = False) -> None:
-        """Settle the delivery `tag`, or all up to it (0 with `multiple`: all).
+        """Settle the delivery `tag`, or all up to it (0 with `multiple`: all); in a transaction at the commit.
 
         Raises: UnknownDeliveryTag: the tag was never sent or is settled; nothing is settled then.
         """
@@ -436,7 +440,8 @@ class Session(SessionCounts):
             transaction.acked += self.unacked.take(tag, multiple=multiple, uncommitted=transaction.tags)
 
     def ack_up_to(self, tags: Sequence[int]) -> None:
-        """Settle the deliveries up to each of these tags, which rise: the multiple acks of one read.
+        """Settle the deliveries up to each of these tags, which rise: the multiple acks of one read. In a transaction
+        at the commit.
 
         Raises: UnknownDeliveryTag: tags before the unknown one are settled.
         """
@@ -447,7 +452,7 @@ class Session(SessionCounts):
                 self.ack(tag, multiple=True)
 
     def ack_each(self, tags: Sequence[int]) -> None:
-        """Settle the deliveries of these tags: the single acks of one read.
+        """Settle the deliveries of these tags: the single acks of one read. In a transaction at the commit.
 
         Raises: UnknownDeliveryTag: tags before the unknown one are settled.
         """
@@ -465,9 +470,10 @@ class Session(SessionCounts):
 
     def reject(self, tag: int, *, multiple: bool = False, requeue: bool, why: str = NACKED) -> None:
         """Requeue deliveries, or (`requeue` false) drop or dead-letter them; while their dead-letter address is full,
-        requeue.
+        requeue. In a transaction at the commit.
 
-        `why`: nacked or rejected. For each an option says whether a requeue is a failed attempt (ruling 8).
+        `why`: nacked or rejected. Options `nack_counts` and `reject_counts` say whether a requeue counts as a failed
+        attempt (ruling 8).
         Raises: UnknownDeliveryTag, StreamOperationNotSupported.
         """
         transaction = self.transaction
@@ -545,7 +551,8 @@ class Session(SessionCounts):
     def close(self, *, failed: bool = False) -> None:
         """Requeue unacknowledged messages and end the subscriptions. Uncommitted work is dropped.
 
-        Last consumers of auto-delete queues end first. Many messages are requeued in slices, which go on afterwards.
+        Last consumers of auto-delete queues end first. Many messages are requeued in slices, which go on afterwards,
+        unless a commit is under way or a queue keeps acknowledged messages.
 
         `failed`: an error or a lost connection ends it, and its deliveries are failed attempts (address-settings 7.1).
         """

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ..clients.client import Client
     from ..queues.queue import Queue
 
-#: Units of effort that the release of blocked publishers may spend in one turn.
+#: Units of effort after which a turn releases no further publisher; the last quantum may exceed them.
 RELEASE_EFFORT = 2_000
 #: Units of effort of one publisher's quantum, in addition to the effort of its messages.
 QUANTUM_COST = 16
@@ -125,8 +125,9 @@ class FlowControl(UsageTree):
     ) -> tuple[int, FullLimit | None]:
         """The number of messages of a run, from the first, that all of these queues have room for now.
 
-        Returns it with the full limit of the next message (None: publish those, then call again). A message goes to all
-        of its queues or to none, so the strictest queue decides. A new publish never passes parked ones.
+        Returns (number, None): publish those, and call again for the rest; or (0, the full limit). A message goes to
+        all of its queues or to none, so the strictest queue decides. A new publish never passes those that are parked
+        for one of these limits.
         """
         if self._changed:
             self._update_nodes()
@@ -170,7 +171,10 @@ class FlowControl(UsageTree):
     # -- waiting ------------------------------------------------------------------------------------------------------
 
     def wait(self, full: FullLimit, client: "Client", waiter: Waiter) -> None:
-        """Call `waiter.resume` when there is room and the client is next (`RoundRobin`)."""
+        """Call `waiter.resume` when there is room and the client is next (`RoundRobin`).
+
+        After a change of rules it is called with (0, 0): it refuses its publishes or waits again.
+        """
         node = full.node
         since_ns = self._context.clock.monotonic_ns()
         goes_on = self._rechecked is not None and self._rechecked[0] is node
@@ -223,7 +227,9 @@ class FlowControl(UsageTree):
                 self._resuming = self._rechecked = None
 
     def work(self) -> None:
-        """Let clients publish a quantum each, in turn, while there is room. Called at the end of a turn."""
+        """Recheck waiters, then let clients publish a quantum each, in turn, while there is room, up to
+        `RELEASE_EFFORT`. Called at the end of a turn.
+        """
         turn = self._context.turn
         self._update_nodes()
         while self._to_recheck:
@@ -267,7 +273,7 @@ class FlowControl(UsageTree):
         return not any(node.is_full for node in self._roots.values())
 
     def blocked(self) -> list[BlockedClient]:
-        """The blocked clients, longest wait first."""
+        """The blocked clients: one entry for each client and limit, longest wait first."""
         found = [
             BlockedClient(client, node.destination, node.limit_name, waiting.since_ns)
             for node in dict.fromkeys(node for node, _ in self._waits.values())
@@ -326,7 +332,9 @@ class BlockedWarnings:
         self.on_due: Callable[[BlockedWarning], None] | None = None
 
     def blocked(self, node: Usage) -> None:
-        """Warn that clients wait for room in a node. At most one warning in an interval; none if the interval is 0."""
+        """Warn now that clients wait for room in a node, unless a warning was given in this interval, and again after
+        each interval as long as clients wait. Never if the interval is 0.
+        """
         if self.on_due is not None and node not in self._recent:
             self._warn(node)
 

@@ -33,8 +33,9 @@ def publish_run(
 ) -> Outcome:
     """Give a run its ids, and put it into the queues of its route. `due_ns`: when it becomes ready; None: now.
 
-    If there are several queues, `Turn.effort` rises by messages times queues, so that a frontend with much to publish
-    can end its turn. `cause`: why the broker itself publishes the run; its queues must be known.
+    `Turn.effort` rises, so that a frontend with much to publish can end its turn: by messages times queues if there are
+    several queues; by 1 + its queues for each message that is routed on its own. `cause`: why the broker
+    itself publishes the run; its queues must be known.
     """
     broker = host.broker
     count = len(contents)
@@ -131,7 +132,8 @@ def _publish_each(
 
 
 def publish_unroutable(host: HostContext, envelope: Envelope, contents: Sequence[bytes], site: str | None) -> None:
-    """Publish unroutable messages to the dead-letter address of their address, if it has one (address-settings 3.1).
+    """Publish unroutable messages to the dead-letter address of their address, if it has one and
+    `send-to-dla-on-no-route` is set for it (address-settings 3.1).
 
     `site`: the publisher's; None: the broker's.
     """
@@ -170,7 +172,7 @@ def _republish(host: HostContext, envelope: Envelope, contents: Sequence[bytes],
 def publish_dead_letter(host: HostContext, letter: DeadLetter) -> tuple[int, int]:
     """Publish a dead letter, except to queues where it would begin a cycle. If its exchange is gone, it is dropped.
 
-    Returns the number of queues on its route, and of those that got it.
+    Returns the number of queues on its route, and of those to which it was given; they may refuse it.
     """
     exchange = host.exchanges.get(letter.envelope.exchange)
     if exchange is None:
@@ -179,7 +181,8 @@ def publish_dead_letter(host: HostContext, letter: DeadLetter) -> tuple[int, int
     routed = Routed(letter.envelope.keys, letter.envelope, letter.content, broker.chance)
     reached = host.router.reach(exchange, routed)
     if not reached and sites.now != sites.own and sites.group_of(sites.now) is None:
-        with sites.at(sites.own):  # a queue of the owner's group is not found, as long as that group is not known
+        # The group of this site is not known yet, so that its queues are not seen: look as this node does.
+        with sites.at(sites.own):
             reached = host.router.reach(exchange, routed)
     policy = host.router.arrival_rules(exchange.name, letter.envelope.routing_key).expiry
     envelope = letter.envelope
@@ -199,7 +202,9 @@ def retain(host: HostContext, address: str, count: int, envelope: Envelope, cont
 
 
 def replay_retained(host: HostContext, queue: Queue, address: str) -> None:
-    """Give a new queue the retained messages of its address that would have been routed to it."""
+    """Give a new queue the retained messages of its address that today's bindings route to it. Their exchange must
+    still exist.
+    """
     for envelope, content in tuple(host.retained.get(address, ())):
         exchange = host.exchanges.get(envelope.exchange)
         broker = host.broker
@@ -213,7 +218,8 @@ def replay_retained(host: HostContext, queue: Queue, address: str) -> None:
 def publish_own(host: HostContext, queues: Sequence[Queue], envelope: Envelope, content: bytes, cause: str) -> None:
     """Publish a message of the broker itself into these queues. `cause`: the reason for events.
 
-    `Counters.own` counts it, because RabbitMQ's statistics omit such publishes.
+    `Activity.own` counts it, because RabbitMQ's statistics omit such publishes; `Counters.own` of each queue counts it
+    there, if the queue takes it.
     """
     broker = host.broker
     id_ = broker.next_id
