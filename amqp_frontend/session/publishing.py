@@ -24,7 +24,8 @@ RESOURCE_ERROR = 506
 def publish_run_with_room(
     session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute, turn: ConnectionTurn
 ) -> Step:
-    """Publish as much of a run as there is room for; the rest is parked or refused.
+    """Publish as much of a run as there is room for. The rest is parked or refused, or left for the next turn if this
+    one is long.
 
     Raises: DestinationFull (E.4 row 7), and the errors of `Session.publish_with_room`.
     """
@@ -53,7 +54,7 @@ def publish_run_with_room(
                 parking.put_back(channel, _rest(event, start), turn)
                 return PARKED
         elif is_refused(session, full, turn):
-            count = 1 if route.queues is None else len(contents) - start  # known queues are full for all
+            count = 1 if route.queues is None else len(contents) - start  # known: the limit holds for the rest
             refuse(session, channel, known, full, contents[start : start + count], behind=len(contents) - start - count)
             start += count
         else:
@@ -65,7 +66,8 @@ def publish_run_with_room(
 def park_commit_if_it_must_wait(
     session: AmqpSession, event: ChannelMethod, channel: Channel, turn: ConnectionTurn
 ) -> bool:
-    """Park a whole tx.commit if the journal refuses or there is no room (E.4 row 13). Returns: whether it was parked.
+    """Park a whole tx.commit if the journal refuses, if there is no room, or if the quota is too small (E.4 row 13).
+    Returns: whether it was parked.
 
     Raises: DestinationFull.
     """
@@ -91,7 +93,7 @@ def park_commit_if_it_must_wait(
 def park_for_disk(session: AmqpSession, event: TurnEvent, channel: Channel, turn: ConnectionTurn) -> Step:
     """Park work because the journal takes no records now (`[address-setting] disk-full-policy`)."""
     disk = session.broker.flow.disk
-    disk.switch("low on disk")
+    disk.switch("low on disk")  # RabbitMQ's words, also for a disk that fails
     session.backlog.parking.park_for(disk.full_limit_for(), channel, event, turn)
     return PARKED
 
@@ -174,7 +176,11 @@ def published(session: AmqpSession, event: PublishReceived, turn: ConnectionTurn
 
 
 def published_mixed(session: AmqpSession, event: MixedReceived, turn: ConnectionTurn) -> Step:
-    """Handle a mixed run: one call if each message goes to one queue without limits, else one kind after another."""
+    """Handle a mixed run: one call if possible, else stretch by stretch.
+
+    It is possible for known routes to one queue without limits (`_is_together`), outside of transactions, as long as
+    the journal has not failed.
+    """
     channel = event.channel
     assert isinstance(channel, Channel)
     engine_session = channel.session
@@ -206,7 +212,7 @@ def _publish_stretches(
     turn: ConnectionTurn,
     publish: Callable[[AmqpSession, PublishReceived, ConnectionTurn], Step] = published,
 ) -> Step:
-    """Publish one kind after another. When a kind is parked, or the turn has become long, later kinds are parked."""
+    """Publish stretches of one kind. When a stretch is parked, or the turn has become long, the rest is parked."""
     channel = event.channel
     assert isinstance(channel, Channel)
     start, step = 0, DONE
@@ -290,9 +296,10 @@ def _must_wait(engine_session: Session, known: KnownRoute) -> bool:
 def _publish_parts(
     session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute, turn: ConnectionTurn
 ) -> Step:
-    """Publish a run in parts until the turn is long; the next turn does the rest.
+    """Publish a run in parts until the turn is long; the next turn does the rest. With limits, `publish_run_with_room`
+    does it.
 
-    Messages that may be refused one by one are published one by one: those before a refused one are published, returned
+    Messages with marks (`PropertySummary`) are published one by one: those before a refused one are published, returned
     and confirmed.
     """
     contents = event.contents
