@@ -1,7 +1,8 @@
 """The parts of a configuration that all nodes of a cluster share, as texts that nodes compare.
 
-Parts have the names of `leveret diff`, but for "vhost". Keys of which each node has its own value are left out
-(`Key.is_of_node`), and leased queues of one node or group.
+Parts have the names of `leveret diff`, except those that begin with "vhost". Keys of which each node has its own
+value are left out (`Key.is_of_node`), and leased queues of one node or group. Of [system-usage] only counts whether it
+is there.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -55,7 +56,10 @@ def _parts(configuration: Configuration) -> Iterator[tuple[str, object]]:
 
 
 def text_of(value: object) -> str:
-    """A text that is the same for equal values in every process: sets are sorted, positions in files are left out."""
+    """A text that is the same for equal values in every process, but 1, 1.0 and True have different texts.
+
+    Sets are sorted. Fields that are not compared (`compare=False`) are left out, such as positions in files.
+    """
     if is_dataclass(value) and not isinstance(value, type):
         compared = (one.name for one in fields(value) if one.compare)
         return f"{type(value).__name__}({', '.join(_pairs((name, getattr(value, name)) for name in compared))})"

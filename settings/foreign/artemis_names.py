@@ -53,7 +53,7 @@ SETTINGS_WITHOUT_EFFECT = frozenset(("clustered", "distribution-policy-class"))
 #: Children of <core> (Artemis) or <configuration> (HornetQ) that have no counterpart: one warning each.
 WITHOUT_EFFECT: frozenset[str] = frozenset(_ELEMENTS.split())
 
-_WILDFLY = "a file of WildFly or JBoss, in which only <subsystem> of its messaging would concern a broker"
+_WILDFLY = "a file of WildFly or JBoss: only its <subsystem> for messaging is about a broker"
 
 #: Roots of related files -> their description.
 OTHER_FILES: dict[str, str] = {
@@ -68,7 +68,7 @@ OTHER_FILES: dict[str, str] = {
     "restrict": "a jolokia-access.xml, which is about JMX",
     "config": "a file of JGroups, which finds the members of a cluster",
 }
-#: The namespace of Artemis' bootstrap.xml, whose root has the name of ActiveMQ's.
+#: The namespace of Artemis' bootstrap.xml, whose root is <broker>, as in files of ActiveMQ 5.
 BOOTSTRAP = "http://activemq.apache.org/schema"
 BOOTSTRAP_FILE = "Artemis' bootstrap.xml, which starts a server"
 
@@ -80,5 +80,5 @@ HAPolicyConfiguration jaasConfigs groupingHandlerConfiguration storeConfiguratio
 criticalAnalyzer lockCoordinatorConfigurations
 """
 
-#: Roots of broker-properties without a counterpart, besides the camel-case names of the elements above.
+#: First parts of broker properties without a counterpart: the elements above in camel case, and these.
 BEANS_WITHOUT_EFFECT: frozenset[str] = frozenset(map(bean_name, WITHOUT_EFFECT)) | frozenset(_BEANS.split())
