@@ -5,10 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from itertools import count
+from random import Random
 from typing import Any
 
 import pytest
+from simulated_files import SimulatedFiles
 from simulator import rehearsals
+from simulator.disk import Disk
 from simulator.parts import ClientPlan, Plan, QueuePlan
 from simulator.world import World
 
@@ -17,9 +20,10 @@ from leveret.engine.queues.bounds import LengthBound
 from leveret.serving.composition import build_broker
 
 
-def world() -> World:
+def world(more: str = "") -> World:
+    """`more`: of its section `[journal]`."""
     clients = [ClientPlan("publisher", 1, 1, {"queue": "a"}), ClientPlan("worker", 2, 2, {"queue": "a", "prefetch": 1})]
-    configuration = '[journal]\nsegment-size = "16KiB"\n'
+    configuration = f'[journal]\nsegment-size = "16KiB"\n{more}'
     return World(Plan(1, 2, configuration, [QueuePlan("a")], clients, pace=100.0, rehearsed=0.1))
 
 
@@ -86,3 +90,22 @@ def test_a_start_that_keeps_more_than_a_limit_is_seen(monkeypatch: pytest.Monkey
     monkeypatch.setattr(rehearsals, "GOES_ON", 1.0)
     monkeypatch.setattr(LengthBound, "returned", lambda *_: None)
     assert "messages after a restart, its limits are" in (played.run().fault or "")
+
+
+@pytest.mark.parametrize("is_undermined", [False, True])
+def test_after_a_failed_fsync_no_rehearsal_cuts_the_power(is_undermined: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither of the broker that it starts: what the failed fsync was to make safe is in the system's cache alone."""
+    cuts: list[SimulatedFiles] = []
+    power_cut = SimulatedFiles.power_cut
+
+    def cut(files: SimulatedFiles, random: Random | None = None) -> SimulatedFiles:
+        cuts.append(files)
+        return power_cut(files, random)
+
+    monkeypatch.setattr(SimulatedFiles, "power_cut", cut)
+    monkeypatch.setattr(Disk, "will_be_undermined", property(lambda _: is_undermined))
+    monkeypatch.setattr(rehearsals, "GOES_ON", 1.0)
+    played = world('fsync = "commit"\n')
+    assert played.run().fault is None
+    assert played.lives.rehearsals.count > 5
+    assert bool(cuts) is not is_undermined

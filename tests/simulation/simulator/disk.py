@@ -113,11 +113,16 @@ class Disk:
 
     # -- lives --------------------------------------------------------------------------------------------------------
 
+    @property
+    def will_be_undermined(self) -> bool:
+        """Whether the disk is undermined for the life after this one."""
+        return self.is_undermined or self._has_failed_sync
+
     def begin(self) -> None:
         """A process starts."""
         self._operations_left, self.strikes_next = self.strikes_next, None
         self.has_failed = bool(self._rotten)
-        self.is_undermined = self.is_undermined or self._has_failed_sync
+        self.is_undermined = self.will_be_undermined
         self._written_ns.clear()
 
     def started(self) -> None:

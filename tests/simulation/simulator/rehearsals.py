@@ -72,6 +72,7 @@ class Rehearsals:
                 life = SecondLife(built, goes_on, world.ledger.present)
                 life.live()
                 loses_again = goes_on.random() < 0.5 and '\nfsync = "commit"' in world.plan.configuration
+                loses_again = loses_again and not world.disk.will_be_undermined
                 life.compare(self._built(files.power_cut(goes_on) if loses_again else files.crash()).broker)
         except Exception as error:
             raise Broken(f"{how} at this moment: {error!r}") from error
