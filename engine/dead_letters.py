@@ -85,7 +85,7 @@ class DeadLetters:
         broker, host = self._context, queue.context
         broker.turn.effort += LETTER_COST + len(message.content) // LETTER_OCTETS
         target = queue.rules.dead_letter_target(reason)
-        if target is None:
+        if target is None or host.is_being_deleted:
             return
         rules, options = queue.rules, broker.options
         if rules.dead_letter_exchange is not None:

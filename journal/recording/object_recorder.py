@@ -107,7 +107,8 @@ class ObjectRecorder:
 
     def exchange_changed(self, event: ExchangeEvent) -> None:
         if event.kind is EventKind.DECLARED:
-            self.state_object(event.exchange, restated=False)
+            if event.vhost in self._broker.virtual_hosts:  # else it is being deleted, as is recorded
+                self.state_object(event.exchange, restated=False)
         else:
             self._undeclared(event.exchange, self._exchange_ids.pop((event.vhost, event.subject), None), EXCHANGE)
 

@@ -2,13 +2,15 @@
 
 from functools import partial
 
+import pytest
 from simulated_files import SimulatedFiles
 
-from leveret.engine import Envelope
+from leveret.engine import Envelope, publish_by_name
 from leveret.journal import JournalOptions
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.recorder import Recorder
-from leveret.testing.harness import Harness, messages
+from leveret.settings import SettingsRepository, entry
+from leveret.testing.harness import GUEST, Harness, messages
 
 
 class Restarted(Harness):
@@ -131,3 +133,43 @@ def test_a_message_that_came_while_it_was_going_keeps_no_segment() -> None:
     one.killed()
     assert "v" not in one.broker.virtual_hosts
     assert sum(row.live for row in one.journal.usage.segments) == 0
+
+
+@pytest.mark.parametrize("makes_resources", [True, False])
+def test_dead_letters_that_wait_do_not_bring_a_deleted_virtual_host_back(makes_resources: bool) -> None:
+    """They go with it: they create neither a queue nor an exchange, of which a restart would make it anew."""
+    rules = entry("q", dead_letter_address="dead", auto_create_dead_letter_resources=makes_resources)
+    world = Harness(SettingsRepository([rules]), journal=SimulatedFiles())
+    vhost = world.broker.virtual_hosts.create("v")
+    queue = vhost.queues.declare("q", client=None, durable=True)
+    session = world.broker.connections.open("v", GUEST, name="v", flush=lambda: None).open_session()
+    summary, contents = messages("a" * 300, {"delivery_mode": 2})
+    publish_by_name(vhost.context, Envelope("", "q", summary), contents)
+    session.consume(queue, "c", no_ack=False, exclusive=False, arguments={})
+    world.end_turn()
+    session.reject(0, multiple=True, requeue=False)
+    assert len(world.broker.dead_letters.waiting) == 300
+    world.broker.virtual_hosts.delete("v")
+    world.finish_turns()
+    assert not vhost.queues
+    assert "dead" not in vhost.exchanges
+    world.settle()
+    world.kill()
+    assert list(world.broker.virtual_hosts) == ["/"]
+
+
+@pytest.mark.parametrize("durable", [True, False])
+def test_a_client_of_a_virtual_host_that_is_being_deleted_may_still_declare(durable: bool) -> None:
+    """Until it is disconnected. Nothing of that is there after a restart."""
+    world = Harness(journal=SimulatedFiles())
+    vhost = world.broker.virtual_hosts.create("v")
+    client = world.broker.connections.open("v", GUEST, name="v", flush=lambda: None)
+    world.broker.virtual_hosts.delete("v")
+    vhost.exchanges.declare("x", "fanout", durable=durable, client=client)
+    vhost.queues.declare("q", durable=durable, client=client)
+    vhost.bindings.add("queue", "q", "x", "", {}, client)
+    world.finish_turns()
+    assert client.closed
+    world.settle()
+    world.kill()
+    assert list(world.broker.virtual_hosts) == ["/"]
