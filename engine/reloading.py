@@ -50,6 +50,10 @@ class Reloading:
             context.reaper.watch()
         for vhost in context.virtual_hosts.values():
             vhost.router.routes_changed()  # routes contain the settings of the message's address
+            retained = vhost.context.retained
+            for address in list(retained):
+                if not settings.resolve(address, vhost.name).retroactive_message_count:
+                    del retained[address]
             if context.listeners:
                 context.emit(SettingsEvent(vhost.name, ""))
         queues: list[Queue] = []
