@@ -12,6 +12,7 @@ from .bulk_delete import BulkDelete
 from .clients.authorization import may, may_make_targets, require, require_for_arguments
 from .clients.client import Client
 from .context import HostContext
+from .declared_names import NAME_OCTETS_MAX
 from .events import EventKind
 from .exchanges.exchange import NO_ARGUMENTS
 from .messages.field_table import FieldTable
@@ -36,9 +37,6 @@ from .rules.arguments import (
 )
 from .rules.queue_rules import own_settings
 from .users.permissions import CONFIGURE, QUEUE, READ
-
-#: Maximum length of a name in AMQP, in octets.
-NAME_OCTETS_MAX = 255
 
 
 class _Fields(NamedTuple):
@@ -154,23 +152,24 @@ class DeclaredQueues(dict[str, Queue]):
                 self._context.broker.reaper.watch()
         return queue
 
-    def create_missing(self, name: str) -> bool:
+    def create_missing(self, name: str, *, address: str | None = None) -> bool:
         """Create a durable queue for messages that would reach none, if it does not exist.
 
-        Returns False if its name, a limit on queues or a failed journal forbids that.
+        Returns False if its name, a limit on queues, a failed journal or the end of its virtual host forbids that.
         """
         if name in self:
             return True
+        if self._context.is_being_deleted:
+            return False
         durability = self._context.broker.storage.durability
         has_failed = durability is not None and durability.has_failed
-        is_name = 0 < len(name.encode()) <= NAME_OCTETS_MAX and not name.startswith("amq.") and name.isprintable()
-        if has_failed or not is_name:
+        if has_failed or not _may_be_created(name):
             return False
         try:
             self._check_max(name)
         except (errors.QueuesMaxReached, errors.AllQueuesMaxReached):
             return False
-        self.create(name, is_auto_created=True)
+        self.create(name, address=address, is_auto_created=True)
         return True
 
     def restore(
@@ -205,6 +204,7 @@ class DeclaredQueues(dict[str, Queue]):
         """
         require(client, READ, QUEUE, name)
         is_missing = bool(name) and self.seen(name, client) is None and name not in self
+        is_missing = is_missing and _may_be_created(name) and not self._context.is_being_deleted
         if is_missing and self._context.router.auto_creates(name) and may(client, CONFIGURE, QUEUE, name):
             if client is not None:
                 self._check_max(name)
@@ -429,6 +429,11 @@ class DeclaredQueues(dict[str, Queue]):
         for queue in list(islice(self.values(), count)):
             self.remove(queue)
         return not self
+
+
+def _may_be_created(name: str) -> bool:
+    """Whether the broker may create a queue of this name that nobody declared."""
+    return 0 < len(name.encode()) <= NAME_OCTETS_MAX and not name.startswith("amq.") and name.isprintable()
 
 
 class ReplyQueues(dict[str, Queue]):

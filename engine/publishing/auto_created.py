@@ -6,6 +6,8 @@ Source: address-settings page 3.5, 5.5.
 from ..clock import MS, due_after
 from ..context import BrokerContext, HostContext
 from ..deadlines import Deadline
+from ..declared_names import NAME_OCTETS_MAX
+from ..errors import EngineError
 from ..queues.queue import Queue
 from ..rules.queue_rules import AutoCreatedQueue
 from ..users.permissions import QUEUE
@@ -19,7 +21,8 @@ def targets_of(
 ) -> list[Target]:
     """The exchanges and keys to which copies go for the dead-letter or expiry address `target` of `address`.
 
-    `resources`: a queue that also gets the copies. The queue, and the exchange of `target`, are created if missing.
+    `resources`: a queue that also gets the copies. The queue, and the exchange of `target`, are created if missing,
+    unless `create_missing` refuses, the exchange's name is reserved, or the exchange refuses the binding.
     `makes_missing`: without `resources`, if nothing is bound to the target, a queue of its name gets the copies without
     a binding. If it is missing, it is created, unless `create_missing` refuses. Queues that an application binds later
     get later copies.
@@ -37,15 +40,27 @@ def targets_of(
     name = f"{resources.prefix}{address}{resources.suffix}"
     exchange, key = host.router.resolve_address(target, address)
     if not exchange and (target.startswith("queue:") or key in host.queues):
-        host.queues.create(name, address=key, is_auto_created=True)
-        return [("", key), ("", name)] if name != key else [("", name)]
+        is_there = host.queues.create_missing(name, address=key)
+        return [("", key), ("", name)] if is_there and name != key else [("", key)]
     if not exchange:
         exchange, key = target, address  # no exchange or queue has this name: create a direct exchange
-    if exchange not in host.exchanges:
-        host.exchanges.declare(exchange, "direct", durable=True)
-    host.queues.create(name, address=exchange, is_auto_created=True)
-    host.bindings.add(QUEUE, name, exchange, key, {})
+    if _may_bind(host, exchange, key) and host.queues.create_missing(name, address=exchange):
+        if exchange not in host.exchanges:
+            host.exchanges.declare(exchange, "direct", durable=True)
+        host.bindings.add(QUEUE, name, exchange, key, {})
     return [(exchange, key)]
+
+
+def _may_bind(host: HostContext, exchange_name: str, key: str) -> bool:
+    """Whether a queue can be bound with this key to an exchange, or to the direct one that is created if missing."""
+    exchange = host.exchanges.get(exchange_name)
+    if exchange is None:
+        return len(exchange_name.encode()) <= NAME_OCTETS_MAX and not exchange_name.startswith("amq.")
+    try:
+        exchange.check(key, {})
+    except EngineError:  # e.g. an exchange whose keys are weights
+        return False
+    return True
 
 
 def _is_bound(host: HostContext, exchange_name: str, key: str) -> bool:

@@ -7,6 +7,7 @@ from leveret.engine.errors import (
     ConsumerTagInUse,
     ExclusiveConsumerRefused,
     NotEmpty,
+    QueueNotFound,
     QueuesMaxReached,
     UnknownDeliveryTag,
 )
@@ -1061,3 +1062,62 @@ def test_a_returned_last_value_goes_out_before_a_newer_one_replaces_it() -> None
     world.publish("b", headers={"k": "1"})
     world.finish_turns()
     assert world.taken() == "ab"
+
+
+def _dead_of(world: Harness, name: str = "q") -> None:
+    """A message of a queue dies."""
+    world.publish("a", key=name)
+    got = world.get(name, no_ack=False)
+    assert got is not None
+    world.session.reject(got[0], requeue=False)
+    world.end_turn()
+
+
+DEAD_RESOURCES = {"dead_letter_address": "dead", "auto_create_dead_letter_resources": True}
+
+
+@pytest.mark.parametrize("address", ["amq.dead", "exchange:amq.dead/k", "weights", "d" * 256])
+def test_dead_letters_whose_queue_cannot_be_bound_are_counted_and_nothing_fails(address: str) -> None:
+    """auto-create-dead-letter-resources: the name of the exchange is reserved or too long, or its keys are weights."""
+    world = Harness(SettingsRepository([entry("q", **{**DEAD_RESOURCES, "dead_letter_address": address})]))
+    world.vhost.exchanges.declare("weights", "x-consistent-hash")
+    world.queue()
+    _dead_of(world)
+    assert list(world.vhost.queues) == ["q"]
+    assert address not in set(world.vhost.exchanges) - {"weights"}
+    assert world.broker.context.unroutable_letters.count == 1
+
+
+@pytest.mark.parametrize(("name", "limit"), [("q" * 252, 9), ("q", 1)])
+@pytest.mark.parametrize("address", ["dead", "queue:dead"])
+def test_no_dead_letter_queue_is_made_beyond_a_limit(address: str, name: str, limit: int) -> None:
+    """auto-create-dead-letter-resources: neither beyond max-queues, nor with a name that is too long."""
+    world = Harness(SettingsRepository([entry("#", **{**DEAD_RESOURCES, "dead_letter_address": address})]))
+    world.queue(name)
+    world.broker.virtual_hosts.limit(world.vhost, VirtualHostLimits(max_queues=limit))
+    _dead_of(world, name)
+    assert list(world.vhost.queues) == [name]
+    assert world.broker.context.unroutable_letters.count == 1
+
+
+@pytest.mark.parametrize("name", ["amq.gone", "a\nb"])
+def test_a_consumer_makes_no_queue_of_a_name_that_no_queue_can_have(name: str) -> None:
+    """auto-create-queues: it finds none, as in RabbitMQ."""
+    world = Harness(SettingsRepository([entry("#", auto_create_queues=True)]))
+    with pytest.raises(QueueNotFound):
+        world.vhost.queues.for_consumer(name, world.client)
+    assert list(world.vhost.queues) == []
+
+
+def test_what_an_address_retained_goes_when_that_is_switched_off() -> None:
+    """A queue that is made after the reload gets nothing, also if it is on again later."""
+    on = SettingsRepository([entry("news", retroactive_message_count=3)])
+    world = Harness(on)
+    world.publish(*"ab", key="news")
+    world.reload(on)
+    assert [len(kept) for kept in world.vhost.context.retained.values()] == [2]
+    world.reload(SettingsRepository([]))
+    assert not world.vhost.context.retained
+    world.reload(on)
+    world.queue("news")
+    assert world.all("news") == ""
