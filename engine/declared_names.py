@@ -1,7 +1,5 @@
 """Names as clients and operators declare them. Source: behaviour page 0.7."""
 
-#: Maximum length of a name in AMQP, in octets.
-NAME_OCTETS_MAX = 255
 #: Carriage return and line feed.
 _REMOVED = {13: None, 10: None}
 

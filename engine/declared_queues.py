@@ -12,7 +12,6 @@ from .bulk_delete import BulkDelete
 from .clients.authorization import may, may_make_targets, require, require_for_arguments
 from .clients.client import Client
 from .context import HostContext
-from .declared_names import NAME_OCTETS_MAX
 from .events import EventKind
 from .exchanges.exchange import NO_ARGUMENTS
 from .messages.field_table import FieldTable
@@ -26,6 +25,7 @@ from .queues.queue import Queue
 from .queues.refusals import check_delete, check_purge
 from .rules.arguments import (
     CLASSIC,
+    NAME_OCTETS_MAX,
     Reason,
     check_queue_arguments,
     check_same_arguments,

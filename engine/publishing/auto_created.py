@@ -6,9 +6,9 @@ Source: address-settings page 3.5, 5.5.
 from ..clock import MS, due_after
 from ..context import BrokerContext, HostContext
 from ..deadlines import Deadline
-from ..declared_names import NAME_OCTETS_MAX
 from ..errors import EngineError
 from ..queues.queue import Queue
+from ..rules.arguments import NAME_OCTETS_MAX
 from ..rules.queue_rules import AutoCreatedQueue
 from ..users.permissions import QUEUE
 from .service import ServiceExchange

@@ -30,6 +30,8 @@ from ..messages.field_table import INTEGER_TAGS, NUMBER_TAGS, Field, FieldTable,
 
 #: Prefix of the keys under which the journal keeps notes between the arguments of a queue: no argument may have it.
 NOTE_PREFIX = "leveret "
+#: Maximum length of a name in AMQP, in octets.
+NAME_OCTETS_MAX = 255
 TEN_YEARS_MS = 315_360_000_000
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
 SEGMENT_SIZE = "x-stream-max-segment-size-bytes"
