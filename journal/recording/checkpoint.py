@@ -30,8 +30,24 @@ _ID = attrgetter("id")
 
 
 def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator[None]:
-    """Append a checkpoint, one slice for each `next`; commit after each. Then drop what the content index can spare."""
+    """Append a checkpoint, one slice for each `next`; commit after each. Then drop what the content index can spare.
+
+    It is given up, without its last record, if an event was not recorded in between: a message that died then might be
+    neither in its queue, which was not stated yet, nor in that of its dead letter, which was.
+    """
+    missed = recorder.missed
     journal.checkpoints.begin()
+    for _ in _state_all(broker, journal, recorder):
+        yield
+        if recorder.missed != missed:
+            break
+    recorder.messages.changes.watch(None)
+    if recorder.missed == missed:
+        journal.checkpoints.end()
+        yield from _forget_contents(broker, recorder)
+
+
+def _state_all(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator[None]:
     for name in broker.virtual_hosts:
         recorder.objects.state_vhost(name)
     for user in broker.users:
@@ -58,9 +74,6 @@ def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator
         if number % OBJECTS_SLICE == 0:
             yield
     yield from recorder.duplicate_ids.record_all()
-    recorder.messages.changes.watch(None)
-    journal.checkpoints.end()
-    yield from _forget_contents(broker, recorder)
 
 
 def _after_every_few(objects: Iterator[object]) -> Iterator[None]:

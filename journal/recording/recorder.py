@@ -82,6 +82,7 @@ class Recorder:
         self.is_low = False  # the disk has room only for records that free more room
         self.is_lost = False  # the journal failed, and takes records only when it is opened again
         self.failed_ms = 0  # wall time of the failure
+        self.missed = 0  # events that came while `takes_nothing`
         self.late_octets = 0  # of contents that the broker itself, not a client, published while `takes_nothing`
         self.delays_deliveries = False  # they wait until other nodes have the messages
         self._safe_before = 0  # safe LSN when the journal failed
@@ -134,7 +135,9 @@ class Recorder:
                 self.fail(for_good=True)
                 self(event)
                 self._context.turn.records += 1  # so that waiting publishers are refused
-        elif is_durable(event):
+            return
+        self.missed += 1
+        if is_durable(event):
             self._context.turn.records += 1  # the following checkpoint will record it
         elif isinstance(event, AckedEvent | LeftEvent):
             queue_id, ids = self.messages.departures(event)

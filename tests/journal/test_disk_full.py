@@ -251,6 +251,34 @@ def test_what_dies_while_the_disk_is_full_is_written_later() -> None:
     assert sum(row.live for row in desk.journal.usage.segments) == 1  # the one in elsewhere
 
 
+def test_what_dies_during_a_checkpoint_while_the_disk_is_full() -> None:
+    """It has stated the queue of the dead letter already, but not yet that of the message: it does not count."""
+    steps = 0
+    is_over = False
+    while not is_over:
+        desk = DurableDesk(SimulatedFiles())
+        desk.exchange("dead")
+        for queue in ("elsewhere", "d1"):
+            desk.declare(queue)
+        desk.bind("d1", "dead")
+        desk.declare(x_dead_letter_exchange="dead")
+        desk.publish("A", key="d1", delivery_mode=2)
+        desk.publish("B", delivery_mode=2)
+        desk.settle()
+        stating = checkpoint(desk.pair.broker, desk.journal, desk.recorder)
+        is_over = any(next(stating, "over") == "over" or desk.journal.commit() < 0 for _ in range(steps))
+        full(desk)
+        desk.nack(desk.must_get(), requeue=False)
+        recover(desk)
+        for _ in stating:
+            desk.journal.commit()
+        desk.settle()
+        again = DurableDesk(desk.files.power_cut())
+        assert "B" in again.all("d1") + again.all(), f"lost after {steps} slices"
+        steps += 1
+    assert steps > 4
+
+
 def test_what_was_taken_while_the_disk_was_full_holds_no_segments() -> None:
     """Acknowledgements of that time are in no record."""
     desk = DurableDesk(SimulatedFiles())

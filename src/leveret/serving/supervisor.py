@@ -153,7 +153,7 @@ class Supervisor:
 
     def commit(self) -> None:
         self._end_turn()
-        if self._checkpoint is None and self.journal.checkpoints.is_due:
+        if self._checkpoint is None and self.journal.checkpoints.is_due and not self.recorder.takes_nothing:
             self._checkpoint = checkpoint(self.broker, self.journal, self.recorder)
             self._wake.set()
 
@@ -346,9 +346,10 @@ class Supervisor:
         self._call_later(RETRY_SECONDS, self._while_low)
 
     async def _make_checkpoint(self, checkpoint: Iterator[None]) -> bool:
-        """Write a checkpoint. Returns whether it is durable."""
+        """Write a checkpoint. Returns whether it is durable, and nothing happened meanwhile that was not recorded."""
         while self.broker.is_unfinished:  # a checkpoint begins between turns
             await trio.lowlevel.checkpoint()
+        missed = self.recorder.missed
         try:
             for _ in checkpoint:
                 self._end_turn()
@@ -368,6 +369,8 @@ class Supervisor:
             return False
         while self.broker.is_unfinished:
             await trio.lowlevel.checkpoint()  # old segments may hold the content of unpublished dead letters
+        if self.recorder.missed != missed:  # it may state messages that have left without a record
+            return False
         try:
             gone = self.journal.old_segments.reclaim()
             base_lsn = self.journal.old_segments.worth_emptying()
