@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from ...engine import Clock
 from ..disk.directory import Directory
+from ..disk.files import DISK_FULL
 from ..disk.options import JournalOptions
 from ..disk.readers import NODE_PREFIX, DroppedReader, drop_reader, note_warned, reader_offsets, warned_since_ms
 from .segment_usage import SegmentUsage
@@ -79,17 +80,20 @@ class ReaderLimits:
         return any(limit and 100 * now > WARNING_PERCENT * limit for now, limit in limits)
 
     def _warn(self, name: str, lsn: int, kept: KeptForReader, now_ms: int) -> None:
-        """Warn once while the reader needs the same record."""
-        if (name, lsn) in self._warned:
-            return
-        self._warned.add((name, lsn))
-        logger.warning(
-            "reader %s: %s are kept for it alone. It is dropped %s. `leveret pipeline readers --journal %s` shows all"
-            " readers, and deletes one with --drop NAME",
-            name, _words(kept), self._limits(), self._path,
-        )  # fmt: skip
+        """Warn once while the reader needs the same record. The note is written when there is room for it."""
+        if (name, lsn) not in self._warned:
+            self._warned.add((name, lsn))
+            logger.warning(
+                "reader %s: %s are kept for it alone. It is dropped %s. `leveret pipeline readers --journal %s` shows"
+                " all readers, and deletes one with --drop NAME",
+                name, _words(kept), self._limits(), self._path,
+            )  # fmt: skip
         if warned_since_ms(self._path, name, lsn, self._files) is None:
-            note_warned(self._path, name, lsn, now_ms, self._files)
+            try:
+                note_warned(self._path, name, lsn, now_ms, self._files)
+            except OSError as error:
+                if error.errno not in DISK_FULL:
+                    raise
 
     def _limits(self) -> str:
         options = self._options

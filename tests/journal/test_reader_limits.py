@@ -1,5 +1,6 @@
 """Readers that nobody runs any more: a warning, then they are dropped, and what was kept for them alone is deleted."""
 
+import errno
 import logging
 from dataclasses import replace
 from typing import Any
@@ -79,6 +80,23 @@ def test_none_goes_without_a_warning_a_day_before(caplog: pytest.LogCaptureFixtu
         assert kept.days(0.9) == []
         assert len(caplog.messages) == 2
         assert kept.days(0.2) and reader_offsets(PATH, kept.files) == {}
+
+
+def test_a_warning_that_had_no_room_is_noted_later() -> None:
+    """A full disk keeps no note, and no segment for its sake. The reader is dropped a day after the note."""
+    kept = Kept(reader_age_ms=90 * DAY_MS)
+    free = segments_in(kept.files, PATH)[1]
+    register_reader(PATH, "lake", free, kept.files)
+
+    def full(operation: str, path: str) -> None:
+        if operation == "write" and "warned" in path:
+            raise OSError(errno.ENOSPC, "no room")
+
+    kept.files.fault = full
+    assert kept.days(200) == [1]
+    kept.files.fault = lambda operation, path: None
+    assert kept.days(0) == []
+    assert kept.days(1.1) and reader_offsets(PATH, kept.files) == {}
 
 
 def test_a_limit_below_a_day_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
