@@ -503,11 +503,13 @@ class Writer:
         before = self.file.committed_lsn
         if self.file.segment is not None:
             try:
-                if self.state is RUNNING and self._taken:
-                    failure = JournalFailed(f"{self.file.path}: closed before all was written")
-                elif self.state is RUNNING:
-                    self.file.seal(self.file.segment.ts_max)
-                self.file.close()
+                try:
+                    if self.state is RUNNING and self._taken:
+                        failure = JournalFailed(f"{self.file.path}: closed before all was written")
+                    elif self.state is RUNNING:
+                        self.file.seal(self.file.segment.ts_max)
+                finally:
+                    self.file.close()
             except DirectoryLost as error:
                 failure = error
             except OSError as error:

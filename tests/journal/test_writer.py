@@ -288,3 +288,19 @@ def _closed(journal: Journal, found: list[JournalError | None]) -> None:
         found.append(None)
     except JournalError as error:
         found.append(error)
+
+
+def test_closing_leaves_no_file_open_if_the_footer_cannot_be_written() -> None:
+    """Whatever the disk does."""
+    files = SimulatedFiles()
+    journal = Journal.open(PATH, ManualClock(), JournalOptions(preallocate_size=0), files=files, threaded=False)
+    journal.wait(journal.commit())
+
+    def fail(operation: str, path: str) -> None:
+        if operation == "write":
+            raise OSError(errno.EIO, "ordered")
+
+    files.fault = fail
+    with pytest.raises(JournalFailed):
+        journal.close()
+    assert files.handles == {}
