@@ -288,12 +288,15 @@ class Replay:
         for queue_id in content.queue_ids:
             queue = self._queue(queue_id)
             if not queue.move(fields[MSG_ID], lsn) and not self.begin:  # perhaps the message has no other record
-                queue.add(fields[MSG_ID], lsn, fields[SIZE], self._corrected_ms(fields, content.expires_ms))
+                expires_ms = self._corrected_ms(fields, content.expires_ms)
+                queue.add(fields[MSG_ID], lsn, fields[SIZE], expires_ms, fields[PRIORITY])
 
     def _declared(self, fields: Fields, lsn: int, block: Block) -> None:
         declared = decode_declared(block.heap_of(fields))
-        if declared.properties & IS_DURABLE:
-            self.found.objects[fields[QUEUE_ID] or fields[ADDRESS_ID] or fields[ARG]] = declared
+        id_ = fields[QUEUE_ID] or fields[ADDRESS_ID] or fields[ARG]
+        # A checkpoint may state a queue again whose virtual host is being deleted.
+        if declared.properties & IS_DURABLE and id_ not in self._dropped:
+            self.found.objects[id_] = declared
 
     def _undeclared(self, fields: Fields, lsn: int, block: Block) -> None:
         found, id_ = self.found, fields[QUEUE_ID] or fields[ADDRESS_ID] or fields[ARG]

@@ -19,17 +19,20 @@ from leveret.engine.events import EventKind
 from leveret.engine.messages.content import NATIVE
 from leveret.journal import Bound, ContentReader, Declared, JournalOptions, MessageState, Recovered, recover
 from leveret.journal.disk.segment import segments_in
-from leveret.journal.format.heap import IS_DURABLE, IdsSeen
+from leveret.journal.format.heap import IS_DURABLE, IdsSeen, content_prefix
 from leveret.journal.format.record import (
     CONNECTION,
     COUNTED,
+    DURABLE,
     EXCHANGE,
+    MOVED,
     OPERATOR_POLICY,
     PARAMETER,
     POLICY,
     QUEUE,
     USER,
     VHOST,
+    Record,
 )
 from leveret.journal.recovery import recovered as recovered_queue
 from leveret.journal.recovery.check import verify
@@ -555,3 +558,23 @@ def test_a_turn_that_is_cut_is_there_or_is_not() -> None:
 def test_most_of_the_table_changes_something() -> None:
     """A journal that forgets the story does not fulfil it."""
     assert sum(expected_of(name) != base() for name in STORIES) > len(STORIES) * 2 / 3
+
+
+def test_a_queue_of_a_deleted_virtual_host_that_is_stated_again_is_not_there() -> None:
+    """A checkpoint does that between the deletion of the virtual host and that of the queue."""
+    desk = Desk()
+    desk.journal.objects.undeclared(desk.other, VHOST, forgets=False)
+    desk.journal.objects.declared(desk.s, Declared(QUEUE, IS_DURABLE, "", b""), restated=True)
+    desk.commit()
+    found = recover(desk.files, PATH)
+    assert desk.s not in found.objects and desk.q in found.objects
+
+
+def test_a_moved_message_without_another_record_keeps_its_priority() -> None:
+    """A repair may have lost the record that put it into its queue."""
+    desk = Desk()
+    heap = content_prefix(b"key", (desk.q,), 0, 0) + make_content(b"x")
+    desk.journal.turns.append(Record(MOVED, msg_id=50, flags=DURABLE, priority=7, address_id=desk.exchange, heap=heap))
+    desk.commit()
+    (last,) = [one for one in recover(desk.files, PATH).queues[desk.q].messages() if one.id == 50]
+    assert last.state.priority == 7
