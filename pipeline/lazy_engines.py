@@ -51,10 +51,9 @@ class LazyEngines:
         options = self._options
         if choose_engine(options.lake, options.engine, master=options.master, tell=partial(say, options.job)) != LOCAL:
             counts, is_here = rows_by_node(options.lake, "events"), is_one_process(options.master)
-            is_chosen = any(setting.startswith(f"{PARTITIONS}=") for setting in options.conf)
-            session = self.spark(is_short=is_here and counts.total() <= SHORT_MAX)
-            self._engine = SparkEngine(session, may_choose=not is_here and not is_chosen)
-            self._engine.expect(max(counts.values(), default=0))
+            self._engine = SparkEngine(self.spark(is_short=is_here and counts.total() <= SHORT_MAX))
+            if not is_here and not any(setting.startswith(f"{PARTITIONS}=") for setting in options.conf):
+                self._engine.expect(max(counts.values(), default=0))  # nodes are read one after the other
             return self._engine
         try:
             from .engines.local import LocalEngine

@@ -55,24 +55,19 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 
 
 class SparkEngine:
-    """The `Engine` with Spark. `session`: the caller stops it. Its temporary views belong to the engine.
-
-    may_choose: the engine may set the number of partitions of shuffles.
-    """
+    """The `Engine` with Spark. `session`: the caller stops it. Its temporary views belong to the engine."""
 
     name = "spark"
 
-    def __init__(self, session: Any, *, may_choose: bool = False) -> None:
+    def __init__(self, session: Any) -> None:
         self.session = session
-        self._may_choose = may_choose
         self.dialect: Dialect = SparkDialect()
         self._cached: dict[str, Any] = {}
 
     def expect(self, events: int) -> None:
-        """Say how many events the next questions read, for the number of partitions of shuffles."""
-        if self._may_choose:
-            found = min(max(events // EVENTS_A_PARTITION, 2), PARTITIONS_MAX)
-            self.session.conf.set(PARTITIONS, str(found))
+        """Choose the number of partitions of shuffles for questions to this number of events."""
+        found = min(max(events // EVENTS_A_PARTITION, 2), PARTITIONS_MAX)
+        self.session.conf.set(PARTITIONS, str(found))
 
     def view(self, name: str, sql: str, *, cached: bool = False) -> None:
         self._register(name, self._run(sql), cached=cached)

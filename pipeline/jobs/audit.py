@@ -9,66 +9,57 @@ A cluster has one journal for all of its leaders. A takeover allows two kinds of
 lost is published again with the same message id, and a delivery of the lost leader is repeated without a return.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
 from ..engines.protocol import Row, rows, value
-from .joined import LAST, PLACE_BITS, by_lsn, number_of
-from .outputs import ALLOWED, FAULTS, MESSAGE_FATE
+from .outputs import ALLOWED, FAULTS, MESSAGE_FATE, conform
 from .tables import Tables
 
 LOST, DUPLICATE, REORDERED, UNEXPECTED = "lost", "duplicate", "reordered", "unexpected"
 #: An LSN and message id above all others.
 NEVER = 1 << 62
 JUDGED_VIEW = "judged"
-#: LSNs of `judged` as texts have them.
-PLAIN = {
-    name: f"({name} & {LAST})"
-    for name in ("enqueued_lsn", "again_lsn", "finished_lsn", "refinished_lsn", "between_min", "between_max")
-}
 #: (fault, condition, LSN, detail) as SQL over `judged`. {known}: the first message id that must have an `enqueued`.
 CHECKS = (
     (
         LOST,
         "enqueues = 0 AND kind <> 'dropped' AND msg_id >= {known}",
         "finished_lsn",
-        f"kind || ' at LSN ' || {PLAIN['finished_lsn']} || ', but it was never enqueued'",
+        "kind || ' at LSN ' || finished_lsn || ', but it was never enqueued'",
     ),
     (
         LOST,
         "enqueues = 0 AND kind IS NULL AND between_min IS NOT NULL AND msg_id >= {known}",
         "between_min",
-        f"'delivered or returned at LSN ' || {PLAIN['between_min']} || ', but it was never enqueued'",
+        "'delivered or returned at LSN ' || between_min || ', but it was never enqueued'",
     ),
     (
         DUPLICATE,
         "enqueues > 1",
         "again_lsn",
-        f"'enqueued ' || enqueues || ' times, at LSN ' || {PLAIN['enqueued_lsn']} || ' and ' || {PLAIN['again_lsn']}",
+        "'enqueued ' || enqueues || ' times, at LSN ' || enqueued_lsn || ' and ' || again_lsn",
     ),
     (
         DUPLICATE,
         "terminals > 1",
         "refinished_lsn",
-        f"terminals || ' terminal events: ' || kind || ' at LSN ' || {PLAIN['finished_lsn']}"
-        f" || ', again at ' || {PLAIN['refinished_lsn']}",
+        "terminals || ' terminal events: ' || kind || ' at LSN ' || finished_lsn || ', again at ' || refinished_lsn",
     ),
     (
         REORDERED,
         "finished_lsn < enqueued_lsn OR between_min < enqueued_lsn",
         "enqueued_lsn",
-        f"'enqueued at LSN ' || {PLAIN['enqueued_lsn']} || ', after its delivery or end at '"
-        f" || least({PLAIN['finished_lsn']}, {PLAIN['between_min']})",
+        "'enqueued at LSN ' || enqueued_lsn || ', after its delivery or end at ' || least(finished_lsn, between_min)",
     ),
     (
         REORDERED,
         "terminals = 1 AND between_max > finished_lsn",
         "between_max",
-        f"'delivered or returned at LSN ' || {PLAIN['between_max']} || ', after ' || kind || ' at '"
-        f" || {PLAIN['finished_lsn']}",
+        "'delivered or returned at LSN ' || between_max || ', after ' || kind || ' at ' || finished_lsn",
     ),
 )
 #: Faults in the events of single messages. Only the few messages with a fault are joined with all checks.
@@ -90,8 +81,6 @@ SELECT msg_id, vhost, queue, enqueues, terminals, enqueued_lsn, again_lsn, finis
     between_min, between_max, kind, is_durable
 FROM {lives}
 """
-#: Bits of an LSN, or of a message id, within a part of the journal.
-PART_BITS = 20
 #: One pass over all lives, which mostly saves the others: how many have each fate, and how many of them may have a
 #: fault; and for each part of the journal the range of the messages that entered a queue in it, and whether one entered
 #: after a younger one, or twice. Negative parts have the messages that never entered one.
@@ -103,7 +92,7 @@ FROM (
     SELECT *, lag(msg_id) OVER (PARTITION BY part ORDER BY enqueued_lsn, msg_id) AS before
     FROM (
         SELECT lives.msg_id, enqueues, enqueued_lsn, is_suspect, {fate} AS fate,
-            IF(enqueued_lsn IS NULL, -1 - (lives.msg_id >> {part_bits}), enqueued_lsn >> {part_bits}) AS part
+            IF(enqueued_lsn IS NULL, -1 - (lives.msg_id >> 20), enqueued_lsn >> 20) AS part
         FROM (SELECT *, coalesce({is_suspect}, false) AS is_suspect FROM judged) AS lives{seen}
     ) AS placed
 ) AS entered
@@ -112,7 +101,7 @@ GROUP BY part, fate ORDER BY part
 #: Messages that entered a queue after a younger one.
 ENTERED_LATE = f"""
 SELECT '{REORDERED}' AS fault, msg_id, vhost, queue, lsn,
-    'enqueued at LSN ' || (lsn & {LAST}) || ', behind the younger message ' || (ahead & {LAST}) AS detail
+    'enqueued at LSN ' || lsn || ', behind the younger message ' || ahead AS detail
 FROM (
     SELECT msg_id, vhost, queue, lsn,
         max(msg_id) OVER (
@@ -122,28 +111,25 @@ FROM (
 ) AS entered
 WHERE ahead > msg_id
 """
-#: {at_node}: of joined nodes only the checkpoints of the message's node are tried.
 MISSING_AT_CHECKPOINT = f"""
 SELECT '{LOST}' AS fault, msg_id, vhost, queue, lsn,
-    'open by its events, but not in the queue at the checkpoint of LSN ' || (lsn & {LAST}) || ' to '
-    || (until & {LAST}) AS detail
+    'open by its events, but not in the queue at the checkpoint of LSN ' || lsn || ' to ' || until AS detail
 FROM (
     SELECT msg_id, vhost, queue, min(begin_lsn) AS lsn, min(end_lsn) AS until
     FROM (
         SELECT msg_id, vhost, queue, begin_lsn, end_lsn
         FROM (
-            SELECT msg_id, vhost, queue, enqueued_lsn, coalesce(finished_lsn, enqueued_lsn | {LAST}) AS gone_lsn
+            SELECT msg_id, vhost, queue, enqueued_lsn, coalesce(finished_lsn, {NEVER}) AS gone_lsn
             FROM judged WHERE is_durable AND enqueues > 0
-        ) AS durable JOIN spans ON begin_lsn > enqueued_lsn AND end_lsn <= gone_lsn{{at_node}}
+        ) AS durable JOIN spans ON begin_lsn > enqueued_lsn AND end_lsn <= gone_lsn
     ) AS open_then ANTI JOIN held USING (msg_id, vhost, queue, begin_lsn)
     GROUP BY msg_id, vhost, queue
 ) AS missing
 """
 UNEXPECTED_HELD = f"""
 SELECT '{UNEXPECTED}' AS fault, msg_id, vhost, queue, lsn,
-    'in the queue at the checkpoint, LSN ' || (lsn & {LAST}) || ', but ' || CASE
-        WHEN finished_lsn < lsn THEN kind || ' at LSN ' || (finished_lsn & {LAST}) ELSE 'not enqueued before'
-    END AS detail
+    'in the queue at the checkpoint, LSN ' || lsn || ', but '
+    || CASE WHEN finished_lsn < lsn THEN kind || ' at LSN ' || finished_lsn ELSE 'not enqueued before' END AS detail
 FROM (
     SELECT msg_id, vhost, queue,
         min(held.lsn) AS lsn,
@@ -209,14 +195,14 @@ FROM snapshots JOIN spans ON lsn >= begin_lsn AND lsn < end_lsn
 def fates(tables: Tables) -> str:
     """SQL of `MESSAGE_FATE`: the fate of every message."""
     text = f"SELECT lives.*, {_fate(tables)} AS fate FROM {tables.lives_view()} AS lives{_join_seen(tables)}"
-    return tables.answer(text, MESSAGE_FATE)
+    return conform(tables.engine.dialect, text, MESSAGE_FATE)
 
 
 class Audited(NamedTuple):
-    """`faults`: SQL of `FAULTS`, one row per fault. `fates`: the number of messages by their fates, by node number."""
+    """`faults`: SQL of `FAULTS`, one row per fault. `fates`: the number of messages by their fates."""
 
     faults: str
-    fates: dict[int, dict[str, int]]
+    fates: dict[str, int]
 
 
 def audit(tables: Tables) -> Audited:
@@ -227,29 +213,24 @@ def audit(tables: Tables) -> Audited:
         tables.engine.view("joined_holes", f"SELECT * FROM (VALUES {lost}) AS joined_holes(first_lsn, last_lsn)")
     checks = _checks(tables)
     is_suspect = " OR ".join(so for _, so, _, _ in checks)
-    about = {"fate": _fate(tables), "seen": _join_seen(tables), "is_suspect": is_suspect, "part_bits": PART_BITS}
+    about = {"fate": _fate(tables), "seen": _join_seen(tables), "is_suspect": is_suspect}
     summary = rows(tables.engine, SUMMARY.format(**about))
-    fates: dict[int, Counter[str]] = defaultdict(Counter)
+    fates: Counter[str] = Counter()
     for row in summary:
-        part = row["part"] if row["part"] >= 0 else -1 - row["part"]
-        fates[part >> (PLACE_BITS - PART_BITS)][row["fate"]] += row["n"]
+        fates[row["fate"]] += row["n"]
     parts = [_faults_of_lives(checks)] if any(row["suspects"] for row in summary) else []
     parts += [ENTERED_LATE] if _is_out_of_order(summary) else []
     if tables.checkpoints():
         tables.engine.view("spans", SPANS_WITHOUT_HOLES if tables.holes() else SPANS)
         tables.engine.view("held", HELD)
-        at_node = f" AND begin_lsn >> {PLACE_BITS} = enqueued_lsn >> {PLACE_BITS}" if tables.nodes else ""
-        parts += [MISSING_AT_CHECKPOINT.format(at_node=at_node)]
-        parts += [UNEXPECTED_HELD.format(first=tables.first_lsn())]
+        parts += [MISSING_AT_CHECKPOINT, UNEXPECTED_HELD.format(first=tables.first_lsn())]
     text = " UNION ALL ".join(parts or [NO_FAULT])
     if tables.holes():
         tables.engine.view("found", text, cached=True)
         tables.engine.view("published_in", PUBLISHED_IN, cached=True)
         tables.engine.view("explained", EXPLAINED, cached=True)
         text = UNEXPLAINED
-    return Audited(
-        tables.answer(text, FAULTS), {number: dict(sorted(found.items())) for number, found in sorted(fates.items())}
-    )
+    return Audited(conform(tables.engine.dialect, text, FAULTS), dict(sorted(fates.items())))
 
 
 def _is_out_of_order(summary: Sequence[Row]) -> bool:
@@ -265,7 +246,7 @@ def _is_out_of_order(summary: Sequence[Row]) -> bool:
 
 def unknown(tables: Tables) -> str:
     """SQL of the `FAULTS` that a hole may explain. Only for a lake with holes, after `audit`."""
-    return tables.answer(UNKNOWN, FAULTS)
+    return conform(tables.engine.dialect, UNKNOWN, FAULTS)
 
 
 def _joined_holes(tables: Tables) -> list[tuple[int, int]]:
@@ -298,8 +279,7 @@ def _fate(tables: Tables) -> str:
     Transient messages ended with the last start of a broker with scope "all". A message that was open before a hole is
     unknown, unless an event or a checkpoint behind the hole has it.
     """
-    last = {number_of(row["lsn"]): row["lsn"] for row in tables.starts()}  # in the order of LSNs
-    started = by_lsn("enqueued_lsn", last) if tables.nodes else max(last.values(), default=0)
+    started = max((row["lsn"] for row in tables.starts()), default=0)
     return (
         "CASE WHEN kind IS NOT NULL THEN kind"
         f" WHEN NOT is_durable AND enqueued_lsn < {started} THEN 'ended'{_is_unknown(tables)} ELSE 'open' END"
@@ -377,4 +357,4 @@ def allowed(tables: Tables) -> str:
     dialect = tables.engine.dialect
     named = NAMED.format(message_id=dialect.json_field("properties_json", "message_id"))
     text = f"{DELIVERED.format(log_queues=tables.log_queues())} UNION ALL {PUBLISHED.format(named=named)}"
-    return tables.answer(text, ALLOWED)
+    return conform(dialect, text, ALLOWED)

@@ -2,10 +2,9 @@
 
 from ..engines.protocol import quoted_list, rows, value
 from ..schemas import EVENTS
-from . import joined
 from .audit import NEVER
 from .lives import BETWEEN, DURABLE, STARTED, TERMINALS, lives_of
-from .outputs import BLOCKED, DEPTH, WINDOW
+from .outputs import BLOCKED, DEPTH, WINDOW, conform
 from .tables import Tables
 
 #: Kinds of events that remove a message because another one arrives. Arrival and removal are one step.
@@ -81,13 +80,11 @@ TRANSIENT_ENDS = """
     SELECT vhost, queue, -1 AS step, min(starts.lsn) AS lsn, min(unix_seconds(starts.ts)) AS second,
         -min(size_bytes) AS octets, false AS is_pushed
     FROM (SELECT * FROM lived WHERE finished_ts IS NULL AND NOT is_durable) AS passing
-    JOIN (SELECT lsn, ts FROM events WHERE {started}) AS starts
-        ON starts.lsn > enqueued_lsn AND starts.lsn <= (enqueued_lsn | {last_of_node})
+    JOIN (SELECT lsn, ts FROM events WHERE {started}) AS starts ON starts.lsn > enqueued_lsn
     GROUP BY msg_id, vhost, queue"""
-#: The first arrival on each node.
-ARRIVED_FIRST = f"""
-SELECT lsn >> {joined.PLACE_BITS} AS number, min(lsn) AS lsn
-FROM events WHERE kind = 'enqueued' GROUP BY lsn >> {joined.PLACE_BITS}
+#: Whether a broker was started after a message arrived. In most journals none was, which saves `TRANSIENT_ENDS`.
+IS_STARTED_AGAIN = """
+SELECT lsn FROM events WHERE {started} AND lsn > (SELECT min(lsn) FROM events WHERE kind = 'enqueued') LIMIT 1
 """
 
 
@@ -98,37 +95,20 @@ def depth(tables: Tables, window_s: int = 60, until: int | None = None) -> str:
     Messages from before the lake count if `with_waiting` finds them.
     """
     lives, begin = (tables.lives_view(), None) if tables.first_lsn() <= 1 else with_waiting(tables, window_s)
+    last = tables.span()[1] if until is None else until
     slot = WINDOW.format(second="second", window_s=window_s)
-    is_started_again = begin is not None or _is_started_again(tables)
+    is_started_again = begin is not None or rows(tables.engine, IS_STARTED_AGAIN.format(started=STARTED))
     text = DEPTH_QUERY.format(
         lives=lives,
-        ended=TRANSIENT_ENDS.format(started=STARTED, last_of_node=joined.LAST) if is_started_again else "",
+        ended=TRANSIENT_ENDS.format(started=STARTED) if is_started_again else "",
         pushed=quoted_list(PUSHED_OUT),
         slot=slot,
         window_s=window_s,
-        last=_last_window(tables, window_s, until),
+        last=last - last % window_s,
     )
     if begin is not None:
         text = f"SELECT * FROM ({text}) AS every WHERE window_start >= timestamp_seconds({begin})"
-    return tables.answer(text, DEPTH)
-
-
-def _is_started_again(tables: Tables) -> bool:
-    """Whether a broker was started after a message arrived. In most journals none was, which saves `TRANSIENT_ENDS`."""
-    if not (starts := tables.starts()):
-        return False
-    first = {row["number"]: row["lsn"] for row in rows(tables.engine, ARRIVED_FIRST)}
-    return any(row["lsn"] > first.get(joined.number_of(row["lsn"]), NEVER) for row in starts)
-
-
-def _last_window(tables: Tables, window_s: int, until: int | None) -> str:
-    """SQL of the beginning of the last window, in seconds. `until`: as for `depth`."""
-    if until is not None or not tables.nodes:
-        last = tables.span()[1] if until is None else until
-        return str(last - last % window_s)
-    by_node = f"SELECT lsn >> {joined.PLACE_BITS} AS number, unix_seconds(max(ts)) AS last FROM events GROUP BY 1"
-    last_by_node = {row["number"]: row["last"] for row in rows(tables.engine, by_node)}
-    return joined.by_vhost({number: last - last % window_s for number, last in last_by_node.items()})
+    return conform(tables.engine.dialect, text, DEPTH)
 
 
 #: Messages from before the lake that its events show. {known}: the first message id that was published in the lake.
@@ -203,7 +183,7 @@ WITH marks AS (
         coalesce(min(starts.ts), until) AS until,
         coalesce(unix_millis(min(starts.ts)) - unix_millis(waits.ts), waited_ms) AS waited_ms
     FROM waits LEFT JOIN (SELECT lsn, ts FROM events WHERE kind = 'led' OR ({started})) AS starts
-        ON starts.lsn > waits.lsn AND starts.lsn < coalesce(until_lsn, (waits.lsn | {last_of_node}) + 1)
+        ON starts.lsn > waits.lsn AND (until_lsn IS NULL OR starts.lsn < until_lsn)
     WHERE kind = 'blocked'
     GROUP BY waits.lsn, waits.ts, kind, vhost, conn_id, `connection`, destination, `limit`, until, waited_ms
 )
@@ -216,4 +196,4 @@ def blocked(tables: Tables) -> str:
     tables.require_deliveries()
     dialect = tables.engine.dialect
     fields = {name: dialect.json_field("reason", name) for name in ("connection", "destination", "limit", "waited_ms")}
-    return tables.answer(BLOCKED_QUERY.format(**fields, started=STARTED, last_of_node=joined.LAST), BLOCKED)
+    return conform(dialect, BLOCKED_QUERY.format(**fields, started=STARTED), BLOCKED)

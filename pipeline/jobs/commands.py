@@ -13,10 +13,9 @@ from ..lake.nodes import Node, chosen_nodes, first_node, nodes_of
 from ..output.formats import is_one_file, write_text
 from ..progress import Progress
 from ..retries import retry_slow_workers
-from . import joined
 from .fleet import NodeAnswers, node_page_path, unknown_everywhere
 from .functions import JOBS, JobContext, page_path, selected_tables
-from .opening import open_alike, open_log, open_tables
+from .opening import open_log, open_tables
 from .replay import LOG
 from .tables import EmptyLake, NotRecorded, Tables
 from .trace import Trail, replays_in
@@ -34,7 +33,6 @@ class OpenTables:
     def __init__(self) -> None:
         self._of: object = None
         self._tables: Tables | None = None
-        self._single: object = None  # the engine, and nodes of which no two can be joined
 
     def tables(self, engine: Engine, job: str, options: argparse.Namespace, node: Node | None = None) -> Tables:
         """The tables with the times that a job reads. `node`: which one, of several. Raises: as `open_tables`."""
@@ -43,21 +41,6 @@ class OpenTables:
             since, until = read
             self._of = engine, read, node
             self._tables = open_tables(options.lake, engine, since, until, node)
-            self._tables.is_shared = sum(one in JOBS_WITH_LIVES for one in options.jobs) > 1
-        return self._tables
-
-    def joined(self, engine: Engine, options: argparse.Namespace, nodes: Sequence[Node]) -> Tables | None:
-        """The tables of nodes that are asked together (joined.py); None: they are asked one after the other.
-
-        Raises: as `open_tables`.
-        """
-        if self._single == (engine, nodes):
-            return None
-        if self._tables is None or self._of != (engine, nodes):
-            self._of, self._tables = (engine, nodes), open_alike(options.lake, engine, nodes)
-            if self._tables is None:
-                self._single = engine, nodes
-                return None
             self._tables.is_shared = sum(one in JOBS_WITH_LIVES for one in options.jobs) > 1
         return self._tables
 
@@ -99,14 +82,7 @@ def _run_on_nodes(
         progress.say("missing", what=f"node {name}: {error}")
     nodes = [one for one in nodes_of(options.lake) if one.name in trails] or nodes
     pages = NodePages(options, nodes) if job == "report" else None
-    asked: Sequence[Node] = ()
-    may_join = job in joined.JOBS and engine.name in joined.ENGINES and not options.selection and len(nodes) > 1
-    if may_join and (tables := opened.joined(engine, options, nodes)) is not None:
-        asked = tables.nodes
-        progress.say("begin", lake=options.lake, engine=engine.name, nodes=len(asked))
-        work = JobContext(job, tables, options, progress)
-        answers.add_joined(asked, retry_slow_workers(partial(JOBS[job], work), progress))
-    for node in [one for one in nodes if one.name not in unanswered and one not in asked]:
+    for node in [one for one in nodes if one.name not in unanswered]:
         given = argparse.Namespace(**{**vars(options), "trail": trails.get(node.name)})
         if pages is not None:
             given.out, given.window, given.reports = pages.path(node.name), pages.window_s, pages.reports

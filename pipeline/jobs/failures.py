@@ -1,9 +1,8 @@
 """The jobs `redelivery`, `loss` and `deadletters`: messages that failed, were removed unread, or died."""
 
 from ..engines.protocol import quoted_list, rows
-from .joined import LAST
 from .lives import KEPT, REDELIVERED, RETURNED
-from .outputs import DEADLETTERS, LOSS, REDELIVERY, WINDOW
+from .outputs import DEADLETTERS, LOSS, REDELIVERY, WINDOW, conform
 from .tables import COPIES, Tables
 
 #: Kinds of events that remove a message without an acknowledgement.
@@ -97,7 +96,7 @@ def loss(tables: Tables, window_s: int = 60) -> str:
     )
     if not rows(tables.engine, f"SELECT lsn FROM events WHERE {IS_REMOVED} LIMIT 1"):
         text = f"SELECT * FROM ({text}) AS nothing WHERE false"  # then neither engine reads a file
-    return tables.answer(text, LOSS)
+    return conform(dialect, text, LOSS)
 
 
 #: A message with this many attempts, or this many returns by failing consumers, is poison even if it did not die.
@@ -164,7 +163,7 @@ def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
         redeliveries=REDELIVERIES if is_restarted else "deliveries",
         with_log_queues=WITH_LOG_QUEUES.format(log_queues=tables.log_queues()) if is_restarted else "",
     )
-    return tables.answer(text, REDELIVERY)
+    return conform(dialect, text, REDELIVERY)
 
 
 #: `copies` has one row for each queue in which a copy arrived, or one row without a queue.
@@ -207,7 +206,7 @@ SELECT vhost, queue, kind, reason, outcome, target, arrived_in,
     max(ts) AS last_ts,
     coalesce(max(attempts), 0) AS attempts_max,
     max_by(consumer, lsn) FILTER (WHERE consumer IS NOT NULL) AS last_consumer,
-    slice(array_sort(collect_set(msg_id & {last})), 1, 5) AS samples
+    slice(array_sort(collect_set(msg_id)), 1, 5) AS samples
 FROM outcomes GROUP BY vhost, queue, kind, reason, outcome, target, arrived_in
 """
 
@@ -222,5 +221,4 @@ def deadletters(tables: Tables) -> str:
     without = "IF(kind = 'dead_lettered', 'nowhere', 'gone')" if is_whole else "'not recorded'"
     dialect = tables.engine.dialect
     died_in = dialect.first_death("payloads.headers_json")
-    text = DEADLETTERS_QUERY.format(died_in=died_in, without=without, last=LAST)
-    return tables.answer(text, DEADLETTERS)
+    return conform(dialect, DEADLETTERS_QUERY.format(died_in=died_in, without=without), DEADLETTERS)

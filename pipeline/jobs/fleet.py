@@ -8,11 +8,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..answers import EXIT_OK, Answer
-from ..engines.protocol import Engine, value
+from ..engines.protocol import Engine
 from ..lake.nodes import Node
+from ..schemas import Column
 from .engine_table import EngineTable
-from .joined import NODE
 
+NODE = Column("node", "string")
 #: Tables that are as large as the lake: they are computed only if all tables are written.
 ONLY_WRITTEN = ("message_fate",)
 
@@ -38,41 +39,27 @@ class NodeAnswers:
         for name, table in answer.tables.items():
             if not isinstance(table, EngineTable) or (name in ONLY_WRITTEN and not self._writes_all):
                 continue
-            self._copy(name, table, f"SELECT {self._engine.dialect.text(node.name)} AS node, * FROM {table.name}")
+            views = self._views.setdefault(name, [])
+            view = f"of_node_{name}_{len(views)}"
+            text = self._engine.dialect.text(node.name)
+            self._engine.view(view, f"SELECT {text} AS node, * FROM {table.name}", cached=True)
+            views.append(view)
+            self._tables[name] = table
         self._answers[node.name] = answer
-
-    def add_joined(self, nodes: Sequence[Node], answer: Answer) -> None:
-        """Add the answer of joined nodes (joined.py): its rows have a node, and its fact `nodes` has those of each."""
-        for name, table in answer.tables.items():
-            if isinstance(table, EngineTable) and (name not in ONLY_WRITTEN or self._writes_all):
-                self._copy(name, table, f"SELECT * FROM {table.name}")
-        for node in nodes:
-            facts = answer.facts.get("nodes", {}).get(node.name, {})
-            self._answers[node.name] = Answer(self._job, {}, facts, answer.code)
-
-    def _copy(self, name: str, table: EngineTable, sql: str) -> None:
-        """Copy the rows of a table, which become those of the joined table `name`."""
-        views = self._views.setdefault(name, [])
-        view = f"of_node_{name}_{len(views)}"
-        self._engine.view(view, sql, cached=True)
-        value(self._engine, f"SELECT count(*) FROM {view}")  # Spark would compute it later, once the views have changed
-        views.append(view)
-        self._tables[name] = table
 
     def answer(self, more: Mapping[str, Any]) -> Answer:
         """The joined answer. `more`: additional facts."""
         tables = {name: self._table(name, views) for name, views in self._views.items()}
-        facts = merge_facts({name: answer.facts for name, answer in sorted(self._answers.items())})
+        facts = merge_facts({name: answer.facts for name, answer in self._answers.items()})
         codes = [answer.code for answer in self._answers.values()]
         return Answer(self._job, tables, {**facts, **more}, max(codes, default=EXIT_OK))
 
     def _table(self, name: str, views: Sequence[str]) -> EngineTable:
         """The joined table: the rows of all nodes in the order of the job."""
         one = self._tables[name]
-        columns = one.columns if NODE in one.columns else (NODE, *one.columns)
         every = " UNION ALL ".join(f"SELECT * FROM {view}" for view in views)
         order = f"ts, node, {one.order}" if name == "trace" else f"{one.order}, node"
-        return EngineTable(self._engine, name, every, columns, cached=False, order=order)
+        return EngineTable(self._engine, name, every, (NODE, *one.columns), cached=False, order=order)
 
 
 def merge_facts(by_node: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

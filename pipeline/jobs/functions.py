@@ -4,7 +4,6 @@ import argparse
 import os
 import secrets
 import shlex
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..answers import EXIT_FAULT, EXIT_OK, Answer
-from ..engines.protocol import Engine, Row, rows, value
+from ..engines.protocol import Engine, Row, value
 from ..error_texts import spark_error_text
 from ..lake.delta_tables import absolute
 from ..output.formats import PAGES, write_text
@@ -21,11 +20,10 @@ from ..retries import retry_slow_workers
 from ..schemas import Columns, columns
 from ..selection import Selection
 from . import outputs
-from .audit import Audited, allowed, audit, fates, unknown
+from .audit import allowed, audit, fates, unknown
 from .backlog import NO_CHECKPOINT, blocked, depth
 from .engine_table import EngineTable, counts
 from .failures import POISON_ATTEMPTS, deadletters, loss, redelivery
-from .joined import number_of
 from .opening import is_known, open_log
 from .replay import CHOSEN, ORDER, ReplayOptions, batches, choose, log_of, send, urls, vhosts_chosen
 from .tables import Tables
@@ -118,13 +116,13 @@ def _selected_rows(sql: str, work: JobContext) -> str:
 def _audit(work: JobContext) -> Answer:
     engine = work.engine
     audited = audit(work.tables)
-    found = _table_of(work, "audit", audited.faults, outputs.FAULTS)
+    found = EngineTable(engine, "audit", _selected_rows(audited.faults, work), outputs.FAULTS)
     tables = {"faults": found}
     if work.tables.holes():
-        tables["unknown"] = _table_of(work, "unknown", unknown(work.tables), outputs.FAULTS)
+        tables["unknown"] = EngineTable(engine, "unknown", _selected_rows(unknown(work.tables), work), outputs.FAULTS)
     by_fault = found.counts("fault")
     work.progress.say("faults", **by_fault)
-    every, fated = fates(work.tables), audited.fates.get(0, {})
+    every, fated = fates(work.tables), audited.fates
     if work.selection.since_us is not None:
         since = engine.dialect.timestamp(work.selection.since_us)
         every = f"SELECT * FROM ({every}) AS fated WHERE coalesce(enqueued_ts, finished_ts) >= {since}"
@@ -135,43 +133,21 @@ def _audit(work: JobContext) -> Answer:
         "checkpoints": len(work.tables.checkpoints()),
     }
     if len(led := work.tables.takeovers()) > 1:
-        tables["allowed"] = _table_of(work, "allowed", allowed(work.tables), outputs.ALLOWED)
+        tables["allowed"] = EngineTable(engine, "allowed", _selected_rows(allowed(work.tables), work), outputs.ALLOWED)
         facts["leaders"] = [f"LSN {row['lsn']}, {row['ts'].isoformat()}: {row['reason']}" for row in led]
         facts["allowed"] = tables["allowed"].counts("duplicate")
     if "unknown" in tables:
         facts["unknown"] = tables["unknown"].counts("fault")
-    if work.tables.nodes:
-        facts = {"nodes": _audits_by_node(work, audited, found.name)}
-    fate_columns = work.tables.columns(outputs.MESSAGE_FATE)
-    tables["message_fate"] = EngineTable(engine, "fates", every, fate_columns, cached=False)
+    tables["message_fate"] = EngineTable(engine, "fates", every, outputs.MESSAGE_FATE, cached=False)
     return Answer("audit", tables, facts, EXIT_FAULT if by_fault else EXIT_OK)
-
-
-def _audits_by_node(work: JobContext, audited: Audited, faults: str) -> dict[str, dict[str, Any]]:
-    """The facts of each of several joined nodes, by name. `faults`: the view of all faults."""
-    counted = rows(work.engine, f"SELECT node, fault, count(*) AS n FROM {faults} GROUP BY node, fault ORDER BY fault")
-    checkpoints = Counter(number_of(row["begin_lsn"]) for row in work.tables.checkpoints())
-    return {
-        node.name: {
-            "fates": audited.fates.get(number, {}),
-            "faults": {row["fault"]: row["n"] for row in counted if row["node"] == node.name},
-            "checkpoints": checkpoints[number],
-        }
-        for number, node in enumerate(work.tables.nodes)
-    }
-
-
-def _table_of(work: JobContext, name: str, sql: str, columns: Columns) -> EngineTable:
-    """The rows of an answer that the options select. `name`: as in `ORDERS`."""
-    return EngineTable(work.engine, name, _selected_rows(sql, work), work.tables.columns(columns))
 
 
 def _table(make: Callable[[Tables, argparse.Namespace], str]) -> Callable[[JobContext], Answer]:
     """The function of a job whose answer is one table. `make`: returns the SQL of that table."""
 
     def run_it(work: JobContext) -> Answer:
-        found = make(work.tables, work.options)
-        return Answer(work.job, {work.job: _table_of(work, work.job, found, COLUMNS[work.job])})
+        found = _selected_rows(make(work.tables, work.options), work)
+        return Answer(work.job, {work.job: EngineTable(work.engine, work.job, found, COLUMNS[work.job])})
 
     return run_it
 

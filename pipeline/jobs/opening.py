@@ -1,18 +1,15 @@
 """Opens a lake: chooses the engine, and makes views of the lake's tables."""
 
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from ..engines.protocol import Engine, rows
 from ..engines.spark import SparkEngine, is_one_process
-from ..lake.delta_tables import absolute, mark_of, open_table, retained_of
+from ..lake.delta_tables import absolute
 from ..lake.lake import REVERSE_ORDER, check_even, committed_files, read_table, retained_in, rows_by_node
-from ..lake.nodes import Node, first_node, nodes_of
-from ..schemas import BY_DATE, TABLES, Column, stored
-from . import joined
+from ..lake.nodes import Node
+from ..schemas import BY_DATE, TABLES, Column
 from .outputs import REPLAY_LOG
 from .replay import LOG
 from .tables import Tables
@@ -77,7 +74,8 @@ def open_tables(
     """
     journal = None if node is None else node.journal
     check_even(lake, journal)
-    _open_files(engine, lake, since_us, until_us, journal)
+    for name in ("payloads", *REVERSE_ORDER):  # in the reverse order of commits, because of a running ingest
+        _view_of_files(engine, lake, name, *((since_us, until_us) if name == "events" else (None, None)), journal)
     kept = retained_in(lake, journal)  # after the tables: see `retained_in`
     timestamp = engine.dialect.timestamp
     for name, columns in TABLES.items():
@@ -94,97 +92,6 @@ def open_tables(
     has_holes = bool(committed_files(lake, "holes", None, None, journal))
     name = "" if node is None else node.name
     return Tables(engine, lake, retained=kept, has_holes=has_holes, node=name, journal=journal)
-
-
-def _open_files(engine: Engine, lake: str, since_us: int | None, until_us: int | None, journal: str | None) -> None:
-    """Make the views `stored_...` in the reverse order of commits, because of a running ingest."""
-    for name in ("payloads", *REVERSE_ORDER):
-        _view_of_files(engine, lake, name, *((since_us, until_us) if name == "events" else (None, None)), journal)
-
-
-def open_joined(lake: str, engine: Engine, nodes: Sequence[Node]) -> Tables:
-    """Make views of the tables in which several nodes are joined (joined.py). Raises: as `open_tables`."""
-    for node in nodes:
-        check_even(lake, node.journal)
-    if isinstance(engine, SparkEngine):
-        counts = rows_by_node(lake, "events")
-        engine.expect(sum(counts[mark_of(node.journal or "")] for node in nodes))
-    _open_files(engine, lake, None, None, None)
-    join_stored(engine, nodes, first_node(lake), is_part=len(nodes) < len(nodes_of(lake)))
-    return Tables(engine, lake, has_holes=bool(committed_files(lake, "holes")), nodes=nodes)
-
-
-def join_stored(engine: Engine, nodes: Sequence[Node], first: Node, *, is_part: bool = False) -> None:
-    """Make the views `whole_...` of nodes from `stored_...`, which have rows of others if `is_part`.
-
-    first: the node of rows of an older release, which have no journal.
-    """
-    engine.view(joined.VIEW, joined.nodes_view(nodes, engine.dialect))
-    text = engine.dialect.text
-    chosen = ", ".join(text(node.journal or "") for node in nodes)
-    for name, columns in TABLES.items():
-        listed = [joined.unique(name, column.name) for column in (*columns, *DATE_COLUMN[name in BY_DATE])]
-        journal = f"stored_{name}.journal"
-        own = f"coalesce({journal}, {text(first.journal or '')})"
-        # Parquet files tell which of their parts have rows of a journal.
-        some = f" WHERE ({journal} IS NULL OR {journal} IN ({chosen}))" if is_part else ""
-        of_nodes = f"stored_{name} JOIN {joined.VIEW} ON {joined.VIEW}.journal = {own}{some}"
-        engine.view(f"whole_{name}", f"SELECT {', '.join(listed)} FROM {of_nodes}")
-
-
-def open_alike(lake: str, engine: Engine, nodes: Sequence[Node]) -> Tables | None:
-    """The joined tables of those nodes that one query can ask (`_alike`); None: it cannot ask two of them.
-
-    Raises: as `open_tables`.
-    """
-    tables = open_joined(lake, engine, nodes[: joined.NODES_MAX])
-    contents, events = rows_by_node(lake, "payloads"), open_table(lake, "events")
-    journals = [node.journal for node in tables.nodes if node.journal]
-    kept = [one for one in journals if events is not None and retained_of(events, one) is not None]
-    alike = _alike(tables, [one for one in journals if contents[mark_of(one)]], kept)
-    if len(alike) == len(tables.nodes):
-        return tables
-    return open_joined(lake, engine, alike) if alike else None
-
-
-#: The first record of each joined node, and its scopes.
-BEGINS = f"""
-SELECT base_lsn >> {joined.PLACE_BITS} AS number, min(base_lsn & {joined.LAST}) AS lsn,
-    min(scope) AS one, max(scope) AS other
-FROM segments GROUP BY base_lsn >> {joined.PLACE_BITS}
-"""
-
-
-class _Shape(NamedTuple):
-    """What makes the SQL of a job another one."""
-
-    is_restarted: bool
-    has_contents: bool
-
-
-def _alike(tables: Tables, with_contents: Collection[str], retained: Collection[str]) -> list[Node]:
-    """The most nodes of joined tables that can be asked together: whole journals with deliveries, of a single broker.
-
-    with_contents, retained: journals with payloads, and those of which retention dropped days. Fewer than two nodes can
-    be asked one after the other as well: empty.
-    """
-    begins = {row["number"]: row for row in rows(tables.engine, BEGINS)}
-    damaged = {joined.number_of(row["first_lsn"]) for row in tables.holes()}
-    led = _count(tables.takeovers())
-    started = _count(tables.starts())
-    found: dict[_Shape, list[Node]] = {}
-    for number, node in enumerate(tables.nodes):
-        begin = begins.get(number)
-        is_whole = begin is not None and begin["lsn"] <= 1 and begin["one"] == begin["other"] == "all"
-        if is_whole and number not in damaged and not led[number] and node.journal not in retained:
-            shape = _Shape(started[number] > 1, node.journal in with_contents)
-            found.setdefault(shape, []).append(node)
-    most = max(found.values(), key=len, default=[])
-    return most if len(most) > 1 else []
-
-
-def _count(marks: Iterable[Mapping[str, Any]]) -> Counter[int]:
-    return Counter(joined.number_of(row["lsn"]) for row in marks)
 
 
 def is_known(tables: Tables, column: str, name: str) -> bool:
@@ -213,7 +120,7 @@ def _view_of_files(
     if isinstance(engine, SparkEngine):
         engine.frame(view, read_table(engine.session, lake, table, since_us, until_us, journal))
     else:
-        columns = (*stored(table), *DATE_COLUMN[table in BY_DATE])
+        columns = (*TABLES[table], *DATE_COLUMN[table in BY_DATE])
         engine.parquet_files(view, committed_files(lake, table, since_us, until_us, journal), columns)
 
 

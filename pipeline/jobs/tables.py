@@ -5,17 +5,14 @@ with the prefix `whole_` they have all rows. `lives`: see lives.py. For jobs tha
 the events of segments with scope "all", and `recorded_lives`, the lives of these events.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from copy import copy
 
 from ..engines.protocol import Engine, Row, rows
 from ..lake.delta_tables import Retained
 from ..lake.lake import holes_text, missing_text
-from ..lake.nodes import Node
-from ..schemas import TABLES, Columns
-from . import joined
+from ..schemas import TABLES
 from .lives import KEPT, STARTED, lives_of
-from .outputs import conform
 
 #: Queues that keep acknowledged messages: some acknowledgement has the flag kept, or the declaration says so.
 LOG_QUEUES = """
@@ -49,7 +46,7 @@ class Tables:
     """The tables of a lake as views of an engine, which replace the views of the `Tables` before.
 
     retained: what retention has left. has_holes: the table `holes` has files. node, journal: which one, if the lake
-    has several nodes. nodes: the rows of these nodes are joined (joined.py). Raises: EmptyLake.
+    has several nodes. Raises: EmptyLake.
     """
 
     def __init__(
@@ -61,12 +58,11 @@ class Tables:
         has_holes: bool = False,
         node: str = "",
         journal: str | None = None,
-        nodes: Sequence[Node] = (),
     ) -> None:
         self.engine = engine
         self._has_holes = has_holes
         self.lake = lake
-        self.node, self.journal, self.nodes = node, journal, nodes
+        self.node, self.journal = node, journal
         self.retained = retained
         self.is_shared = False  # several jobs read the lives: cache them
         self._select({})
@@ -95,15 +91,6 @@ class Tables:
             chosen._select(conditions)
             self._part = conditions, chosen
         return self._part[1]
-
-    def answer(self, sql: str, wanted: Columns) -> str:
-        """SQL of the rows of a job, with its columns; of joined nodes also with the column `node`."""
-        dialect = self.engine.dialect
-        return joined.answer(dialect, sql, wanted) if self.nodes else conform(dialect, sql, wanted)
-
-    def columns(self, wanted: Columns) -> Columns:
-        """The columns of `answer`."""
-        return (joined.NODE, *wanted) if self.nodes else wanted
 
     def scopes(self) -> set[str]:
         """The scopes of the segments: "durable", "all", or both."""

@@ -2,7 +2,7 @@
 
 from ..engines.protocol import PERCENTILES, rows
 from ..report.model import MEASURES
-from .outputs import FAIRNESS, LATENCY, MS_BETWEEN, WINDOW
+from .outputs import FAIRNESS, LATENCY, MS_BETWEEN, WINDOW, conform
 from .tables import Tables
 
 LATENCY_QUERY = """
@@ -91,7 +91,7 @@ def latency(tables: Tables, window_s: int = 60) -> str:
         points=", ".join(points),
         spreads=", ".join(f"{dialect.percentile_state(f'{what}_ms')} AS {what}_all" for what in MEASURES),
     )
-    return tables.answer(text, LATENCY)
+    return conform(dialect, text, LATENCY)
 
 
 def fairness(tables: Tables) -> str:
@@ -104,4 +104,4 @@ def fairness(tables: Tables) -> str:
         leases_ended="coalesce(n_leases, 0)" if some else "0",
         with_leases=" LEFT JOIN leases USING (vhost, queue, consumer, conn_id)" if some else "",
     )
-    return tables.answer(text, FAIRNESS)
+    return conform(tables.engine.dialect, text, FAIRNESS)
