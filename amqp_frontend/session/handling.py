@@ -80,6 +80,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> Step:
 
 def _handle_input(session: AmqpSession, turn: ConnectionTurn) -> Step:
     """Handle the rest of the last turn, then parked work that may continue, then a waiting close, then new input."""
+    _end_failed_channels(session)
     backlog = session.backlog
     parking, unfinished = backlog.parking, backlog.unfinished
     step = DONE
@@ -100,6 +101,17 @@ def _handle_input(session: AmqpSession, turn: ConnectionTurn) -> Step:
     if parking.channels and step in _CONTINUING:
         step = _handle_new(session, turn)
     return step
+
+
+def _end_failed_channels(session: AmqpSession) -> None:
+    """Close the channels whose sessions the engine has ended, before their input is handled.
+
+    The close may wait in the outbox: for the journal, or because the peer does not read. Work that is handled meanwhile
+    would be answered behind the close, and a message that it gets would be lost.
+    """
+    client = session.login.client
+    if client is not None and client.outbox:
+        session.output.render()
 
 
 def _handle_new(session: AmqpSession, turn: ConnectionTurn) -> Step:
@@ -165,6 +177,7 @@ def _resume_channel(session: AmqpSession, channel: Channel, quota: Quota | None)
     """
     if session.backlog.unfinished is None:
         try:
+            _end_failed_channels(session)
             turn = ConnectionTurn(session.broker, quota)
             with session.broker.context.separate_turn(turn):
                 _handle_parked(session, turn, channel)

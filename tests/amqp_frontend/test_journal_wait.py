@@ -12,7 +12,7 @@ from pamqp import commands as C
 from peer import Peer, is_heartbeat, method, publish
 
 from leveret.amqp_frontend.session.handling import handle_bytes
-from leveret.engine import ServiceExchange
+from leveret.engine import BrokerOptions, ServiceExchange
 
 
 class Bench:
@@ -194,3 +194,36 @@ def test_the_answer_to_a_purge_in_slices_waits_for_all_slices(monkeypatch: pytes
     bench.journal.commit(100)
     bench.peer._flush()
     assert bench.heard() == ["Queue.PurgeOk"]
+
+
+@pytest.mark.parametrize(
+    "late",
+    [
+        method(1, C.Basic.Get, queue="r", no_ack=True),
+        method(1, C.Basic.Consume, queue="r", consumer_tag="late", no_ack=True),
+        method(1, C.Queue.Declare, queue="r", passive=True),
+        method(1, C.Basic.Ack, delivery_tag=1),
+        publish(1, "r", b"late"),
+    ],
+    ids=["get", "consume", "declare", "ack", "publish"],
+)
+def test_a_channel_whose_close_waits_is_closed(late: bytes) -> None:
+    """What comes after its timeout is ignored, as if the close had been sent: no message is taken for nobody."""
+    pair = Pair(broker={"options": BrokerOptions(consumer_timeout_ms=60_000)})
+    other, peer = pair.open(1), pair.open(1)
+    other.call(1, C.Queue.Declare, queue="r")
+    other.send(publish(1, "r", b"x"))
+    peer.send(method(1, C.Basic.Consume, queue="r", consumer_tag="c"))
+    peer.take()
+    journal = LateJournal(pair.broker)
+    journal.next_lsn = 10
+    peer.session.client.send_after(5, 1)
+    for _ in range(30):
+        pair.advance(10_000)
+    assert not peer.session.client.sessions
+    peer.send(late)
+    journal.safe_lsn = 9
+    pair.broker.release_awaiting()
+    (closed,) = peer.take()
+    assert isinstance(closed.frame, C.Channel.Close) and "timed out" in closed.frame.reply_text
+    assert pair.named("r").ready_count == 1
