@@ -15,6 +15,7 @@ from ..peer.channel import Channel, KnownRoute, part_max_of
 from ..peer.deliveries import render_returns
 from ..wire.events import ChannelMethod, MixedReceived, PublishReceived
 from ..wire.peer_errors import ImmediateNotImplemented, PeerError, UserIdMismatch
+from ..wire.replies import fitting
 from .session import AmqpSession
 
 DONE, PARKED = Step.DONE, Step.PARKED
@@ -71,7 +72,9 @@ def park_commit_if_it_must_wait(
 
     Raises: DestinationFull.
     """
-    parking = session.backlog.parking
+    parking, transaction, quota = session.backlog.parking, channel.session.transaction, turn.quota
+    if transaction is None:
+        return False  # it is refused at once
     if session.journal.is_refusing:
         park_for_disk(session, event, channel, turn)
         return True
@@ -81,8 +84,7 @@ def park_commit_if_it_must_wait(
             raise errors.DestinationFull(destination=full.node.destination, limit=full.node.limit_name)
         parking.park_for(full, channel, event, turn)
         return True
-    transaction, quota = channel.session.transaction, turn.quota
-    if quota is not None and transaction is not None:
+    if quota is not None:
         if transaction.size > quota.octets or quota.messages <= 0:
             parking.put_back(channel, event, turn)
             return True
@@ -133,7 +135,7 @@ def refuse(
         return
     if ends_channel:
         raise errors.DestinationFull(destination=full.node.destination, limit=full.node.limit_name)
-    text = f"RESOURCE_ERROR - {full.node.destination}: {full.node.limit_name} limit"
+    text = fitting(f"RESOURCE_ERROR - {full.node.destination}: {full.node.limit_name} limit")
     session.output.render()
     frame_max = session.connection.frame_max
     returns = render_returns(channel.number, known.envelope, contents, frame_max, code=RESOURCE_ERROR, text=text)

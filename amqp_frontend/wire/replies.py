@@ -441,8 +441,11 @@ def reply_for(error: Exception) -> Reply:
     constant = row.constant or CONSTANTS[row.code]
     if row.text is None:
         return Reply(row.code, constant, row.scope, row.with_ids)
-    text = f"{constant} - {row.text.format_map(Fields(error))}"
-    raw = text.encode()
-    if len(raw) > TEXT_MAX:
-        text = raw[: TEXT_MAX - len(CUT)].decode(errors="ignore") + CUT
+    text = fitting(f"{constant} - {row.text.format_map(Fields(error))}")
     return Reply(row.code, text, row.scope, row.with_ids)
+
+
+def fitting(text: str) -> str:
+    """A reply text, cut to `TEXT_MAX` octets."""
+    raw = text.encode()
+    return text if len(raw) <= TEXT_MAX else raw[: TEXT_MAX - len(CUT)].decode(errors="ignore") + CUT

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pair import Pair
 from pamqp import commands
-from peer import Peer, publish
+from peer import Peer, method, publish
 from stand_in_journal import StandInJournal
 
 from leveret.settings import SettingsRepository, entry
@@ -131,3 +131,11 @@ def test_the_policy_is_live() -> None:
     assert bench.publish("drop", PERSISTENT) == "ack"
     bench.pair.broker.reloading.replace_settings(SettingsRepository([entry("drop", disk_full_policy="FAIL")]))
     assert bench.publish("drop", PERSISTENT) == "nack"
+
+
+def test_a_commit_without_a_transaction_does_not_wait_for_room() -> None:
+    """It is an error in any case."""
+    bench = Bench(confirms=False)
+    bench.peer.send(method(2, C.Tx.Commit))
+    closed = bench.peer.expect(C.Channel.Close)
+    assert (closed.reply_code, closed.reply_text) == (406, "PRECONDITION_FAILED - channel is not transactional")

@@ -253,6 +253,20 @@ def test_refused_mandatory_publishes_come_back(cut: Cut) -> None:
     assert bench.take(9) == [1, 2]
 
 
+def test_the_text_of_a_return_is_cut() -> None:
+    """Row 6: a reply text has 255 octets at most, and the name of a queue alone may have as many."""
+    name = "q" * 250
+    settings = SettingsRepository([entry(name, memory_limit=2_000, cursor="vm", send_fail_if_no_space=True)])
+    peer = Pair(broker={"settings": settings}).open(1)
+    peer.call(1, C.Queue.Declare, queue=name)
+    for _ in range(4):
+        peer.send(publish(1, name, BODY, mandatory=True))
+    returned = peer.take()
+    assert {one.frame.name for one in returned} == {"Basic.Return"}
+    (text,) = {one.frame.reply_text for one in returned}
+    assert text == f"RESOURCE_ERROR - queue '{name}"[:252] + "..."
+
+
 @CUTS
 def test_a_refused_publish_that_nobody_asks_for_ends_its_channel(cut: Cut) -> None:
     """Row 7: channel.close with 406; other channels go on."""
