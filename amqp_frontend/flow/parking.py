@@ -100,8 +100,10 @@ class ParkedContents:
         """The event of the work, with its contents in memory. Raises: Unreadable."""
         if work.location is None:
             return work.event
-        octets = self._broker.context.storage.temp.unspool(work.location, work.octets)
-        self.released(work)
+        try:
+            octets = self._broker.context.storage.temp.unspool(work.location, work.octets)
+        finally:
+            self.released(work)
         return work.with_contents(octets).event
 
     def released(self, work: ParkedWork) -> None:

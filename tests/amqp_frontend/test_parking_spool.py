@@ -14,6 +14,7 @@ from peer import method, publish
 from leveret.amqp_frontend.flow.parking import OWN_STALL_MS, PARKED_MAX
 from leveret.amqp_frontend.wire.states import ParkingState
 from leveret.engine import BrokerOptions, errors
+from leveret.engine.stores.tail import Unreadable
 from leveret.journal.recording.temp_store import FileTempStore
 from leveret.settings import Flow, SettingsRepository, SystemUsage, entry
 
@@ -322,3 +323,20 @@ def test_an_alarm_may_last_longer_than_any_stall(make: Any) -> None:
     bench.pair.broker.flow.end_alarm()
     bench.pair.settle()
     assert bench.take_all()[:3] == [1, 2, 3]
+
+
+def test_what_cannot_be_read_back_is_released(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection ends, and nothing of it is counted any more."""
+    bench = make()
+    bench.publish(16)
+    assert bench.temp.used
+
+    def broken(*_: object) -> bytes:
+        raise Unreadable("broken")
+
+    monkeypatch.setattr(bench.temp, "unspool", broken)
+    for _ in range(16):
+        bench.take_one()
+    flow = bench.pair.broker.flow
+    assert any(isinstance(one.frame, C.Connection.Close) for one in bench.peer.take())
+    assert (bench.temp.used, flow.parked.spooled, flow.parked.octets) == (0, 0, 0)
