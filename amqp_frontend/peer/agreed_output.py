@@ -178,6 +178,7 @@ class AgreedOutput(Output):
             self.parts += parts
             self.reply_size += size
         else:
+            pieces[-1].is_passable = False  # later confirms stay behind these: a confirm behind the return it follows
             self._grow(pieces[-1], parts, size)
 
     def render(self) -> None:

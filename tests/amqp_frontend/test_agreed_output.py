@@ -507,6 +507,25 @@ def test_a_publish_that_a_queue_refuses_is_nacked() -> None:
     assert bench.heard(bench.publisher) == ["1 Basic.Ack", "1 Basic.Nack"]
 
 
+def test_a_later_confirm_does_not_pass_a_return_that_waits() -> None:
+    """It waits behind an answer; a client takes a confirm for the word that no return is to come."""
+    bench = Bench()
+    bench.peer.call(1, C.Confirm.Select)
+    bench.consume(1, "q")
+    bench.heard()
+    bench.peer.send(method(1, C.Queue.Declare, queue="new", durable=True))
+    declared_lsn = bench.pair.journal.next_lsn
+    bench.publish("a")
+    bench.peer.send(publish(1, "nowhere", b"x", mandatory=True))
+    bench.pair.agree(declared_lsn)
+    assert bench.heard() == ["1 Queue.DeclareOk"]
+    bench.peer.send(publish(1, "c", b"y"))
+    assert bench.heard() == []
+    bench.pair.agree()
+    confirmed = [getattr(one.frame, "delivery_tag", one.body) for one in bench.peer.take()]
+    assert confirmed == [1, b"x", 1, 2]
+
+
 def test_a_node_without_others_pays_nothing() -> None:
     """The parts of a connection that hold output back are those of a cluster alone."""
     from pair import Pair
