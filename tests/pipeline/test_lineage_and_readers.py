@@ -189,7 +189,7 @@ def test_a_reader_that_was_dropped(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["readers", "--journal", str(journal)]) == 0
     rows = json.loads(capsys.readouterr().out)["table"]
     assert {(row["segments"], row["behind"] > 0, bool(row["dropped"])) for row in rows} == {(0, True, True)}
-    assert len(rows) == 5 and "octets (the oldest 0 days old)" in rows[0]["why"]
+    assert len(rows) == 5 and "octets (the oldest 0.0 days old)" in rows[0]["why"]
     for _ in range(2):
         assert main(ingesting) == 1
         said = capsys.readouterr().err
