@@ -6,14 +6,14 @@ Source: management page 1.3, 10, 20.
 import json
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping
-from math import isinf
 from typing import Any
 
 from ..engine import octets_of_base64
+from ..settings.json_values import DIGITS_MAX, value_of_json
 from .http_messages import Request, bad_request
 
-#: Maximum nesting of arrays and objects, and maximum digits of a number; JSON with more is refused.
-DEPTH_MAX, DIGITS_MAX = 100, 30
+#: Maximum nesting of arrays and objects; JSON with more is refused.
+DEPTH_MAX = 100
 #: Maximum octets of a name.
 OCTETS_MAX = 255
 #: Maximum characters of a list in one line; longer ones are broken into lines, as Erlang prints them.
@@ -28,13 +28,7 @@ def parsed(body: bytes, fault: str = "not_json", *, is_strict: bool = False) -> 
     """
     try:
         text = body.decode()
-        value = json.loads(
-            text,
-            parse_int=checked_integer,
-            parse_float=checked_float,
-            parse_constant=checked_constant,
-            object_pairs_hook=without_duplicates if is_strict else None,
-        )
+        value = value_of_json(text, without_duplicates if is_strict else None)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()  # raises for lone surrogates, which are not text
     except (ValueError, RecursionError):
@@ -42,26 +36,6 @@ def parsed(body: bytes, fault: str = "not_json", *, is_strict: bool = False) -> 
     if body.count(b"[") + body.count(b"{") > DEPTH_MAX and is_deep(value, DEPTH_MAX):
         raise bad_request(fault)
     return value
-
-
-def checked_integer(text: str) -> int:
-    """An integer of at most DIGITS_MAX digits: parsing costs quadratic time. Raises: ValueError."""
-    if len(text) > DIGITS_MAX:
-        raise ValueError
-    return int(text)
-
-
-def checked_float(text: str) -> float:
-    """A number that a float can hold: Python reads 1e999 as infinity, which JSON does not have. Raises: ValueError."""
-    value = float(text)
-    if isinf(value):
-        raise ValueError(text)
-    return value
-
-
-def checked_constant(text: str) -> object:
-    """Refuse NaN and Infinity, which Python's parser accepts, but JSON does not have. Raises: ValueError."""
-    raise ValueError(text)
 
 
 def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

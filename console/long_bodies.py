@@ -9,8 +9,9 @@ from collections.abc import Generator
 from time import perf_counter
 from typing import Any
 
+from ..settings.json_values import checked_constant, checked_float, checked_integer
 from . import steps
-from .bodies import DEPTH_MAX, checked_constant, checked_float, checked_integer, is_deep, parsed, without_duplicates
+from .bodies import DEPTH_MAX, is_deep, parsed, without_duplicates
 from .http_messages import bad_request
 
 #: Maximum octets that are parsed in one step, which takes about 2 ms.

@@ -721,3 +721,12 @@ def test_a_lone_surrogate_is_no_text(body: bytes) -> None:
     table = ControlTable()
     table.operator.attach(Broker(ManualClock()))
     assert finished(table._answer(body)) == {"ok": False, "error": "the request is not JSON"}
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999", "1" * 31, "1" * 5000])
+def test_a_request_has_only_numbers_that_json_has(number: str) -> None:
+    """Any other would be in lists that no client can read."""
+    table = ControlTable()
+    table.operator.attach(Broker(ManualClock()))
+    body = f'{{"command": "set-parameter", "arguments": {{"value": {number}}}}}'
+    assert finished(table._answer(body.encode())) == {"ok": False, "error": "the request is not JSON"}

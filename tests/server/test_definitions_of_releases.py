@@ -286,7 +286,11 @@ def test_files_as_editors_and_shells_save_them(tmp_path: Path, encoding: str) ->
         ('{"a": True}', 1, 'expected a value, not "True}" (column 7)'),
         ("{a: 1}", 1, 'expected a name between double quotation marks, not "a: 1}" (column 2)'),
         ('{"a": "x\ty"}', 1, "a tab or the end of a line inside of text: expected \\t or \\n (column 9)"),
-        ("[" * 100_000, 1, "is too deep, or has a number that is too long (column 1)"),
+        ("[" * 100_000, 1, "is too deep (column 1)"),
+        *(
+            (f'{{"a": {number}}}', 1, "a number of more than 30 digits or too large, NaN, or Infinity (column 1)")
+            for number in ("NaN", "-Infinity", "1e999", "1" * 31, "1" * 5000)
+        ),
     ],
 )
 def test_what_is_not_json_has_its_place_and_reason(tmp_path: Path, text: str, line: int, reason: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ..operator.command_error import CommandError
+from ..settings.json_values import value_of_json
 from .control_client import ControlFailed
 
 #: As in `leveret test-server`.
@@ -29,7 +30,7 @@ def remote_request(url: str, operation: str, items: Sequence[str], timeout_s: fl
         if not equals:
             raise CommandError(f"{item!r}: expected NAME=VALUE")
         try:
-            arguments[key] = json.loads(value)
+            arguments[key] = value_of_json(value)
         except (ValueError, RecursionError):
             arguments[key] = value
     try:

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..engine import Broker, ContentError, Envelope, VirtualHost, answer_request, decode_properties
+from ..settings.json_values import value_of_json
 from .command_error import CommandError
 from .families import IMPORT_STEPS
 from .operator import Operator
@@ -138,7 +139,7 @@ class ControlTable:
         import json
 
         try:
-            request = json.loads(body)
+            request = value_of_json(body)
             if b"\\u" in body or not _is_text(body):
                 json.dumps(request, ensure_ascii=False).encode()  # refuses lone surrogates, which are not text
             if not isinstance(request, dict):

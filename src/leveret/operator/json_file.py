@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..configured.input_files import open_input
+from ..settings.json_values import DIGITS_MAX, value_of_json
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 #: Maximum characters of invalid text that a message shows.
@@ -55,13 +56,15 @@ def _text_of(octets: bytes) -> str:
 def _value_of(text: str) -> Any:
     """The value of a text. Raises: JsonFault."""
     try:
-        return json.loads(text)
+        return value_of_json(text)
     except json.JSONDecodeError as error:
         reason, position = _reason(error)
         line_start = text.rfind("\n", 0, position) + 1
         raise JsonFault(reason, text.count("\n", 0, position) + 1, position - line_start + 1) from None
-    except (ValueError, RecursionError):  # a number of thousands of digits, deeply nested lists
-        raise JsonFault("is too deep, or has a number that is too long") from None
+    except RecursionError:
+        raise JsonFault("is too deep") from None
+    except ValueError:
+        raise JsonFault(f"a number of more than {DIGITS_MAX} digits or too large, NaN, or Infinity") from None
 
 
 def _lines_of_entries(text: str) -> dict[str, int]:

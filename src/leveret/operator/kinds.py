@@ -3,12 +3,12 @@
 The annotation of a parameter contains its kind, and optionally its help.
 """
 
-import json
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from ..engine import EXCHANGE_TYPES, QUEUE_TYPES
+from ..settings.json_values import value_of_json
 from ..settings.policies.policy import APPLY_TO as APPLY_TO_WORDS
 from ..settings.values import LONG_MAX, duration_ms, shown
 from .known_keys import Key
@@ -89,7 +89,7 @@ def _read_json(name: str, value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
-        return json.loads(value)
+        return value_of_json(value)
     except (ValueError, RecursionError):
         raise ValueError(f"{name}: is not JSON") from None
 

@@ -13,6 +13,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from ...settings.json_values import value_of_json
 from ...settings.loopback import is_loopback
 from ..clock import ClockIsReal
 from ..loop_thread import BrokerStopped
@@ -139,7 +140,7 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return None
         try:
-            arguments = json.loads(body or b"{}")
+            arguments = value_of_json(body or b"{}")
         except (ValueError, RecursionError):
             arguments = None
         if not isinstance(arguments, dict):

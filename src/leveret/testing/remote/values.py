@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from decimal import Decimal
+from math import isfinite
 from typing import Any
 from unittest.mock import ANY
 
@@ -39,6 +40,8 @@ def json_of(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, Decimal):
         return str(value)
+    if isinstance(value, float) and not isfinite(value):  # JSON has none: null, as in the broker's lists
+        return None
     if value is None or isinstance(value, str | bool | int | float):
         return value
     if hasattr(value, "__iter__"):
