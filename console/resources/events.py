@@ -99,9 +99,11 @@ class EventStream:
 
 
 def is_still_monitor(api: Api, request: Request) -> bool:
-    """Whether the user of a stream still exists, is a monitor, and has not logged out."""
+    """Whether the user of a stream still exists, is a monitor, has the same password, and has not logged out."""
     if "authorization" in request.headers:
         user = api.broker.users.find(request.user.name)
+        if user is not None and user.password != request.user.password:
+            return False
     else:
         user = api.sessions.find(*session_headers(request), is_attended=False)
     return user is not None and is_monitor(user)

@@ -49,6 +49,22 @@ def test_who_may_not_look_any_more_is_told(api: ApiClient) -> None:
         assert list(events) == []
 
 
+@pytest.mark.parametrize("place", ["events", "log"])
+def test_a_stream_ends_with_the_password(api: ApiClient, place: str) -> None:
+    """Other tags that leave the user a monitor do not end it; another password does."""
+    api.ask("PUT", "users/looker", {"password": "looker", "tags": "monitoring"})
+    (user,) = [one for one in api.get("users") if one["name"] == "looker"]
+    same = {key: user[key] for key in ("password_hash", "hashing_algorithm")}
+    with streaming(api, place=place, user="looker") as events:
+        assert api.ask("PUT", "users/looker", {**same, "tags": "administrator"}).status == 204
+        if place == "events":
+            for _ in range(2):
+                until(events, "totals")
+        assert api.ask("PUT", "users/looker", {"password": "another", "tags": "monitoring"}).status == 204
+        assert until(events, "cut") == {"reason": "the login is no longer valid"}
+    api.ask("DELETE", "users/looker")
+
+
 def test_who_is_too_slow_is_cut_with_a_word(api: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """More happened in one turn than is kept."""
     with streaming(api) as events:
