@@ -23,7 +23,7 @@ from ..publishing.arrival import answer_request
 from ..publishing.service import Sender
 from ..queues.queue import Queue
 from ..users.permissions import CONFIGURE, QUEUE
-from .deferring import defer_acks
+from .deferring import check_room, defer_acks
 from .ending import FORCED_EXPIRE, TAKEN_OVER, arm, break_leases, expire_for, take_over
 from .headers import ORIGIN
 from .state import Leases, leases_of, state_of
@@ -152,12 +152,14 @@ def _discard_ids(leases: Leases, ids: Sequence[int], option: str, own: "Client |
     """Discard messages with these ids that are active in the queue, ready or leased (`CANCEL`: only leased).
 
     `own`: see `_discard_leased`. Acknowledgements of other messages that may still come are deferred (queues page C.6).
-    Raises: BadRequest: too many are deferred; the messages that were found are discarded then.
+    Raises: BadRequest: too many would be deferred; nothing is discarded.
     """
     done = Discarded()
     by_id = leases.book.leases.by_id
     leased = [by_id[id_] for id_ in dict.fromkeys(ids) if id_ in by_id]
     rest = [id_ for id_ in dict.fromkeys(ids) if id_ not in by_id]
+    if option == ACKNOWLEDGE:
+        check_room(leases, rest)  # before anything is discarded
     _discard_leased(leases, leased, option, done, own)
     if option == CANCEL:  # the rest is not leased
         return done

@@ -1,7 +1,7 @@
 """The acknowledgements that a leased queue keeps for messages that are not ready yet. Source: queues page C.6."""
 
 from bisect import bisect_right, insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from struct import Struct
 
 #: Deferred acknowledgements of one queue; more are refused. All of them are written in the queue's journal record.
@@ -26,12 +26,13 @@ class DeferredAcks:
     def to_octets(self) -> bytes:
         return b"".join(_ENTRY.pack(*entry) for entry in self._until_ms.items())
 
-    def add(self, until_ms: Mapping[int, int]) -> bool:
-        """Add acknowledgements, by id. Returns False, and adds none, if there is no room for all."""
-        if len(self._until_ms.keys() | until_ms.keys()) > DEFERRED_MAX:
-            return False
+    def has_room(self, ids: Collection[int]) -> bool:
+        """Whether acknowledgements of these messages can be added."""
+        return len(self._until_ms) + len(ids) <= DEFERRED_MAX or len(self._until_ms.keys() | ids) <= DEFERRED_MAX
+
+    def add(self, until_ms: Mapping[int, int]) -> None:
+        """Add acknowledgements, by id, for which there is room."""
         self._until_ms.update(until_ms)
-        return True
 
     def keep(self, id_: int) -> None:
         """Keep an acknowledgement until its message, which is behind the active ones, is active."""

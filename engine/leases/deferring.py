@@ -5,7 +5,7 @@ queue, but scheduled or not active yet, the acknowledgement is kept until the me
 purged.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ..errors import BadRequest
 from ..messages.message import Message
@@ -16,9 +16,34 @@ from .state import Leases
 def defer_acks(leases: Leases, ids: Iterable[int]) -> int:
     """Defer acknowledgements of messages that are neither active nor leased. Returns the number of these messages.
 
-    Messages that are gone are skipped: they do not come again. Raises: BadRequest: too many would be deferred; none is.
+    Messages that are gone are skipped: they do not come again. `check_room` comes first.
     """
     deferred = leases.deferred or DeferredAcks()
+    new, inactive = _to_defer(leases, deferred, ids)
+    deferred.add(new)
+    for id_ in inactive:
+        deferred.keep(id_)
+    if new:
+        leases.deferred = deferred
+        leases.queue.events.notes_changed()
+    return len(new)
+
+
+def check_room(leases: Leases, ids: Collection[int]) -> None:
+    """Check that there is room for the acknowledgements that `defer_acks` would defer. Raises: BadRequest.
+
+    Messages that are ready need none. Discarding some of them meanwhile leaves not more to defer.
+    """
+    deferred = leases.deferred or DeferredAcks()
+    if deferred.has_room(ids):
+        return
+    leases.refill_active()
+    if not deferred.has_room(_to_defer(leases, deferred, ids)[0]):
+        raise BadRequest(f"more than {DEFERRED_MAX} acknowledgements wait for messages that have not come")
+
+
+def _to_defer(leases: Leases, deferred: DeferredAcks, ids: Iterable[int]) -> tuple[dict[int, int], list[int]]:
+    """The acknowledgements to defer, by id, with their ends, and the ids of inactive messages among them."""
     now_ms = leases.queue.context.broker.clock.wall_ms()
     deferred.prune(now_ms)
     scheduled = _scheduled_ids(leases)
@@ -32,14 +57,7 @@ def defer_acks(leases: Leases, ids: Iterable[int]) -> int:
             inactive.append(id_)
         elif id_ > leases.last_id:
             new[id_] = now_ms + leases.rules.settings.deferred_ack_ms
-    if not deferred.add(new):
-        raise BadRequest(f"more than {DEFERRED_MAX} acknowledgements wait for messages that have not come")
-    for id_ in inactive:
-        deferred.keep(id_)
-    if new:
-        leases.deferred = deferred
-        leases.queue.events.notes_changed()
-    return len(new)
+    return new, inactive
 
 
 def _is_inactive(leases: Leases, id_: int) -> bool:

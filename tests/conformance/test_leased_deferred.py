@@ -230,6 +230,32 @@ def test_a_refused_request_leaves_nothing(desk: LeasedDesk, monkeypatch: pytest.
     assert desk.all() == "c"
 
 
+def test_a_refused_request_discards_nothing(desk: LeasedDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither a ready message nor a leased one: the answer is that none was discarded."""
+    monkeypatch.setattr(deferred_acks, "DEFERRED_MAX", 3)
+    desk.queue()
+    first = desk.pair.broker.context.next_id
+    desk.publish("a", "b")
+    got = desk.must_get()
+    bookmarks = f"1|{first}|,1|{first + 1}|,{next_bookmarks(desk, 4)}"
+    with pytest.raises(CommandError, match="acknowledgements wait for messages"):
+        desk.command("discard", queue="q", bookmark=bookmarks)
+    assert desk.counts() == (1, 1, 0)
+    desk.ack(got)
+    assert desk.all() == "b"
+
+
+def test_messages_that_are_there_need_no_room(desk: LeasedDesk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only acknowledgements that are deferred count."""
+    monkeypatch.setattr(deferred_acks, "DEFERRED_MAX", 3)
+    desk.queue()
+    first = desk.pair.broker.context.next_id
+    desk.publish("a", "b", "c")
+    bookmarks = ",".join(f"1|{first + number}|" for number in range(3)) + "," + next_bookmarks(desk, 3)
+    done = desk.command("discard", queue="q", bookmark=bookmarks)
+    assert (done["deleted"], done["deferred"]) == (3, 3)
+
+
 def test_a_reload_changes_the_time(desk: LeasedDesk) -> None:
     """For acknowledgements that come from then on."""
     queue = '[[queue]]\nname = "q"\ntype = "amps"\n'
