@@ -23,8 +23,8 @@ def _list(api: Api, request: Request) -> Steps:
         if not api.has(queue):
             continue
         names = {"vhost": queue.vhost_name, "queue": queue.name}
-        messages = yield from api.run("scheduled list", **names, count=MESSAGES_MAX)
-        rows += [{**names, **one} for one in messages if key in (None, one["routing_key"])]
+        messages = yield from api.run("scheduled list", **names, count=MESSAGES_MAX, routing_key=key)
+        rows += [{**names, **one} for one in messages]
         yield
     rows.sort(key=lambda row: row["due_ms"])
     return {"total": sum(len(queue.scheduled) for queue in queues), "queues": len(queues), "items": rows}

@@ -6,6 +6,7 @@ import pika
 import pytest
 from api_client import ApiClient
 
+from leveret.console.offset_pages import MESSAGES_MAX
 from leveret.testing import RunningBroker, start_broker
 
 
@@ -16,6 +17,21 @@ def test_explain(api: ApiClient) -> None:
     rows = {row["name"]: (row["value"], row["rule"]) for row in found["rows"]}
     assert rows["x-max-length"] == (7, "queue argument")
     assert api.ask("GET", "leveret/explain/nope/explained").status == 404
+
+
+def test_scheduled_with_a_key_behind_many_others(api: ApiClient) -> None:
+    """The messages with the key are found, however many are due before them."""
+    api.ask("PUT", "exchanges/%2F/long", {"type": "x-delayed-message", "arguments": {"x-delayed-type": "fanout"}})
+    api.ask("PUT", "queues/%2F/long", {})
+    assert api.ask("POST", "bindings/%2F/e/long/q/long", {}).status == 201
+    for number in range(MESSAGES_MAX + 2):
+        key, delay = ("rare", 7_200_000) if number < 2 else ("k", 3_600_000)
+        properties = {"headers": {"x-delay": delay}}
+        body = {"routing_key": key, "properties": properties, "payload": "x", "payload_encoding": "string"}
+        assert api.ask("POST", "exchanges/%2F/long/publish", body).json == {"routed": True}
+    for query, count in (("", MESSAGES_MAX), ("&routing_key=rare", 2), ("&routing_key=k", MESSAGES_MAX)):
+        assert len(api.get(f"leveret/scheduled?queue=long{query}")["items"]) == count, query
+    assert api.ask("DELETE", "queues/%2F/long").status == 204
 
 
 def test_scheduled(api: ApiClient) -> None:

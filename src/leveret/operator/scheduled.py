@@ -22,12 +22,19 @@ ScheduledIds = Annotated[list[int], NUMBERS, "the message's id in `scheduled lis
 
 @command("scheduled list", reads=True)
 def list_scheduled(
-    operator: Operator, queue: QueueName, *, after: int = 0, count: int = LISTED, vhost: VhostName = "/"
+    operator: Operator,
+    queue: QueueName,
+    *,
+    after: int = 0,
+    count: int = LISTED,
+    routing_key: str | None = None,
+    vhost: VhostName = "/",
 ) -> Steps:
     """List the messages that are scheduled, soonest first.
 
-    after: skip this many messages
+    after: skip this many messages, whatever their routing keys are
     count: at most this many (default 1000, at most 5000)
+    routing_key: only messages with this one
     """
     found, clock = operator.queue(vhost, queue), operator.broker.context.clock
     now_ns, wall_ms = clock.monotonic_ns(), clock.wall_ms()
@@ -44,6 +51,7 @@ def list_scheduled(
                 "attempts": seen.message.deliveries - seen.message.uncounted,
             }
             for seen in slice_
+            if routing_key in (None, seen.message.envelope.routing_key)
         ]
         if len(rows) >= count:
             break
