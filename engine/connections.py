@@ -81,6 +81,10 @@ class Connections(dict[Client, None]):
         """The number of open sessions of a user. O(clients)."""
         return sum(len(client.sessions) for client in self if client.user.name == user)
 
+    def called(self, name: str) -> list[Client]:
+        """The client that the broker gave this name, else those that gave it to themselves. O(clients)."""
+        return [one for one in self if one.name == name] or [one for one in self if one.given_name == name]
+
     # -- users --------------------------------------------------------------------------------------------------------
 
     def replace_user(self, user: User) -> None:

@@ -138,7 +138,7 @@ def _list_of_user(api: Api, request: Request) -> Steps:
 def _arguments_of_preview(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
     user = request.user
     if not is_monitor(user):
-        called = [client for client in api.broker.connections if client.is_called(request.names["CONNECTION"])]
+        called = api.broker.connections.called(request.names["CONNECTION"])
         if any(client.user.name != user.name for client in existing(called or None)):
             raise not_authorised(_NOT_AUTHORISED, missing_tag(user, "monitoring"))
     return given

@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from urllib.parse import quote
 
 import pika
 import pytest
@@ -153,6 +154,12 @@ def test_a_connection_of_ones_own(broker: RunningBroker, api: ApiClient) -> None
         refused, absent = (api.ask("GET", f"{path}/{name}", user="mine") for name in ("shop", "shp"))
         assert (refused.status, absent.status) == (401, 404)
         assert b"shop" not in absent.body
+        (own,) = [one["name"] for one in api.get("connections") if one["user"] == "mine"]
+        theirs = pika.URLParameters(broker.url)
+        theirs.client_properties = {"connection_name": own}
+        with pika.BlockingConnection(theirs):
+            said = api.get(f"{path}/{quote(own, safe='')}", user="mine")["says"]
+            assert said == ["1 connection is closed: of mine"]
     api.ask("DELETE", "users/mine")
 
 

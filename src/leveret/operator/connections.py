@@ -232,8 +232,7 @@ def close_connection(operator: Operator, name: Name, reason: str = CLOSED_BY_HAN
 
 def clients_called(operator: Operator, name: str) -> list[Client]:
     """The connection of this name, or those whose clients gave it. Raises: CommandError."""
-    clients = list(operator.broker.connections)
-    found = [one for one in clients if one.name == name] or [one for one in clients if one.given_name == name]
+    found = operator.broker.connections.called(name)
     if not found:
         raise _no_connection(operator, name)
     return found
