@@ -6,6 +6,8 @@ The first half looks at who reads which key; the second changes the configuratio
 from __future__ import annotations
 
 import json
+import os
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ import pytest
 from broker_process import leveret_serve
 from rawclient import Client, Eof
 
+from leveret.cli import control_client, diff_command
 from leveret.cli.control_client import request
 from leveret.configured.options import broker_options, frontend_options, journal_options
 from leveret.serving.console import console_options
@@ -445,3 +448,25 @@ def test_users(tmp_path: Path) -> None:
         broker.reload(ADMIN + "write = '.*'\nread = '.*'\n", "admin:a")
         with pytest.raises((Eof, AssertionError)):
             declare(client, "p.mine")
+
+
+def test_a_live_diff_reads_a_pipe_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was checked is what the broker gets: a pipe is empty when it is read again."""
+    text = '[[queue]]\nname = "q"\n'
+    read_end, write_end = os.pipe()
+    os.write(write_end, text.encode())
+    os.close(write_end)
+    sent: list[Any] = []
+
+    def answered(url: str, command: str, arguments: dict[str, Any], **_: Any) -> Any:
+        sent.append(arguments)
+        return {"changes": [], "queues": [], "more": 0}
+
+    monkeypatch.setattr(control_client, "request", answered)
+    options = Namespace(files=[f"/dev/fd/{read_end}"], live=True, url=None, json=False)
+    monkeypatch.setattr(diff_command, "context_of", lambda options: None)
+    try:
+        assert diff_command.run(options) == diff_command.EXIT_SAME
+    finally:
+        os.close(read_end)
+    assert sent == [{"files": [[f"/dev/fd/{read_end}", text]]}]

@@ -24,6 +24,11 @@ INCLUDED_SIZE_MAX = 1024**2
 
 def load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
     """The configuration in files, and a line for each fault, including those that only a broker finds."""
+    return load_with_texts(names)[:2]
+
+
+def load_with_texts(names: Sequence[str]) -> tuple[Configuration, list[str], list[tuple[str, str]]]:
+    """Like `load`, with names and texts of the files: a pipe can be read only once."""
     from ..configured.configured import faults_of, suspicious_arguments
     from ..configured.configured_users import readable_passwords
 
@@ -44,7 +49,7 @@ def load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
     lines = [*map(str, faults), *readable_passwords(configuration, is_private)]
     lines += faults_of(configuration, {str(Origin(fault.file, fault.line)) for fault in faults})
     warnings = (*configuration.warnings, *suspicious_arguments(configuration))
-    return replace(configuration, warnings=warnings), in_order([*unreadable, *lines], names)
+    return replace(configuration, warnings=warnings), in_order([*unreadable, *lines], names), texts
 
 
 def print_faults(faults: Iterable[str]) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from ..settings.difference import differences
 from ..settings.printable import printable, printable_lines
 from ..settings.values import in_vhost
-from .configuration_files import EXIT_UNUSABLE, load, print_faults
+from .configuration_files import EXIT_UNUSABLE, load, load_with_texts, print_faults
 from .tls_arguments import add_tls_arguments, context_of
 
 EXIT_SAME, EXIT_CHANGED = 0, 1
@@ -42,10 +42,10 @@ def _live(options: argparse.Namespace) -> int:
     """Send the files' texts to the broker, which compares them with its configuration and its queues."""
     from .control_client import DEFAULT_URL, ControlFailed, request
 
-    new, faults = load(options.files)
+    new, faults, texts = load_with_texts(options.files)
     if faults:
         return print_faults(faults)
-    arguments: dict[str, Any] = {"files": [[name, _read(name)] for name in options.files]}
+    arguments: dict[str, Any] = {"files": [[name, text] for name, text in texts]}
     if new.included:
         arguments["included"] = {name: _read(name) for name in new.included}
     try:
