@@ -1,15 +1,19 @@
 """`leveret ctl` and a server that is no broker, or a bad one: it ends, with one sentence and exit code 1."""
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from node_forge import leveret
 from pamqp import commands, frame, header, heartbeat
 from pamqp.body import ContentBody
 
+from leveret.cli import control_client
 from leveret.cli.control_client import REPLY_SIZE_MAX
 
 BEFORE = b"".join(
@@ -119,3 +123,45 @@ def test_a_timeout_that_is_none(seconds: str) -> None:
     """Refused before anything is asked."""
     done = leveret("ctl", "--timeout", seconds, "status")
     assert done.returncode and "--timeout" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_looking_up_connecting_and_tls_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one of them takes, the others do not have; an address that refuses leaves the rest to the next one."""
+    now = [100.0]
+    waits: list[float | None] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+    address = listener.getsockname()
+
+    def look_up(*_: object, **__: object) -> list[object]:
+        now[0] += 10
+        free = socket.create_server(("127.0.0.1", 0))
+        refusing = free.getsockname()
+        free.close()
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", one) for one in (refusing, address)]
+
+    class _Context:
+        def wrap_socket(self, sock: socket.socket, server_hostname: str) -> socket.socket:
+            waits.append(sock.gettimeout())
+            raise TimeoutError
+
+    monkeypatch.setattr(control_client, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with listener, pytest.raises(control_client.ControlFailed, match="did not answer within 30 s"):
+        control_client.request(
+            f"amqps://a:b@broker:{address[1]}/", "status", {}, timeout_s=30, context=cast("ssl.SSLContext", _Context())
+        )
+    assert waits == [20.0]
+
+
+def test_a_name_that_is_looked_up_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is no time left for a connection."""
+    now = [100.0]
+
+    def look_up(*_: object, **__: object) -> list[object]:
+        now[0] += 31
+        return [(socket.AF_INET, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))]
+
+    monkeypatch.setattr(control_client, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with pytest.raises(control_client.ControlFailed, match="did not answer within 30 s"):
+        control_client.request("amqp://a:b@broker:1/", "status", {}, timeout_s=30)

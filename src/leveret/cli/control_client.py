@@ -79,9 +79,10 @@ def request(
         timeout_s = LONG_TIMEOUT_S if command in LONG_COMMANDS else TIMEOUT_S
     deadline = time.monotonic() + timeout_s
     try:
-        with socket.create_connection((target.host, target.port), timeout=timeout_s) as sock:
+        with _connected(target, deadline) as sock:
             if target.is_tls:
                 context = context or tls_context(None, None, None)
+                sock.settimeout(_left_s(deadline))
                 with context.wrap_socket(sock, server_hostname=target.host) as secured:
                     return _Connection(secured, target, deadline, start_s).run(command, arguments)
             return _Connection(sock, target, deadline, start_s).run(command, arguments)
@@ -93,6 +94,35 @@ def request(
         raise ControlFailed(f"cannot reach {target}: {error.strerror or error}") from None
     except UnicodeError:
         raise ControlFailed(f"cannot reach {target}: this is not a name of a host") from None
+
+
+def _connected(target: "Target", deadline: float) -> socket.socket:
+    """A socket connected to the first address of the target that accepts. All share the time. Raises: OSError."""
+    failure = OSError("the name has no address")
+    for family, kind, protocol, _, address in socket.getaddrinfo(target.host, target.port, type=socket.SOCK_STREAM):
+        left_s = _left_s(deadline)
+        try:
+            sock = socket.socket(family, kind, protocol)
+        except OSError as error:  # this machine does not have the family
+            failure = error
+            continue
+        try:
+            sock.settimeout(left_s)
+            sock.connect(address)
+        except OSError as error:
+            sock.close()
+            failure = error
+        else:
+            return sock
+    raise failure
+
+
+def _left_s(deadline: float) -> float:
+    """The remaining time. Raises: TimeoutError: there is none."""
+    left_s = deadline - time.monotonic()
+    if left_s <= 0:
+        raise TimeoutError
+    return left_s
 
 
 @dataclass(slots=True, frozen=True)
@@ -265,10 +295,7 @@ class _Connection:
 
     def _set_timeout(self) -> None:
         """Give the next call of the socket the remaining time. Raises: TimeoutError."""
-        left_s = self._deadline - time.monotonic()
-        if left_s <= 0:
-            raise TimeoutError
-        self._socket.settimeout(left_s)
+        self._socket.settimeout(_left_s(self._deadline))
 
     def _read(self, size: int) -> bytes:
         while len(self._received) < size:
