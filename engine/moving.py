@@ -61,7 +61,7 @@ class Moving:
         self._last_id = client.broker.next_id - 1
         self._after = min(choice.positions) - 1 if choice.positions else 0
         self._last = None if choice.positions is None else max(choice.positions, default=0)
-        self._seen: list[int] = []  # positions of the last slice
+        self._seen: list[int] = []  # positions of the last slice that `looked_at` counts
         self.total = queue.ready_count
         self.looked_at = self.done = 0
         self.kept: dict[str, int] = {}
@@ -77,6 +77,7 @@ class Moving:
         for position, message in self._chosen(READ_MAX):
             target, reason = self._target_of(message)
             found.append(DryRunResult(message, position, target, reason))
+            self._keep(reason)
             self.done += not reason
         self._note_end()
         return found
@@ -126,11 +127,11 @@ class Moving:
             if len(found) >= wanted or octets >= OCTETS_MAX:
                 return found
             self._after = position
-            self._seen.append(position)
             octets += len(message.content)
             if message.id > self._last_id:
                 continue  # published after the start
             self.looked_at += 1
+            self._seen.append(position)
             if 0 < message.expires_ns <= now_ns or not (choice.positions is None or position in choice.positions):
                 continue
             if choice.takes(message):
@@ -140,7 +141,7 @@ class Moving:
         return found
 
     def _target_of(self, message: Message) -> tuple[MoveTarget | None, str]:
-        """The destination of a message, or the reason why it stays, which `kept` counts."""
+        """The destination of a message, or the reason why it stays."""
         if self.find_target is None:
             return None, ""
         try:
@@ -148,17 +149,29 @@ class Moving:
             if self.queue in target.queues:
                 raise Unmovable("it would come back into this queue")
             return target, ""
-        except (Unmovable, EngineError) as error:
-            reason = str(error) if isinstance(error, Unmovable) else f"refused: {type(error).__name__} ({error})"
-        self.kept[reason] = self.kept.get(reason, 0) + 1
-        return None, reason
+        except Unmovable as error:
+            return None, str(error)
+        except EngineError as error:
+            return None, f"refused: {type(error).__name__} ({error})"
+
+    def _keep(self, reason: str) -> None:
+        """Count a message that stays for this reason; empty: it does not stay."""
+        if reason:
+            self.kept[reason] = self.kept.get(reason, 0) + 1
 
     def _take(self, positions: Sequence[int]) -> list[Message]:
         return self.queue.evictable.take_at(positions).messages if positions else []
 
     def _move(self, chosen: Sequence[tuple[int, Message]]) -> None:
         queue = self.queue
-        targets = {message.id: (at, target) for at, message in chosen if (target := self._target_of(message)[0])}
+        targets: dict[int, tuple[int, MoveTarget]] = {}
+        reasons: list[tuple[int, str]] = []
+        for at, message in chosen:
+            target, reason = self._target_of(message)
+            if target is None:
+                reasons.append((at, reason))
+            else:
+                targets[message.id] = at, target
         # All are taken first, so that `Unreadable` ends the slice before a message is published.
         back = {message.id: message for message in self._take([at for at, _ in targets.values()])}
         moved: dict[str, list[Message]] = {}
@@ -173,6 +186,9 @@ class Moving:
                 if self._publish(message, target):
                     moved.setdefault(target.title, []).append(back.pop(id_))
                     self.done += 1
+            for at, reason in reasons:
+                if at <= self._after:  # the others are read again
+                    self._keep(reason)
         finally:
             for title, messages in moved.items():
                 queue.events.purged(messages, reason=self._why, to=title)
@@ -200,6 +216,5 @@ class Moving:
             envelope = envelope.published_first_as(message.first_id)
         outcome = publish_run(self._client.host, route, envelope, (target.content,), cause=self._why)
         if outcome.refused:
-            reason = f"refused by a limit, on the way to {target.title}"
-            self.kept[reason] = self.kept.get(reason, 0) + 1
+            self._keep(f"refused by a limit, on the way to {target.title}")
         return not outcome.refused

@@ -30,7 +30,8 @@ from leveret.engine import (
     to_queue,
 )
 from leveret.engine.messages.content import headers_of
-from leveret.engine.move_targets import to_exchange
+from leveret.engine.messages.message import Message
+from leveret.engine.move_targets import MoveTarget, to_exchange
 from leveret.engine.moving import QueueGone
 from leveret.engine.publishing.publish_events import PublishedEvent
 from leveret.engine.queues import reconfigure
@@ -113,6 +114,31 @@ def test_a_target_takes_what_it_has_room_for(
         assert world.bodies("to") == [bodies[int(one)] for one in there]
         assert world.bodies("from") == bodies[count:]
         assert world.bodies("beside") == (bodies[:count] if target == "both" else [])
+
+
+def test_what_is_read_again_counts_once() -> None:
+    """While a move waits for room it reads the rest again, and what was published since."""
+    world = World(LENGTH | REJECTS)
+    world.fill("to", 1)
+    world.fill("from", 3)
+    takes_first, nowhere = to_queue(world.client, "to"), to_queue(world.client, "nowhere")
+    last = world.vhost.queues.named("from").scan(0, 3).found[-1][1].id
+
+    def find_target(message: Message) -> MoveTarget:
+        return nowhere(message) if message.id == last else takes_first(message)
+
+    moving = Moving(world.vhost.queues.named("from"), world.client, ALL, find_target, "moved")
+    world.fill("from", 2)
+    for _ in range(3):
+        moving.work()
+        world.end_turn()
+        assert (moving.waits_for, moving.done, moving.looked_at) == ("room in queue 'to'", 1, 1)
+        assert moving.kept == {}
+    world.vhost.queues.purge("to", world.client)
+    moving.work()
+    world.end_turn()
+    assert (moving.is_done, moving.done, moving.looked_at) == (True, 2, 3)
+    assert moving.kept == {"there is no queue 'nowhere'": 1}
 
 
 def test_a_message_stays_until_all_have_it() -> None:
