@@ -41,7 +41,7 @@ FindTarget = Callable[[Message], MoveTarget]
 
 
 def to_queue(client: Client, name: str) -> FindTarget:
-    """Move directly into a queue, with the exchange and routing key of each message."""
+    """Move directly into a queue, with the exchange and routing key of each message. Raises: PermissionRefused."""
 
     def find_target(message: Message) -> MoveTarget:
         client.user.require(WRITE, QUEUE, name, client.host.name)
@@ -52,12 +52,13 @@ def to_queue(client: Client, name: str) -> FindTarget:
 
 
 def to_exchange(client: Client, name: str, routing_key: str | None) -> FindTarget:
-    """Move to an exchange, with this routing key; None: with that of each message."""
+    """Move to an exchange, with this routing key; None: with that of each message. Raises: PermissionRefused."""
 
     def find_target(message: Message) -> MoveTarget:
         key = message.envelope.routing_key if routing_key is None else routing_key
         return _through(client, name, (key,), message, without_history=False)
 
+    client.user.require(WRITE, EXCHANGE, name, client.host.name)
     return find_target
 
 

@@ -10,7 +10,7 @@ from ..api import Api
 from ..bodies import integer, require
 from ..commands import Adapter
 from ..dispatcher import Action, Level, Route
-from ..http_messages import Request, bad_request, not_authorised
+from ..http_messages import Request, bad_request, existing, not_authorised
 from ..permissions import is_administrator, is_monitor, missing_tag
 from ..steps import Steps
 
@@ -67,7 +67,8 @@ def _list(api: Api, request: Request) -> list[dict[str, Any]]:
 
 
 def _show(api: Api, request: Request) -> dict[str, Any]:
-    row: dict[str, Any] = api.ask("jobs show", id=integer(request.names["ID"]))
+    id_ = integer(request.names["ID"])
+    row: dict[str, Any] = existing(next((one for one in api.ask("jobs list") if one["id"] == id_), None))
     if not _may_see(request, row):
         raise not_authorised("Not monitor user", missing_tag(request.user, "monitoring"))
     return row
