@@ -9,7 +9,7 @@ from ...engine.leases import is_leased
 from ..api import Api
 from ..bodies import json_object, text
 from ..dispatcher import Action, Level, Route
-from ..http_messages import Request
+from ..http_messages import Request, bad_request
 from ..offset_pages import MESSAGES_MAX, QUEUES_MAX, OffsetPage
 from ..steps import Steps
 
@@ -36,6 +36,8 @@ def _list_of_queue(api: Api, request: Request) -> dict[str, Any]:
 
 def _discard(api: Api, request: Request) -> Steps:
     queue, given = api.readable_queue(request), json_object(request)
+    if not is_leased(queue):  # the command would discard all messages of another one
+        raise bad_request(f"queue {queue.name!r} is not a leased queue")
     for name in ("bookmark", "filter", "option"):
         text(given.get(name, ""), name)
     return (

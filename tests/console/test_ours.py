@@ -93,6 +93,11 @@ def test_leases(api: ApiClient, broker: RunningBroker) -> None:
     assert api.get("leveret/leases?queue=nothing")["items"] == []
     assert api.ask("POST", "leveret/leases/%2F/nope/discard", {"bookmark": "1"}).status == 404
     assert api.ask("POST", "leveret/leases/%2F/leased/discard", {"bookmark": 1}).status == 400
+    api.ask("PUT", "queues/%2F/no-leases", {})
+    channel.basic_publish("", "no-leases", b"x")
+    refused = api.ask("POST", "leveret/leases/%2F/no-leases/discard", {})
+    assert (refused.status, refused.reason) == (400, "queue 'no-leases' is not a leased queue")
+    assert channel.queue_declare("no-leases", passive=True).method.message_count == 1
     answer = api.ask("POST", "leveret/leases/%2F/leased/discard", {"bookmark": lease["bookmark"], "option": "cancel"})
     assert answer.status == 200, answer.body
     (again,) = api.get("leveret/leases")["items"][0]["leases"]
