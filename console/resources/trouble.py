@@ -10,15 +10,30 @@ from ..dispatcher import Action, Level, Route
 from ..http_messages import Request
 from ..steps import Steps
 
+#: Maximum growing queues, and consumers, in a list: those of the commands.
+GROWING_MAX, CONSUMERS_MAX = 20, 200
+#: Stands for an unknown time; its consumer comes last in the list.
+_LAST = 1 << 62
+
 
 def _growing(api: Api, request: Request) -> Steps:
     """List the queues that grew over the last minute, the fastest first."""
-    return (yield from api.run("growing", vhost=_only_vhost(request)))
+    found = yield from _of_vhosts(api, request, "growing")
+    items = sorted((row for one in found for row in one["items"]), key=lambda row: -row["growth"])
+    counts = {name: sum(one[name] for one in found) for name in ("total", "unknown")}
+    return {**counts, "items": items[:GROWING_MAX]}
 
 
-def _only_vhost(request: Request) -> str | None:
-    """The virtual host that the page shows alone."""
-    return request.headers.get("x-vhost") or None
+def _of_vhosts(api: Api, request: Request, command: str) -> Steps:
+    """The answers of a command for the virtual hosts whose objects the user may see: one answer if these are all."""
+    vhosts = api.vhosts_to_list(request)
+    if len(vhosts) == len(api.broker.virtual_hosts):
+        return [(yield from api.run(command))]
+    found = []
+    for vhost in vhosts:
+        if vhost.name in api.broker.virtual_hosts:  # not deleted between two steps
+            found.append((yield from api.run(command, vhost=vhost.name)))
+    return found
 
 
 def _dead_letters(api: Api, request: Request) -> Steps:
@@ -37,7 +52,10 @@ def _dead_letters(api: Api, request: Request) -> Steps:
 
 def _unacknowledged(api: Api, request: Request) -> Steps:
     """List the consumers with unacknowledged deliveries, that with the oldest delivery first."""
-    return (yield from api.run("unacknowledged", vhost=_only_vhost(request)))
+    found = yield from _of_vhosts(api, request, "unacknowledged")
+    items = [row for one in found for row in one["items"]]
+    items.sort(key=lambda row: (row["oldest_unacked_since_ms"] or _LAST, row["vhost"], row["queue"], row["tag"]))
+    return {"total": sum(one["total"] for one in found), "items": items[:CONSUMERS_MAX]}
 
 
 ROUTES = [

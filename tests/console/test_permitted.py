@@ -22,8 +22,8 @@ def users(broker: RunningBroker) -> Iterator[ApiClient]:
         name = tag or "untagged"
         assert api.ask("PUT", f"users/{name}", {"password": name, "tags": tag}).status == 201
         assert api.ask("PUT", f"permissions/%2F/{name}", {"configure": "^a", "write": "^b", "read": "^c"}).status == 201
-    for name in ("a", "b", "c"):
-        assert api.ask("PUT", f"queues/%2F/{name}", {}).status == 201
+    for queue in ("%2F/a", "%2F/b", "%2F/c", "hidden/h"):
+        assert api.ask("PUT", f"queues/{queue}", {}).status == 201
     yield api
 
 
@@ -61,6 +61,14 @@ FIRE = {"action": "fire"}
             "monitoring",
             "GET",
             "queues/hidden",
+            None,
+            "User not authorised to access virtual host",
+            _nowhere("monitoring"),
+        ),
+        (
+            "monitoring",
+            "GET",
+            "leveret/queues/hidden/h/publishers",
             None,
             "User not authorised to access virtual host",
             _nowhere("monitoring"),
