@@ -83,7 +83,8 @@ def timers_of(queue: Queue) -> Iterator[str]:
     if soonest is None and is_set(timers._due):
         yield f"nothing waits for its time, {_say(timers._due)}"
     expires_ns, broker = queue.store.next_expiry_ns, queue.context.broker
-    is_pending = queue.freeze_count or broker.scheduler.is_marked(queue)  # a dispatch will check its head
+    # A dispatch or the next slice will check its head.
+    is_pending = queue.freeze_count or broker.scheduler.is_marked(queue) or queue in broker.background.to_trim
     if (
         expires_ns > broker.clock.monotonic_ns()
         and not is_pending

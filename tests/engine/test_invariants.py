@@ -229,6 +229,21 @@ def test_a_lease_that_no_deadline_ends_is_named() -> None:
     check_broker(world.broker)
 
 
+def test_a_head_that_no_deadline_expires_is_named() -> None:
+    """Unless the queue waits for its next slice, which sets the deadline."""
+    world = World("times to live")
+    check_broker(world.broker)
+    background = world.broker.context.background
+    world.q.timers.arm_expiry(0, lambda: None)
+    with pytest.raises(InvariantBroken, match="a head expires at .*, no deadline is set"):
+        check_broker(world.broker)
+    background.trim_later(world.q)
+    check_broker(world.broker)
+    world.end_turn()
+    assert world.q not in background.to_trim
+    check_broker(world.broker)
+
+
 def _stranger(world: World) -> None:
     leases_of(world.q).consumer_list.overdue.add(world.session)
 

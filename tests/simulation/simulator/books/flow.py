@@ -194,11 +194,12 @@ def amounts_of(queue: Queue, minimum_size: int) -> dict[str, int] | None:
     aside = [part for part in queue.store.paged_parts() if isinstance(part, Message)]
     if aside or any(type(message.content) is not bytes for message in messages):
         return None
-    octets = sum(len(message.content) for message in messages)
+    # Of a last value that was paged out and read back the limit keeps the octets with which it came.
+    octets = sum(message.octets for message in messages)
     return {
         MESSAGES: len(messages),
         OCTETS: octets,
-        STORED: sum(len(message.content) for message in messages if queue.stores(message.envelope)),
+        STORED: sum(message.octets for message in messages if queue.stores(message.envelope)),
         MEMORY: max(octets, len(messages) * minimum_size),
     }
 
