@@ -131,14 +131,14 @@ class Bindings:
         host = self._context
         unused = [binding]
         while unused:
-            binding = unused.pop()
-            source = binding.source
-            if not source.discard(binding):
+            source = (asked := unused.pop()).source
+            found = source.discard(asked)
+            if found is None:
                 continue
             self.count -= 1
-            host.router.bindings_changed(binding.destination)
+            host.router.bindings_changed(found.destination)
             if host.broker.listeners:
-                host.broker.emit(BindingEvent(EventKind.UNBOUND, host.name, binding.destination.name, binding))
+                host.broker.emit(BindingEvent(EventKind.UNBOUND, host.name, found.destination.name, found))
             if source.auto_delete and not source.bindings and host.exchanges.get(source.name) is source:
                 unused += source.incoming
                 host.exchanges.drop(source)

@@ -114,15 +114,18 @@ class Exchange(ABC):
         self.forget_routes(binding)
         return True
 
-    def discard(self, binding: Binding) -> bool:
-        """Remove the binding that equals this one. Returns False if there is none."""
+    def discard(self, binding: Binding) -> Binding | None:
+        """Remove and return the binding that equals this one; None: there is none.
+
+        Its arguments may have another order: listeners must hear of the binding of which they heard before.
+        """
         found = self.bindings.pop(binding.identity, None)
         if found is None:
-            return False
+            return None
         found.destination.incoming.pop(found, None)
         self.unindex(found)
         self.forget_routes(found)
-        return True
+        return found
 
     def forget_bindings(self) -> list[Binding]:
         """Remove all outgoing bindings of an exchange that is deleted, without updating its index. Returns them."""

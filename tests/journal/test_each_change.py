@@ -206,6 +206,48 @@ def test_changes_between_the_slices_of_a_checkpoint(first: int, monkeypatch: pyt
     assert state(world) == found
 
 
+def test_a_binding_stays_away_whose_arguments_were_given_in_another_order() -> None:
+    """Such arguments are equal: what was bound with the ones and unbound with the others is not bound after a kill."""
+    world = Harness(journal=SimulatedFiles())
+    world.queue("q")
+    forth, back = (arguments_of(dict(some)) for some in ([("a", 1), ("b", 2)], [("b", 2), ("a", 1)]))
+    world.vhost.bindings.add("queue", "q", "amq.headers", "", forth)
+    world.end_turn()
+    world.vhost.bindings.remove("queue", "q", "amq.headers", "", back)
+    world.end_turn()
+    assert not world.vhost.exchanges["amq.headers"].bindings
+    world.kill()
+    assert not world.vhost.exchanges["amq.headers"].bindings
+
+
+def test_a_binding_that_is_replaced_during_a_checkpoint_can_be_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between any two of its slices, by an equal one: only that is stated, and none is there when it was removed."""
+    monkeypatch.setattr(stating, "OBJECTS_SLICE", 1)
+    forth, back = (arguments_of(dict(some)) for some in ([("a", 1), ("b", 2)], [("b", 2), ("a", 1)]))
+    slices = at = 0
+    while at <= slices:
+        world = Harness(journal=SimulatedFiles())
+        world.queue("q")
+        bindings = world.vhost.bindings
+        for key in ("first", "second"):
+            bindings.add("queue", "q", "amq.headers", key, forth)
+        world.end_turn()
+        for slices, _ in enumerate(stating.checkpoint(world.broker, world.journal, world.recorder)):
+            world.end_turn()
+            if slices == at:
+                for key in ("first", "second"):
+                    bindings.remove("queue", "q", "amq.headers", key, forth)
+                    bindings.add("queue", "q", "amq.headers", key, back)
+                world.end_turn()
+        for key in ("first", "second"):
+            bindings.remove("queue", "q", "amq.headers", key, back)
+        world.end_turn()
+        world.kill()
+        assert not world.vhost.exchanges["amq.headers"].bindings, f"replaced behind slice {at}"
+        at += 1
+    assert slices > 5
+
+
 def test_a_slice_of_a_checkpoint_states_few_of_many_objects() -> None:
     """Clients are served between two slices, whatever there is most of; empty queues cost time, too."""
     world = Harness(journal=SimulatedFiles())

@@ -135,6 +135,17 @@ def test_one_of_a_node_that_copies_the_journal_stays() -> None:
     assert kept.days(0) and reader_offsets(PATH, kept.files) == {}
 
 
+def test_nothing_is_told_of_one_that_was_forgotten() -> None:
+    """An operator deletes it: metrics and console name it no more, but they do name the one that is left."""
+    kept = Kept()
+    register_reader(PATH, "left", 1, kept.files)
+    kept.days(1)
+    assert kept.readers.kept.keys() == {"lake", "left"}
+    forget_reader(PATH, "lake", kept.files)
+    kept.days(1)
+    assert kept.readers.kept.keys() == {"left"}
+
+
 @pytest.mark.parametrize("content", [b'{"lsn": -1}', b'{"lsn": true}', b'{"lsn": "5"}', b"{}", b"5", b""])
 def test_a_file_that_tells_no_offset_frees_nothing(content: bytes) -> None:
     """Whoever wrote it may need everything: the file is named, and no segment is deleted."""

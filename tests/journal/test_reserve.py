@@ -102,6 +102,29 @@ def test_it_is_spent_when_that_pays() -> None:
     assert model_of(again.recovered, again) == driver.model
 
 
+def test_what_waits_for_the_disk_has_to_fit_too() -> None:
+    """It is written into the reserve before the checkpoint: else both would end in the middle of it."""
+    files = SimulatedFiles()
+    driver = filled(files)
+    journal = driver.journal
+    driver.publish([bytes(SIZE // 2)], "a")
+    journal.commit()
+    journal.usage.settled(list(driver.model["a"]))
+    assert journal.backlog_bytes > SIZE // 2 and not journal.old_segments.can_make_room(0)
+
+
+def test_once_it_is_spent_a_checkpoint_needs_not_fit_into_it() -> None:
+    """What it was spent for frees more: the broker goes on until the disk has room, however much it has to state."""
+    files = SimulatedFiles()
+    driver = filled(files)
+    journal = driver.journal
+    journal.usage.settled(list(driver.model["a"]))
+    journal.spend_reserve()
+    assert journal.wait(journal.next_lsn) and journal.has_spent_reserve
+    assert journal.old_segments.can_make_room(SIZE)
+    assert not journal.old_segments.can_make_room(4 * SIZE)  # it takes more than it frees
+
+
 def test_readers_that_need_the_segments() -> None:
     """Nothing would be won."""
     files = SimulatedFiles()
