@@ -64,6 +64,9 @@ def _leveled(ready: LeveledReady) -> Iterator[str]:
     octets = sum(map(body_octets_of, messages))
     if ready.octets != octets:
         yield f"counts {ready.octets} octets ready, they are {octets}"
+    contents = sum(message.octets for message in messages)
+    if ready.content_octets != contents:
+        yield f"counts {ready.content_octets} octets of contents, they are {contents}"
 
 
 def _values(ready: LastValueReady) -> Iterator[str]:

@@ -153,6 +153,7 @@ class LastValueReady(LeveledReady):
             self._removed(listed)
             return listed, True
         self.octets += message.body_octets - listed.body_octets
+        self.content_octets += message.octets - listed.octets
         if isinstance(listed, PagedMessage):
             older: Message = listed.copy()
             self._unlist(listed)

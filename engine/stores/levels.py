@@ -35,7 +35,7 @@ class LeveledReady:
     `levels`: the containers by level. A caller may replace one by another with the same messages.
     """
 
-    __slots__ = ("_count", "_number_of", "levels", "mapping", "octets")
+    __slots__ = ("_count", "_number_of", "content_octets", "levels", "mapping", "octets")
 
     def __init__(self, mapping: Levels) -> None:
         self.mapping = mapping
@@ -43,6 +43,7 @@ class LeveledReady:
         self._number_of = mapping.of
         self._count = 0
         self.octets = 0  # octets of all bodies
+        self.content_octets = 0  # octets of all contents
 
     def empty(self) -> "LeveledReady":
         """A new list of this kind without messages."""
@@ -105,10 +106,12 @@ class LeveledReady:
     def _added(self, message: Message) -> None:
         self._count += 1
         self.octets += message.body_octets
+        self.content_octets += message.octets
 
     def _removed(self, message: Message) -> None:
         self._count -= 1
         self.octets -= message.body_octets
+        self.content_octets -= message.octets
 
 
 def merge_back(ready: Level, messages: list[Message]) -> int:
@@ -157,6 +160,11 @@ class ReadyLevels(ABC):
     @abstractmethod
     def octets(self) -> int | None:
         """Octets of all bodies; None: they are not counted."""
+
+    @property
+    @abstractmethod
+    def content_octets(self) -> int | None:
+        """Octets of all contents; None: they are not counted."""
 
     @abstractmethod
     def _replace(self, level: int, messages: Level) -> None:
@@ -314,6 +322,7 @@ class OneLevel(ReadyLevels):
 
     mapping = ONE_LEVEL
     octets = None
+    content_octets = None
 
     ready: Level
 
@@ -358,6 +367,10 @@ class ManyLevels(ReadyLevels):
     @property
     def octets(self) -> int:
         return self.ready.octets
+
+    @property
+    def content_octets(self) -> int:
+        return self.ready.content_octets
 
     @property
     def by_level(self) -> Sequence[Level]:

@@ -82,7 +82,7 @@ class MemoryShare:
         """
         if not self.is_within_cap:
             return False
-        octets, counted = len(message.content) + OVERHEAD, store.levels.octets
+        octets, counted = len(message.content) + OVERHEAD, store.levels.content_octets
         if counted is not None and counted + OVERHEAD * len(store.ready) + octets <= self._storage.memory.charge_of(
             store
         ):
