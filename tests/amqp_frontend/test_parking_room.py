@@ -440,6 +440,20 @@ def test_what_expires_while_it_is_held_is_confirmed_and_not_there() -> None:
     assert bench.take(9) == [4]
 
 
+def test_what_a_next_transaction_publishes_behind_a_commit_that_waits_is_not_lost() -> None:
+    """Row 15 is for publishes that are answered by themselves: here the time to live begins with the commit."""
+    bench = Bench(mode=C.Tx.Select)
+    bench.publish(FILL, channel=2)
+    bench.publish(1)
+    bench.peer.send(method(1, C.Tx.Commit))
+    bench.publish(1, expiration="100")
+    bench.pair.advance(1000)
+    assert bench.take(2) == [1, 2]
+    bench.peer.send(method(1, C.Tx.Commit))
+    assert [name for name, *_ in bench.heard()] == ["Tx.CommitOk"] * 2
+    assert bench.take(9) == [3, 4]
+
+
 def test_acknowledgements_pass_and_make_room() -> None:
     """Queues page, row E09: on the connection that is held, on the same channel."""
     bench = Bench(mode=C.Confirm.Select)
