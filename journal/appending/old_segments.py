@@ -56,6 +56,7 @@ class OldSegments:
             turns.usage.remove(gone)
             for base_lsn in gone:
                 self._contents.forget(base_lsn)
+        if gone or turns.writer.file.undeleted:
             turns.writer.add(lambda file: file.unlink(gone))
         return gone
 

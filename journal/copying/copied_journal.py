@@ -14,6 +14,7 @@ All calls wait for the disk. Only one thread may call at a time. A crash at any 
 Source: docs/journal-format.md, "The directory of a node of a cluster".
 """
 
+import logging
 import os
 from collections.abc import Iterator, Sequence, Set
 from contextlib import contextmanager
@@ -57,6 +58,8 @@ from ..format.errors import (
 from ..format.terms import FIRST_LSN, NODE_ID_SIZE, TermTable
 from .block_checker import BlockChecker
 from .octet_reader import position_of
+
+logger = logging.getLogger("leveret.journal")
 
 #: Octets that are reserved ahead in the open segment: an fsync then has no size to write, a quarter less time.
 PREALLOCATED = 4 * 1024 * 1024
@@ -415,7 +418,8 @@ class CopiedJournal:
     def unlink(self, base_lsns: Sequence[int]) -> list[int]:
         """Delete the segments that the leader deleted, and older ones, unless a reader of this directory needs them.
 
-        Returns the base LSNs of those that are deleted. A later call tries the others again.
+        Returns the base LSNs of those that are deleted. A later call tries the others again, also one that the system
+        does not let it delete: the copy is as good with it.
         Raises: JournalError (also when the file of a reader cannot be understood: nothing is deleted).
         """
         gone: list[int] = []
@@ -426,7 +430,11 @@ class CopiedJournal:
                 is_needed = keep_lsn is not None and following > keep_lsn
                 if base_lsn > max(base_lsns, default=0) or is_needed or following > self._base_lsn:
                     break
-                self._files.unlink(path_of(self.path, base_lsn))
+                try:
+                    self._files.unlink(path_of(self.path, base_lsn))
+                except OSError as error:
+                    logger.warning("%s: an old segment cannot be deleted: %s", self.path, error)
+                    break  # the later ones stay, too, so that there is no gap
                 self._files.sync_directory(self.path)
                 gone.append(base_lsn)
         return gone
@@ -499,6 +507,9 @@ class CopiedJournal:
                     self._stray.append(bases.pop())
         if self._base_lsn:
             files.sync_directory(self.path)
+        for base_lsn in self._stray if self._base_lsn else ():
+            if not self._blocks.is_sealed or base_lsn != self._blocks.lsn:  # it was begun when that was fsynced
+                raise Damaged(segment_name(self._base_lsn), self._blocks.size, f"no footer before record {base_lsn}")
         for base_lsn, following in zip(bases, bases[1:]):
             with opened(files, self.path, base_lsn) as handle:
                 footer = footer_of(files, handle, base_lsn)

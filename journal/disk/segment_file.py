@@ -72,6 +72,7 @@ class SegmentFile:
         self.segment: SegmentSummary | None = None
         self.written_lsn = self.durable_lsn = next_lsn
         self.written_bytes = 0
+        self.undeleted: list[int] = []  # segments that are not needed, and whose deletion failed
         self.sync_count = 0
         self.sync_times = SyncTimes()
         self.reserve = reserve
@@ -262,17 +263,22 @@ class SegmentFile:
             self.write(encode_block(self.written_lsn, self.flags, lag, 0, (), (), 0))
 
     def unlink(self, base_lsns: Sequence[int]) -> None:
-        """Delete segments, oldest first, up to one that cannot be deleted. Raises: see `_sync_directory`."""
+        """Delete segments, oldest first, up to one that cannot be deleted; the next call tries that one again.
+
+        Raises: see `_sync_directory`.
+        """
         gone: list[int] = []
-        for base_lsn in base_lsns:
+        doomed = [*self.undeleted, *base_lsns]
+        for base_lsn in doomed:
             try:
                 self._files.unlink(path_of(self.path, base_lsn))
             except FileNotFoundError:
                 pass  # removed by an earlier attempt, which then failed to sync the directory
             except OSError:
-                break  # the later ones stay, too, so that there is no gap; the next opening tries again
+                break  # the later ones stay, too, so that there is no gap
             self._sync_directory()  # after each one: a power cut could bring back any of several
             gone.append(base_lsn)
+        self.undeleted = doomed[len(gone) :]
         if self.cluster is not None and gone:
             self.cluster.on_unlinked(gone)
         self.reserve.fill()

@@ -46,18 +46,21 @@ def recover_unchecked(files: Files, directory: str, *, now_ms: int | None = None
         return found
     found.next_lsn = bases[0]
     last = _summary_of(files, directory, bases[-1])
-    if last is None:  # made just before a power cut: it holds no records
-        found.next_lsn = bases.pop()
+    empty: int | None = None
+    if last is None:  # made just before a crash: it holds no records, but the segment before it was sealed
+        empty = bases.pop()
         if not bases:
+            if empty != 1:
+                raise _missing(empty, 1)
             return found
         last = _summary_of(files, directory, bases[-1])
     begin, end = (last.checkpoint_begin, last.checkpoint_end) if last is not None else (0, 0)
     if not begin and bases[0] != 1:
         raise _missing(bases[0], 1)
     now_us = TIME_MAX if now_ms is None else now_ms * 1000
-    replay = _replay(files, directory, bases, begin, end, now_us)
+    replay = _replay(files, directory, bases, begin, end, now_us, empty)
     if any(first < end and begin < after for first, after in replay.gaps):
-        replay = _replay(files, directory, bases, 0, 0, now_us)  # a repair lost a part of the checkpoint
+        replay = _replay(files, directory, bases, 0, 0, now_us, empty)  # a repair lost a part of the checkpoint
     replay.resolve_names()
     replay.drop_lost()
     return replay.found
@@ -74,8 +77,13 @@ def _missing(base_lsn: int, expected: int) -> Damaged:
     return Damaged(name, 0, f"it does not follow the segment before it; records {expected} to {base_lsn - 1} are lost")
 
 
-def _replay(files: Files, directory: str, bases: list[int], begin: int, end: int, now_us: int) -> Replay:
-    """Replay the segments from that of the last checkpoint on (`begin`, `end`: its LSNs; 0: none, so all segments)."""
+def _replay(
+    files: Files, directory: str, bases: list[int], begin: int, end: int, now_us: int, empty: int | None
+) -> Replay:
+    """Replay the segments from that of the last checkpoint on (`begin`, `end`: its LSNs; 0: none, so all segments).
+
+    `empty`: the base LSN of a segment behind them that has no whole block. Raises: Damaged.
+    """
     found = Recovered(checkpoint_begin=begin, checkpoint_end=end)
     start = max(bisect_right(bases, begin) - 1, 0)
     if begin and begin < bases[start]:
@@ -88,10 +96,12 @@ def _replay(files: Files, directory: str, bases: list[int], begin: int, end: int
     for index in range(start):
         _skip_segment(files, directory, bases[index], bases[index + 1], replay)
     for index in range(start, len(bases)):
-        base_lsn, is_last = bases[index], index == len(bases) - 1
+        base_lsn, is_last = bases[index], index == len(bases) - 1 and empty is None
         if index > start and base_lsn != found.next_lsn:
             raise _missing(base_lsn, found.next_lsn)
         _replay_segment(files, directory, base_lsn, is_last, replay)
+    if empty is not None and empty != found.next_lsn:
+        raise _missing(empty, found.next_lsn)
     return replay
 
 

@@ -11,6 +11,7 @@ from leveret.journal import Damaged, Journal, JournalOptions, JournalReader, Not
 from leveret.journal.appending.old_segments import contents_of
 from leveret.journal.disk.segment import opened, path_of, segments_in
 from leveret.journal.disk.segment_scan import SegmentScan
+from leveret.journal.recovery.check import verify
 from leveret.journal.recovery.recovery import recover
 from leveret.journal.recovery.repair import repair
 
@@ -99,13 +100,14 @@ def test_a_block_of_an_earlier_file_behind_the_end_is_not_replayed() -> None:
     assert found_on(left) == {"a": {}}
 
 
-def test_an_empty_segment_behind_an_open_one_goes_at_the_start() -> None:
-    """A power cut left the name of a new segment and nothing in it: what follows is in one sequence again."""
+def test_an_empty_segment_behind_a_sealed_one_goes_at_the_start() -> None:
+    """A crash left the name of a new segment and nothing in it: what follows is in one sequence again."""
     files = SimulatedFiles()
     driver = driver_on(files)
     driver.declare("a")
     driver.publish([b"safe"], "a")
     turn(driver)
+    driver.journal.close()
     left = files.crash()
     left.put(path_of(PATH, recover(left, PATH).next_lsn), b"")
     again = driver_on(left)
@@ -115,6 +117,58 @@ def test_an_empty_segment_behind_an_open_one_goes_at_the_start() -> None:
     again.publish([b"new"], "a")
     turn(again)
     assert found_on(left.crash()) == again.model
+
+
+def test_an_empty_segment_behind_a_segment_that_lost_its_end_is_damage() -> None:
+    """A segment is begun when the footer before it is synced: wherever the end is lost, durable octets are lost."""
+    files = SimulatedFiles()
+    driver = driver_on(files)
+    driver.declare("a")
+    for body in (b"one", b"two"):
+        driver.publish([body], "a")
+        turn(driver)
+    driver.journal.close()
+    left = files.crash()
+    next_lsn = recover(left, PATH).next_lsn
+    (base_lsn,) = segments_in(left, PATH)
+    path, blocks = path_of(PATH, base_lsn), blocks_of(left, base_lsn)
+    left.put(path_of(PATH, next_lsn), b"")
+    data = left.content(path)
+    for _, offset, size in blocks[1:]:
+        for cut in (offset, offset + 1, offset + size - 1):
+            left.put(path, data[:cut])
+            with pytest.raises(Damaged, match="records from|records .* are lost"):
+                driver_on(left)
+            assert verify(PATH, left).faults
+    assert left.content(path_of(PATH, next_lsn)) == b"", "a damaged journal is left as it is"
+
+
+@pytest.mark.parametrize("distance", [-1, 1, 7])
+def test_an_empty_segment_with_another_lsn_than_the_next_is_damage(distance: int) -> None:
+    """Between them were segments that are lost."""
+    files = SimulatedFiles()
+    driver = driver_on(files)
+    driver.declare("a")
+    turn(driver)
+    driver.journal.close()
+    left = files.crash()
+    left.put(path_of(PATH, recover(left, PATH).next_lsn + distance), b"")
+    with pytest.raises(Damaged, match="does not follow the segment before it"):
+        driver_on(left)
+
+
+def test_an_empty_segment_alone_that_is_not_the_first_is_damage() -> None:
+    """The segments with everything that was durable are lost: a start must not begin with nothing."""
+    files = SimulatedFiles()
+    driver = driver_on(files)
+    driver.declare("a")
+    turn(driver)
+    left = files.crash()
+    (base_lsn,) = segments_in(left, PATH)
+    left.put(path_of(PATH, recover(left, PATH).next_lsn + 1), b"")
+    left.unlink(path_of(PATH, base_lsn))
+    with pytest.raises(Damaged):
+        driver_on(left)
 
 
 def test_damage_before_the_checkpoint_stops_no_start() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from simulated_files import SimulatedFiles
 
 from leveret.journal import JournalOptions, JournalReader, register_reader
 from leveret.journal.appending import old_segments
-from leveret.journal.disk.segment import segment_name
+from leveret.journal.disk.segment import segment_name, segments_in
 from leveret.journal.format.record import MOVED
 from leveret.journal.recording import checkpoint as checkpoints
 from leveret.journal.recording.checkpoint import empty_segment
@@ -174,3 +175,41 @@ def test_a_deleted_segment_gives_its_room_back(tmp_path: Path) -> None:
     gone = [link for link in links if str(tmp_path) in link and link.endswith("(deleted)")]
     harness.close()
     assert gone == []
+
+
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_segment_that_cannot_be_deleted_is_deleted_at_a_later_checkpoint(is_cut: bool) -> None:
+    """Those behind it wait for it, so that there is no gap; a reader of the disk sees none either."""
+    harness = Harness(journal=SimulatedFiles(), journal_options=SMALL)
+    files = harness.files
+    harness.queue()
+    for _ in range(60):
+        harness.publish("x" * 200, delivery_mode=2)
+        harness.take()
+    first, second, *_ = before = segments_in(files, harness.journal.path)
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "unlink" and path.endswith(segment_name(second)):
+            raise OSError(errno.EBUSY, "busy")
+
+    files.fault = fault
+    reclaim(harness)
+    assert segments_in(files, harness.journal.path)[: len(before) - 1] == before[1:], "the oldest alone is gone"
+    files.fault = lambda operation, path: None
+    if is_cut:
+        harness.kill()
+    reclaim(harness)
+    assert segments_in(harness.files, harness.journal.path)[0] > before[-2]
+    harness.publish("A", delivery_mode=2)
+    harness.settle()
+    harness.kill()
+    assert harness.journal.usage.segments[0].base_lsn == segments_in(harness.files, harness.journal.path)[0]
+    assert [one[1].body for one in iter(harness.get, None)] == [b"A"]
+
+
+def reclaim(harness: Harness) -> None:
+    """A checkpoint, and what follows from it, also on the disk."""
+    harness.checkpoint(reclaims=True)
+    harness.journal.commit()
+    while harness.journal.writer.run_once():
+        pass

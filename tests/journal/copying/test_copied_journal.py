@@ -497,6 +497,23 @@ def test_a_segment_that_is_missing_or_damaged() -> None:
             CopiedJournal.open(PATH, files=copy)
 
 
+@pytest.mark.parametrize("left", [0, 1, -1])
+def test_an_empty_segment_behind_one_that_lost_its_end(left: int) -> None:
+    """That was fsynced, and perhaps acknowledged, before the next one was begun: with less, this node must not lead."""
+    files, driver = leader()
+    copy, copied = copy_of(files, driver)
+    copied.close()
+    *_, before, newest = segments_in(copy, PATH)
+    copy.put(path_of(PATH, newest), b"")
+    assert CopiedJournal.open(PATH, files=copy.crash()).end == newest
+    ends = boundaries(files)
+    whole = copy.content(path_of(PATH, before))
+    copy.put(path_of(PATH, before), whole[: -20 if left < 0 else len(whole) - 1 - left])
+    assert newest in ends
+    with pytest.raises(Damaged, match="no footer before record"):
+        CopiedJournal.open(PATH, files=copy)
+
+
 def test_terms_that_contradict_the_records() -> None:
     files, driver = leader()
     _, copied = copy_of(files, driver)
@@ -564,6 +581,26 @@ def test_own_readers_keep_segments() -> None:
     assert copied.unlink(bases) == bases[5:-1], "the newest stays"
     again = CopiedJournal.open(PATH, files=copy.power_cut())
     assert again.end == copied.end
+
+
+def test_a_segment_that_cannot_be_deleted_ends_no_copy() -> None:
+    """A node that could no longer copy for it would be missing in the set; a later call deletes it."""
+    files, driver = leader(9)
+    copy, copied = copy_of(files, driver)
+    bases = segments_in(copy, PATH)
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "unlink" and path == path_of(PATH, bases[1]):
+            raise OSError(errno.EBUSY, "busy")
+
+    copy.fault = fault
+    assert copied.unlink(bases[:4]) == bases[:1]
+    driver.publish([b"more"], "a")
+    driver.journal.wait(driver.journal.commit())
+    follow(copied, files, written(driver.journal), Random(1))
+    assert copied.end == driver.journal.next_lsn
+    copy.fault = lambda operation, path: None
+    assert copied.unlink(bases[:4]) == bases[1:4]
 
 
 @pytest.mark.parametrize("step", range(11))
