@@ -74,7 +74,8 @@ class Files(ReadableFiles, Protocol):
         """Remove the name."""
 
     def make_directory(self, path: str) -> None:
-        """Make the directory and its parents unless they exist."""
+        """Make the directory and its parents unless they exist. Names that it made are on stable storage when this
+        returns."""
 
     def lock(self, path: str) -> int | None:
         """Lock a file (made if need be) exclusively until the handle is closed or the process ends.
@@ -151,7 +152,14 @@ class RealFiles:
             return []
 
     def make_directory(self, path: str) -> None:
+        missing: list[str] = []
+        above = os.path.abspath(path)
+        while not os.path.isdir(above):
+            missing.append(above)
+            above = os.path.dirname(above)
         os.makedirs(path, exist_ok=True)
+        for made in reversed(missing):  # else a power cut may take a directory with all that is fsynced in it
+            self.sync_directory(os.path.dirname(made))
 
     def lock(self, path: str) -> int | None:
         handle = self.open(path, create=True)

@@ -6,6 +6,7 @@ The kill comes before each file operation of a turn with which a segment ends an
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -14,6 +15,9 @@ from journal_workload import opened as opened_journal
 from simulated_files import SimulatedFiles
 
 from leveret.journal import Journal, JournalOptions, JournalReader
+from leveret.journal.copying.copied_journal import CopiedJournal
+from leveret.journal.disk.directory import Directory
+from leveret.journal.disk.files import RealFiles
 from leveret.journal.disk.segment import segments_in
 from leveret.journal.recovery.check import verify
 from leveret.journal.recovery.recovery import IDS_SKIPPED
@@ -135,3 +139,26 @@ def test_a_start_that_is_cut_short(is_power_cut: bool) -> None:
         found, seen = opened_and_cut(files, is_power_cut=is_power_cut)
         assert len(seen) > 3
         assert all(one in (possible if is_power_cut else [found]) for one in seen), at
+
+
+class NotingFiles(RealFiles):
+    """Notes which directories are fsynced."""
+
+    def __init__(self) -> None:
+        self.synced: list[str] = []
+
+    def sync_directory(self, path: str) -> None:
+        self.synced.append(path)
+        super().sync_directory(path)
+
+
+@pytest.mark.parametrize("is_of_node", [False, True])
+def test_all_directories_that_a_start_makes_are_durable(tmp_path: Path, is_of_node: bool) -> None:
+    """Else a power cut takes the journal with the name of a directory above it."""
+    files = NotingFiles()
+    path = tmp_path / "a" / "b" / "journal"
+    (CopiedJournal if is_of_node else Directory).open(str(path), files=files).close()
+    assert {str(tmp_path), str(tmp_path / "a"), str(tmp_path / "a" / "b")} <= set(files.synced)
+    files.synced.clear()
+    (CopiedJournal if is_of_node else Directory).open(str(path), files=files).close()
+    assert files.synced == [], "nothing was made"
