@@ -30,6 +30,7 @@ from ...engine import (
     Exchange,
     LeaseEndedEvent,
     LeftEvent,
+    Message,
     PublishedEvent,
     Queue,
     RequeuedEvent,
@@ -169,6 +170,10 @@ class FullMessageRecorder(MessageRecorder):
     def _write_enqueued(self, event: EnqueuedEvent, queue_id: int, run: PublishedRun, durable: bool = True) -> None:
         super()._write_enqueued(event, queue_id, run, queue_id in self._objects.durable_ids and is_persistent(event))
 
+    def _durable_id(self, key: tuple[str, str]) -> int | None:
+        queue_id = super()._durable_id(key)
+        return queue_id if queue_id in self._objects.durable_ids else None
+
     def settled(self, event: AckedEvent | LeftEvent) -> None:
         """Write durable messages as `MessageRecorder` does, the others for audits only."""
         if event.messages:
@@ -185,6 +190,8 @@ class FullMessageRecorder(MessageRecorder):
         is_kept = isinstance(event, AckedEvent) and event.kept
         was_in_queue = is_gone(event)
         is_durable = was_in_queue and queue_id in self._objects.durable_ids
+        if was_in_queue and not is_durable and (event.vhost, event.subject) in self.recalled_into:
+            self._journal.usage.settled(self.recorded(None, persistent_ids(event)))
         for part, consumer_id, conn_id in self._by_holder(event):
             durable_ids = persistent_ids(part) if is_durable else ()
             if durable_ids:
@@ -265,7 +272,7 @@ class FullMessageRecorder(MessageRecorder):
             self.changes.note_changed(event)
         due_ms = [0 if due_ns is None else self.wall_ms(due_ns[index]) for index in range(len(event.messages))]
         runs = alike(
-            (one.deliveries, one.uncounted, can_be_state and self._has_state(one), due, one.id)
+            (one.deliveries, one.uncounted, can_be_state and self._is_restored(one, due), due, one.id)
             for one, due in zip(event.run, due_ms)
         )
         for (deliveries, uncounted, durable, due), ids in runs:
@@ -279,6 +286,10 @@ class FullMessageRecorder(MessageRecorder):
                 due_ms=due,
                 reason=event.why,
             )
+
+    def _is_restored(self, message: Message, due_ms: int) -> bool:
+        """Whether recovery needs this state of a message."""
+        return self._has_state(message) or (due_ms > 0 and message.envelope.summary.persistent)
 
     def _transfer_text(self, event: TransferredEvent) -> str:
         return json.dumps(event.detail)

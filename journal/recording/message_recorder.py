@@ -137,6 +137,8 @@ class MessageRecorder:
         self._runs: deque[PublishedRun] = deque()  # of the messages that are being published
         self.is_behind = False  # see the engine's `Durability`
         self.late: dict[int, set[int]] = {}  # message id -> ids of queues for which `record_late` wrote it
+        #: Virtual host and name of queues into which messages came back while the journal took no records.
+        self.recalled_into: set[tuple[str, str]] = set()
         self.changes = ConcurrentChanges()
 
     def published(self, event: PublishedEvent) -> None:
@@ -272,16 +274,35 @@ class MessageRecorder:
 
     def settled(self, event: AckedEvent | LeftEvent) -> None:
         queue_id, ids = self.departures(event)
-        if queue_id is None or not ids:
+        if not ids:
             return
-        self._write_settled(event, queue_id, ids, reason_of(event))
+        if queue_id is None:  # no record has stated that they are in the queue
+            self._journal.usage.settled(self.recorded(None, ids))
+        else:
+            self._write_settled(event, queue_id, ids, reason_of(event))
 
     def departures(self, event: AckedEvent | LeftEvent) -> tuple[int | None, Sequence[int]]:
-        """The journal's id of the queue (None: it has none), and the ids of the messages that leave it."""
-        queue_id = self._queue_ids.get((event.vhost, event.subject))
-        if queue_id is None or not is_gone(event):
-            return None, ()  # they stay, or were never in it
+        """The journal's id of the queue (None: it has none), and the ids of the counted messages that leave it."""
+        key = event.vhost, event.subject
+        queue_id = self._durable_id(key)
+        if not is_gone(event) or (queue_id is None and key not in self.recalled_into):
+            return None, ()  # they stay, or were never in it, or are not counted
         return queue_id, persistent_ids(event)
+
+    def _durable_id(self, key: tuple[str, str]) -> int | None:
+        """The journal's id of a durable queue; None: it has none yet."""
+        return self._queue_ids.get(key)
+
+    def note_recalled(self, event: EnqueuedEvent) -> None:
+        """Count messages that came back from the log while the journal takes no records.
+
+        The next checkpoint states them with their old contents, whose segments must stay for them.
+        """
+        run = self._run_of(event.messages[0])
+        queue = self._virtual_hosts.find_queue(event.vhost, event.subject)
+        if run is not None and queue is not None and queue.durable and is_persistent(event):
+            self._journal.usage.enqueued(event.messages, run.part(event.messages)[0])
+            self.recalled_into.add((event.vhost, event.subject))
 
     def _write_settled(
         self,
@@ -294,7 +315,7 @@ class MessageRecorder:
     ) -> None:
         self.changes.note_gone(event, queue_id, ids)
         if self.is_behind:  # messages that arrived while the journal took no records need no record of leaving
-            ids = self.recorded(ids)
+            ids = self.recorded(queue_id, ids)
             if not ids:
                 return
         self._context.turn.records += 1
@@ -310,9 +331,12 @@ class MessageRecorder:
             if queue is not None and queue.first_offset is not None:
                 self._objects.state_object(queue, restated=True)
 
-    def recorded(self, ids: Sequence[int]) -> Sequence[int]:
-        """The ids of the messages whose contents are in the journal."""
-        return [id_ for id_ in ids if self.contents.lsn_of(id_) is not None]
+    def recorded(self, queue_id: int | None, ids: Sequence[int]) -> Sequence[int]:
+        """The ids of the messages that a queue has according to records. A late one may be recorded in other queues."""
+        late = self.late
+        return [
+            id_ for id_ in ids if self.contents.lsn_of(id_) is not None and (id_ not in late or queue_id in late[id_])
+        ]
 
     def requeued(self, event: RequeuedEvent) -> None:
         """Write a count if it has changed: the requeue counts an attempt, or the delivery's count was written."""
@@ -327,18 +351,20 @@ class MessageRecorder:
         if queue_id is None:
             return
         self.changes.note_changed(event)
-        states = [
-            (message.deliveries, message.uncounted, 0 if due_ns is None else self.wall_ms(due_ns[index]), message.id)
-            for index, message in enumerate(event.run)
-            if self._has_state(message)
-        ]
+        states: list[tuple[int, int, int, int]] = []
+        for index, message in enumerate(event.run):
+            due_ms = 0 if due_ns is None else self.wall_ms(due_ns[index])
+            if self._has_state(message):
+                states.append((message.deliveries, message.uncounted, due_ms, message.id))
+            elif due_ms and message.envelope.summary.persistent:  # the recorded counts stay as they are
+                states.append((0, 0, due_ms, message.id))
         for (deliveries, uncounted, due_ms), ids in alike(states):
             self._journal.messages.happened(
                 event.kind, queue_id, ids, deliveries=deliveries, uncounted=uncounted, due_ms=due_ms
             )
 
     def _has_state(self, message: Message) -> bool:
-        """Whether the message's delivery count and due time are recorded, and restored."""
+        """Whether the message's delivery count is recorded, and restored. Due times always are."""
         count_max = self._counts_max
         is_counted = count_max < 0 or message.deliveries - message.uncounted <= count_max
         return is_counted and message.envelope.summary.persistent

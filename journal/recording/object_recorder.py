@@ -100,8 +100,8 @@ class ObjectRecorder:
             self._undeclared(event.queue, self.queue_ids.pop((event.vhost, event.subject), None), QUEUE)
 
     def notes_changed(self, event: NotesEvent) -> None:
-        queue = self._broker.virtual_hosts[event.vhost].queues[event.subject]
-        if queue.durable:
+        queue = self._broker.virtual_hosts.find_queue(event.vhost, event.subject)
+        if queue is not None and queue.durable:  # None: its virtual host is being deleted, as is recorded
             self._write_object(queue, restated=True)
             self._context.turn.records += 1
 

@@ -141,8 +141,10 @@ class Recorder:
             self._context.turn.records += 1  # the following checkpoint will record it
         elif isinstance(event, AckedEvent | LeftEvent):
             queue_id, ids = self.messages.departures(event)
-            if queue_id is not None:  # the checkpoint omits them, so their segments can be deleted after it
-                self._journal.usage.settled(self.messages.recorded(ids))
+            # The checkpoint omits them, so their segments can be deleted after it.
+            self._journal.usage.settled(self.messages.recorded(queue_id, ids))
+        elif isinstance(event, EnqueuedEvent):
+            self.messages.note_recalled(event)
         elif isinstance(event, PublishedEvent) and event.cause is not None:
             self.late_octets += sum(map(len, event.contents))
 
@@ -167,6 +169,7 @@ class Recorder:
         self.messages.is_behind = self.takes_nothing
         if not self.takes_nothing:
             self.messages.late.clear()
+            self.messages.recalled_into.clear()
             self.late_octets = 0
 
     def set_low(self, is_low: bool) -> None:

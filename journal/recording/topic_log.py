@@ -75,8 +75,9 @@ class JournalLog:
         return Page(found, max(position, self._read_to))
 
     def entered(self, vhost: str, queue: str, position: int, wall_ms: int) -> Entered:
-        found = self._broker.virtual_hosts[vhost].queues[queue]
-        queue_id, first_id = self._recorder.objects.queue_id(found), 0
+        found = self._broker.virtual_hosts.find_queue(vhost, queue)
+        # None: its virtual host is being deleted. No queue has the id -1.
+        queue_id, first_id = -1 if found is None else self._recorder.objects.queue_id(found), 0
         ids: list[int] = []
         for block, _, _ in self._blocks(position):
             for fields in block.fields():

@@ -11,6 +11,7 @@ from leveret.engine import User
 from leveret.engine.durability import UNTIL_CAUGHT_UP
 from leveret.journal import WriterState
 from leveret.journal.recording.checkpoint import checkpoint
+from leveret.journal.recording.full_recorder import FullRecorder
 
 
 def no_room(operation: str, path: str) -> None:
@@ -388,3 +389,49 @@ def test_little_room_is_for_what_makes_room() -> None:
     desk.settle()
     assert desk.confirms() == ["Ack"]
     assert desk.all() == "CD"
+
+
+def test_what_one_queue_gives_up_before_it_is_stated_does_not_count_against_another() -> None:
+    """A dead letter of that time is in two queues, and the checkpoint has stated the first alone."""
+    desk = DurableDesk(SimulatedFiles())
+    for queue in ("elsewhere", "d1", "d2"):
+        desk.declare(queue)
+    desk.declare(x_dead_letter_exchange="dead")
+    desk.exchange("dead")
+    for queue in ("d1", "d2"):
+        desk.bind(queue, "dead")
+    desk.publish("A", delivery_mode=2)
+    desk.settle()
+    full(desk)
+    desk.nack(desk.must_get(), requeue=False)
+    recover(desk)
+    stating = checkpoint(desk.pair.broker, desk.journal, desk.recorder)
+    while not desk.recorder.messages.late:
+        next(stating)
+        desk.journal.commit()
+    desk.ack(desk.must_get("d2"))
+    for _ in stating:
+        desk.journal.commit()
+    desk.settle()
+    desk.recorder.checkpoint_done()
+    assert sum(row.live for row in desk.journal.usage.segments) == 2  # the one in elsewhere, and that in d1
+    again = DurableDesk(desk.files.power_cut())
+    assert [again.all(queue) for queue in ("d1", "d2")] == ["A", ""]
+
+
+def test_a_transient_queue_counts_for_no_segment_while_the_disk_is_full() -> None:
+    """It has the same messages as a durable one, and all is recorded: only what leaves that one is counted."""
+    desk = DurableDesk(SimulatedFiles(), recorder=FullRecorder)
+    for queue in ("elsewhere", "q"):
+        desk.declare(queue)
+    desk.pair.broker.virtual_hosts["/"].queues.declare("passing", client=None)
+    desk.exchange("all")
+    for queue in ("q", "passing"):
+        desk.bind(queue, "all")
+    desk.publish(*"AB", exchange="all", delivery_mode=2)
+    desk.settle()
+    full(desk)
+    assert desk.all("passing") == "AB"
+    assert sum(row.live for row in desk.journal.usage.segments) == 3
+    has_room(desk)
+    assert DurableDesk(desk.files.power_cut()).all() == "AB"

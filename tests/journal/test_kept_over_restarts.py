@@ -16,6 +16,7 @@ from leveret.journal.appending.old_segments import moved_record
 from leveret.journal.format.heap import content_prefix, decode_content
 from leveret.journal.format.record import PUBLISHED, REQUEUED, Record
 from leveret.journal.recording.checkpoint import checkpoint
+from leveret.journal.recording.full_recorder import FullRecorder
 from leveret.journal.recording.message_recorder import QueueChanges
 from leveret.journal.recording.recorder import Recorder
 from leveret.settings import SettingsRepository, entry
@@ -357,3 +358,33 @@ def test_a_queue_that_was_used_is_unused_after_a_restart(declared_too: bool) -> 
         assert set(one.vhost.queues) == {"got", "left", "gone", "never"}
     one.advance(500)
     assert set(one.vhost.queues) == {"never"}
+
+
+@pytest.mark.parametrize("recorder", [Recorder, FullRecorder])
+@pytest.mark.parametrize("is_stated", [False, True])
+@pytest.mark.parametrize("counts_max, tries", [(0, 1), (0, 3), (3, 3), (3, 4), (3, 7)])
+def test_no_message_comes_earlier_than_due_however_often_it_was_tried(
+    recorder: type[Recorder], is_stated: bool, counts_max: int, tries: int
+) -> None:
+    """Counts above max-redelivery-records are not written; when a message is due is, and it is not lost."""
+    settings = SettingsRepository([entry("#", redelivery_delay_ms=1000, max_delivery_attempts=-1)])
+    one = Kept(recorder=partial(recorder, counts_max=counts_max), settings=settings)
+    one.queue(x_max_delivery_attempts=-1)
+    one.publish("A")
+    for _ in range(tries):
+        got = one.get(no_ack=False)
+        assert got is not None
+        one.session.reject(got[0], requeue=True)
+        one.end_turn()
+        if _ < tries - 1:
+            one.advance(1000)
+    one.settle()
+    if is_stated:
+        for _ in checkpoint(one.broker, one.journal, one.recorder):
+            one.journal.commit()
+        one.settle()
+    one.kill()
+    one.advance(990)
+    assert one.all() == "", "earlier than due"
+    one.advance(20)
+    assert one.all() == "A"

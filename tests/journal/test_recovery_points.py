@@ -42,7 +42,13 @@ class World:
     """A broker on simulated files, as `leveret serve` builds it; None: in memory."""
 
     def __init__(
-        self, settings: str, files: SimulatedFiles | None, *, wall_ms: int | None = None, **options: Any
+        self,
+        settings: str,
+        files: SimulatedFiles | None,
+        *,
+        wall_ms: int | None = None,
+        is_worked: bool = True,
+        **options: Any,
     ) -> None:
         self.files = files
         self.clock = ManualClock()
@@ -51,7 +57,8 @@ class World:
         data = None if files is None else Data("data", holds_reserve=False, files=files)
         self.built = build_broker(load(settings), self.clock, lambda: 0.5, data, **options)
         self.broker = self.built.broker
-        self.work()
+        if is_worked:
+            self.work()
 
     def work(self) -> None:
         """Until there is nothing to do."""
@@ -515,3 +522,80 @@ def test_barriers_with_the_next_start() -> None:
     again = world.restarted(QUEUE).queue()
     assert leases_of(again).gate_position() is None
     assert [again.pop().body.decode() for _ in range(2)] == ['{"s": 1}', '{"n": 3}']
+
+
+@pytest.mark.parametrize("settings", ["", '[journal]\nscope = "all"\n'], ids=["durable", "all"])
+def test_what_comes_back_while_the_disk_is_full_keeps_its_segment(settings: str) -> None:
+    """Until it is gone: the checkpoint that follows states it with the content that is there already."""
+    world = World(LOG + settings, SimulatedFiles())
+    world.publish(*"abc", delivery_mode=2)
+    supervisor = world.built.supervisor
+    assert supervisor is not None
+    usage = supervisor.journal.usage
+    supervisor.recorder.fail(for_good=False)
+    declare(world)
+    assert world.bodies() == "abc"
+    supervisor.recorder.recover()
+    supervisor.journal.begin_segment()
+    checkpointed(world)
+    assert world.restarted(LOG + QUEUE + settings).bodies() == "abc"
+    assert [row.live for row in usage.segments] == [3, 0]
+    world.queue().purge()
+    world.work()
+    supervisor.journal.begin_segment()
+    checkpointed(world)
+    assert [row.live for row in usage.segments] == [0], "and no longer"
+
+
+@pytest.mark.parametrize("settings", ["", '[journal]\nscope = "all"\n'], ids=["durable", "all"])
+@pytest.mark.parametrize("when", ["full", "behind"])
+def test_what_comes_back_and_goes_while_the_disk_is_full_keeps_no_segment(settings: str, when: str) -> None:
+    """The queue was declared at that time, so that the journal has no name of it yet."""
+    world = World(LOG + settings, SimulatedFiles())
+    world.publish(*"abc", delivery_mode=2)
+    supervisor = world.built.supervisor
+    assert supervisor is not None
+    supervisor.recorder.fail(for_good=False)
+    declare(world)
+    if when == "behind":
+        supervisor.recorder.recover()
+    world.ack(*"abc")
+    if when == "full":
+        supervisor.recorder.recover()
+    assert [row.live for row in supervisor.journal.usage.segments] == [0]
+    supervisor.journal.begin_segment()
+    checkpointed(world)
+    assert world.restarted(LOG + QUEUE + settings).bodies() == ""
+
+
+def checkpointed(world: World) -> None:
+    """All is stated, which is safe, and what nobody needs is deleted."""
+    supervisor = world.built.supervisor
+    assert supervisor is not None
+    list(checkpoint_of(world))
+    supervisor.recorder.checkpoint_done()
+    world.advance_ms(25 * 3_600_000)  # longer than logged messages are kept in any case
+    for _ in range(2):
+        supervisor.journal.old_segments.reclaim()
+        world.work()
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+def test_a_virtual_host_is_deleted_while_a_queue_of_it_is_rebuilt(was_there: bool) -> None:
+    """The steps that come before the queue is deleted too do not end the broker."""
+    world = World(LOG + QUEUE if was_there else LOG, SimulatedFiles())
+    world.publish(*"abc", delivery_mode=2)
+    if was_there:
+        world = World(
+            LOG + QUEUE + 'recovery-point = "20000101T000000Z"\n', world.files and world.files.crash(), is_worked=False
+        )
+    else:
+        world.built.objects.apply(load(LOG + QUEUE))
+    queue, vhosts = world.queue(), world.broker.virtual_hosts
+    assert queue.wants_load()
+    vhosts.delete("/")
+    while queue.wants_load() and not queue.deleted:
+        queue.load()
+    assert not queue.wants_load()
+    world.work()
+    assert "/" not in vhosts and queue.deleted

@@ -28,8 +28,8 @@ from .whereabouts import Place, Whereabouts
 MS = 1_000_000
 #: What is written of a time is in ms, and so is what is read of one.
 ROUNDED_NS = 3 * MS
-#: Of a message that was tried more often the journal has no later count, nor when it is due (max-redelivery-records,
-#: address-settings page 5.7).
+#: Of a message that was tried more often the journal has no later count (max-redelivery-records, address-settings page
+#: 5.7).
 COUNTS_MAX = 10
 
 Key = tuple[QueueName, int]
@@ -196,7 +196,7 @@ class Memories(Book):
             dues = [state[1] for state in states]
             now_ns = self._clock.monotonic_ns()
             found = waiting.get(id_, 0)
-            if was_set or max(tries) > COUNTS_MAX or any(self._is_like(found, due_ns, now_ns) for due_ns in dues):
+            if was_set or any(self._is_like(found, due_ns, now_ns) for due_ns in dues):
                 continue
             raise Broken(
                 f"{place.name}: {id_} waits until {found} after a restart (now: {now_ns}), before it was {dues}"
