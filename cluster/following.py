@@ -128,7 +128,7 @@ class Following:
 
         While it cannot be opened, this node must not lead: it could not take over, and would keep the lead.
         """
-        summary = await self._directory.reopen(is_copy=is_copy, failed=lambda: self._report(DiskStalled()))
+        summary = await self._directory.reopen(is_copy=is_copy, failed=lambda why: self._report(DiskStalled(why)))
         self._report(DiskRecovered())
         if is_copy and summary.terms.node_id != self._directory.node_id:
             logger.info("a full copy is complete: node id %s", summary.terms.node_id.hex())

@@ -300,14 +300,19 @@ class Node:
     def _coordinator_reported(self, event: e.Event) -> None:
         if isinstance(event, e.Read):
             self._tell_durable()
-        if isinstance(event, e.Read | e.Answered) and event.view is not None:
-            self._see(event.view)
+        if isinstance(event, e.Read | e.Answered) and (view := event.view) is not None:
+            self._see_newer(view, event.asked_ns)
         self.handle(event)
 
     def _tell_durable(self) -> None:
         """Tell the agreement what is fsynced now. The link reports that only at beacons."""
         if self.directory.copied is not None:
             self.handle(e.Durable(self.directory.copied.end))
+
+    def _see_newer(self, view: View, asked_ns: int | None) -> None:
+        """See a view unless it is older than the last: answers and the watch may overtake each other."""
+        if not self.agreement.context.is_older(view, asked_ns):
+            self._see(view)
 
     def _see(self, view: View) -> None:
         before, self.view = self.view, view
@@ -561,12 +566,12 @@ class Node:
 
     def _quiesce(self, decision: do.Quiesce) -> None:
         if (broker := self._broker) is not None:
-            self._nursery.start_soon(self._quiesce_broker, broker)
+            self._nursery.start_soon(self._quiesce_broker, broker, decision.attempt)
 
-    async def _quiesce_broker(self, broker: LeadingBroker) -> None:
+    async def _quiesce_broker(self, broker: LeadingBroker, attempt: int) -> None:
         end = await broker.quiesce()
         if broker is self._broker:
-            self.handle(e.Quiesced(end))
+            self.handle(e.Quiesced(attempt, end))
 
     def _resign(self, decision: do.Resign) -> None:
         self.why, self.handover = decision.why, None

@@ -77,17 +77,17 @@ class NodeDirectory:
             logger.warning(text, copied.unknown)
         return JournalSummary(copied.journal_id, copied.terms, copied.end)
 
-    async def open_until_done(self, failed: Callable[[], object] = lambda: None) -> JournalSummary:
-        """Call `open` until it succeeds, and `failed` after each attempt that does not."""
+    async def open_until_done(self, failed: Callable[[str], object] = lambda why: None) -> JournalSummary:
+        """Call `open` until it succeeds, and `failed` with the error, in words, after each attempt that does not."""
         while True:
             try:
                 return await trio.to_thread.run_sync(self.open)
             except DirectoryRefused as error:
                 logger.error("%s", error)
-                failed()
+                failed(str(error))
                 await trio.sleep(RETRY_S)
 
-    async def reopen(self, *, is_copy: bool, failed: Callable[[], object] = lambda: None) -> JournalSummary:
+    async def reopen(self, *, is_copy: bool, failed: Callable[[str], object] = lambda why: None) -> JournalSummary:
         """Close the directory and open it again. `is_copy`: a full copy has replaced the journal. `failed`: see
         `open_until_done`.
         """

@@ -11,7 +11,7 @@ from typing import Any
 from ...journal.format.terms import TermTable
 from . import events as e
 from .candidate import Candidate, obstacle
-from .context import NodeContext
+from .context import DISK_HANGS, NodeContext
 from .decisions import Decision, EndLease, HandoverRefused, TakeOver
 from .follower import Follower
 from .leadership import Leadership
@@ -229,12 +229,12 @@ class Agreement:
             self.context.read_keys()
 
     def _disk_stalled(self, event: e.DiskStalled) -> None:
-        self.context.is_stalled = True
+        self.context.stall = event.why or DISK_HANGS
         if self.leadership is not None and self.context.state in _LEADS:
-            self.leadership.resign("the disk hangs")
+            self.leadership.resign(f"the {event.why or DISK_HANGS}")
 
     def _disk_recovered(self, event: e.DiskRecovered) -> None:
-        self.context.is_stalled = False
+        self.context.stall = ""
 
     def _disk_full(self, event: e.DiskFull) -> None:
         leadership = self.leadership
@@ -292,8 +292,10 @@ class Agreement:
             leadership.begin_handover(to, is_leaving=is_leaving, drains=drains)
 
     def _quiesced(self, event: e.Quiesced) -> None:
-        if self.leadership is not None and self.leadership.handover is not None:
-            self.leadership.handover.end = event.end
+        """Note the end of the journal, unless an earlier attempt, which was given up, asked for it."""
+        handover = None if self.leadership is None else self.leadership.handover
+        if handover is not None and handover.attempt == event.attempt:
+            handover.end = event.end
 
     def _drain(self, event: e.Drain) -> None:
         """A leader is drained only once another node has the lead, so that the cluster always has one."""

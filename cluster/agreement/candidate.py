@@ -22,8 +22,8 @@ def obstacle(context: NodeContext, view: View) -> str | None:
         return f"{what}: install the release of the other nodes"
     if context.is_drained:
         return "it is drained"
-    if context.is_stalled:
-        return "its disk hangs"
+    if context.stall:
+        return f"its {context.stall}"
     return None
 
 

@@ -11,6 +11,9 @@ from .view import Leader, NodeIdentity, Transaction, View, fingerprints_differ
 #: Why no node can lead after this one, if `is_etcd_rolled_back` is set.
 ETCD_ROLLED_BACK = "etcd's data were restored or deleted: see `leveret cluster recover`"
 
+#: Why a node must not lead while a write or an fsync does not return.
+DISK_HANGS = "disk hangs"
+
 
 @dataclass(slots=True)
 class NodeContext:
@@ -33,7 +36,7 @@ class NodeContext:
     leader_fingerprint: str = ""  # of the last leader's configuration
     is_etcd_rolled_back: bool = False  # etcd's data were restored or deleted
     is_drained: bool = False
-    is_stalled: bool = False  # the disk hangs
+    stall: str = ""  # why the journal cannot be used now, in words; "": it can
     sent: Transaction | None = None  # without an answer yet
     is_in_doubt: bool = False  # no answer to `sent` will come: etcd may have done it, or may do it later
     asked_ns: int | None = None  # when this node last asked for the keys
@@ -90,6 +93,15 @@ class NodeContext:
         self.terms, self.end = terms, end
         self.highest_term = max(self.highest_term, terms.last_term)
 
+    def is_older(self, view: View, asked_ns: int | None) -> bool:
+        """Whether a view is older than the newest one. `asked_ns`: start of its read; None: a watch gave it.
+
+        The answer to a read that began after the newest view came is not older, whatever its revision.
+        """
+        before = self.view
+        is_lower = before is not None and view.revision < before.revision
+        return is_lower and (asked_ns is None or asked_ns <= self.view_ns)
+
     def take_view(self, view: View, asked_ns: int | None) -> bool:
         """Replace the newest view. `asked_ns`: start of its read; None: a watch gave it. False: `view` is older.
 
@@ -97,7 +109,7 @@ class NodeContext:
         rolled back (rule R10). They count as rolled back until a term above all earlier ones is seen.
         """
         before = self.view
-        if before is not None and view.revision < before.revision and (asked_ns is None or asked_ns <= self.view_ns):
+        if self.is_older(view, asked_ns):
             return False
         if before is not None and (view.revision < before.revision or (before.insync and not view.insync)):
             if not self.is_etcd_rolled_back:

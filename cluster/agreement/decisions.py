@@ -100,7 +100,12 @@ class Suspend(Decision):
 
 @dataclass(frozen=True, slots=True)
 class Quiesce(Decision):
-    """Read nothing from clients and end all turns, so that the lead can be handed over; then report `Quiesced`."""
+    """Read nothing from clients and end all turns, so that the lead can be handed over; then report `Quiesced`.
+
+    `attempt`: number of the handover in this leadership, from 1.
+    """
+
+    attempt: int
 
 
 @dataclass(frozen=True, slots=True)

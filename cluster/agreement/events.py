@@ -166,8 +166,10 @@ class Reopened(Event):
 @dataclass(frozen=True, slots=True)
 class DiskStalled(Event):
     """A write, an fsync or a probe of this node's journal hangs for longer than `disk-stall`; or a follower's directory
-    cannot be opened again.
+    cannot be opened again. `why`: the error of opening it; "": the disk hangs.
     """
+
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +209,11 @@ class HandOver(Event):
 
 @dataclass(frozen=True, slots=True)
 class Quiesced(Event):
-    """After `Quiesce`: no client is read, all turns have ended, and the journal ends at the LSN `end`."""
+    """After the `Quiesce` of the same `attempt`: no client is read, all turns have ended, and the journal ends at the
+    LSN `end`.
+    """
 
+    attempt: int
     end: int
 
 

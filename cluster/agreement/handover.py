@@ -15,12 +15,14 @@ class Handover:
     """One attempt of a leader to hand over. If it fails, the leader keeps the lead, unless it is leaving.
 
     to: the successor; None: there is none, and the leader is leaving. drains: the leader is drained when it resigns.
+    attempt: its number in this leadership, from 1.
     """
 
     to: bytes | None
     is_leaving: bool
     drains: bool
     deadline_ns: int
+    attempt: int
     end: int | None = None  # of the journal, when nothing more will be written
 
     def is_ready(self, members: Members) -> bool:

@@ -20,6 +20,7 @@ class Leadership:
         self.context, self.key = context, key
         self.members = Members(context, insync)
         self.handover: Handover | None = None
+        self.handovers = 0  # attempts so far
         self.reason = ""  # why publishers are blocked
         self.proven_ns = asked_ns  # when etcd last said that this node led
         self.renewed_ns = asked_ns  # when etcd last renewed the lease
@@ -323,8 +324,10 @@ class Leadership:
             context.decide(HandoverRefused(found))
             return
         deadline_ns = context.now_ns + context.timers.ack_deadline_ns
-        self.handover = Handover(None if isinstance(found, str) else found, is_leaving, drains, deadline_ns)
-        context.decide(Quiesce())
+        self.handovers += 1
+        to = None if isinstance(found, str) else found
+        self.handover = Handover(to, is_leaving, drains, deadline_ns, self.handovers)
+        context.decide(Quiesce(self.handovers))
 
     def _review_handover(self, handover: Handover) -> None:
         """Send the transaction when the successor has everything; give up at the deadline."""

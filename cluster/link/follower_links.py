@@ -378,6 +378,8 @@ class _FollowerLink:
                         nursery.start_soon(self._until_fault, task)
         finally:
             self.sender.close()
+            if relaying is not None:
+                relaying.close()
         raise LinkFault(f"{self._hello.name}: {self._why}")
 
     async def _until_fault(self, task: Callable[[], Awaitable[None]]) -> None:

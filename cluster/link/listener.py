@@ -152,7 +152,13 @@ class LinkListener:
         await link.send(Accept())
         rest = link.take_rest()
         sock, relaying = as_socket(link.stream)
-        self._on_client(sock, rest, request.header, request.service, request.name)
+        try:
+            self._on_client(sock, rest, request.header, request.service, request.name)
+        except BaseException:
+            sock.close()
+            if relaying is not None:
+                relaying.close()
+            raise
         if relaying is not None:
             await relaying()
 

@@ -215,6 +215,8 @@ class OpenLink:
     def close(self) -> None:
         """Close the connection, and a copy beside the journal."""
         self._socket.close()
+        if self._relaying is not None:
+            self._relaying.close()
         if self.is_beside:
             self._close_copy()
 

@@ -1,8 +1,6 @@
 """Relays octets between two streams, both ways, and makes a socket of a stream for code that needs one."""
 
 import socket
-from collections.abc import Awaitable, Callable
-from functools import partial
 
 import trio
 
@@ -12,11 +10,30 @@ RELAY_SIZE = 128 * 1024
 GRACE_S = 2.0
 
 
-def as_socket(stream: trio.abc.Stream) -> tuple[socket.socket, Callable[[], Awaitable[None]] | None]:
+class Relaying:
+    """A task to run (call it once), which relays between a stream and one socket of a pair. `close` it in any case."""
+
+    def __init__(self, stream: trio.abc.Stream, theirs: socket.socket) -> None:
+        self._stream = stream
+        self._theirs = trio.SocketStream(trio.socket.from_stdlib_socket(theirs))
+
+    async def __call__(self) -> None:
+        """Relay, then close the socket, so that the other socket of the pair reads an end also if the stream broke."""
+        try:
+            await relay(self._stream, self._theirs)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Close the socket, also if the task never ran. Idempotent."""
+        self._theirs.socket.close()
+
+
+def as_socket(stream: trio.abc.Stream) -> tuple[socket.socket, Relaying | None]:
     """A non-blocking socket in place of a stream, which must not be used after this. A plain stream gives up its own.
 
-    For a stream with TLS it is one of a pair; then the second value is a function to run as a task, which relays
-    between the stream and the other socket of the pair.
+    For a stream with TLS it is one of a pair; the second value relays between the stream and the other one. The caller
+    closes both.
     """
     if isinstance(stream, trio.SocketStream):
         own = socket.socket(fileno=stream.socket.detach())
@@ -24,15 +41,7 @@ def as_socket(stream: trio.abc.Stream) -> tuple[socket.socket, Callable[[], Awai
         return own, None
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
-    return ours, partial(_relay_and_close, stream, trio.SocketStream(trio.socket.from_stdlib_socket(theirs)))
-
-
-async def _relay_and_close(stream: trio.abc.Stream, theirs: trio.SocketStream) -> None:
-    """Relay, then close the socket, so that the other socket of the pair reads an end also if the stream broke."""
-    try:
-        await relay(stream, theirs)
-    finally:
-        theirs.socket.close()
+    return ours, Relaying(stream, theirs)
 
 
 async def relay(one: trio.abc.Stream, other: trio.abc.Stream, *, first: bytes = b"", early: bytes = b"") -> None:

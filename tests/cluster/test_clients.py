@@ -22,9 +22,10 @@ from leveret.cluster.link.follower_links import FollowerLinks, LeaderJournal
 from leveret.cluster.link.frames import Accept, Client, Decoder, encode
 from leveret.cluster.link.introduction import accept, connect
 from leveret.cluster.link.listener import LinkListener
+from leveret.cluster.link.open_link import FollowingNode, OpenLink
 from leveret.cluster.link.options import Address, LinkOptions, LinkTls
 from leveret.cluster.link.relay import GRACE_S, as_socket
-from leveret.cluster.link.stream import LinkFault
+from leveret.cluster.link.stream import LinkFault, LinkStream
 from leveret.cluster.resolver import Resolver
 from leveret.journal import TermTable
 
@@ -543,6 +544,36 @@ async def test_a_socket_in_the_place_of_a_stream_ends_when_the_stream_breaks() -
             assert ours.recv(100) == b"octets"
             stream.receive_stream.close()
         assert ours.recv(100) == b""
+
+
+@in_trio
+async def test_a_socket_in_the_place_of_a_stream_is_closed_though_nothing_was_relayed() -> None:
+    """A link may fail before it is relayed: each attempt would leave a socket."""
+    stream, _ = trio.testing.memory_stream_pair()
+    ours, relaying = as_socket(stream)
+    assert relaying is not None
+    with ours:
+        relaying.close()
+        relaying.close()
+        await trio.lowlevel.wait_readable(ours)
+        assert ours.recv(100) == b""
+
+
+@in_trio
+async def test_a_link_with_tls_that_cannot_begin_closes_its_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal of the follower does not fit, or its disk fails: the link is tried again, for days."""
+    theirs: list[socket.socket] = []
+    pair = socket.socketpair
+
+    def noted() -> tuple[socket.socket, socket.socket]:
+        theirs.extend(made := pair())
+        return made[0], made[1]
+
+    monkeypatch.setattr(socket, "socketpair", noted)
+    stream, _ = trio.testing.memory_stream_pair()
+    follower = FollowingNode("data", None, lambda event: None, LinkOptions())
+    OpenLink(follower, LinkStream(stream), 1, None).close()
+    assert [one.fileno() for one in theirs] == [-1, -1]
 
 
 async def later(seconds: float) -> None:

@@ -13,6 +13,7 @@ from written_journal import JOURNAL_ID, WrittenJournal
 
 from leveret.cluster import reachability as reachability_module
 from leveret.cluster.agreement import decisions as do
+from leveret.cluster.agreement.context import NodeContext
 from leveret.cluster.agreement.events import (
     Answered,
     DiskFull,
@@ -473,7 +474,7 @@ def test_a_follower_whose_directory_cannot_be_opened_is_no_candidate(monkeypatch
     following = following_of(opened.directory)
     following._report = told.append
     in_virtual_time(partial(following._reopen, is_copy=False))
-    assert told == [DiskStalled(), DiskRecovered()]
+    assert told == [DiskStalled("data directory data: data"), DiskRecovered()]
 
 
 def test_blocks_that_a_broken_link_left_unsynced_are_of_the_term_before(tmp_path: Path) -> None:
@@ -569,6 +570,17 @@ def test_a_damaged_journal_is_copied_anew_if_another_node_leads_instead(resigns:
 
 
 # -- a node and etcd ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("asked_ns, revision, sees", [(None, 8, False), (5, 8, False), (20, 8, True), (5, 9, True)])
+def test_a_node_takes_no_older_view_for_a_newer_one(asked_ns: int | None, revision: int, sees: bool) -> None:
+    """A watch may report late, and answers overtake each other; only a later read proves that etcd was restored."""
+    context = SimpleNamespace(view=View(9), view_ns=10)
+    context.is_older = partial(NodeContext.is_older, context)  # type: ignore[arg-type]
+    seen: list[View] = []
+    node: Any = SimpleNamespace(agreement=SimpleNamespace(context=context), _see=seen.append)
+    Node._see_newer(node, View(revision), asked_ns)
+    assert bool(seen) is sees
 
 
 def test_leases_are_renewed_by_a_node_that_lives_and_a_leader_whose_disk_works() -> None:

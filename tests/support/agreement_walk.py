@@ -115,7 +115,7 @@ class Walk:
         machine = place.machine
         handover = machine.leadership.handover if machine.leadership is not None else None
         if place.quiet and handover is not None and handover.end is None:
-            self._tell(index, e.Quiesced(len(place.journal) + 1))
+            self._tell(index, e.Quiesced(handover.attempt, len(place.journal) + 1))
         if place.wants_read and index not in self.asked:
             self.ask(index)
         self.register(index)

@@ -628,6 +628,8 @@ def test_a_leader_whose_disk_hangs_resigns_and_ends_its_lease() -> None:
     stage.read(leader=None)
     stage.advance(30)
     assert stage.state is State.IN_SYNC and stage.agreement.obstacle == "its disk hangs"
+    stage.tell(e.DiskStalled("data directory d: Permission denied"))
+    assert stage.agreement.obstacle == "its data directory d: Permission denied"
     stage.tell(e.DiskRecovered())
     assert stage.state is State.CAMPAIGNING
 
@@ -730,8 +732,8 @@ def test_what_was_agreed_when_the_set_changed_is_not_lowered_by_a_leader_that_kn
 def test_a_leader_that_stops_without_a_successor_waits_for_its_own_disk() -> None:
     """It leads again, or the next leader is cut to what it has."""
     stage = Stage(insync=InSync(1, frozenset({A}), 0, revision=3)).lead()
-    assert stage.tell(e.HandOver(is_leaving=True)) == [d.Quiesce()]
-    stage.tell(e.Quiesced(12))
+    assert stage.tell(e.HandOver(is_leaving=True)) == [d.Quiesce(1)]
+    stage.tell(e.Quiesced(1, 12))
     assert not stage.sent
     stage.tell(e.Durable(12))
     assert stage.sent.purpose is Purpose.HAND_OVER
@@ -762,8 +764,8 @@ def test_a_member_whose_disk_was_put_back_does_not_lower_what_etcd_was_told() ->
 def handed_over(to: bytes | None = None, *, is_leaving: bool = False) -> Stage:
     """A leader that has stopped to read: its journal ends before 12."""
     stage = Stage(nodes=registered(0, 1, 2)).lead(B, C)
-    assert stage.tell(e.HandOver(to, is_leaving)) == [d.Quiesce()]
-    stage.tell(e.Quiesced(12), e.Durable(12))
+    assert stage.tell(e.HandOver(to, is_leaving)) == [d.Quiesce(1)]
+    stage.tell(e.Quiesced(1, 12), e.Durable(12))
     return stage
 
 
@@ -788,13 +790,26 @@ def test_a_handover_that_takes_too_long_is_given_up() -> None:
     assert stage.sent is None or stage.sent.purpose is Purpose.SHRINK
 
 
+def test_the_end_of_an_attempt_that_was_given_up_does_not_count_for_the_next_one() -> None:
+    """Its broker has served meanwhile: the successor would lack what was written since."""
+    stage = Stage(nodes=registered(0, 1, 2)).lead(B, C)
+    assert stage.tell(e.HandOver(B)) == [d.Quiesce(1)]
+    beat(stage, 2, B, C)
+    assert stage.state is State.LEADING
+    assert stage.tell(e.HandOver(B)) == [d.Quiesce(2)]
+    stage.tell(e.Quiesced(1, 10))
+    assert stage.sent is None
+    stage.tell(e.Quiesced(2, 10))
+    assert stage.sent is not None and stage.sent.purpose is Purpose.HAND_OVER
+
+
 def test_a_handover_goes_on_though_a_third_node_falls_silent() -> None:
     """The set is not changed meanwhile: the lead goes to a node that is there."""
     stage = Stage(nodes=registered(0, 1, 2)).lead(B, C)
     beat(stage, 1.5, B)
     stage.tell(e.HandOver(B))
     beat(stage, 1, B)
-    stage.tell(e.Quiesced(10))
+    stage.tell(e.Quiesced(1, 10))
     assert stage.sent is not None and stage.sent.purpose is Purpose.HAND_OVER
 
 
@@ -804,7 +819,7 @@ def test_a_leader_that_holds_publishers_serves_the_others_when_its_handover_fail
     stage.tell(e.LinkClosed(C), e.FollowerRefused(C))
     stage.doubt()
     assert stage.state is State.HELD
-    assert d.Quiesce() in stage.tell(e.HandOver(B), e.Quiesced(10))
+    assert d.Quiesce(1) in stage.tell(e.HandOver(B), e.Quiesced(1, 10))
     stage.is_reached = False
     decided = beat(stage, 2, B)
     assert d.HandoverRefused("the other node did not acknowledge everything in time") in decided
@@ -815,7 +830,7 @@ def test_a_leader_whose_handover_fails_serves_nobody_if_another_may_lead() -> No
     """Its members and etcd have been silent meanwhile: it is suspended at once, not at the next event."""
     stage = Stage().lead(B, C)
     stage.now_ns += SECOND
-    stage.tell(e.HandOver(B), e.Quiesced(12))
+    stage.tell(e.HandOver(B), e.Quiesced(1, 12))
     stage.now_ns += 2 * SECOND
     stage.tell(e.Tick())
     assert [type(one) for one in stage.decided if isinstance(one, (d.Resume, d.Suspend))] == [d.Resume, d.Suspend]
@@ -832,8 +847,8 @@ def test_a_node_that_leaves_hands_over_or_resigns() -> None:
 def test_a_node_alone_leaves_without_a_successor() -> None:
     """It deletes its key all the same, when its own disk has everything."""
     stage = Stage(starts=(), insync=InSync(0, frozenset({A}), 0, revision=3)).lead()
-    assert d.Quiesce() in stage.tell(e.HandOver(is_leaving=True))
-    stage.tell(e.Quiesced(10))
+    assert d.Quiesce(1) in stage.tell(e.HandOver(is_leaving=True))
+    stage.tell(e.Quiesced(1, 10))
     assert stage.sent.puts == () and stage.sent.deletes == (LEADER,)
 
 
@@ -855,7 +870,7 @@ def test_nobody_hands_over_to_a_node_that_cannot_lead(to: bytes | None, why: str
 def test_a_leader_that_is_drained_hands_over_and_follows() -> None:
     """It does not campaign until it is revived."""
     stage = Stage(nodes=registered(0, 1, 2)).lead(B, C)
-    stage.tell(e.Drain(), e.Quiesced(10))
+    stage.tell(e.Drain(), e.Quiesced(1, 10))
     stage.answer()
     stage.tell(e.Reopened(stage.terms, 10))
     stage.read()
@@ -869,7 +884,7 @@ def test_a_leader_that_is_drained_hands_over_and_follows() -> None:
 def test_a_leader_that_hears_first_that_its_key_is_deleted_is_drained_all_the_same() -> None:
     """The watch may be quicker than the answer to the transaction."""
     stage = Stage(nodes=registered(0, 1, 2)).lead(B, C)
-    stage.tell(e.Drain(), e.Quiesced(10))
+    stage.tell(e.Drain(), e.Quiesced(1, 10))
     stage.read(leader=None, preferred=B)
     assert stage.of(d.Resign) == [d.Resign("handed over")]
     stage.tell(e.Reopened(stage.terms, 10))
@@ -1115,7 +1130,7 @@ def test_a_change_of_a_leader_whose_lease_is_over_is_not_done() -> None:
 def test_a_handover_that_arrives_late_leaves_the_next_leader_alone() -> None:
     """Its clients are not thrown off."""
     stage = Stage(nodes=registered(0, 1, 2)).lead(B, C)
-    stage.tell(e.HandOver(B), e.Quiesced(10))
+    stage.tell(e.HandOver(B), e.Quiesced(1, 10))
     sent = stage.sent
     assert sent is not None and sent.purpose is Purpose.HAND_OVER
     stage.change(leader=leader(2, 3, stage.etcd.revision + 1))
@@ -1125,7 +1140,7 @@ def test_a_handover_that_arrives_late_leaves_the_next_leader_alone() -> None:
 def test_a_handover_that_does_not_reach_etcd_says_what_is_wrong_with_it() -> None:
     """And the leader leads on."""
     stage = Stage(nodes=registered(0, 1, 2)).lead(B, C)
-    stage.tell(e.HandOver(B), e.Quiesced(10))
+    stage.tell(e.HandOver(B), e.Quiesced(1, 10))
     assert d.HandoverRefused("http://h:2379: Connection refused") in stage.unreachable(
         "http://h:2379: Connection refused"
     )
