@@ -668,7 +668,7 @@ def test_what_this_node_has_fsynced_is_known_before_the_keys_of_etcd() -> None:
     """Rule R10: the link tells it with its beacons only, and the keys may let this node campaign."""
     told: list[Event] = []
     directory = SimpleNamespace(copied=SimpleNamespace(end=7))
-    node: Any = SimpleNamespace(directory=directory, _see=lambda view: None, handle=told.append)
+    node: Any = SimpleNamespace(directory=directory, _see_newer=lambda view, asked_ns: None, handle=told.append)
     node._tell_durable = lambda: Node._tell_durable(node)
     Node._coordinator_reported(node, Read(View(7), 5))
     assert told == [Durable(7), Read(View(7), 5)]
