@@ -29,7 +29,8 @@ def _body(page: Page, report: Report, nodes: Mapping[str, Report], pages: Mappin
         (
             f'{page.swatch("", name)}<a href="{escape(quote(pages[name]))}">{plain(name)}</a>',
             _verdict(one), count(_lost_records(one.holes.rows)) if one.holes.rows else "",
-            *(count(one.totals.get(total)) for total in totals), instant(one.begin), instant(one.end),
+            *(count(one.totals.get(total)) for total in totals),
+            *(instant(at) if one.end else "" for at in (one.begin, one.end)),
         )
         for name, one in sorted(nodes.items())
     ]  # fmt: skip

@@ -29,10 +29,10 @@ class Part:
 class Report:
     """The figures of a report. The names of tables (FAULTS, ...) are those of jobs/outputs.py.
 
-    begin, end: seconds since 1970 of the first and last event. window_s: the width of windows. queues: the drawn ones
-    as (virtual host, queue), most messages first. queue_count: of all queues. fates: number of messages by fate.
-    unknown: number of messages with something that is a fault unless a hole explains it. trace: the shell command that
-    shows a message; its id is to be appended. Parts:
+    begin, end: seconds since 1970 of the first and last event; 0: there is none. window_s: the width of windows.
+    queues: the drawn ones as (virtual host, queue), most messages first. queue_count: of all queues. fates: number of
+    messages by fate. unknown: number of messages with something that is a fault unless a hole explains it. trace: the
+    shell command that shows a message; its id is to be appended. Parts:
 
     - faults: FAULTS of the audit
     - depth, latency: DEPTH and LATENCY of the drawn queues
@@ -88,6 +88,7 @@ def fleet(source: str, nodes: Mapping[str, Report], notes: Sequence[str]) -> Rep
     totals: Counter[str] = Counter()
     for report in nodes.values():
         totals.update(report.totals)
+    timed = [one for one in nodes.values() if one.end] or list(nodes.values())
 
     def rows_of(part: str) -> Part:
         of_nodes = ((name, nodes[name].of_node.get(part, Part())) for name in drawn)
@@ -95,8 +96,8 @@ def fleet(source: str, nodes: Mapping[str, Report], notes: Sequence[str]) -> Rep
 
     return Report(
         source=source,
-        begin=min(one.begin for one in nodes.values()),
-        end=max(one.end for one in nodes.values()),
+        begin=min(one.begin for one in timed),
+        end=max(one.end for one in timed),
         window_s=next(iter(nodes.values())).window_s,
         queues=[("", name) for name in drawn],
         queue_count=len(nodes),

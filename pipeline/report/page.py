@@ -58,7 +58,7 @@ def document(report: Report, page: "Page", body: str) -> str:
         f"default-src 'none'; script-src {_digest(uplot)} {_digest(program)}; style-src {_digest(style)}; "
         "base-uri 'none'; form-action 'none'"
     )
-    title = f"Leveret: {printable(report.source)}, {instant(report.begin)[:10]}"
+    title = f"Leveret: {printable(report.source)}{f', {instant(report.begin)[:10]}' if report.end else ''}"
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="content-security-policy" content="{policy}">\n'
@@ -178,12 +178,15 @@ class Page:
             f'<span class="swatch c{at % COLOURS}"></span>{plain(self.label(*key))}</button>'
             for at, key in enumerate(report.queues)
         )
+        span = f"{instant(report.begin)} to {instant(report.end)} UTC, {duration((report.end - report.begin) * 1000)},"
+        windows = (
+            f"{span} in windows of {duration(report.window_s * 1000)}." if report.end else "No event in this time."
+        )
         hint = "A click hides it or shows it; with Ctrl it is shown alone"
         legend = f'<nav class="legend" aria-label="Drawn {drawn_things}" title="{hint}">{keys}</nav>' if keys else ""
         return (
             f'<header><p class="dim">Leveret, report of the journal</p><h1>{plain(report.source)}</h1>'
-            f"<p>{instant(report.begin)} to {instant(report.end)} UTC, {duration((report.end - report.begin) * 1000)},"
-            f" in windows of {duration(report.window_s * 1000)}.</p>"
+            f"<p>{windows}</p>"
             f'<div class="cards">{cards}</div>{f"<ul class=notes>{notes}</ul>" if notes else ""}</header>\n'
             "<noscript><p>Charts need JavaScript; the tables do not.</p></noscript>\n"
             f"{drawn}{legend}"

@@ -90,6 +90,16 @@ def test_nodes_beside_each_other() -> None:
     assert "8 of 12 nodes" in render_fleet("lake", many, {name: f"{name}.html" for name in many})
 
 
+def test_a_node_without_an_event_in_this_time() -> None:
+    """The windows of all nodes are those of the others: they do not begin in 1970."""
+    east = sample_report(of_node=True)
+    idle = replace(empty_report(), begin=0, end=0)
+    page = render_fleet("lake", {"east": east, "idle": idle}, {"east": "east.html", "idle": "idle.html"})
+    assert figures_of(page)["times"] == windows(east)
+    assert "1970" not in page and "1970" not in render(idle) and "No event in this time." in render(idle)
+    assert "No event in this time." in render_fleet("lake", {"idle": idle}, {"idle": "idle.html"})
+
+
 def test_series() -> None:
     """All windows; a queue that was emptied has no messages, one before its first is not drawn; losses are added up."""
     report: Report = sample_report()
