@@ -3,12 +3,18 @@
 Source: address-settings page 3.8.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 from .addresses.entries import Entry
-from .addresses.queue_arguments import OwnSettings, live_arguments, settings_of_arguments
+from .addresses.queue_arguments import (
+    OwnSettings,
+    apply_changes,
+    check_arguments,
+    live_arguments,
+    settings_of_arguments,
+)
 from .declared.configuration import Configuration
 from .declared.declarations import (
     NO_LIMITS_DECLARED,
@@ -20,9 +26,9 @@ from .declared.declarations import (
     UserDeclaration,
 )
 from .declared.tables import USER, VHOST_LIMITS
-from .lifetime import ARRIVAL, AT_CONNECTION, LIVE, NEVER, Lifetime
+from .lifetime import ARRIVAL, AT_CONNECTION, LIVE, NEVER, RESTART, WITHOUT_MEANING, Lifetime
 from .policies.policy import Policy
-from .queue_types import QueueType, added_type
+from .queue_types import CLASSIC, added_type
 from .rows.address_settings import SETTINGS
 from .rows.broker_keys import KEYS
 from .values import in_vhost, text_or_unset, value_text
@@ -144,48 +150,93 @@ def _changes_of_queue(
     for name, one, other, acts in flags:
         if one != other:
             yield _changed(name, one, other), acts
-    own_before, own_after = settings_of_arguments(before.arguments), settings_of_arguments(after.arguments)
-    resolved_before, resolved_after = (
-        one.repository.resolve_queue(queue.address, queue.vhost, own.settings, name=queue.name)
-        for one, queue, own in ((old, before, own_before), (new, after, own_after))
+    reloaded, restarted = _arguments_later(before, after)
+    # What a reload changes, then what a restart does, then what needs a new queue.
+    steps: tuple[tuple[Configuration, str, Mapping[str, object], Lifetime | None], ...] = (
+        (new, before.address, reloaded, None),
+        (new, before.address, restarted, RESTART),
+        (new, after.address, after.arguments, NEVER),
     )
-    types = [queue.arguments.get("x-queue-type") for queue in (before, after)]
-    live = live_arguments(after.arguments) if types[0] == types[1] else frozenset()
-    queue_type = added_type(after.arguments) if types[0] == types[1] else None
+    last = _State(old, before, before.address, before.arguments)
+    for configuration, address, arguments, acts in steps:
+        if acts is None or (address, arguments) != (last.address, last.arguments):
+            state = _State(configuration, before, address, arguments)
+            yield from _changes_of_state(last, state, acts)
+            last = state
+
+
+class _State:
+    """What decides the behavior of a queue, at one time."""
+
+    def __init__(
+        self, configuration: Configuration, queue: QueueDeclaration, address: str, arguments: Mapping[str, object]
+    ) -> None:
+        self.name = queue.name
+        self.address = address
+        self.arguments = arguments
+        self.own = settings_of_arguments(arguments)
+        repository = configuration.repository
+        self.resolved = repository.resolve_queue(address, queue.vhost, self.own.settings, name=queue.name)
+
+
+def _arguments_later(
+    before: QueueDeclaration, after: QueueDeclaration
+) -> tuple[Mapping[str, object], Mapping[str, object]]:
+    """The arguments of an existing queue after a reload, and after a restart with the new configuration."""
+    changed = [
+        key
+        for key in sorted(before.arguments.keys() | after.arguments.keys())
+        if key != "x-address" and _argument(before.arguments, key) != _argument(after.arguments, key)
+    ]
+    if "x-queue-type" in changed:
+        return before.arguments, before.arguments
+    live, queue_type = live_arguments(after.arguments), added_type(after.arguments)
+    reloaded = _with_changes(before, before.arguments, after, [key for key in changed if key in live])
+    at_start = {key for key, row in queue_type.rows.items() if row.acts is RESTART} if queue_type else set()
+    is_followed = before.durable and after.durable and before.address == after.address and live | at_start >= {*changed}
+    restarted = _with_changes(before, reloaded, after, changed) if is_followed else reloaded
+    return reloaded, restarted
+
+
+def _with_changes(
+    queue: QueueDeclaration, current: Mapping[str, object], after: QueueDeclaration, changed: Collection[str]
+) -> Mapping[str, object]:
+    def check(arguments: Mapping[str, object]) -> None:
+        check_arguments(queue.name, arguments)
+
+    return apply_changes(current, after.arguments, changed, check)[0]
+
+
+def _argument(arguments: Mapping[str, object], key: str) -> object:
+    """An argument; None: it is not given. `classic` is the default type."""
+    value = arguments.get(key)
+    return None if key == "x-queue-type" and value == CLASSIC else value
+
+
+def _changes_of_state(last: _State, now: _State, acts: Lifetime | None) -> Iterator[tuple[str, Lifetime]]:
+    """Changes between two states. `acts`: when they take effect; None: each by its row, in a reload."""
+    is_same_type = added_type(last.arguments) is added_type(now.arguments)
+    queue_type = added_type(now.arguments) if is_same_type else None
     unused = () if queue_type is None else queue_type.unused_settings
+    given = last.own.given_by.keys() | now.own.given_by.keys()
     for setting in SETTINGS:
-        one, other = (getattr(resolved, setting.attribute) for resolved in (resolved_before, resolved_after))
+        one, other = (getattr(state.resolved, setting.attribute) for state in (last, now))
         if one != other and not setting.key.startswith(unused):
-            given_by = {own.given_by.get(setting.attribute) for own in (own_before, own_after)} - {None}
-            acts = setting.acts
-            if given_by:
-                acts = LIVE if given_by <= live else NEVER
-            yield _changed(setting.key, one, other), acts
-    compared = _compared_as_settings(own_before, own_after)
+            by_row = LIVE if setting.attribute in given else setting.acts
+            yield _changed(setting.key, one, other), acts or by_row
+    compared = _compared_as_settings(last.own, now.own) | {"x-address"}
     if queue_type is not None:
         compared |= queue_type.rows.keys()
-        yield from _changes_of_type(queue_type, before, after)
-    for key in sorted(before.arguments.keys() | after.arguments.keys()):
-        one, other = before.arguments.get(key), after.arguments.get(key)
-        if key not in compared and key != "x-address" and one != other:
-            yield _changed(key, one, other), LIVE if key in live else NEVER
-
-
-def _changes_of_type(
-    queue_type: QueueType, before: QueueDeclaration, after: QueueDeclaration
-) -> Iterator[tuple[str, Lifetime]]:
-    """Changes of settings that only queues of this type have, including defaults that depend on other settings."""
-    one, other = (queue_type.read(queue.name, queue.arguments)[0] for queue in (before, after))
-    changed = {
-        argument: (getattr(one, row.attribute), getattr(other, row.attribute))
-        for argument, row in queue_type.rows.items()
-        if getattr(one, row.attribute) != getattr(other, row.attribute)
-    }
-    for argument, (was, will) in changed.items():
-        cause = queue_type.default_depends_on.get(argument)
-        is_default = cause is not None and cause in changed and argument not in after.arguments
-        acts = queue_type.rows[cause if cause is not None and is_default else argument].acts
-        yield _changed(argument.removeprefix("x-"), was, will), acts
+        one, other = (queue_type.read(state.name, state.arguments)[0] for state in (last, now))
+        for argument, row in queue_type.rows.items():
+            was, will = getattr(one, row.attribute), getattr(other, row.attribute)
+            if was != will:
+                acts_now = row.acts if acts is None or row.acts is WITHOUT_MEANING else acts
+                yield _changed(argument.removeprefix("x-"), was, will), acts_now
+    for key in sorted(last.arguments.keys() | now.arguments.keys()):
+        one, other = (_argument(state.arguments, key) for state in (last, now))
+        if key not in compared and one != other:
+            yield _changed(key, one, other), acts or LIVE
 
 
 def _logged_topic_changes(old: Configuration, new: Configuration) -> Iterator[Change]:

@@ -67,8 +67,6 @@ class QueueType:
     # -- reports
     #: Attribute -> the text for its default, where that depends on other settings.
     default_rules: Mapping[str, str] = field(default_factory=dict)
-    #: Argument -> the argument that its default depends on.
-    default_depends_on: Mapping[str, str] = field(default_factory=dict)
     #: Prefixes of the address settings that such queues do not use.
     unused_settings: tuple[str, ...] = ()
     #: (queue, topic) -> the rule by which the queue takes messages of the topic; None: it does not.

@@ -5,10 +5,10 @@ entries. Other arguments than those of `QUEUE_ARGUMENTS` set nothing, except x-m
 Source: address-settings page 6.6 and 6.7; rulings 11, 14.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from ..faults import ArgumentFault
 from ..frozen import frozen
@@ -16,6 +16,8 @@ from ..queue_types import added_type
 from ..rows.address_settings import NOTHING_SET, Layer, layer_of
 from ..rows.queue_attributes import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
 from ..values import INT_MAX, shown
+
+V = TypeVar("V")
 
 #: Pairs of arguments that contradict each other.
 CONFLICTS: tuple[tuple[str, str], ...] = (
@@ -80,6 +82,43 @@ def live_arguments(arguments: Mapping[str, object]) -> frozenset[str]:
     """The arguments that can change on an existing queue with these arguments."""
     added = added_type(arguments)
     return LIVE_ARGUMENTS if added is None else (LIVE_ARGUMENTS - added.rows.keys()) | added.live_arguments
+
+
+def check_arguments(name: str, arguments: Mapping[str, object]) -> None:
+    """Check the arguments of a queue, which are plain Python. Raises: ArgumentFault, the first one."""
+    settings_of_arguments(arguments)
+    if (added := added_type(arguments)) is not None:
+        for fault in added.read(name, arguments)[1]:
+            raise fault
+
+
+def apply_changes(
+    current: Mapping[str, V],
+    wanted: Mapping[str, V],
+    changed: Collection[str],
+    check: Callable[[Mapping[str, V]], None],
+) -> tuple[dict[str, V], dict[str, ArgumentFault]]:
+    """A queue's `current` arguments with those of `changed` as `wanted`, unless they contradict one that stays.
+
+    `check`: raises ArgumentFault for arguments that contradict each other.
+    Returns: the arguments; the reason for each of `changed` that stays as it was.
+    """
+    arguments = {key: value for key, value in current.items() if key not in changed}
+    arguments |= {key: wanted[key] for key in changed if key in wanted}
+    left, refused = list(changed), {}
+    while left:
+        try:
+            check(arguments)
+            break
+        except ArgumentFault as fault:
+            key = fault.key if fault.key in left else left[-1]
+            left.remove(key)
+            refused[key] = fault
+            if key in current:
+                arguments[key] = current[key]
+            else:
+                del arguments[key]
+    return arguments, refused
 
 
 def plain_values(arguments: Mapping[str, object]) -> dict[str, object]:

@@ -89,7 +89,6 @@ register_type(
             "default_publish_target": "default: underlying-topic",
             "fairness": "default of the semantics",
         },
-        default_depends_on={"x-fairness": "x-semantics"},
         # Such queues have their own arguments for delivery and expiry.
         unused_settings=("default-", "redelivery-", "max-redelivery-", "max-delivery-", "pending-", "message-eviction"),
         captures=_captures,

@@ -1,5 +1,6 @@
 """Configured objects follow reloads, and go only by order. Pure: a broker in virtual time."""
 
+import json
 from typing import Any
 
 import pytest
@@ -20,7 +21,12 @@ from leveret.configured.configured import ConfiguredObjects, Report
 from leveret.configured.typed_arguments import fields_of
 from leveret.engine import Broker, ConsumerCancelled, Delivered, ManualClock, SessionFailed, plain_arguments
 from leveret.engine.messages.field_table import Field
+from leveret.engine.queues import reconfigure
 from leveret.settings.difference import differences
+from leveret.settings.lifetime import AT_CREATION, LIVE, WITHOUT_MEANING
+from leveret.settings.rows.address_settings import BY_ATTRIBUTE, SETTINGS, Setting
+from leveret.settings.rows.queue_attributes import ATTRIBUTES, QueueAttribute
+from leveret.settings.values import text_or_unset
 
 
 def test_new_objects_come_and_old_ones_stay_as_they_are() -> None:
@@ -313,6 +319,95 @@ def test_a_change_that_contradicts_what_stays_is_not_made() -> None:
     assert report.done == ()
     assert any("x-ring-size takes effect when the queue is created anew" in line for line in report.warnings)
     assert plain_arguments(queue_of(objects, "q").arguments) == {"x-max-length": 5}
+
+
+def test_a_preview_of_a_change_that_contradicts_what_stays() -> None:
+    """It is not made, so nothing of it is shown."""
+    objects = make(configured_queue("arguments = { x-max-length = 5 }"))
+    assert objects.arguments_after(load(configured_queue("ring-size = 3"))) == {}
+    (arguments,) = objects.arguments_after(load(configured_queue("ring-size = 3\nredelivery-delay = 7"))).values()
+    assert plain_arguments(arguments) == {"x-max-length": 5, "x-redelivery-delay": 7}
+
+
+#: Attributes of a queue that exclude each other, take the place of each other, or can change beside one that cannot.
+ATTRIBUTE_SETS = (
+    "",
+    "ring-size = 3",
+    "ring-size = 5\nredelivery-delay = 7",
+    "arguments = { x-max-length = 5 }",
+    "redelivery-delay = 9\narguments = { x-max-length = 6 }",
+    'dead-letter-address = "d"',
+    'arguments = { x-dead-letter-exchange = "x" }',
+    "max-delivery-attempts = 3",
+    "max-deliveries = 4",
+    "max-consumers = 2\nexpiry-address = 'd'",
+    'ring-size = 4\narguments = { x-queue-type = "classic" }',
+)
+
+
+@pytest.mark.parametrize("after", ATTRIBUTE_SETS)
+@pytest.mark.parametrize("before", ATTRIBUTE_SETS)
+def test_diff_tells_which_settings_of_a_queue_a_reload_changes(before: str, after: str) -> None:
+    """Each that changes at once, with the value that it gets."""
+    objects = make(configured_queue(before))
+    queue = queue_of(objects, "q")
+    old, new = (load(configured_queue(said)) for said in (before, after))
+    was = reconfigure.resolved(queue)
+    reload(objects, configured_queue(after))
+    now = reconfigure.resolved(queue)
+    values = [(one.key, getattr(was, one.attribute), getattr(now, one.attribute)) for one in SETTINGS]
+    changed = {f"{key}: {text_or_unset(one)} -> {text_or_unset(other)}" for key, one, other in values if one != other}
+    assert {one.how for one in differences(old, new) if one.acts is LIVE} == changed
+
+
+@pytest.mark.parametrize("row", ATTRIBUTES, ids=lambda row: row.key)
+def test_an_attribute_changes_as_its_row_says(row: QueueAttribute) -> None:
+    """Set where it was not, and taken away again: at once, or not on a queue that exists."""
+    default = BY_ATTRIBUTE[row.attribute].default if row.attribute else ""
+    value = {bool: "true", float: "0.25", str: '"a"'}.get(type(default), "2")
+    type_ = "quorum" if row.key == "delivery-limit" else "classic"
+    common = f'arguments = {{ x-queue-type = "{type_}" }}\n'
+    texts = [configured_queue(common + said) for said in ("", f"{row.key} = {value}")]
+    for before, after in (texts, texts[::-1]):
+        objects = make(before)
+        report = reload(objects, after)
+        is_live = row.acts is LIVE
+        assert any(f" {row.argument}: " in line for line in report.done) is is_live
+        assert any(f" {row.argument}: " in line for line in report.warnings) is not is_live
+        told = [one.acts for one in differences(load(before), load(after)) if one.what == "queue 'q'"]
+        assert told and {*told} == {row.acts}
+
+
+#: Values of settings that are words; other texts may be any.
+WORDS = {
+    "address-full-policy": "DROP",
+    "page-full-policy": "DROP",
+    "disk-full-policy": "DROP",
+    "cursor": "vm",
+    "message-eviction": "lowest-priority",
+    "slow-consumer-threshold-measurement-unit": "MESSAGES_PER_MINUTE",
+    "slow-consumer-policy": "KILL",
+    "default-queue-routing-type": "ANYCAST",
+    "default-address-routing-type": "ANYCAST",
+} | dict.fromkeys(("config-delete-queues", "config-delete-addresses", "config-delete-diverts"), "FORCE")
+
+
+@pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row.key)
+def test_a_setting_of_an_address_changes_as_its_row_says(row: Setting) -> None:
+    """At once, a queue has the rules that a new one gets; a default for new queues changes only these."""
+    values: dict[type, object] = {bool: not row.default, str: WORDS.get(row.key, "a"), float: 0.25, int: 7}
+    before, after = '[[address-setting]]\nmatch = "q.#"\n', f"{row.key} = {json.dumps(values[type(row.default)])}\n"
+    objects = make(before)
+    queues = objects.broker.virtual_hosts.create("/").queues
+    old = queues.declare("q.old", client=None, durable=True)
+    first = old.rules
+    reload(objects, before + after)
+    new = queues.declare("q.new", client=None, durable=True)
+    if row.acts is AT_CREATION:
+        assert old.rules == first != new.rules
+    else:
+        assert old.rules == new.rules
+    assert row.acts is not WITHOUT_MEANING or old.rules == first
 
 
 def test_routing_type_is_a_binding_and_the_address_is_for_good() -> None:

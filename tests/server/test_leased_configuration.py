@@ -5,6 +5,7 @@ Source: queues page A.2, A.3; address-settings page 3.8.
 
 import json
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import node_forge
@@ -22,7 +23,8 @@ from leveret.serving.file_watch import NOTHING, FileMark, FileWatch, Finding
 from leveret.settings import load_configuration, make_policy
 from leveret.settings.difference import differences
 from leveret.settings.leases.leased_settings import ACTS, ELEMENTS, LIVE_LEASED, Element, leased_settings
-from leveret.settings.lifetime import RESTART
+from leveret.settings.lifetime import ARRIVAL, AT_CONSUMER, LIVE, RESTART
+from leveret.settings.values import text_or_unset
 
 QUEUE = '[[queue]]\nname = "q"\ntype = "amps"\n'
 XML = """
@@ -167,6 +169,44 @@ def test_what_can_change_does_beside_what_cannot() -> None:
     queue = queue_of(objects, "q")
     settings = rules_in(queue.rules).settings
     assert (settings.semantics, settings.fairness, settings.lease_period_ms) == ("at-least-once", "fast", 7)
+
+
+LEASED_SETS = (
+    "",
+    'semantics = "at-most-once"',
+    'semantics = "at-most-once"\nfairness = "fast"',
+    'fairness = "round-robin"\nlease-period = 7',
+    'semantics = "at-most-once"\nmessage-type = "fix"\nlease-period = 8',
+    'barrier-expr = "/b = 1"\nmax-deliveries = 3',
+    "target-depth = 1000",
+    'underlying-topic = "T"\ndead-letter-address = "d"',
+)
+
+
+@pytest.mark.parametrize("after", LEASED_SETS)
+@pytest.mark.parametrize("before", LEASED_SETS)
+def test_diff_tells_what_a_reload_changes_and_what_a_restart(before: str, after: str) -> None:
+    """Each setting with its value then, also one that follows from another."""
+    old, new = (load_configuration([("f.toml", QUEUE + said)])[0] for said in (before, after))
+    objects = make(QUEUE + before)
+    queue = queue_of(objects, "q")
+    states = [rules_in(queue.rules).settings]
+    reload(objects, QUEUE + after)
+    states.append(rules_in(queue.rules).settings)
+    broker = Broker(ManualClock(), Users([]), settings=new.repository)
+    queues = broker.virtual_hosts.create("/").queues
+    again = queues.declare("q", client=None, durable=True, arguments=queue.arguments)
+    ConfiguredObjects(broker, new).apply(new)
+    states.append(rules_in(again.rules).settings)
+    queue_changes = [one for one in differences(old, new) if one.what == "queue 'q'"]
+    told = [one for one in queue_changes if "dead-letter-address" not in one.how]
+    for is_restart, (was, now) in enumerate(pairwise(states)):
+        values = [(one.key, getattr(was, one.attribute), getattr(now, one.attribute)) for one in ELEMENTS]
+        changed = {
+            f"{key}: {text_or_unset(one)} -> {text_or_unset(other)}" for key, one, other in values if one != other
+        }
+        at_once, others = (LIVE, ARRIVAL, AT_CONSUMER), (RESTART,)
+        assert {one.how for one in told if one.acts in (others if is_restart else at_once)} == changed
 
 
 def test_what_follows_from_the_semantics_waits_with_them() -> None:

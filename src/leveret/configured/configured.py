@@ -33,10 +33,10 @@ from ..engine import (
     unknown_arguments,
 )
 from ..settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, QueueDeclaration
-from ..settings.addresses.queue_arguments import live_arguments
+from ..settings.addresses.queue_arguments import apply_changes, check_arguments, live_arguments
 from ..settings.frozen import frozen
 from ..settings.lifetime import RESTART
-from ..settings.queue_types import ADDED_TYPES, CLASSIC, added_type
+from ..settings.queue_types import ADDED_TYPES, CLASSIC
 from ..settings.slotted import slotted
 from ..settings.values import shown, value_text
 from .configured_policies import ConfiguredPolicies
@@ -245,7 +245,7 @@ class ConfiguredObjects:
         for declared in (at_own_site(self.broker, one) for one in configuration.queues):
             managed = self._queues.get((declared.vhost, declared.name))
             if managed is not None and not managed.queue.deleted:
-                arguments, changed, _ = self._argument_changes(managed.queue, declared)
+                arguments, changed, *_ = self._argument_changes(managed.queue, declared)
                 if changed:
                     found[managed.queue] = arguments
         return found
@@ -271,15 +271,22 @@ class ConfiguredObjects:
             self._remark_later(declared, "durable", queue.durable, declared.durable)
         if queue.address != declared.address:
             self._remark_later(declared, "address", queue.address, declared.address)
-        arguments, changed, later = self._argument_changes(queue, declared)
+        arguments, changed, later, refused = self._argument_changes(queue, declared)
         for key in later:
             wanted = fields_of(declared.arguments).get(key)
             self._remark_later(declared, key, _shown_field(queue.arguments.get(key)), _shown_field(wanted))
+        for key, fault in refused.items():
+            self._remark(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {key} {LATER}: {fault}")
         if changed:
             self._change_arguments(queue, declared, arguments, changed)
 
-    def _argument_changes(self, queue: Queue, declared: QueueDeclaration) -> tuple[FieldTable, list[str], list[str]]:
-        """A queue's arguments after the changes that act at once; the names of these changes, and of later ones."""
+    def _argument_changes(
+        self, queue: Queue, declared: QueueDeclaration
+    ) -> tuple[FieldTable, list[str], list[str], dict[str, ArgumentFault]]:
+        """A queue's arguments after the changes that act at once; the names of these changes, and of later ones.
+
+        Last come those that would act at once, but contradict an argument that cannot be changed, with the reason.
+        """
         wanted = fields_of(declared.arguments)
         changed = [
             key
@@ -289,35 +296,23 @@ class ConfiguredObjects:
         live = frozenset() if "x-queue-type" in changed else live_arguments(declared.arguments)
         if self._is_starting and live:
             live |= AT_START
-        arguments = {key: field for key, field in queue.arguments.items() if key not in changed or key not in live}
-        arguments |= {key: wanted[key] for key in changed if key in live and key in wanted}
-        return arguments, [key for key in changed if key in live], [key for key in changed if key not in live]
+        arguments, refused = apply_changes(
+            queue.arguments,
+            wanted,
+            [key for key in changed if key in live],
+            lambda found: check_arguments(queue.name, plain_arguments(found)),
+        )
+        made = [key for key in changed if key in live and key not in refused]
+        return arguments, made, [key for key in changed if key not in live], refused
 
     def _change_arguments(
         self, queue: Queue, declared: QueueDeclaration, arguments: FieldTable, changed: list[str]
     ) -> None:
         """Change arguments of a queue that act at once. `arguments`: all of the queue's; `changed`: names."""
-        while True:
-            try:
-                own = own_settings(arguments)
-                if (type_ := added_type(declared.arguments)) is not None:
-                    for fault in type_.read(queue.name, plain_arguments(arguments))[1]:
-                        raise fault
-                break
-            except ArgumentFault as fault:  # a conflict with an argument that cannot be changed
-                key = fault.key if fault.key in changed else changed[-1]
-                self._remark(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {key} {LATER}: {fault}")
-                changed.remove(key)
-                if not changed:
-                    return
-                if key in queue.arguments:
-                    arguments[key] = queue.arguments[key]
-                else:
-                    del arguments[key]
         for key in changed:
             before, after = _shown_field(queue.arguments.get(key)), _shown_field(arguments.get(key))
             self._done.append(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {key}: {before} -> {after}")
-        reconfigure.redeclare(queue, arguments, own)
+        reconfigure.redeclare(queue, arguments, own_settings(arguments))
         if RING in changed:  # if it was removed, the address settings apply
             set_ring_size(queue, reconfigure.resolved(queue).default_ring_size)
 
