@@ -29,7 +29,7 @@ from .declared.tables import USER, VHOST_LIMITS
 from .lifetime import ARRIVAL, AT_CONNECTION, LIVE, NEVER, RESTART, WITHOUT_MEANING, Lifetime
 from .policies.policy import Policy
 from .queue_types import CLASSIC, added_type
-from .rows.address_settings import SETTINGS
+from .rows.address_settings import SETTINGS, ResolvedSettings
 from .rows.broker_keys import KEYS
 from .values import in_vhost, text_or_unset, value_text
 
@@ -157,26 +157,31 @@ def _changes_of_queue(
         (new, before.address, restarted, RESTART),
         (new, after.address, after.arguments, NEVER),
     )
-    last = _State(old, before, before.address, before.arguments)
-    for configuration, address, arguments, acts in steps:
-        if acts is None or (address, arguments) != (last.address, last.arguments):
-            state = _State(configuration, before, address, arguments)
-            yield from _changes_of_state(last, state, acts)
+    last = _state_of(old, before, before.address, before.arguments)
+    for configuration, address, arguments, when in steps:
+        if when is None or (address, arguments) != (last.address, last.arguments):
+            state = _state_of(configuration, before, address, arguments)
+            yield from _changes_of_state(last, state, when)
             last = state
 
 
+@dataclass(slots=True, frozen=True)
 class _State:
-    """What decides the behavior of a queue, at one time."""
+    """What decides the behavior of a queue at one time. `own`: the settings in its arguments."""
 
-    def __init__(
-        self, configuration: Configuration, queue: QueueDeclaration, address: str, arguments: Mapping[str, object]
-    ) -> None:
-        self.name = queue.name
-        self.address = address
-        self.arguments = arguments
-        self.own = settings_of_arguments(arguments)
-        repository = configuration.repository
-        self.resolved = repository.resolve_queue(address, queue.vhost, self.own.settings, name=queue.name)
+    name: str
+    address: str
+    arguments: Mapping[str, object]
+    own: OwnSettings
+    resolved: ResolvedSettings
+
+
+def _state_of(
+    configuration: Configuration, queue: QueueDeclaration, address: str, arguments: Mapping[str, object]
+) -> _State:
+    own = settings_of_arguments(arguments)
+    resolved = configuration.repository.resolve_queue(address, queue.vhost, own.settings, name=queue.name)
+    return _State(queue.name, address, arguments, own, resolved)
 
 
 def _arguments_later(

@@ -123,8 +123,8 @@ def changes(before: str, after: str) -> list[str]:
             "",
             'semantics = "at-most-once"\nfairness = "fast"',
             [
-                f'semantics: "at-least-once" -> "at-most-once" ({RESTART.value})',
                 'fairness: "proportional" -> "fast" (at once)',
+                f'semantics: "at-least-once" -> "at-most-once" ({RESTART.value})',
             ],
         ),
         ('fairness = "fast"', "", ['fairness: "fast" -> "proportional" (at once)']),

@@ -300,7 +300,7 @@ class ConfiguredObjects:
             queue.arguments,
             wanted,
             [key for key in changed if key in live],
-            lambda found: check_arguments(queue.name, plain_arguments(found)),
+            lambda found: check_arguments(queue.name, plain_arguments({**found})),
         )
         made = [key for key in changed if key in live and key not in refused]
         return arguments, made, [key for key in changed if key not in live], refused
