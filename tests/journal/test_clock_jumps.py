@@ -7,6 +7,7 @@ from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
 from leveret.journal import Journal, JournalOptions, recover
+from leveret.journal.disk.segment import segments_in
 from leveret.journal.recording.checkpoint import checkpoint
 
 HOUR_MS = 3_600_000
@@ -138,3 +139,16 @@ def test_segments_of_a_clock_that_ran_ahead_are_not_kept_until_then() -> None:
     assert driver.journal.old_segments.reclaim() == []
     clock.advance_ns(2 * HOUR_MS * 1_000_000)
     assert driver.journal.old_segments.reclaim()
+
+
+def test_a_clock_that_was_set_back_ends_the_segment() -> None:
+    """Else the open one would seem young until the clock is there again, and readers and deletion would wait for it."""
+    files, clock = SimulatedFiles(), ManualClock()
+    clock.jump_wall_ms(YEARS_MS)
+    driver = Driver(Journal.open(PATH, clock, JournalOptions(preallocate_size=0), files=files, threaded=False), clock)
+    driver.declare("a")
+    for jump_ms, count in ((0, 1), (0, 1), (-YEARS_MS, 2), (0, 2)):
+        clock.jump_wall_ms(jump_ms)
+        driver.publish([b"x"], "a")
+        assert driver.journal.wait(driver.journal.commit())
+        assert len(segments_in(files, PATH)) == count

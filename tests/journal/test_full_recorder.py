@@ -105,6 +105,44 @@ def test_who_had_it_and_how_often() -> None:
     assert names.text(acked.consumer_id) == "b" and not acked.flags & (DURABLE | KEPT)
 
 
+def test_only_what_a_restart_restores_needs_its_segment() -> None:
+    """What is written for audits alone neither holds a segment nor frees one that others need."""
+    one = Audited()
+    for name, more in (("transient", {"durable": False}), ("durable", {}), ("stream", {"x_queue_type": "stream"})):
+        one.queue(name, **more)
+
+    def live() -> int:
+        found: int = one.journal.statistics().live
+        assert all(row.live >= 0 for row in one.journal.usage.segments)
+        return found
+
+    one.publish("durable", 2, persistent=True)
+    one.publish("stream", 2, persistent=True)
+    assert live() == 4
+    for name in ("transient", "durable"):
+        one.publish(name, 5)
+    one.publish("transient", 3, persistent=True)
+    assert live() == 4
+    one.take(2, "transient")
+    one.session.reject(one.session.get(one.named("transient"), no_ack=False)[0], requeue=False)
+    one.settle()
+    assert live() == 4
+    one.named("transient").purge()
+    one.publish("transient", 3)
+    one.vhost.queues.delete("transient", one.client)
+    one.settle()
+    assert live() == 4
+    one.session.set_prefetch(9, total=False)
+    one.consume("stream", x_stream_offset="first")
+    one.settle()
+    one.session.ack(one.deliveries[-1].tag, multiple=True)
+    one.settle()
+    assert len(one.deliveries) == 2 and live() == 4
+    one.named("durable").purge()
+    one.settle()
+    assert live() == 2
+
+
 def test_requests_to_the_broker_are_not_unroutable() -> None:
     """No queue takes them, and they are served; what no queue takes elsewhere is recorded so."""
     one = Audited()

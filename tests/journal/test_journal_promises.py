@@ -366,3 +366,39 @@ def test_a_running_broker_holds_nothing_that_only_its_start_needed(keeps_ids: bo
     world.begin()
     found = world.journal.recovered
     assert not (found.objects or found.bindings or found.queues or found.ids or found.segments)
+
+
+@pytest.mark.parametrize("reason", ["nacked", "some words"])
+def test_counts_end_at_the_largest_that_a_record_holds(reason: str) -> None:
+    """A message that is returned without end goes on: its count stays at the largest one."""
+    files = SimulatedFiles()
+    driver = driver_on(files)
+    driver.declare("a")
+    (id_,) = driver.publish([b"x"], "a")
+    for deliveries in (65_535, 65_536, 1_000_000):
+        driver.journal.messages.happened(
+            EventKind.REQUEUED, driver.queue_ids["a"], [id_], reason=reason, deliveries=deliveries
+        )
+        turn(driver)
+        (queue,) = recover(files.crash(), PATH).queues.values()
+        assert queue.states[id_].deliveries == 65_535
+
+
+def test_a_deep_queue_of_before_delays_no_checkpoint() -> None:
+    """Much has to be written between two while millions wait; once they are gone a segment's worth is enough again."""
+    driver = driver_on(SimulatedFiles())
+    driver.declare("a")
+    checkpoints = driver.journal.checkpoints
+    for _ in range(15):
+        driver.publish([b"x"] * 20, "a")
+        turn(driver)
+        assert not checkpoints.is_due
+    assert driver.journal.turns.uncovered_bytes > 3 * SMALL.segment_size
+    driver.purge("a")
+    turn(driver)
+    driver.checkpoint()
+    turn(driver)
+    assert not checkpoints.is_due
+    driver.settle("a", driver.publish([bytes(SMALL.segment_size)], "a"))
+    turn(driver)
+    assert checkpoints.is_due

@@ -14,6 +14,7 @@ from simulated_files import SimulatedFiles
 from leveret.engine import CommonHeader, Delivered, Envelope, Event, MixedEvent
 from leveret.engine.messages.content import NATIVE, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field
+from leveret.journal import JournalOptions
 from leveret.testing.harness import Harness, messages
 
 #: What a message may be like: routing key and properties. Plain ones to one queue make mixed runs.
@@ -203,3 +204,22 @@ def test_messages_of_one_mixed_run_keep_their_own_headers() -> None:
     harness.restart()
     got = [found[1] for _ in expected if (found := harness.get())]
     assert [one.envelope.framing.split(one.content) for one in got] == expected
+
+
+def test_messages_of_mixed_runs_free_their_segments() -> None:
+    """Each counts in the segment that it is in, also where nothing else was published: then the segment can go."""
+    options = JournalOptions(segment_size=2000, preallocate_size=0)
+    harness = Harness(journal=SimulatedFiles(), journal_options=options)
+    queue = harness.queue()
+    for _ in range(12):
+        parts = [messages([bytes(300)], {"delivery_mode": 2, "priority": priority}) for priority in (1, 2)]
+        envelopes = [Envelope("", "q", summary) for summary, _ in parts]
+        harness.session.publish_mixed([queue] * 2, envelopes, [content for _, (content,) in parts])
+        harness.end_turn()
+    rows = harness.journal.usage.segments
+    assert len(rows) > 3 and sum(row.live for row in rows) == 24
+    for left in range(23, -1, -1):
+        harness.take()
+        assert sum(row.live for row in rows) == left and all(row.live >= 0 for row in rows)
+    harness.checkpoint(reclaims=True)
+    assert len(harness.journal.usage.segments) == 1

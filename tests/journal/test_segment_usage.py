@@ -264,6 +264,15 @@ def test_a_clock_that_ran_ahead_retains_nothing_for_longer() -> None:
     assert [row.ended_us for row in usage.segments[:2]] == [50, 100]
 
 
+@pytest.mark.parametrize(
+    "keep_lsn, keep_us, octets",
+    [(None, None, 350), (201, None, 300), (101, None, 100), (100, None, 0), (None, 1, 300), (None, 0, 0)],
+)
+def test_the_room_that_a_checkpoint_would_make(keep_lsn: int | None, keep_us: int | None, octets: int) -> None:
+    """The open segment counts as well, since a checkpoint begins another; not for a reader, nor if it is retained."""
+    assert rows((100, 0, 1), (200, 0, 1), (0, 0, 0)).removable_size(50, keep_lsn, keep_us) == octets
+
+
 class Journalled(Driver):
     """A journal with readers: what a recount of the segments and of the model says of it after each step."""
 
