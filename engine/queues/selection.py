@@ -17,7 +17,7 @@ from ..delivery.filter_groups import FilterGroup, FilterGroups, Match
 from ..delivery.groups import Groups
 from ..messages.deaths import EXPIRED
 from ..messages.field_table import Field
-from ..messages.message import Message
+from ..messages.message import Message, id_of
 from ..stores.store import Store
 from .searching import OVERRUN_EFFORT, Search, match_of
 
@@ -199,30 +199,43 @@ class Selection:
             return None, False
         store = queue.evictable
         removed = store.take_at(list(plan.positions))
-        now_ns = queue.context.broker.clock.monotonic_ns() if store.expiring else 0
-        expired: list[Message] = []
-        for message in removed.messages:
-            if 0 < message.expires_ns <= now_ns:
-                expired.append(message)
-            else:
-                plan.give(plan.positions[store.position_of(message)], message)
         self._broker.turn.effort += len(removed.messages)
-        if expired:
-            queue.dead_letter_or_drop(expired, EXPIRED)
+        now_ns = queue.context.broker.clock.monotonic_ns() if store.expiring else 0
+        expired = [message for message in removed.messages if 0 < message.expires_ns <= now_ns]
+        if expired or len(removed.messages) < len(plan.positions):
+            self._undo(queue, plan, removed.messages, expired)
+            return None, True
+        for message in removed.messages:
+            plan.give(plan.positions[store.position_of(message)], message)
+        for group, at in plan.next_of.items():
+            del group.found[:at]
         for consumer, messages in plan.runs:
             consumer.session.deliver_ready(consumer, messages)
-        for consumer in {*plan.last_served}.difference(one for one, _ in plan.runs):
-            self._last_served[consumer] = plan.last_served[consumer]  # its message was gone: it keeps its place
         return plan.last, True
 
+    def _undo(self, queue: "Queue", plan: "Plan", taken: Sequence[Message], expired: list[Message]) -> None:
+        """Put back what was taken for a plan, because some of its messages are gone or `expired`: a message that counted
+        for a consumer must not keep another from it. The next plan has only those that are put back.
+        """
+        gone = set(map(id, expired))
+        back = sorted((message for message in taken if id(message) not in gone), key=id_of, reverse=True)
+        there = set(map(queue.store.position_of, back))
+        for group, at in plan.next_of.items():
+            group.found[:at] = [match for match in group.found[:at] if match.position in there]
+        self._last_served.update(plan.last_served)
+        if expired:
+            queue.dead_letter_or_drop(expired, EXPIRED)
+        for older in queue.evictable.put_back(back)[0]:
+            queue.events.replaced(older)
+
     def _plan(self, queue: "Queue", free: "Free") -> "Plan":
-        """Assign found messages to consumers one by one, and remove them from `FilterGroup.found`."""
+        """Assign found messages to consumers one by one."""
         plan = Plan()
         count = TAKEN_MAX
         if queue.store.expiring and queue.rules.dead_letter_target(EXPIRED) is not None:
             count = DEAD_LETTERED_MAX
         octets = TAKEN_OCTETS
-        next_of = dict.fromkeys(free, 0)
+        next_of = plan.next_of = dict.fromkeys(free, 0)
         heads = [(group.found[0].position, number, group) for number, group in enumerate(free) if group.found]
         heapify(heads)
         number = len(free)  # breaks ties: groups cannot be compared
@@ -250,8 +263,6 @@ class Selection:
                 if free[group] and next_of[group] < len(group.found):
                     number += 1
                     heappush(heads, (group.found[next_of[group]].position, number, group))
-        for group, at in next_of.items():
-            del group.found[:at]
         return plan
 
     # -- message groups -----------------------------------------------------------------------------------------------
@@ -298,6 +309,9 @@ class Selection:
         seen = store.scan(match.position - 1, 1)
         if not seen.missing and not (seen.found and seen.found[0][0] == match.position):
             return True, None
+        if seen.found and _is_expired(queue, seen.found[0][1]):  # before it makes a consumer the owner of its group
+            queue.dead_letter_or_drop(store.take_at([match.position]).messages, EXPIRED)
+            return True, None
         consumer, is_first = _first(self._free(queue, takers)), False
         if member is not None:
             owner = message_groups.consumer_of(member.group)
@@ -310,7 +324,7 @@ class Selection:
         messages = store.take_at([match.position]).messages
         key = queue.rules.group_first_key
         for message in messages:
-            if store.expiring and 0 < message.expires_ns <= queue.context.broker.clock.monotonic_ns():
+            if _is_expired(queue, message):  # it was paged out
                 queue.dead_letter_or_drop([message], EXPIRED)
                 continue
             if is_first and key is not None:
@@ -318,6 +332,10 @@ class Selection:
             self._note_served(consumer)
             consumer.session.deliver_ready(consumer, [message])
         return True, consumer
+
+
+def _is_expired(queue: "Queue", message: Message) -> bool:
+    return queue.store.expiring and 0 < message.expires_ns <= queue.context.broker.clock.monotonic_ns()
 
 
 #: The consumers with credit of each group, as a heap of (negative priority, number of the last delivery, consumer).
@@ -332,13 +350,14 @@ def _first(free: Free) -> Consumer | None:
 class Plan:
     """The assignment of found messages to consumers in one round.
 
-    `positions`: position of a message -> its consumer. `last`: the consumer at which a shared prefetch limit ended the
-    round. `runs`: messages by consumer, in order for each session. `last_served`: the numbers of the consumers' last
-    deliveries before the round.
+    `positions`: position of a message -> its consumer. `next_of`: the number of matches of each group that are assigned,
+    from the first. `last`: the consumer at which a shared prefetch limit ended the round. `runs`: messages by consumer,
+    in order for each session. `last_served`: the numbers of the consumers' last deliveries before the round.
     """
 
     def __init__(self) -> None:
         self.positions: dict[int, Consumer] = {}
+        self.next_of: dict[FilterGroup, int] = {}
         self.last_served: dict[Consumer, int] = {}
         self.last: Consumer | None = None
         self.runs: list[tuple[Consumer, list[Message]]] = []

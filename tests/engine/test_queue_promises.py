@@ -11,6 +11,7 @@ from leveret.engine.errors import (
     QueuesMaxReached,
     UnknownDeliveryTag,
 )
+from leveret.engine.invariants import check_broker
 from leveret.engine.messages.field_table import Field
 from leveret.engine.queues import queue as queue_module
 from leveret.engine.queues import scheduled
@@ -765,6 +766,51 @@ def test_no_consumer_with_a_filter_gets_what_has_just_expired(headers: dict[str,
     world.session.ack(1)
     world.end_turn()
     assert (world.taken(), world.all("dead"), world.all()) == ("xy", "short", "head")
+
+
+@pytest.mark.parametrize("expires", [True, False], ids=["expires", "is got"])
+def test_what_is_gone_counts_for_no_consumer_with_a_filter(expires: bool) -> None:
+    """A message that was found for a consumer expires behind another one, or a get takes it: the consumer of the
+    highest priority gets the next one, and its turn in the order of service is not used up.
+    """
+    world = Harness()
+    world.queue("dead")
+    queue = world.queue(x_dead_letter_exchange="", x_dead_letter_routing_key="dead")
+    sessions = [world.client.open_session() for _ in range(3)]
+    for session, tag, text, priority in zip(sessions, "hij", ("a > 0", "a = 2", "a > 0"), (5, 0, 5)):
+        world.consume(tag=tag, by=session, x_filter=text, x_priority=priority, prefetch=1)
+    world.publish("head", headers={"a": 0})
+    world.publish("w", "x", headers={"a": 1})
+    assert (world.taken("h"), world.taken("j"), world.taken("i")) == ("w", "x", "")
+    sessions[1].set_flowing(False)
+    world.publish("gone", headers={"a": 1}, **({"expiration": b"500"} if expires else {}))
+    world.publish("y", "z", headers={"a": 2})
+    world.clock.advance_ns(500 * MS)
+    if not expires:
+        assert [world.get()[1].body for _ in range(2)] == [b"head", b"gone"]  # type: ignore[index]
+    sessions[1].set_flowing(True)
+    sessions[0].ack(1)
+    sessions[2].ack(1)
+    world.end_turn()
+    assert (world.taken("h"), world.taken("j"), world.taken("i")) == ("y", "z", "")
+    assert [one.body for one in queue.store] == [b"head"] * expires
+    assert world.all("dead") == "gone" * expires
+    check_broker(world.broker)
+
+
+def test_an_expired_message_makes_no_consumer_the_owner_of_its_group() -> None:
+    """The next one of the group is its first, and says so."""
+    world = Harness(SettingsRepository([entry("q", default_group_first_key="first")]))
+    world.queue()
+    world.consume(x_filter="a = 1", prefetch=1)
+    world.publish("x", headers={"a": 1})
+    world.publish("head", headers={"a": 2})
+    world.publish("short", headers={"a": 1, "JMSXGroupID": "g"}, expiration=b"500")
+    world.publish("y", headers={"a": 1, "JMSXGroupID": "g"})
+    world.clock.advance_ns(500 * MS)
+    world.session.ack(1)
+    world.end_turn()
+    assert [(one.body, "first" in one.headers) for one in world.deliveries] == [(b"x", False), (b"y", True)]
 
 
 @pytest.mark.parametrize("name", ["", "amq.gone", "a\nb", "\u00e9" * 128])
