@@ -69,11 +69,10 @@ class FlowControl(UsageTree):
         super().__init__(context)
         self.warnings = BlockedWarnings(context.clock, context.deadlines)
         self._waits: dict[Waiter, tuple[Usage, Client]] = {}
-        self._to_recheck: dict[Usage, None] = {}
+        self._meters: dict[Waiter, Meter] = {}  # of the queues that they wait for; none of an alarm
+        self._to_recheck: dict[Usage, set[Waiter] | None] = {}  # the waiters of a node; None: all
+        self._rechecks_all = False
         self._resuming: Client | None = None
-        #: During a recheck: the node where the client waited, and since when (monotonic); None: it waits again, or does
-        #: not end its wait.
-        self._rechecked: tuple[Usage, int] | None = None
         self.alarm = Alarm("alarm", self._note_drained, context.clock)
         self.disk = Alarm("disk", self._note_drained, context.clock)
         self.replication = Alarm("replication", self._note_drained, context.clock)
@@ -140,8 +139,8 @@ class FlowControl(UsageTree):
             for node in meter.blocking_stored if queue.stores(envelope) else meter.blocking_transient:
                 if node.is_full or (node.round_robin and self._resuming is not client):
                     full = _stricter(full, self._full_limit_of(node, meter, client))
-                    break
-                nodes[node] = nodes.get(node, 0) + 1
+                else:
+                    nodes[node] = nodes.get(node, 0) + 1
         if full is not None:
             return 0, full
         count = len(contents)
@@ -165,8 +164,8 @@ class FlowControl(UsageTree):
 
     def _full_limit_of(self, node: Usage, meter: Meter, client: "Client") -> FullLimit:
         if client.user.is_internal_link:
-            return FullLimit(node, node.refuses, 0)
-        return FullLimit(node, meter.fails or node.refuses, meter.fails_after_ms)
+            return FullLimit(node, node.refuses, 0, meter)
+        return FullLimit(node, meter.fails or node.refuses, meter.fails_after_ms, meter)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
 
@@ -175,28 +174,32 @@ class FlowControl(UsageTree):
 
         After a change of rules it is called with (0, 0): it refuses its publishes or waits again.
         """
-        node = full.node
-        since_ns = self._context.clock.monotonic_ns()
-        goes_on = self._rechecked is not None and self._rechecked[0] is node
-        if self._rechecked is not None and goes_on:
-            since_ns, self._rechecked = self._rechecked[1], None
+        node, since_ns = full.node, self._context.clock.monotonic_ns()
         self._waits[waiter] = (node, client)
+        if full.meter is not None:
+            self._meters[waiter] = full.meter
+            full.meter.waiters[waiter] = None
         if node.round_robin.join(client, waiter, since_ns):
-            if not goes_on:
-                self._emit(BlockedClient(client, node.destination, node.limit_name, since_ns), True)
-            self.warnings.blocked(node)
+            self._emit(BlockedClient(client, node.destination, node.limit_name, since_ns), True)
+        self.warnings.blocked(node)
         if not node.is_full:
             self._note_drained(node)
 
     def leave(self, waiter: Waiter) -> None:
         """Remove a waiter whose publishes are tried again, or whose client is gone. Idempotent."""
-        found = self._waits.pop(waiter, None)
+        found = self._forget_waiter(waiter)
         if found is None:
             return
         node, client = found
         since = next((waiting.since_ns for one, waiting in node.round_robin if one is client), 0)
         if node.round_robin.leave(client, waiter):
             self._emit(BlockedClient(client, node.destination, node.limit_name, since), False)
+
+    def _forget_waiter(self, waiter: Waiter) -> tuple[Usage, "Client"] | None:
+        meter = self._meters.pop(waiter, None)
+        if meter is not None:
+            del meter.waiters[waiter]
+        return self._waits.pop(waiter, None)
 
     def recheck(self, meter: Meter) -> None:
         """Check waiters at the end of the turn: a queue's changed rules may refuse their publishes.
@@ -205,26 +208,57 @@ class FlowControl(UsageTree):
         """
         for node in dict.fromkeys((*meter.blocking_stored, *meter.blocking_transient, self.alarm, self.replication)):
             if node.round_robin:
-                self._to_recheck[node] = None
-                self.pending = self._context.background.pending = True
+                self._recheck_later(node, None)
 
-    def _recheck_waiters(self, node: Usage) -> None:
-        """Have each waiter, in order of service, refuse its publishes or wait again. If the client waits again in this
-        node, its wait goes on: it keeps its start, and no event says that it ended.
+    def recheck_waiters_for(self, meter: Meter) -> None:
+        """Check the waiters for this queue at the end of the turn: it may no longer be limited, or get their publishes.
+        Its nodes may stay full, if they are those of the broker.
         """
-        waiters = [
-            (client, waiting.since_ns, waiter) for client, waiting in node.round_robin for waiter in waiting.waiters
-        ]
-        for client, since_ns, waiter in waiters:
-            if self._waits.pop(waiter, None) is not None and node.round_robin.leave(client, waiter):
-                self._rechecked = node, since_ns
+        for waiter in meter.waiters:
+            self._recheck_later(self._waits[waiter][0], waiter)
+
+    def recheck_all(self) -> None:
+        """Check all waiters for queues at the end of the turn: their publishes may have other queues now."""
+        if self._waits:
+            self._rechecks_all = self.pending = self._context.background.pending = True
+
+    def forget(self, meter: Meter) -> None:
+        self.recheck_waiters_for(meter)
+        super().forget(meter)
+
+    def _recheck_later(self, node: Usage, waiter: Waiter | None) -> None:
+        """Note a waiter of a node for the end of the turn; None: all of them."""
+        noted = self._to_recheck.setdefault(node, set())
+        if waiter is None:
+            self._to_recheck[node] = None
+        elif noted is not None:
+            noted.add(waiter)
+        self.pending = self._context.background.pending = True
+
+    def _recheck_waiters(self, node: Usage, noted: set[Waiter] | None) -> None:
+        """Have waiters of a node (None: all), in order of service, publish, refuse their publishes or wait again.
+
+        A client that waits again in this node keeps its place and its start, and no event says that its wait ended.
+        """
+        for client, waiting in list(node.round_robin):
+            if noted is not None and noted.isdisjoint(waiting.waiters):
+                continue
             self._resuming = client
             try:
-                waiter.resume(0, 0)  # publishes nothing
-                if self._rechecked is not None:
-                    self._emit(BlockedClient(client, node.destination, node.limit_name, since_ns), False)
+                for waiter in list(waiting.waiters):
+                    if waiter not in waiting.waiters:  # an earlier one ended the connection
+                        continue
+                    waiting.waiters.remove(waiter)
+                    if noted is None or waiter in noted:
+                        self._forget_waiter(waiter)
+                        waiter.resume(0, 0)
+                    else:
+                        waiting.waiters.append(waiter)  # behind those that were before it
             finally:
-                self._resuming = self._rechecked = None
+                self._resuming = None
+                if node.round_robin.end_if_done(client, waiting):
+                    blocked = BlockedClient(client, node.destination, node.limit_name, waiting.since_ns)
+                    self._emit(blocked, False)
 
     def work(self) -> None:
         """Recheck waiters, then let clients publish a quantum each, in turn, while there is room, up to
@@ -232,8 +266,11 @@ class FlowControl(UsageTree):
         """
         turn = self._context.turn
         self._update_nodes()
+        if self._rechecks_all:
+            self._rechecks_all = False
+            self._to_recheck.update(dict.fromkeys(node for node, _ in self._waits.values() if node.is_limit))
         while self._to_recheck:
-            self._recheck_waiters(self._to_recheck.popitem()[0])
+            self._recheck_waiters(*self._to_recheck.popitem())
         until = turn.effort + RELEASE_EFFORT
         while self._drained and turn.effort < until:
             node = next(iter(self._drained))
@@ -247,7 +284,7 @@ class FlowControl(UsageTree):
 
     def _serve(self, node: Usage) -> None:
         client, waiter = node.round_robin.next
-        del self._waits[waiter]
+        self._forget_waiter(waiter)
         self._resuming = client
         try:
             served = node.round_robin.serve_next(node)

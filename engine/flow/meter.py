@@ -7,10 +7,14 @@ Source: queues page E.1, E.2 ("Charge"); docs/decisions/0010-flow-control.md.
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import field
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 from ...settings.slotted import slotted
 from ..messages.message import UNLIMITED
 from .usage import Usage
+
+if TYPE_CHECKING:
+    from .round_robin import Waiter
 
 
 @slotted
@@ -53,7 +57,7 @@ class Meter:
     `stored`, `paged_stored`: octets that survive a restart. `blocking_stored`, `blocking_transient`: the nodes in which
     a stored or transient publish must find room. `forbids_paging`: messages must stay in memory, or be counted exactly.
     `memory_bounds`: limits on messages in memory. With them the nodes are updated by `on_change`, when new messages are
-    in their store.
+    in their store. `waiters`: publishes that wait for the queue.
     """
 
     metering: object  # the settings that it was made from
@@ -64,6 +68,7 @@ class Meter:
     blocking_stored: tuple[Usage, ...] = field(default=(), init=False)
     blocking_transient: tuple[Usage, ...] = field(default=(), init=False)
     memory_bounds: tuple[NodeBound, ...] = field(default=(), init=False)
+    waiters: "dict[Waiter, None]" = field(default_factory=dict, init=False)
     on_change: "Callable[[Meter], None] | None" = field(default=None, init=False)
     counts_stored: bool = field(default=False, init=False)  # whether a charge measures `stored`
     in_memory: int = field(default=0, init=False)

@@ -83,6 +83,13 @@ class RoundRobin:
         del self._waiting[client]
         return True
 
+    def end_if_done(self, client: "Client", waiting: WaitingClient) -> bool:
+        """Remove a client that has no waiter left. Returns whether it was there and is removed."""
+        if waiting.waiters or self._waiting.get(client) is not waiting:
+            return False
+        del self._waiting[client]
+        return True
+
     def serve_next(self, node: "Usage") -> "tuple[Client, int] | None":
         """Let the next client publish its quantum. If its wait ends, returns the client and the start of its wait."""
         client, waiting = next(iter(self._waiting.items()))

@@ -20,6 +20,7 @@ from .round_robin import RoundRobin
 if TYPE_CHECKING:
     from ..clients.client import Client
     from ..queues.queue import Queue
+    from .meter import Meter
 
 #: Limit, virtual host, name.
 NodeKey = tuple[str, str, Hashable]
@@ -102,12 +103,13 @@ class FullLimit:
     """A full limit and its effect on one publish (`FlowControl.room_for`).
 
     `node`: the node to wait for (`FlowControl.wait`). `fails`: the publish is refused at once. `fails_after_ms`: it is
-    refused after this wait; 0: never.
+    refused after this wait; 0: never. `meter`: that of the queue that the publish waits for; None: of an alarm.
     """
 
     node: Usage
     fails: bool
     fails_after_ms: int
+    meter: "Meter | None" = None
 
     @property
     def is_alarm(self) -> bool:

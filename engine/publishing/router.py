@@ -359,6 +359,7 @@ class Router:
         self._forget_named(queue)
         for binding in queue.incoming:
             binding.source.forget_routes(binding)
+        self._recheck_waiters(queue)
 
     def _note_filter(self, queue: Queue) -> None:
         if queue.rules.filter is None:
@@ -367,9 +368,19 @@ class Router:
             self._filtering.add(queue)
 
     def bindings_changed(self, destination: Destination) -> None:
-        """Make routes to a shared address stale, because bindings decide which of its queues are multicast."""
+        """Make routes to a shared address stale, because bindings decide which of its queues are multicast. Waiting
+        publishes may have other queues now.
+        """
         if isinstance(destination, Queue) and destination.address != destination.name:
             self.context.exchanges[""].routes.forget(destination.address)
+        self._recheck_waiters(destination)
+
+    def _recheck_waiters(self, destination: Destination) -> None:
+        flow = self._broker.flow
+        if not isinstance(destination, Queue):
+            flow.recheck_all()
+        elif destination.meter is not None:
+            flow.recheck_waiters_for(destination.meter)
 
     def _forget_named(self, queue: Queue) -> None:
         """Make the default exchange's routes to a queue stale."""

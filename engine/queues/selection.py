@@ -214,8 +214,8 @@ class Selection:
         return plan.last, True
 
     def _undo(self, queue: "Queue", plan: "Plan", taken: Sequence[Message], expired: list[Message]) -> None:
-        """Put back what was taken for a plan, because some of its messages are gone or `expired`: a message that counted
-        for a consumer must not keep another from it. The next plan has only those that are put back.
+        """Put back what was taken for a plan, because some of its messages are gone or `expired`: such a message must
+        not use up a consumer's credit or turn. The next plan has only those that are put back.
         """
         gone = set(map(id, expired))
         back = sorted((message for message in taken if id(message) not in gone), key=id_of, reverse=True)
@@ -350,7 +350,7 @@ def _first(free: Free) -> Consumer | None:
 class Plan:
     """The assignment of found messages to consumers in one round.
 
-    `positions`: position of a message -> its consumer. `next_of`: the number of matches of each group that are assigned,
+    `positions`: position of a message -> its consumer. `next_of`: the number of a group's matches that are assigned,
     from the first. `last`: the consumer at which a shared prefetch limit ended the round. `runs`: messages by consumer,
     in order for each session. `last_served`: the numbers of the consumers' last deliveries before the round.
     """

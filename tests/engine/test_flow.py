@@ -298,6 +298,58 @@ def test_a_reload_does_not_begin_a_wait_anew() -> None:
     assert seen == [(EventKind.BLOCKED, 0), (EventKind.UNBLOCKED, 700)]
 
 
+def test_of_several_full_limits_of_a_queue_the_one_that_refuses_decides() -> None:
+    """Wherever it comes among them: a publish must not wait for room in memory, and then be refused."""
+    bench = FlowBench(
+        memory_limit=1_000, cursor="vm", address_full_policy="BLOCK", max_size_bytes_reject_threshold=1_000
+    )
+    publisher = Publisher(bench, "p")
+    publisher.publish(*[make_content(1_500)] * 2)
+    assert (publisher.published, publisher.refused) == (1, 1)
+
+
+def test_a_reload_keeps_the_order_of_those_who_wait() -> None:
+    """Of clients with one waiter and with several; also of the waiters of one client."""
+    bench = FlowBench(memory_limit=1_000, cursor="vm")
+    publishers = [Publisher(bench, name) for name in "abcd"]
+    publishers[2].join(publishers[1])
+    publishers[0].publish(make_content(1_500))
+    for publisher in publishers:
+        publisher.publish(make_content(1_500))
+    before = bench.broker.flow.blocked()
+    node = bench.broker.flow.nodes()[-1]
+    order = [(client.name, list(waiting.waiters)) for client, waiting in node.round_robin]
+    bench.configure(memory_limit=900, cursor="vm")
+    assert bench.broker.flow.blocked() == before
+    assert [(client.name, list(waiting.waiters)) for client, waiting in node.round_robin] == order
+    bench.take()
+    assert [one.published for one in publishers] == [2, 0, 0, 0]
+    bench.take()
+    assert [one.published for one in publishers] == [2, 1, 0, 0]
+
+
+def test_a_reload_of_one_queue_keeps_the_order_of_the_waiters_of_others() -> None:
+    """Those of one client that wait for the limit of the whole broker, each for another queue."""
+    bench = FlowBench(whole=WholeLimits(messages_max=1))
+    blocking = [entry(name, address_full_policy="BLOCK") for name in "qrs"]
+    bench.broker.reloading.replace_settings(SettingsRepository(blocking))
+    publishers = [Publisher(bench, name) for name in "qrs"]
+    for publisher, name in zip(publishers, "qrs"):
+        bench.queue(name)
+        publisher.join(publishers[0])
+    Publisher(bench, "filler").publish(make_content(100))
+    for publisher, name in zip(publishers, "qrs"):
+        publisher.publish(make_content(100), to=name)
+    node = bench.broker.flow.nodes()[0]
+    ((_, waiting),) = node.round_robin
+    assert list(waiting.waiters) == publishers
+    changed = entry("q", address_full_policy="BLOCK", send_fail_if_no_space_after_ms=500)
+    bench.broker.reloading.replace_settings(SettingsRepository([changed, *blocking[1:]]))
+    bench.end_turn()
+    ((_, waiting),) = node.round_robin
+    assert list(waiting.waiters) == publishers
+
+
 def test_a_reload_between_the_marks_lets_nobody_go() -> None:
     """What is full stays so until its low mark, also where another limit of the address changes."""
     limits = {"address_full_policy": "BLOCK", "max_size_messages": 100}

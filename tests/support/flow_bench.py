@@ -53,6 +53,12 @@ class Publisher:
         self.refused = 0
         self.full: FullLimit | None = None
 
+    def join(self, other: Publisher) -> None:
+        """Publish on a channel of another one's connection."""
+        self.client = other.client
+        self.session = self.client.open_session()
+        self.session.select_confirms()
+
     def publish(self, *contents: bytes, to: str = "q") -> None:
         """As a frontend does: what there is no room for waits, behind what waits already."""
         self.to = to
