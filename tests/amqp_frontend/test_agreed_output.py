@@ -181,6 +181,18 @@ def test_a_declaration_without_an_answer_sends_none() -> None:
     assert bench.heard() == ["1 Queue.DeclareOk"]
 
 
+def test_a_purge_without_an_answer_is_awaited_by_the_next_answer() -> None:
+    """Which states that the queue is empty."""
+    bench = Bench()
+    bench.publish("a")
+    bench.pair.agree()
+    bench.peer.send(method(1, C.Queue.Purge, queue="q", nowait=True))
+    bench.peer.send(method(1, C.Queue.Declare, queue="q", durable=True, passive=True))
+    assert bench.heard() == []
+    bench.pair.agree()
+    assert bench.heard() == ["1 Queue.DeclareOk"]
+
+
 @pytest.mark.parametrize("crosses", [False, True])
 def test_an_answer_that_waits_comes_before_the_end_of_its_channel(crosses: bool) -> None:
     """Also when the peer closes the channel meanwhile; afterwards its number is free."""
