@@ -71,6 +71,15 @@ Exit codes: 0: done; 1: failed, or nothing was found; 2: the audit, or whatif --
 """
 
 
+class _Once(argparse.Action):
+    """Stores a value, and refuses another one, which would replace it in silence."""
+
+    def __call__(self, parser: argparse.ArgumentParser, found: argparse.Namespace, value: object, *_: object) -> None:
+        if getattr(found, self.dest, None) is not None:
+            parser.error(f"{self.option_strings[0]} is given twice")
+        setattr(found, self.dest, value)
+
+
 class Refused(Exception):
     """argparse has ended with an error, or with help (`code` 0)."""
 
@@ -99,7 +108,7 @@ def parse(arguments: Sequence[str] | None = None, *, served_by: argparse.Namespa
         if getattr(found, "message", "") == []:  # argparse makes an empty list of a second "--"
             one.error("MESSAGE is missing: '--' is not a message")
         found.jobs, found.job = names, given[0]
-        _check_places(found, given, one)
+        _check_places(found, one)
         for setting in getattr(found, "conf", ()):
             if "=" not in setting:
                 one.error(f"--conf {setting}: expected NAME=VALUE")
@@ -128,13 +137,11 @@ def _names_of_jobs(given: Sequence[str]) -> list[str]:
     return names
 
 
-def _check_places(found: argparse.Namespace, given: Sequence[str], one: argparse.ArgumentParser) -> None:
+def _check_places(found: argparse.Namespace, one: argparse.ArgumentParser) -> None:
     """Check the options `PLACES`, and replace file:// URIs by paths."""
     for name in PLACES:
         where = getattr(found, name, None)
         is_list = isinstance(where, list)
-        if not is_list and sum(word == f"--{name}" or word.startswith(f"--{name}=") for word in given) > 1:
-            one.error(f"--{name} is given twice")
         places = where if isinstance(where, list) else [where]
         if "" in places:  # from an unset variable of a script
             one.error(f"--{name} is empty")
@@ -164,7 +171,9 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
     one = NearestParser(prog=f"leveret pipeline {','.join(names)}", description=text, epilog=EPILOG)
     if names[0] in ("ingest", "follow"):
         one.add_argument("--journal", required=True, action="append", metavar="[NAME=]DIR", help=JOURNAL_HELP)
-        one.add_argument("--lake", "--out", required=True, metavar="DIR", help="directory of the tables; or URI")
+        one.add_argument(
+            "--lake", "--out", action=_Once, required=True, metavar="DIR", help="directory of the tables; or URI"
+        )
         _add_ingest_options(one)
         text = "then drop the days of the lake that are older than this, such as 90d"
         one.add_argument("--retain", type=_days, metavar="DAYS", help=text)
@@ -174,7 +183,7 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
             text = f"the time between two rounds, such as 1m (10s); from 1s to {PAUSE_MAX_DAYS}d"
             one.add_argument("--every", type=_pause, default=10.0, metavar="TIME", help=text)
     elif names[0] in ("compact", "retain", "migrate", "iceberg"):
-        one.add_argument("--lake", required=True, metavar="DIR", help="a lake that ingest filled; or URI")
+        one.add_argument("--lake", action=_Once, required=True, metavar="DIR", help="a lake that ingest filled; or URI")
         if names[0] == "retain":
             _add_retain_options(one)
         if names[0] == "iceberg":
@@ -192,7 +201,9 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
         _add_result_options(one)
     elif names[0] == "forget":
         one.add_argument("--journal", required=True, action="append", metavar="DIR", help=JOURNALS_HELP)
-        one.add_argument("--lake", required=True, metavar="DIR", help="the lake, which may be deleted already; or URI")
+        one.add_argument(
+            "--lake", action=_Once, required=True, metavar="DIR", help="the lake, which may be deleted already; or URI"
+        )
     elif names[0] != "serve":
         _add_job_options(one, names)
     return one
@@ -200,7 +211,10 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
 
 def _add_job_options(one: argparse.ArgumentParser, names: Sequence[str]) -> None:
     one.add_argument(
-        "--lake", metavar="DIR", help="a lake that ingest filled; or URI. With --journal: where it is made"
+        "--lake",
+        action=_Once,
+        metavar="DIR",
+        help="a lake that ingest filled; or URI. With --journal: where it is made",
     )
     text = "first bring the lake up to date with this journal; as for ingest"
     one.add_argument("--journal", action="append", default=[], metavar="[NAME=]DIR", help=text)
@@ -248,7 +262,9 @@ def _add_result_options(one: argparse.ArgumentParser) -> None:
         choices=FORMATS,
         help="by default table on a terminal, else json; for --out by its name, else parquet",
     )
-    result.add_argument("--out", metavar="PATH", help="a file, or a directory for all tables; for a report, its page")
+    result.add_argument(
+        "--out", action=_Once, metavar="PATH", help="a file, or a directory for all tables; for a report, its page"
+    )
     result.add_argument("--rows", type=_count, metavar="N", help=f"the most rows ({ROWS} in tables, else all)")
     result.add_argument(
         "--fail-if",

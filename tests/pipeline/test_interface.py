@@ -209,6 +209,8 @@ def test_several_jobs_and_their_options(capsys: Any) -> None:
         (["audit", "--journal", "x", "--lake", ""], "--lake is empty"),
         (["audit", "--journal", "x", "--journal=y"], "--lake is needed beside several journals"),
         (["compact", "--lake", "x", "--lake=y"], "--lake is given twice"),
+        (["compact", "--lake", "x", "--lak", "y"], "--lake is given twice"),
+        (["ingest", "--journal", "j", "--lake", "x", "--out", "y"], "--lake is given twice"),
         (["depth", "--lake", "x", "--window", "2147483648"], "--window: must be 2147483647 or less"),
         (["report", "--lake", "x", "--fail-if", "rows > 0"], "report has no table for --fail-if"),
         (["audit,loss", "--lake", "x", "--out", "y.csv"], "several jobs need a directory"),
