@@ -58,7 +58,8 @@ class NodeDirectory:
         path, files = self._path, self._files
         is_rolled_back = self.is_rolled_back  # it may become true during the call
         try:
-            full_copy.finish(path, files)
+            if full_copy.finish(path, files):
+                self.damage = None  # it was that of the journal before
             if self.damage is not None:
                 raise self.damage
             self.copied = copied = CopiedJournal.open(

@@ -143,7 +143,10 @@ class EtcdCoordinator:
 
     def view_from(self, gateway: Gateway) -> View:
         """Read the keys."""
-        answer = gateway.read(_RANGE, self.keys.range)
+        try:
+            answer = gateway.read(_RANGE, self.keys.range)
+        except Refused as refused:
+            raise UnfitCoordinator(f"etcd refuses to read: {refused.text}") from refused
         with _raising(UnfitCoordinator):
             return self._view_of(answer.get("kvs", []), int(answer["header"]["revision"]))
 
@@ -209,8 +212,11 @@ class EtcdCoordinator:
         return is_done, view, pairs
 
     def _new_lease_id(self, gateway: Gateway, seconds: int) -> str:
-        with _raising(UnfitCoordinator):
-            return str(gateway.read(_GRANT, {"TTL": str(seconds), "ID": "0"})["ID"])
+        try:
+            with _raising(UnfitCoordinator):
+                return str(gateway.read(_GRANT, {"TTL": str(seconds), "ID": "0"})["ID"])
+        except Refused as refused:  # above all: its database has no space
+            raise UnfitCoordinator(f"etcd refuses a lease: {refused.text}") from refused
 
     def _grant(self, gateway: Gateway, lease: Lease) -> str:
         lease_id = self._new_lease_id(gateway, self._seconds)

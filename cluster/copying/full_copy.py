@@ -45,12 +45,16 @@ def swap(path: str, files: Files = REAL) -> None:
     finish(path, files)
 
 
-def finish(path: str, files: Files = REAL) -> None:
-    """Complete what a crash interrupted, if anything. Raises: OSError."""
+def finish(path: str, files: Files = REAL) -> bool:
+    """Complete what a crash or an error interrupted, if anything. Raises: OSError.
+
+    Returns whether a whole copy has taken the journal's place now.
+    """
     path = os.path.abspath(path)
     parent, name = os.path.split(path)
     names = files.names(parent)
-    if name + WHOLE in names:
+    is_whole = name + WHOLE in names
+    if is_whole:
         if name in names:
             _remove(path + OLD)
             files.rename(path, path + OLD)
@@ -59,6 +63,7 @@ def finish(path: str, files: Files = REAL) -> None:
         files.sync_directory(parent)
     if name + COPY in names:
         _remove(path + COPY)
+    return is_whole
 
 
 def drop_old(path: str) -> bool:

@@ -2,13 +2,15 @@
 
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from written_journal import JOURNAL_ID, WrittenJournal, segments
 
 from leveret.cluster.copying import full_copy
-from leveret.journal import RealFiles, reader_offsets, register_reader
+from leveret.cluster.node_directory import NodeDirectory
+from leveret.journal import REAL, Damaged, RealFiles, reader_offsets, register_reader
 from leveret.journal.copying.copied_journal import CopiedJournal
 
 
@@ -182,3 +184,21 @@ def test_readers_that_have_rotted_do_not_keep_a_copy_from_its_place(
     full_copy.swap(path)
     assert segments(path) == new.segments() and reader_offsets(path) == {}
     assert "readers of this node's journal begin anew" in caplog.text
+
+
+@pytest.mark.parametrize("is_damaged", [False, True])
+def test_a_copy_that_took_its_place_late_is_no_damaged_journal(tmp_path: Path, is_damaged: bool) -> None:
+    """An error came between two of its renames, and the directory was opened again: no second copy is asked for."""
+    path, _, new = old_and_new(tmp_path)
+    filled(full_copy.begin(path), new)
+    directory = NodeDirectory(path, REAL)
+    directory.damage = Damaged("1.log", 0, "a bad block") if is_damaged else None
+    with suppress(Killed):
+        full_copy.swap(path, DyingFiles(5))
+    assert os.path.exists(path + full_copy.WHOLE)
+    summary = directory.open()
+    assert directory.damage is None and directory.copied is not None
+    assert summary.end == directory.copied.end > 1 and segments(path) == new.segments()
+    directory.copied.close()
+    directory.damage = Damaged("1.log", 0, "a bad block")
+    assert directory.open().end == 1, "nothing was put in its place"

@@ -9,7 +9,17 @@ from contextlib import closing, contextmanager, suppress
 import pytest
 import trio
 
-from leveret.cluster.agreement.view import AGREED, AgreedKey, Purpose, Transaction, View
+from leveret.cluster.agreement.view import (
+    AGREED,
+    LEADER,
+    PREFERRED,
+    AgreedKey,
+    Leader,
+    NodeKey,
+    Purpose,
+    Transaction,
+    View,
+)
 from leveret.cluster.coordinator import etcd
 from leveret.cluster.coordinator.coordinator import Lease
 from leveret.cluster.coordinator.errors import CoordinatorError, InDoubt, UnfitCoordinator, Unreachable
@@ -377,7 +387,7 @@ def test_whatever_answers_ends_no_node(status: int, body: bytes) -> None:
 
     with gateway_of(answers) as (gateway, members):
         coordinator = EtcdCoordinator(gateway.access, "t")
-        with pytest.raises((CoordinatorError, Refused)):
+        with pytest.raises(CoordinatorError):
             coordinator.view_from(gateway)
         with pytest.raises(InDoubt):
             coordinator._transact(gateway, Transaction(Purpose.PROGRESS, (), ((AGREED, AgreedKey(1, 1)),)))
@@ -386,6 +396,28 @@ def test_whatever_answers_ends_no_node(status: int, body: bytes) -> None:
         watch._view = View(1)
         watch._listen()
     assert "/v3/watch" in members[0].requests
+
+
+FULL = b'{"code":8,"message":"etcdserver: mvcc: database space exceeded"}'
+
+
+@pytest.mark.parametrize("work", [0, 1, 2, 3])
+def test_an_etcd_without_space_ends_no_node(work: int) -> None:
+    """It reads, and refuses each lease: a node that starts, campaigns or hands over says so, and tries again."""
+    leader = Leader(1, b"a" * 16, "a", "a:1")
+    transactions = [
+        Transaction(Purpose.CAMPAIGN, (), ((LEADER, leader),)),
+        Transaction(Purpose.HAND_OVER, (), ((PREFERRED, b"b" * 16),)),
+    ]
+    with gateway_of(lambda path, request: http(429, FULL)) as (gateway, _):
+        coordinator = EtcdCoordinator(gateway.access, "t")
+        with pytest.raises(UnfitCoordinator, match="database space exceeded"):
+            if work < 2:
+                coordinator._transact(gateway, transactions[work])
+            elif work == 2:
+                coordinator._register(gateway, NodeKey("a", b"a" * 16, "a:1"))
+            else:
+                coordinator.view_from(gateway)
 
 
 @pytest.mark.parametrize("slow", ["/version", "/v3/kv/txn"])
