@@ -131,17 +131,20 @@ class Leading:
             else:
                 self.links.written(base_lsn, offset, octets, end_lsn)
 
-        return self._process.build(
-            ClusterJournal(
-                directory,
-                agreed_lsn,
-                written,
-                self._note_synced,
-                self._unlinked,
-                self._needed,
-                max(self.level, LEVEL_MIN),  # an earlier release's `leveret cluster recover` wrote 0 into etcd
-            )
+        cluster = ClusterJournal(
+            directory,
+            agreed_lsn,
+            written,
+            self._note_synced,
+            self._unlinked,
+            self._needed,
+            max(self.level, LEVEL_MIN),  # an earlier release's `leveret cluster recover` wrote 0 into etcd
         )
+        try:
+            return self._process.build(cluster)
+        except BaseException:
+            directory.close()  # the error may have come before there was a journal
+            raise
 
     # -- in the journal's thread ------------------------------------------------------------------------------------
 

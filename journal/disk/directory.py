@@ -119,8 +119,10 @@ class Directory:
         return FORMAT in self.files.names(self.path)
 
     def close(self) -> None:
-        """Unlock the directory."""
-        self.files.close(self._lock)
+        """Unlock the directory. Idempotent: the system may have given the handle's number to another file."""
+        if self._lock >= 0:
+            lock, self._lock = self._lock, -1
+            self.files.close(lock)
 
 
 def lock_directory(path: str, files: Files) -> int:

@@ -317,6 +317,21 @@ def test_a_leader_that_resigned_before_its_broker_was_built_builds_none(tmp_path
     CopiedJournal.open(path).close()
 
 
+def test_a_broker_that_cannot_be_made_leaves_the_directory_to_the_node(tmp_path: Path) -> None:
+    """Else this node could never follow again: its own process has the directory open."""
+    path = str(tmp_path / "data")
+
+    def build(cluster: ClusterJournal) -> Any:
+        raise MemoryError("before there is a journal")
+
+    async def lead() -> None:
+        with pytest.raises(MemoryError):
+            await taking_over(path, build).open(CopiedJournal.open(path), b"J" * 16, 1)
+
+    in_virtual_time(lead)
+    CopiedJournal.open(path).close()
+
+
 # -- a disk that fails -----------------------------------------------------------------------------------------------
 
 

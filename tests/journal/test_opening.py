@@ -6,6 +6,7 @@ The kill comes before each file operation of a turn with which a segment ends an
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from random import Random
 
@@ -14,6 +15,7 @@ from journal_workload import PATH, Driver, Model, model_of
 from journal_workload import opened as opened_journal
 from simulated_files import SimulatedFiles
 
+from leveret.engine import ManualClock
 from leveret.journal import Journal, JournalOptions, JournalReader
 from leveret.journal.copying.copied_journal import CopiedJournal
 from leveret.journal.disk.directory import Directory
@@ -162,3 +164,17 @@ def test_all_directories_that_a_start_makes_are_durable(tmp_path: Path, is_of_no
     files.synced.clear()
     (CopiedJournal if is_of_node else Directory).open(str(path), files=files).close()
     assert files.synced == [], "nothing was made"
+
+
+@pytest.mark.parametrize("is_first_closed", [False, True])
+def test_a_journal_that_is_closed_twice_closes_no_file_of_another(tmp_path: Path, is_first_closed: bool) -> None:
+    """A leader that has lost its directory closes its journal, and then resigns."""
+    journal = Journal.open(str(tmp_path / "journal"), ManualClock())
+    if is_first_closed:
+        journal.close()
+    else:
+        assert journal.abandon()
+    handles = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
+    assert journal.abandon()
+    for handle in handles:
+        os.close(handle)
