@@ -202,7 +202,7 @@ class Journal:
         return 0.0 if since_s is None else file.now_s() - since_s
 
     def probe(self) -> None:
-        """Between turns, when idle: write a small file, so that `stalled_s` shows a disk that hangs."""
+        """When idle: write a small file, so that `stalled_s` shows a disk that hangs."""
         self.writer.add(lambda file: probe(file.path, self._directory.files))
 
     def may_write(self, *features: str) -> bool:
@@ -268,7 +268,7 @@ class Journal:
         self.turns.roll()
 
     def refill_reserve(self) -> None:
-        """Between turns: fill the reserve again as soon as the disk has room for it."""
+        """Fill the reserve again as soon as the disk has room for it."""
         self.writer.add(lambda file: file.reserve.fill())
 
     @property

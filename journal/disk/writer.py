@@ -157,11 +157,13 @@ class Writer:
         return head.base_lsn
 
     def add(self, job: Job) -> None:
-        """Between turns: add a job, which is done after all that was appended before."""
+        """Add a job, which is done after all turns that ended before the open block was begun; between turns, after all.
+
+        Work of several turns of the broker is one turn here: its records stay together, also if a job comes meanwhile.
+        """
         with self._work:
             block = self._open
-            assert not self._in_turn
-            if block.count:
+            if block.count and not self._in_turn:
                 self._jobs.append(block)
                 self._open = BlockBuilder(block.next_lsn)
             self._jobs.append(job)

@@ -321,3 +321,25 @@ def recover_gaps(files: SimulatedFiles, directory: str) -> list[tuple[int, int]]
                 pass
             gaps += scan.gaps
     return gaps
+
+
+@pytest.mark.parametrize("fsync", ["commit", "never"])
+def test_a_job_of_the_disk_splits_no_turn(fsync: str) -> None:
+    """A leader probes its disk twice a second, also while a purge of many turns is under way, which is one turn here."""
+    files = SimulatedFiles()
+    driver = driver_on(files, JournalOptions(fsync=fsync, preallocate_size=0))
+    driver.declare("a")
+    turn(driver)
+    (base_lsn,) = segments_in(files, PATH)
+    before = len(blocks_of(files, base_lsn))
+    driver.publish([b"one"], "a")
+    journal = driver.journal
+    for job in (journal.probe, journal.tick, journal.refill_reserve):
+        job()
+        journal.writer.run_once()
+    assert "probe" in files.names(PATH)
+    driver.publish([b"two"], "a")
+    assert len({lsn for lsn, *_ in blocks_of(files, base_lsn)}) == before + 1, "the tick alone"
+    turn(driver)
+    assert len(blocks_of(files, base_lsn)) == before + 2
+    assert found_on(files.crash()) == driver.model

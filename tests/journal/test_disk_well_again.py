@@ -405,3 +405,27 @@ def test_consumers_make_room(segment_size: int, is_there_room: bool) -> None:
         assert life.files.capacity is None or life.files.used <= life.files.capacity
 
     run(life, story)
+
+
+def test_a_message_that_expires_with_the_deadline_of_the_reserve_ends_no_broker() -> None:
+    """Its record is in the turn in which the deadline comes: the next segment begins behind that turn, not in it."""
+    life = Life(reserve_size=100_000, segment_size=50_000)
+    life.publish(b"x", delivery_mode=2, expiration="1000")
+    life.work()
+    life.journal.writer.run_once()
+    life.journal._reserve.is_spent, life.journal._reserve.is_full = True, False
+    life.supervisor._begin_low()
+    before = life.journal.next_lsn
+
+    async def story() -> None:
+        await life.passes(0.95)
+        assert life.journal.next_lsn == before and life.journal.has_spent_reserve
+        life.clock.advance_ns(100_000_000)
+        life.broker.advance()
+        assert life.journal.turns.block is not None, "the record of what expired"
+        life.work()
+        await life.passes(2)
+
+    run(life, story)
+    assert not life.journal.has_spent_reserve and not life.recorder.is_low
+    assert Life(files=life.files.power_cut()).get() is None

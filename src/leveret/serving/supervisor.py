@@ -36,6 +36,8 @@ logger = logging.getLogger("leveret.journal")
 
 #: Seconds until a write to a full disk is tried again.
 RETRY_SECONDS = 1.0
+#: Seconds until what has to come between turns of the journal is tried again, if it came within one.
+SOON_SECONDS = 0.01
 #: Spare descriptors for writing (the next segment, the directory, readers' offsets), and for reading.
 WRITER_SPARES, READER_SPARES = 4, 1
 #: Idle seconds after which the journal states that its last records are durable, for its readers.
@@ -270,6 +272,20 @@ class Supervisor:
     def _call_later(self, seconds: float, action: Callable[[], object]) -> None:
         self.broker.context.deadlines.set(self.broker.context.clock.monotonic_ns() + int(seconds * 1e9), action)
 
+    def _call_between_turns(self, action: Callable[[], object]) -> None:
+        """Call an action after `RETRY_SECONDS` that may begin a segment.
+
+        Several deadlines share a turn, and work of several turns is released as one: then a little later.
+        """
+
+        def call() -> None:
+            if self.broker.is_unfinished or self.journal.turns.block is not None:
+                self._call_later(SOON_SECONDS, call)
+            else:
+                action()
+
+        self._call_later(RETRY_SECONDS, call)
+
     def _failed(self, error: JournalError) -> None:
         """Handle a failure: log it once, and refuse waiting publishers. Consumers are still served."""
         if self._is_closed:
@@ -293,7 +309,7 @@ class Supervisor:
     def _retry_later(self) -> None:
         if not self._is_retry_set:
             self._is_retry_set = True
-            self._call_later(RETRY_SECONDS, self._retry)
+            self._call_between_turns(self._retry)
 
     def _retry(self) -> None:
         """Try the write again. Spend the reserve instead if consumers freed more than the unrecorded changes take.
@@ -326,7 +342,7 @@ class Supervisor:
             " refused until it is restored",
             self.journal.options.reserve_size,
         )
-        self._call_later(RETRY_SECONDS, self._while_low)
+        self._call_between_turns(self._while_low)
 
     def _while_low(self) -> None:
         journal = self.journal
@@ -343,7 +359,7 @@ class Supervisor:
                 journal.begin_segment()
                 self._request_checkpoint()
             journal.refill_reserve()
-        self._call_later(RETRY_SECONDS, self._while_low)
+        self._call_between_turns(self._while_low)
 
     async def _make_checkpoint(self, checkpoint: Iterator[None]) -> bool:
         """Write a checkpoint. Returns whether it is durable, and nothing happened meanwhile that was not recorded."""
