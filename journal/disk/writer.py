@@ -157,7 +157,7 @@ class Writer:
         return head.base_lsn
 
     def add(self, job: Job) -> None:
-        """Add a job, which is done after all turns that ended before the open block was begun; between turns, after all.
+        """Add a job. It is done after all turns that ended before the open block was begun; between turns, after all.
 
         Work of several turns of the broker is one turn here: its records stay together, also if a job comes meanwhile.
         """

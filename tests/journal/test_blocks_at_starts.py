@@ -325,7 +325,7 @@ def recover_gaps(files: SimulatedFiles, directory: str) -> list[tuple[int, int]]
 
 @pytest.mark.parametrize("fsync", ["commit", "never"])
 def test_a_job_of_the_disk_splits_no_turn(fsync: str) -> None:
-    """A leader probes its disk twice a second, also while a purge of many turns is under way, which is one turn here."""
+    """A leader probes its disk twice a second, also while a purge of many turns is under way, one turn here."""
     files = SimulatedFiles()
     driver = driver_on(files, JournalOptions(fsync=fsync, preallocate_size=0))
     driver.declare("a")
