@@ -9,6 +9,7 @@ Source: performance page 4; ruling 4.
 import logging
 import socket
 import struct
+import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
@@ -43,6 +44,8 @@ DONE, STALLED = Step.DONE, Step.STALLED
 LARGE_READ_SIZE = 512 * 1024
 #: Linux: states (first octet of TCP_INFO) of a TCP connection that was reset, or whose other end has closed.
 _CLOSED_BY_PEER = (7, 8)
+#: Linux: octets in TCP_INFO that count what the peer has acknowledged, and what has come from it.
+_TCP_COUNTS = slice(120, 136)
 #: Seconds between two checks whether a peer that is not read is still connected.
 CHECK_S = 5.0
 #: SO_LINGER on, zero seconds: closing resets the connection.
@@ -92,7 +95,7 @@ class Endpoint:
     `wait_readable`, `wait_writable` and `handle` can be replaced (the test broker).
     """
 
-    __slots__ = ("_first", "_gathers", "_has_ended", "_is_proxied", "_must_shake_hands", "_pending",
+    __slots__ = ("_first", "_gathers", "_has_ended", "_is_proxied", "_moved", "_must_shake_hands", "_pending",
                  "_reads_directly", "_server", "_tls", "_writing", "drained", "scope", "session", "socket", "throttled",
                  "transport", "unblocked")  # fmt: skip
 
@@ -116,6 +119,7 @@ class Endpoint:
         self.unblocked: trio.CancelScope | None = None
         self.throttled: trio.Event | None = None  # set while the peer is throttled by a congested queue
         self._has_ended = False
+        self._moved: tuple[int, bytes | int] = (0, 0)  # see `_is_moving`
 
     wait_readable = staticmethod(trio.lowlevel.wait_readable)
     wait_writable = staticmethod(trio.lowlevel.wait_writable)
@@ -415,8 +419,7 @@ class Endpoint:
                 return  # the peer is gone: its parked publishes need not wait for room
             data = b""
             if is_stalled and (self._writing or session.journal.is_waiting):
-                self.drained = trio.Event()
-                await self.drained.wait()
+                await self._wait_until_drained()
             elif not is_stalled and self._must_wait():
                 data = await self._wait_until_unblocked()
             elif is_stalled or backlog.has_more:
@@ -432,6 +435,38 @@ class Endpoint:
             runtime.end_turn()
             is_stalled = step is STALLED or session.output.is_stalled
             self.flush()
+
+    async def _wait_until_drained(self) -> None:
+        """Wait until the peer has taken its answers. It is not read meanwhile: octets that move show that it lives."""
+        heartbeat = self.session.heartbeat
+        self.drained = trio.Event()
+        self._moved = self._count_moved()
+        heartbeat.note_unread(self._is_moving)
+        try:
+            await self.drained.wait()
+        finally:
+            heartbeat.note_read()
+
+    def _is_moving(self) -> bool:
+        """Whether octets have moved on the connection since the last call, in either direction.
+
+        Also if the answers wait for the journal: then the broker neither sends nor reads.
+        """
+        before, self._moved = self._moved, self._count_moved()
+        return self._moved != before or self.session.journal.is_waiting
+
+    def _count_moved(self) -> tuple[int, bytes | int]:
+        """Counts that change when octets move: those sent, and those that the system has received and not delivered."""
+        sock = self.socket
+        counts: bytes | int = 0
+        try:
+            if sys.platform == "linux" and sock.family in (socket.AF_INET, socket.AF_INET6):
+                counts = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_COUNTS.stop)[_TCP_COUNTS]
+            else:
+                counts = len(sock.recv(READ_SIZE, socket.MSG_PEEK))
+        except OSError:
+            pass  # nothing is unread; or the connection is gone, which sending notices
+        return self.session.login.connection_info.octets_out, counts
 
     async def _throttle_publisher(self, queue: Queue) -> None:
         """Throttle a peer that published into a congested queue, until the queue has room, or its consumers no

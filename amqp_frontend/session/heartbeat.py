@@ -29,8 +29,8 @@ class Heartbeat:
     whether there was input since the last tick.
     """
 
-    __slots__ = ("_beat_ns", "_deadlines", "_idle_ticks", "_is_reading_paused", "_on_lost", "_sending", "_ticking",
-                 "_wake", "has_received", "interval_s", "is_due", "now", "sent_ns")  # fmt: skip
+    __slots__ = ("_beat_ns", "_deadlines", "_idle_ticks", "_is_moving", "_is_reading_paused", "_on_lost", "_sending",
+                 "_ticking", "_wake", "has_received", "interval_s", "is_due", "now", "sent_ns")  # fmt: skip
 
     def __init__(
         self, clock: Clock, deadlines: Deadlines, wake: Callable[[], None], is_reading_paused: Callable[[], bool]
@@ -41,6 +41,7 @@ class Heartbeat:
         self._wake = wake
         self._is_reading_paused = is_reading_paused
         self._on_lost: Callable[[str], None] = nothing
+        self._is_moving: Callable[[], bool] = never
         self._ticking: Deadline | None = None
         self._sending: Deadline | None = None
         self._idle_ticks = 0
@@ -67,6 +68,17 @@ class Heartbeat:
         self._ticking = self._sending = None
         self.is_due = False
         self._on_lost, self._is_reading_paused, self._wake = nothing, never, nothing
+        self._is_moving = never
+
+    def note_unread(self, is_moving: Callable[[], bool]) -> None:
+        """Note that the peer is not read until `note_read`. `is_moving` is asked at each tick without input: whether
+        octets have moved since it was asked last.
+        """
+        self._is_moving = is_moving
+
+    def note_read(self) -> None:
+        """Note that the peer is read again."""
+        self._is_moving = never
 
     def is_alive(self) -> bool:
         """Whether the peer sent octets within one and a half intervals, or is not read now."""
@@ -106,7 +118,7 @@ class Heartbeat:
 
     def tick(self) -> None:
         """Check for input; end the connection if the peer was silent for two to three intervals."""
-        is_alive = self.has_received or self._is_reading_paused()
+        is_alive = self.has_received or self._is_reading_paused() or self._is_moving()
         self._idle_ticks = 0 if is_alive else self._idle_ticks + 1
         self.has_received = False
         if self._idle_ticks >= IDLE_TICKS_MAX:
