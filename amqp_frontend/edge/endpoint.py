@@ -183,8 +183,10 @@ class Endpoint:
                 connection_info.writes += 1
                 if isinstance(data, Gathered):
                     before = data.sent
-                    rest = None if data.send(self.socket) else data  # the unsent rest
-                    connection_info.octets_out += data.sent - before
+                    try:
+                        rest = None if data.send(self.socket) else data  # the unsent rest
+                    finally:  # the kernel may take a part, and nothing more
+                        connection_info.octets_out += data.sent - before
                 else:
                     sent = self.transport.send(data)
                     connection_info.octets_out += sent

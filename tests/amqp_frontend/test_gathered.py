@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leveret.amqp_frontend.edge.endpoint import Endpoint
+from leveret.amqp_frontend.edge.server import Server
+from leveret.amqp_frontend.options import FrontendOptions
 from leveret.amqp_frontend.peer.deliveries import content_parts, contents_for
+from leveret.amqp_frontend.peer.login import Peer
 from leveret.amqp_frontend.wire.large_output import (
     ENTRIES_MAX,
     FRAME_MIN,
@@ -20,8 +25,9 @@ from leveret.amqp_frontend.wire.large_output import (
     joined,
 )
 from leveret.amqp_frontend.wire.layout import ContentFraming, content_frames
-from leveret.engine import NATIVE, CommonHeader, Envelope
+from leveret.engine import NATIVE, Broker, CommonHeader, Envelope, ManualClock
 from leveret.engine.messages.content import encode_header
+from leveret.serving.runtime import Runtime
 
 LARGE_PART = bytes(range(256)) * (PART_MIN // 256)
 PARTS = st.lists(
@@ -78,6 +84,28 @@ def test_more_parts_than_a_call_takes() -> None:
     kernel = Kernel([])
     assert Gathered(parts).send(kernel)
     assert kernel.taken == b"".join(parts)
+
+
+class FullSocket(Kernel):
+    """A socket of which an endpoint knows no more."""
+
+    def fileno(self) -> int:
+        return -1
+
+
+def test_octets_are_counted_that_the_kernel_took_before_it_was_full() -> None:
+    """It takes all that one call carries, and nothing of the next one."""
+    broker = Broker(ManualClock())
+    server = Server(Runtime(broker), FrontendOptions, cast(Any, None))
+    kernel = FullSocket([1 << 30, 0])
+    endpoint = Endpoint(server, cast(Any, kernel), Peer("peer", is_loopback=True), None, False)
+    output = endpoint.session.output
+    output.send_raw(0, *[LARGE_PART * 2] * (ENTRIES_MAX + 3))
+    info = endpoint.session.login.connection_info
+    assert not endpoint._send_all()
+    assert info.octets_out == len(kernel.taken) == ENTRIES_MAX * len(LARGE_PART * 2)
+    assert endpoint._send_all()
+    assert info.octets_out == len(kernel.taken) == (ENTRIES_MAX + 3) * len(LARGE_PART * 2)
 
 
 BODY = bytes(range(251)) * 700
