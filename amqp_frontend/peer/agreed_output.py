@@ -20,6 +20,7 @@ from .deliveries import ConsumerWire
 from .login import Login
 from .output import Output, renderer_of
 
+_ENDS_CHANNEL = frozenset({commands.Channel.Close, commands.Channel.CloseOk})
 _ENDS_CONNECTION = frozenset({commands.Connection.Close, commands.Connection.CloseOk})
 
 
@@ -46,7 +47,7 @@ class AgreedOutput(Output):
     `waiting`: channel number -> its waiting output, oldest first, never empty.
     """
 
-    __slots__ = ("_broker", "_closing", "_waiting_reply_size", "_last", "waiting", "waiting_octets")
+    __slots__ = ("_broker", "_waiting_reply_size", "_last", "waiting", "waiting_octets")
 
     def __init__(self, broker: Broker, login: Login, connection: Connection, wake: Callable[[], None]) -> None:
         super().__init__(login, connection, wake)
@@ -55,7 +56,6 @@ class AgreedOutput(Output):
         self._last: tuple[int, list[Octets], Octets] | None = None  # the last answer: channel, list it is in, octets
         self.waiting_octets = 0
         self.waiting: dict[int, deque[Piece]] = {}
-        self._closing: set[int] = set()  # channels whose channel.close waits
 
     # -- waiting output ---------------------------------------------------------------------------------------------
 
@@ -143,13 +143,8 @@ class AgreedOutput(Output):
 
     def send(self, number: int, method: type[Method], *values: object) -> None:
         self.render()
-        if method is commands.Channel.Close:
+        if method in _ENDS_CHANNEL:
             self._drop_deliveries(number)  # they are requeued
-            if number in self.waiting:
-                self._closing.add(number)
-        elif method is commands.Channel.CloseOk:
-            if number not in self._closing:  # otherwise a channel.close that still waits has to be answered by the peer
-                self._drop(number)
         elif method in _ENDS_CONNECTION:
             for other in list(self.waiting):
                 self._drop(other)
@@ -229,7 +224,6 @@ class AgreedOutput(Output):
                 self._subtract(piece)
             if not pieces:
                 del self.waiting[number]
-                self._closing.discard(number)
         self.reply_size = self._waiting_reply_size
         self.is_large = sum(map(len, taken)) > len(taken) * AVERAGE_MIN
         client, context = self._login.client, self._broker.context
@@ -242,6 +236,5 @@ class AgreedOutput(Output):
     def clear(self) -> None:
         super().clear()
         self.waiting.clear()
-        self._closing.clear()
         self.waiting_octets = self._waiting_reply_size = self.reply_size = 0
         self._last = None

@@ -211,6 +211,25 @@ def test_an_answer_that_waits_comes_before_the_end_of_its_channel(crosses: bool)
     assert bench.heard() == ["1 Channel.OpenOk"]
 
 
+@pytest.mark.parametrize("has_delivery", [False, True])
+def test_an_answer_that_waits_comes_before_the_close_ok_of_its_channel(has_delivery: bool) -> None:
+    """A client that does not wait for it before it closes the channel gets it. Other channels do not wait."""
+    bench = Bench()
+    if has_delivery:
+        bench.consume(1, "q")
+        bench.heard()
+        bench.publish("a")
+    bench.peer.send(method(1, C.Tx.Select), publish(1, "q", b"b", delivery_mode=2), method(1, C.Tx.Commit))
+    bench.heard()
+    bench.peer.send(method(1, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
+    bench.peer.send(method(2, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
+    assert bench.heard() == ["2 Channel.CloseOk"]
+    bench.pair.agree()
+    assert bench.heard()[-2:] == ["1 Tx.CommitOk", "1 Channel.CloseOk"]
+    bench.peer.send(method(1, C.Channel.Open))
+    assert bench.heard() == ["1 Channel.OpenOk"]
+
+
 def test_a_channel_that_is_used_again_is_closed_by_its_client_like_any_other() -> None:
     """The broker's own close of it, which had to wait, is over: what waits now is dropped."""
     bench = Bench()
