@@ -47,6 +47,7 @@ def _close(session: AmqpSession, channel: Channel, method: Method) -> None:
     session.confirming.send_due()
     session.output.render()
     channel.step(ChannelStep.CLOSE)
+    session.connection.drop_content(channel)  # the close may have waited, and a publish may have begun behind it
     session.backlog.parking.drop(channel)
     channel.session.close()
     del session.connection.channels[channel.number]

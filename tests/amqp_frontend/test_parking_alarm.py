@@ -290,3 +290,23 @@ def test_the_disk_may_be_full_again() -> None:
     assert bench.blocked() == [("broker", "disk", 0)]
     bench.empty_disk()
     assert bench.bodies() == [b"1"]
+
+
+@pytest.mark.parametrize("size", [1000, 200_000])
+def test_a_close_that_waited_leaves_nothing_of_what_came_behind_it(size: int) -> None:
+    """The beginning of a publish, small or in a buffer of its own: it is not counted against the connection."""
+    pair = Pair()
+    peer = pair.open(2)
+    peer.call(2, C.Queue.Declare, queue="q")
+    pair.broker.flow.raise_alarm("test")
+    behind = publish(1, "q", bytes(size), body_max=size // 2)
+    close = method(1, C.Channel.Close, reply_code=200, class_id=0, method_id=0)
+    peer.send(publish(1, "q", b"held") + close + behind[: -size // 2 - 8])
+    incomplete = peer.session.connection.incomplete
+    peer.expect_nothing()
+    pair.broker.flow.end_alarm()
+    pair.settle()
+    assert [one.frame.name for one in peer.take()] == ["Channel.CloseOk"]
+    assert (incomplete.octets, incomplete.reserved, incomplete.direct) == (0, 0, None)
+    assert peer.call(1, C.Channel.Open).name == "Channel.OpenOk"
+    assert peer.call(2, C.Queue.Declare, queue="q", passive=True).message_count == 1
