@@ -179,7 +179,7 @@ _ON_OPEN_CHANNEL = _ON_CHANNEL[OPEN]
 class Connection:
     """The protocol state of one connection, from the server's side."""
 
-    __slots__ = ("_buffer", "_to_skip", "channels", "frame_max", "incomplete", "publish_cache", "state")
+    __slots__ = ("_buffer", "_skipped", "_to_skip", "channels", "frame_max", "incomplete", "publish_cache", "state")
 
     def __init__(self, incomplete_max: int = 1 << 62) -> None:
         self.state = S.HEADER
@@ -189,6 +189,7 @@ class Connection:
         self.publish_cache = PublishCache()
         self._buffer = b""
         self._to_skip = 0  # octets of a frame that was refused
+        self._skipped = b""  # the last ones: the peer's close-ok may be divided over several reads
 
     def drop_content(self, channel: ChannelReader) -> None:
         """Drop the incomplete content of a channel."""
@@ -216,12 +217,15 @@ class Connection:
             self._skip()
 
     def _skip(self) -> None:
-        if self._buffer.endswith(_CLOSE_OK_FRAME):
+        octets = self._skipped + self._buffer
+        if octets.endswith(_CLOSE_OK_FRAME):
             # The refused frame never arrived whole, and the peer knows of the close: this is its close-ok.
-            self._to_skip = len(self._buffer) - len(_CLOSE_OK_FRAME)
+            self._to_skip, self._skipped, self._buffer = 0, b"", _CLOSE_OK_FRAME
+            return
         skipped = min(self._to_skip, len(self._buffer))
         self._to_skip -= skipped
-        self._buffer = self._buffer[skipped:]
+        before, self._buffer = octets[: len(self._skipped) + skipped], self._buffer[skipped:]
+        self._skipped = before[1 - len(_CLOSE_OK_FRAME) :] if self._to_skip else b""
 
     def events(self) -> Iterator[ProtocolEvent]:
         """The events of the octets so far. Raises: PeerError, at the wrong octet; call it again for later events."""

@@ -194,3 +194,18 @@ def test_deliveries_of_the_turn_of_an_error_are_not_sent_behind_the_close() -> N
     peer.send(publish(1, "q", b"x") + method(1, C.Channel.Open))
     assert [one.frame.name for one in peer.take()] in (["Connection.Close"], ["Basic.Deliver", "Connection.Close"])
     assert pair.broker.virtual_hosts["/"].queues["q"].ready_count == 1
+
+
+@pytest.mark.parametrize("cut_at", range(13))
+@pytest.mark.parametrize("behind", [b"", b"\x08\x00\x00\x00\x00\x00\x00\xce"], ids=["", "heartbeat"])
+def test_a_close_ok_instead_of_the_rest_of_a_refused_frame_arrives_in_two_reads(cut_at: int, behind: bytes) -> None:
+    """Wherever it is divided: the connection ends at once, not when the time for a close-ok is over."""
+    pair = Pair()
+    peer = pair.open(1)
+    peer.send(b"\x03\x00\x01" + (1 << 20).to_bytes(4, "big") + bytes(100))
+    peer.expect(C.Connection.Close)
+    peer.send(bytes(5000))
+    octets = behind + method(0, C.Connection.CloseOk)
+    peer.send(octets[:cut_at])
+    peer.send(octets[cut_at:])
+    assert peer.is_closed
