@@ -115,6 +115,15 @@ def test_a_declared_user_that_was_deleted_by_hand_comes_back() -> None:
     assert names(objects) == ["one"]
 
 
+def test_the_default_guest_is_back_where_the_declared_user_was_deleted_by_hand() -> None:
+    """No user is left otherwise, and nobody could log in."""
+    objects = start("")
+    reload(objects, ONE)
+    objects.broker.connections.delete_user("one")
+    assert "no user is declared: the default guest is back" in reload(objects, "").done
+    assert names(objects) == ["guest"]
+
+
 def test_a_guest_that_an_operator_has_changed_is_no_default() -> None:
     """It stays when the first user is declared."""
     objects = start("")

@@ -78,14 +78,15 @@ class ConfiguredUsers:
 
     def _delete_users(self, configuration: Configuration) -> Iterator[str]:
         declared = {user.name for user in configuration.users}
-        for name in [name for name in self._users if name not in declared]:
+        gone = [name for name in self._users if name not in declared]
+        for name in gone:
             del self._users[name]
             if self.broker.users.find(name) is not None:
                 self.broker.connections.delete_user(name)
                 yield f"user {shown(name)} is no longer declared: deleted"
-                if not declared and self.broker.users.find(DEFAULT_GUEST.name) is None:
-                    self.broker.connections.replace_user(DEFAULT_GUEST)
-                    yield "no user is declared: the default guest is back"
+        if gone and not declared and self.broker.users.find(DEFAULT_GUEST.name) is None:
+            self.broker.connections.replace_user(DEFAULT_GUEST)
+            yield "no user is declared: the default guest is back"
         if declared and self.broker.users.find(DEFAULT_GUEST.name) == DEFAULT_GUEST:
             self.broker.connections.delete_user(DEFAULT_GUEST.name)
             yield "users are declared: the default guest is deleted"
