@@ -27,13 +27,17 @@ class Unmovable(Exception):
 
 
 class MoveTarget(NamedTuple):
-    """The destination of one message. `title`: its name for operators. `exchange`: that which routes to `queues`."""
+    """The destination of one message. `title`: its name for operators. `exchange`: that which routes to `queues`.
+
+    `keys`: those by which it does; empty: the message goes straight to its queue.
+    """
 
     title: str
     exchange: Exchange
     queues: list[Queue]
     envelope: Envelope
     content: bytes
+    keys: tuple[str, ...] = ()
 
 
 #: Finds the destination of one message. Raises: Unmovable, EngineError.
@@ -129,7 +133,7 @@ def _through(
     title = f"exchange {name}, key {keys[0]}" if name else f"queue {keys[0]}"
     if not queues:
         raise Unmovable(f"no queue takes it: {title}")
-    return MoveTarget(title, exchange, queues, envelope, content)
+    return MoveTarget(title, exchange, queues, envelope, content, keys)
 
 
 def _without_count(message: Message) -> tuple[Envelope, bytes]:

@@ -74,11 +74,14 @@ class Moving:
         Raises: QueueGone, Unreadable.
         """
         found: list[DryRunResult] = []
+        reached: list[MoveTarget] = []
         for position, message in self._chosen(READ_MAX):
-            target, reason = self._target_of(message)
+            target, reason = self._target_of(message, reached)
             found.append(DryRunResult(message, position, target, reason))
             self._keep(reason)
             self.done += not reason
+        for one in reversed(reached):
+            self._client.host.router.give_turns_back(one.exchange, one.keys, one.queues)
         self._note_end()
         return found
 
@@ -140,12 +143,16 @@ class Moving:
         self.is_done = len(seen.found) < READ_MAX and not seen.missing
         return found
 
-    def _target_of(self, message: Message) -> tuple[MoveTarget | None, str]:
-        """The destination of a message, or the reason why it stays."""
+    def _target_of(self, message: Message, reached: list[MoveTarget]) -> tuple[MoveTarget | None, str]:
+        """The destination of a message, or the reason why it stays.
+
+        `reached`: the destinations found so far, also of messages that stay; they have taken their turns.
+        """
         if self.find_target is None:
             return None, ""
         try:
             target = self.find_target(message)
+            reached.append(target)
             if self.queue in target.queues:
                 raise Unmovable("it would come back into this queue")
             return target, ""
@@ -167,7 +174,7 @@ class Moving:
         targets: dict[int, tuple[int, MoveTarget]] = {}
         reasons: list[tuple[int, str]] = []
         for at, message in chosen:
-            target, reason = self._target_of(message)
+            target, reason = self._target_of(message, [])
             if target is None:
                 reasons.append((at, reason))
             else:

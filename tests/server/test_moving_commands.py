@@ -93,3 +93,22 @@ def test_a_job_is_ended_by_its_user_or_an_administrator() -> None:
             desk.command("jobs", **{"action": "cancel", "id": job, "as-user": "other"})
         assert desk.command("jobs", action="show", id=job)["state"] == "running"
         assert desk.command("jobs", **{"action": "cancel", "id": job, "as-user": by})["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("command", ["move", "replay"])
+def test_a_dry_run_takes_no_turn_at_a_shared_address(command: str) -> None:
+    """What is published next goes where it would have gone; queues that are named have no turn to get back."""
+    desk = VirtualDesk()
+    desk.declare("from")
+    for name in ("one", "two", "three"):
+        desk.declare(name, x_address="shared")
+    desk.publish(*"abcd", key="from")
+    words = {"queue": "from", "to-exchange": "", "to-key": "shared", "dry-run": "true"}
+    turns = []
+    for body in "123":
+        dry = desk.command(command, **words)
+        assert (dry["matched"], dry["targets"]) == (4, [{"to": "queue shared", "count": 4}])
+        desk.publish(body, key="shared")
+        desk.command(command, **{"queue": "from", "to-queue": "two", "dry-run": "true"})
+        turns.append([name for name in ("one", "two", "three") if body in desk.all(name)])
+    assert turns == [["one"], ["two"], ["three"]]
