@@ -153,7 +153,10 @@ class WatchedSocket:
     def fileno(self) -> int:
         return self._socket.fileno()
 
-    def recv(self, size: int) -> bytes:
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        """See `socket.socket`. With flags it only looks at octets: no fault applies."""
+        if flags:
+            return self._socket.recv(size, flags)
         runtime = self._runtime
         runtime.note_activity()
         if runtime.faults and self.endpoint is not None:
@@ -173,6 +176,9 @@ class WatchedSocket:
         if is_last:
             raise ConnectionResetError(errno.ECONNRESET, "cut off by a fault")
         return sent
+
+    def getsockopt(self, level: int, option: int, size: int = 0) -> int | bytes:
+        return self._socket.getsockopt(level, option, size)
 
     def setsockopt(self, level: int, option: int, value: Any) -> None:
         self._socket.setsockopt(level, option, value)
