@@ -70,6 +70,10 @@ class AgreedOutput(Output):
             return
         pieces.append(Piece(lsn, is_passable=is_passable))
 
+    def forget_answer(self) -> None:
+        """Forget the last answer: `delay_answer` is about later ones."""
+        self._last = None
+
     def delay_answer(self, number: int, lsn: int) -> bool:
         """Make the last answer wait for an LSN, if it was on this channel. Returns: whether it was."""
         if self._last is None or self._last[0] != number:

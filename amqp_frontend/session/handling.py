@@ -240,6 +240,7 @@ def _channel_method(session: AmqpSession, event: ChannelMethod, turn: Connection
         rest = HANDLERS[type(event.method)](session, channel, event.method)
         return DONE if rest is None else session.backlog.leave(rest, turn)
     before = turn.records
+    journal.begin_answer()
     rest = HANDLERS[type(event.method)](session, channel, event.method)
     sync_lsn = durability.sync_lsn() if turn.records != before else 0
     if not sync_lsn and getattr(event.method, "durable", True):

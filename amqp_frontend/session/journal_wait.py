@@ -32,6 +32,9 @@ class JournalWait:
 
     # -- answers ----------------------------------------------------------------------------------------------------
 
+    def begin_answer(self) -> None:
+        """Note that a method is handled whose answer, if it has one, may have to wait: `send_answer_after`."""
+
     def send_answer_after(self, sync_lsn: int, number: int) -> None:
         """Send nothing before the journal is safe up to this LSN: the answer states that a change is durable.
 
@@ -108,6 +111,9 @@ class AgreedWait(JournalWait):
     def __init__(self, broker: Broker, login: Login, output: AgreedOutput) -> None:
         super().__init__(broker, login)
         self._output = output
+
+    def begin_answer(self) -> None:
+        self._output.forget_answer()
 
     def send_answer_after(self, sync_lsn: int, number: int) -> None:
         if not self._output.delay_answer(number, sync_lsn):

@@ -193,6 +193,19 @@ def test_a_purge_without_an_answer_is_awaited_by_the_next_answer() -> None:
     assert bench.heard() == ["1 Queue.DeclareOk"]
 
 
+def test_a_change_without_an_answer_behind_an_answer_is_waited_for_by_the_next_one() -> None:
+    """Of one read. The answer before it does not wait; one on another channel, which may show the change, does."""
+    bench = Bench()
+    bench.publish("a", delivery_mode=2)
+    bench.pair.agree()
+    bench.peer.send(method(1, C.Basic.Qos, prefetch_count=1) + method(1, C.Queue.Purge, queue="q", nowait=True))
+    assert bench.heard() == ["1 Basic.QosOk"]
+    bench.peer.send(method(2, C.Queue.Declare, queue="q", durable=True, passive=True))
+    assert bench.heard() == []
+    bench.pair.agree()
+    assert bench.heard() == ["2 Queue.DeclareOk"]
+
+
 @pytest.mark.parametrize("crosses", [False, True])
 def test_an_answer_that_waits_comes_before_the_end_of_its_channel(crosses: bool) -> None:
     """Also when the peer closes the channel meanwhile; afterwards its number is free."""
