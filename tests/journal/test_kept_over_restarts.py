@@ -246,6 +246,17 @@ def test_priorities_of_quorum_queues_mean_the_same_after_a_restart(
     assert one.all() == order
 
 
+def test_without_any_priority_a_quorum_queue_keeps_its_order_over_a_restart() -> None:
+    """New messages do not overtake those on disk: the level of messages without a priority is not the lowest."""
+    one = Kept(memory=100_000, options=BrokerOptions(quorum_priorities=32))
+    one.queue(x_queue_type="quorum")
+    bodies = [letter * 40_000 for letter in "ABCD"]
+    one.publish(*bodies)
+    one.kill()
+    one.publish("E")
+    assert one.all() == "".join(bodies) + "E"
+
+
 def test_a_start_reads_back_what_memory_allows() -> None:
     """Of all queues together, however many there are."""
     one = Kept(memory=40_000)
