@@ -10,6 +10,7 @@ from typing import Any
 
 from ...settings import Policy
 from ...settings.policies.policy_keys import erlang
+from ...settings.values import shown
 from ..api import Api
 from ..bodies import json_object, require
 from ..commands import Adapter
@@ -23,6 +24,8 @@ from .policies import OPERATOR_POLICIES
 from .vhosts import LIMITS, change_limits, faults_of_limits
 
 _LIMITS, _OPERATOR, _POLICY = "vhost-limits", "operator_policy", "policy"
+#: The only name of a parameter of `_LIMITS`.
+_LIMITS_NAME = "limits"
 
 
 def _parameters(api: Api, request: Request) -> Steps:
@@ -37,7 +40,7 @@ def _parameters(api: Api, request: Request) -> Steps:
 
 def _limits_and_operator_policies(api: Api) -> list[dict[str, Any]]:
     rows = [
-        {"value": limits, "vhost": vhost.name, "component": _LIMITS, "name": "limits"}
+        {"value": limits, "vhost": vhost.name, "component": _LIMITS, "name": _LIMITS_NAME}
         for vhost in api.broker.virtual_hosts.values()
         if (limits := vhost_limits(vhost))
     ]
@@ -78,6 +81,8 @@ def _set_parameter(api: Api, request: Request) -> Steps:
             raise bad_request(html.escape(faults, quote=False))
         if component == _OPERATOR:
             return (yield from OPERATOR_POLICIES.put_value(api, request, value))
+        if names["NAME"] != _LIMITS_NAME:
+            raise bad_request(f"name: expected {_LIMITS_NAME}, not {html.escape(shown(names['NAME']), quote=False)}")
         is_there = bool(vhost_limits(vhost))
         yield from change_limits(api, vhost.name, dict.fromkeys(LIMITS, -1) | value)
         return Answer(204 if is_there else 201)

@@ -80,6 +80,13 @@ def test_limits_are_parameters(api: ApiClient) -> None:
     assert api.ask("DELETE", path).status == 204
 
 
+def test_limits_have_one_name(api: ApiClient) -> None:
+    """By another one nothing is set."""
+    refused = api.ask("PUT", "parameters/vhost-limits/%2F/top", {"value": {"max-queues": 9}})
+    assert (refused.status, refused.reason) == (400, "name: expected limits, not 'top'")
+    assert api.ask("GET", "vhost-limits/%2F").json == []
+
+
 def test_operator_policies_are_parameters(api: ApiClient) -> None:
     """The same."""
     path = "parameters/operator_policy/%2F/top"
