@@ -23,7 +23,7 @@ from ..reading.arrow_files import locate
 from ..reading.positions import JournalPlan, Slice
 from ..schemas import TABLES
 from .delta_tables import Part, extend, files_in, has_filled, mark_of, open_table, position_of, replace, retained_of
-from .parts import part_from_rows
+from .parts import deleted_if_it_fails, part_from_rows
 
 #: Writes the records of slices of a copy for some tables.
 Write = Callable[[JournalPlan, Sequence[Slice], tuple[str, ...]], Iterable[Sequence[Part]]]
@@ -93,15 +93,15 @@ def read_late(
                 found, lacking = _find_pieces(plans, first, end, lose)
                 pieces += found
                 rows += [_part_of_row(row, *one) for one in lacking]
-    parts = [
-        part
-        for plan in {one.plan for one in pieces}
-        for made in write(plan, [one.part for one in pieces if one.plan is plan], tables)
-        for part in made
-    ]
-    if rows:
-        _note_complete(lake, journal, rows, tables)
-        extend(holes, lake, "holes", [part_from_rows(lake, "holes", rows, mark_of(journal))])
+    with deleted_if_it_fails(lake) as parts:
+        for plan in {one.plan for one in pieces}:
+            for made in write(plan, [one.part for one in pieces if one.plan is plan], tables):
+                parts += made
+        if rows:
+            _note_complete(lake, journal, rows, tables)
+            with deleted_if_it_fails(lake) as more:
+                more.append(part_from_rows(lake, "holes", rows, mark_of(journal)))
+                extend(holes, lake, "holes", more)
     return LateRead(parts, rows)
 
 
@@ -233,8 +233,10 @@ def _replace_rows(
     lake: str, holes: Any, old: Sequence[Any], rows: Sequence[Row], journal: str
 ) -> tuple[Any, list[Any]]:
     """Replace the rows of a journal in `holes`. Returns the table after that, and the journal's files in it."""
-    new = [part_from_rows(lake, "holes", rows, mark_of(journal))] if rows else []
-    holes = replace(holes, lake, "holes", old, new, is_change=True)
+    with deleted_if_it_fails(lake) as new:
+        if rows:
+            new.append(part_from_rows(lake, "holes", rows, mark_of(journal)))
+        holes = replace(holes, lake, "holes", old, new, is_change=True)
     return holes, _files_of(holes, journal)
 
 
@@ -253,22 +255,25 @@ def _add_pieces(lake: str, journal: str, pieces: dict[int, _Piece], write: Write
     for lsn, one in pieces.items():
         tables = tuple(table for table, lsns in lacking.items() if lsn in lsns)
         work[one.plan, tables].append(one.part)
-    parts: list[Part] = []
-    for plan in {plan for plan, _ in work}:
-        try:
-            asked = [(slices, tables) for (of, tables), slices in work.items() if of is plan]
-            parts += [part for one in asked for made in write(plan, *one) for part in made]
-        except (JournalError, OSError) as error:
-            if str(getattr(error, "filename", None) or "").startswith(lake):
-                raise  # the lake failed, not the copy
-            lose(plan, error)
-            for lsn in [lsn for lsn, one in pieces.items() if one.plan is plan]:
-                del pieces[lsn]
     counts: dict[str, int] = {}
-    for table in lacking:
-        lsns = [lsn for lsn in lacking[table] if lsn in pieces]
-        added = [one for one in parts if one.table == table]
-        if lsns:
-            extend(deltas[table], lake, table, added, journal, lsns)
-        counts[table] = sum(one.rows for one in added)
+    with deleted_if_it_fails(lake) as parts:
+        for plan in {plan for plan, _ in work}:
+            try:
+                with deleted_if_it_fails(lake) as of_plan:
+                    for tables, slices in [(tables, slices) for (of, tables), slices in work.items() if of is plan]:
+                        for made in write(plan, slices, tables):
+                            of_plan += made
+                    parts += of_plan
+            except (JournalError, OSError) as error:
+                if str(getattr(error, "filename", None) or "").startswith(lake):
+                    raise  # the lake failed, not the copy
+                lose(plan, error)
+                for lsn in [lsn for lsn, one in pieces.items() if one.plan is plan]:
+                    del pieces[lsn]
+        for table in lacking:
+            lsns = [lsn for lsn in lacking[table] if lsn in pieces]
+            added = [one for one in parts if one.table == table]
+            if lsns:
+                extend(deltas[table], lake, table, added, journal, lsns)
+            counts[table] = sum(one.rows for one in added)
     return counts

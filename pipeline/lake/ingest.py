@@ -284,15 +284,11 @@ class _Ingest:
             yield start, end, tuple(table for table in at if at[table] == start)
 
     def _fill(self, start: Position, end: Position, tables: tuple[str, ...]) -> None:
-        """Do one micro-batch. If it fails, its parts are deleted, since the disk may be full."""
-        parts: list[Part] = []
-        try:
-            self._read_and_commit(parts, start, end, tables)
-        except Exception:
-            from .parts import delete_uncommitted
+        """Do one micro-batch."""
+        from .parts import deleted_if_it_fails  # imports pyarrow
 
-            delete_uncommitted(self._lake, parts)
-            raise
+        with deleted_if_it_fails(self._lake) as parts:
+            self._read_and_commit(parts, start, end, tables)
 
     def _read_and_commit(self, parts: list[Part], start: Position, end: Position, tables: tuple[str, ...]) -> None:
         slices = self._plan.slices(start, end)

@@ -45,14 +45,15 @@ def first_node(lake: str) -> Node:
 
 def add_node(lake: str, node: Node) -> None:
     """Add a node to a lake. Raises: ValueError, OSError."""
-    from .parts import part_from_rows  # pyarrow is slow to import, and only an ingest adds nodes
+    from .parts import deleted_if_it_fails, part_from_rows  # pyarrow is slow to import, and only an ingest adds nodes
 
-    row = {"node": node.name, "journal": node.journal, "ts": datetime.now(UTC)}
-    delta, part = open_table(lake, TABLE), part_from_rows(lake, TABLE, [row])
-    if delta is None:
-        create(lake, TABLE, None, [part])
-    else:
-        extend(delta, lake, TABLE, [part])
+    row, delta = {"node": node.name, "journal": node.journal, "ts": datetime.now(UTC)}, open_table(lake, TABLE)
+    with deleted_if_it_fails(lake) as parts:
+        parts.append(part_from_rows(lake, TABLE, [row]))
+        if delta is None:
+            create(lake, TABLE, None, parts)
+        else:
+            extend(delta, lake, TABLE, parts)
 
 
 def chosen_nodes(lake: str, names: Iterable[str]) -> list[Node]:

@@ -75,15 +75,12 @@ class WriteTask:
                 for one in writers:
                     one.add(chunk)
             return [made for one in writers for made in one.close()]
-        except Exception as error:
+        except BaseException as error:
             for one in writers:
                 one.delete()
             if isinstance(error, Damaged):
                 raise JournalError(str(error)) from error  # Damaged itself cannot be pickled between processes
             raise
-        finally:
-            for one in writers:
-                one.abandon()
 
 
 class _TableWriter:
@@ -116,7 +113,9 @@ class _TableWriter:
         found = self._open.get(day)
         if found is None:
             if len(self._open) == OPEN_MAX:
-                self._made.append(self._open.pop(next(iter(self._open))).close())
+                oldest = next(iter(self._open))
+                self._made.append(self._open[oldest].close())
+                del self._open[oldest]
             name = f"part-{self._mark}{self._part.segment:020d}-{self._part.start}-{uuid4().hex}.parquet"
             path = name if day is None else f"date={day}/{name}"
             found = self._open[day] = _PartWriter(self._files, self._root, self._table, path, day, self._schema)
@@ -127,16 +126,13 @@ class _TableWriter:
         self._made += [one.close() for one in self._open.values()]
         return self._made
 
-    def abandon(self) -> None:
-        """Leave unfinished files as they are, after an error."""
-        for one in self._open.values():
-            one.abandon()
-
     def delete(self) -> None:
         """Delete all files after an error, which no commit names. `vacuum` deletes what cannot be deleted now."""
-        for path in [*(one.path for one in self._made), *(one.path for one in self._open.values())]:
+        for one in self._open.values():
+            one.delete()
+        for part in self._made:
             with suppress(OSError):
-                self._files.system.delete_file(f"{self._root}/{path}")
+                self._files.system.delete_file(f"{self._root}/{part.path}")
 
 
 class _PartWriter:
@@ -150,17 +146,22 @@ class _PartWriter:
         self._rows = self._octets = 0
         self._about: list[Any] = []
         self._schema = schema
-        with _with_path(self._where):
-            files.make_directory(os.path.dirname(self._where))
-            self._writer = parquet.ParquetWriter(
-                self._where,
-                schema,
-                filesystem=files.system,
-                compression="zstd",
-                column_encoding={name: "DELTA_BINARY_PACKED" for name in schema.names if name in RISING},
-                use_dictionary=[name for name in schema.names if name not in RISING],
-                metadata_collector=self._about,
-            )
+        self._writer: Any = None
+        try:
+            with _with_path(self._where):
+                files.make_directory(os.path.dirname(self._where))
+                self._writer = parquet.ParquetWriter(
+                    self._where,
+                    schema,
+                    filesystem=files.system,
+                    compression="zstd",
+                    column_encoding={name: "DELTA_BINARY_PACKED" for name in schema.names if name in RISING},
+                    use_dictionary=[name for name in schema.names if name not in RISING],
+                    metadata_collector=self._about,
+                )
+        except BaseException:
+            self.delete()
+            raise
 
     def add(self, batch: Any) -> None:
         self._waiting.append(batch)
@@ -184,9 +185,12 @@ class _PartWriter:
         (about,) = self._about
         return Part(self._table, self.path, self._day, about.num_rows, octets, statistics(about))
 
-    def abandon(self) -> None:
-        """Keep pyarrow from finishing the file when the writer is garbage, which would print errors."""
-        self._writer.is_open = False
+    def delete(self) -> None:
+        """Delete the file after an error. `vacuum` deletes what cannot be deleted now."""
+        if self._writer is not None:
+            self._writer.is_open = False  # else pyarrow finishes the file when it is garbage, and prints errors
+        with suppress(OSError):
+            self._files.system.delete_file(self._where)
 
 
 def delete_uncommitted(lake: str, parts: Sequence[Part]) -> None:
@@ -198,6 +202,17 @@ def delete_uncommitted(lake: str, parts: Sequence[Part]) -> None:
             for one in parts:
                 if one.table == table and one.path not in named:
                     os.unlink(f"{lake}/{table}/{one.path}")
+
+
+@contextmanager
+def deleted_if_it_fails(lake: str) -> Iterator[list[Part]]:
+    """A list for parts. If the block fails, those that no commit names are deleted: the disk may be full."""
+    parts: list[Part] = []
+    try:
+        yield parts
+    except Exception:
+        delete_uncommitted(lake, parts)
+        raise
 
 
 @contextmanager
@@ -226,9 +241,7 @@ def merge_parts(lake: str, table: str, day: str | None, mark: str, paths: Sequen
                     writer.add(_conformed(batch, schema))
         return writer.close()
     except BaseException:
-        writer.abandon()
-        with suppress(OSError):  # the disk may be full
-            files.system.delete_file(f"{root}/{table}/{writer.path}")
+        writer.delete()
         raise
 
 
@@ -242,7 +255,7 @@ def part_from_rows(lake: str, table: str, rows: Sequence[Any], mark: str = "") -
         writer.add(pa.RecordBatch.from_pylist(list(rows), schema=schema))
         return writer.close()
     except BaseException:
-        writer.abandon()
+        writer.delete()
         raise
 
 
@@ -313,9 +326,11 @@ def by_processes(work: WriteTask, slices: Sequence[Slice], processes: int) -> It
         pending = {pool.submit(work.write, part): part for part in slices}
         try:
             for future in as_completed(pending):
-                yield pending[future], future.result()
+                yield pending.pop(future), future.result()
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+            pool.shutdown(cancel_futures=True)
+            ended = [future for future in pending if not future.cancelled() and future.exception() is None]
+            delete_uncommitted(work.lake, [made for future in ended for made in future.result()])
             raise
 
 

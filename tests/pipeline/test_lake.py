@@ -9,6 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,7 @@ from leveret.pipeline.lake import compact as compacting
 from leveret.pipeline.lake import delta_tables as lake_tables
 from leveret.pipeline.lake import parts
 from leveret.pipeline.lake.compact import compact
-from leveret.pipeline.lake.delta_tables import commit, open_table, position_of
+from leveret.pipeline.lake.delta_tables import Part, commit, open_table, position_of
 from leveret.pipeline.lake.ingest import IngestOptions, check_journal, ingest
 from leveret.pipeline.lake.lake import (
     COMMIT_ORDER,
@@ -44,7 +46,7 @@ from leveret.pipeline.lake.lake import (
 )
 from leveret.pipeline.lake.nodes import Node, add_node, nodes_of
 from leveret.pipeline.progress import Progress
-from leveret.pipeline.reading.positions import JournalPlan
+from leveret.pipeline.reading.positions import JournalPlan, Slice
 from leveret.pipeline.schemas import EVENTS, TABLES
 
 DAY_NS = 86_400_000_000_000
@@ -512,6 +514,73 @@ def test_a_compaction_that_fails(fails: str, tmp_path: Path, monkeypatch: pytest
     with pytest.raises(OSError, match="No space left"):
         compact(str(lake), Progress("compact", io.StringIO()))
     assert set(lake.rglob("*.parquet")) == before
+
+
+def full(*_: object, **__: object) -> Any:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("step", ["open", "write_table", "close", "commit", "oldest day"])
+def test_a_full_disk_leaves_no_files(step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever step of the first file finds it full, and when a file is finished because another day needs one."""
+    journal, lake = tmp_path / "journal", tmp_path / "lake"
+    one = filled(journal)
+    if step == "oldest day":  # the nodes are known then
+        fill(journal, lake)
+        one.publish("q", 5)
+        one.tick()
+    before = set(lake.rglob("*.parquet"))
+    make = parquet.ParquetWriter
+
+    class Full(parquet.ParquetWriter):  # type: ignore[misc]
+        def __init__(self, *given: Any, **more: Any) -> None:
+            super().__init__(*given, **more)
+            if step == "open":
+                full()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(parts.parquet, "ParquetWriter", Full)
+        if step in ("write_table", "close"):
+            patched.setattr(make, step, full)
+        elif step == "commit":
+            patched.setattr("leveret.pipeline.lake.nodes.create", full)
+        elif step == "oldest day":
+            patched.setattr(parts, "OPEN_MAX", 1)
+            patched.setattr(parts, "_by_day", lambda batch: [("2026-01-01", batch), ("2026-01-02", batch)])
+            patched.setattr(parts.ArrowFiles, "make_durable", full)
+        with pytest.raises(OSError, match="No space left"):
+            fill(journal, lake)
+    assert set(lake.rglob("*.parquet")) == before
+    fill(journal, lake)
+    agree(journal, lake)
+
+
+def test_a_process_that_fails_leaves_no_files_of_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of slices that were finished meanwhile are in no commit."""
+    lake = tmp_path / "lake"
+    (lake / "events").mkdir(parents=True)
+    is_written = threading.Event()
+
+    class Work:
+        """Fails at the first slice when the second is written."""
+
+        lake = str(tmp_path / "lake")
+
+        def write(self, part: Slice) -> list[Part]:
+            if part.segment == 1:
+                assert is_written.wait(60)
+                full()
+            (lake / "events" / "second.parquet").touch()
+            is_written.set()
+            return [Part("events", "second.parquet", None, 1, 1, "{}")]
+
+    monkeypatch.setattr(parts, "PARALLEL_OCTETS", 0)
+    monkeypatch.setattr(parts, "ProcessPoolExecutor", lambda count, context, initializer: ThreadPoolExecutor(count))
+    monkeypatch.setattr(parts, "as_completed", lambda pending: list(pending))
+    work: Any = Work()
+    with pytest.raises(OSError, match="No space left"):
+        list(parts.by_processes(work, [Slice(one, 0, 1, 1, 2, True) for one in (1, 2)], 2))
+    assert list(lake.rglob("*.parquet")) == []
 
 
 def test_an_ingest_compacts_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
