@@ -330,6 +330,23 @@ def test_a_session_that_ends_after_a_large_commit_leaves_its_queues() -> None:
     assert not queue.sessions and queue.ready_count == 2 * COMMIT_SLICE + 1
 
 
+def test_a_session_that_ends_during_a_large_commit_leaves_its_queues_with_it() -> None:
+    """Until then a deletion of the queue has to know what the commit settles."""
+    world = Harness()
+    queue = world.queue()
+    world.publish("a")
+    world.session.select_transactions()
+    got = world.session.get(queue, no_ack=False)
+    assert got is not None
+    world.session.ack(got[0])
+    world.publish(*["x"] * (2 * COMMIT_SLICE))
+    commit = world.session.commit()
+    world.session.close()
+    assert not commit.is_done and world.session in queue.sessions
+    world.end_turn()
+    assert commit.is_done and not queue.sessions and queue.unacked == 0
+
+
 @pytest.mark.parametrize("ends, left", [("commit", "defg"), ("roll_back", "abcdefg")])
 def test_what_a_second_transaction_settles_is_known_as_unacknowledged(ends: str, left: str) -> None:
     """Though a first one, of which more was seen, is committed or rolled back."""

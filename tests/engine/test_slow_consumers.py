@@ -325,6 +325,19 @@ def test_a_reload() -> None:
     assert slow.is_cancelled
 
 
+def test_a_longer_period_of_a_reload_replaces_the_shorter_one() -> None:
+    """Nobody is checked at the old one any more."""
+    checks = {"abort_slow_consumer_count": 3, "abort_slow_consumer_check_period_ms": 500}
+    world = World(**checks)
+    slow = world.consumer("slow")
+    world.publish(20)
+    world.bench.replace(entry("q", **{**checks, "abort_slow_consumer_check_period_ms": 60_000}))  # type: ignore[arg-type]
+    world.advance(10_000)
+    assert not slow.is_cancelled
+    world.advance(240_000, 10_000)
+    assert slow.is_cancelled
+
+
 def test_subscribers_of_a_topic() -> None:
     """By the topic's policy; an auto-delete queue goes with its consumer."""
     bench = Bench(destinations=topics(PRICES_=dict(SLOW)))
