@@ -51,7 +51,8 @@ def forget_reader(path: str, name: str, files: Files = REAL) -> None:
     directory = os.path.join(path, READERS)
     names = [one for one in (f"{name}.json", f"{name}{_WARNED}", f"{name}{_DROPPED}") if one in files.names(directory)]
     for one in names:
-        files.unlink(os.path.join(directory, one))
+        with suppress(FileNotFoundError):  # the reader and the broker may both remove it
+            files.unlink(os.path.join(directory, one))
     if names:
         files.sync_directory(directory)
 
@@ -67,6 +68,8 @@ def reader_offsets(path: str, files: ReadableFiles = REAL) -> dict[str, int]:
             lsn = json.loads(read_file(files, os.path.join(directory, name)))["lsn"]
             if not isinstance(lsn, int) or isinstance(lsn, bool) or lsn < 0:
                 raise ValueError
+        except FileNotFoundError:
+            continue  # its reader is done, and has just removed it
         except (ValueError, KeyError, TypeError, OSError) as error:
             if isinstance(error, OSError) and error.errno in OUT_OF_RESOURCES:
                 raise

@@ -151,6 +151,31 @@ def test_readers_and_retention_hold_segments() -> None:
     assert driver.journal.old_segments.reclaim()
 
 
+def test_a_reader_that_is_done_as_segments_are_deleted_keeps_none() -> None:
+    """Its file was listed and is gone when it is read, or removed: that is no file that cannot be understood."""
+    files = SimulatedFiles()
+    driver = Driver(opened(files, JournalOptions(segment_size=3000, preallocate_size=0)))
+    driver.declare("a")
+    for _ in range(30):
+        driver.settle("a", driver.publish([b"z" * 300], "a"))
+        driver.journal.wait(driver.journal.commit())
+    driver.checkpoint()
+    driver.journal.wait(driver.journal.commit())
+    register_reader(PATH, "spark", 1, files)
+
+    def gone(operation: str, path: str) -> None:
+        if operation in ("open", "unlink") and path.endswith("spark.json") and path in files.names_now:
+            files.lose(path)
+
+    files.fault = gone
+    assert driver.journal.old_segments.reclaim()
+    files.fault = lambda operation, path: None
+    register_reader(PATH, "spark", 1, files)
+    files.fault = gone
+    forget_reader(PATH, "spark", files)
+    assert reader_offsets(PATH, files) == {}
+
+
 def test_only_one_process_may_write() -> None:
     """A second opening is refused, by a class of its own; after close it is not."""
     files = SimulatedFiles()
