@@ -386,7 +386,6 @@ class CopiedJournal:
         directory = os.path.join(self.path, CUT)
         if CUT not in files.names(self.path):
             files.make_directory(directory)
-            files.sync_directory(self.path)
         name = f"{self.terms.term_at(lsn)}-{lsn}.log"
         size = sum(end - start for _, start, end in parts)
         if name in files.names(directory) and _size_of(files, os.path.join(directory, name)) >= size:

@@ -40,7 +40,6 @@ def register_reader(path: str, name: str, lsn: int, files: Files = REAL) -> None
     directory = os.path.join(path, READERS)
     if READERS not in files.names(path):
         files.make_directory(directory)
-        files.sync_directory(path)
     _write(path, f"{name}.json", {"lsn": lsn}, files)
     if f"{name}{_DROPPED}" in files.names(directory):
         files.unlink(os.path.join(directory, f"{name}{_DROPPED}"))
