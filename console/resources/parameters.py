@@ -17,6 +17,7 @@ from ..commands import Adapter
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request, bad_request, existing, not_authorised
 from ..listing import Columns, listed
+from ..options import CommandRefused
 from ..permissions import is_administrator, missing_tag
 from ..steps import Steps
 from ..views.access import vhost_limits
@@ -88,9 +89,11 @@ def _set_parameter(api: Api, request: Request) -> Steps:
         return Answer(204 if is_there else 201)
     if component == _POLICY:
         raise bad_request("policies may not be set using this method")
-    done = yield from api.run(
-        "parameters set", component=component, name=names["NAME"], vhost=vhost.name, value=_encoded_text(value)
-    )
+    arguments = {"component": component, "name": names["NAME"], "vhost": vhost.name, "value": _encoded_text(value)}
+    try:
+        done = yield from api.run("parameters set", **arguments)
+    except CommandRefused as refused:
+        raise bad_request(html.escape(refused.reason, quote=False)) from None
     return Answer(201 if done["created"] else 204)
 
 

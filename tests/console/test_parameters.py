@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from api_client import ApiClient
 
+from leveret.cli.control_client import ControlFailed, request
+from leveret.testing import RunningBroker
+
 FAILED = "Validation failed\n\n"
 AMQP_1 = {"src-protocol": "amqp10", "src-uri": "amqp://", "dest-protocol": "amqp10", "dest-uri": "amqp://"}
 NEITHER = "Must specify 'src-exchange' or 'src-queue'\n"
@@ -32,6 +35,18 @@ def test_upstreams_that_are_refused(value: dict[str, Any], reason: str, api: Api
     """What stands for the other broker must be a URI, or several."""
     refused = api.ask("PUT", "parameters/federation-upstream/%2F/wrong", {"value": value})
     assert (refused.status, refused.reason) == (400, FAILED + reason)
+
+
+def test_reasons_about_parameters_are_escaped(api: ApiClient, broker: RunningBroker) -> None:
+    """All of the reason, as RabbitMQ does for pages that show it; `ctl` shows it as it is."""
+    refused = api.ask("PUT", "parameters/<b>/%2F/wrong", {"value": {}})
+    assert refused.reason == "Validation failed\n\ncomponent &lt;b&gt; not found\n"
+    refused = api.ask("PUT", "parameters/federation-upstream/%2F/<b>", {"value": {"<i>": "x"}})
+    assert 'Key "uri" not found in &lt;b&gt;\n' in refused.reason
+    assert 'Unrecognised terms [{&lt;&lt;"&lt;i&gt;"&gt;&gt;,&lt;&lt;"x"&gt;&gt;}] in &lt;b&gt;\n' in refused.reason
+    given = {"action": "set", "component": "federation-upstream", "name": "n", "value": {"i": 1}}
+    with pytest.raises(ControlFailed, match='Unrecognised terms \\[{<<"i">>,1}] in n'):
+        request(broker.url, "parameters", given)
 
 
 @pytest.mark.parametrize("uri", [[], "amqp://nowhere", ["amqp://a", "amqps://b"]])

@@ -4,7 +4,6 @@ Source: management page 8.2; behaviour page 5.3.
 """
 
 from collections.abc import Iterator, Mapping
-from html import escape
 from typing import Annotated, Any
 
 from ..console.dispatcher import Http, Level
@@ -62,8 +61,11 @@ def global_parameters(broker: Broker) -> list[dict[str, Any]]:
 def about_vhost(broker: Broker, vhost: str) -> dict[str, Any]:
     """The description and the tags of a virtual host."""
     found = broker.parameters.get((vhost, "", ABOUT))
-    if isinstance(found, dict):
-        return found
+    return found if isinstance(found, dict) else about_by_default(vhost)
+
+
+def about_by_default(vhost: str) -> dict[str, Any]:
+    """The description and the tags of a virtual host that nobody has described."""
     return {"description": "Default virtual host" if vhost == "/" else "", "tags": []}
 
 
@@ -206,7 +208,7 @@ _UPSTREAM_KEYS = frozenset({
 def _upstream_faults(name: str, value: Mapping[str, Any]) -> Iterator[str]:
     unknown = {key: value[key] for key in value.keys() - _UPSTREAM_KEYS}
     if unknown:
-        yield f"Unrecognised terms {escape(erlang_list(unknown), quote=False)} in {name}"
+        yield f"Unrecognised terms {erlang_list(unknown)} in {name}"
     if "uri" not in value:
         yield f'Key "uri" not found in {name}'
     else:
@@ -235,7 +237,7 @@ def _uri_faults(key: str, value: object) -> Iterator[str]:
     """Faults of one URI, or of a list."""
     uris = [value] if isinstance(value, str) else value
     if not isinstance(uris, list):
-        yield f"{key} should be list, actually was {escape(erlang(uris), quote=False)}"
+        yield f"{key} should be list, actually was {erlang(uris)}"
         return
     for uri in uris:
         if not isinstance(uri, str) or not uri.startswith(("amqp://", "amqps://")):
