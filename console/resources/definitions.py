@@ -62,7 +62,9 @@ def _import(api: Api, request: Request) -> Steps:
     body, redirect = _body_of(request)
     document = yield from _document(body)
     users = document.get("users")
-    is_untagged = isinstance(users, list) and any(isinstance(user, dict) and "tags" not in user for user in users)
+    is_untagged = isinstance(users, list) and any(
+        isinstance(user, dict) and not user.keys() & {"tags", "administrator"} for user in users
+    )
     if vhost is None and is_untagged:
         raise bad_request("tags_not_present")
     all_or_nothing = request.flag("all-or-nothing") or None

@@ -7,7 +7,7 @@ from ...engine import SHA256, User, read_password_hash
 from ...expressions.patterns.pattern_syntax import PatternFault
 from ...settings.policies.policy_keys import erlang
 from ..api import Api
-from ..bodies import check_base64, json_object, require
+from ..bodies import boolean, check_base64, json_object, require
 from ..commands import Adapter
 from ..dispatcher import Action, Level, Route
 from ..http_messages import JSON_MEDIA, Answer, Request, bad_request, existing
@@ -42,12 +42,25 @@ def _show(api: Api, request: Request) -> Any:
 
 
 def _arguments_of_replace(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
-    if "tags" not in given:
+    if "tags" in given:
+        tags = given["tags"]
+    elif "administrator" in given:  # of releases before 3.0
+        tags = ["administrator"] if boolean(given["administrator"]) else []
+    else:
         raise bad_request("tags_not_present")
-    tags = given["tags"]
     if not isinstance(tags, str) and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
         raise bad_request("tags: expected text with commas, or a list of words")
-    return {"tags": tags, **_password(given)}
+    return {"tags": tags, **_password(given), **_limits_in(given)}
+
+
+def _limits_in(given: Mapping[str, Any]) -> dict[str, int]:
+    """The arguments for the limits in a body; {}: they are not changed. Raises: Refusal."""
+    limits = given.get("limits") or {}
+    if not isinstance(limits, dict):
+        raise bad_request(f"user-limits not a list {erlang(limits)}")
+    for name, value in limits.items():
+        _check_limit(name, value)
+    return {name.replace("-", "_"): value for name, value in limits.items()}
 
 
 def _password(given: Mapping[str, Any]) -> dict[str, str]:
@@ -202,12 +215,17 @@ def _set_limit(api: Api, request: Request) -> Steps:
     (value,) = require(json_object(request), "value")
     if api.broker.users.find(user) is None:
         raise bad_request(["no_such_user", user])
+    _check_limit(name, value)
+    yield from api.run("users limits", name=user, **{name.replace("-", "_"): value})
+    return Answer(204)
+
+
+def _check_limit(name: str, value: object) -> None:
+    """Check a limit of a user. Raises: Refusal, with RabbitMQ's text."""
     if name not in LIMITS:
         raise bad_request(f'Unrecognised terms [{{<<"{name}">>,{erlang(value)}}}] in user-limits')
     if isinstance(value, bool) or not isinstance(value, int):
         raise bad_request(f"{name} should be a number, actually was {erlang(value)}")
-    yield from api.run("users limits", name=user, **{name.replace("-", "_"): value})
-    return Answer(204)
 
 
 def _clear_limit(api: Api, request: Request) -> Steps:

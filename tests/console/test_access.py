@@ -432,3 +432,29 @@ def test_definitions_have_a_global_parameter_once(api: ApiClient) -> None:
     assert api.ask("DELETE", "global-parameters/mine").status == 204
     assert api.ask("POST", "definitions", {"users": [{"name": "u"}]}).reason == "tags_not_present"
     assert api.ask("POST", "definitions/%2F", {"users": [{"name": "u"}]}).status == 204
+
+
+def test_a_user_is_put_as_it_was_read(api: ApiClient) -> None:
+    """With its limits; a body without limits, or with empty ones, leaves them as they are."""
+    api.ask("PUT", "users/limited", {"tags": "", "password": "p", "limits": {"max-connections": 5, "max-channels": 9}})
+    found = api.get("users/limited")
+    assert found["limits"] == {"max-connections": 5, "max-channels": 9}
+    api.ask("DELETE", "users/limited")
+    assert api.ask("PUT", "users/limited", found).status == 201
+    assert api.get("users/limited") == found
+    for more in ({}, {"limits": []}, {"limits": {}}, {"limits": {"max-channels": -1}}):
+        api.ask("PUT", "users/limited", {"tags": "", "password": "p", **more})
+        assert api.get("users/limited")["limits"]["max-connections"] == 5
+    assert api.get("users/limited")["limits"] == {"max-connections": 5}
+
+
+@pytest.mark.parametrize("value, tags", [(True, ["administrator"]), ("true", ["administrator"]), (False, [])])
+def test_users_of_releases_before_tags(value: bool | str, tags: list[str], api: ApiClient) -> None:
+    """Administrators or not, as RabbitMQ 2 wrote it, and RabbitMQ 3 still reads it."""
+    user = {"password": "p", "administrator": value}
+    assert api.ask("PUT", "users/of-2", user).status == 201
+    assert api.get("users/of-2")["tags"] == tags
+    api.ask("DELETE", "users/of-2")
+    assert api.ask("POST", "definitions", {"users": [{"name": "of-2", **user}]}).status == 204
+    assert api.get("users/of-2")["tags"] == tags
+    api.ask("DELETE", "users/of-2")

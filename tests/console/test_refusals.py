@@ -165,6 +165,22 @@ def test_passwords_that_are_no_text(given: dict[str, Any], reason: Any, api: Api
     assert api.ask("GET", "users/odd").status == 404
 
 
+@pytest.mark.parametrize(
+    "limits, reason",
+    [
+        ({"max-queues": 1}, 'Unrecognised terms [{<<"max-queues">>,1}] in user-limits'),
+        ({"max-channels": "1"}, 'max-channels should be a number, actually was <<"1">>'),
+        ({"max-channels": True}, "max-channels should be a number, actually was true"),
+        ("x", 'user-limits not a list <<"x">>'),
+    ],
+)
+def test_limits_of_a_user_that_is_put(limits: Any, reason: str, api: ApiClient) -> None:
+    """As at the path of one limit; no user is made."""
+    refused = api.ask("PUT", "users/odd", {"tags": "", "limits": limits})
+    assert (refused.status, refused.reason) == (400, reason)
+    assert api.ask("GET", "users/odd").status == 404
+
+
 @pytest.mark.parametrize("users", [["bulk", 5], ["bulk", None], [["bulk"]], "bulk", None])
 def test_bulk_deletion_of_what_is_no_name(users: Any, api: ApiClient) -> None:
     """Nobody is deleted."""

@@ -233,6 +233,19 @@ def test_an_import_leaves_what_it_does_not_name_of_a_user() -> None:
     assert (user.max_connections, user.max_channels) == (4, 9)
 
 
+def test_an_import_leaves_limits_that_it_does_not_name() -> None:
+    """Releases before 3.8 wrote none; what a document says replaces all of a user's limits."""
+    user = {"name": "a", "password": "p", "tags": ""}
+    table = imported({"users": [{**user, "limits": {"max-connections": 4, "max-channels": 9}}]})
+    for limits, left in (({}, (4, 9)), ({"limits": None}, (4, 9)), ({"limits": {"max-channels": 1}}, (None, 1))):
+        document = {"users": [{**user, **limits}]}
+        preview = table.run("preview", {"action": "definitions", "definitions": document})
+        assert [one["state"] for one in preview["objects"]] == ([] if left == (4, 9) else ["changed"])
+        finished(import_steps(table.broker, document))
+        found = table.broker.users.find("a")
+        assert found is not None and (found.max_connections, found.max_channels) == left
+
+
 def test_users_of_this_machine_alone_stay_so() -> None:
     """The guest of any file, and whoever was one before."""
     broker = Broker(ManualClock(), Users([User("local", loopback_only=True)]))
@@ -286,6 +299,21 @@ def test_what_virtual_hosts_are_about_and_the_name_of_the_cluster() -> None:
     assert {"name": "v", "metadata": about} in exported["vhosts"]
     assert exported["global_parameters"] == named
     assert exported["parameters"] == []
+
+
+@pytest.mark.parametrize("name", ["v", "/"])
+def test_an_empty_description_is_one(name: str) -> None:
+    """An import puts it in place of another one, and a virtual host that nobody described has none in an export."""
+    described, empty = {"description": "x", "tags": ["a"]}, {"description": "", "tags": []}
+    table = imported({"vhosts": [{"name": name, "metadata": described}]})
+    finished(import_steps(table.broker, {"vhosts": [{"name": name}]}))
+    assert table.run("vhosts", {"action": "about", "name": name}) == described
+    finished(import_steps(table.broker, {"vhosts": [{"name": name, "metadata": empty}]}))
+    assert table.run("vhosts", {"action": "about", "name": name}) == empty
+    exported = finished(export_steps(table.broker))["vhosts"]
+    assert {"name": name, **({"metadata": empty} if name == "/" else {})} in exported
+    other = imported({"vhosts": exported})
+    assert finished(export_steps(other.broker))["vhosts"] == exported
 
 
 def test_topic_permissions_without_permissions() -> None:

@@ -135,16 +135,28 @@ def limit_user(
 
 
 @command("users replace", http=Http("PUT", "users/U", Level.ADMINISTRATOR, created))
-def replace_user(operator: Operator, name: OwnName, given: Password, *, tags: Words) -> dict[str, Any]:
+def replace_user(
+    operator: Operator,
+    name: OwnName,
+    given: Password,
+    *,
+    tags: Words,
+    max_connections: Limit | None = None,
+    max_channels: Limit | None = None,
+) -> dict[str, Any]:
     """Set the password (or none) and the tags of a new or existing user; the rest stays.
 
     tags: administrator, monitoring, policymaker, management; without any the user has AMQP alone
+    max_connections: -1: no limit; without it: not changed
+    max_channels: -1: no limit; without it: not changed
     """
     words = tags_of(tags)
     password = given.hashed("users replace") if given.is_given else NO_PASSWORD
     before = operator.broker.users.find(name)
     user = before or User(name, permissions=MappingProxyType({}))
-    return {**_replace(operator, replace(user, password=password, tags=words)), "created": before is None}
+    connections, channels = _limit(max_connections, user.max_connections), _limit(max_channels, user.max_channels)
+    user = replace(user, password=password, tags=words, max_connections=connections, max_channels=channels)
+    return {**_replace(operator, user), "created": before is None}
 
 
 def _replace(operator: Operator, user: User) -> dict[str, Any]:

@@ -45,7 +45,7 @@ from .definitions_reader import (
 )
 from .kinds import Document, IntoVhost, OnlyVhost
 from .operator import Operator
-from .parameters import ABOUT, about_vhost, global_parameters, parameters_of_vhosts
+from .parameters import about_by_default, about_vhost, global_parameters, parameters_of_vhosts
 from .steps import VALUES_A_STEP, Steps, finished, mapped
 from .topology import binding_value
 
@@ -260,7 +260,7 @@ def _apply_users(broker: Broker, plan: Plan) -> Steps:
 
 def _vhost_value(broker: Broker, vhost: VirtualHost) -> dict[str, Any]:
     default, about = vhost.context.limits.default_queue_type, about_vhost(broker, vhost.name)
-    if default is None and (vhost.name, "", ABOUT) not in broker.parameters:
+    if default is None and about == about_by_default(vhost.name):
         return {"name": vhost.name}
     metadata = {**about, "default_queue_type": default} if default is not None else about
     return {"name": vhost.name, "metadata": metadata}

@@ -38,7 +38,7 @@ from ..settings import Policy, read_policy
 from ..settings.values import shown
 from .access import tags_of, words_of
 from .command_error import CommandError
-from .parameters import ABOUT, CLUSTER_NAME, KEPT_MAX, parameter_count
+from .parameters import ABOUT, CLUSTER_NAME, KEPT_MAX, about_vhost, parameter_count
 from .steps import Steps
 
 FAULTS_MAX = 50
@@ -162,8 +162,9 @@ class DefinitionsReader:
     def _vhost(self, entry: dict[str, Any]) -> None:
         name, metadata = _text(entry, "name"), _object(entry, "metadata")
         limits = _vhost_limits(_object(entry, "limits"))
-        about = {key: entry.get(key) or metadata.get(key) for key in ("description", "tags")}
-        description, tags = _about({key: value for key, value in about.items() if value})
+        given = {key: entry.get(key) or metadata.get(key) for key in ("description", "tags")}
+        given = {key: value for key, value in given.items() if value is not None}
+        description, tags = _about(given)
         type_name = entry.get("default_queue_type")
         if type_name is None:
             type_name = metadata.get("default_queue_type")
@@ -172,8 +173,9 @@ class DefinitionsReader:
         if kind is None and type_name not in (None, "", "undefined"):
             expected = ", ".join(QUEUE_TYPES)
             raise ValueError(f"default_queue_type: expected one of {expected}, not {shown(type_name)}")
-        if description or tags:
-            self._keep((name, "", ABOUT), {"description": description, "tags": tags})
+        about = {"description": description, "tags": tags}
+        if given and about != about_vhost(self.broker, name):
+            self._keep((name, "", ABOUT), about)
         if kind is not None:
             self._plan.default_types[name] = kind
         self._plan.vhosts[name] = None
@@ -194,14 +196,22 @@ class DefinitionsReader:
             raise ValueError(f"password_hash: expected {error}") from None
         limits = _object(entry, "limits")
         _check_keys("limits", limits, "max-connections", "max-channels")
+        tags = entry.get("tags", [])
+        if "tags" not in entry and entry.get("administrator") in (True, "true"):  # of releases before 3.0
+            tags = ["administrator"]
+        before = self.broker.users.find(name)
+        if before is not None and entry.get("limits") is None:  # releases before 3.8 write none
+            max_connections, max_channels = before.max_connections, before.max_channels
+        else:
+            max_connections, max_channels = _limit(limits, "max-connections"), _limit(limits, "max-channels")
         self._plan.users[name] = User(
             name,
             stored,
-            tags_of(entry.get("tags", [])),
+            tags_of(tags),
             loopback_only=name == DEFAULT_GUEST.name,
             permissions=MappingProxyType({}),
-            max_connections=_limit(limits, "max-connections"),
-            max_channels=_limit(limits, "max-channels"),
+            max_connections=max_connections,
+            max_channels=max_channels,
         )
         if password:
             self._plan.passwords[name] = password
