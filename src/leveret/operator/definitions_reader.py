@@ -7,7 +7,7 @@ Source: behaviour page 5.3, 5.5.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -199,20 +199,19 @@ class DefinitionsReader:
         tags = entry.get("tags", [])
         if "tags" not in entry and entry.get("administrator") in (True, "true"):  # of releases before 3.0
             tags = ["administrator"]
-        before = self.broker.users.find(name)
-        if before is not None and entry.get("limits") is None:  # releases before 3.8 write none
-            max_connections, max_channels = before.max_connections, before.max_channels
-        else:
-            max_connections, max_channels = _limit(limits, "max-connections"), _limit(limits, "max-channels")
-        self._plan.users[name] = User(
+        user = User(
             name,
             stored,
             tags_of(tags),
             loopback_only=name == DEFAULT_GUEST.name,
             permissions=MappingProxyType({}),
-            max_connections=max_connections,
-            max_channels=max_channels,
+            max_connections=_limit(limits, "max-connections"),
+            max_channels=_limit(limits, "max-channels"),
         )
+        before = self.broker.users.find(name)
+        if before is not None and entry.get("limits") is None:  # releases before 3.8 write none
+            user = replace(user, max_connections=before.max_connections, max_channels=before.max_channels)
+        self._plan.users[name] = user
         if password:
             self._plan.passwords[name] = password
         else:
