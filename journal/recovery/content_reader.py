@@ -202,7 +202,8 @@ class ContentReader:
         self._segment, self._blocks = segment, ReadAhead(iter(scan)) if ahead else iter(scan)
         found = self._search(lsn)
         if found is None:
-            if scan.position < summary.size and not scan.sealed:
+            # A block behind the record ends the search, too: then the record is in a gap that a repair left.
+            if scan.lsn <= lsn and scan.position < summary.size and not scan.sealed:
                 raise Damaged(segment_name(segment), scan.position, f"a bad block; record {lsn} is in it or behind it")
             raise NotInJournal(f"record {lsn} is not in the journal")
         return found

@@ -409,8 +409,8 @@ def test_a_group_keeps_its_consumer_among_messages_without_a_group() -> None:
     assert (len(owners), len(world.deliveries)) == (1, 12)
 
 
-def test_each_of_several_that_come_back_at_once_waits_for_its_own_time() -> None:
-    """Those that failed more often wait longer, also after a kill."""
+def a_second_and_a_first_delivery() -> Harness:
+    """A and B are unacknowledged, A for the second time. If both are rejected, A waits for two seconds, B for one."""
     said = entry("q", redelivery_delay_ms=1000, redelivery_delay_multiplier=2.0)
     broker = Harness(SettingsRepository([said]), journal=SimulatedFiles())
     broker.queue()
@@ -423,14 +423,46 @@ def test_each_of_several_that_come_back_at_once_waits_for_its_own_time() -> None
     broker.settle()
     assert broker.taken() == "AAB"
     broker.session.cancel("c")
-    broker.session.reject(3, multiple=True, requeue=True, why=NACKED)
-    broker.settle()
-    broker.kill(power_cut=True)
+    return broker
+
+
+def in_each_second(broker: Harness) -> str:
+    """What becomes ready in three seconds."""
     found = ""
     for _ in range(3):
         found += broker.all() + "."
         broker.advance(1000)
-    assert found == ".B.A."
+    return found
+
+
+def test_each_of_several_that_come_back_at_once_waits_for_its_own_time() -> None:
+    """Those that failed more often wait longer, also after a kill."""
+    broker = a_second_and_a_first_delivery()
+    broker.session.reject(3, multiple=True, requeue=True, why=NACKED)
+    broker.settle()
+    broker.kill(power_cut=True)
+    assert in_each_second(broker) == ".B.A."
+
+
+def test_each_of_several_that_come_back_during_a_checkpoint_waits_for_its_own_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Behind whichever of its slices they come back, they are stated with the times that they have then."""
+    monkeypatch.setattr(checkpoints, "EXAMINED_SLICE", 1)
+    monkeypatch.setattr(checkpoints, "PART_MESSAGES", 1)
+    slices = at = 0
+    while at <= slices:
+        broker = a_second_and_a_first_delivery()
+        for slices, _ in enumerate(checkpoints.checkpoint(broker.broker, broker.journal, broker.recorder)):
+            broker.settle()
+            if slices == at:
+                broker.session.reject(3, multiple=True, requeue=True, why=NACKED)
+                broker.settle()
+        broker.settle()
+        broker.kill(power_cut=True)
+        assert in_each_second(broker) == ".B.A.", f"behind slice {at}"
+        at += 1
+    assert slices > 5
 
 
 def test_an_exclusive_queue_is_gone_after_a_restart() -> None:

@@ -11,8 +11,13 @@ from effort import examples
 from recorded_broker import RecordedBroker
 
 from leveret.engine.state import LoggedMessage
+from leveret.journal.disk.files import REAL
+from leveret.journal.disk.segment import segment_name, segments_in
 from leveret.journal.recording import topic_log
+from leveret.journal.recording.checkpoint import empty_segment
 from leveret.journal.recording.topic_log import JournalLog
+from leveret.journal.recovery.repair import repair
+from leveret.settings import SettingsRepository, entry
 
 
 class Published(NamedTuple):
@@ -115,3 +120,75 @@ def test_it_is_what_was_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             starts.add(life.log.start())
         life.world.kill()
     assert len(starts) > 2
+
+
+def read_all(world: RecordedBroker, position: int = 0) -> list[LoggedMessage]:
+    """All in the log from a position on."""
+    log, found = JournalLog(world.broker, world.journal, world.recorder), []
+    while position < log.end():
+        page = log.read("/", position, lambda *_: True, 10_000)
+        found += page.found
+        position = page.next_position
+    return found
+
+
+def test_a_message_whose_content_was_moved_is_where_it_was_published(tmp_path: Path) -> None:
+    """Who goes on from it reads what came between it and its copy, while its segment is there."""
+    world = RecordedBroker(tmp_path, scope="durable", segment_size=1200)
+    world.declare("a")
+    for _ in range(12):
+        world.publish("a", body=bytes(200))
+    ids = [one.message.id for one in read_all(world)]
+    assert len(ids) == 12
+    world.session.get(world.named("a"), no_ack=False)
+    world.get("a", 11)
+    log, base_lsn = JournalLog(world.broker, world.journal, world.recorder), log_start(world)
+    for _ in empty_segment(world.broker, world.journal, world.recorder, base_lsn):
+        world.settle()
+    moved_lsn = world.recorder.messages.contents.lsn_of(ids[0])
+    assert moved_lsn is not None and moved_lsn > read_all(world)[-1].location and log_start(world) == base_lsn
+    assert [one.message.id for one in read_all(world, log.position_of_id(ids[0]))] == ids
+    world.kill()
+
+
+def log_start(world: RecordedBroker) -> int:
+    """Base LSN of the oldest segment."""
+    found: int = world.journal.usage.segments[0].base_lsn
+    return found
+
+
+def test_a_dead_letter_in_the_log_is_known_as_the_brokers_own(tmp_path: Path) -> None:
+    """Else its deaths would count as made up by a client when it comes back from there."""
+    world = RecordedBroker(
+        tmp_path, scope="durable", settings=SettingsRepository([entry("a", dead_letter_address="b")])
+    )
+    for name in ("a", "b"):
+        world.declare(name)
+    world.publish("a")
+    (dead,) = read_all(world)
+    got = world.session.get(world.named("a"), no_ack=False)
+    assert got is not None
+    world.session.reject(got[0], requeue=False)
+    world.settle()
+    assert [one.message.envelope.cause_id for one in read_all(world)] == [0, dead.message.id]
+    world.kill()
+
+
+def test_the_log_goes_on_behind_what_a_repair_could_not_save(tmp_path: Path) -> None:
+    """It lacks the messages of the damaged part, and no others."""
+    world = RecordedBroker(tmp_path / "old", scope="durable", segment_size=1200)
+    world.declare("a")
+    for _ in range(12):
+        world.publish("a", body=bytes(200))
+    ids = [one.message.id for one in read_all(world)]
+    world.kill()
+    path = tmp_path / "old" / segment_name(segments_in(REAL, str(tmp_path / "old"))[1])
+    octets = bytearray(path.read_bytes())
+    octets[len(octets) // 2] ^= 1
+    path.write_bytes(octets)
+    repair(str(tmp_path / "old"), str(tmp_path / "new"))
+    again = RecordedBroker(tmp_path / "new", scope="durable")
+    found = [one.message.id for one in read_all(again)]
+    assert found[0] == ids[0] and found[-1] == ids[-1] and 6 < len(found) < 12
+    assert found == sorted(set(found) & set(ids))
+    again.kill()
