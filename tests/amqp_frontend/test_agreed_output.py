@@ -85,6 +85,19 @@ def test_each_delivery_waits_for_itself() -> None:
     assert bench.heard() == [f"1 {at}" for at in range(15, 20)]
 
 
+def test_what_was_asked_for_without_an_answer_delays_the_next_answer() -> None:
+    """A queue that was purged with nowait: who is told that it is there learns that it is empty, too."""
+    bench = Bench()
+    bench.publish("a")
+    bench.pair.agree()
+    bench.peer.send(method(2, C.Queue.Purge, queue="q", nowait=True))
+    bench.pair.settle()
+    bench.peer.send(method(2, C.Queue.Declare, queue="q", durable=True, passive=True))
+    assert bench.heard() == []
+    bench.pair.agree()
+    assert bench.heard() == ["2 Queue.DeclareOk"]
+
+
 def test_classic_queues_deliver_at_once_to_other_channels() -> None:
     """On the same channel their deliveries keep the order of delivery tags."""
     bench = Bench()

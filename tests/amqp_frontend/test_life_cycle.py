@@ -3,7 +3,7 @@
 import pytest
 from pair import Pair
 from pamqp import commands
-from peer import handshake, is_heartbeat, method, publish, raw_frame
+from peer import LOGIN, handshake, is_heartbeat, method, publish, raw_frame
 from stand_in_journal import StandInJournal
 
 from leveret.amqp_frontend.options import FrontendOptions
@@ -307,3 +307,33 @@ def test_of_frames_before_the_connection_is_open_only_a_heartbeat_is_no_error(se
     last = peer.take()[-1].frame
     assert isinstance(last, commands.Connection.OpenOk if is_accepted else commands.Connection.Close)
     assert is_accepted or last.reply_code == 505
+
+
+def test_a_broker_that_stops_says_so_to_a_client_that_opens() -> None:
+    """It is logged in, and understands a close."""
+    pair = Pair()
+    peer = pair.open(None)
+    header, start_ok, tune_ok, _ = handshake()
+    peer.send(header, start_ok, tune_ok)
+    peer.take()
+    peer.session.closing.stop()
+    assert [one.frame.name for one in peer.take()] == ["Connection.Close"] and not peer.is_closed
+
+
+def test_a_capability_that_is_false_is_none() -> None:
+    """A client that says so does not hear connection.blocked."""
+    pair = Pair()
+    peer = pair.open(None)
+    header, _, *others = handshake()
+    properties = {"capabilities": {"connection.blocked": False}}
+    start_ok = method(
+        0, commands.Connection.StartOk, client_properties=properties, mechanism="PLAIN", response=LOGIN.decode()
+    )
+    peer.send(header, start_ok, *others)
+    peer.take()
+    peer.call(1, commands.Channel.Open)
+    peer.call(1, commands.Queue.Declare, queue="q")
+    pair.broker.flow.raise_alarm("test")
+    peer.send(publish(1, "q", b"x"))
+    assert pair.broker.flow.blocked()
+    peer.expect_nothing()

@@ -119,3 +119,14 @@ def test_a_nack_of_very_many_is_the_last_of_its_turn() -> None:
     stage.finish(peer)
     assert len(stage.turns) == before + 2
     assert isinstance(peer.take()[-1].frame, C.Queue.DeclareOk)
+
+
+def test_a_read_that_was_cut_is_over_once() -> None:
+    """Then the connection has nothing to do until more comes: it takes no turns for nothing."""
+    stage = Stage(1, 1)
+    peer = stage.open()
+    stage.step(peer, method(1, C.Basic.CancelOk, consumer_tag="x") * 600)
+    assert peer.session.backlog.has_more
+    for _ in range(10):
+        stage.step(peer)
+    assert not peer.session.backlog.has_more

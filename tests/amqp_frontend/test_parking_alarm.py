@@ -10,7 +10,9 @@ from pamqp import commands as C
 from peer import Cut, Peer, byte_by_byte, method, publish, whole
 from stand_in_journal import StandInJournal
 
-from leveret.engine import BlockedEvent, Event, EventKind
+from leveret.amqp_frontend.flow import steps
+from leveret.amqp_frontend.wire.layout import HEARTBEAT_FRAME
+from leveret.engine import BlockedEvent, Event, EventKind, errors
 from leveret.settings import SettingsRepository, entry
 
 CUTS = pytest.mark.parametrize("cut", [whole, byte_by_byte])
@@ -275,6 +277,56 @@ def test_without_confirms_a_close_waits_for_the_disk(close: str) -> None:
     bench.peer.expect(C.Channel.CloseOk if close == "channel" else C.Connection.CloseOk)
     bench.pair.advance(1000)
     assert bench.blocked() == []
+
+
+def test_a_close_that_waited_comes_behind_all_publishes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where they take several turns: none of them is dropped."""
+    bench = Bench()
+    bench.other.call(1, C.Queue.Declare, queue="r")
+    for queue in ("q", "r"):
+        bench.other.call(1, C.Queue.Bind, queue=queue, exchange="amq.fanout")
+    monkeypatch.setattr(steps, "EFFORT_MAX", 1)  # a turn handles one of them
+    bench.raise_alarm()
+    bench.peer.send(*(publish(1, "", b"%d" % number, exchange="amq.fanout") for number in range(5)))
+    bench.peer.send(method(0, C.Connection.Close, **CLOSE))
+    bench.end_alarm()
+    assert bench.bodies() == [b"0", b"1", b"2", b"3", b"4"]
+    assert [one.frame.name for one in bench.peer.take()] == ["Connection.Blocked", "Connection.CloseOk"]
+
+
+@pytest.mark.parametrize("end", ["expelled", "stop"])
+def test_a_close_of_the_broker_crosses_one_that_waits(end: str) -> None:
+    """Both are said, once: the client gets the answer for which it waits, and learns that the broker closes."""
+    bench = Bench()
+    bench.raise_alarm()
+    bench.peer.send(publish(1, "q", b"1"), method(0, C.Connection.Close, **CLOSE))
+    bench.peer.expect(C.Connection.Blocked)
+    bench.peer.expect_nothing()
+    client = bench.peer.session.login.client
+    assert client is not None
+    if end == "expelled":
+        client.expel(errors.ConnectionForced(reason="test"))
+    else:
+        bench.peer.session.closing.stop()
+    assert [one.frame.name for one in bench.peer.take()] == ["Connection.Close", "Connection.CloseOk"]
+    bench.end_alarm()
+    bench.peer.send(HEARTBEAT_FRAME)
+    bench.peer.expect_nothing()
+    assert bench.bodies() == []
+    bench.pair.advance(30_000)
+    assert bench.peer.is_closed
+
+
+def test_each_notice_says_why_the_peer_is_blocked_now() -> None:
+    """Not why it was blocked before."""
+    bench = Bench()
+    for reason in ("tea break", "fire drill"):
+        bench.pair.broker.flow.raise_alarm(reason)
+        bench.peer.send(publish(1, "q", b"1"))
+        assert bench.peer.expect(C.Connection.Blocked).reason == reason
+        bench.end_alarm()
+        bench.pair.advance(1000)
+        bench.peer.expect(C.Connection.Unblocked)
 
 
 def test_the_disk_may_be_full_again() -> None:

@@ -103,6 +103,20 @@ def test_only_the_newest_beacon_waits_and_every_order() -> None:
         assert [one for one in found if isinstance(one, Order)] == [FIRST, Order("drain")]
 
 
+def test_a_newer_beacon_takes_the_place_of_one_that_waits() -> None:
+    """A follower that reads slowly is told what is agreed now."""
+    with bench() as at:
+        at.sender.written(1, 0, bytes(200_000))
+        for number in range(3):
+            at.sender.beacon(encode(Beacon(1, number, 0, {})))
+        found: list[Message] = []
+        while at.sender.send_pending()[0] is Pending.SOCKET:
+            found += at.receive()
+        while more := at.receive():
+            found += more
+        assert [one.agreed for one in found if isinstance(one, Beacon)] == [2]
+
+
 def test_the_task_is_told_of_files_and_of_a_lost_connection() -> None:
     """It is woken for both; after the end nothing is sent, and the socket is closed."""
     with bench() as at:

@@ -67,6 +67,7 @@ LINEAR: list[tuple[Dialect, str, Callable[[int], dict[str, Any]], float]] = [
     (AMPS, r"s LIKE '^(?!(a*)b\1)c'", text, 80),
     (AMPS, "REGEXP_REPLACE(s, 'a', 'bc') = 'x'", text, 10),
     (AMPS, r"REGEXP_REPLACE(s, '(a)\\1', 'bc') = 'x'", text, 80),
+    (AMPS, r"REGEXP_REPLACE(s, 'a', '\\0\\0') = 'x'", text, 100),
     (AMPS, "REPLACE(s, 'a', 'bc') = 'x'", text, 3),
     (AMPS, "CONCAT(s, s) = 'x'", text, 2),
     (AMPS, "UPPER(s) = 'x'", text, 1),

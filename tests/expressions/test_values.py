@@ -141,6 +141,7 @@ BODY = b"""{"s": "caf\xc3\xa9 Noir", "n": 42, "f": -2.5, "t": true, "a": [3, "4"
         ("HEADER('table.none.more')", None),
         ("table.inner", 2),
         ("BOOKMARK()", None),
+        ("STRPTIME('86400.25', '%s.%f')", 86400.25),
     ],
 )
 def test_values_of_filters(text: str, value: Any) -> None:
@@ -315,3 +316,10 @@ def test_names_of_messages_that_lack_what_they_stand_for() -> None:
     assert compiled("AMQAddress = 'orders'", JMS).truth(Given(exchange="orders", routing_key="eu")) is True
     both = Given(headers={"JMSXGroupID": "a", "_AMQ_GROUP_ID": "b"})
     assert compiled("AMQGroupID = 'a' AND JMSXGroupID = 'a'", JMS).truth(both) is True
+
+
+def test_an_integer_beyond_64_bits_is_a_float_also_as_text() -> None:
+    """As in comparisons and in arithmetic (queues page B.2, choice 7)."""
+    subject = Given(b'{"n": 9223372036854775807, "m": 36893488147419103232}')
+    assert compiled("CONCAT(/n)", AMPS).value(subject) == "9223372036854775807"
+    assert compiled("CONCAT(/m)", AMPS).value(subject) == "3.6893488147419103e+19"
