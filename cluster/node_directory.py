@@ -9,7 +9,7 @@ import trio
 from ..engine import Unreadable
 from ..journal import Damaged, Files, JournalError
 from ..journal.copying.copied_journal import CopiedJournal, has_disk_failed
-from ..journal.disk.directory import read_identity
+from ..journal.disk.directory import read_format
 from ..journal.format.terms import FIRST_LSN, TermTable
 from .copying import full_copy
 from .copying.joining import JournalSummary
@@ -69,7 +69,9 @@ class NodeDirectory:
         except (Damaged, Unreadable) as error:
             logger.error("%s; this node needs a full copy", error)
             self.copied = None
-            return JournalSummary(read_identity(path, files, allows_unknown=True), TermTable(os.urandom(16)), FIRST_LSN)
+            return JournalSummary(
+                read_format(path, files, allows_unknown=True).journal_id, TermTable(os.urandom(16)), FIRST_LSN
+            )
         except (JournalError, OSError) as error:
             self.is_suspect = self.is_suspect or has_disk_failed(error)
             raise DirectoryRefused(f"data directory {path}: {str(error).removeprefix(f'{path}: ')}") from error

@@ -9,6 +9,7 @@ behaviour page 3.7; queues page F.
 
 from collections import deque
 from collections.abc import Generator, Sequence
+from operator import length_hint
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..delivery.consumer import Consumer
@@ -21,7 +22,7 @@ from ..stores.stream_store import SEGMENT_OCTETS_DEFAULT, Segment, StreamStore
 from . import scheduled
 from .classic import ClassicSettlement
 from .declaration import Declaration
-from .non_destructive import BATCH, LogDispatch, ReadPositions, copy_of
+from .non_destructive import BATCH, LogDispatch, ReadPositions
 from .parts import Intake
 
 if TYPE_CHECKING:
@@ -230,17 +231,10 @@ class StreamDispatch(LogDispatch[StreamStore]):
         count_max = self._end.advance_safe_offset(queue) - offset
         if count_max <= 0:
             return []
-        copies: list[Message] = []
-        room = consumer.client.outbox_room()
-        for message in self._read(queue, consumer, offset, min(count_max, count if consumer.filter is None else BATCH)):
-            offset += 1
-            if not self._positions.takes(queue, consumer, message):
-                continue
-            copies.append(copy_of(message))
-            room -= len(message.content)
-            if room <= 0 or len(copies) == count:
-                break
-        self._positions.seen[consumer] = offset
+        found = self._read(queue, consumer, offset, min(count_max, count if consumer.filter is None else BATCH))
+        messages = iter(found)
+        copies, _ = self._copies_for(queue, consumer, messages, count)
+        self._positions.seen[consumer] = offset + len(found) - length_hint(messages)  # of a list: how many are left
         return copies
 
     def _read(self, queue: "Queue", consumer: Consumer, offset: int, count: int) -> list[Message]:

@@ -37,6 +37,7 @@ from ..disk.files import (
     OUT_OF_RESOURCES,
     REAL,
     Files,
+    Preallocation,
     SyncError,
     replace_file,
     sync_file,
@@ -86,8 +87,7 @@ class CopiedJournal:
         self._synced_lsn = FIRST_LSN
         self._is_dirty = False  # octets were written and not fsynced
         self._is_named = True  # the name of the newest segment is fsynced
-        self._allocated = 0  # octets of the open segment's file
-        self._preallocated = PREALLOCATED
+        self._room = Preallocation(files, PREALLOCATED)  # of the open segment's file
         self._stray: list[int] = []  # segments without a whole block, after the newest
 
     @classmethod
@@ -245,7 +245,7 @@ class CopiedJournal:
                 with memoryview(octets) as view:
                     blocks.take(view)
                 self._is_dirty = True
-                self._preallocate(blocks.taken)
+                self._room.reserve(self._handle, blocks.taken)
                 write_all(self._files, self._handle, octets, offset)
                 if blocks.is_sealed:
                     self._files.truncate(self._handle, blocks.size)
@@ -253,19 +253,6 @@ class CopiedJournal:
                 self._close_file()  # it is truncated when it is opened again
                 raise
             self._blocks = blocks
-
-    def _preallocate(self, size: int) -> None:
-        """Reserve room for later octets; if the system cannot do that, it is not tried again."""
-        if not self._preallocated or size <= self._allocated:
-            return
-        length = max(self._preallocated, size - self._allocated)
-        try:
-            self._files.preallocate(self._handle, self._allocated, length)
-        except OSError as error:
-            if error.errno not in DISK_FULL | OUT_OF_RESOURCES:
-                self._preallocated = 0
-        else:
-            self._allocated += length
 
     def _begin_at(self, base_lsn: int, offset: int) -> None:
         """Prepare for writing at this place. Raises: BadOctets, OSError."""
@@ -284,7 +271,7 @@ class CopiedJournal:
         self._drop_stray()
         self._is_dirty = True
         self._files.truncate(self._handle, size)
-        self._allocated = size
+        self._room.end = size
         self._blocks = BlockChecker(blocks.lsn, size, blocks.record_size)
 
     def _begin_segment(self, base_lsn: int) -> None:
@@ -303,7 +290,7 @@ class CopiedJournal:
         self._is_named, self._is_dirty = False, True
         self._handle = self._files.open(path_of(self.path, base_lsn), create=True)
         self._files.truncate(self._handle, 0)
-        self._base_lsn, self._allocated = base_lsn, 0
+        self._base_lsn, self._room.end = base_lsn, 0
         self._blocks = BlockChecker(base_lsn)
 
     def _drop_stray(self) -> None:

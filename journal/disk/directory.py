@@ -177,11 +177,6 @@ def _refuse_cluster(path: str, format_: Format | None) -> None:
         )
 
 
-def read_identity(path: str, files: ReadableFiles = REAL, *, allows_unknown: bool = False) -> bytes:
-    """The id of the journal at `path`; nothing is locked or changed. `allows_unknown`, raises: as `read_format`."""
-    return read_format(path, files, allows_unknown=allows_unknown).journal_id
-
-
 def read_format(path: str, files: ReadableFiles = REAL, *, allows_unknown: bool = False) -> Format:
     """The file `format` of the journal at `path`; nothing is locked or changed.
 

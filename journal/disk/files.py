@@ -199,6 +199,28 @@ def write_all(files: Files, handle: int, data: bytes | bytearray | memoryview, o
         return offset + position
 
 
+class Preallocation:
+    """Reserves room for the file that a journal grows, `step` octets at once; 0: none. `end`: of the room so far."""
+
+    def __init__(self, files: Files, step: int) -> None:
+        self._files = files
+        self._step = step
+        self.end = 0
+
+    def reserve(self, handle: int, size: int) -> None:
+        """Reserve room up to `size` octets or more; if the system cannot do that, it is not tried again."""
+        if not self._step or size <= self.end:
+            return
+        length = max(self._step, size - self.end)
+        try:
+            self._files.preallocate(handle, self.end, length)
+        except OSError as error:
+            if error.errno not in DISK_FULL | OUT_OF_RESOURCES:  # if these octets do not fit, their write fails
+                self._step = 0
+        else:
+            self.end += length
+
+
 def sync_file(files: Files, handle: int) -> None:
     """Fsync a file. Raises: SyncError."""
     try:

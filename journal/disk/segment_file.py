@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..format.block import HAS_ALL, HEADER, IS_HEAD, MODES, Block, BlockBuilder, Header, encode_block
 from ..format.errors import DirectoryLost
 from .directory import PROBE, Directory
-from .files import DIRECTORY_GONE, DISK_FULL, OUT_OF_RESOURCES, Files, SyncError, sync_file, write_all
+from .files import DIRECTORY_GONE, DISK_FULL, OUT_OF_RESOURCES, Files, Preallocation, SyncError, sync_file, write_all
 from .kernel_sync import KernelSync
 from .options import ClusterJournal, JournalOptions
 from .reserve import Reserve
@@ -82,11 +82,10 @@ class SegmentFile:
         self._mode = options.fsync
         self.syncs_each_commit = options.fsync == "commit" and cluster is None
         self._interval_s = options.fsync_interval_ms / 1000
-        self._preallocate_size = options.preallocate_size
+        self._room = Preallocation(self._files, options.preallocate_size)
         self.now_s = now_s
         self._sync_began_s = self._last_sync_s = 0.0
         self._handle = -1
-        self._allocated = 0
         self._reports_links = True
 
     @property
@@ -148,7 +147,7 @@ class SegmentFile:
         """Append a block. Raises: OSError."""
         segment = self.segment
         assert segment is not None
-        self._preallocate(segment.size + len(data))
+        self._room.reserve(self._handle, segment.size + len(data))
         write_all(self._files, self._handle, data, segment.size)
         block = as_block(data, segment.size)
         segment.add(block)
@@ -156,20 +155,6 @@ class SegmentFile:
         self.written_lsn = block.end_lsn
         if self.cluster is not None:
             self.cluster.on_written(segment.base_lsn, block.offset, data, block.end_lsn)
-
-    def _preallocate(self, size: int) -> None:
-        """Reserve room for later blocks; if the system cannot do that, it is not tried again."""
-        if not self._preallocate_size or size <= self._allocated:
-            return
-        length = max(self._preallocate_size, size - self._allocated)
-        try:
-            self._files.preallocate(self._handle, self._allocated, length)
-        except OSError as error:
-            if error.errno in DISK_FULL or error.errno in OUT_OF_RESOURCES:
-                return  # if the block does not fit, the write itself fails
-            self._preallocate_size = 0
-        else:
-            self._allocated += length
 
     def sync(self) -> None:
         """Fsync the written blocks. Raises: SyncError, DirectoryLost."""
@@ -226,7 +211,7 @@ class SegmentFile:
         block = as_block(data, 0)
         segment = SegmentSummary(base_lsn, *job.checkpoint)
         segment.add(block)
-        self.segment, self._handle, self._allocated = segment, handle, 0
+        self.segment, self._handle, self._room.end = segment, handle, 0
         self.written_bytes += len(data)
         self.written_lsn = self.durable_lsn = segment.end_lsn
         if self.cluster is not None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..disk.directory import read_identity
+from ..disk.directory import read_format
 from ..disk.files import REAL, Files
 from ..disk.segment import SegmentSummary, opened, segment_name, segments_in
 from ..disk.segment_scan import SegmentScan
@@ -90,7 +90,7 @@ class _Check:
     def __init__(self, directory: str, files: Files) -> None:
         self._directory = directory
         self._files = files
-        self._journal_id = read_identity(directory, files)
+        self._journal_id = read_format(directory, files).journal_id
         self.report = Report()
 
     def run(self) -> None:

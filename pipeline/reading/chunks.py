@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...journal.disk.directory import read_identity
+from ...journal.disk.directory import read_format
 from ...journal.disk.segment import path_of, segment_name, segments_in
 from ...journal.disk.segment_scan import SegmentScan
 from ...journal.format.block import HEADER_SIZE, IS_GAP, MAGIC, Block, Header
@@ -116,7 +116,7 @@ def read_chunks(files: ArrowFiles, directory: str, part: Slice, *, strict: bool 
         blocks = _strict_blocks if strict else _sound_blocks
         for found in blocks(files, handle, directory, part, names):
             if isinstance(found, Hole):
-                holes.append(found._replace(journal=read_identity(directory, files).hex()))
+                holes.append(found._replace(journal=read_format(directory, files).journal_id.hex()))
                 continue
             waiting.append(found)
             rows += found.header.record_count

@@ -52,7 +52,7 @@ from leveret.cluster.registration import Registration
 from leveret.cluster.requests import Requests
 from leveret.journal import ClusterJournal, Damaged, DirectoryLocked, TermTable, reader_offsets, register_reader
 from leveret.journal.copying.copied_journal import CopiedJournal
-from leveret.journal.disk.directory import read_terms
+from leveret.journal.disk.directory import Format, read_terms
 from leveret.journal.disk.files import REAL, SyncError
 from leveret.journal.disk.writer import WriterState
 
@@ -363,7 +363,8 @@ class Opened:
         self.faults = list(faults)
         monkeypatch.setattr("leveret.cluster.node_directory.CopiedJournal", SimpleNamespace(open=self._open))
         monkeypatch.setattr("leveret.cluster.node_directory.full_copy.finish", lambda path, files: None)
-        monkeypatch.setattr("leveret.cluster.node_directory.read_identity", lambda *_, **__: b"J" * 16)
+        found = Format(b"J" * 16, frozenset(), True)
+        monkeypatch.setattr("leveret.cluster.node_directory.read_format", lambda *_, **__: found)
         self.directory = NodeDirectory("data", REAL)
         self.directory.is_suspect = False
 

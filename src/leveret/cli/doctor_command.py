@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 
 from ..configured.host_capacity import SHARE_PERCENT, capacity_of
 from ..journal import REAL, JournalError
-from ..journal.disk.directory import LOCK, TERMS, find_journal, lock_directory, read_identity
+from ..journal.disk.directory import LOCK, TERMS, find_journal, lock_directory, read_format
 from ..journal.format.errors import DirectoryLocked
 from ..journal.recovery.check import verify
 from ..serving.addresses import AddressError, AddressTaken, bind, parse_address
@@ -190,7 +190,7 @@ def _check_journal(data: str) -> Iterator[Finding]:
         if not os.path.isdir(path) or set(os.listdir(path)) <= {LOCK, TERMS}:  # a node before its first copy has TERMS
             yield Finding(OK, "journal", f"none in {data} yet")
             return
-        read_identity(path)
+        read_format(path)
         try:
             REAL.close(lock_directory(path, REAL))
         except DirectoryLocked:

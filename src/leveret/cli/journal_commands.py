@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 from ..engine import ContentError, FieldTable, FieldTableError, decode_properties, decode_table
 from ..journal import JournalError, JournalReader, Names, Record
-from ..journal.disk.directory import find_journal, read_identity
+from ..journal.disk.directory import find_journal, read_format
 from ..journal.format.errors import BadRecord
 from ..journal.format.heap import (
     decode_bound,
@@ -100,7 +100,7 @@ def _repair(options: argparse.Namespace) -> int:
 
 def _cat(options: argparse.Namespace) -> int:
     directory = find_journal(options.directory)
-    read_identity(directory)
+    read_format(directory)
     reader = JournalReader(directory)
     for lsn, record in reader.records(options.from_lsn, trust_open=options.all):
         try:

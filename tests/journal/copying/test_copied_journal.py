@@ -27,7 +27,7 @@ from leveret.journal import (
 )
 from leveret.journal.copying.copied_journal import PREALLOCATED, CopiedJournal, has_disk_failed
 from leveret.journal.copying.octet_reader import OctetReader, position_of
-from leveret.journal.disk.directory import Directory, is_of_cluster, read_format, read_identity
+from leveret.journal.disk.directory import Directory, is_of_cluster, read_format
 from leveret.journal.disk.files import SyncError
 from leveret.journal.disk.segment import path_of, segments_in
 from leveret.journal.disk.segment_file import probe
@@ -551,7 +551,7 @@ def test_a_journal_with_what_this_program_does_not_know_is_copied_and_not_led() 
     with pytest.raises(NewerJournal, match="holds owners and time travel, which this program does not know"):
         again.hand_over()
     again.close()
-    assert read_identity(PATH, files, allows_unknown=True) == ID
+    assert read_format(PATH, files, allows_unknown=True).journal_id == ID
     assert is_of_cluster(PATH, files)
     plain = files.content(f"{PATH}/format").replace(b'"version": 2', b'"version": 3')
     files.put(f"{PATH}/format", plain)
