@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..exchanges.routed import Routed
+from ..flow.control import stricter
 from ..flow.usage import FullLimit
 from ..messages.message import UNLIMITED, Envelope
 from ..publishing.route import ChosenRoute, Route
@@ -62,15 +63,22 @@ def contents_within(contents: Sequence[bytes], octets_max: int, messages_max: in
 
 
 def full_limit_for_commit(transaction: Transaction, client: "Client") -> FullLimit | None:
-    """The limit that a commit, which is published as a whole, would exceed; None: it has room (queues E.4, row 13)."""
+    """The limit that a commit, which is published as a whole, would exceed; None: it has room (queues E.4, row 13).
+
+    Of several full limits the strictest one: a commit must not wait for room and then be refused. All messages of a run
+    have the same queues (`choose`), so its first message decides.
+    """
     host, flow = client.host, client.broker.flow
     alarm = flow.raised
+    full: FullLimit | None = None
     reached: list[Queue] = []
     for _, names, envelope, contents, _mandatory in transaction.publishes:
         found = (host.queue_named(name) for name in names if name)
         queues: list[Queue] = [queue for queue in found if queue is not None and queue.is_open]
-        full = flow.room_for(queues, envelope, contents[:1], client)[1]
-        if full is not None and alarm is None:
-            return full
-        reached += queues
-    return None if alarm is None or not transaction.publishes else alarm.full_limit_for(reached, client)
+        if alarm is not None:
+            reached += queues
+        elif (reason := flow.room_for(queues, envelope, contents[:1], client)[1]) is not None:
+            full = stricter(full, reason)
+            if full.fails:
+                break
+    return full if alarm is None or not transaction.publishes else alarm.full_limit_for(reached, client)

@@ -138,7 +138,7 @@ class FlowControl(UsageTree):
                 continue
             for node in meter.blocking_stored if queue.stores(envelope) else meter.blocking_transient:
                 if node.is_full or (node.round_robin and self._resuming is not client):
-                    full = _stricter(full, self._full_limit_of(node, meter, client))
+                    full = stricter(full, self._full_limit_of(node, meter, client))
                 else:
                     nodes[node] = nodes.get(node, 0) + 1
         if full is not None:
@@ -274,9 +274,10 @@ class FlowControl(UsageTree):
         until = turn.effort + RELEASE_EFFORT
         while self._drained and turn.effort < until:
             node = next(iter(self._drained))
+            del self._drained[node]
             if node.is_full or not node.round_robin:
-                del self._drained[node]
                 continue
+            self._drained[node] = None  # behind the others, which are served in between
             self._serve(node)
             turn.effort += QUANTUM_COST
         self._update_nodes()
@@ -319,7 +320,7 @@ class FlowControl(UsageTree):
         return sorted(found, key=lambda one: one.since_ns)
 
 
-def _stricter(one: FullLimit | None, other: FullLimit) -> FullLimit:
+def stricter(one: FullLimit | None, other: FullLimit) -> FullLimit:
     """The stricter of two full limits; of equal ones the first. Source: queues page E.2.
 
     Refusal at once is stricter than refusal after a time, which is stricter than waiting without limit.

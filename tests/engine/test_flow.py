@@ -13,7 +13,7 @@ from leveret.engine.flow.control import BlockedEvent
 from leveret.engine.flow.control import _fitting as fitting
 from leveret.engine.users.access import INTERNAL_LINK
 from leveret.settings import Flow, SettingsRepository, SystemUsage, WholeLimits, entry
-from leveret.testing.harness import GUEST
+from leveret.testing.harness import GUEST, Harness, arguments_of, messages
 from leveret.testing.memory_pager import MemoryPager
 
 
@@ -699,3 +699,60 @@ def test_a_body_in_several_queues_counts_in_each() -> None:
 def test_how_many_messages_use_up_the_room(room: int, width: int, in_messages: bool, count: int) -> None:
     """Of five with ten octets each, for so many queues that each of them goes to."""
     assert fitting(room, width, [b"0123456789"] * 5, in_messages=in_messages) == count
+
+
+def test_those_who_wait_elsewhere_have_their_turn() -> None:
+    """Although the queue with the first room has it all the time: its many publishes do not keep up others."""
+    bench = FlowBench(memory_limit=20 * MIB, cursor="vm")
+    limits = [entry("q", memory_limit=20 * MIB, cursor="vm"), entry("r", memory_limit=2_000, cursor="vm")]
+    bench.broker.reloading.replace_settings(SettingsRepository(limits))
+    bench.queue("r")
+    many, few = Publisher(bench, "many"), Publisher(bench, "few")
+    Publisher(bench, "filler").publish(make_content(20 * MIB))
+    few.publish(*[make_content(2_000)] * 2, to="r")
+    many.publish(*[make_content(100)] * 10_000)
+    for name in "qr":
+        Harness.take(bench, 1, name)
+    bench.broker.end_turn()
+    assert few.published == 2 and 0 < many.published < 10_000
+
+
+@pytest.mark.parametrize("order", ["qr", "rq"])
+def test_of_several_full_limits_of_a_commit_the_one_that_refuses_decides(order: str) -> None:
+    """It is published as a whole (queues page E.4, row 13), so it does not wait for room and is refused then."""
+    bench = FlowBench()
+    limits = [
+        entry("q", memory_limit=1_000, cursor="vm"),
+        entry("r", memory_limit=1_000, cursor="vm", send_fail_if_no_space=True),
+    ]
+    bench.broker.reloading.replace_settings(SettingsRepository(limits))
+    bench.queue("r")
+    filler, publisher = Publisher(bench, "filler"), bench.connect("p")
+    publisher.select_transactions()
+    for name in order:
+        filler.publish(make_content(1_500), to=name)
+        publisher.publish(bench.route(name), Envelope("", name), [make_content(100)], mandatory=False)
+    full = publisher.full_limit_for_commit()
+    assert full is not None and full.fails and "'r'" in full.node.destination
+
+
+def test_each_message_of_a_run_waits_at_its_commit_for_its_own_queues() -> None:
+    """A run whose messages have different queues is kept message by message, and one with the same queues is one."""
+    bench = FlowBench()
+    bench.broker.reloading.replace_settings(SettingsRepository([entry("full", memory_limit=1_000, cursor="vm")]))
+    for name in ("full", "free"):
+        bench.queue(name)
+        bench.vhost.bindings.add("queue", name, "amq.headers", "", arguments_of({"to": name}))
+    Publisher(bench, "filler").publish(make_content(1_500), to="full")
+    publisher = bench.connect("p")
+    publisher.select_transactions()
+    route = bench.vhost.router.route("amq.headers", "", GUEST)
+    made = [messages("m", {"headers": {"to": name}}) for name in ("free", "full")]
+    envelope, contents = Envelope("amq.headers", "", made[0][0]), [one for _, (one,) in made]
+    publisher.publish(route, envelope, contents[:1], mandatory=False)
+    assert publisher.full_limit_for_commit() is None
+    publisher.publish(route, envelope, contents, mandatory=False)
+    assert publisher.transaction is not None
+    assert [run.names for run in publisher.transaction.publishes] == [["free"], ["free"], ["full"]]
+    full = publisher.full_limit_for_commit()
+    assert full is not None and "'full'" in full.node.destination
