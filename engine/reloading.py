@@ -46,14 +46,21 @@ class Reloading:
                 context.reaper.period_changed()
             if options.consumer_timeout_ms != before.consumer_timeout_ms:
                 context.acknowledgements.default_changed()
+            if options.unacked_per_session_max > before.unacked_per_session_max:
+                for client in context.connections:
+                    for session in client.sessions:
+                        session.subscriptions.mark_queues()
         if settings.deletes_declared_queues:
             context.reaper.watch()
         for vhost in context.virtual_hosts.values():
             vhost.router.routes_changed()  # routes contain the settings of the message's address
             retained = vhost.context.retained
-            for address in list(retained):
-                if not settings.resolve(address, vhost.name).retroactive_message_count:
+            for address, kept in list(retained.items()):
+                count = settings.resolve(address, vhost.name).retroactive_message_count
+                if count <= 0:
                     del retained[address]
+                elif count < len(kept):
+                    retained[address] = deque(kept, maxlen=count)
             if context.listeners:
                 context.emit(SettingsEvent(vhost.name, ""))
         queues: list[Queue] = []

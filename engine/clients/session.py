@@ -15,6 +15,7 @@ from ..errors import (
     ConfirmAfterTx,
     EngineError,
     NotTransactional,
+    StreamOperationNotSupported,
     TxAfterConfirm,
     UnackedMaxReached,
     UnknownDeliveryTag,
@@ -32,7 +33,7 @@ from ..users.permissions import WRITE
 from .authorization import require_topic
 from .confirms import Confirms
 from .publish_with_room import PartlyPublished, contents_within, full_limit_for_commit, route_with_room
-from .session_counts import SessionCounts
+from .session_counts import PastSessions, SessionCounts
 from .settling import (
     NACKED,
     REQUEUE_SLICE,
@@ -477,9 +478,14 @@ class Session(SessionCounts):
         Raises: UnknownDeliveryTag, StreamOperationNotSupported.
         """
         transaction = self.transaction
-        uncommitted = None if transaction is None else transaction.tags
-        messages = self.unacked.take(tag, multiple=multiple, uncommitted=uncommitted)
-        check_reject(messages)
+        taken: dict[int, Message] = {} if transaction is None else transaction.tags
+        messages = self.unacked.take(tag, multiple=multiple, uncommitted=taken)
+        try:
+            check_reject(messages)
+        except StreamOperationNotSupported:
+            if transaction is None:
+                self.unacked.put_back(taken)  # those of other queues are requeued when the session ends
+            raise
         if transaction is not None:
             transaction.rejected.append((messages, requeue, why))
         else:
@@ -535,6 +541,8 @@ class Session(SessionCounts):
         self.committing = None
         if self not in self.client.sessions:
             self.subscriptions.leave_queues(self)
+        for past in self._pasts:
+            past.add_later(self)
 
     def roll_back(self) -> None:
         """Drop the transaction's publishes and acknowledgements. Raises: NotTransactional."""
@@ -545,6 +553,11 @@ class Session(SessionCounts):
         self.unacked_index.clear()
         if transaction.tags:
             self.unacked.put_back(transaction.tags)
+
+    @property
+    def _pasts(self) -> tuple[PastSessions, ...]:
+        """The sums of closed sessions: of the broker, and of its virtual host."""
+        return (self.client.broker.past_sessions, self.client.host.past_sessions)
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
@@ -580,8 +593,8 @@ class Session(SessionCounts):
         activity = self.client.broker.activity
         if self.client.sessions.pop(self, self) is None:  # the first time
             activity.channels_closed += 1
-            for past in (self.client.broker.past_sessions, self.client.host.past_sessions):
-                past.add(self, delivered=self.delivered, confirmed=self.confirmed)
+            for past in self._pasts:
+                past.add(self, delivered=self.delivered, confirmed=self.confirmed, is_over=self.committing is None)
             if self.confirms is not None:
                 activity.confirmable += self.confirms.published
                 activity.confirmed += self.confirms.acknowledged

@@ -299,3 +299,26 @@ def test_the_publishes_of_a_commit_count_when_it_is_done() -> None:
     world.session.commit()
     world.end_turn()
     assert (world.session.published, world.all()) == (2, "ab")
+
+
+def test_what_a_commit_does_after_its_channel_closed_is_in_the_sums() -> None:
+    """Of all channels that are closed: its publishes, acknowledgements and what no queue took."""
+    world = Harness()
+    world.queue(durable=False)
+    world.publish(*"abc")
+    session = world.client.open_session()
+    session.select_transactions()
+    for _ in range(3):
+        world.get(no_ack=False, by=session)
+    session.ack(0, multiple=True)
+    world.publish(*"defg", by=session)
+    world.publish("h", key="nobody", by=session)
+    with patch.object(transaction, "COMMIT_SLICE", 1):
+        session.commit()
+        world.broker.end_turn()
+        session.close()
+        sums = [world.broker.context.past_sessions, world.vhost.context.past_sessions]
+        before = [(one.published, one.acked, one.dropped, one.got) for one in sums]
+        assert 0 < before[0][0] < 5
+        world.end_turn()
+    assert [(one.published, one.acked, one.dropped, one.got) for one in sums] == [(5, 3, 1, 3)] * 2

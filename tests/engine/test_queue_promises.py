@@ -2,20 +2,21 @@
 
 import pytest
 
-from leveret.engine import MS, Choice, EventKind, Moving, Queue, VirtualHostLimits, to_queue
+from leveret.engine import MS, BrokerOptions, Choice, EventKind, Moving, Queue, VirtualHostLimits, to_queue
 from leveret.engine.errors import (
     ConsumerTagInUse,
     ExclusiveConsumerRefused,
     NotEmpty,
     QueueNotFound,
     QueuesMaxReached,
+    StreamOperationNotSupported,
     UnknownDeliveryTag,
 )
 from leveret.engine.invariants import check_broker
 from leveret.engine.messages.field_table import Field
 from leveret.engine.queues import queue as queue_module
 from leveret.engine.queues import scheduled
-from leveret.settings import Divert, Policies, SettingsRepository, entry, make_policy
+from leveret.settings import NO_SETTINGS, Divert, Policies, SettingsRepository, entry, make_policy
 from leveret.testing.harness import Harness, arguments_of, messages
 
 
@@ -1167,3 +1168,46 @@ def test_what_an_address_retained_goes_when_that_is_switched_off() -> None:
     world.reload(on)
     world.queue("news")
     assert world.all("news") == ""
+
+
+@pytest.mark.parametrize("is_transactional", [False, True])
+def test_a_refused_reject_loses_no_message_of_another_queue(is_transactional: bool) -> None:
+    """A stream refuses it, and the channel ends: what a classic queue had delivered comes back to it."""
+    world = Harness()
+    world.queue("s", x_queue_type="stream")
+    queue = world.queue()
+    session = world.client.open_session()
+    for name in ("q", "s"):
+        world.consume(name, name, by=session, prefetch=10)
+        world.publish(name, key=name)
+    assert len(session.unacked) == 2
+    if is_transactional:
+        session.select_transactions()
+    with pytest.raises(StreamOperationNotSupported):
+        session.reject(0, multiple=True, requeue=True)
+    session.close(failed=True)
+    world.end_turn()
+    assert (queue.ready_count, queue.unacked) == (1, 0)
+    check_broker(world.broker)
+
+
+def test_a_raised_limit_of_unacknowledged_deliveries_acts_at_once() -> None:
+    """A consumer that it stopped, and that acknowledges nothing yet, gets the next messages after the reload."""
+    world = Harness(options=BrokerOptions(unacked_per_session_max=2))
+    world.queue()
+    world.consume()
+    world.publish(*"abcd")
+    assert world.taken() == "ab"
+    world.broker.reloading.replace_settings(NO_SETTINGS, BrokerOptions(unacked_per_session_max=3))
+    world.end_turn()
+    assert world.taken() == "c"
+
+
+def test_a_reload_drops_retained_messages_beyond_a_smaller_number() -> None:
+    """A queue that is created next gets as many as the address retains now."""
+    world = Harness(SettingsRepository([entry("amq.fanout", retroactive_message_count=3)]))
+    world.publish(*"abc", key="", exchange="amq.fanout")
+    world.reload(SettingsRepository([entry("amq.fanout", retroactive_message_count=1)]))
+    world.queue()
+    world.bind("q", "amq.fanout")
+    assert world.all() == "c"
