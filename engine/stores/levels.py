@@ -250,8 +250,8 @@ class ReadyLevels(ABC):
             found.append((position, message))
         return Scanned(found, False)
 
-    def load(self, owner: StoreOwner, budget: int, tail: Tail, after: int, count: int) -> None:
-        """Fill the window with paged-out messages that a scan needs, at least one. Raises: Unreadable.
+    def load(self, owner: StoreOwner, budget: int, tail: Tail, after: int, count: int) -> Iterable[Message]:
+        """Fill the window with paged-out messages that a scan needs, at least one, and return it. Raises: Unreadable.
 
         `budget`: the memory for the queue in octets.
         """
@@ -267,7 +267,7 @@ class ReadyLevels(ABC):
             id_ = 0
             for part in tail.find(level, ids):
                 if octets <= 0:
-                    return
+                    return self._window.values()
                 fitting = _fitting(part.sizes, octets)
                 octets -= sum(part.sizes[:fitting])
                 if fitting < len(part.sizes):
@@ -275,6 +275,7 @@ class ReadyLevels(ABC):
                 runs = runs_of(owner.storage, part, release=False)
                 for message in messages_as_paged(owner, part, part.ids, runs):
                     self._window[message.id] = message
+        return self._window.values()
 
     def forget(self, messages: Iterable[Message]) -> None:
         """Free the copies of messages that came back: they may have other delivery counts now."""

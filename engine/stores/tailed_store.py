@@ -378,7 +378,11 @@ class TailedStore:
             self._prepare_at(after)
             pager = self._storage.pager
             budget = HIGH_OCTETS if pager is None else pager.budget()
-            self.levels.load(self.tail_io.owner, budget, self.tail, after, count)
+            window = self.levels.load(self.tail_io.owner, budget, self.tail, after, count)
+            default = self.levels.mapping.default
+            ids = sorted(one.id for one in window if self.levels.number_of(one) < default) if default else ()
+            for part in self.tail.take_ids(default, ids) if ids else ():
+                self._add_to_ready(self.tail, default, self._loaded(part))
 
     def take_at(self, positions: Sequence[int]) -> Removed:
         wanted: dict[int, list[int]] = {}
@@ -531,11 +535,9 @@ class TailedStore:
             window = min(window, max(cap.octets, SMALL))
         if pager is not None:
             self._storage.memory.charge_window(self, min(HIGH_OCTETS, window), pager.memory)
+        level = tail.floor
         for part in tail.take(count, octets):
-            if isinstance(part, Message):
-                self._add_loaded(part)
-            else:
-                self.ready.extend(self._messages_of(part, part.ids, runs_of(self._storage, part)))
+            self._add_to_ready(tail, level, self._loaded(part))
         self._forget_empty_tail()
 
     def load_straight(self, count: int, octets: int, hand_over: HandOver, from_id: int = 0) -> None:
@@ -547,21 +549,40 @@ class TailedStore:
         tail = self.tail
         if tail is None:
             return
+        level = tail.floor
         for part in tail.take(min(count, LOAD_SLICE), min(octets, LOAD_OCTETS)):
             if isinstance(part, Message):
-                self._add_loaded(part)
+                self._add_to_ready(tail, level, self._loaded(part))
                 continue
             ids, runs = part.ids, runs_of(self._storage, part)
-            is_plain = not self.ready and part.expires is None and not part.deliveries
+            is_plain = not self.ready and part.expires is None and not part.deliveries and not self._is_mixed(level)
             if is_plain and isinstance(ids, range) and ids.start >= from_id:
                 ids, runs = _hand_over(hand_over, ids, runs)
-            self.ready.extend(self._messages_of(part, ids, runs))
+            self._add_to_ready(tail, level, self._messages_of(part, ids, runs))
         self._forget_empty_tail()
 
-    def _add_loaded(self, message: Message) -> None:
-        """Add a message to memory that the tail stored as an object."""
-        self.expiring = self.expiring or bool(message.expires_ns)
-        self.ready.append(message)
+    def _is_mixed(self, level: int) -> bool:
+        """Whether a level of the tail may have messages of a lower one. Where messages without a priority are above
+        those of priority 0, a restart puts both into one level: the journal records both as 0.
+        """
+        return 0 < level == self.levels.mapping.default
+
+    def _add_to_ready(self, tail: Tail, level: int, messages: Sequence[Message]) -> None:
+        """Add messages that were loaded from a level of the tail to memory; those of a lower level go back."""
+        lower = [one for one in messages if self.levels.number_of(one) < level] if self._is_mixed(level) else ()
+        if lower:
+            messages = [one for one in messages if self.levels.number_of(one) >= level]
+            for message in lower:
+                for item in self.tail_io.page(tail, (message,))[0]:
+                    tail.insert(self.levels.number_of(message), item)
+        self.ready.extend(messages)
+
+    def _loaded(self, part: Taken | Message) -> Sequence[Message]:
+        """The messages of a part of the tail, for memory."""
+        if isinstance(part, Message):
+            self.expiring = self.expiring or bool(part.expires_ns)
+            return (part,)
+        return self._messages_of(part, part.ids, runs_of(self._storage, part))
 
     def _load_taken(self, parts: Sequence[Taken | Message]) -> list[Message]:
         """Load the contents of messages that were taken out of the tail."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from functools import partial
+from typing import Any
 
 import pytest
 from journal_workload import make_content
@@ -227,23 +228,39 @@ def test_a_delayed_message_waits_on(arguments: dict[str, object], memory: int | 
 
 @pytest.mark.parametrize("how", ["killed", "after a checkpoint", "killed twice"])
 @pytest.mark.parametrize("memory", [None, 100_000])
-@pytest.mark.parametrize("levels, order", [(0, "ABCDE"), (2, "CABDE"), (32, "CADEB")])
+@pytest.mark.parametrize("levels, order", [(0, "ABCDEF"), (2, "CABDEF"), (32, "CADFBE")])
 def test_priorities_of_quorum_queues_mean_the_same_after_a_restart(
     levels: int, order: str, memory: int | None, how: str
 ) -> None:
-    """Also of messages without one, and of those that stay on disk."""
+    """Also of messages without one, of those of priority 0, and of those that stay on disk."""
     one = Kept(memory=memory, options=BrokerOptions(quorum_priorities=levels))
     one.queue(x_queue_type="quorum")
-    for body, priority in (("A", {}), ("B", {"priority": 3}), ("C", {"priority": 6}), ("D", {"priority": 4})):
-        one.publish(body, **priority)
+    for body, priority in (("A", None), ("B", 3), ("C", 6), ("D", 4), ("E", 0)):
+        one.publish(body, **({} if priority is None else {"priority": priority}))
     if how == "after a checkpoint":
         one.checkpoint()
     one.kill()
     if how == "killed twice":
         one.checkpoint()
         one.kill()
-    one.publish("E")
+    one.publish("F")
     assert one.all() == order
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x_filter": "n >= 0"}], ids=["all", "by a filter"])
+def test_priority_zero_is_below_none_after_a_restart_with_messages_on_disk(arguments: dict[str, Any]) -> None:
+    """Although the journal records both alike: a consumer gets those without a priority first."""
+    one = Kept(memory=100_000, options=BrokerOptions(quorum_priorities=32))
+    one.queue(x_queue_type="quorum")
+    for number, priority in enumerate([0, None, 0, None, 0, None]):
+        more = {} if priority is None else {"priority": priority}
+        one.publish(bytes([65 + number]) * 40_000, headers={"n": number}, **more)
+    one.kill()
+    assert one.named().paged_count > 1
+    one.consume(no_ack=True, **arguments)
+    one.settle()
+    assert [chr(got.body[0]) for got in one.deliveries] == [*"BDFACE"]
+    assert one.named().ready_count == 0
 
 
 def test_without_any_priority_a_quorum_queue_keeps_its_order_over_a_restart() -> None:
