@@ -49,8 +49,9 @@ REDELIVERY = columns(
 #: Messages removed without an acknowledgement. `cause`: the kind of the event. `n`: lost messages; `bytes`: their
 #: octets, null if not known. `moved`: a copy arrived in another queue, as a dead letter or by a move, and counts there.
 #: `refused`: never in the queue, and the publisher knows. `discarded`: removed on purpose: by a ring, a last-value
-#: queue, the retention of a stream or a non-destructive queue, or an operator (purged, deleted, cancelled). `age_ms`:
-#: since enqueueing, of all messages of the row.
+#: queue, or the retention of a stream or a non-destructive queue; because a client or an operator purged or deleted the
+#: queue, or an operator cancelled the message; or because an unused queue expired. `age_ms`: since enqueueing, of all
+#: messages of the row.
 LOSS = columns(
     "vhost string, queue string, window_start timestamp, cause string, n bigint, bytes bigint?",
     "moved bigint, refused bigint, discarded bigint",
