@@ -1,5 +1,6 @@
 """Tables, times and rates of `leveret ctl`, as text in and text out. Source: interfaces page."""
 
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -136,6 +137,20 @@ def test_moments(text: str, delay: str | None) -> None:
             delay_of(text, NOW)
     else:
         assert delay_of(text, NOW) == delay
+
+
+@pytest.mark.parametrize(
+    "text, hours", [("11:00", 22), ("13:00", 1), ("2026-03-29T12:00", 23), ("2026-03-29T12:00+01:00", 24)]
+)
+def test_moments_after_summer_time_begins(text: str, hours: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A time is of the clock on the wall: the day on which the clock is put forward has 23 hours."""
+    monkeypatch.setenv("TZ", "CET-1CEST,M3.5.0,M10.5.0/3")
+    time.tzset()
+    try:
+        assert delay_of(text, datetime(2026, 3, 28, 12)) == str(hours * 3_600_000)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
 
 
 def test_rates() -> None:

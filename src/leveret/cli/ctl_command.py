@@ -290,7 +290,7 @@ def _read(word: str, items: Sequence[str], vhost: str | None) -> tuple[str, dict
     for argument in command.arguments:
         if argument.kind is TIME and argument.name in given:
             try:
-                given[argument.name] = delay_of(given[argument.name], datetime.now().astimezone())
+                given[argument.name] = delay_of(given[argument.name], datetime.now())
             except ValueError as error:
                 raise command.error(str(error)) from None
     command.read({key: value for key, value in given.items() if key != "action"})

@@ -30,7 +30,8 @@ def seconds_of(text: str) -> float:
 def delay_of(text: str, now: datetime) -> str:
     """The milliseconds until a time of day (today or tomorrow) or an ISO date; other text unchanged.
 
-    now: its time zone applies to texts without one. Raises: ValueError: the date does not exist, or is in the past.
+    now: its time zone applies to texts without one; if it has none, that of this machine, with its summer time.
+    Raises: ValueError: the date does not exist, or is in the past.
     """
     if match := TIME_OF_DAY.fullmatch(text):
         hour, minute, second = (int(part or 0) for part in match.groups())
@@ -43,11 +44,12 @@ def delay_of(text: str, now: datetime) -> str:
         except ValueError:
             raise ValueError(f"{text!r} is not a date: expected one like 2026-01-31T03:12") from None
         then = then if then.tzinfo is not None else then.replace(tzinfo=now.tzinfo)
-        if then <= now:
-            raise ValueError(f"{text!r} is in the past")
     else:
         return text
-    return str(round((then - now).total_seconds() * 1000))
+    delay_s = then.timestamp() - now.timestamp()
+    if delay_s <= 0:
+        raise ValueError(f"{text!r} is in the past")
+    return str(round(delay_s * 1000))
 
 
 def time_text(ms: int, name: str, today: str = "") -> str:
