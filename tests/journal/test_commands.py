@@ -11,7 +11,8 @@ from simulated_files import SimulatedFiles
 
 from leveret.__main__ import main
 from leveret.engine import ManualClock
-from leveret.engine.messages.content import NATIVE
+from leveret.engine.messages.content import NATIVE, encode_header
+from leveret.engine.messages.field_table import Field
 from leveret.journal import Journal, recover
 from leveret.journal.recovery.check import verify
 from leveret.journal.recovery.repair import repair
@@ -103,6 +104,27 @@ def test_cat(journal: tuple[Path, Driver], capsys: pytest.CaptureFixture[str]) -
     assert {"define", "head", "footer", "snapshot", "checkpoint", "bound", "purged"} <= {row["kind"] for row in rows}
     assert main(["journal", "cat", str(directory), "--from", "30"]) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[0])["lsn"] == 30
+
+
+def test_cat_of_numbers_that_json_does_not_have(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A client may publish them; every line is JSON, with null in their place."""
+    directory = tmp_path / "data" / "journal"
+    driver = Driver(Journal.open(str(directory), ManualClock(), SMALL, threaded=False, new_id=ID))
+    driver.declare("a")
+    table = {"n": Field("d", float("nan")), "many": Field("A", [Field("d", float("inf")), Field("d", 0.5)])}
+    content = NATIVE.join(encode_header(1, {"headers": table}), b"x")
+    driver.journal.messages.published(
+        [1], driver.exchange, b"key", NATIVE.columns([content]), queue_ids=[driver.queue_ids["a"]]
+    )
+    driver.journal.wait(driver.journal.commit())
+    driver.journal.close()
+    assert main(["journal", "cat", str(directory), "--bodies"]) == 0
+    (headers,) = (
+        row["properties"]["headers"]
+        for row in map(json.loads, capsys.readouterr().out.splitlines())
+        if row["kind"] == "published"
+    )
+    assert headers == {"n": None, "many": [None, 0.5]}
 
 
 @pytest.mark.parametrize("verb", ["verify", "cat", "repair"])

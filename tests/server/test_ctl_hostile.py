@@ -15,6 +15,7 @@ from pamqp.body import ContentBody
 
 from leveret.cli import control_client
 from leveret.cli.control_client import REPLY_SIZE_MAX
+from leveret.cli.node_commands import node_state
 
 BEFORE = b"".join(
     frame.marshal(method, channel)
@@ -116,6 +117,13 @@ def test_an_answer_of_another_shape(words: tuple[str, ...], result: bytes) -> No
     with server(BEFORE + reply(b'{"ok": true, "result": ' + result + b"}")) as url:
         done = leveret("ctl", "--url", url, *words)
         assert "Traceback" not in done.stderr and done.stderr.count("\n") == done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("body", [b"5", b"[1]", b"null", b"{}", b'{"node": "a", "state": "x"}', b"[" * 60_000])
+def test_a_server_that_tells_no_state_of_a_node(body: bytes) -> None:
+    """It is no node that keeps its clients waiting."""
+    with server(b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)) as url:
+        assert node_state(url, 60) is None
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "x", "inf", "nan"])

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from math import isfinite
 
 from ..engine import ContentError, FieldTable, FieldTableError, decode_properties, decode_table
 from ..journal import JournalError, JournalReader, Names, Record
@@ -230,6 +231,8 @@ def _value(value: object) -> object:
         return _table(value)
     if isinstance(value, list):
         return [_value(item.value) for item in value]
+    if isinstance(value, float) and not isfinite(value):  # JSON has none: null, as in the broker's lists
+        return None
     return value
 
 

@@ -26,6 +26,8 @@ POLL_S = 0.2
 #: Minimum seconds that must be left for one more request, which would otherwise get no answer.
 TRY_S = 0.5
 _STATE_SIZE_MAX = 1 << 20
+#: What the state of a node has. Other servers answer by HTTP, too.
+_STATE_KEYS = frozenset({"node", "state", "why"})
 #: Command that waits -> the function that gives the reasons why its wait is not over.
 _WAITS = {"cluster wait-in-sync": in_sync_reasons, "cluster wait-safe-to-stop": stop_reasons}
 
@@ -51,8 +53,9 @@ def node_state(url: str, timeout_s: float, context: ssl.SSLContext | None = None
             raise ControlFailed(
                 f"{where} keeps its clients waiting: no node leads; it tells more only to clients on its own machine"
             )
-        return dict(json.loads(found)) if answer.status == http.client.OK else None
-    except (OSError, ValueError, http.client.HTTPException):
+        state = json.loads(found) if answer.status == http.client.OK else None
+        return state if isinstance(state, dict) and state.keys() >= _STATE_KEYS else None
+    except (OSError, ValueError, RecursionError, http.client.HTTPException):
         return None
 
 
