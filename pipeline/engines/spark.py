@@ -105,7 +105,8 @@ class SparkEngine:
         self._register(name, read.parquet(*paths) if paths else self.session.createDataFrame([], wanted))
 
     def memory_table(self, name: str, table: Any) -> None:
-        self._register(name, self.session.createDataFrame(table))
+        # Of a table whose first chunk is empty, Spark 4.3.0 would take no row.
+        self._register(name, self.session.createDataFrame(table.combine_chunks()))
 
     def frame(self, name: str, frame: Any) -> None:
         """Make a view of a DataFrame of this session."""

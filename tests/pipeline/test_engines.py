@@ -94,6 +94,9 @@ def test_values(engine: Any) -> None:
     (row,) = rows(engine, text)
     assert row["ts"] == micro and row["later"] == micro.replace(microsecond=123458) and row["ts"].tzinfo is not None
     assert (row["whole"], row["ms"], row["half"], row["b"]) == (micro.replace(microsecond=0), 123, 3.5, b"\0x")
+    parts = [pyarrow.table({"x": pyarrow.array(some, pyarrow.int64())}) for some in ([], [1, 2], [], [3])]
+    engine.memory_table("joined", pyarrow.concat_tables(parts))
+    assert value(engine, "SELECT count(*) FROM joined") == 3, "also of a table whose first part is empty"
     engine.memory_table("few", pyarrow.table({"x": [3, None, 1, 3], "place": [4, 3, 2, 1]}))
     lists = f"array_sort(collect_set(x)) AS a, {engine.dialect.ordered_array('x', 'place', 'x > 0')} AS b"
     (row,) = rows(engine, f"SELECT {lists}, slice(array_sort(collect_set(x)), 1, 1) AS c FROM few")
