@@ -118,6 +118,19 @@ def test_a_mixed_run_counts_in_the_store() -> None:
     assert world.all() == "ab" and stored(world) == 0
 
 
+def test_a_temp_limit_of_a_reload_counts_what_is_there() -> None:
+    """Publishers wait for it at once (queues page E.1)."""
+    world = Harness(memory=20_000)
+    world.queue()
+    world.publish(*["x" * 100] * 500)
+    temp = world.broker.context.storage.temp
+    usage = SystemUsage(1 << 30, 1 << 30, 1000)
+    world.broker.reloading.replace_settings(SettingsRepository([], usage=usage), BrokerOptions(system_usage=usage))
+    world.end_turn()
+    node = next(node for node in world.broker.flow.nodes() if node.limit_name == "temp")
+    assert (temp.limit, node.used, node.is_full) == (1000, temp.used, True)
+
+
 def test_what_no_disk_took_is_counted_out_by_a_purge() -> None:
     """It stood behind what is in memory, as whole messages."""
     settings = entry("q", max_size_messages=2, address_full_policy="PAGE", max_size_bytes=1 << 20)
@@ -182,6 +195,20 @@ def test_a_message_without_a_group_passes_a_group_that_waits() -> None:
     world.consume(tag="free", prefetch=1, by=world.connect())
     world.publish("c")
     assert (world.taken("busy"), world.taken("free")) == ("a", "c")
+
+
+def test_a_new_message_does_not_overtake_what_a_filter_has_found() -> None:
+    """Its consumer acknowledges in the same turn as it comes (queues page F.6)."""
+    world = Harness()
+    world.queue()
+    world.consume(prefetch=1, x_selector="k = 1")
+    world.publish("a", "b", headers={"k": 1})
+    assert world.taken() == "a"
+    world.ends_turns = False
+    world.session.ack(1)
+    world.publish("c", headers={"k": 1})
+    world.end_turn()
+    assert world.taken() == "b"
 
 
 def test_what_consumers_of_a_channel_give_back_together_goes_to_them_again() -> None:
