@@ -8,6 +8,7 @@ from simulated_files import SimulatedFiles
 from leveret.engine import Broker, Envelope, ManualClock, User
 from leveret.engine.messages.content import NATIVE, encode_header, scan_properties
 from leveret.journal import Journal, JournalError, JournalOptions
+from leveret.journal.disk import segment_scan
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.pager import JournalPager
 from leveret.journal.recording.recorder import Recorder
@@ -199,6 +200,19 @@ def test_where_the_broker_refuses_verify_finds_a_fault(
     assert not report.faults and not report.torn_bytes
     assert verify(OUT, files.power_cut()) == report, "it is on the disk when it is done"
     assert not is_refused(files, OUT)
+
+
+def test_whole_blocks_are_found_wherever_the_pieces_end_in_which_they_are_looked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is saved behind damage does not depend on how the file is read."""
+    lost = set()
+    for size in range(100, 140):
+        files = WITH.crash()
+        bad_in_the_middle(files, segments(files)[1])
+        lost.add(tuple(repair(PATH, OUT, files).lost))
+        monkeypatch.setattr(segment_scan, "WINDOW_SIZE", size)
+    assert len(lost) == 1
 
 
 @pytest.mark.parametrize("damage", [no_head, head_cut_off])

@@ -169,6 +169,18 @@ def test_each_change_is_awaited_and_there_after_a_kill(has_checkpoint: bool) -> 
             assert restored[part] == value, (name, part)
 
 
+def test_each_change_of_an_object_is_awaited_while_the_disk_is_full() -> None:
+    """It has no record: its answer waits until a checkpoint has stated it."""
+    world = Harness(journal=SimulatedFiles())
+    world.ends_turns = False
+    world.recorder.fail(for_good=False)
+    for name, act in CHANGES:
+        if not name.startswith("message") and name not in {*OF_CONFIGURATION, "queue purged"}:
+            before = world.broker.context.turn.records
+            act(world)
+            assert world.broker.context.turn.records > before, name
+
+
 @pytest.mark.parametrize("first", range(30))
 def test_changes_between_the_slices_of_a_checkpoint(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With many objects it is long: what comes, changes and goes in the meantime is there, or not, after a kill."""

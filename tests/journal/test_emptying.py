@@ -67,6 +67,26 @@ def test_what_leaves_between_slices_is_not_moved(monkeypatch: pytest.MonkeyPatch
     assert "r" not in harness.vhost.queues
 
 
+def test_the_last_message_of_a_segment_may_leave_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not moved either: no copy of it is counted, and none comes back."""
+    monkeypatch.setattr(old_segments, "MOVED_SLICE", 2)
+    harness = Harness(journal=SimulatedFiles(), journal_options=SMALL)
+    for name in ("q", "busy"):
+        harness.queue(name)
+    while len(harness.journal.usage.segments) == 1:
+        harness.publish("x" * 200, delivery_mode=2)
+    moving = empty_segment(harness.broker, harness.journal, harness.recorder, old_segment(harness))
+    next(moving)
+    harness.journal.commit()
+    harness.take(harness.named("q").ready_count)
+    for _ in moving:
+        harness.journal.commit()
+    assert [row.live for row in harness.journal.usage.segments] == [0] * len(harness.journal.usage.segments)
+    harness.checkpoint(reclaims=True)
+    harness.restart()
+    assert harness.all("q") == ""
+
+
 def test_a_copy_in_a_queue_that_is_not_durable_holds_no_segment() -> None:
     """A message is moved for the durable queues that have it, and its segment can go with the last of them."""
     harness = Harness(journal=SimulatedFiles(), journal_options=SMALL)

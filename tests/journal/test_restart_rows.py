@@ -189,6 +189,69 @@ def test_these_types_store_whatever_the_delivery_mode(kind: str) -> None:
         assert [(one.body, one.properties.delivery_mode) for one in got] == [("A", 1), ("B", 1), ("C", None), ("D", 2)]
 
 
+@pytest.mark.parametrize("kind", ["quorum", "stream"])
+def test_what_these_types_store_is_kept_by_the_checkpoints_of_later_brokers(kind: str) -> None:
+    """A transient message that was read back from the journal is as durable as it was."""
+    world = Harness(journal=SimulatedFiles())
+    world.queue(x_queue_type=kind)
+    world.publish("A", delivery_mode=1)
+    for _ in range(2):
+        world.kill()
+        world.checkpoint(reclaims=True)
+    world.kill()
+    assert world.named().ready_count == 1
+
+
+def test_returns_that_do_not_count_leave_room_for_those_that_do() -> None:
+    """`max-redelivery-records` limits attempts: one of many deliveries that failed is known after a kill."""
+    said = entry("q", max_delivery_attempts=2, dead_letter_address="D")
+    recorder = partial(Recorder, counts_max=1)
+    world = Harness(SettingsRepository([said]), journal=SimulatedFiles(), recorder=recorder)
+    for name in ("q", "D"):
+        world.queue(name)
+    world.publish("A", delivery_mode=2)
+
+    def deliver() -> int:
+        got = world.get(no_ack=False)
+        assert got is not None
+        return got[0]
+
+    for _ in range(3):
+        deliver()
+        world.session.recover()
+        world.end_turn()
+    world.session.reject(deliver(), requeue=True, why=NACKED)
+    world.settle()
+    world.kill()
+    world.session.reject(deliver(), requeue=True, why=NACKED)
+    world.settle()
+    assert world.all("D") == "A"
+
+
+def test_dead_letters_of_a_full_disk_are_the_brokers_own_after_a_kill() -> None:
+    """And each of their queues counts for the segment that they are in."""
+    world = Harness(journal=SimulatedFiles())
+    world.vhost.exchanges.declare("x", "fanout", durable=True)
+    world.queue(x_dead_letter_exchange="x")
+    for name in ("one", "two"):
+        world.queue(name)
+        world.bind(name, "x")
+    world.publish("A", delivery_mode=2)
+    got = world.get(no_ack=False)
+    assert got is not None
+    world.recorder.fail(for_good=False)
+    world.session.reject(got[0], requeue=False)
+    world.end_turn()
+    world.recorder.recover()
+    world.checkpoint()
+    world.recorder.checkpoint_done()
+    assert world.journal.statistics().live == 2
+    world.kill()
+    for name in ("one", "two"):
+        (message,) = world.named(name).messages()
+        assert message.body == b"A" and message.envelope.cause_id == got[1].id
+
+
 @pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
 def test_what_was_out_of_a_queue_that_refuses_is_back_beyond_its_limit(overflow: str) -> None:
     """It had been confirmed: only what is new is refused, as when a connection is lost."""
