@@ -181,9 +181,9 @@ class AmqpSession:
         return journal.is_waiting
 
     def output_sent(self) -> None:
-        """The kernel took all output: consumers may get more."""
+        """The kernel took all output: consumers may get more, unless output waits for the journal."""
         client = self.login.client
-        if client is not None:
+        if client is not None and not self.journal.sync_lsn:
             client.unsent = waiting = self.output.waiting_octets
             if client.paused and not client.closed and waiting <= client.unsent_max:
                 client.drained(waiting)

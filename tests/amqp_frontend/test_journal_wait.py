@@ -18,8 +18,8 @@ from leveret.engine import BrokerOptions, ServiceExchange
 class Bench:
     """A journal that is late, a peer with three channels, and another one that is never kept waiting."""
 
-    def __init__(self) -> None:
-        self.pair = Pair()
+    def __init__(self, **options: int) -> None:
+        self.pair = Pair(**options)
         self.other = self.pair.open(1)
         self.other.call(1, C.Queue.Declare, queue="q", durable=True)
         self.peer: Peer = self.pair.open(3, heartbeat_s=10)
@@ -227,3 +227,23 @@ def test_a_channel_whose_close_waits_is_closed(late: bytes) -> None:
     (closed,) = peer.take()
     assert isinstance(closed.frame, C.Channel.Close) and "timed out" in closed.frame.reply_text
     assert pair.named("r").ready_count == 1
+
+
+def test_a_client_that_waits_for_the_disk_gets_no_more_into_memory_than_it_may() -> None:
+    """However often it is heard, and the journal goes on, meanwhile: what waits is unsent. Then it gets all."""
+    bench = Bench(unsent_max=10_000)
+    bench.other.send(*(publish(1, "q", bytes(1000)) for _ in range(200)))
+    queue = bench.pair.broker.virtual_hosts["/"].queues["q"]
+    bench.peer.send(method(1, C.Queue.Declare, queue="new", durable=True))
+    bench.peer.send(method(2, C.Basic.Consume, queue="q", consumer_tag="c", no_ack=True))
+    for _ in range(30):
+        bench.peer.send(method(3, C.Basic.Qos, prefetch_count=1))
+        bench.pair.broker.release_awaiting()
+        bench.pair.settle()
+    assert bench.heard() == []
+    assert queue.ready_count >= 200 - 2 * 10
+    bench.journal.commit(100)
+    bench.pair.settle()
+    heard = bench.heard()
+    assert heard.count("Basic.Deliver") == 200 and queue.ready_count == 0
+    assert heard.count("Basic.QosOk") == 30
