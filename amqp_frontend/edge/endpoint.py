@@ -509,6 +509,9 @@ class Endpoint:
                 try:
                     data = self.transport.recv(READ_SIZE)
                     self._has_ended = not data
+                    connection_info = self.session.login.connection_info
+                    connection_info.octets_in += len(data)
+                    connection_info.reads += 1
                 except BlockingIOError:
                     pass
         self.unblocked = None

@@ -99,3 +99,33 @@ def test_a_client_that_is_still_there_is_waited_for(broker: SocketBroker, monkey
     assert not any(looks)
     for one in (client, other):
         one.close()
+
+
+class CountingClient(Client):
+    """A client that counts what it sends."""
+
+    sent = 0
+
+    def send_octets(self, octets: bytes) -> None:
+        self.sent += len(octets)
+        super().send_octets(octets)
+
+
+def test_what_a_client_sends_while_its_publishes_are_held_is_counted(broker: SocketBroker) -> None:
+    """It is read, and handled at once if it is on another channel."""
+    port = int(broker.url.rpartition(":")[2].partition("/")[0])
+    client = CountingClient("127.0.0.1", port)
+    client.handshake()
+    client.call("channel.open")
+    client.call("queue.declare", queue="q")
+    client.publish("", "q", bytes(2048))
+    client.wait_for_ready("q", 1)
+    client.publish("", "q", b"held")
+    while not broker.do(lambda: is_held(is_full=False)):
+        pass
+    client.expect("connection.blocked", channel=0)
+    client.call("channel.open", channel=2)
+    client.call("queue.declare", channel=2, queue="other")
+    (info,) = broker.do(lambda: [one.connection_info for one in broker.broker.connections])
+    assert info.octets_in == client.sent
+    client.close()
