@@ -88,8 +88,10 @@ class Connection:
                     return
                 http.start_next_cycle()
         except h11.RemoteProtocolError as error:
-            if http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-                await self._send_in_time(Answer(error.error_status_hint), is_head=False, is_gzip=False)
+            if http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+                return
+            if await self._send_in_time(Answer(error.error_status_hint), is_head=False, is_gzip=False):
+                await self._drain()
 
     async def _drain(self) -> None:
         """Read and drop what the peer still sends: closing before that could make the peer lose the answer."""

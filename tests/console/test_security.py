@@ -419,3 +419,19 @@ def test_a_taken_port_is_a_warning_unless_it_was_named(caplog: pytest.LogCapture
         assert "no console: cannot listen on 127.0.0.1" in caplog.text
         with pytest.raises(AddressTaken):
             bind_console("console", listen, is_named=True)
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [("GET / HTTP/1.1\r\nhost: localhost\r\nx: ", b" 431 "), ("GET / HTTP/1.1\r\n: no name\r\n\r\n", b" 400 ")],
+)
+def test_who_is_refused_while_it_still_sends_gets_the_answer(api: ApiClient, head: str, status: bytes) -> None:
+    """What it sends after that is read and dropped: a connection that is reset would take the answer with it."""
+    with socket.create_connection(api.address) as peer:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 8192)
+        peer.sendall(head.encode() + b"y" * 2 * HEAD_MAX)
+        for _ in range(20):
+            peer.sendall(b"y" * 2 * HEAD_MAX)
+        peer.shutdown(socket.SHUT_WR)
+        raw = b"".join(iter(lambda: peer.recv(65536), b""))
+    assert status in raw.splitlines()[0]
