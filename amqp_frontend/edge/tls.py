@@ -7,6 +7,7 @@ Source: ruling 4; security page, "CVE classes", "TLS-level exhaustion".
 
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Protocol
 
 #: Octets of ciphertext, and of plaintext (one record), that are given to OpenSSL at once. Its buffers never shrink: 128
@@ -111,7 +112,7 @@ class TlsTransport:
         """Data that came in the same read as the end of the handshake. Raises: TlsFault."""
         data = self._decrypt()
         if self._ended:
-            self._on_goodbye()
+            self._say_goodbye()
         return data
 
     def _explain(self, error: ssl.SSLError) -> str:
@@ -164,7 +165,7 @@ class TlsTransport:
                 break
         if parts:
             if self._ended:
-                self._on_goodbye()
+                self._say_goodbye()
             return b"".join(parts) if len(parts) > 1 else parts[0]
         if self._ended:
             return b""
@@ -195,6 +196,10 @@ class TlsTransport:
                 raise TlsFault(f"more than {ANSWERS_MAX} octets of answers to TLS messages")
             self._queue_and_flush()
         return b"".join(parts) if len(parts) != 1 else parts[0]
+
+    def _say_goodbye(self) -> None:
+        with suppress(OSError):  # the peer has reset the connection meanwhile; its data are here all the same
+            self._on_goodbye()
 
     def send(self, data: bytes | memoryview) -> int:
         """Encrypt and send. Returns the octets of `data` that the kernel took; the next call must begin with the rest.

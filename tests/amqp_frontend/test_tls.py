@@ -1,5 +1,6 @@
 """TLS as a transport, without sockets: cuts, full buffers, goodbyes, and peers that talk much and say nothing."""
 
+import errno
 import ssl
 from collections import deque
 from pathlib import Path
@@ -231,6 +232,22 @@ def test_data_and_goodbye_in_one_read(authority: Authority) -> None:
     tls.arrive(tls.to_us.read() + b"what follows is not looked at")
     assert tls.transport.recv(100) == b"last words"
     assert tls.goodbyes == 1
+    assert tls.transport.recv(100) == b""
+
+
+def test_data_before_a_goodbye_are_there_although_the_peer_resets(authority: Authority) -> None:
+    """The socket cannot be shut down any more: what had come before is handled."""
+
+    def not_connected() -> None:
+        raise OSError(errno.ENOTCONN, "not connected")
+
+    tls = Tls(authority).connect()
+    tls.transport._on_goodbye = not_connected
+    tls.client.write(b"last words")
+    with pytest.raises(ssl.SSLWantReadError):
+        tls.client.unwrap()
+    tls.arrive(tls.to_us.read())
+    assert tls.transport.recv(100_000) == b"last words"
     assert tls.transport.recv(100) == b""
 
 
