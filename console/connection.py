@@ -4,6 +4,7 @@ Loaded with the first connection. Source: management page 20.
 """
 
 import logging
+import re
 from dataclasses import replace
 from email.utils import formatdate
 from http import HTTPStatus
@@ -52,6 +53,8 @@ PROBE_S = 0.25
 COMPRESSED_MIN = 1024
 #: Octets of a body that are compressed, and sent, in one step.
 COMPRESSED_AT_ONCE, SENT_AT_ONCE = 64 * 1024, 256 * 1024
+#: A target with its scheme, as for a proxy. Groups: host and port; path and query, perhaps without the first /.
+_ABSOLUTE = re.compile("https?://([^/?#@]+)(.*)", re.IGNORECASE)
 #: Makes browsers use only TLS for this host, for a year.
 HSTS = ("strict-transport-security", "max-age=31536000")
 
@@ -169,6 +172,8 @@ class Connection:
             raise Refusal(431, "head_too_large", f"the head of a request is at most {HEAD_MAX} octets")
         if {"content-length", "transfer-encoding"} <= headers.keys():  # a proxy may disagree about the end of the body
             raise Refusal(400, "bad_request", "content-length beside transfer-encoding", (("connection", "close"),))
+        if (absolute := _ABSOLUTE.match(target)) is not None:  # instead of the header; RFC 9112, 3.2.2
+            headers["host"], target = absolute[1], absolute[2] if absolute[2][:1] == "/" else f"/{absolute[2]}"
         path, _, query = target.partition("?")
         peer, proxies = self._peer, self._state.options().proxies
         if proxies:
@@ -279,7 +284,7 @@ class Connection:
         if is_gzip and is_plain and answer.status == 200 and sum(map(len, parts)) >= COMPRESSED_MIN:
             parts = await _compressed(parts)
             headers.append(("content-encoding", "gzip"))
-        if answer.status not in (204, 304):
+        if answer.status not in (204, 304) and answer.stream is None:  # to HEAD, a stream's length is not told
             headers.append(("content-length", str(sum(map(len, parts)))))
         if self._must_close() and ("connection", "close") not in headers:
             headers.append(("connection", "close"))

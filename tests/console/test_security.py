@@ -435,3 +435,33 @@ def test_who_is_refused_while_it_still_sends_gets_the_answer(api: ApiClient, hea
         peer.shutdown(socket.SHUT_WR)
         raw = b"".join(iter(lambda: peer.recv(65536), b""))
     assert status in raw.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        ("http://localhost:15672/api/whoami", "evil.example", 200),
+        ("HTTPS://LOCALHOST/api/whoami", "localhost", 200),
+        ("http://localhost", "localhost", 200),
+        ("http://localhost?x=/api", "localhost", 200),
+        ("http://evil.example/api/whoami", "localhost", 421),
+        ("http://localhost:x@evil.example/api/whoami", "localhost", 404),
+        ("http:///api/whoami", "localhost", 404),
+        ("/http://localhost/api/whoami", "localhost", 404),
+    ],
+)
+def test_targets_as_for_a_proxy(api: ApiClient, target: str, host: str, status: int) -> None:
+    """They are accepted, and name the host, whatever the header says (RFC 9112, 3.2.2)."""
+    login = f"authorization: {basic('guest', 'guest')}\r\n"
+    raw = _asked(api, f"GET {target} HTTP/1.1\r\nhost: {host}\r\n{login}\r\n")
+    assert int(raw.split(b" ")[1]) == status
+    assert status != 200 or (b"administrator" in raw) == ("whoami" in target)
+
+
+def test_the_length_of_a_stream_is_not_told(api: ApiClient) -> None:
+    """HEAD has the headers of GET, and 0 would be wrong (RFC 9110, 8.6). The connection can be used again."""
+    head = f"host: localhost\r\nauthorization: {basic('guest', 'guest')}\r\naccept: text/event-stream\r\n\r\n"
+    raw = _asked(api, f"HEAD /api/leveret/events HTTP/1.1\r\n{head}OPTIONS /api/overview HTTP/1.1\r\n{head}")
+    first, second, end = raw.split(b"\r\n\r\n")
+    assert b" 200 " in first and b"text/event-stream" in first and b"content-length" not in first.lower()
+    assert b" 200 " in second and end == b""
