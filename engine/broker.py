@@ -119,6 +119,8 @@ class Broker:
         for client in list(context.awaiting):
             del context.awaiting[client]
             client.flush()  # even of a closed client, which may have unsent output
+        if self.scheduler.marked:  # a client that was paused has room again
+            context.deadlines.set(context.clock.monotonic_ns(), _nothing)
 
     # -- the turn ---------------------------------------------------------------------------------------------------
 

@@ -247,3 +247,15 @@ def test_a_client_that_waits_for_the_disk_gets_no_more_into_memory_than_it_may()
     heard = bench.heard()
     assert heard.count("Basic.Deliver") == 200 and queue.ready_count == 0
     assert heard.count("Basic.QosOk") == 30
+
+
+def test_a_consumer_that_waited_for_the_disk_gets_the_rest_by_itself() -> None:
+    """It was paused when so much was out; nobody else does anything when the journal goes on."""
+    bench = Bench(unsent_max=10_000)
+    bench.other.send(*(publish(1, "q", bytes(1000)) for _ in range(200)))
+    bench.peer.send(method(1, C.Queue.Declare, queue="new", durable=True))
+    bench.peer.send(method(2, C.Basic.Consume, queue="q", consumer_tag="c", no_ack=True))
+    assert bench.heard() == []
+    bench.journal.commit(100)
+    bench.pair.advance(0)
+    assert bench.heard().count("Basic.Deliver") == 200
