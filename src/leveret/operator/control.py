@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..engine import Broker, ContentError, Envelope, VirtualHost, answer_request, decode_properties
-from ..settings.json_values import value_of_json
 from .command_error import CommandError
 from .families import IMPORT_STEPS
 from .operator import Operator
@@ -136,7 +135,9 @@ class ControlTable:
         answer_request(vhost.context, properties, answer)
 
     def _answer(self, body: bytes) -> Steps:
-        import json
+        import json  # a start does not need it
+
+        from ..settings.json_values import value_of_json
 
         try:
             request = value_of_json(body)
