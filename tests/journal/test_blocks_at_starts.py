@@ -140,6 +140,12 @@ def test_an_empty_segment_behind_a_segment_that_lost_its_end_is_damage() -> None
             with pytest.raises(Damaged, match="records from|records .* are lost"):
                 driver_on(left)
             assert verify(PATH, left).faults
+            repair(PATH, f"out-{cut}", left)
+            mended = Journal.open(f"out-{cut}", ManualClock(), files=left, threaded=False)
+            assert mended.recovered.next_lsn == next_lsn, "no LSN is given twice"
+            found = model_of(mended.recovered, mended).get("a", {})
+            assert found.items() <= driver.model["a"].items()
+            mended.close()
     assert left.content(path_of(PATH, next_lsn)) == b"", "a damaged journal is left as it is"
 
 
