@@ -11,7 +11,7 @@ from simulator.clients.client import Client
 from simulator.clients.explorer import may_hold
 from simulator.explored import FAULT
 from simulator.ledger import Broken
-from simulator.parts import ClientPlan, FaultPlan, Plan
+from simulator.parts import ClientPlan, FaultPlan, Plan, QueuePlan
 
 from leveret.interop.wire.raw_codec import Method
 
@@ -55,3 +55,17 @@ def test_answers_come_in_order(names: list[str], may_be_held: bool, is_taken: bo
 ])  # fmt: skip
 def test_which_worlds_hold_publishes(configuration: str, kinds: list[str], expected: bool) -> None:
     assert may_hold(Plan(1, 1, configuration, faults=[FaultPlan(0, kind, 1) for kind in kinds])) is expected
+
+
+def test_a_queue_comes_after_that_of_its_dead_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dead letter to an address would make that queue, without the arguments that its plan has."""
+    client = client_of(may_be_held=False)
+    dead = QueuePlan("dead", arguments={"x-max-priority": ("I", 1)}, features={"dead_letter_address": "dead"})
+    client.world.plan.queues += [dead, QueuePlan("q", features={"dead_letter_address": "dead"})]
+    asked: list[tuple[str, Any]] = []
+    monkeypatch.setattr(
+        Channel, "ask", lambda self, name, answer, then, **more: asked.append((more["queue"], more["arguments"]))
+    )
+    for queue in client.world.plan.queues:
+        client.channels[1].declare(queue, lambda _: None)
+    assert asked == [("dead", dead.arguments), ("dead", dead.arguments), ("q", {})]

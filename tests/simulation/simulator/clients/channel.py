@@ -109,7 +109,14 @@ class Channel:
         self.client.ask(self.number, name, answer, then, **arguments)
 
     def declare(self, queue: QueuePlan, then: Answered) -> None:
-        """Declare a queue as the plan has it."""
+        """Declare a queue as the plan has it.
+
+        First the one that gets its dead letters: a dead letter would make it, without its arguments.
+        """
+        letters = queue.features.get("dead_letter_address")
+        for other in self.world.plan.queues:
+            if other.name == letters and other is not queue:
+                self.declare(other, _nothing)
         self.ask(
             "queue.declare", "queue.declare-ok", then,
             queue=called(queue), durable=queue.durable, arguments=tagged(queue.arguments),
