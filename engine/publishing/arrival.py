@@ -19,6 +19,7 @@ from .arrival_rules import HOPS_MAX, ArrivalRules, matching_diverts
 from .publish import publish_onward, publish_run, retain
 from .publish_events import DuplicateEvent
 from .route import ALL_TAKEN, Outcome, Route
+from .service import ServiceExchange
 
 INGRESS_TIMESTAMP = "_AMQ_INGRESS_TIMESTAMP"
 
@@ -56,7 +57,7 @@ def arrive(
             return arrive(host, route, rules, envelope, contents, passed)
     if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
         envelope = envelope.with_expiration(rules.expiry.applied_to(envelope.expiration_ms))
-    if envelope.copies:
+    if envelope.copies and not isinstance(route.exchange, ServiceExchange):
         route = route.for_each()
     if not rules.needs_each_message and not envelope.summary.is_marked:
         return (publish_onward if passed else publish_run)(host, route, envelope, contents)

@@ -75,12 +75,18 @@ class Firehose:
         if session.transaction is None:
             self._publisher, self._expected = session, (envelope.exchange, envelope.routing_key, len(contents))
             return
+        host = session.client.host
+        chosen: list[tuple[Envelope, list[str]]] = []
         for content in contents:
             one, traced = envelope, content
             if envelope.summary.is_marked:
                 one, traced = prepared(envelope, content, session.subscriptions.reply_address)
-            for names, _ in choose(route, one, (traced,), session.client.host):
+            for names, _ in choose(route, one, (traced,), host):
                 self._published(session, one, traced, names)
+                chosen.append((one, names))
+        for one, names in reversed(chosen):  # the publish chooses the same queues in turn
+            queues = [queue for name in names if (queue := host.queues.get(name)) is not None]
+            host.router.give_turns_back(route.exchange, one.keys, queues)
 
     def listen(self, event: Event) -> None:
         if event.vhost not in self.vhosts:

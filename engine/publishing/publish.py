@@ -19,7 +19,7 @@ from ..rules.limits import DROP
 from ..rules.queue_rules import AutoCreatedQueue
 from .auto_created import targets_of
 from .publish_events import MixedPublishedEvent, PublishedEvent
-from .route import ALL_TAKEN, Outcome, Route
+from .route import ALL_TAKEN, ChosenRoute, Outcome, Route
 from .service import ServiceExchange
 
 
@@ -78,6 +78,7 @@ def publish_onward(
         queues = route.queues
         if queues is None:
             queues = host.router.reach(route.exchange, Routed(envelope.keys, envelope, contents[0], broker.chance))
+            route = ChosenRoute(route, queues)  # another look-up could find other queues, as of a shared address
         broker.flow.note_own(queues, envelope)
     return publish_run(host, route, envelope, contents, due_ns)
 

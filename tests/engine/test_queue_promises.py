@@ -2,7 +2,7 @@
 
 import pytest
 
-from leveret.engine import MS, BrokerOptions, Choice, EventKind, Moving, Queue, VirtualHostLimits, to_queue
+from leveret.engine import MS, BrokerOptions, Choice, Envelope, EventKind, Moving, Queue, VirtualHostLimits, to_queue
 from leveret.engine.errors import (
     ConsumerTagInUse,
     ExclusiveConsumerRefused,
@@ -13,10 +13,14 @@ from leveret.engine.errors import (
     UnknownDeliveryTag,
 )
 from leveret.engine.invariants import check_broker
+from leveret.engine.messages.content import NATIVE
 from leveret.engine.messages.field_table import Field
+from leveret.engine.publishing.firehose import EXCHANGE, Firehose
+from leveret.engine.publishing.route import Route
+from leveret.engine.publishing.service import ServiceExchange
 from leveret.engine.queues import queue as queue_module
 from leveret.engine.queues import scheduled
-from leveret.settings import NO_SETTINGS, Divert, Policies, SettingsRepository, entry, make_policy
+from leveret.settings import NO_SETTINGS, Divert, Policies, SettingsRepository, WholeLimits, entry, make_policy
 from leveret.testing.harness import Harness, arguments_of, messages
 
 
@@ -1211,3 +1215,46 @@ def test_a_reload_drops_retained_messages_beyond_a_smaller_number() -> None:
     world.queue()
     world.bind("q", "amq.fanout")
     assert world.all() == "c"
+
+
+@pytest.mark.parametrize("has_limit", [False, True])
+def test_queues_of_one_address_take_turns_for_what_the_broker_forwards(has_limit: bool) -> None:
+    """Also if a limit makes the broker look which queues get a message before it forwards it."""
+    options = BrokerOptions(whole_limits=WholeLimits(messages_max=100 if has_limit else None))
+    world = Harness(options=options)
+    for name in ("one", "two"):
+        world.queue(name, x_address="jobs")
+    world.broker.reloading.replace_diverts([Divert("d", "orders", ("jobs",))])
+    world.queue("orders")
+    world.publish(*"abcd", key="orders")
+    assert (world.all("one"), world.all("two")) == ("ac", "bd")
+
+
+def test_a_request_to_a_service_with_copies_is_served() -> None:
+    """CC leads to no queue there, and the request is not lost."""
+    world, requests = Harness(), list[bytes]()
+    service = ServiceExchange("service", lambda envelope, content: requests.append(NATIVE.split(content)[1]))
+    summary, contents = messages("a", {"headers": {"CC": ["q"]}})
+    queue = world.queue()
+    world.session.publish(Route(service, "k", []), Envelope("service", "k", summary), contents, mandatory=True)
+    assert (requests, queue.ready_count) == ([b"a"], 0)
+
+
+def test_tracing_a_transaction_takes_no_turns() -> None:
+    """Queues that share an address get its messages in turn, traced or not, and the copies name the same queues."""
+    world = Harness()
+    for name in ("one", "two"):
+        world.queue(name, x_address="jobs")
+    world.queue("trace")
+    world.bind("trace", EXCHANGE, "#")
+    firehose = Firehose(world.broker.context)
+    firehose.switch("/", on=True)
+    world.session.select_transactions()
+    for body in "abc":
+        summary, contents = messages([body], {})
+        envelope, route = Envelope("", "jobs", summary), world.route("jobs")
+        firehose.expect(world.session, route, envelope, contents)
+        world.session.publish(route, envelope, contents, mandatory=False)
+    world.session.commit()
+    world.end_turn()
+    assert (world.all("one"), world.all("two")) == ("ac", "b")
