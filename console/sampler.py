@@ -6,6 +6,7 @@ activity on. Source: management page 5, 14.
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from operator import add
 from typing import Any
 
 from ..engine import Broker, Client, Exchange, Queue, Session, VirtualHost
@@ -32,7 +33,7 @@ from .counters import (
 )
 from .node_facts import HostFacts
 from .ranges import Range
-from .series import DAY, HOUR, MINUTE, NO_RANGE, TEN_MINUTES, Resolutions, Series
+from .series import DAY, HOUR, MINUTE, NO_RANGE, TEN_MINUTES, Resolutions, Series, SumOfSeries
 from .steps import Steps
 
 PERIOD_S = 1.0
@@ -315,11 +316,27 @@ class Sampler:
         found = {name: value for name, value in shown.items() if name.removesuffix("_details") in (*LENGTHS, *OCTETS)}
         return {**found, "message_stats": stats} if stats else found
 
-    def totals(self, ranges: Mapping[str, Range] = NO_RANGES) -> Steps:
-        """Steps that return fields of the broker: `message_stats`, `queue_totals`, `churn_rates`."""
+    def totals(self, ranges: Mapping[str, Range] = NO_RANGES, only: Sequence[VirtualHost] | None = None) -> Steps:
+        """Steps that return fields of the broker: `message_stats`, `queue_totals`, `churn_rates`.
+
+        `only`: messages are those of these virtual hosts, as RabbitMQ counts them for a user who is no monitor.
+        """
         broker = self._broker()
-        lengths = yield from lengths_of(broker.virtual_hosts.queues())
-        return self._totals_of((yield from broker_values(broker, lengths)), ranges)
+        if only is None:
+            lengths = yield from lengths_of(broker.virtual_hosts.queues())
+            return self._totals_of((yield from broker_values(broker, lengths)), ranges)
+        sums = [0] * len(VHOST_NAMES)
+        for vhost in only:
+            lengths = yield from lengths_of(vhost.queues.values())
+            values = yield from vhost_values(vhost, list(broker.connections), lengths)
+            sums = list(map(add, sums, values))
+        series = SumOfSeries([found for vhost in only if (found := self._series.get(vhost)) is not None])
+        shown = self._with_rates(VHOST_NAMES, sums, series, ranges)
+        stats = _stats(shown, [PUBLISHES, DELIVERIES], sums, VHOST_NAMES)
+        churn = dict.fromkeys(BROKER_NAMES, 0) | dict(zip(CHURN, churn_values(broker)))
+        whole = self._totals_of(list(churn.values()), ranges)
+        messages = {**stats, **whole["message_stats"]}
+        return {**whole, "message_stats": messages, "queue_totals": _with_details(shown, LENGTHS)}
 
     def totals_at_last_sample(self) -> dict[str, Any]:
         """As `totals`, but from the last sample, and so without steps."""
@@ -342,7 +359,11 @@ class Sampler:
         return _with_details(shown, CHURN)
 
     def _with_rates(
-        self, names: Sequence[str], values: Sequence[int], series: Series | None, ranges: Mapping[str, Range]
+        self,
+        names: Sequence[str],
+        values: Sequence[int],
+        series: Series | SumOfSeries | None,
+        ranges: Mapping[str, Range],
     ) -> dict[str, Any]:
         """Each value under its name, and its rate under `NAME_details`, with samples if a range asks for them."""
         found: dict[str, Any] = {}
@@ -356,7 +377,7 @@ class Sampler:
         return found
 
     def _samples(
-        self, index: int, value: int, series: Series | None, wanted: Range, *, is_gauge: bool
+        self, index: int, value: int, series: Series | SumOfSeries | None, wanted: Range, *, is_gauge: bool
     ) -> dict[str, Any]:
         """The samples of a range, newest first. Their times are multiples of the step.
 

@@ -104,3 +104,17 @@ class Series:
             if end:
                 return one.samples[end - 1][index]
         return None
+
+
+class SumOfSeries:
+    """The sum of the samples of several objects."""
+
+    def __init__(self, series: Sequence[Series]) -> None:
+        self._series = series
+
+    def rate(self, index: int) -> float:
+        return round(sum(one.rate(index) for one in self._series), 3)
+
+    def at(self, index: int, at_ms: int) -> int | None:
+        known = [value for one in self._series if (value := one.at(index, at_ms)) is not None]
+        return sum(known) if known else None

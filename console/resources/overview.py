@@ -9,6 +9,7 @@ from ..commands import Adapter
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Answer, Request, bad_request
 from ..listing import Columns
+from ..permissions import is_monitor, may_list
 from ..ranges import ranges_of
 from ..steps import Steps
 from ..views.overview import overview_view, totals_of
@@ -27,7 +28,8 @@ def _overview(api: Api, request: Request) -> Steps:
     node = request.peer.node or api.options.node
     view = overview_view(totals, api.options, request.user, name, node, has_statistics=has_statistics)
     if has_statistics:
-        view = {**view, **(yield from api.sampler.totals(ranges))}
+        visible = [vhost for vhost in api.broker.virtual_hosts.values() if may_list(request.user, vhost.name)]
+        view |= yield from api.sampler.totals(ranges, None if is_monitor(request.user) else visible)
         if ranges:
             view["leveret"] = {"sampled_since_ms": api.sampler.since_ms()}
     return Columns(request).selected(view)

@@ -143,3 +143,17 @@ def test_who_may_ask(users: ApiClient) -> None:
 def test_how_much_is_hidden(users: ApiClient, user: str, hidden: int) -> None:
     """So that an empty list says whether there is nothing, or nothing that the user may see."""
     assert users.get("leveret/may", user=user) == {"hidden_vhosts": hidden}
+
+
+@pytest.mark.parametrize("user, messages", [("administrator", 3), ("monitoring", 3), ("management", 1)])
+def test_totals_are_of_what_a_user_may_see(users: ApiClient, user: str, messages: int) -> None:
+    """Monitors see those of all virtual hosts; others could tell from them what happens elsewhere."""
+    for vhost, queue, count in (("%2F", "a", 1), ("hidden", "h", 2)):
+        users.ask("DELETE", f"queues/{vhost}/{queue}/contents")
+        body = {"routing_key": queue, "properties": {}, "payload": "x", "payload_encoding": "string"}
+        for _ in range(count):
+            assert users.ask("POST", f"exchanges/{vhost}/amq.default/publish", body).json == {"routed": True}
+    found = users.get("overview", user=user)
+    assert found["queue_totals"]["messages"] == messages
+    whole = users.get("overview")["message_stats"]["publish"]
+    assert (found["message_stats"]["publish"] == whole) is (user != "management")

@@ -259,6 +259,35 @@ def test_the_whole_never_falls(broker: Broker, client: Client, clock: ManualCloc
     assert finished(sampler.totals())["churn_rates"]["connection_closed"] == 1
 
 
+def test_totals_of_some_virtual_hosts(broker: Broker, client: Client, clock: ManualClock) -> None:
+    """Messages, rates and samples are sums of theirs; churn is the broker's."""
+    sampler = Sampler(lambda: broker)
+    some = []
+    for name, count in (("one", 1), ("two", 2), ("hidden", 4)):
+        vhost = broker.virtual_hosts.create(name)
+        other = broker.connections.open(name, User("guest"), name=name, flush=lambda: None)
+        vhost.queues.declare("q", client=other)
+        some.append((vhost, other.open_session(1), vhost.router.route("", "q", other.user), count))
+    clock.advance_ns(-clock.wall_ms() % 60_000 * 1_000_000)
+    for _ in range(10):
+        for _, session, route, count in some:
+            session.publish(route, Envelope("", "q"), [b"x"] * count, mandatory=False)
+        _look(sampler, clock)
+    ranges = {"lengths": Range(10, 5), "msg_rates": Range(10, 10)}
+    found = finished(sampler.totals(ranges, [vhost for vhost, *_ in some[:2]]))
+    details = found["queue_totals"]["messages_details"]
+    assert (found["queue_totals"]["messages"], details["rate"]) == (30, 3.0)
+    assert [one["sample"] for one in details["samples"]] == [30, 15, 0]
+    stats = found["message_stats"]
+    assert (stats["publish"], stats["publish_details"]["rate"], stats["disk_reads"]) == (30, 3.0, 0)
+    assert [one["sample"] for one in stats["publish_details"]["samples"]] == [30, 0]
+    assert found["churn_rates"] == finished(sampler.totals(ranges))["churn_rates"]
+    nothing = finished(sampler.totals(ranges, []))
+    assert nothing["queue_totals"]["messages"] == 0 and nothing["message_stats"].keys() == {
+        *("disk_reads", "disk_reads_details", "disk_writes", "disk_writes_details")
+    }
+
+
 def test_exchanges_count_what_goes_in_and_out(broker: Broker, client: Client, clock: ManualClock) -> None:
     """Out is counted once for each queue; nobody to take it: in alone."""
     sampler = Sampler(lambda: broker)
