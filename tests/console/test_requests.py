@@ -1,12 +1,21 @@
 """What holds for every request: paths, methods, logins, what is accepted. Source: management page 1."""
 
 import socket
+import tracemalloc
+from collections.abc import Iterator
+from itertools import chain, repeat
+from types import SimpleNamespace
+from typing import Any
 
+import h11
 import pytest
+import trio
 from all_routes import ROUTES
 from api_client import ApiClient, basic
 
+from leveret.console.connection import Connection
 from leveret.console.dispatcher import Dispatcher
+from leveret.console.http_messages import Peer, Request
 from leveret.testing import RunningBroker, start_broker
 
 
@@ -152,3 +161,31 @@ def test_routes_that_insist_on_json(api: ApiClient, path: str, body: bytes) -> N
 def test_a_type_without_a_slash_is_malformed(api: ApiClient, media: str, status: int) -> None:
     """Other words are taken, and the body is JSON all the same."""
     assert api.ask("PUT", f"queues/%2F/of-{media[:4]}", b"{}", headers={"content-type": media}).status == status
+
+
+def test_a_body_in_tiny_chunks_takes_little_more_memory_than_its_octets() -> None:
+    """Two octets each; as an object of its own each would take twenty times as much."""
+    count = 50_000
+    events: Iterator[object] = chain(repeat(h11.Data(data=b"xy"), count), [h11.EndOfMessage()])
+
+    async def following() -> object:
+        event = next(events)
+        return h11.Data(data=bytearray(event.data)) if isinstance(event, h11.Data) else event
+
+    connection: Any = SimpleNamespace(
+        _next=following,
+        _state=SimpleNamespace(add_unfinished=lambda octets: None),
+        _http=SimpleNamespace(they_are_waiting_for_100_continue=False),
+    )
+
+    async def read() -> tuple[bytes, int]:
+        tracemalloc.start()
+        try:
+            body = await Connection._body(connection, Request("PUT", "/", {}, {}, Peer("", True)), 1 << 20)
+            return body, tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    body, peak = trio.run(read)
+    assert body == b"xy" * count
+    assert peak < 6 * len(body)
