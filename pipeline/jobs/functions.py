@@ -14,6 +14,7 @@ from ..answers import EXIT_FAULT, EXIT_OK, Answer
 from ..engines.protocol import Engine, Row, value
 from ..error_texts import spark_error_text
 from ..lake.delta_tables import absolute
+from ..lake.nodes import first_node
 from ..output.formats import PAGES, write_text
 from ..progress import Progress
 from ..retries import retry_slow_workers
@@ -177,7 +178,8 @@ def _replay(work: JobContext) -> Answer:
     options, engine = work.options, work.engine
     settings = ReplayOptions(options.id or secrets.token_hex(8), options.where, options.rate, options.replays_max)
     path = open_log(options.lake, engine)
-    count, sent = retry_slow_workers(partial(choose, work.tables, settings), work.progress), 0
+    first = first_node(options.lake).name if work.tables.node else ""
+    count, sent = retry_slow_workers(partial(choose, work.tables, settings, first), work.progress), 0
     if options.go and count:
         urls(vhosts_chosen(work.tables), options.url)  # raises, if it has to, before anything is sent
         everything = f"SELECT msg_id FROM {CHOSEN}"

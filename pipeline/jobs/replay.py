@@ -57,7 +57,7 @@ JOIN first_content USING (msg_id)
 JOIN payloads ON payloads.msg_id = once.msg_id AND payloads.lsn = first_content.of_lsn
 WHERE coalesce({replay_id} <> {id}, true) AND coalesce(TRY_CAST({count} AS int), 0) < {replays_max}
     AND once.msg_id NOT IN (
-        SELECT msg_id FROM {log} WHERE replay_id = {id} AND sent = 1 AND coalesce(node, {node}) = {node}
+        SELECT msg_id FROM {log} WHERE replay_id = {id} AND sent = 1 AND coalesce(node, {first}) = {node}
     )
 """
 
@@ -77,9 +77,10 @@ class ReplayOptions:
     replays_max: int = 3
 
 
-def choose(tables: Tables, options: ReplayOptions) -> int:
+def choose(tables: Tables, options: ReplayOptions, first: str = "") -> int:
     """Make the view CHOSEN of the messages to send. Returns their number. The view LOG has to exist.
 
+    `first`: the node of the rows of LOG without one: the lake had only that one then.
     Raises: NotRecorded, ValueError (`where` is no SQL).
     """
     tables.require_contents("a replay")
@@ -101,6 +102,7 @@ def choose(tables: Tables, options: ReplayOptions) -> int:
         log=LOG,
         id=dialect.text(options.replay_id),
         node=dialect.text(tables.node),
+        first=dialect.text(first),
         replay_id=dialect.json_field("headers_json", ID_HEADER),
         count=dialect.json_field("headers_json", COUNT_HEADER),
         replays_max=options.replays_max,

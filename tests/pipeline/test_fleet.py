@@ -289,6 +289,10 @@ def test_a_replay_from_before_the_other_nodes(engine: Any, tmp_path: Path) -> No
             engine.append(conform(engine.dialect, f"SELECT {row}", REPLAY_LOG), path)
     _, way = Asked(engine, tmp_path / "lake").ask("trace", "r-1")
     assert {(row["node"], row["msg_id"]) for row in way} == {("zeta", 1), ("alpha", 1)}
+    for name, count in (("zeta", 0), ("alpha", 1)):
+        asked = Asked(engine, tmp_path / "lake")
+        chosen = asked.ask("replay", "--id", "r", "--where", "kind = 'enqueued'", "--node", name)
+        assert len(chosen[1]) == count, name
 
 
 def test_a_node_that_is_still_empty(engine: Any, story: Any, tmp_path: Path) -> None:
