@@ -261,3 +261,11 @@ def test_how_long_a_number_in_a_text_may_be(digits: str) -> None:
     assert compiled("l + 1 IS NAN", AMPS).truth(subject) is not is_number
     assert compiled("l = 0", AMPS).truth(subject) is (is_number and not digits.strip("0"))
     assert compiled("l > 1", AMPS).truth(subject) is (not is_number or digits[0] == "1")
+
+
+@pytest.mark.parametrize("words", ["l LIKE 'a{}'", "l BEGINS WITH ('a')", "l ENDS WITH ('a')"])
+def test_an_empty_text_in_an_array_meets_a_pattern_as_it_is_compared(words: str) -> None:
+    """In a selector it is a text that does not fit, so NOT takes the message; in a filter it is NULL, so none does."""
+    subject = Given(b"", headers={"l": ["", "b"]})
+    assert compiled(words.format("%"), JMS).truth(subject) is False
+    assert compiled(words.format(""), AMPS).truth(subject) is None
