@@ -253,6 +253,7 @@ def test_options_may_stand_between_words(words: list[str], asked: list[tuple[str
              "priority": "3", "apply-to": "queues"},
         ),
         (["set_user_tags", "ann", "monitoring"], "users", {"action": "tags", "name": "ann", "tags": "monitoring"}),
+        (["set_user_tags", "ann", "a", "b"], "users", {"action": "tags", "name": "ann", "tags": "a,b"}),
         (
             ["set_topic_permissions", "ann", "amq.topic", ".*", "-"],
             "topic-permissions",

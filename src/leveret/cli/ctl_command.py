@@ -263,6 +263,8 @@ def _read(word: str, items: Sequence[str], vhost: str | None) -> tuple[str, dict
     except UnicodeEncodeError:
         raise CommandError("the command line is not text in UTF-8") from None
     name, *action = RABBITMQCTL.get(word, (word,))
+    if word == "set_user_tags" and len(items) > 2:  # rabbitmqctl takes a word for each tag
+        items = [items[0], ",".join(items[1:])]
     words = [*action, *items]
     given: dict[str, Any] = {}
     if name in COMMANDS and COMMANDS[name].keys() != {""} and words and not words[0].startswith("action="):
