@@ -152,7 +152,7 @@ def test_a_segment_rots(small_segments: ClusterNodes) -> None:
     rot(nodes.data(leader), 1)
     first = drain_over_losses(nodes)
     assert nodes.leader() != leader
-    until(lambda: "a full copy is whole" in nodes.log(leader), "the full copy")
+    until(lambda: "a full copy is complete" in nodes.log(leader), "the full copy")
     nodes.await_in_sync()
     assert set(publisher.confirmed) <= first
     second = nodes.leader()
@@ -167,7 +167,7 @@ def test_a_segment_rots(small_segments: ClusterNodes) -> None:
     nodes.start(second)
     assert nodes.leader() == second
     nodes.await_in_sync()
-    assert "a full copy is whole" in nodes.log(third)
+    assert "a full copy is complete" in nodes.log(third)
     assert_each_once(publisher, drain(nodes, leader))
 
 
