@@ -211,13 +211,12 @@ def test_the_default_queue_type_is_set_and_taken_back(broker: SocketBroker, ctl:
     assert broker.broker.virtual_hosts["/"].queues["q"].type == "quorum"
     ctl("vhosts", action="limits", name="/", max_queues=50)
     assert only(ctl("vhosts"))["default_queue_type"] == "quorum"
+    described = {"description": "Default virtual host", "tags": []}
     exported = ctl("definitions", action="export")
-    assert exported["vhosts"] == [
-        {"name": "/", "metadata": {"description": "Default virtual host", "tags": [], "default_queue_type": "quorum"}}
-    ]
+    assert exported["vhosts"] == [{"name": "/", "metadata": {**described, "default_queue_type": "quorum"}}]
     ctl("vhosts", action="default-queue-type", name="/")
     channel.queue_declare("before", durable=True)
-    assert ctl("definitions", action="export")["vhosts"] == [{"name": "/"}]
+    assert ctl("definitions", action="export")["vhosts"] == [{"name": "/", "metadata": described}]
     ctl("definitions", action="import", definitions=exported)
     row = only(ctl("vhosts"))
     assert (row["default_queue_type"], row["max_queues"]) == ("quorum", 50)

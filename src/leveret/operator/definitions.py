@@ -260,7 +260,8 @@ def _apply_users(broker: Broker, plan: Plan) -> Steps:
 
 def _vhost_value(broker: Broker, vhost: VirtualHost) -> dict[str, Any]:
     default, about = vhost.context.limits.default_queue_type, about_vhost(broker, vhost.name)
-    if default is None and about == about_by_default(vhost.name):
+    # A broker that reads this does not know our default description.
+    if default is None and about == about_by_default(vhost.name) and not any(about.values()):
         return {"name": vhost.name}
     metadata = {**about, "default_queue_type": default} if default is not None else about
     return {"name": vhost.name, "metadata": metadata}
