@@ -66,9 +66,11 @@ class OldSegments:
         That is certain when the records that made them unneeded (acknowledgements, for example) are safe.
         """
         turns, before = self._turns, self._unneeded_at
-        self._unneeded_at = {base_lsn: before.get(base_lsn, turns.next_lsn) for base_lsn in base_lsns}
+        unneeded_at = {base_lsn: before.get(base_lsn, turns.next_lsn) for base_lsn in base_lsns}
         trusted_lsn = turns.writer.file.trusted_lsn
-        return list(takewhile(lambda base_lsn: self._unneeded_at[base_lsn] <= trusted_lsn, base_lsns))
+        trusted = list(takewhile(lambda base_lsn: unneeded_at[base_lsn] <= trusted_lsn, base_lsns))
+        self._unneeded_at = {base_lsn: unneeded_at[base_lsn] for base_lsn in base_lsns[len(trusted) :]}
+        return trusted
 
     def worth_emptying(self) -> int | None:
         """The oldest segment, if moving its live contents forward pays. Raises: JournalError, OSError."""
