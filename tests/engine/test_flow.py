@@ -329,15 +329,16 @@ def test_a_reload_keeps_the_order_of_those_who_wait() -> None:
 
 
 def test_a_reload_of_one_queue_keeps_the_order_of_the_waiters_of_others() -> None:
-    """Those of one client that wait for the limit of the whole broker, each for another queue."""
+    """Those of one client that wait for the limit of the whole broker, each for another queue. So does its deletion."""
     bench = FlowBench(whole=WholeLimits(messages_max=1))
-    blocking = [entry(name, address_full_policy="BLOCK") for name in "qrs"]
+    blocking = [entry(name, address_full_policy="BLOCK") for name in ("q", "r", "s", "full")]
     bench.broker.reloading.replace_settings(SettingsRepository(blocking))
     publishers = [Publisher(bench, name) for name in "qrs"]
     for publisher, name in zip(publishers, "qrs"):
         bench.queue(name)
         publisher.join(publishers[0])
-    Publisher(bench, "filler").publish(make_content(100))
+    bench.queue("full")
+    Publisher(bench, "filler").publish(make_content(100), to="full")
     for publisher, name in zip(publishers, "qrs"):
         publisher.publish(make_content(100), to=name)
     node = bench.broker.flow.nodes()[0]
@@ -345,6 +346,10 @@ def test_a_reload_of_one_queue_keeps_the_order_of_the_waiters_of_others() -> Non
     assert list(waiting.waiters) == publishers
     changed = entry("q", address_full_policy="BLOCK", send_fail_if_no_space_after_ms=500)
     bench.broker.reloading.replace_settings(SettingsRepository([changed, *blocking[1:]]))
+    bench.end_turn()
+    ((_, waiting),) = node.round_robin
+    assert list(waiting.waiters) == publishers
+    bench.broker.virtual_hosts["/"].queues.delete("q", client=None)
     bench.end_turn()
     ((_, waiting),) = node.round_robin
     assert list(waiting.waiters) == publishers
