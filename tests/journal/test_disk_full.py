@@ -1,5 +1,7 @@
 """A disk that is full, or fails, under a broker: publishers hear it, consumers go on, nothing confirmed is lost."""
 
+from collections.abc import Sequence
+
 import pytest
 from desk import GETS
 from durable_desk import DurableDesk
@@ -199,14 +201,15 @@ def recover(desk: DurableDesk) -> None:
     desk.recorder.recover()
 
 
-def full_desk_with_dead_letters(*published: str) -> DurableDesk:
-    """`q` has messages, its dead letters go to `d1`; then the disk is full."""
+def full_desk_with_dead_letters(*published: str, to: Sequence[str] = ("d1",)) -> DurableDesk:
+    """`q` has messages, its dead letters go to these queues; then the disk is full."""
     desk = DurableDesk(SimulatedFiles())
-    for queue in ("elsewhere", "d1"):
+    for queue in ("elsewhere", *to):
         desk.declare(queue)
     desk.declare(x_dead_letter_exchange="dead")
     desk.exchange("dead")
-    desk.bind("d1", "dead")
+    for queue in to:
+        desk.bind(queue, "dead")
     desk.publish(*published, delivery_mode=2)
     desk.settle()
     full(desk)
@@ -226,16 +229,7 @@ def has_room(desk: DurableDesk) -> None:
 
 def test_what_dies_while_the_disk_is_full_is_written_later() -> None:
     """Into two queues; what leaves one of them then leaves the journal, too."""
-    desk = DurableDesk(SimulatedFiles())
-    for queue in ("elsewhere", "d1", "d2"):
-        desk.declare(queue)
-    desk.declare(x_dead_letter_exchange="dead")
-    desk.exchange("dead")
-    for queue in ("d1", "d2"):
-        desk.bind(queue, "dead")
-    desk.publish("A", "B", delivery_mode=2)
-    desk.settle()
-    full(desk)
+    desk = full_desk_with_dead_letters("A", "B", to=("d1", "d2"))
     for _ in range(2):
         desk.nack(desk.must_get(), requeue=False)
     assert desk.recorder.late_octets > 0
@@ -393,16 +387,7 @@ def test_little_room_is_for_what_makes_room() -> None:
 
 def test_what_one_queue_gives_up_before_it_is_stated_does_not_count_against_another() -> None:
     """A dead letter of that time is in two queues, and the checkpoint has stated the first alone."""
-    desk = DurableDesk(SimulatedFiles())
-    for queue in ("elsewhere", "d1", "d2"):
-        desk.declare(queue)
-    desk.declare(x_dead_letter_exchange="dead")
-    desk.exchange("dead")
-    for queue in ("d1", "d2"):
-        desk.bind(queue, "dead")
-    desk.publish("A", delivery_mode=2)
-    desk.settle()
-    full(desk)
+    desk = full_desk_with_dead_letters("A", to=("d1", "d2"))
     desk.nack(desk.must_get(), requeue=False)
     recover(desk)
     stating = checkpoint(desk.pair.broker, desk.journal, desk.recorder)
