@@ -42,7 +42,7 @@ from .messages.content import (
     encode_header,
     scan_properties,
 )
-from .messages.deaths import REJECTED, origin_of
+from .messages.dead_letter import REJECTED, origin_of
 from .messages.event import Event, MixedEvent
 from .messages.field_table import (
     Field,

@@ -2,7 +2,7 @@
 
 A dead letter in a full queue makes that queue drop another message. In a chain of full queues that would go on without
 a commit of the journal. So dead letters cause no deaths while there are many (`is_congested`).
-`rules/queue_rules.py` has the target of a queue's dead letters; `messages/deaths.py` makes headers and finds cycles.
+`rules/queue_rules.py` has the target of dead letters; `messages/dead_letter.py` makes them and finds cycles.
 `queues/classic.py` finds messages that reached the limit of attempts.
 Source: behaviour page 2.11, 3.4; address-settings page 5.5, 6.7.
 """
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..settings.frozen import frozen
 from .context import BrokerContext, HostContext
-from .messages.deaths import EXPIRED, REJECTED, dead_letter
+from .messages.dead_letter import EXPIRED, REJECTED, dead_letter
 from .messages.message import Message
 from .publishing.auto_created import targets_of
 from .publishing.publish import publish_dead_letter

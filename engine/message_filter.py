@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import BadRequest
 from .messages.content import ContentError, decode_properties
-from .messages.deaths import origin_of
+from .messages.dead_letter import origin_of
 from .messages.message import Message
 
 Takes = Callable[[Message], bool]

@@ -14,7 +14,7 @@ from .errors import InternalExchangeRefused
 from .exchanges.exchange import Exchange
 from .exchanges.routed import Routed
 from .messages.content import NATIVE, scan_properties, splice_header
-from .messages.deaths import DELIVERY_COUNT, origin_of, without_deaths
+from .messages.dead_letter import DELIVERY_COUNT, origin_of, without_deaths
 from .messages.message import Envelope, Message
 from .queues.queue import Queue
 from .users.permissions import EXCHANGE, QUEUE, WRITE

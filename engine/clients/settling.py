@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ..context import BrokerContext
 from ..delivery.consumer import by_consumer, holder_of, runs_by_holder
-from ..messages.deaths import REJECTED
+from ..messages.dead_letter import REJECTED
 from ..messages.message import Message
 from ..queues.queue import Queue
 

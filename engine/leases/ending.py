@@ -14,7 +14,7 @@ from ...settings.leases.leased_settings import STRICT, LeasedSettings
 from ..clock import MS, due_after
 from ..delivery.consumer import holder_of
 from ..messages.content import NATIVE, ContentError, decode_properties
-from ..messages.deaths import DELIVERY_LIMIT, EXPIRED, REJECTED
+from ..messages.dead_letter import DELIVERY_LIMIT, EXPIRED, REJECTED
 from ..messages.field_table import Field
 from ..messages.message import Envelope, Message, id_of
 from ..queues.parts import Settlement

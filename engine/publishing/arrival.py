@@ -10,7 +10,7 @@ from ..clock import due_after
 from ..context import HostContext
 from ..exchanges.delayed_exchange import DelayedExchange, delay_ms
 from ..messages.content import DEDUPLICATION_ID, DELAY, NATIVE, SCHEDULED_DELIVERY, PropertyValue, encode_header
-from ..messages.deaths import ORIG_ADDRESS, ORIG_MESSAGE_ID, hornetq_headers
+from ..messages.dead_letter import ORIG_ADDRESS, ORIG_MESSAGE_ID, hornetq_headers
 from ..messages.duplicates import IdCache, duplicate_id
 from ..messages.field_table import Field, FieldTable
 from ..messages.message import Envelope

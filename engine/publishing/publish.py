@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from ..context import HostContext
 from ..exchanges.routed import Routed
-from ..messages.deaths import ORIG_ADDRESS, ORIG_MESSAGE_ID, DeadLetter, hornetq_headers
+from ..messages.dead_letter import ORIG_ADDRESS, ORIG_MESSAGE_ID, DeadLetter, hornetq_headers
 from ..messages.event import emit_mixed
 from ..messages.field_table import Field, FieldTable
 from ..messages.message import Envelope

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..delivery.consumer import Consumer
 from ..messages.content import decode_properties
-from ..messages.deaths import EXPIRED, MAXLEN
+from ..messages.dead_letter import EXPIRED, MAXLEN
 from ..messages.message import UNLIMITED, Envelope, Message
 from ..rules.limits import FAIL, LOWEST_PRIORITY, OLDEST, PendingRules, SizeRules
 from ..rules.limits import PAGE as PAGE_OUT

@@ -12,7 +12,7 @@ from ..delivery.consumer import Consumer
 from ..delivery.consumer_list import RUN_MAX, equal_share
 from ..delivery.groups import GroupedMessage, Groups, grouped
 from ..exchanges.delayed_exchange import DelayedExchange
-from ..messages.deaths import DELIVERY_LIMIT, EXPIRED
+from ..messages.dead_letter import DELIVERY_LIMIT, EXPIRED
 from ..messages.field_table import Field
 from ..messages.message import UNLIMITED, Envelope, Message, id_of
 from ..rules.expiry_policy import NO_EXPIRY_POLICY

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..delivery.consumer import Consumer
 from ..events import Counters, EventKind
 from ..flow.meter import Meter
-from ..messages.deaths import EXPIRED, MAXLEN
+from ..messages.dead_letter import EXPIRED, MAXLEN
 from ..messages.event import Event, Listener, emit_mixed
 from ..messages.message import Envelope, Message, id_of
 from ..stores.paged_index import PagedEntry

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...settings import Layer, Policies, ResolvedSettings, SettingsRepository
 from ..flow.tree import MeterSettings
-from ..messages.deaths import MAXLEN
+from ..messages.dead_letter import MAXLEN
 from ..messages.field_table import FieldTable
 from ..messages.message import Message
 from ..stores.memory_share import MemoryCap

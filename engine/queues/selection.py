@@ -15,7 +15,7 @@ from ..delivery.consumer import Consumer
 from ..delivery.consumer_list import CHECKS_PER_EFFORT, UNCOUNTED_CHECKS
 from ..delivery.filter_groups import FilterGroup, FilterGroups, Match
 from ..delivery.groups import Groups
-from ..messages.deaths import EXPIRED
+from ..messages.dead_letter import EXPIRED
 from ..messages.field_table import Field
 from ..messages.message import Message, id_of
 from ..stores.store import Store

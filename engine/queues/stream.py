@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ..delivery.consumer import Consumer
 from ..messages.content import OFFSET
-from ..messages.deaths import EXPIRED, MAXLEN
+from ..messages.dead_letter import EXPIRED, MAXLEN
 from ..messages.field_table import Field, FieldTable, integer_of
 from ..messages.message import Envelope, Message
 from ..rules.arguments import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, age_ms, start_of

@@ -12,7 +12,7 @@ from ...settings.frozen import frozen
 from ...settings.queue_types import ADDED_TYPES
 from ...settings.rows.address_settings import NOTHING_SET
 from ...settings.rows.queue_attributes import SELECTOR
-from ..messages.deaths import EXPIRED, MAXLEN
+from ..messages.dead_letter import EXPIRED, MAXLEN
 from ..messages.field_table import Field, FieldTable, number_of, text_of
 from ..messages.levels import OF_QUORUM, Levels, up_to
 from .arguments import QUORUM, plain_arguments, queue_type_of

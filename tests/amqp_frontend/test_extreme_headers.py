@@ -10,7 +10,7 @@ from pamqp import commands as C
 from peer import Peer, method, raw_frame
 
 from leveret.engine.messages.content import encode_header, headers_of
-from leveret.engine.messages.deaths import COUNT_MAX
+from leveret.engine.messages.dead_letter import COUNT_MAX
 from leveret.engine.messages.field_table import DEPTH_MAX, Field, FieldTable
 
 INTEGERS = {"b": 8, "s": 16, "I": 32, "l": 64, "L": 64, "B": -8, "u": -16, "i": -32, "T": -64}
