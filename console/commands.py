@@ -13,6 +13,7 @@ from .api import Api
 from .bodies import arguments, boolean, integer, json_object
 from .dispatcher import Action, CommandRoute, Handler, Route
 from .http_messages import Answer, Request, existing
+from .options import CommandRefused
 from .steps import Steps
 
 #: Arguments that are never read from a body or query, because permissions depend on them.
@@ -58,7 +59,11 @@ def _handler(command: CommandRoute, adapter: Adapter) -> Handler:
         values = _given_arguments(command, request, adapter.arguments(api, request, given)) | from_path
         if "as-user" in command.arguments:
             values["as-user"] = request.user.name
-        result = yield from api.options.control.steps(command.words, values)
+        try:
+            result = yield from api.options.control.steps(command.words, values)
+        except CommandRefused:
+            _path_arguments(api, request, command)  # an object in the path that has gone meanwhile is a 404
+            raise
         code = status if isinstance(status, int) else status(result)
         if code in _WITHOUT_BODIES:
             return Answer(code)

@@ -71,11 +71,13 @@ class Console:
     broker: Broker
     vhost: VirtualHost
 
-    def call(self, target: str, between: Callable[[], object] = lambda: None) -> tuple[int, int, Any]:
+    def call(
+        self, target: str, between: Callable[[], object] = lambda: None, method: str = "GET"
+    ) -> tuple[int, int, Any]:
         """Status, steps and the value of an answer; `between`: done between any two of its steps."""
         path, _, query = target.partition("?")
         headers = {"host": "localhost", "authorization": basic("guest", "guest")}
-        request = Request("GET", f"/api/{path}", query_of(query), headers, Peer("127.0.0.1", True))
+        request = Request(method, f"/api/{path}", query_of(query), headers, Peer("127.0.0.1", True))
         count, steps = 1, self.api.open(request).steps(b"")
         while True:
             try:
@@ -385,6 +387,25 @@ def test_a_virtual_host_that_is_deleted_between_two_steps_is_left_out(console: C
             console.broker.virtual_hosts.delete(name)
 
     assert console.call("leveret/dead-letters", delete)[0] == 200
+
+
+@pytest.mark.parametrize("path", ["queues/%2F/queue01", "queues/%2F/queue01/contents", "exchanges/%2F/n01"])
+@pytest.mark.parametrize("gone", ["the object", "the virtual host"])
+def test_what_is_deleted_by_two_at_once_is_not_found_by_the_second(console: Console, path: str, gone: str) -> None:
+    """Clients take a 404 for done, and retry nothing. It was a 400."""
+
+    def delete() -> None:
+        if "/" not in console.broker.virtual_hosts:
+            return
+        if gone == "the virtual host":
+            console.broker.virtual_hosts.delete("/")
+        else:
+            console.vhost.queues.delete("queue01", client=None)
+            console.vhost.exchanges.delete("n01")
+
+    status, count, value = console.call(path, delete, "DELETE")
+    assert (status, value) == (404, {"error": "Object Not Found", "reason": "Not Found"})
+    assert count > 1
 
 
 def test_all_connections_of_a_user_are_closed_though_one_ends_meanwhile(console: Console) -> None:
