@@ -6,18 +6,20 @@ segment is the default exchange where an exchange is expected, as rabbitmqadmin 
 Source: management page 1.1, 1.2.
 """
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 from urllib.parse import unquote
 
-from .http_messages import Request
+from .http_messages import Request, bad_request
 
 #: The methods, in their order in the header `allow`.
 METHODS = ("HEAD", "GET", "PUT", "POST", "DELETE", "OPTIONS")
 #: The name of the default exchange in paths.
 DEFAULT_EXCHANGE = "amq.default"
+_NO_OCTET = re.compile("%(?![0-9A-Fa-f]{2})")
 _EXCHANGES = frozenset({"X", "SOURCE", "TARGET"})
 #: Variable in the path of a command -> names of arguments; the one that the command has gets the value.
 _PATH_ARGUMENTS = {"V": ("vhost", "name"), "Q": ("queue",), "X": ("exchange",), "U": ("user", "name"), "N": ("node",)}
@@ -131,7 +133,10 @@ class Dispatcher:
         return iter([route for known in self._routes.values() for _, route in known])
 
     def find(self, path: str) -> tuple[Route, dict[str, str]] | None:
-        """The route of a raw path after `/api/`, and its variable parts; None: there is no such route."""
+        """The route of a raw path after `/api/`, and its variable parts; None: there is no such route.
+
+        Raises: Refusal: a variable part is not percent-encoded UTF-8.
+        """
         segments = path.split("/")
         if len(segments) > 1 and not segments[-1]:
             segments.pop()
@@ -151,13 +156,26 @@ def _name_of(text: str) -> str:
     return text[1:] if text.startswith("\0") and text.strip("\0") in (".", "..") else text
 
 
+def _decoded(segment: str) -> str:
+    """A segment without percent-encoding. Raises: Refusal.
+
+    Octets that are not UTF-8 are not replaced: the request would be about an object whose name has U+FFFD.
+    """
+    if _NO_OCTET.search(segment):
+        raise bad_request("the path has a % that is not followed by two hexadecimal digits")
+    try:
+        return unquote(segment, errors="strict")
+    except UnicodeDecodeError:
+        raise bad_request("the path has octets that are not UTF-8") from None
+
+
 def _match(words: tuple[str, ...], segments: list[str]) -> dict[str, str] | None:
     names = {}
     for word, segment in zip(words, segments):
         if word.isupper():
             if not segment and word not in _EXCHANGES:
                 return None
-            value = _name_of(unquote(segment, errors="replace"))
+            value = _name_of(_decoded(segment))
             names[word] = "" if word in _EXCHANGES and value == DEFAULT_EXCHANGE else value
         elif word != segment:
             return None

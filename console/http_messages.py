@@ -166,12 +166,14 @@ def access_refused(detail: str) -> Refusal:
 def query_of(text: str) -> dict[str, str]:
     """The parameters of a query; of duplicates, the first one. `text`: after the question mark.
 
-    Raises: Refusal, if there are more than 100.
+    Raises: Refusal, if there are more than 100, or one is not UTF-8.
     """
     found: dict[str, str] = {}
     try:
-        for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=100):
+        for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=100, errors="strict"):
             found.setdefault(name, value)
+    except UnicodeDecodeError:
+        raise bad_request("the query has octets that are not UTF-8") from None
     except ValueError:
         raise bad_request("too many parameters") from None
     return found

@@ -66,6 +66,12 @@ def test_probes_are_answered_everywhere(pages: NodePages) -> None:
     assert pages.page("GET", "/api/health/checks/is-in-service", is_loopback=False) == ("200 OK", b'{"status":"ok"}')
 
 
+def test_a_path_that_is_not_text_names_no_node(pages: NodePages) -> None:
+    """As at the node that leads."""
+    status, body = pages.page("GET", "/api/healthchecks/node/%ff", is_loopback=False)
+    assert (status, json.loads(body)["reason"]) == ("400 Bad Request", "the path has octets that are not UTF-8")
+
+
 @pytest.mark.parametrize(
     "own, leader, status",
     [

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import Any
+from urllib.parse import quote
 
 import h11
 import pytest
@@ -49,6 +50,35 @@ def test_segments_are_decoded_once() -> None:
     dispatcher.add(ROUTES)
     found = dispatcher.find("queues/%2F/a+b%2520c%2Fd")
     assert found is not None and found[1] == {"V": "/", "Q": "a+b%20c/d"}
+
+
+@pytest.mark.parametrize(
+    "segment, reason",
+    [
+        ("%ff", "the path has octets that are not UTF-8"),
+        ("a%c3", "the path has octets that are not UTF-8"),
+        ("%ed%a0%80", "the path has octets that are not UTF-8"),  # half of a surrogate pair
+        ("%zz", "the path has a % that is not followed by two hexadecimal digits"),
+        ("100%", "the path has a % that is not followed by two hexadecimal digits"),
+        ("%u00e4", "the path has a % that is not followed by two hexadecimal digits"),
+    ],
+)
+def test_paths_that_are_not_text(segment: str, reason: str, api: ApiClient) -> None:
+    """They name nothing. They were about the queue whose name has U+FFFD, or the text as it is."""
+    for name in ("\ufffd", "a\ufffd", "\ufffd\ufffd\ufffd", "%zz", "100%", "%u00e4"):
+        assert api.ask("PUT", f"queues/%2F/{quote(name, safe='')}", {}).status in (201, 204)
+    for method in ("GET", "PUT", "DELETE"):
+        refused = api.ask(method, f"queues/%2F/{segment}", {} if method == "PUT" else None)
+        assert (refused.status, refused.reason) == (400, reason)
+    assert api.ask("DELETE", f"queues/%2F/{segment}/contents").status == 400
+    assert api.ask("GET", f"nope/{segment}").status == 404
+    assert len(api.get("queues/%2F?name=%EF%BF%BD&page=1")["items"]) == 3
+
+
+def test_a_query_that_is_not_text(api: ApiClient) -> None:
+    """It filters nothing."""
+    refused = api.ask("GET", "queues?page=1&name=%ff")
+    assert (refused.status, refused.reason) == (400, "the query has octets that are not UTF-8")
 
 
 def test_methods(api: ApiClient) -> None:

@@ -16,6 +16,7 @@ from ..cluster.status import cluster_status
 from ..console.dispatcher import Dispatcher, Route
 from ..console.encoding import encoded
 from ..console.health_checks import CHECKS, Subject, answer_of, node_check
+from ..console.http_messages import Refusal
 from ..console.metrics import families as f
 from ..console.metrics.aggregated import PREFIX as METRICS_PREFIX
 from ..console.metrics.aggregated import identity_of, table, versions_of
@@ -61,7 +62,10 @@ class NodeChecks:
 
         Without details the JSON only says whether the check failed: details have ports, paths and names of nodes.
         """
-        found = self._dispatcher.find(path.removeprefix(PREFIX))
+        try:
+            found = self._dispatcher.find(path.removeprefix(PREFIX))
+        except Refusal as refusal:
+            return refusal.status, encoded(refusal.answer().value)
         facts = self._report.facts()
         if found is None or found[1].get("N", facts.own) not in facts.by_name:
             return 404, encoded({"error": "Object Not Found", "reason": "Not Found"})
