@@ -30,7 +30,7 @@ def _clients(api: Api, request: Request) -> list[Client]:
 
 def _list(api: Api, request: Request) -> Steps:
     node, ranges = api.options.node, ranges_of(request, "invalid_range_parameters")
-    has_statistics = not request.flag("disable_stats")
+    has_statistics = "V" in request.names or not request.flag("disable_stats")
 
     def row(client: Client) -> dict[str, Any]:
         if not has_statistics:
@@ -59,6 +59,8 @@ def _client(api: Api, request: Request, *, to_close: bool = False) -> Client:
 
 def _show(api: Api, request: Request) -> Any:
     client = _client(api, request)
+    if request.flag("disable_stats"):
+        return Columns(request).selected({"name": client.name})
     view = connection_view(client, api.broker, api.options.node, is_alone=True)
     ranges = ranges_of(request)
     return Columns(request).selected(
@@ -105,12 +107,18 @@ def _listed_channels(api: Api, request: Request, sessions: list[Session], *, has
 
 
 def _list_channels(api: Api, request: Request) -> Steps:
-    if request.flag("disable_stats"):
-        raise bad_request("Stats in management UI are disabled on this node")
+    _check_statistics(request)
     return _listed_channels(api, request, [session for client in _clients(api, request) for session in client.sessions])
 
 
+def _check_statistics(request: Request) -> None:
+    """Refuse `disable_stats`: channels and consumers are nothing but statistics, as in RabbitMQ. Raises: Refusal."""
+    if request.flag("disable_stats"):
+        raise bad_request("Stats in management UI are disabled on this node")
+
+
 def _show_channel(api: Api, request: Request) -> Steps:
+    _check_statistics(request)
     name, user, node = request.names["NAME"], request.user, api.options.node
     sessions = (session for client in api.broker.connections for session in client.sessions)
     session = existing(next((session for session in sessions if channel_name(session) == name), None))
@@ -156,6 +164,7 @@ def _close_of_user(api: Api, request: Request) -> Steps:
 
 
 def _list_consumers(api: Api, request: Request) -> Steps:
+    _check_statistics(request)
     node, user = api.options.node, request.user
     vhosts = {vhost.name for vhost in api.vhosts_to_list(request)}
     consumers = [

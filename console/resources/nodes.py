@@ -13,7 +13,7 @@ from ..listing import Columns, listed
 from ..node_rates import NodeRates
 from ..ranges import ranges_of
 from ..steps import Steps
-from ..views.nodes import binary_view, down_view, memory_view, node_view, own_facts
+from ..views.nodes import binary_view, down_view, memory_view, node_view, own_facts, plain_node_view
 
 NS_A_MS = 1_000_000
 #: RabbitMQ's value for memory and logins of a node that is down.
@@ -30,6 +30,8 @@ _NO_CHURN = {name: value for one in CHURN for name, value in ((one, 0), (f"{one}
 
 def _view(api: Api, request: Request, facts: NodeFacts) -> dict[str, Any]:
     """A node, with rates. The answering node also has samples, if a range asks for them."""
+    if request.flag("disable_stats"):
+        return {**plain_node_view(facts), **_memory_of(api, request, facts)}
     if facts.host is None:
         return down_view(facts)
     is_own, clock = facts.name == api.options.node, api.broker.context.clock
@@ -38,9 +40,15 @@ def _view(api: Api, request: Request, facts: NodeFacts) -> dict[str, Any]:
     view |= api.node_rates.setdefault(facts.name, NodeRates()).update(view, clock.monotonic_ns() // NS_A_MS)
     if is_own:
         view |= api.sampler.of_node(view, ranges_of(request))
-    if request.flag("memory"):
+    return {**view, **_memory_of(api, request, facts)}
+
+
+def _memory_of(api: Api, request: Request, facts: NodeFacts) -> dict[str, Any]:
+    """The parts of a running node's memory that the request asks for."""
+    view: dict[str, Any] = {}
+    if facts.host is not None and request.flag("memory"):
         view["memory"] = memory_view(facts.host, _bodies(api, facts.name))
-    if request.flag("binary"):
+    if facts.host is not None and request.flag("binary"):
         view["binary"] = binary_view(_bodies(api, facts.name))
     return view
 

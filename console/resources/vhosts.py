@@ -50,7 +50,8 @@ def _list(api: Api, request: Request) -> Steps:
 
 
 def _show(api: Api, request: Request) -> Steps:
-    return Columns(request).selected((yield from _row(api, api.vhost(request), _running(api), ranges_of(request))))
+    ranges = None if request.flag("disable_stats") else ranges_of(request)
+    return Columns(request).selected((yield from _row(api, api.vhost(request), _running(api), ranges)))
 
 
 def _put(api: Api, request: Request) -> Steps:

@@ -80,6 +80,11 @@ def own_facts(broker: Broker, options: ConsoleOptions) -> NodeFacts:
     )
 
 
+def plain_node_view(node: NodeFacts) -> dict[str, Any]:
+    """A node without statistics."""
+    return {"name": node.name, "type": "disc", "running": node.host is not None}
+
+
 def down_view(node: NodeFacts) -> dict[str, Any]:
     # `being_drained`: rabbitmqadmin 2 lists no nodes at all if one lacks it.
     return {"name": node.name, "type": "disc", "running": False, "being_drained": node.is_drained, "cluster_links": []}

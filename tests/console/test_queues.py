@@ -1,5 +1,7 @@
 """Queues over the API: what they show, declaring and deleting, pages. Source: management page 1.6, 2, 10."""
 
+from urllib.parse import quote
+
 import pika
 import pytest
 from api_client import ApiClient
@@ -75,6 +77,45 @@ def test_without_statistics(api: ApiClient) -> None:
     assert row["state"] == "live" and "messages" not in row
     (row,) = [one for one in api.get("queues?disable_stats=true&enable_queue_totals=true") if one["name"] == "plain"]
     assert row["messages"] == 0
+
+
+def test_single_objects_without_statistics(api: ApiClient, broker: RunningBroker) -> None:
+    """As RabbitMQ shows them; a channel and a consumer are nothing but statistics."""
+    plain = "disable_stats=true&lengths_age=60000&lengths_incr=5"  # a range is not looked at
+    api.ask("PUT", "queues/%2F/single", {"arguments": {"x-max-length": 10}})
+    assert api.get(f"queues/%2F/single?{plain}&enable_queue_totals=true") == {
+        "arguments": {"x-max-length": 10},
+        "auto_delete": False,
+        "durable": False,
+        "exclusive": False,
+        "name": "single",
+        "node": api.get("overview")["node"],
+        "state": "live",
+        "type": "classic",
+        "vhost": "/",
+    }
+    vhost = api.get("vhosts/%2F")
+    about = {"name", "description", "tags", "default_queue_type", "metadata", "tracing", "cluster_state"}
+    assert api.get(f"vhosts/%2F?{plain}") == {name: vhost[name] for name in about}
+    node = api.get("overview")["node"]
+    assert api.get(f"nodes/{node}?{plain}") == {"name": node, "type": "disc", "running": True}
+    assert api.get(f"nodes?{plain}") == [{"name": node, "type": "disc", "running": True}]
+    assert "binary" in api.get(f"nodes/{node}?{plain}&memory=true")["memory"]
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        connection.channel()
+        (name,) = [one["name"] for one in api.get("connections")]
+        path = quote(name, safe="")
+        assert api.get(f"connections/{path}?{plain}") == {"name": name}
+        assert "channel_max" in api.get(f"vhosts/%2F/connections?{plain}")[0]
+        for of_channels in (
+            f"channels/{path}%20(1)",
+            "channels/nope",
+            "vhosts/%2F/channels",
+            "consumers",
+            "consumers/%2F",
+        ):
+            refused = api.ask("GET", f"{of_channels}?{plain}")
+            assert (refused.status, refused.reason) == (400, "Stats in management UI are disabled on this node")
 
 
 def test_octets_of_many_messages_are_taken_from_the_first(api: ApiClient, broker: RunningBroker) -> None:
