@@ -50,7 +50,23 @@ def _arguments_of_replace(api: Api, request: Request, given: Mapping[str, Any]) 
         raise bad_request("tags_not_present")
     if not isinstance(tags, str) and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
         raise bad_request("tags: expected text with commas, or a list of words")
-    return {"tags": tags, **_password(given), **_limits_in(given)}
+    return {"tags": tags, **_password(given), **_limits_in(given), **_permissions_in(api, request, given)}
+
+
+def _permissions_in(api: Api, request: Request, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The argument for the permissions of a new user; those of an existing one stay. Raises: Refusal."""
+    if "permissions" not in given or api.broker.users.find(request.names["U"]) is not None:
+        return {}
+    rows = given["permissions"]
+    if not isinstance(rows, dict) or not all(isinstance(row, dict) for row in rows.values()):
+        raise bad_request("permissions: expected an object with an object for each virtual host")
+    found = {}
+    for vhost, row in rows.items():
+        found[vhost] = dict(zip(_PATTERNS, require(row, *_PATTERNS)))
+        if vhost not in api.broker.virtual_hosts:
+            raise bad_request(["no_such_vhost", vhost])
+        _check_patterns(found[vhost], _PATTERNS)
+    return {"permissions": found}
 
 
 def _limits_in(given: Mapping[str, Any]) -> dict[str, int]:

@@ -4,6 +4,7 @@ Source: management page 7, 8.
 """
 
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import pika
@@ -368,6 +369,45 @@ def test_only_some_tags_open_the_api(api: ApiClient) -> None:
     assert api.ask("PUT", "users/tagged", {"password": "x", "tags": "impersonator"}).status == 201
     assert api.ask("GET", "whoami", user="tagged", password="x").status == 401
     assert api.ask("DELETE", "users/tagged").status == 204
+
+
+def test_a_new_user_with_its_permissions(api: ApiClient) -> None:
+    """Of an existing one they stay as they are, and are not looked at, as in RabbitMQ."""
+    everything, nothing = (dict.fromkeys(("configure", "write", "read"), text) for text in (".*", ""))
+    body = {"password": "x", "tags": "", "permissions": {"/": everything}}
+    assert api.ask("PUT", "users/whole", body).status == 201
+    assert api.get("users/whole/permissions") == [{"user": "whole", "vhost": "/", **everything}]
+    for permissions in ({"/": nothing}, {"none": nothing}, {"/": {}}, []):
+        assert api.ask("PUT", "users/whole", {**body, "permissions": permissions}).status == 204
+    assert api.get("users/whole/permissions") == [{"user": "whole", "vhost": "/", **everything}]
+    assert api.ask("DELETE", "users/whole").status == 204
+
+
+@pytest.mark.parametrize(
+    "permissions, reason",
+    [
+        ({"none": {"configure": "", "write": "", "read": ""}}, ["no_such_vhost", "none"]),
+        ({"/": {"configure": ""}}, "[{key_missing,write},{key_missing,read}]"),
+        ({"/": {"configure": "", "write": "(", "read": ""}}, ["invalid_regexp", "(", "missing ) at character 2"]),
+        ({"/": {"configure": "", "write": 5, "read": ""}}, ["not_string", "write"]),
+        ({"/": []}, "permissions: expected an object with an object for each virtual host"),
+        (None, "permissions: expected an object with an object for each virtual host"),
+    ],
+)
+def test_a_new_user_with_wrong_permissions_is_not_made(permissions: Any, reason: Any, api: ApiClient) -> None:
+    """In RabbitMQ it is there without them."""
+    refused = api.ask("PUT", "users/never", {"password": "x", "tags": "", "permissions": permissions})
+    assert (refused.status, refused.reason) == (400, reason)
+    assert api.ask("GET", "users/never").status == 404
+
+
+def test_limits_without_a_password(api: ApiClient) -> None:
+    """They are set, though the password goes."""
+    assert api.ask("PUT", "users/short", {"password": "x", "tags": ""}).status == 201
+    assert api.ask("PUT", "users/short", {"tags": "", "limits": {"max-channels": 4}}).status == 204
+    found = api.get("users/short")
+    assert (found["limits"], found["password_hash"]) == ({"max-channels": 4}, "")
+    assert api.ask("DELETE", "users/short").status == 204
 
 
 def test_users_without_permissions_are_those_that_have_none(api: ApiClient) -> None:

@@ -3,7 +3,7 @@
 Changes take effect at once, also for clients that are connected.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, Any
@@ -25,10 +25,25 @@ from ..engine import (
 from ..expressions.patterns.pattern_syntax import PatternFault
 from .command import command, created
 from .command_error import CommandError
-from .kinds import NAME, TEXT, HostName, Limit, OnlyUser, OnlyVhost, Pattern, QueueType, UserName, VhostName, Words
+from .kinds import (
+    JSON,
+    NAME,
+    TEXT,
+    HostName,
+    Limit,
+    OnlyUser,
+    OnlyVhost,
+    Pattern,
+    QueueType,
+    UserName,
+    VhostName,
+    Words,
+)
 from .operator import Operator
 
 OwnName = Annotated[str, NAME, "of the user"]
+NewPermissions = Annotated[Any, JSON, 'like {"/": {"configure": "", "write": "", "read": ".*"}}']
+PATTERNS = {"configure", "write", "read"}
 TopicExchange = Annotated[str, TEXT, "the topic exchange"]
 
 
@@ -143,12 +158,14 @@ def replace_user(
     tags: Words,
     max_connections: Limit | None = None,
     max_channels: Limit | None = None,
+    permissions: NewPermissions | None = None,
 ) -> dict[str, Any]:
     """Set the password (or none) and the tags of a new or existing user; the rest stays.
 
     tags: administrator, monitoring, policymaker, management; without any the user has AMQP alone
     max_connections: -1: no limit; without it: not changed
     max_channels: -1: no limit; without it: not changed
+    permissions: of a new user: {VHOST: {"configure": PATTERN, "write": PATTERN, "read": PATTERN}, ...}
     """
     words = tags_of(tags)
     password = given.hashed("users replace") if given.is_given else NO_PASSWORD
@@ -156,7 +173,20 @@ def replace_user(
     user = before or User(name, permissions=MappingProxyType({}))
     connections, channels = _limit(max_connections, user.max_connections), _limit(max_channels, user.max_channels)
     user = replace(user, password=password, tags=words, max_connections=connections, max_channels=channels)
+    for vhost, patterns in () if before is not None else _permissions_in(permissions):
+        user = _granted(operator, "users replace", user, vhost, patterns)
     return {**_replace(operator, user), "created": before is None}
+
+
+def _permissions_in(given: object) -> Iterable[tuple[str, Mapping[str, str]]]:
+    """The virtual hosts and patterns in the argument `permissions`. Raises: CommandError."""
+    rows = given or {}
+    if not isinstance(rows, dict) or not all(
+        isinstance(row, dict) and row.keys() == PATTERNS and all(isinstance(one, str) for one in row.values())
+        for row in rows.values()
+    ):
+        raise CommandError("users replace: permissions: expected {VHOST: {configure, write, read}, ...}")
+    return rows.items()
 
 
 def _replace(operator: Operator, user: User) -> dict[str, Any]:
