@@ -39,8 +39,10 @@ logger = logging.getLogger("leveret.console")
 
 READ_SIZE = 64 * 1024
 HEAD_MAX = 16 * 1024
-#: Maximum seconds for a request's head, with the time between two requests; for a body; and for sending an answer.
+#: Maximum seconds for a request's head, with the time between two requests; for a body; and until the peer has taken
+#: the next SENT_IN_TIME octets of an answer, however long that is: a client on a slow line gets all of it.
 HEAD_S, BODY_S, ANSWER_S = 5.0, 30.0, 30.0
+SENT_IN_TIME = 32 * 1024
 #: Seconds of a body without a limit on its rate, and then the minimum octets per second.
 GRACE_S, RATE_MIN = 10.0, 1024
 #: Maximum concurrent streams, and the seconds after which a stream that has sent all is asked for a further piece.
@@ -93,7 +95,7 @@ class Connection:
         except h11.RemoteProtocolError as error:
             if http.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
                 return
-            if await self._send_in_time(Answer(error.error_status_hint), is_head=False, is_gzip=False):
+            if await self._send(Answer(error.error_status_hint), is_head=False, is_gzip=False):
                 await self._drain()
 
     async def _drain(self) -> None:
@@ -132,7 +134,7 @@ class Connection:
         is_head = event.method == b"HEAD"
         if answer.stream is not None and not is_head:
             return await self._stream_answer(answer, answer.stream)
-        return await self._send_in_time(answer, is_head=is_head, is_gzip=is_gzip)
+        return await self._send(answer, is_head=is_head, is_gzip=is_gzip)
 
     async def _stream_answer(self, answer: Answer, stream: Stream) -> bool:
         """Send a stream piece by piece until either side ends it. Returns whether all of it was sent in time."""
@@ -151,15 +153,13 @@ class Connection:
         return await self._send_octets(raw + (http.send(h11.EndOfMessage()) or b""))
 
     async def _send_octets(self, octets: bytes) -> bool:
-        """Send a part of a stream. Returns whether that was done in time."""
-        with trio.move_on_after(ANSWER_S) as scope:
-            await self._stream.send_all(octets)
-        return not scope.cancelled_caught
-
-    async def _send_in_time(self, answer: Answer, *, is_head: bool, is_gzip: bool) -> bool:
-        with trio.move_on_after(ANSWER_S) as scope:
-            await self._send(answer, is_head=is_head, is_gzip=is_gzip)
-        return not scope.cancelled_caught
+        """Send octets. Returns whether the peer took each part of them in time."""
+        for start in range(0, len(octets), SENT_IN_TIME):
+            with trio.move_on_after(ANSWER_S) as scope:
+                await self._stream.send_all(octets[start : start + SENT_IN_TIME])
+            if scope.cancelled_caught:
+                return False
+        return True
 
     def _request_of(self, event: h11.Request) -> Request:
         """The request whose head was read. Raises: Refusal."""
@@ -273,7 +273,8 @@ class Connection:
             state.add_unfinished(-size)
         raise Refusal(408, "timeout", "the body did not come in time")
 
-    async def _send(self, answer: Answer, *, is_head: bool, is_gzip: bool) -> None:
+    async def _send(self, answer: Answer, *, is_head: bool, is_gzip: bool) -> bool:
+        """Send an answer. Returns whether all of it was sent in time."""
         http = self._http
         body, headers = answer.body, [*HEADERS, *answer.headers]
         if body is None and answer.value is not None:
@@ -294,10 +295,10 @@ class Connection:
             for start in range(0, len(part), SENT_AT_ONCE):
                 raw += http.send(h11.Data(data=part[start : start + SENT_AT_ONCE])) or b""
                 if len(raw) >= SENT_AT_ONCE // 2:
-                    await self._stream.send_all(raw)
+                    if not await self._send_octets(raw):
+                        return False
                     raw = b""
-        raw += http.send(h11.EndOfMessage()) or b""
-        await self._stream.send_all(raw)
+        return await self._send_octets(raw + (http.send(h11.EndOfMessage()) or b""))
 
     def _must_close(self) -> bool:
         """Whether a part of the request is unread, so that the connection cannot be used again."""
