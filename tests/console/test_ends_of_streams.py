@@ -43,7 +43,7 @@ class _Peer(trio.abc.Stream):
         if data.endswith(END) and not self._reads_end:
             await trio.sleep_forever()
         if self._rate:
-            await trio.sleep(len(data) / self._rate)
+            await trio.sleep_until(trio.current_time() + len(data) / self._rate)
         self.received += data
 
     async def wait_send_all_might_not_block(self) -> None:
