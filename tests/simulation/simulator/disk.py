@@ -236,9 +236,10 @@ class Disk:
         self.has_failed = True
 
     def put_back(self) -> None:
-        """And has a copy."""
+        """And has a copy, which is older than a file that the broker has made under that name since."""
         for path, file in self._deleted:
-            self.files.names_now[path] = self.files.names_durable[path] = file
+            if path not in self.files.names_now:
+                self.files.names_now[path] = self.files.names_durable[path] = file
         self._deleted.clear()
 
     def repair(self) -> None:
