@@ -54,10 +54,18 @@ class Moving:
     complete.
     """
 
-    def __init__(self, queue: Queue, client: Client, choice: Choice, find_target: FindTarget | None, why: str) -> None:
-        """`why`: the reason in events. `client`: the caller, whose permissions apply."""
+    def __init__(
+        self,
+        queue: Queue,
+        client: Client,
+        choice: Choice,
+        find_target: FindTarget | None,
+        why: str,
+        text_of: Callable[[EngineError], str] = str,
+    ) -> None:
+        """`why`: the reason in events. `client`: the caller, whose permissions apply. `text_of`: a refusal in words."""
         self.queue, self.find_target = queue, find_target
-        self._client, self._choice, self._why = client, choice, why
+        self._client, self._choice, self._why, self._text_of = client, choice, why, text_of
         self._last_id = client.broker.next_id - 1
         self._after = min(choice.positions) - 1 if choice.positions else 0
         self._last = None if choice.positions is None else max(choice.positions, default=0)
@@ -159,7 +167,7 @@ class Moving:
         except Unmovable as error:
             return None, str(error)
         except EngineError as error:
-            return None, f"refused: {type(error).__name__} ({error})"
+            return None, f"refused: {self._text_of(error)}"
 
     def _keep(self, reason: str) -> None:
         """Count a message that stays for this reason; empty: it does not stay."""

@@ -8,6 +8,7 @@ import pika
 import pytest
 from api_client import ApiClient
 
+from leveret.engine import Moving, Unreadable
 from leveret.operator.jobs import RUNNING_MAX
 from leveret.testing import RunningBroker, start_broker
 
@@ -227,6 +228,39 @@ def test_what_cannot_go(broker: RunningBroker, api: ApiClient) -> None:
     assert dry["kept"] == [{"reason": "no queue takes it: exchange amq.topic, key order.0", "count": 1}]
     assert ended(broker, api, started(api, "dead", "replay", {"to": "queue", "strip": True}))["done"] == 1
     assert api.ask("POST", "leveret/queues/%2F/orders/browse", {}).json["items"][-1]["properties"] == {"headers": {}}
+
+
+def test_what_may_not_go(broker: RunningBroker, api: ApiClient) -> None:
+    """The reason is the text that a publisher would get. It was the name of a class, and its fields."""
+    let_die(broker, 1)
+    api.ask("PUT", "users/reader", {"password": "reader", "tags": "management"})
+    api.ask("PUT", "permissions/%2F/reader", {"configure": "", "write": "", "read": ".*"})
+    why = "refused: write access to exchange 'amq.topic' in vhost '/' refused for user 'reader'"
+    dry = api.ask("POST", "leveret/queues/%2F/dead/replay", {"dry": True}, user="reader").json
+    assert dry["kept"] == [{"reason": why, "count": 1}] and dry["sample"][0]["stays"] == why
+    answer = api.ask("POST", "leveret/queues/%2F/dead/replay", {}, user="reader")
+    assert ended(broker, api, answer.json["job"])["kept"] == [{"reason": why, "count": 1}]
+
+
+@pytest.mark.parametrize(
+    "fault, error",
+    [
+        (Unreadable("the journal's file is gone"), "the journal's file is gone"),
+        (KeyError(7), "an error of the broker: see its log"),
+    ],
+)
+def test_a_job_that_fails_says_so_in_words(
+    broker: RunningBroker, api: ApiClient, monkeypatch: pytest.MonkeyPatch, fault: Exception, error: str
+) -> None:
+    """And not in those of a traceback, which is in the log."""
+
+    def fail(moving: Moving, wanted: int) -> None:
+        raise fault
+
+    monkeypatch.setattr(Moving, "work", fail)
+    publish(broker, "orders", 1)
+    found = ended(broker, api, started(api, "orders", "discard", {}))
+    assert (found["state"], found["error"]) == ("failed", error)
 
 
 def test_dead_letters(broker: RunningBroker, api: ApiClient) -> None:

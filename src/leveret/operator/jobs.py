@@ -8,7 +8,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
-from ..engine import MS, Client, Deadline, Moving, QueueGone
+from ..engine import MS, Client, Deadline, Moving, QueueGone, Unreadable
 from .command_error import CommandError
 
 logger = logging.getLogger("leveret.jobs")
@@ -97,9 +97,11 @@ class Job:
                 self._fail("the queue was deleted")
             except CommandError as error:
                 self._fail(str(error))
-            except Exception as error:  # an error of ours or of the disk must not end the turn of a client
+            except Unreadable as error:
+                self._fail(str(error))
+            except Exception:  # an error of ours must not end the turn of a client
                 logger.exception("job %d", self.id)
-                self._fail(f"{type(error).__name__}: {error}")
+                self._fail("an error of the broker: see its log")
             else:
                 if is_waiting:
                     return

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any
 
+from ..configured.configured import text_of
 from ..console.dispatcher import Http, Level
 from ..engine import (
     DISCARDED,
@@ -230,7 +231,7 @@ def _begin(
     if limit == 0 or rate == 0:
         raise CommandError(f"{command}: limit and rate are numbers from 1 on")
     yield from until_idle(host, name)
-    moving = Moving(queue, client, _choice_of(command, request), find_target, why)
+    moving = Moving(queue, client, _choice_of(command, request), find_target, why, text_of)
     if request.dry_run:
         return (yield from _dry_run(moving))
     return operator.jobs.begin(command, moving, client, by=request.as_user, to=to, rate=rate, limit=limit).row()
