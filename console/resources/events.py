@@ -33,6 +33,7 @@ def last_event_of(request: Request) -> int | None:
 def _events(api: Api, request: Request) -> Any:
     given: dict[str, Any] = {name: request.query[name] for name in _TEXTS if request.query.get(name)}
     given |= {name: integer(request.query[name]) for name in _NUMBERS if request.query.get(name)}
+    given["as_user"] = request.user.name
     if any(given[name] < 0 for name in _NUMBERS if name in given):
         raise bad_request("since, count, message: expected numbers from 0 on")
     if not wants_stream(request):

@@ -11,7 +11,7 @@ from ..bodies import integer, require
 from ..commands import Adapter
 from ..dispatcher import Action, Level, Route
 from ..http_messages import Request, bad_request, existing, not_authorised
-from ..permissions import is_administrator, is_monitor, missing_tag
+from ..permissions import is_administrator, is_monitor, may_see, missing_tag, missing_vhost
 from ..steps import Steps
 
 #: Keys in the bodies of all jobs. `count` means the same as `limit`.
@@ -62,7 +62,7 @@ def _job_id(api: Api, request: Request, result: dict[str, Any]) -> dict[str, Any
 
 
 def _list(api: Api, request: Request) -> list[dict[str, Any]]:
-    """The jobs, newest first. Only monitors see the jobs of other users."""
+    """The jobs, newest first. Of other users only monitors see some: in virtual hosts whose objects they may see."""
     return [row for row in reversed(api.ask("jobs list")) if _may_see(request, row)]
 
 
@@ -70,12 +70,17 @@ def _show(api: Api, request: Request) -> dict[str, Any]:
     id_ = integer(request.names["ID"])
     row: dict[str, Any] = existing(next((one for one in api.ask("jobs list") if one["id"] == id_), None))
     if not _may_see(request, row):
+        if is_monitor(request.user):
+            raise not_authorised(
+                "User not authorised to access virtual host", missing_vhost(request.user, row["vhost"])
+            )
         raise not_authorised("Not monitor user", missing_tag(request.user, "monitoring"))
     return row
 
 
 def _may_see(request: Request, row: dict[str, Any]) -> bool:
-    return is_monitor(request.user) or row["by"] == request.user.name
+    user = request.user
+    return row["by"] == user.name or (is_monitor(user) and may_see(user, row["vhost"]))
 
 
 def _cancel(api: Api, request: Request) -> Steps:

@@ -56,6 +56,11 @@ class Usage:
     is_limit: ClassVar[bool] = True
 
     @property
+    def vhost(self) -> str | None:
+        """The virtual host of its owner; None: the broker."""
+        return None if self.key is None else self.key[1]
+
+    @property
     def reason(self) -> str:
         """The text for waiting clients."""
         return f"{self.destination}: {self.limit_name} limit"

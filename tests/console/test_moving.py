@@ -157,6 +157,7 @@ def test_jobs_of_others(broker: RunningBroker, api: ApiClient) -> None:
     """A user who monitors sees them, and cancels none; another user does not see them."""
     for name, tags in (("watches", "monitoring"), ("works", "management")):
         assert api.ask("PUT", f"users/{name}", {"password": name, "tags": tags}).status in (201, 204)
+        assert api.ask("PUT", f"permissions/%2F/{name}", {"configure": "", "write": "", "read": ""}).status == 201
     publish(broker, "orders", 3)
     job = started(api, "orders", "move", {"to": {"queue": "other"}, "rate": 1})
     assert api.get(f"leveret/jobs/{job}", user="watches")["state"] == "running"

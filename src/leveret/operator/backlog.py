@@ -11,7 +11,7 @@ from .broker import status
 from .command import command
 from .command_error import CommandError
 from .connections import consumers
-from .kinds import OnlyVhost
+from .kinds import AsUser, OnlyVhost
 from .operator import Operator
 from .steps import Steps
 
@@ -65,7 +65,7 @@ def unacknowledged(operator: Operator, *, vhost: OnlyVhost | None = None) -> dic
 
 
 @command("blocked", http=Http("GET", "leveret/blocked", Level.MONITORING), reads=True)
-def blocked(operator: Operator) -> Steps:
+def blocked(operator: Operator, *, as_user: AsUser | None = None) -> Steps:
     """Show which publishers wait for room in what, since when, and the use of each limit."""
-    found = yield from status(operator)
+    found = yield from status(operator, as_user=as_user)
     return {key: found[key] for key in ("alarm", "blocked", "usage", "held", "slow_consumers")}

@@ -3,6 +3,7 @@
 Source: ruling 24.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -14,7 +15,7 @@ from ..settings import ArgumentFault
 from ..settings.addresses.queue_arguments import check_conflicts
 from .command import COMMANDS, command
 from .command_error import CommandError
-from .kinds import FLAG, Name, OnlyVhost, QueueName, RingSize, VhostName, one_of
+from .kinds import FLAG, AsUser, Name, OnlyVhost, QueueName, RingSize, VhostName, one_of
 from .operator import Operator
 from .parked import blocked_by, parked_of, parked_of_all
 from .steps import Steps
@@ -24,12 +25,14 @@ LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 
 @command("status", http=Http("GET", "leveret/status", Level.MONITORING), reads=True)
-def status(operator: Operator) -> Steps:
+def status(operator: Operator, *, as_user: AsUser | None = None) -> Steps:
     """Show the number of objects and messages now, and counters since the start."""
+    sees = operator.sight_of(as_user)
     statistics = yield from operator.broker.statistics_in_steps()
     cluster = None if operator.cluster is None else operator.cluster.status()
+    places = [place for place in operator.broker.context.unroutable_letters.places() if sees(place.vhost)]
     return {
-        "trouble": (yield from trouble(operator.broker, cluster)),
+        "trouble": (yield from trouble(operator.broker, cluster, sees)),
         "product": "leveret",
         "version": __version__,
         "uptime_ms": operator.broker.context.clock.wall_ms() - operator.started_ms,
@@ -43,21 +46,24 @@ def status(operator: Operator) -> Steps:
         "scheduled": statistics.scheduled,
         "deadlines": statistics.deadlines,
         "alarm": operator.broker.flow.alarm_reason,
-        "usage": _usage(operator.broker),
-        "blocked": _blocked(operator.broker),
+        "usage": _usage(operator.broker, sees),
+        "blocked": _blocked(operator.broker, sees),
         "held": parked_of_all(operator.broker),
         "slow_consumers": operator.broker.context.slow_consumers.counts,
         "dead_letters_unroutable": {
             "count": operator.broker.context.unroutable_letters.count,
-            "queues": [asdict(place) for place in operator.broker.context.unroutable_letters.places()[:20]],
+            "queues": [asdict(place) for place in places[:20]],
         },
         "counters": statistics.counters,
         **operator.process_status(),
     }
 
 
-def _usage(broker: Broker) -> list[dict[str, Any]]:
-    """Each limit of memory, store and size, and its use: octets, or messages (queues page E.1)."""
+def _usage(broker: Broker, sees: Callable[[str], bool]) -> list[dict[str, Any]]:
+    """Each limit of memory, store and size, and its use: octets, or messages (queues page E.1).
+
+    `sees`: whether the objects in a virtual host are shown.
+    """
     return [
         {
             "destination": node.destination,
@@ -69,10 +75,11 @@ def _usage(broker: Broker) -> list[dict[str, Any]]:
             "waiting": len(node.round_robin),
         }
         for node in broker.flow.nodes()
+        if node.vhost is None or sees(node.vhost)
     ]
 
 
-def _blocked(broker: Broker) -> list[dict[str, Any]]:
+def _blocked(broker: Broker, sees: Callable[[str], bool]) -> list[dict[str, Any]]:
     """Blocked connections, the longest wait first, with the amounts of their parked publishes."""
     return [
         {
@@ -83,6 +90,7 @@ def _blocked(broker: Broker) -> list[dict[str, Any]]:
             "held": parked_of(client),
         }
         for client, why in blocked_by(broker)
+        if sees(client.vhost.name)
     ]
 
 

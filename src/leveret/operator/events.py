@@ -3,16 +3,20 @@
 from collections.abc import Callable
 from typing import Any
 
+from ..console.permissions import is_administrator
 from ..engine import EventKind
 from ..settings.faults import nearest
 from .command import command
 from .command_error import CommandError
 from .event_log import Entry
-from .kinds import Name, OnlyVhost, Word
+from .kinds import AsUser, Name, OnlyVhost, Word
 from .operator import Operator
 
 #: Default and maximum number of events in an answer.
 SHOWN, SHOWN_MAX = 100, 1000
+#: Objects outside virtual hosts that only administrators see; events of connections, which all monitors see.
+_OF_ADMINISTRATORS = frozenset({"user", "parameter"})
+_OF_CONNECTIONS = frozenset({EventKind.CONNECTION_OPENED.value, EventKind.CONNECTION_CLOSED.value})
 _KINDS = frozenset(kind.value for kind in EventKind)
 
 
@@ -26,6 +30,7 @@ def events(
     queue: Name | None = None,
     message: int | None = None,
     vhost: OnlyVhost | None = None,
+    as_user: AsUser | None = None,
 ) -> dict[str, Any]:
     """List recent events; none is kept before the first request, or a minute after the last.
 
@@ -38,7 +43,11 @@ def events(
     The answer has `next`, the value of `since` for the next request, and `dropped`, the number of events after `since`
     that are no longer kept.
     """
-    wanted, log = _filter_of(kind, vhost, queue, message), operator.events
+    matches, sees, log = _filter_of(kind, vhost, queue, message), _sight_of(operator, as_user), operator.events
+
+    def wanted(entry: Entry) -> bool:
+        return matches(entry) and sees(entry)
+
     log.keep_listening()
     count = min(count, SHOWN_MAX)
     if since is not None and since >= log.next:  # the number comes from before a restart
@@ -68,6 +77,20 @@ def shown(entry: Entry) -> dict[str, Any]:
     """An event in JSON. `messages`: the first ids of its `count` messages."""
     row = {"number": entry.number, "at_ms": entry.wall_ms, "kind": entry.kind, "vhost": entry.vhost}
     return {**row, "subject": entry.subject, "messages": list(entry.ids), "count": entry.count, "detail": entry.detail}
+
+
+def _sight_of(operator: Operator, as_user: str | None) -> Callable[[Entry], bool]:
+    """Whether an event is about what a user may see elsewhere. Raises: CommandError."""
+    sees = operator.sight_of(as_user)
+    if as_user is None or is_administrator(operator.user(as_user)):
+        return lambda entry: True
+
+    def may_see(entry: Entry) -> bool:
+        if not entry.vhost:
+            return entry.detail.get("what") not in _OF_ADMINISTRATORS
+        return entry.kind in _OF_CONNECTIONS or sees(entry.vhost)
+
+    return may_see
 
 
 def _filter_of(kind: str | None, vhost: str | None, queue: str | None, message: int | None) -> Callable[[Entry], bool]:

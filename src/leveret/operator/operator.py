@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from ..configured.configured import ConfiguredObjects, Report, text_of
+from ..console.permissions import may_see
 from ..engine import Broker, Client, EngineError, Field, FieldTable, Queue, User, VirtualHost, table_of_json
 from ..settings import Configuration
 from ..settings.faults import nearest
@@ -133,6 +134,13 @@ class Operator:
         if found is None:
             raise CommandError(f"no user {name!r}")
         return found
+
+    def sight_of(self, as_user: str | None) -> Callable[[str], bool]:
+        """Whether a user may see the objects in a virtual host; None: in all. Raises: CommandError."""
+        if as_user is None:
+            return lambda vhost: True
+        user = self.user(as_user)
+        return lambda vhost: may_see(user, vhost)
 
     @contextmanager
     def client(self, vhost: str, as_user: str | None) -> Iterator[tuple[Client, VirtualHost]]:

@@ -1,6 +1,6 @@
 """Problems of a broker as sentences, most with a remedy, some with their start: the first lines of `ctl status`."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from datetime import UTC, datetime
 
 from ..engine import MS, Broker, dead_letter_queues
@@ -12,11 +12,16 @@ from .cluster_waits import Status, etcd_trouble, not_in_sync
 NAMED_MAX = 3
 
 
-def trouble(broker: Broker, cluster: Status | None = None) -> Generator[None, None, list[str]]:
-    """One sentence for each problem, the gravest first; []: all is well. `cluster`: the answer of `ctl cluster`."""
-    found = [*_journal(broker), *_replication(broker), *_nodes(cluster), *_alarms(broker), *_limits(broker)]
-    found += [*_blocked(broker), *_unroutable_letters(broker)]
-    return [*found, *(yield from _unconsumed_letters(broker))]
+def trouble(
+    broker: Broker, cluster: Status | None = None, sees: Callable[[str], bool] = lambda vhost: True
+) -> Generator[None, None, list[str]]:
+    """One sentence for each problem, the gravest first; []: all is well. `cluster`: the answer of `ctl cluster`.
+
+    `sees`: whether problems of the objects in a virtual host are told.
+    """
+    found = [*_journal(broker), *_replication(broker), *_nodes(cluster), *_alarms(broker), *_limits(broker, sees)]
+    found += [*_blocked(broker, sees), *_unroutable_letters(broker, sees)]
+    return [*found, *(yield from _unconsumed_letters(broker, sees))]
 
 
 def _journal(broker: Broker) -> Iterator[str]:
@@ -60,37 +65,37 @@ def _alarms(broker: Broker) -> Iterator[str]:
         yield f"publishers are blocked by an operator {_since(alarm.since_ms)} ({alarm.reason}): `ctl unblock` ends it"
 
 
-def _limits(broker: Broker) -> Iterator[str]:
-    full = broker.flow.full_nodes()
+def _limits(broker: Broker, sees: Callable[[str], bool]) -> Iterator[str]:
+    full = [node for node in broker.flow.full_nodes() if node.vhost is None or sees(node.vhost)]
     named = [f"{node.limit_name} of {node.destination} ({node.used} of {node.limit})" for node in full[:NAMED_MAX]]
     if full:
         yield f"limits are reached: {and_more(named, len(full))}; consume messages or raise the limit"
 
 
-def _blocked(broker: Broker) -> Iterator[str]:
-    waiting = broker.flow.blocked()
+def _blocked(broker: Broker, sees: Callable[[str], bool]) -> Iterator[str]:
+    waiting = [one for one in broker.flow.blocked() if sees(one.client.vhost.name)]
     if waiting:
         count = "1 connection is" if len(waiting) == 1 else f"{len(waiting)} connections are"
         seconds = (broker.context.clock.monotonic_ns() - waiting[0].since_ns) // (1000 * MS)
         yield f"{count} waiting to publish, the longest for {seconds} s: see `ctl connections`"
 
 
-def _unroutable_letters(broker: Broker) -> Iterator[str]:
+def _unroutable_letters(broker: Broker, sees: Callable[[str], bool]) -> Iterator[str]:
     letters = broker.context.unroutable_letters
-    if not letters.count:
+    all_places = letters.places()
+    places = [place for place in all_places if sees(place.vhost)]
+    if not places:
         return
-    named = [
-        f"{place.count} of queue {shown(place.queue)} for {shown(place.address)}"
-        for place in letters.places()[:NAMED_MAX]
-    ]
-    noun, verb = ("dead letter", "was") if letters.count == 1 else ("dead letters", "were")
-    found = f"{letters.count} {noun} found no queue and {verb}"
-    yield f"{found} dropped since the start: {and_more(named, len(letters.places()))}; bind a queue there"
+    named = [f"{place.count} of queue {shown(place.queue)} for {shown(place.address)}" for place in places[:NAMED_MAX]]
+    count = letters.count if len(places) == len(all_places) else sum(place.count for place in places)
+    noun, verb = ("dead letter", "was") if count == 1 else ("dead letters", "were")
+    found = f"{count} {noun} found no queue and {verb}"
+    yield f"{found} dropped since the start: {and_more(named, len(places))}; bind a queue there"
 
 
-def _unconsumed_letters(broker: Broker) -> Generator[None, None, list[str]]:
+def _unconsumed_letters(broker: Broker, sees: Callable[[str], bool]) -> Generator[None, None, list[str]]:
     waiting: list[tuple[int, str]] = []
-    for vhost in list(broker.virtual_hosts.values()):
+    for vhost in [vhost for vhost in broker.virtual_hosts.values() if sees(vhost.name)]:
         for some in dead_letter_queues(vhost.context):
             waiting += [(one.ready_count, one.name) for one in some if one.ready_count and not one.consumers]
             yield
