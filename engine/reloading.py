@@ -18,7 +18,7 @@ from .queues.reconfigure import policy_changed, settings_changed
 
 #: Queues checked for changed policies, and queues that apply them, in one slice (about 5 ms).
 POLICIES_SLICE, CONCERNED_SLICE = 500, 50
-#: Queues that apply reloaded settings in one slice (about 5 ms).
+#: Queues, or addresses with an id cache, that apply reloaded settings in one slice (about 5 ms).
 SETTINGS_SLICE = 150
 
 
@@ -63,11 +63,29 @@ class Reloading:
                     retained[address] = deque(kept, maxlen=count)
             if context.listeners:
                 context.emit(SettingsEvent(vhost.name, ""))
+        steps = self._resize_id_caches()
+        for _ in steps:  # the first step now, the others in the background
+            context.background.run(steps)
+            break
         queues: list[Queue] = []
         for vhost in context.virtual_hosts.values():
             queues.extend(vhost.queues.values())  # faster than a loop: a virtual host may have many
         self._apply_later(queues, None)
         self.work()
+
+    def _resize_id_caches(self) -> Iterator[None]:
+        """Give each address an id cache of the size in its settings, or none. A cache may have very many ids."""
+        for vhost in list(self._context.virtual_hosts.values()):
+            caches = vhost.context.id_caches
+            for number, (address, cache) in enumerate(list(caches.items())):
+                size = self._context.settings.resolve(address, vhost.name).id_cache_size
+                is_changed = size != cache.size and caches.get(address) is cache
+                if is_changed and size:
+                    cache.resize(size)
+                elif is_changed:
+                    del caches[address]
+                if is_changed or number % SETTINGS_SLICE == 0:
+                    yield
 
     def replace_policies(self, policies: Policies) -> None:
         """Replace the policies. They apply at once to new objects. Existing queues apply them in slices: now, and at

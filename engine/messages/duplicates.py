@@ -35,7 +35,12 @@ class IdCache:
         self._message_ids[id_] = message_id
         self._order.append(id_)
         self.characters += len(id_)
-        while len(self._order) > self.size:
+        self.resize(self.size)
+
+    def resize(self, size: int) -> None:
+        """Store at most so many ids. Drops the oldest of those that are too many."""
+        self.size = size
+        while len(self._order) > size:
             oldest = self._order.popleft()
             self.characters -= len(oldest)
             del self._message_ids[oldest]

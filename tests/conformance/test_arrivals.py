@@ -283,6 +283,16 @@ def test_another_size_of_the_cache(at: Make, before: int, now: int, again: str) 
     assert desk.all() == again
 
 
+def test_a_cache_that_is_switched_off_forgets_its_ids(at: Make) -> None:
+    """Switched on again, it begins anew. It kept its memory, and the journal stated the ids at each checkpoint."""
+    desk = at(settings(q={"id_cache_size": 3}))
+    desk.publish("1", headers={"_AMQ_DUPL_ID": "1"})
+    desk.reload(settings(q={"id_cache_size": 0}))
+    desk.reload(settings(q={"id_cache_size": 3}))
+    desk.publish("1", "1", headers={"_AMQ_DUPL_ID": "1"})
+    assert desk.all() == "11"
+
+
 # -- retroactive messages -------------------------------------------------------------------------------------------
 
 

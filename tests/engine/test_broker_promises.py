@@ -26,7 +26,7 @@ from leveret.engine.errors import InUse, LoginRefused, PermissionRefused, Resour
 from leveret.engine.options import BrokerOptions
 from leveret.engine.users.login_throttle import FREE_FAILURES, LoginThrottle
 from leveret.settings import Divert, LoggedTopic, Policies, SettingsRepository, SystemUsage, entry, make_policy
-from leveret.testing.harness import GUEST, Harness, arguments_of, messages
+from leveret.testing.harness import GUEST, Harness, arguments_of, load, messages
 
 
 def granted(name: str, configure: str = ".*", write: str = ".*", read: str = ".*") -> User:
@@ -254,6 +254,28 @@ def test_a_reloaded_period_of_scans_counts_from_now() -> None:
     world.broker.reloading.replace_settings(settings, BrokerOptions(address_queue_scan_period_ms=100))
     world.advance(300)
     assert "q" not in world.vhost.queues
+
+
+def test_id_caches_get_their_new_sizes_address_by_address() -> None:
+    """A reload does not hold clients up: a cache may have millions of ids."""
+    sizes = '[[address-setting]]\nmatch = "#"\nid-cache-size = {}\n'
+    world = Harness(sizes.format(5))
+    for address in "abc":
+        world.queue(address)
+        for number in range(4):
+            world.publish(address, key=address, headers={"_AMQ_DUPL_ID": f"{number}"})
+    caches = world.vhost.context.id_caches
+
+    def lengths() -> list[int]:
+        return [len(caches[address]) if address in caches else 0 for address in "abc"]
+
+    for size, expected in ((5, [4, 4, 4]), (2, [2, 2, 2]), (0, [0, 0, 0])):
+        before = lengths()
+        world.broker.reloading.replace_settings(load(sizes.format(size)).repository, world.broker.context.options)
+        assert lengths() == [expected[0], *before[1:]]
+        while world.broker.end_turn():
+            pass
+        assert lengths() == expected
 
 
 def test_logged_topics_are_kept_for_the_longest_of_their_times() -> None:
