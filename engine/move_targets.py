@@ -129,7 +129,7 @@ def _through(
         for key in keys:
             user.require_topic(WRITE, name, key, host.name)
     envelope, content = _for_publish(message, name, keys, without_history)
-    queues = host.router.reach(exchange, Routed(keys, envelope, content, host.broker.chance))
+    queues = host.router.reach(exchange, Routed(keys, envelope, content, host.broker.chance), is_dry=True)
     title = f"exchange {name}, key {keys[0]}" if name else f"queue {keys[0]}"
     if not queues:
         raise Unmovable(f"no queue takes it: {title}")

@@ -225,6 +225,7 @@ class Moving:
         """Publish a message. Returns whether all of its queues took it."""
         broker = self._client.broker
         broker.activity.own += 1
+        self._client.host.router.follow_topics(target.queues, target.exchange, target.keys)
         route = Route(target.exchange, target.envelope.routing_key, target.queues)
         envelope = target.envelope
         if any(queue.rules.last_value_key is not None for queue in target.queues):  # it may be older than other values

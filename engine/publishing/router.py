@@ -164,10 +164,11 @@ class Router:
 
     # -- queues -------------------------------------------------------------------------------------------------------
 
-    def reach(self, exchange: Exchange, message: Routed) -> list[Queue]:
+    def reach(self, exchange: Exchange, message: Routed, *, is_dry: bool = False) -> list[Queue]:
         """The queues that take a message: those of its route that are open and do not filter it out.
 
-        The cost of the message is added to `Turn.effort`.
+        The cost of the message is added to `Turn.effort`. `is_dry`: they do not get the message now, so queues of
+        subscribers do not follow its topic; `give_turns_back` does the rest.
         """
         reached = _reached(exchange, message, self.context)
         if self.captures:
@@ -175,14 +176,19 @@ class Router:
         self._broker.turn.effort += message.cost
         message.cost = 0
         queues = self._open_queues(reached, exchange, message)
-        if self._broker.settings.concerns_topics:
-            for key in message.keys:
-                self._follow_topic(queues, exchange, key)
+        if not is_dry:
+            self.follow_topics(queues, exchange, message.keys)
         return queues
+
+    def follow_topics(self, queues: Iterable[Queue], exchange: Exchange, keys: Collection[str]) -> None:
+        """Apply the settings of the topics of a message to the queues of transient subscribers that get it."""
+        if self._broker.settings.concerns_topics:
+            for key in keys:
+                self._follow_topic(queues, exchange, key)
 
     def would_reach(self, exchange: Exchange, routing_key: str) -> list[Queue]:
         """The queues that a message with this key and no headers would reach. None of them loses its turn."""
-        queues = self.reach(exchange, Routed((routing_key,)))
+        queues = self.reach(exchange, Routed((routing_key,)), is_dry=True)
         self.give_turns_back(exchange, (routing_key,), queues)
         return queues
 

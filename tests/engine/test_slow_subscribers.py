@@ -8,9 +8,10 @@ from __future__ import annotations
 import pytest
 from subscribers import Bench, Subscriber, numbers, topics
 
-from leveret.engine import Envelope
+from leveret.engine import Choice, Envelope, Moving, dead_letter_queues
 from leveret.engine.events import EventKind
 from leveret.engine.messages.content import NATIVE, encode_header
+from leveret.engine.move_targets import to_exchange
 from leveret.settings import SystemUsage, entry
 
 
@@ -241,6 +242,26 @@ def test_of_several_topics_the_smallest_limit_holds() -> None:
         assert subscriber.queue.ready_count == 3
         assert subscriber.queue.pending is not None
         assert subscriber.queue.pending.rules.eviction == "lowest-priority"
+
+
+@pytest.mark.parametrize("way", ["a dry move", "a list of dead letters"])
+def test_what_only_looks_where_messages_would_go_drops_none(way: str) -> None:
+    """The topic of the move had its limit applied, and messages of other topics went. The move itself applies it."""
+    bench = Bench(destinations=topics(B_={"pending_message_limit": 2}))
+    subscriber = Subscriber(bench, "q", consumes=False).bind("#")
+    bench.publish(*numbers(1, 5), key="A.x")
+    origin = bench.queue("from", x_dead_letter_exchange="amq.topic", x_dead_letter_routing_key="B.x")
+    bench.publish("moved", key="from", exchange="")
+    target = to_exchange(bench.client, "amq.topic", "B.x")
+    moving = Moving(origin, bench.client, Choice(lambda _: True), target, "moved")
+    if way == "a dry move":
+        assert [one.reason for one in moving.dry_work()] == [""]
+    else:
+        assert [queue.name for some in dead_letter_queues(bench.vhost.context) for queue in some] == ["q"]
+    assert subscriber.waiting == numbers(1, 5)
+    if way == "a dry move":
+        Moving(origin, bench.client, Choice(lambda _: True), target, "moved").work()
+        assert subscriber.waiting == ["5", "moved"]
 
 
 def test_a_reload() -> None:
