@@ -172,8 +172,11 @@ class FlowControl(UsageTree):
     def wait(self, full: FullLimit, client: "Client", waiter: Waiter) -> None:
         """Call `waiter.resume` when there is room and the client is next (`RoundRobin`).
 
-        After a change of rules it is called with (0, 0): it refuses its publishes or waits again.
+        After a change of rules it is called with (0, 0): it refuses its publishes or waits again. A waiter waits for
+        one limit at a time: it leaves the one before.
         """
+        if waiter in self._waits:
+            self.leave(waiter)
         node, since_ns = full.node, self._context.clock.monotonic_ns()
         self._waits[waiter] = (node, client)
         if full.meter is not None:

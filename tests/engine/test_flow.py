@@ -402,6 +402,27 @@ def test_a_client_is_blocked_until_its_last_publish_goes_on() -> None:
     assert seen == [(EventKind.BLOCKED, 0), (EventKind.UNBLOCKED, 700)]
 
 
+def test_who_waits_elsewhere_leaves_the_limit_before() -> None:
+    """A waiter that was in two places was resumed twice, and a change of rules ended the turn with a KeyError."""
+    bench = FlowBench(memory_limit=1_000, cursor="vm")
+    limits = [entry(name, memory_limit=1_000, cursor="vm") for name in "qr"]
+    bench.broker.reloading.replace_settings(SettingsRepository(limits))
+    bench.queue("r")
+    mover, other = Publisher(bench, "mover"), Publisher(bench, "other")
+    mover.publish(*[make_content(1_500)] * 2)
+    other.publish(*[make_content(1_500)] * 2, to="r")
+    assert other.full is not None
+    bench.broker.flow.wait(other.full, mover.client, mover)
+    waits = [(one.client.name, one.destination) for one in bench.broker.flow.blocked()]
+    assert waits == [(name, other.full.node.destination) for name in ("other", "mover")]
+    bench.named("q").purge()
+    bench.end_turn()
+    assert mover.published == 1
+    bench.broker.reloading.replace_settings(SettingsRepository([]))
+    bench.end_turn()
+    assert (mover.published, other.published, bench.broker.flow.blocked()) == (2, 2, [])
+
+
 def test_who_waits_longest_is_listed_first() -> None:
     """Wherever each waits."""
     bench = FlowBench(memory_limit=1_000, cursor="vm")
