@@ -225,6 +225,9 @@ class Connection:
         skipped = min(self._to_skip, len(self._buffer))
         self._to_skip -= skipped
         before, self._buffer = octets[: len(self._skipped) + skipped], self._buffer[skipped:]
+        if not self._to_skip and not before.endswith(FRAME_END_OCTET):
+            # It ends inside another frame, which the peer began when it knew of the close: only close-ok is looked for.
+            self._to_skip, before, self._buffer = 1 << 62, octets, b""
         self._skipped = before[1 - len(_CLOSE_OK_FRAME) :] if self._to_skip else b""
 
     def events(self) -> Iterator[ProtocolEvent]:

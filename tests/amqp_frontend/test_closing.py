@@ -209,3 +209,19 @@ def test_a_close_ok_instead_of_the_rest_of_a_refused_frame_arrives_in_two_reads(
     peer.send(octets[:cut_at])
     peer.send(octets[cut_at:])
     assert peer.is_closed
+
+
+@pytest.mark.parametrize("left", range(1, 25))
+@pytest.mark.parametrize("cut_at", [1, 5, 11, 12, 19])
+@pytest.mark.parametrize("behind", [b"", b"\x08\x00\x00\x00\x00\x00\x00\xce"], ids=["", "heartbeat"])
+def test_the_rest_of_a_refused_frame_ends_inside_a_close_ok(left: int, cut_at: int, behind: bytes) -> None:
+    """Its head promised so many octets more than came, and what came instead was taken for them."""
+    pair = Pair()
+    peer = pair.open(1)
+    peer.send(b"\x03\x00\x01" + (1 << 20).to_bytes(4, "big") + bytes(100))
+    peer.expect(C.Connection.Close)
+    peer.send(bytes((1 << 20) + 1 - 100 - left))
+    octets = behind + method(0, C.Connection.CloseOk)
+    peer.send(octets[:cut_at])
+    peer.send(octets[cut_at:])
+    assert peer.is_closed
