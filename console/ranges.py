@@ -24,7 +24,7 @@ def ranges_of(request: Request, error: str = "bad_request") -> dict[str, Range]:
         age, step = (_seconds(request.query.get(f"{kind}_{word}")) for word in ("age", "incr"))
         if age is None or step is None:
             continue
-        if age <= 0 or step <= 0 or age / step > POINTS_MAX:
+        if age <= 0 or step <= 0 or age // step > POINTS_MAX:
             raise Refusal(400, error, f"Invalid range parameters: age {age}, incr {step}")
         found[kind] = Range(age, step)
     return found
