@@ -432,3 +432,82 @@ def test_a_message_that_expires_with_the_deadline_of_the_reserve_ends_no_broker(
     run(life, story)
     assert not life.journal.has_spent_reserve and not life.recorder.is_low
     assert Life(files=life.files.power_cut()).get() is None
+
+
+async def _consumers_take(life: Life, count: int) -> None:
+    """Some of the messages, each in a turn of its own; then until the checkpoint after it is done."""
+    for _ in range(count):
+        assert life.session.get(life.named(), no_ack=True) is not None
+        life.work()
+    await life.passes(8)
+
+
+async def _publishers_go_on(life: Life) -> None:
+    assert not life.recorder.has_failed and not life.recorder.is_behind and not life.journal.has_spent_reserve
+    assert life.session.confirms is not None
+    life.session.confirms.refuse_waiting()
+    life.session.confirms.take(life.recorder.safe_lsn)
+    life.send()
+    life.work()
+    await life.passes(1)
+    assert life.is_confirmed()
+
+
+def test_what_was_held_back_needs_room_for_one_checkpoint_alone() -> None:
+    """Long keys of bindings make it long. It begins a segment, so that all before it goes, and no second one is needed,
+    for which there would be no room: publishers would be refused until an operator makes some."""
+    life = Life(segment_size=2_000_000, reserve_size=300_000)
+    for name in range(60):
+        queue = life.queue(f"q{name}")
+        for key in range(8):
+            life.vhost.bindings.add("queue", queue.name, "amq.direct", f"{key}" * 250, {}, life.client)
+        life.work()
+
+    async def story() -> None:
+        await life.passes(1)
+        for _ in range(60):
+            life.send(10_000)
+            life.work()
+            life.journal.writer.run_once()
+        life.files.capacity = life.files.used
+        life.send()
+        life.work()
+        await life.passes(2.5)
+        await _consumers_take(life, 61)
+        await _publishers_go_on(life)
+
+    run(life, story)
+
+
+def test_what_was_written_while_low_makes_room_too() -> None:
+    """Acknowledgements of many messages, in the segment of the first checkpoint. Others take what old segments gave."""
+    life = Life(segment_size=10_000_000, reserve_size=400_000)
+    files = life.files
+
+    async def story() -> None:
+        await life.passes(1)
+        for size, count in ((10_000, 100), (100, 2_000)):
+            for _ in range(count):
+                life.send(size)
+                life.work()
+            life.journal.begin_segment()
+            life.journal.writer.run_once()
+        old = {path for path in files.names_now if path.endswith(".log")}
+
+        def others_take(operation: str, path: str) -> None:
+            if operation == "unlink" and path in old:
+                assert files.capacity is not None
+                files.capacity -= files.names_now[path].size
+
+        files.capacity, files.fault = files.used, others_take
+        life.send()
+        life.work()
+        await life.passes(2.5)
+        await _consumers_take(life, 100)
+        assert life.recorder.is_low and life.journal.state is WriterState.RUNNING
+        await _consumers_take(life, 2_001)
+        files.capacity += 30_000
+        await life.passes(5)
+        await _publishers_go_on(life)
+
+    run(life, story)

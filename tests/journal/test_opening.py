@@ -166,6 +166,28 @@ def test_all_directories_that_a_start_makes_are_durable(tmp_path: Path, is_of_no
     assert files.synced == [], "nothing was made"
 
 
+class KilledFiles(NotingFiles):
+    """The process is killed at the first fsync of a directory."""
+
+    def sync_directory(self, path: str) -> None:
+        raise Struck
+
+
+@pytest.mark.parametrize("is_of_node", [False, True])
+def test_a_directory_of_a_start_that_was_cut_short_is_durable(tmp_path: Path, is_of_node: bool) -> None:
+    """It is there, but not on the disk for certain: the next start fsyncs its name before it confirms anything."""
+    path, kind = tmp_path / "journal", CopiedJournal if is_of_node else Directory
+    with pytest.raises(Struck):
+        kind.open(str(path), files=KilledFiles())
+    assert path.is_dir()
+    files = NotingFiles()
+    opened_again = kind.open(str(path), files=files)
+    if isinstance(opened_again, CopiedJournal):
+        opened_again.begin(bytes(16))
+    opened_again.close()
+    assert str(tmp_path) in files.synced
+
+
 @pytest.mark.parametrize("is_first_closed", [False, True])
 def test_a_journal_that_is_closed_twice_closes_no_file_of_another(tmp_path: Path, is_first_closed: bool) -> None:
     """A leader that has lost its directory closes its journal, and then resigns."""

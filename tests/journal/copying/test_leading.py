@@ -253,6 +253,28 @@ def test_a_disk_that_hangs() -> None:
     CopiedJournal.open(PATH, files=leader.files).close()
 
 
+def test_a_disk_that_fails_after_the_journal_was_given_up() -> None:
+    """Nobody hears of it: the broker of that journal has ended, and the next one of this node opens it anew."""
+    leader = Leader(SimulatedFiles(), threaded=True)
+    leader.driver.declare("a")
+    hangs, goes_on = threading.Event(), threading.Event()
+
+    def hang(operation: str, path: str) -> None:
+        if operation == "sync":
+            hangs.set()
+            goes_on.wait(30)
+            raise OSError(errno.EIO, "ordered")
+
+    leader.files.fault = hang
+    leader.driver.publish([b"x"], "a")
+    leader.journal.commit()
+    assert hangs.wait(30) and not leader.journal.abandon(0.01)
+    leader.reports.clear()
+    goes_on.set()
+    assert leader.journal.abandon()
+    assert not leader.safe and not leader.reports
+
+
 def test_a_probe_reaches_the_disk() -> None:
     leader = led()
     seen: list[tuple[str, str]] = []
