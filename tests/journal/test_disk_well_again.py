@@ -511,3 +511,107 @@ def test_what_was_written_while_low_makes_room_too() -> None:
         await _publishers_go_on(life)
 
     run(life, story)
+
+
+def _begun_commit(life: Life) -> None:
+    """A large commit, of which some turns are still to come. Its records are released as a whole."""
+    session = life.client.open_session()
+    session.select_transactions()
+    content = NATIVE.join(encode_header(1, {"delivery_mode": 2}), b"x")
+    for _ in range(LARGE):
+        session.publish(life.route("q"), PERSISTENT, [content], mandatory=False)
+    session.commit()
+    life.broker.end_turn()
+    life.supervisor.commit()
+    assert life.broker.is_unfinished
+
+
+def test_a_checkpoint_waits_for_the_end_of_a_large_commit() -> None:
+    """It begins between turns, and the broker goes on."""
+    life = Life()
+
+    async def story() -> None:
+        await life.passes(0.5)
+        _begun_commit(life)
+        before = life.journal.turns.checkpoint
+        life.supervisor._request_checkpoint()
+        for _ in range(10):
+            await trio.lowlevel.checkpoint()
+        assert life.journal.turns.checkpoint == before
+        life.work()
+        await life.passes(1)
+        assert life.journal.turns.checkpoint > before
+        life.send()
+        life.work()
+        await life.passes(1)
+        assert life.is_confirmed()
+
+    run(life, story)
+
+
+def test_a_disk_that_fills_up_in_the_midst_of_a_large_commit() -> None:
+    """The commit is finished first, then publishers are refused, and the disk is tried again."""
+    life = Life()
+
+    async def story() -> None:
+        await life.passes(0.5)
+        life.files.capacity = life.files.used
+        _begun_commit(life)
+        life.journal.tick()
+        life.journal.writer.run_once()
+        for _ in range(10):
+            await trio.lowlevel.checkpoint()
+        assert life.journal.state is WriterState.FULL and not life.recorder.has_failed
+        life.work()
+        assert life.recorder.has_failed, "publishers are refused now"
+        life.files.capacity = None
+        await life.passes(3)
+        assert not life.recorder.has_failed and life.journal.state is WriterState.RUNNING
+        await life.passes(1)
+        assert Life(files=life.files.power_cut()).named().ready_count == LARGE
+
+    run(life, story)
+
+
+def test_readers_see_the_last_records_of_a_broker_that_is_idle_after_a_full_disk() -> None:
+    """The block that tells them was due while nothing could be written: it comes with the next idle time."""
+    life = Life()
+
+    async def story() -> None:
+        await life.passes(0.5)
+        life.send()
+        life.work()
+        life.journal.writer.run_once()
+        await wait_all_tasks_blocked()
+        life.files.capacity = life.files.used
+        life.send()
+        life.work()
+        await life.passes(2.5)
+        life.files.capacity = None
+        await life.passes(5)
+        life.send()
+        life.work()
+        await life.passes(2)
+        seen = [lsn for lsn, _ in JournalReader(life.path, life.files).records()]
+        assert seen[-1] == life.journal.next_lsn - 1
+
+    run(life, story)
+
+
+def test_who_waits_for_a_confirm_hears_at_once_that_the_disk_is_full() -> None:
+    """Not when there is room again: the publisher may have another place for the message."""
+    life = Life()
+    told: list[bool] = []
+
+    async def story() -> None:
+        await life.passes(0.5)
+        life.files.capacity = life.files.used
+        life.send()
+        life.work()
+        life.broker.context.awaiting[life.client] = None
+        life.client.flush = lambda: told.append(life.recorder.has_failed)
+        life.journal.writer.run_once()
+        await wait_all_tasks_blocked()
+        assert True in told
+
+    run(life, story)
