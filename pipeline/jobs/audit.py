@@ -16,12 +16,11 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from ..engines.protocol import Row, rows, value
+from .lives import NEVER
 from .outputs import ALLOWED, FAULTS, MESSAGE_FATE, conform
 from .tables import Tables
 
 LOST, DUPLICATE, REORDERED, UNEXPECTED = "lost", "duplicate", "reordered", "unexpected"
-#: An LSN and message id above all others.
-NEVER = 1 << 62
 JUDGED_VIEW = "judged"
 #: (fault, condition, LSN, detail) as SQL over `judged`. {known}: the first message id that must have an `enqueued`.
 CHECKS = (
@@ -333,6 +332,7 @@ FROM (
 ) AS ordered
 JOIN (SELECT lsn FROM events WHERE kind = 'led') AS led ON led.lsn > before_lsn AND led.lsn < ordered.lsn
 ANTI JOIN {log_queues} AS log_queues ON log_queues.vhost = ordered.vhost AND log_queues.queue = ordered.queue
+    AND ordered.lsn >= begin_lsn AND ordered.lsn < end_lsn
 WHERE ordered.kind = 'delivered' AND ordered.before = 'delivered'
 GROUP BY ordered.msg_id, ordered.vhost, ordered.queue, ordered.lsn
 """

@@ -2,8 +2,7 @@
 
 from ..engines.protocol import quoted_list, rows, value
 from ..schemas import EVENTS
-from .audit import NEVER
-from .lives import BETWEEN, DURABLE, STARTED, TERMINALS, lives_of
+from .lives import BETWEEN, DURABLE, NEVER, STARTED, TERMINALS, lives_of
 from .outputs import BLOCKED, DEPTH, WINDOW, conform
 from .tables import Tables
 

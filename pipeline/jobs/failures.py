@@ -53,6 +53,7 @@ WITH removed AS (
     LEFT JOIN published ON published.msg_id = removed.msg_id
     LEFT JOIN arrived ON arrived.msg_id = removed.msg_id
     LEFT JOIN {log_queues} AS log_queues ON log_queues.vhost = removed.vhost AND log_queues.queue = removed.queue
+        AND removed.lsn >= begin_lsn AND removed.lsn < end_lsn
 ), judged AS (
     SELECT vhost, queue, cause, CAST((us - us % 1000000) / 1000000 AS bigint) AS second, is_moved,
         NOT is_moved AND is_refused AS is_refused,
@@ -126,7 +127,8 @@ WITH folded AS (
         {pauses} AS backoff_ms,
         max_by(consumer, lsn) FILTER (WHERE consumer IS NOT NULL) AS last_consumer,
         max_by(reason, lsn) FILTER (WHERE reason IS NOT NULL) AS last_reason,
-        max(ts) AS last_ts
+        max(ts) AS last_ts,
+        max(lsn) AS last_lsn
     FROM recorded
     WHERE msg_id > 0 AND ({returned} OR (kind = 'delivered' AND {is_read}) OR {dead})
     GROUP BY vhost, queue, msg_id
@@ -140,7 +142,8 @@ IS_LATER = f"(attempt > 1 OR (CAST(flags AS int) & {REDELIVERED}) <> 0)"
 #: SQL of `redeliveries`, and of a join for it, if all deliveries are read.
 REDELIVERIES = "IF(log_queues.queue IS NULL, greatest(deliveries - 1, 0), later_attempts)"
 WITH_LOG_QUEUES = """
-    LEFT JOIN {log_queues} AS log_queues ON log_queues.vhost = folded.vhost AND log_queues.queue = folded.queue"""
+    LEFT JOIN {log_queues} AS log_queues ON log_queues.vhost = folded.vhost AND log_queues.queue = folded.queue
+        AND last_lsn >= begin_lsn AND last_lsn < end_lsn"""
 
 
 def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:

@@ -12,6 +12,8 @@ TERMINALS = (
     "cancelled",
 )
 CODE_BITS = 6
+#: An LSN, message id, or time above all others.
+NEVER = 1 << 62
 #: Flags of an event.
 DURABLE, KEPT, REDELIVERED = 1, 2, 32
 

@@ -1,20 +1,20 @@
 """The pieces of a queue's recording, which are simulated in parallel, and the result that they have together.
 
-A queue is cut at times at which it was empty. If it is empty there in the simulation, too, the next piece depends on
-nothing but the credit that is left (simulation.py). In the recording none is left, so each piece is first simulated
-without credit at its beginning. If other settings leave credit, the pieces behind are simulated with unlimited credit,
-which tells how much each needs. What fits neither, or begins where the queue is not empty, is simulated in one piece up
-to the end. So the result is the same as without cuts.
+A queue that was deleted and declared again is simulated as several ones (`Incarnation`). Each is cut at times at which
+it was empty. If it is empty there in the simulation, too, the next piece depends on nothing but the credit that is left
+(simulation.py). In the recording none is left, so each piece is first simulated without credit at its beginning. If
+other settings leave credit, the pieces behind are simulated with unlimited credit, which tells how much each needs.
+What fits neither, or begins where the queue is not empty, is simulated in one piece up to the end. So the result is the
+same as without cuts.
 """
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
-from operator import itemgetter
 from typing import NamedTuple
 
 from ..engines.protocol import Engine, Row, rows, value
 from ..schemas import columns
-from .audit import NEVER
+from .lives import NEVER
 from .simulation import UNLIMITED, Start
 
 #: The fewest arrivals of a piece (some ten seconds of CPU), and the most pieces of a queue.
@@ -24,25 +24,42 @@ PIECES_MAX = 64
 SLOTS = 2000
 #: All queues, also those whose messages arrived before the lake.
 QUEUES = """
-SELECT vhost, queue, sum(n) AS n
+SELECT vhost, queue, first_lsn, behind_lsn, sum(n) AS n
 FROM (
-    SELECT vhost, queue, 1 AS n FROM arrived
-    UNION ALL SELECT vhost, queue, 0 AS n FROM recorded WHERE kind = 'delivered' AND msg_id > 0
-) AS met ANTI JOIN {log_queues} AS log_queues USING (vhost, queue)
-GROUP BY vhost, queue ORDER BY vhost, queue
+    SELECT vhost, queue, first_lsn, behind_lsn, 1 AS n FROM arrived
+    UNION ALL SELECT vhost, queue, first_lsn, behind_lsn, 0 AS n FROM handed
+) AS met
+GROUP BY vhost, queue, first_lsn, behind_lsn ORDER BY vhost, queue, first_lsn
 """
 #: How many messages came and went, by slot, in queues with at least {least} arrivals.
 MOVES = """
-SELECT vhost, queue, ms - ms % {slot_ms} AS slot, sum(came) AS came, sum(went) AS went
+SELECT vhost, queue, first_lsn, behind_lsn, ms - ms % {slot_ms} AS slot, sum(came) AS came, sum(went) AS went
 FROM (
-    SELECT vhost, queue, ms, 1 AS came, 0 AS went FROM arrived
-    UNION ALL SELECT vhost, queue, finished_ms AS ms, 0 AS came, 1 AS went FROM arrived WHERE finished_ms IS NOT NULL
+    SELECT vhost, queue, first_lsn, behind_lsn, ms, 1 AS came, 0 AS went FROM arrived
+    UNION ALL
+    SELECT vhost, queue, first_lsn, behind_lsn, finished_ms AS ms, 0 AS came, 1 AS went
+    FROM arrived WHERE finished_ms IS NOT NULL
 ) AS moves JOIN (
-    SELECT vhost, queue FROM arrived GROUP BY vhost, queue HAVING count(*) >= {least}
-) AS large USING (vhost, queue)
-GROUP BY vhost, queue, ms - ms % {slot_ms} ORDER BY vhost, queue, slot
+    SELECT vhost, queue, first_lsn FROM arrived GROUP BY vhost, queue, first_lsn HAVING count(*) >= {least}
+) AS large USING (vhost, queue, first_lsn)
+GROUP BY vhost, queue, first_lsn, behind_lsn, ms - ms % {slot_ms} ORDER BY vhost, queue, first_lsn, slot
 """
-SPANS = columns("vhost string, queue string, begin_ms bigint, end_ms bigint, credit bigint")
+SPANS = columns(
+    "vhost string, queue string, first_lsn bigint, behind_lsn bigint, begin_ms bigint, end_ms bigint, credit bigint"
+)
+
+
+class Incarnation(NamedTuple):
+    """A queue from one declaration up to the next one: its records with first_lsn <= LSN < behind_lsn."""
+
+    vhost: str
+    queue: str
+    first_lsn: int
+    behind_lsn: int
+
+    @classmethod
+    def of(cls, row: Row) -> "Incarnation":
+        return cls(*(row[name] for name in cls._fields))
 
 
 class Span(NamedTuple):
@@ -93,15 +110,18 @@ class Pieces:
         return None
 
 
-def cut(engine: Engine, log_queues: str, starts: Sequence[Start], least: int) -> dict[tuple[str, str], Pieces]:
-    """The pieces of each queue of the view `arrived`. `least`: arrivals of a piece; 0: no queue is cut."""
-    counts = {(row["vhost"], row["queue"]): row["n"] for row in rows(engine, QUEUES.format(log_queues=log_queues))}
+def cut(engine: Engine, starts: Sequence[Start], least: int) -> dict[Incarnation, Pieces]:
+    """The pieces of each queue of the views `arrived` and `handed` (whatif.py).
+
+    least: arrivals of a piece; 0: no queue is cut.
+    """
+    counts = {Incarnation.of(row): row["n"] for row in rows(engine, QUEUES)}
     found = {name: Pieces() for name in counts}
     if not least or max(counts.values(), default=0) < 2 * least:
         return found
     span_ms = value(engine, "SELECT max(ms) - min(ms) FROM arrived")
     moves = rows(engine, MOVES.format(slot_ms=span_ms // SLOTS + 1, least=2 * least))
-    for name, slots in groupby(moves, key=itemgetter("vhost", "queue")):
+    for name, slots in groupby(moves, key=Incarnation.of):
         found[name] = Pieces(_cuts(slots, starts, max(least, counts[name] // PIECES_MAX)))
     return found
 

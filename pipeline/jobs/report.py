@@ -205,7 +205,9 @@ def _deliveries(request: ReportRequest) -> list[Row]:
     """
     each = (
         f"SELECT vhost, queue, msg_id, count(*) AS deliveries FROM events ANTI JOIN {request.tables.log_queues()} AS"
-        f" log_queues USING (vhost, queue) WHERE kind = 'delivered' AND msg_id > 0{request.since_condition}"
+        " log_queues ON log_queues.vhost = events.vhost AND log_queues.queue = events.queue"
+        " AND events.lsn >= begin_lsn AND events.lsn < end_lsn"
+        f" WHERE kind = 'delivered' AND msg_id > 0{request.since_condition}"
         " GROUP BY vhost, queue, msg_id"
     )
     return rows(

@@ -12,18 +12,44 @@ from ..engines.protocol import Engine, Row, rows
 from ..lake.delta_tables import Retained
 from ..lake.lake import holes_text, missing_text
 from ..schemas import TABLES
-from .lives import KEPT, STARTED, lives_of
+from .lives import KEPT, NEVER, STARTED, lives_of
 
-#: Queues that keep acknowledged messages: some acknowledgement has the flag kept, or the declaration says so.
-LOG_QUEUES = """
-SELECT vhost, queue FROM whole_events
-WHERE queue <> '' AND (
-    (kind = 'acked' AND (CAST(flags AS int) & {kept}) <> 0)
-    OR CASE
-        WHEN kind = 'declared' AND reason LIKE '{{%' THEN {queue_type} = 'stream' OR {is_kept} = 'true' ELSE false
-    END
-)
-GROUP BY vhost, queue
+#: Acknowledgements in queues that keep the messages.
+KEPT_ACKS = f"""
+SELECT vhost, queue, lsn FROM whole_events WHERE kind = 'acked' AND queue <> '' AND (CAST(flags AS int) & {KEPT}) <> 0
+"""
+#: Each queue from one declaration up to the next one: a queue may be deleted, and declared again as another kind. What
+#: was before the first declaration in the lake has begin_lsn 0.
+INCARNATIONS = f"""
+SELECT *, coalesce(lead(begin_lsn) OVER (PARTITION BY vhost, queue ORDER BY begin_lsn), {NEVER}) AS end_lsn
+FROM (
+    SELECT vhost, queue, lsn AS begin_lsn, coalesce(reason, '{{}}') AS arguments
+    FROM whole_events WHERE kind = 'declared' AND queue <> ''
+    UNION ALL
+    SELECT DISTINCT vhost, queue, 0 AS begin_lsn, '{{}}' AS arguments
+    FROM (
+        SELECT vhost, queue FROM whole_events WHERE kind = 'declared' AND queue <> ''
+        UNION ALL SELECT vhost, queue FROM ({KEPT_ACKS}) AS kept
+    ) AS named
+) AS begun
+"""
+#: Incarnations that keep acknowledged messages: the declaration says so, or some acknowledgement in them has the flag.
+LOG_QUEUES = f"""
+SELECT vhost, queue, begin_lsn, end_lsn FROM incarnations
+WHERE CASE WHEN arguments LIKE '{{{{%' THEN {{queue_type}} = 'stream' OR {{is_kept}} = 'true' ELSE false END
+UNION
+SELECT incarnations.vhost, incarnations.queue, begin_lsn, end_lsn
+FROM incarnations JOIN ({KEPT_ACKS}) AS kept
+    ON kept.vhost = incarnations.vhost AND kept.queue = incarnations.queue AND lsn >= begin_lsn AND lsn < end_lsn
+"""
+#: Rows (vhost, queue, lsn, ...), each with its incarnation as first_lsn and behind_lsn. Without those of log queues.
+WITHOUT_LOGS = f"""
+SELECT found.*, coalesce(incarnations.begin_lsn, 0) AS first_lsn, coalesce(incarnations.end_lsn, {NEVER}) AS behind_lsn
+FROM {{found}} AS found
+LEFT JOIN incarnations ON incarnations.vhost = found.vhost AND incarnations.queue = found.queue
+    AND lsn >= incarnations.begin_lsn AND lsn < incarnations.end_lsn
+ANTI JOIN log_queues ON log_queues.vhost = found.vhost AND log_queues.queue = found.queue
+    AND lsn >= log_queues.begin_lsn AND lsn < log_queues.end_lsn
 """
 #: Copies of messages, as dead letters or by an operator, each with its original. A lake of an older release has them
 #: only in the contents.
@@ -161,14 +187,23 @@ class Tables:
             self.engine.view("recorded", f"SELECT * FROM events{'' if scopes == {'all'} else some}")
             self._made.add("recorded")
 
+    def incarnations(self) -> str:
+        """The name of the view of `INCARNATIONS` (vhost, queue, begin_lsn, end_lsn, arguments)."""
+        if "incarnations" not in self._made:
+            self.engine.view("incarnations", INCARNATIONS)
+            self._made.add("incarnations")
+        return "incarnations"
+
     def log_queues(self) -> str:
-        """The name of a view (vhost, queue) of streams and non-destructive queues: they keep acknowledged messages."""
+        """The name of a view (vhost, queue, begin_lsn, end_lsn) of streams and non-destructive queues: they keep
+        acknowledged messages. A queue may be one between some records only.
+        """
         if "log_queues" not in self._made:
+            self.incarnations()
             dialect = self.engine.dialect
-            queue_type = dialect.json_field("reason", "x-queue-type")
-            is_kept = dialect.json_field("reason", "x-non-destructive")
-            text = LOG_QUEUES.format(queue_type=queue_type, is_kept=is_kept, kept=KEPT)
-            self.engine.view("log_queues", text)
+            queue_type = dialect.json_field("arguments", "x-queue-type")
+            is_kept = dialect.json_field("arguments", "x-non-destructive")
+            self.engine.view("log_queues", LOG_QUEUES.format(queue_type=queue_type, is_kept=is_kept))
             self._made.add("log_queues")
         return "log_queues"
 

@@ -18,9 +18,11 @@ from leveret.pipeline.jobs.simulation import Start
 from leveret.pipeline.jobs.whatif import whatif
 from leveret.pipeline.lake.ingest import IngestOptions, ingest
 from leveret.pipeline.progress import Progress
-from leveret.pipeline.schemas import EVENTS, arrow, columns
+from leveret.pipeline.schemas import arrow, columns
 
-ARRIVED = columns("vhost string, queue string, ms bigint, finished_ms bigint?")
+ARRIVED = columns(
+    "vhost string, queue string, first_lsn bigint, behind_lsn bigint, ms bigint, finished_ms bigint?",
+)
 #: Each arrives at the first time and ends at the second one.
 LIVES: dict[str, list[tuple[int, int | None]]] = {
     "short": [(0, 5), (10, 15), (20, 25), (30, 35)],
@@ -33,19 +35,18 @@ LIVES: dict[str, list[tuple[int, int | None]]] = {
 def arrived(engine: Any) -> None:
     """The views that `cut` reads, as `whatif` makes them."""
     found = [
-        {"vhost": "/", "queue": queue, "ms": ms, "finished_ms": finished_ms}
+        {"vhost": "/", "queue": queue, "first_lsn": 1, "behind_lsn": 99, "ms": ms, "finished_ms": finished_ms}
         for queue, lives in LIVES.items()
         for ms, finished_ms in lives
     ]
     engine.memory_table("arrived", pyarrow.Table.from_pylist(found, arrow(ARRIVED)))
-    engine.memory_table("recorded", pyarrow.Table.from_pylist([], arrow(EVENTS)))
-    engine.memory_table("log_queues", pyarrow.Table.from_pylist([], arrow(columns("vhost string, queue string"))))
+    engine.memory_table("handed", pyarrow.Table.from_pylist([], arrow(ARRIVED)))
 
 
 def begins(engine: Any, least: int, *starts: Start) -> dict[str, list[int]]:
     """When the pieces of each queue begin."""
-    found = cut(engine, "log_queues", starts, least)
-    return {queue: [span.begin_ms for span in one.next_spans()] for (_, queue), one in found.items()}
+    found = cut(engine, starts, least)
+    return {name.queue: [span.begin_ms for span in one.next_spans()] for name, one in found.items()}
 
 
 def test_where_a_queue_is_cut(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:

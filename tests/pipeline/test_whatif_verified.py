@@ -198,7 +198,7 @@ def test_a_queue_in_pieces(seed: int, tmp_path: Path) -> None:
         for settings in ("", SMALL_RINGS, SHORT_LIVES):
             whole, in_pieces = (rows(tables.engine, whatif(tables, settings, least)) for least in (0, 1))
             assert in_pieces == whole, settings
-        pieces = cut(tables.engine, tables.log_queues(), (), 1).values()
+        pieces = cut(tables.engine, (), 1).values()
         assert max(len(one.next_spans()) for one in pieces) > 2, "nothing was cut"
 
 
