@@ -15,7 +15,7 @@ from ..progress import Progress
 from ..retries import retry_slow_workers
 from .fleet import NodeAnswers, node_page_path, unknown_everywhere
 from .functions import JOBS, JobContext, page_path, selected_tables
-from .opening import open_log, open_tables
+from .opening import open_log, open_tables, until_text
 from .replay import LOG
 from .tables import EmptyLake, NotRecorded, Tables
 from .trace import Trail, replays_in
@@ -144,15 +144,21 @@ def _run_on(
     of_node = {} if node is None else {"node": node.name}
     progress.say("begin", lake=options.lake, engine=engine.name, **of_node)
     missing = whole.missing_text()
-    if missing:
-        progress.say("missing", what=missing, **of_node)
+    until_us = options.selection.until_us
+    own = node or nodes_of(options.lake)[0]
+    texts = [missing, None if until_us is None else until_text(options.lake, own.journal, until_us)]
+    for text in filter(None, texts):
+        progress.say("missing", what=text, **of_node)
     work = JobContext(job, selected_tables(whole, job, options, unknown), options, progress)
     lost = work.tables.holes_text()
     if lost:
         progress.say("holes", what=lost, **of_node)
     run_it = partial(JOBS[job], work)
     answer = run_it() if job == "replay" else retry_slow_workers(run_it, progress)  # a replay retries its steps itself
-    more = {"missing": "; ".join([missing, *answer.facts.get("missing", ())])} if missing else {}
+    for text in answer.facts.get("missing", ()):
+        progress.say("missing", what=text, **of_node)
+    gaps = "; ".join(filter(None, [*texts, *answer.facts.get("missing", ())]))
+    more = {"missing": gaps} if gaps else {}
     more |= {"holes": lost} if lost else {}
     return replace(answer, facts={**answer.facts, "seconds": progress.seconds, **more})
 

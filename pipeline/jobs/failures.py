@@ -220,8 +220,11 @@ def deadletters(tables: Tables) -> str:
     Without recorded deliveries last_consumer is null and attempts_max 0. Copies are known only with contents, and
     copies that arrived in no queue only with scope "all".
     """
-    is_whole = tables.scopes() == {"all"} and tables.has_contents()
-    without = "IF(kind = 'dead_lettered', 'nowhere', 'gone')" if is_whole else "'not recorded'"
+    without = "'not recorded'"
+    if tables.scopes() == {"all"} and tables.has_contents():
+        first, last = tables.contents_span()
+        outcome = "IF(kind = 'dead_lettered', 'nowhere', 'gone')"
+        without = f"IF(lsn >= {first} AND lsn <= {last}, {outcome}, {without})"
     dialect = tables.engine.dialect
     died_in = dialect.first_death("payloads.headers_json")
     return conform(dialect, DEADLETTERS_QUERY.format(died_in=died_in, without=without), DEADLETTERS)

@@ -157,8 +157,17 @@ def _depth(work: JobContext) -> Answer:
     answer = _table(lambda tables, o: depth(tables, o.window))(work)
     if not work.tables.missing_text() or work.tables.checkpoints():
         return answer
-    work.progress.say("missing", what=NO_CHECKPOINT)
     return replace(answer, facts={"missing": [NO_CHECKPOINT]})
+
+
+def _with_contents(make: Callable[[JobContext], Answer]) -> Callable[[JobContext], Answer]:
+    """The function of a job that needs contents. Its answer says which ones the lake lacks."""
+
+    def run_it(work: JobContext) -> Answer:
+        answer, lacking = make(work), work.tables.contents_text()
+        return replace(answer, facts={**answer.facts, "missing": [lacking]}) if lacking else answer
+
+    return run_it
 
 
 def _trace(work: JobContext) -> Answer:
@@ -169,7 +178,8 @@ def _trace(work: JobContext) -> Answer:
     found = EngineTable(work.engine, "trace", _selected_rows(story, work), outputs.TRACE)
     if trail is None and not found.count():
         more = "; correlation ids, message ids and headers are in a lake only with `ingest --payloads`"
-        gone = "".join(f"; {words}" for words in (tables.missing_text(), tables.holes_text()) if words)
+        texts = (tables.contents_text(), tables.missing_text(), tables.holes_text())
+        gone = "".join(f"; {words}" for words in texts if words)
         raise ValueError(f"no message {message!r} in the lake{'' if tables.has_contents() else more}{gone}")
     return Answer("trace", {"trace": found})
 
@@ -270,8 +280,8 @@ JOBS: dict[str, Callable[[JobContext], Answer]] = {
     "fairness": _table(lambda tables, o: fairness(tables)),
     "blocked": _table(lambda tables, o: blocked(tables)),
     "trace": _trace,
-    "deadletters": _table(lambda tables, o: deadletters(tables)),
+    "deadletters": _with_contents(_table(lambda tables, o: deadletters(tables))),
     "whatif": _whatif,
-    "replay": _replay,
+    "replay": _with_contents(_replay),
     "report": _report,
 }

@@ -7,7 +7,16 @@ from pathlib import Path
 from ..engines.protocol import Engine, rows
 from ..engines.spark import SparkEngine, is_one_process
 from ..lake.delta_tables import absolute
-from ..lake.lake import REVERSE_ORDER, check_even, committed_files, read_table, retained_in, rows_by_node
+from ..lake.lake import (
+    REVERSE_ORDER,
+    check_even,
+    committed_files,
+    read_table,
+    retained_in,
+    rows_by_node,
+    span_of_events,
+    time_text,
+)
 from ..lake.nodes import Node
 from ..schemas import BY_DATE, TABLES, Column
 from .outputs import REPLAY_LOG
@@ -24,6 +33,8 @@ SHORT_MAX = 6_000_000
 #: Whether a table has a directory for each date -> the additional columns for that.
 DATE_COLUMN = {True: (Column("date", "date", True),), False: ()}
 AUTO, LOCAL, SPARK = "auto", "local", "spark"
+#: Tables of which nothing is read that is later than --until.
+CUT_BY_TIME = ("events", "payloads")
 
 
 def choose_engine(
@@ -68,14 +79,15 @@ def open_tables(
 ) -> Tables:
     """Make the views of a lake's tables.
 
-    Args:   since_us, until_us: only events with since_us <= ts < until_us (microseconds since 1970); files without such
-            events are not opened. node: which one, if the lake has several.
+    Args:   since_us, until_us: only events with since_us <= ts < until_us (microseconds since 1970), and contents with
+            ts < until_us; files without such rows are not opened. node: which one, if the lake has several.
     Raises: ValueError (the lake is empty, or not whole), OSError.
     """
     journal = None if node is None else node.journal
     check_even(lake, journal)
     for name in ("payloads", *REVERSE_ORDER):  # in the reverse order of commits, because of a running ingest
-        _view_of_files(engine, lake, name, *((since_us, until_us) if name == "events" else (None, None)), journal)
+        times = (since_us if name == "events" else None, until_us) if name in CUT_BY_TIME else (None, None)
+        _view_of_files(engine, lake, name, *times, journal)
     kept = retained_in(lake, journal)  # after the tables: see `retained_in`
     timestamp = engine.dialect.timestamp
     for name, columns in TABLES.items():
@@ -84,14 +96,34 @@ def open_tables(
             for column in (*columns, *DATE_COLUMN[name in BY_DATE])
         )
         conditions = [] if kept is None else [RETAINED[name].format(lsn=kept.lsn)]
-        if name == "events":  # the opened files have other rows, too
-            conditions += [f"ts >= {timestamp(since_us)}"] if since_us is not None else []
-            conditions += [f"ts < {timestamp(until_us)}"] if until_us is not None else []
+        if name == "events" and since_us is not None:  # the opened files have other rows, too
+            conditions.append(f"ts >= {timestamp(since_us)}")
+        if name in CUT_BY_TIME and until_us is not None:
+            conditions.append(f"ts < {timestamp(until_us)}")
         condition = f" WHERE {' AND '.join(conditions)}" if conditions else ""
         engine.view(f"whole_{name}", f"SELECT {listed} FROM stored_{name}{condition}")
     has_holes = bool(committed_files(lake, "holes", None, None, journal))
     name = "" if node is None else node.name
     return Tables(engine, lake, retained=kept, has_holes=has_holes, node=name, journal=journal)
+
+
+def until_text(lake: str, journal: str | None, until_us: int) -> str | None:
+    """A sentence if all records in the lake are before `until_us` (microseconds since 1970), or none is.
+
+    journal: the id of a node's journal. Raises: as `committed_files`.
+    """
+    span = span_of_events(lake, [journal])
+    if span is None:
+        return None
+    first, last = span
+    if round(first.timestamp() * 1_000_000) >= until_us:
+        return f"the lake has nothing from before --until: its first record is of {time_text(first)}"
+    if round(last.timestamp() * 1_000_000) >= until_us:
+        return None
+    return (
+        f"the last record in the lake is of {time_text(last)}, before --until: if there are later ones, an ingest has"
+        " not read them yet"
+    )
 
 
 def is_known(tables: Tables, column: str, name: str) -> bool:

@@ -10,7 +10,7 @@ from copy import copy
 
 from ..engines.protocol import Engine, Row, rows
 from ..lake.delta_tables import Retained
-from ..lake.lake import holes_text, missing_text
+from ..lake.lake import committed_files, holes_text, missing_text
 from ..schemas import TABLES
 from .lives import KEPT, NEVER, STARTED, lives_of
 
@@ -101,6 +101,7 @@ class Tables:
         self._holes: list[Row] | None = None
         self._marks: list[Row] | None = None
         self._checkpoints: list[Row] | None = None
+        self._contents: tuple[int, int] | None = None
         self._made: set[str] = set()
         self._part: tuple[Mapping[str, str], Tables] | None = None
         for name in TABLES:
@@ -171,8 +172,35 @@ class Tables:
 
     def require_contents(self, what: str) -> None:
         """Raises: NotRecorded (the lake has no payloads). `what`: needs them."""
-        if not self.has_contents():
-            raise NotRecorded(f"the lake has no contents, which {what} needs; run `leveret pipeline ingest --payloads`")
+        if self.has_contents():
+            return
+        if self.lake and committed_files(self.lake, "payloads", journal=self.journal):
+            raise NotRecorded(f"the lake has no contents from before --until, which {what} needs")
+        raise NotRecorded(f"the lake has no contents, which {what} needs; run `leveret pipeline ingest --payloads`")
+
+    def contents_span(self) -> tuple[int, int]:
+        """(first, last): the lake has the contents of all messages that were published at first <= LSN <= last.
+
+        It lacks others if some ingests were without --payloads, or if the journal had deleted their records before the
+        first ingest with it. 0 and NEVER: nothing is lacking before or behind. Only with contents.
+        """
+        if self._contents is None:
+            (known,) = rows(self.engine, "SELECT min(lsn) AS first, max(lsn) AS last FROM payloads")
+            published = "SELECT min(lsn) AS first, max(lsn) AS last FROM events WHERE kind = 'published'"
+            (every,) = rows(self.engine, published)
+            is_late = every["first"] is not None and every["first"] < known["first"]
+            is_behind = every["last"] is not None and every["last"] > known["last"]
+            self._contents = known["first"] if is_late else 0, known["last"] if is_behind else NEVER
+        return self._contents
+
+    def contents_text(self) -> str | None:
+        """A sentence about the contents that a lake with contents lacks; None: it lacks none, or has none at all."""
+        if not self.has_contents() or self.contents_span() == (0, NEVER):
+            return None
+        first, last = self.contents_span()
+        span = " ".join([f"from record {first} on"] * (first > 0) + [f"up to record {last}"] * (last < NEVER))
+        fill = "; `leveret pipeline ingest --payloads` adds the newer ones" if last < NEVER else ""
+        return f"contents are known only of messages that were published {span}{fill}"
 
     def require_deliveries(self) -> None:
         """Make the view `recorded`. Raises: NotRecorded."""

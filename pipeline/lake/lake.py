@@ -219,13 +219,14 @@ def holes_text(holes: Sequence[Mapping[str, Any]]) -> str:
 def _named(one: Mapping[str, Any]) -> str:
     first, last = one["first_lsn"], one["last_lsn"]
     times = [
-        f"{word} {_text(one[name])}" for word, name in (("after", "before_ts"), ("before", "after_ts")) if one[name]
+        f"{word} {time_text(one[name])}" for word, name in (("after", "before_ts"), ("before", "after_ts")) if one[name]
     ]
     when = f", {' and '.join(times)}" if times else ""
     return f"{first}{'' if first == last else f' to {last}'} ({one['why']}{when})"
 
 
-def _text(at: datetime) -> str:
+def time_text(at: datetime) -> str:
+    """A time of the lake, for a sentence: UTC, in seconds."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
