@@ -1,6 +1,7 @@
 """Disks of nodes that hang, are full, rot, or are rolled back: three real nodes, and file systems of their own."""
 
 import signal
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -14,12 +15,16 @@ from cluster_nodes import (
     Publisher,
     assert_each_once,
     cluster_nodes,
+    ctl,
     drain,
     others,
     until,
 )
 from etcd_servers import ETCD, WHY_NOT
 from small_disks import LoopDisk, loop_disk, why_no_disks
+
+from leveret.journal.disk.files import REAL
+from leveret.journal.recovery.recovery import recover
 
 pytestmark = [
     pytest.mark.cluster,
@@ -126,16 +131,27 @@ def test_the_disk_of_a_leader_is_full(nodes: ClusterNodes, disks: dict[str, Loop
 @pytest.fixture
 def small_segments(tmp_path: Path) -> Iterator[ClusterNodes]:
     """Three nodes whose messages are soon in sealed segments alone, and not in memory."""
+    yield from _paging(tmp_path, 'segment-size = "256KiB"')
+
+
+@pytest.fixture
+def no_checkpoint(tmp_path: Path) -> Iterator[ClusterNodes]:
+    """Three nodes whose messages are not in memory, and whose journals are too short for a checkpoint."""
+    yield from _paging(tmp_path, "")
+
+
+def _paging(tmp_path: Path, journal: str) -> Iterator[ClusterNodes]:
     with cluster_nodes(tmp_path) as nodes:
-        nodes.journal = 'segment-size = "256KiB"\n[limits]\nmemory = "64KiB"'
+        nodes.journal = f'{journal}\n[limits]\nmemory = "64KiB"'
         nodes.start_all()
         nodes.await_in_sync()
         yield nodes
 
 
 def rot(data: Path, number: int) -> None:
-    """Change an octet in the middle of the nth segment."""
-    segment = sorted(data.glob("*.log"))[number]
+    """Change an octet in the middle of the nth segment, which is sealed."""
+    segment = segments(data)[number]
+    assert segment != segments(data)[-1]
     with segment.open("r+b") as file:
         file.seek(segment.stat().st_size // 2)
         octet = file.read(1)
@@ -143,32 +159,75 @@ def rot(data: Path, number: int) -> None:
         file.write(bytes([octet[0] ^ 255]))
 
 
-def test_a_segment_rots(small_segments: ClusterNodes) -> None:
-    """CL20: of a leader: it resigns when it reads it, and gets a full copy, as a follower does that would lead."""
+def segments(data: Path) -> list[Path]:
+    """Oldest first."""
+    return sorted(data.glob("*.log"))
+
+
+def replayed_from(data: Path) -> int:
+    """The number of the segment with which a takeover begins to read: that of the last whole checkpoint, or 0."""
+    begin = recover(REAL, str(data)).checkpoint_begin
+    return max(bisect_right([int(one.stem) for one in segments(data)], begin) - 1, 0)
+
+
+def test_a_segment_of_the_leader_rots(small_segments: ClusterNodes) -> None:
+    """CL20: the leader resigns when it reads it, and gets a full copy."""
     nodes = small_segments
     leader = nodes.leader()
     with Publisher(nodes, NAMES, size=20_000) as publisher:
         publisher.await_confirms(60)
     rot(nodes.data(leader), 1)
-    first = drain_over_losses(nodes)
+    found = drain_over_losses(nodes)
     assert nodes.leader() != leader
     until(lambda: "a full copy is complete" in nodes.log(leader), "the full copy")
     nodes.await_in_sync()
-    assert set(publisher.confirmed) <= first
-    second = nodes.leader()
-    third = next(name for name in NAMES if name not in (leader, second))
+    assert set(publisher.confirmed) <= found
+
+
+def test_a_segment_rots_that_a_takeover_reads(no_checkpoint: ClusterNodes) -> None:
+    """CL20: a node that needs it to take over does not lead, and gets a full copy from the node that has it whole."""
+    nodes = no_checkpoint
     with Publisher(nodes, NAMES, size=20_000) as publisher:
-        publisher.await_confirms(60)
-    for name in (leader, third):
-        rot(nodes.data(name), -2)
-    nodes.kill(second)
-    for name in (leader, third):
-        until(lambda name=name: "cannot take over" in nodes.log(name), f"{name}, which cannot take over")
-    nodes.start(second)
-    assert nodes.leader() == second
+        publisher.await_confirms(30)
+    assert ctl(nodes, nodes.leader(), "handover")[0] == 0  # the takeover seals the segment
     nodes.await_in_sync()
-    assert "a full copy is complete" in nodes.log(third)
-    assert_each_once(publisher, drain(nodes, leader))
+    leader = nodes.leader()
+    followers = others(leader)
+    for name in followers:
+        assert replayed_from(nodes.data(name)) == 0
+        rot(nodes.data(name), 0)
+    nodes.kill(leader)
+    for name in followers:
+        until(lambda name=name: "cannot take over" in nodes.log(name), f"{name}, which cannot take over")
+    nodes.start(leader)
+    assert nodes.leader() == leader
+    for name in followers:
+        until(lambda name=name: "a full copy is complete" in nodes.log(name), f"the full copy of {name}")
+    nodes.await_in_sync()
+    assert_each_once(publisher, drain(nodes, followers[0]))
+
+
+def test_a_segment_rots_that_a_takeover_does_not_read(small_segments: ClusterNodes) -> None:
+    """CL20: it is before the checkpoint. A node leads until a client needs it; then a node leads that has it whole."""
+    nodes = small_segments
+    leader = nodes.leader()
+    followers = others(leader)
+    with Publisher(nodes, (leader,), size=20_000) as publisher:
+        until(lambda: all(replayed_from(nodes.data(name)) > 1 for name in NAMES), "a checkpoint on all nodes")
+    for name in followers:
+        rot(nodes.data(name), 1)
+    nodes.kill(leader)
+    assert nodes.leader() in followers
+    nodes.start(leader)
+    nodes.await_in_sync()
+    found = drain_over_losses(nodes)
+    assert nodes.leader() == leader
+    seen = [name for name in followers if "cannot be read back" in nodes.log(name)]  # one, or both after each other
+    assert seen
+    for name in seen:
+        until(lambda name=name: "a full copy is complete" in nodes.log(name), f"the full copy of {name}")
+    nodes.await_in_sync()
+    assert set(publisher.confirmed) <= found
 
 
 def drain_over_losses(nodes: ClusterNodes) -> set[int]:
