@@ -329,7 +329,11 @@ class Gateway:
         fault = OSError(f"{host} has no address")
         seconds = self.access.connect_seconds
         for family, kind, protocol, _, target in self.access.resolver.resolve(host, port, seconds):
-            sock = socket.socket(family, kind, protocol)
+            try:
+                sock = socket.socket(family, kind, protocol)
+            except OSError as error:  # this system has no IPv6, but its names have
+                fault = error
+                continue
             try:
                 sock.settimeout(seconds)
                 sock.connect(target)

@@ -89,7 +89,10 @@ async def connect(
 async def _connected(
     address: Address, credentials: Credentials, options: LinkOptions, *, is_tls: bool
 ) -> trio.socket.SocketType:
-    """A socket that is connected to one of the host's addresses. Raises: Refused, LinkFault, ChallengeFault."""
+    """A socket that is connected to one of the host's addresses. Each gets its share of the time that is left.
+
+    Raises: Refused, LinkFault, ChallengeFault.
+    """
     resolver = options.resolver
     found = resolver.numeric(address.host, address.port)
     if found is None:
@@ -99,12 +102,19 @@ async def _connected(
         except OSError as error:
             raise LinkFault(f"{address}: {error.strerror or error}") from error
     fault: LinkFault = LinkFault(f"{address} has no address")
-    for family, kind, protocol, _, target in found:
+    silent: LinkFault | None = None  # an address that does not answer: its process may run, whatever others say
+    for left, (family, kind, protocol, _, target) in zip(range(len(found), 0, -1), found):
         credentials.check_host(str(target[0]), is_tls=is_tls)
-        sock = trio.socket.socket(family, kind, protocol)
         try:
-            await sock.connect(target)
-            return sock
+            sock = trio.socket.socket(family, kind, protocol)
+        except OSError as error:  # no descriptor is free, or this system has no IPv6
+            fault = LinkFault(f"{address}: {error.strerror or error}")
+            continue
+        try:
+            with trio.move_on_after((trio.current_effective_deadline() - trio.current_time()) / left):
+                await sock.connect(target)
+                return sock
+            silent = LinkFault(f"{address} does not answer")
         except ConnectionRefusedError:
             fault = Refused(f"{address} refuses connections")
         except OSError as error:
@@ -113,7 +123,7 @@ async def _connected(
             sock.close()
             raise
         sock.close()
-    raise fault
+    raise silent or fault
 
 
 class Reach(Enum):

@@ -1,10 +1,13 @@
 """What the gateway's client makes of answers, and of none: done, surely not done, in doubt."""
 
+import errno
 import json
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from typing import Any
 
 import pytest
 import trio
@@ -25,6 +28,7 @@ from leveret.cluster.coordinator.coordinator import Lease
 from leveret.cluster.coordinator.errors import CoordinatorError, InDoubt, UnfitCoordinator, Unreachable
 from leveret.cluster.coordinator.etcd import EtcdCoordinator, _Watch
 from leveret.cluster.coordinator.gateway import EtcdAccess, Gateway, Refused, octets64, why_refused
+from leveret.cluster.resolver import Found, Resolver
 from leveret.interop.wire.loopback import free_ports
 
 #: (request line and body) -> what is sent back; None: nothing, the connection stays; b"": the connection is closed.
@@ -477,3 +481,25 @@ def test_a_token_that_is_none(token: bytes) -> None:
         with pytest.raises(Unreachable, match="no token"):
             gateway.read("/v3/kv/range", {})
         assert members[0].requests == ["/version", "/v3/auth/authenticate"]
+
+
+def test_etcd_is_reached_on_a_system_without_the_family_of_its_first_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`localhost` has ::1 in many files of hosts, also where IPv6 is switched off."""
+    make = socket.socket
+
+    def refuse(family: int, *more: int, **named: Any) -> socket.socket:
+        if family == socket.AF_INET6:
+            raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+        return make(family, *more, **named)
+
+    with gateway_of(well) as (_, (member,)):
+        port = int(member.url.rpartition(":")[2])
+        places: list[Found] = [
+            (socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", port)),
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port)),
+        ]
+        resolver = Resolver(lambda host, port, **how: places)
+        access = EtcdAccess((f"http://etcd.example:{port}",), connect_seconds=60, answer_seconds=60, resolver=resolver)
+        with closing(Gateway(access)) as gateway, monkeypatch.context() as patches:
+            patches.setattr(socket, "socket", refuse)
+            assert gateway.read("/v3/kv/range", {}) == {"header": {"revision": "7"}}

@@ -1,5 +1,6 @@
 """A leader and its followers over real sockets and files: octets, acknowledgements, joining, silence, strangers."""
 
+import errno
 import os
 import socket
 import ssl
@@ -1194,3 +1195,29 @@ async def test_nodes_find_out_whom_they_reach(tmp_path: Path) -> None:
     assert await reach(nobody, CIRCLE, None, OPTIONS) is Reach.REFUSED
     assert await reach(Address("no such host.invalid", 1), CIRCLE, None, OPTIONS) is Reach.UNREACHED
     assert await reach(Address("192.0.2.1", 1), Credentials("orders"), None, hasty) is Reach.UNREACHED
+
+
+@in_trio
+async def test_a_node_without_a_free_descriptor_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It reaches nobody for now. Neither its process nor its copy of the journal is at fault."""
+    world = World(tmp_path)
+    async with world.listening():
+        world.lead()
+        with monkeypatch.context() as patches:
+            patches.setattr(trio.socket, "socket", raising(OSError(errno.EMFILE, os.strerror(errno.EMFILE))))
+            assert await reach(world.address, CIRCLE, None, OPTIONS) is Reach.UNREACHED
+            async with following(world) as follower:
+                await until(lambda: "Too many open files" in follower.link.why)
+                assert "journal" not in follower.link.why
+                patches.undo()
+                await until(lambda: follower.link.is_open)
+                assert follower.ending is None
+
+
+def raising(error: Exception) -> Callable[..., Any]:
+    """A function that the system refuses."""
+
+    def refuse(*arguments: object) -> Any:
+        raise error
+
+    return refuse
