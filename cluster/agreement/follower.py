@@ -34,7 +34,7 @@ class Follower:
         self.rejoins_as_new = False
         self.shortfall: Shortfall | None = None  # if etcd says that this node is in the set, its disk was rolled back
         self.is_registered = False
-        self.name_taken_since_ns: int | None = None  # since when another node has this one's name
+        self.taken_since_ns: int | None = None  # since when another node has this one's name or id
         self.refusals_ns: tuple[int, ...] = ()  # the times at which the leader's link refused a connection
         self.noted = ""  # the last text of `note`
 
@@ -98,27 +98,35 @@ class Follower:
         context.decide(RejoinAsNew())
 
     def _register_name(self, view: View) -> bool:
-        """Register this node. False: its name is taken. A dead node may hold it, so wait for the end of that lease."""
+        """Register this node. False: its name or its id is taken.
+
+        A dead node may hold it, or this one under the name that it had before, so wait for the end of that lease.
+        """
         context = self.context
-        taken = view.node_named(context.node.name)
-        if taken is not None and taken.node_id != context.node.node_id:
-            if self.name_taken_since_ns is None:
-                self.name_taken_since_ns = context.now_ns
-            if context.now_ns >= self._refuse_ns():
-                self.refuse(f"the name {context.node.name} is taken by another node, at {taken.link}")
-            else:
-                self.note(f"waits for the end of another node with the name {context.node.name}, at {taken.link}")
+        name, node_id = context.node.name, context.node.node_id
+        taken = next((one for one in view.nodes if (one.name == name) != (one.node_id == node_id)), None)
+        if taken is not None:
+            if self.taken_since_ns is None:
+                self.taken_since_ns = context.now_ns
+            if context.now_ns < self._refuse_ns():
+                other = f"another node with the name {name}" if taken.name == name else f"the node id of {taken.name}"
+                self.note(f"waits for the end of {other}, at {taken.link}")
                 context.read_keys()
+            elif taken.name == name:
+                self.refuse(f"the name {name} is taken by another node, at {taken.link}")
+            else:  # acknowledgements of one would count for the other
+                where = f"node {taken.name}, at {taken.link}"
+                self.refuse(f"this directory is a copy of that of {where}: move it away to join")
             return False
-        self.name_taken_since_ns = None
+        self.taken_since_ns = None
         if not self.is_registered:
             self.is_registered = True
             context.decide(Register())
         return True
 
     def _refuse_ns(self) -> int:
-        """The time at which another node with this name counts as alive: a dead node's key is gone by then."""
-        return (self.name_taken_since_ns or 0) + 2 * self.context.timers.lease_ns
+        """The time at which another node with this name or id counts as alive: a dead node's key is gone by then."""
+        return (self.taken_since_ns or 0) + 2 * self.context.timers.lease_ns
 
     def _fits(self, view: View) -> bool:
         """Whether this directory may become a copy of the cluster's journal; if not, this node is refused."""
@@ -171,7 +179,7 @@ class Follower:
 
     def times_ns(self) -> tuple[int, ...]:
         """The times at which the node's state must be reviewed."""
-        times: tuple[int, ...] = (self._refuse_ns(),) if self.name_taken_since_ns is not None else ()
+        times: tuple[int, ...] = (self._refuse_ns(),) if self.taken_since_ns is not None else ()
         if self.shortfall is not None:
             times = (*times, (self.context.asked_ns or 0) + self.context.timers.beacon_ns)
         return times

@@ -562,6 +562,18 @@ def test_a_name_that_is_taken_is_waited_for_and_then_refused() -> None:
     assert d.Register() in stage.read(nodes=())
 
 
+def test_a_directory_that_is_a_copy_of_another_node_s_is_refused() -> None:
+    """Acknowledgements of one node would count for the other: the leader confirms what neither may have whole."""
+    stage = Stage(leader=B_LEADS, nodes=(NodeKey("x", A, "x:1"),))
+    assert not any(isinstance(one, d.Register) for one in stage.read())
+    stage.advance(12)
+    assert stage.state is State.REFUSED
+    assert d.Refuse("this directory is a copy of that of node x, at x:1: move it away to join") in stage.decided
+    stage = Stage(leader=B_LEADS, nodes=(NodeKey("x", A, "x:1"),))  # the name of this node was another before
+    stage.read()
+    assert d.Register() in stage.read(nodes=())
+
+
 # -- the beginning ----------------------------------------------------------------------------------------------------
 
 
