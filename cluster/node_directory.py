@@ -60,18 +60,18 @@ class NodeDirectory:
         try:
             if full_copy.finish(path, files):
                 self.damage = None  # it was that of the journal before
-            if self.damage is not None:
-                raise self.damage
-            self.copied = copied = CopiedJournal.open(
-                path, files=files, is_suspect=self.is_suspect, is_rolled_back=is_rolled_back
-            )
+            try:
+                if self.damage is not None:
+                    raise self.damage
+                self.copied = copied = CopiedJournal.open(
+                    path, files=files, is_suspect=self.is_suspect, is_rolled_back=is_rolled_back
+                )
+            except (Damaged, Unreadable) as error:
+                logger.error("%s; this node needs a full copy", error)
+                self.copied = None
+                journal_id = read_format(path, files, allows_unknown=True).journal_id
+                return JournalSummary(journal_id, TermTable(os.urandom(16)), FIRST_LSN)
             self.is_suspect = False
-        except (Damaged, Unreadable) as error:
-            logger.error("%s; this node needs a full copy", error)
-            self.copied = None
-            return JournalSummary(
-                read_format(path, files, allows_unknown=True).journal_id, TermTable(os.urandom(16)), FIRST_LSN
-            )
         except (JournalError, OSError) as error:
             self.is_suspect = self.is_suspect or has_disk_failed(error)
             raise DirectoryRefused(f"data directory {path}: {str(error).removeprefix(f'{path}: ')}") from error

@@ -1,5 +1,6 @@
 """What a node does between its agreement, its journal and etcd, each part by itself."""
 
+import errno
 from collections import deque
 from functools import partial
 from pathlib import Path
@@ -408,6 +409,23 @@ def test_a_full_copy_ends_the_damage_of_a_journal(monkeypatch: pytest.MonkeyPatc
     in_virtual_time(partial(opened.directory.reopen, is_copy=True))
     assert opened.directory.damage is None and opened.directory.copied is not None
     assert opened.suspected == [False], "a copy is fsynced before it takes the journal's place"
+
+
+def test_a_disk_that_dies_under_a_damaged_journal_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of another file of the directory does not end the process."""
+    opened = Opened(monkeypatch)
+    opened.directory.damage = Damaged("1.log", 0, "it cannot be read")
+    reads = iter([OSError(errno.EIO, "Input/output error"), None])
+
+    def read_format(path: str, files: object, *, allows_unknown: bool) -> Format:
+        if (error := next(reads)) is not None:
+            raise error
+        return Format(b"J" * 16, frozenset(), True)
+
+    monkeypatch.setattr("leveret.cluster.node_directory.read_format", read_format)
+    told: list[str] = []
+    in_virtual_time(partial(opened.directory.open_until_done, told.append))
+    assert len(told) == 1 and "Input/output error" in told[0]
 
 
 def test_a_disk_that_is_found_to_be_put_back_while_it_is_opened_is_opened_again(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from certificates import Authority
 
+from leveret.serving import cluster_files
 from leveret.serving.cluster_files import ClusterFiles, load_cluster
 from leveret.serving.reloading import CurrentConfiguration, reload
 from leveret.serving.tls_files import NO_TLS
@@ -121,6 +122,19 @@ def test_files_that_cannot_be_used_change_nothing(node: Node, name: str) -> None
     assert f"{node.file}:11: certificate" in fault and name.removesuffix(".key") in fault or "node.pem" in fault
     node.authority.issue("node", "127.0.0.1", common_name="third")
     assert node.reload() == () and node.shown() == "third"
+
+
+def test_a_certificate_that_vanishes_while_it_is_read_is_a_fault(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by a tool that deletes the old file before it writes the new one: the node goes on with what it has."""
+    find_trusted = cluster_files._Files._trusted
+
+    def vanish(files: Any) -> frozenset[str]:
+        (node.directory / "node.pem").unlink()
+        return find_trusted(files)
+
+    monkeypatch.setattr(cluster_files._Files, "_trusted", vanish)
+    (fault,) = node.reload()
+    assert "node.pem' cannot be read: No such file or directory" in fault
 
 
 def test_a_fault_elsewhere_changes_no_certificate(node: Node) -> None:

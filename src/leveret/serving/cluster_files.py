@@ -149,16 +149,15 @@ class _Files:
         ca = self.path("cluster.tls", "ca")
         if ca is None:
             return frozenset()
-        octets: list[bytes] = []
-        self._try("cluster.tls", "ca", ca, lambda: octets.append(Path(ca).read_bytes()))
-        return frozenset("".join(one.split()) for one in CERTIFICATE.findall(octets[0].decode(errors="replace")))
+        text = self._text("cluster.tls", "ca", ca)
+        return frozenset("".join(one.split()) for one in CERTIFICATE.findall(text))
 
     def _expiry_times(self) -> tuple[int, ...]:
         """When the certificates in this node's file for links expire, in wall ms, with a warning if one has."""
         path = self.path("cluster.tls", "certificate")
         if path is None:
             return ()
-        found = expiry_times(Path(path).read_text("latin-1"))  # it was just loaded
+        found = expiry_times(self._text("cluster.tls", "certificate", path))
         if min(found, default=time.time() * 1000 + 1) <= time.time() * 1000:
             self.warnings.append(f"{self.origin('cluster.tls', 'certificate')}: certificate: certificate has expired")
         return found
@@ -188,6 +187,12 @@ class _Files:
 
         self._try(table, "key", key or certificate, lambda: None)
         self._try(table, "certificate", certificate, lambda: context.load_cert_chain(certificate, key, password=refuse))
+
+    def _text(self, table: str, key: str, path: str) -> str:
+        """The text of a file. Raises: _Fault: it may have gone since it was loaded."""
+        texts: list[str] = []
+        self._try(table, key, path, lambda: texts.append(Path(path).read_text("latin-1")))
+        return texts[0]
 
     def _try(self, table: str, key: str, path: str, load: Callable[[], None]) -> None:
         try:
