@@ -1,6 +1,7 @@
 """Configured objects follow reloads, and go only by order. Pure: a broker in virtual time."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from leveret.settings.lifetime import AT_CREATION, LIVE, WITHOUT_MEANING
 from leveret.settings.rows.address_settings import BY_ATTRIBUTE, SETTINGS, Setting
 from leveret.settings.rows.queue_attributes import ATTRIBUTES, QueueAttribute
 from leveret.settings.values import text_or_unset
+from leveret.testing.harness import Harness
 
 
 def test_new_objects_come_and_old_ones_stay_as_they_are() -> None:
@@ -424,6 +426,31 @@ def test_routing_type_is_a_binding_and_the_address_is_for_good() -> None:
     (warning, *_) = reload(objects, text.replace('"a"', '"b"')).warnings
     assert warning == "f.toml:4: queue 'q': address: a -> b takes effect when the queue is created anew"
     assert [binding.source.name for binding in queue.incoming] == ["a"]
+
+
+def test_a_routing_type_that_changed_while_the_broker_was_stopped(tmp_path: Path) -> None:
+    """The start unbinds the queue, as a reload does, and binds it again."""
+    text = '[[address]]\nname = "a"\nrouting-type = "multicast"\n[[address.queue]]\nname = "q"\n'
+    world = Harness(text, journal=tmp_path)
+    world.settings = text + 'routing-type = "anycast"\n'
+    world.restart()
+    world.publish("to all", exchange="a", delivery_mode=2)
+    world.publish("to one", key="a", delivery_mode=2)
+    assert world.all() == "to one"
+    world.settings = text
+    world.restart()
+    world.publish("to all", exchange="a", delivery_mode=2)
+    assert world.all() == "to all"
+
+
+def test_a_client_s_binding_to_an_exchange_of_its_own_stays(tmp_path: Path) -> None:
+    """Although it is a fanout exchange with the name of the address."""
+    world = Harness('[[address]]\nname = "q"\n[[address.queue]]\nname = "q"\n', journal=tmp_path)
+    world.vhost.exchanges.declare("q", "fanout", durable=True)
+    world.bind("q", "q")
+    world.restart()
+    world.publish("a", exchange="q", delivery_mode=2)
+    assert world.all() == "a"
 
 
 def test_disabled_queues_take_nothing_new() -> None:

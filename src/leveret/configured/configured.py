@@ -186,7 +186,8 @@ class ConfiguredObjects:
         managed = self._queues.get((declared.vhost, declared.name))
         if current is not None and self._is_starting and _follows(current, declared):
             reconfigure.mark_declared(current)
-            managed = self._queues[declared.vhost, declared.name] = _ManagedQueue(current, declared)
+            bound_to = self._bound_before(current)
+            managed = self._queues[declared.vhost, declared.name] = _ManagedQueue(current, declared, bound_to)
         if managed is not None and managed.queue is current:
             self._update(managed, declared)
         else:
@@ -216,6 +217,18 @@ class ConfiguredObjects:
                 f"{_queue_at(declared)} hides the queue {shown(short_name)} from clients, but that has messages: get"
                 f" them by `leveret ctl get {short_name}`, or at a node without this declaration"
             )
+
+    def _bound_before(self, queue: Queue) -> str:
+        """The declared fanout exchange of a restored queue's address, if the queue is bound to it as a multicast one.
+
+        Without a declaration of the exchange, the binding may as well be a client's, and stays.
+        """
+        managed = self._exchanges.get((queue.vhost_name, queue.address))
+        if managed is None or managed.exchange.type != "fanout":
+            return ""
+        bindings = (one for one in queue.incoming if one.source is managed.exchange)
+        is_bound = any(not (one.routing_key or one.arguments) for one in bindings)
+        return queue.address if is_bound else ""
 
     def _bind(self, vhost: VirtualHost, managed: _ManagedQueue, declared: QueueDeclaration) -> None:
         """Bind a multicast queue to the exchange of its address; unbind a queue that is no longer multicast."""
