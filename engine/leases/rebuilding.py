@@ -94,7 +94,8 @@ def _drop_before(leases: Leases, rebuild: Rebuild) -> None:
         return
     ids = sorted(id_ for id_ in ids_in(leases.queue.store) if id_ < rebuild.boundary.id)
     for start in range(0, len(ids), DROP_SLICE):
-        positions = leases.positions_of(ids[start : start + DROP_SLICE])
+        some = ids[start : start + DROP_SLICE]
+        positions = leases.positions_of(some) if leases.rules.is_ranked else some  # also inactive ones
         queue.events.purged(queue.consumable.take_at(positions).messages)
 
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 import pytest
 from desk import GETS, C, Refused
-from leased_desk import DLX, LeasedDesk, ask, numbered, one
+from leased_desk import BARRIER, DLX, SYNC, LeasedDesk, ask, numbered, one
 
 from leveret.engine import NATIVE, Envelope, Field, User, encode_header, scan_properties
 from leveret.engine.errors import AccessRefused, PermissionRefused
@@ -39,6 +39,16 @@ def test_a65(desk: LeasedDesk) -> None:
     assert answer["records_deleted"] == 2 and desk.reasons() == ["forced_expire"] * 2
     desk.ack(got)
     assert desk.all() == '{"id": 8}'
+
+
+def test_a_barrier_behind_what_is_discarded(desk: LeasedDesk) -> None:
+    """It is first then, and goes to those who subscribe (queues page A.9)."""
+    desk.queue(**BARRIER)
+    desk.subscribe(x_max_backlog=0)
+    desk.publish("a", SYNC)
+    assert desk.bodies() == ""
+    assert desk.command("discard", queue="q", filter="/sync IS NULL")["deleted"] == 1
+    assert desk.bodies() == SYNC
 
 
 def test_a66_and_other_bad_requests(desk: LeasedDesk) -> None:

@@ -322,6 +322,17 @@ def test_a_deferred_acknowledgement_is_used_once(desk: LeasedDesk, depth: dict[s
     assert again._facts("q")["deferred_acks"] == 0
 
 
+def test_the_acknowledgement_of_a_delayed_message_waits_over_a_restart(desk: LeasedDesk) -> None:
+    """It counts when the message is due (C.5, C.6)."""
+    desk.queue()
+    id_ = desk.pair.broker.context.next_id
+    desk.publish("a", delivery_mode=2, headers={"x-delay": 60_000})
+    assert desk.command("discard", queue="q", bookmark=f"1|{id_}|")["deferred"] == 1
+    again = desk.restarted()
+    again.advance_ms(60_001)
+    assert again.all() == "" and again._facts("q")["deferred_acks"] == 0
+
+
 def test_a_used_deferred_acknowledgement_is_not_back_after_a_restart(desk: LeasedDesk) -> None:
     """Also if no active message that is left stands behind the one that it was for (C.5, C.6)."""
     desk.queue(x_target_depth=1000)

@@ -163,6 +163,18 @@ def test_a_pattern_captures_what_is_listed() -> None:
     assert desk.bodies() == ["a", "d"]
 
 
+def test_what_is_not_listed_is_reported_again_after_a_reload() -> None:
+    """The list may have been meant to have it."""
+    listed = '[[logged-topic]]\npattern = "^(or|q$)"\n'
+    desk = LogDesk(listed)
+    desk.leased("q", "^o", x_default_publish_target="orders")
+    for more in ("", '[[logged-topic]]\nname = "a"\n'):
+        desk.reload(listed + more)
+        desk.publish("a", key="others")
+        desk.publish("b", key="others")
+    assert desk.unlogged == [("q", "others")] * 2
+
+
 @pytest.mark.parametrize(("settings", "hours"), [(ORDERS + 'retain = "2h"\n', 2), (ORDERS, 24), ("", 0)])
 def test_segments_are_kept_as_long_as_their_topics_ask(settings: str, hours: int) -> None:
     """`retain`: segments that no queue needs stay so long, a day where nothing is said; without a list they go."""

@@ -379,6 +379,17 @@ def test_what_is_captured_stays_so_over_another_change() -> None:
     assert desk.counts()[0] == 1
 
 
+def test_deliveries_name_the_publish_target_of_now() -> None:
+    """What is published to a queue's name is of its target, also after a reload (queues page A.2)."""
+    said = many('underlying-topic = "^[TU]$"\ndefault-publish-target = "T"')
+    desk = VirtualDesk(said)
+    desk.publish("a")
+    assert desk.must_get().headers["x-topic"] == "T"
+    desk.reload(said.replace('"T"', '"U"'))
+    desk.publish("b")
+    assert desk.must_get().headers["x-topic"] == "U"
+
+
 def test_another_fairness() -> None:
     """The next message goes by it."""
     desk = VirtualDesk(many('fairness = "round-robin"'))
