@@ -225,7 +225,7 @@ class FullMessageRecorder(MessageRecorder):
         queue_id = self._objects.id_of_queue(event)
         consumer_id, conn_id = self._objects.holder_ids(event.vhost, event.session.client, event.consumer)
         can_count = (
-            self._persists_deliveries and queue_id in self._objects.durable_ids and self.restores_delivery_counts(event)
+            self.counts_each_delivery and queue_id in self._objects.durable_ids and self.restores_delivery_counts(event)
         )
         has_counted = False
         if isinstance(event.run, Envelope):
@@ -256,7 +256,7 @@ class FullMessageRecorder(MessageRecorder):
             self.send_after(event)
 
     def requeued(self, event: RequeuedEvent) -> None:
-        is_state = event.counted or (self._persists_deliveries and self.restores_delivery_counts(event))
+        is_state = event.counted or (self.counts_each_delivery and self.restores_delivery_counts(event))
         self._write_returned(event, None, is_state=is_state)
 
     def _returned(self, event: RequeuedEvent | ScheduledEvent, due_ns: Sequence[int] | None) -> None:

@@ -130,7 +130,6 @@ class MessageRecorder:
         self._journal = journal
         self._objects = objects
         self._queue_ids = objects.queue_ids
-        self._persists_deliveries = persists_deliveries
         self._counts_max = counts_max
         self.counts_each_delivery = persists_deliveries and counts_max != 0
         self.contents = ContentIndex()
@@ -340,7 +339,7 @@ class MessageRecorder:
 
     def requeued(self, event: RequeuedEvent) -> None:
         """Write a count if it has changed: the requeue counts an attempt, or the delivery's count was written."""
-        if event.counted or (self._persists_deliveries and self.restores_delivery_counts(event)):
+        if event.counted or (self.counts_each_delivery and self.restores_delivery_counts(event)):
             self._returned(event, None)
 
     def scheduled(self, event: ScheduledEvent) -> None:
@@ -416,7 +415,7 @@ class MessageRecorder:
         lsn = self.contents.lsn_of(message.id)
         if lsn is None:
             return None
-        is_out = message.holder is not None and not self._persists_deliveries
+        is_out = message.holder is not None and not self.counts_each_delivery
         state = MessageState(
             message.deliveries - is_out - message.uncounted,  # a delivery counts once it was requeued
             0,

@@ -106,7 +106,7 @@ class Recorder:
         self._on(PolicyEvent, objects.policy_changed)
         self._on(ParameterEvent, objects.parameter_changed)
         self._on(ClusterEvent, objects.cluster_changed)
-        if persists_deliveries:
+        if messages.counts_each_delivery:
             self._on(DeliveredEvent, messages.delivered)
 
     def hold_deliveries(self) -> None:

@@ -15,7 +15,7 @@ from leveret.engine.errors import EngineError, InvalidArgument
 from leveret.journal import JournalReader
 from leveret.journal.appending.old_segments import moved_record
 from leveret.journal.format.heap import content_prefix, decode_content
-from leveret.journal.format.record import PUBLISHED, REQUEUED, Record
+from leveret.journal.format.record import COUNTED, DELIVERED, PUBLISHED, REQUEUED, Record
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.full_recorder import FullRecorder
 from leveret.journal.recording.message_recorder import QueueChanges
@@ -112,6 +112,27 @@ def test_counts_above_the_limit_are_not_written() -> None:
     one.settle()
     records = JournalReader(DATA, one.files).records(trust_open=True)
     assert sum(record.kind == REQUEUED for _, record in records) == 3
+
+
+@pytest.mark.parametrize("recorder", [Recorder, FullRecorder])
+@pytest.mark.parametrize("counts_max, are_written", [(0, False), (1, True), (-1, True)])
+@pytest.mark.parametrize("is_run", [True, False])
+def test_counts_before_deliveries_are_within_the_limit(
+    recorder: type[Recorder], counts_max: int, are_written: bool, is_run: bool
+) -> None:
+    """Those of messages that are delivered in a run as they were published, too; they were written without a limit."""
+    one = Kept(recorder=partial(recorder, persists_deliveries=True, counts_max=counts_max))
+    one.queue()
+    one.consume() if is_run else None
+    one.publish(*"ABC")
+    one.consume() if not is_run else None
+    one.settle()
+    assert [each.body for each in one.deliveries] == [b"A", b"B", b"C"]
+    records = [record for _, record in JournalReader(DATA, one.files).records(trust_open=True)]
+    assert any(record.kind == DELIVERED and record.flags & COUNTED for record in records) is are_written
+    one.kill()
+    restored = one.get()
+    assert restored is not None and restored[1].deliveries == 1 + are_written
 
 
 def test_a_checkpoint_watches_no_queue_when_it_is_over() -> None:
