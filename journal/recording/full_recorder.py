@@ -190,8 +190,9 @@ class FullMessageRecorder(MessageRecorder):
         is_kept = isinstance(event, AckedEvent) and event.kept
         was_in_queue = is_gone(event)
         is_durable = was_in_queue and queue_id in self._objects.durable_ids
-        if was_in_queue and not is_durable and (event.vhost, event.subject) in self.recalled_into:
-            self._journal.usage.settled(self.recorded(None, persistent_ids(event)))
+        key = event.vhost, event.subject
+        if was_in_queue and not is_durable and key in self.recalled_into:
+            self._journal.usage.settled(self.recorded(key, persistent_ids(event)))
         for part, consumer_id, conn_id in self._by_holder(event):
             durable_ids = persistent_ids(part) if is_durable else ()
             if durable_ids:

@@ -135,7 +135,8 @@ class MessageRecorder:
         self.contents = ContentIndex()
         self._runs: deque[PublishedRun] = deque()  # of the messages that are being published
         self.is_behind = False  # see the engine's `Durability`
-        self.late: dict[int, set[int]] = {}  # message id -> ids of queues for which `record_late` wrote it
+        #: Id of a message that `record_late` wrote -> virtual host and name of the queues for which it is counted.
+        self.late: dict[int, set[tuple[str, str]]] = {}
         #: Virtual host and name of queues into which messages came back while the journal took no records.
         self.recalled_into: set[tuple[str, str]] = set()
         self.changes = ConcurrentChanges()
@@ -177,9 +178,11 @@ class MessageRecorder:
         if event.cause is not None:
             self.published(event)
 
-    def recall(self, id_: int, location: int, size: int) -> None:
+    def recall(self, queue: Queue, id_: int, location: int, size: int) -> None:
         """See the engine's `Durability`."""
         lsn = self.contents.recall(id_, location)
+        if id_ in self.late:  # the event that follows counts it for this queue
+            self.late[id_].add((queue.vhost_name, queue.name))
         self._runs.clear()
         self._runs.append(PublishedRun(id_, id_ + 1, lsn, (size,)))
 
@@ -216,6 +219,8 @@ class MessageRecorder:
         queue_id = self._queue_ids.get((event.vhost, event.subject))
         if queue_id is not None:
             self._write_enqueued(event, queue_id, run)
+        elif self.is_behind:  # the checkpoint has not stated the queue yet
+            self.note_recalled(event)
 
     def _run_of(self, id_: int) -> PublishedRun | None:
         """The run in which a message was published. Drops the runs before it."""
@@ -276,7 +281,7 @@ class MessageRecorder:
         if not ids:
             return
         if queue_id is None:  # no record has stated that they are in the queue
-            self._journal.usage.settled(self.recorded(None, ids))
+            self._journal.usage.settled(self.recorded((event.vhost, event.subject), ids))
         else:
             self._write_settled(event, queue_id, ids, reason_of(event))
 
@@ -293,7 +298,7 @@ class MessageRecorder:
         return self._queue_ids.get(key)
 
     def note_recalled(self, event: EnqueuedEvent) -> None:
-        """Count messages that came back from the log while the journal takes no records.
+        """Count messages that came back from the log while the journal takes no records, or has none of the queue.
 
         The next checkpoint states them with their old contents, whose segments must stay for them.
         """
@@ -314,7 +319,7 @@ class MessageRecorder:
     ) -> None:
         self.changes.note_gone(event, queue_id, ids)
         if self.is_behind:  # messages that arrived while the journal took no records need no record of leaving
-            ids = self.recorded(queue_id, ids)
+            ids = self.recorded((event.vhost, event.subject), ids)
             if not ids:
                 return
         self._context.turn.records += 1
@@ -330,12 +335,13 @@ class MessageRecorder:
             if queue is not None and queue.first_offset is not None:
                 self._objects.state_object(queue, restated=True)
 
-    def recorded(self, queue_id: int | None, ids: Sequence[int]) -> Sequence[int]:
-        """The ids of the messages that a queue has according to records. A late one may be recorded in other queues."""
+    def recorded(self, queue: tuple[str, str], ids: Sequence[int]) -> Sequence[int]:
+        """The ids of the messages that a queue has according to records. A late one may be recorded in other queues.
+
+        `queue`: its virtual host and its name.
+        """
         late = self.late
-        return [
-            id_ for id_ in ids if self.contents.lsn_of(id_) is not None and (id_ not in late or queue_id in late[id_])
-        ]
+        return [id_ for id_ in ids if self.contents.lsn_of(id_) is not None and (id_ not in late or queue in late[id_])]
 
     def requeued(self, event: RequeuedEvent) -> None:
         """Write a count if it has changed: the requeue counts an attempt, or the delivery's count was written."""
@@ -429,8 +435,8 @@ class MessageRecorder:
         """Record a message, such as a dead letter, that entered a durable queue while the journal took no records."""
         id_, envelope = message.id, message.envelope
         lsn = self.contents.lsn_of(id_)
-        queue_id = self._objects.queue_id(queue)
-        if (lsn is not None and id_ not in self.late) or queue_id in self.late.get(id_, ()):
+        queue_id, key = self._objects.queue_id(queue), (queue.vhost_name, queue.name)
+        if (lsn is not None and id_ not in self.late) or key in self.late.get(id_, ()):
             return
         if lsn is None:
             lsn = self._journal.messages.published(
@@ -444,7 +450,7 @@ class MessageRecorder:
                 priority=envelope.summary.priority or 0,
             )
             self.contents.move(id_, lsn)
-        self.late.setdefault(id_, set()).add(queue_id)
+        self.late.setdefault(id_, set()).add(key)
         size = envelope.framing.body_size(message.content)
         self._journal.messages.enqueued(
             queue_id,

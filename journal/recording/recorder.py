@@ -28,6 +28,7 @@ from ...engine import (
     ParameterEvent,
     PolicyEvent,
     PublishedEvent,
+    Queue,
     QueueEvent,
     RequeuedEvent,
     ScheduledEvent,
@@ -140,9 +141,9 @@ class Recorder:
         if is_durable(event):
             self._context.turn.records += 1  # the following checkpoint will record it
         elif isinstance(event, AckedEvent | LeftEvent):
-            queue_id, ids = self.messages.departures(event)
+            _, ids = self.messages.departures(event)
             # The checkpoint omits them, so their segments can be deleted after it.
-            self._journal.usage.settled(self.messages.recorded(queue_id, ids))
+            self._journal.usage.settled(self.messages.recorded((event.vhost, event.subject), ids))
         elif isinstance(event, EnqueuedEvent):
             self.messages.note_recalled(event)
         elif isinstance(event, PublishedEvent) and event.cause is not None:
@@ -180,8 +181,8 @@ class Recorder:
         self._on(PublishedEvent, self.messages.published_while_low if is_low else self.messages.published)
         self.is_low = is_low
 
-    def recall(self, id_: int, location: int, size: int) -> None:
-        self.messages.recall(id_, location, size)
+    def recall(self, queue: Queue, id_: int, location: int, size: int) -> None:
+        self.messages.recall(queue, id_, location, size)
 
     def keep_id(self, vhost: str, address: str, id_: str, first_id: int, size: int) -> bool:
         is_recorded = self.messages.contents.last_id >= first_id

@@ -17,6 +17,7 @@ from leveret.configured.typed_arguments import fields_of
 from leveret.engine import (
     NATIVE,
     Envelope,
+    Field,
     ManualClock,
     User,
     encode_header,
@@ -566,6 +567,72 @@ def test_what_comes_back_and_goes_while_the_disk_is_full_keeps_no_segment(settin
     supervisor.journal.begin_segment()
     checkpointed(world)
     assert world.restarted(LOG + QUEUE + settings).bodies() == ""
+
+
+@pytest.mark.parametrize("settings", ["", '[journal]\nscope = "all"\n'], ids=["durable", "all"])
+@pytest.mark.parametrize("when", ["behind", "full again"])
+@pytest.mark.parametrize("goes", ["at once", "when all is stated"])
+def test_a_late_dead_letter_that_comes_back_keeps_its_segment_until_it_is_gone(
+    settings: str, when: str, goes: str
+) -> None:
+    """It died while the disk was full, and a checkpoint has written it for another queue. Each counts it once."""
+    other = QUEUE.replace('"q"', '"t"')
+    world = World(LOG + other + settings, SimulatedFiles())
+    vhost, supervisor = world.broker.virtual_hosts["/"], world.built.supervisor
+    assert supervisor is not None
+    letters = {"x-dead-letter-exchange": Field("S", b""), "x-dead-letter-routing-key": Field("S", b"t")}
+    vhost.queues.declare("s", client=None, durable=True, arguments=letters)
+    session = world.broker.connections.open("/", User("guest"), name="c", flush=lambda: None).open_session()
+    world.publish("A", key="s", delivery_mode=2)
+    supervisor.recorder.fail(for_good=False)
+    session.get(world.queue("s"), no_ack=False)
+    session.reject(1, requeue=False)
+    world.work()
+    supervisor.recorder.recover()
+    stating_all = checkpoint_of(world)
+    while not supervisor.recorder.messages.late:
+        next(stating_all)
+    assert supervisor.journal.wait(supervisor.journal.next_lsn)
+    if when == "full again":
+        supervisor.recorder.fail(for_good=False)
+    world.built.objects.apply(load(LOG + other + QUEUE))
+    world.work()
+    assert (world.bodies("t"), world.bodies()) == ("A", "A")
+    if goes == "at once":
+        world.ack("A")
+    for _ in stating_all:
+        pass
+    if when == "full again":
+        supervisor.recorder.recover()
+    supervisor.journal.begin_segment()
+    checkpointed(world)
+    assert sum(row.live for row in supervisor.journal.usage.segments) == 1 + (goes != "at once")
+    again = world.restarted(LOG + other + QUEUE + settings)
+    assert (again.bodies("t"), again.bodies()) == ("A", "" if goes == "at once" else "A")
+    for queue in ("t", "q"):
+        world.queue(queue).purge()
+    world.work()
+    assert sum(row.live for row in supervisor.journal.usage.segments) == 0
+
+
+@pytest.mark.parametrize("settings", ["", '[journal]\nscope = "all"\n'], ids=["durable", "all"])
+def test_what_comes_back_before_its_queue_is_stated_keeps_its_segment(settings: str) -> None:
+    """The queue was declared on a full disk, and is built when there is room, before the checkpoint comes to it."""
+    world = World(LOG + settings, SimulatedFiles())
+    world.publish(*"abc", delivery_mode=2)
+    supervisor = world.built.supervisor
+    assert supervisor is not None
+    supervisor.recorder.fail(for_good=False)
+    world.built.objects.apply(load(LOG + QUEUE))
+    supervisor.recorder.recover()
+    world.work()
+    assert world.bodies() == "abc"
+    supervisor.journal.begin_segment()
+    checkpointed(world)
+    assert [row.live for row in supervisor.journal.usage.segments] == [3, 0]
+    assert world.restarted(LOG + QUEUE + settings).bodies() == "abc"
+    world.ack("b")
+    assert supervisor.journal.usage.segments[0].live == 2
 
 
 def checkpointed(world: World) -> None:
