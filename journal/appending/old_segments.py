@@ -36,7 +36,6 @@ class OldSegments:
         self._reserve = reserve
         self._contents = contents
         self.readers = ReaderLimits(directory, turns.options, clock)
-        self.log_ms = 0  # minimum age of logged messages before their segment is deleted
         self._unneeded_at: dict[int, int] = {}  # segment -> LSN after all records when it was first unneeded
 
     def reclaim(self) -> list[int]:
@@ -133,7 +132,7 @@ class OldSegments:
         """The time (wall us) since which segments are retained; None: none are."""
         now_ms = self._clock.wall_ms()
         self._turns.usage.clamp_ends(now_ms * 1000)
-        retain_ms = max(self._turns.options.retain_ms or 0, self.log_ms)
+        retain_ms = max(self._turns.options.retain_ms or 0, self._turns.log_ms)
         return (now_ms - retain_ms) * 1000 if retain_ms else None
 
 

@@ -24,6 +24,8 @@ PROGRAM = "leveret"
 class Turns:
     """Fills the writer's blocks. `block`: that of the turn under way; None between turns.
 
+    `log_ms`: as in `JournalOptions`, until a reload changes it.
+
     Code that appends uses `turns.block or turns.begin()`. `unawaited_count`: records of the turn for which no answer
     waits, such as acks. `is_awaited`: an answer waits for these or for earlier records.
     """
@@ -43,6 +45,7 @@ class Turns:
         self.block: BlockBuilder | None = None
         self.unawaited_count = 0
         self.is_awaited = False
+        self.log_ms = options.log_ms
         self._clock = clock
         self._journal_id = journal_id
         # Needs of the recovered objects, also those that an older program did not record.
@@ -90,7 +93,7 @@ class Turns:
         """Between turns: begin a new segment. Its head makes it self-contained: names, ids, the last checkpoint."""
         assert self.block is None
         now_ms = self._clock.wall_ms()
-        self.names.drop_retired(self.usage.first_live_lsn(self.writer.next_lsn))
+        self.names.drop_retired(self._oldest_needed())
 
         def fill(head: BlockBuilder) -> None:
             head.needs = self._needs
@@ -103,6 +106,12 @@ class Turns:
         self.usage.begin_segment(base_lsn, now_ms * 1000, self.segment_bytes, self.next_message_id)
         self.segment_bytes = 0
         self._segment_began_ms = now_ms
+
+    def _oldest_needed(self) -> int:
+        """The LSN from which records need names of deleted exchanges: of live messages, and of all that are logged."""
+        if self.log_ms and self.usage.segments:
+            return self.usage.segments[0].base_lsn
+        return self.usage.first_live_lsn(self.writer.next_lsn)
 
     def append(self, record: Record) -> int:
         """Append a record that is not counted in `usage`. Returns its LSN."""

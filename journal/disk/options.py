@@ -9,13 +9,17 @@ from .directory import Directory
 
 @dataclass(slots=True, frozen=True)
 class JournalOptions:
-    """The configuration's `[journal]` table; sizes in octets, times in milliseconds."""
+    """The configuration's `[journal]` table; sizes in octets, times in milliseconds.
+
+    `log_ms`: the minimum age of logged messages before their segment is deleted; 0: no topic is logged.
+    """
 
     fsync: str = "commit"
     fsync_interval_ms: int = 200
     segment_size: int = 64 * 1024 * 1024
     segment_age_ms: int = 3_600_000
     retain_ms: int | None = None
+    log_ms: int = 0
     reader_age_ms: int = 0  # maximum age of segments that are kept for one reader alone; 0: no limit
     reader_size: int = 0  # maximum size of such segments; 0: no limit
     scope: str = "durable"

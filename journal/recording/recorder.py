@@ -191,7 +191,7 @@ class Recorder:
         return is_recorded
 
     def retain(self, ms: int) -> None:
-        self._journal.old_segments.log_ms = ms
+        self._journal.turns.log_ms = ms
 
     @property
     def has_failed(self) -> bool:

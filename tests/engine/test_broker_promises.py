@@ -283,9 +283,9 @@ def test_logged_topics_are_kept_for_the_longest_of_their_times() -> None:
     world = Harness(journal=SimulatedFiles())
     topics = [LoggedTopic(name, retain_ms=ms) for name, ms in (("a", 1000), ("b", 5000), ("c", 3000))]
     world.broker.reloading.replace_logged_topics(topics)
-    assert world.journal.old_segments.log_ms == 5000
+    assert world.journal.turns.log_ms == 5000
     world.broker.reloading.replace_logged_topics([])
-    assert world.journal.old_segments.log_ms == 0
+    assert world.journal.turns.log_ms == 0
 
 
 def test_an_exchange_that_a_policy_gives_an_alternate_hears_when_that_is_made() -> None:

@@ -174,7 +174,7 @@ def test_the_longer_retention_counts(retain_ms: int, log_ms: int) -> None:
     files, clock = SimulatedFiles(), ManualClock()
     options = JournalOptions(segment_size=3000, preallocate_size=0, retain_ms=retain_ms or None)
     driver = emptied(files, options, clock)
-    driver.journal.old_segments.log_ms = log_ms
+    driver.journal.turns.log_ms = log_ms
     rows = list(driver.journal.usage.segments)
     young_us = (clock.wall_ms() - 150_000) * 1000
     old = [row.base_lsn for row in rows[:-1] if row.ended_us <= young_us]

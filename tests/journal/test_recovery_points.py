@@ -635,6 +635,31 @@ def test_what_comes_back_before_its_queue_is_stated_keeps_its_segment(settings: 
     assert supervisor.journal.usage.segments[0].live == 2
 
 
+@pytest.mark.parametrize("starts", [0, 2])
+def test_messages_of_a_deleted_exchange_stay_in_the_log(starts: int) -> None:
+    """As long as their segment does. Its name was forgotten with the first segment after its last live message."""
+    topic = '[[logged-topic]]\nname = "x"\n[[logged-topic]]\nname = "q"\n'
+    world = World(topic, SimulatedFiles())
+    vhost = world.broker.virtual_hosts["/"]
+    vhost.exchanges.declare("x", "fanout", durable=True)
+    for body in "ab":
+        header = encode_header(1, {"delivery_mode": 2})
+        envelope = Envelope("x", "k", scan_properties(header[12:]))
+        publish_by_name(vhost.context, envelope, [NATIVE.join(header, body.encode())])
+    world.work()
+    vhost.exchanges.delete("x")
+    world.work()
+    for _ in range(starts):
+        world = world.restarted(topic)
+    assert world.built.supervisor is not None
+    for _ in range(3):
+        world.publish("later", key="elsewhere")
+        world.built.supervisor.journal.begin_segment()
+    world.built.objects.apply(load(topic + QUEUE.replace('"t"', '"x"')))
+    world.work()
+    assert world.bodies() == "ab"
+
+
 def checkpointed(world: World) -> None:
     """All is stated, which is safe, and what nobody needs is deleted."""
     supervisor = world.built.supervisor

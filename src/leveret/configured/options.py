@@ -101,6 +101,7 @@ def journal_options(configuration: Configuration) -> "JournalOptions":
         segment_age_ms=journal.segment_age_ms,
         reserve_size=journal.reserve,
         retain_ms=journal.retain_ms,
+        log_ms=max((topic.kept_ms for topic in configuration.logged_topics), default=0),
         reader_age_ms=journal.reader_age_ms,
         reader_size=journal.reader_size,
     )
