@@ -68,6 +68,7 @@ class Leading:
         self._opened = trio.Event()  # `open` has ended: there is a broker, or the directory is free
         self.has_closed = False  # nothing is reported after this
         self.is_calm = False  # see `Agreement.is_calm`
+        self.catching_up: frozenset[bytes] = frozenset()  # see `Agreement.catching_up`
         self._options = options
         self._process = process
         self._listener = listener
@@ -171,7 +172,7 @@ class Leading:
     def _note_synced(self, lsn: int) -> None:
         """Wake the event loop, unless an acknowledgement will: its event takes this LSN along, see `take_synced`."""
         self._synced_lsn = lsn
-        if not (self.is_calm and self.links is not None and self.links.is_owed(lsn)):
+        if not (self.is_calm and self.links is not None and self.links.is_owed(lsn, self.catching_up)):
             self._soon(self._tell_synced)
 
     def _needed(self, needs: frozenset[str]) -> None:

@@ -225,7 +225,7 @@ class Node:
         if self.agreement.state is not self._state:
             self._state_changed()
         if self.leading is not None:
-            self.leading.is_calm = self.agreement.is_calm
+            self.leading.is_calm, self.leading.catching_up = self.agreement.is_calm, self.agreement.catching_up
         due_ns = self.agreement.next_ns()
         if due_ns is not None and due_ns < self._sleeps_until_ns:
             self._moved.set()

@@ -69,7 +69,7 @@ class Agreement:
             self.leadership.wake()
         kind = type(event)
         HANDLERS[kind](self, event)
-        if kind in _MOVE_AGREED and self.leadership is not None and self.is_calm:
+        if kind in _MOVE_AGREED and self.leadership is not None and self.is_calm and not self._may_let_enter(event):
             self.leadership.members.agree()  # three such events come for a block; `_review` costs five times as much
         else:
             self._review()
@@ -87,9 +87,18 @@ class Agreement:
         due_ns = self.context.now_ns if self.state is State.TAKING_OVER else self.next_ns()
         return due_ns is not None and now_ns - due_ns > late_ns
 
+    def _may_let_enter(self, event: e.Event) -> bool:
+        """Whether a follower that catches up has acknowledged more, so that it may be close enough to enter the set."""
+        return isinstance(event, e.Acknowledged) and event.node_id in self.catching_up
+
+    @property
+    def catching_up(self) -> frozenset[bytes]:
+        """Followers of this leader whose acknowledgements are not awaited."""
+        return frozenset() if self.leadership is None else self.leadership.catching_up
+
     @property
     def is_calm(self) -> bool:
-        """Whether this node leads, and nothing is due or under way."""
+        """Whether this node leads, and nothing is due or under way. Followers may be catching up."""
         return self.leadership is not None and self.context.now_ns < self.leadership.calm_until_ns
 
     def next_ns(self) -> int | None:

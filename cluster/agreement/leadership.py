@@ -30,7 +30,8 @@ class Leadership:
         self.woke_ns = 0  # when this process last ran again after a standstill
         self.better_pair_since_ns: int | None = None  # since when `_better_pair` finds one
         self.wanted_level = insync.level  # the level to which the journal is to be raised
-        self.calm_until_ns = 0  # until then an acknowledgement moves the agreed LSN and nothing else
+        self.calm_until_ns = 0  # until then an awaited acknowledgement moves the agreed LSN and nothing else
+        self.catching_up: frozenset[bytes] = frozenset()  # followers with a link that are not awaited
 
     # -- events -------------------------------------------------------------------------------------------------------
 
@@ -126,14 +127,15 @@ class Leadership:
         return "handed over" if sent is not None and sent.purpose is Purpose.HAND_OVER else "its lease is over"
 
     def _calm_until_ns(self) -> int:
-        """The new `calm_until_ns`; 0: an acknowledgement may let a node enter, this node lead, or a handover end."""
+        """The new `calm_until_ns`; 0: a node enters the set, publishers are blocked, or this node hands over."""
         context, timers, members = self.context, self.context.timers, self.members
         is_calm = context.state is State.LEADING and self.handover is None
         if not is_calm or members.possible or members.entering:
             return 0
         awaited = members.awaited
-        if any(member.is_linked for node_id, member in members.by_id.items() if node_id not in awaited):
-            return 0
+        self.catching_up = frozenset(
+            node_id for node_id, member in members.by_id.items() if member.is_linked and node_id not in awaited
+        )
         times = [self.progress_ns + timers.progress_ns]
         for member in map(members.member, awaited):
             times += (member.heard_ns + timers.suspend_after_ns // 2, member.overdue_ns(timers))

@@ -7,7 +7,7 @@ The journal's writer passes its octets to `written` before it fsyncs them. They 
 import logging
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -146,9 +146,9 @@ class FollowerLinks:
         """Whether the link of a follower is open."""
         return node_id in self._followers
 
-    def is_owed(self, lsn: int) -> bool:
-        """Whether a follower has yet to acknowledge something below `lsn`. For any thread."""
-        return any(one.acknowledged < lsn for one in self._acknowledging)
+    def is_owed(self, lsn: int, catching_up: Container[bytes] = ()) -> bool:
+        """Whether a follower has yet to acknowledge something below `lsn`, but for some nodes. For any thread."""
+        return any(one.acknowledged < lsn and one.node_id not in catching_up for one in self._acknowledging)
 
     def _put(self, message: f.Needs | f.Unlink) -> None:
         with self._lock:

@@ -163,6 +163,7 @@ def test_nothing_is_kept_for_a_follower_whose_link_has_ended(tmp_path: Path) -> 
     bench.follower.sender = sender  # type: ignore[assignment]
     bench.links.add(bench.follower)
     assert bench.links.is_owed(bench.journal.end)
+    assert not bench.links.is_owed(bench.journal.end, {bench.follower.node_id}), "it catches up: nobody waits for it"
     bench.follower.close("its link ended")
     assert not bench.links.is_owed(bench.journal.end)
     bench.links.written(1, 0, b"octets", bench.journal.end + 1)

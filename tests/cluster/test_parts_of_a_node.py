@@ -874,7 +874,12 @@ def test_an_acknowledgement_to_come_tells_what_the_leader_has_fsynced(*, is_calm
     async def script() -> None:
         led = leading(told)
         led.is_calm = is_calm
-        led.links = SimpleNamespace(is_owed=lambda lsn: is_owed and lsn == 7)  # type: ignore[assignment]
+        led.catching_up = frozenset({b"c"})
+
+        def owed(lsn: int, catching_up: frozenset[bytes]) -> bool:
+            return is_owed and lsn == 7 and catching_up == {b"c"}
+
+        led.links = SimpleNamespace(is_owed=owed)  # type: ignore[assignment]
         led._note_synced(7)
         await later(1)
         if is_calm and is_owed:
@@ -894,7 +899,11 @@ def test_what_is_fsynced_is_told_before_any_other_event() -> None:
     """An agreement that decides by the event goes by what the leader has on its disk."""
     told: list[Event] = []
     agreement = SimpleNamespace(
-        handle=lambda event, now_ns: told.append(event) or [], state=State.LEADING, next_ns=lambda: None, is_calm=True
+        handle=lambda event, now_ns: told.append(event) or [],
+        state=State.LEADING,
+        next_ns=lambda: None,
+        is_calm=True,
+        catching_up=frozenset(),
     )
     synced = [Durable(7)]
     leading = SimpleNamespace(take_synced=lambda: synced.pop() if synced else None, is_calm=False)

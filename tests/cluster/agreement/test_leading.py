@@ -196,6 +196,22 @@ def test_a_leader_is_calm_again_when_a_follower_has_entered() -> None:
     assert stage.agreement.is_calm
 
 
+def test_a_leader_is_calm_while_a_follower_catches_up() -> None:
+    """Publishers pay nothing for it; its own acknowledgements show when it may enter."""
+    stage = Stage().lead(B)
+    stage.lose(C)
+    stage.tell(e.Durable(100), stage.acknowledged(B, 100), e.LinkOpened(C, 10), stage.acknowledged(C, 11))
+    assert stage.agreement.is_calm and stage.agreement.catching_up == {C}
+    for lsn in range(101, 120):
+        assert stage.tell(e.Durable(lsn), stage.acknowledged(B, lsn)) == [d.Agree(lsn)]
+    assert stage.agreement.is_calm and not stage.sent
+    stage.tell(stage.acknowledged(C, 119))
+    assert stage.sent.purpose is Purpose.GROW and not stage.agreement.is_calm
+    stage.answer()
+    stage.tell(e.Tick())
+    assert stage.agreement.is_calm and not stage.agreement.catching_up
+
+
 @pytest.mark.parametrize("goes", [True, False], ids=["goes", "hangs"])
 def test_a_node_that_is_to_enter_is_not_waited_for(goes: bool) -> None:
     """Confirms go on without it at once if it goes, and soon if it hangs: it had all that was agreed, so it would be

@@ -323,8 +323,8 @@ class FollowerLinks:
     def is_linked(self, node_id: bytes) -> bool:
         return node_id in self._owner.followers
 
-    def is_owed(self, lsn: int) -> bool:
-        return any(self.acknowledged.get(node_id, 0) < lsn for node_id in self._owner.followers)
+    def is_owed(self, lsn: int, catching_up: frozenset[bytes]) -> bool:
+        return any(self.acknowledged.get(one, 0) < lsn for one in self._owner.followers if one not in catching_up)
 
     def opened(self, follower: Node) -> None:
         """A follower has a link."""
