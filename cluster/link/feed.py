@@ -12,7 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from .frames import PIECE_MAX, Needs, Unlink, encode, octets_head
+from .frames import PIECE_MAX, Unlink, encode, octets_head
 
 #: If fewer octets than this have to be read, all in the open segment, later octets are queued.
 NEAR = 8 * 1024 * 1024
@@ -50,7 +50,7 @@ class Feed:
         self.is_queued = False  # octets that are written later are queued
         self._start = tail  # of the queue
         self._limit = limit
-        self._queue: deque[_Piece | Unlink | Needs] = deque()
+        self._queue: deque[_Piece | Unlink] = deque()
         self._queue_if_near()
 
     def written(self, base_lsn: int, offset: int, octets: bytes | bytearray | memoryview) -> None:
@@ -74,7 +74,7 @@ class Feed:
             self.tail = tail
             self._drop_queue()
 
-    def put(self, message: Unlink | Needs) -> None:
+    def put(self, message: Unlink) -> None:
         """Queue a message. It is sent after everything written before this call, perhaps also after later octets."""
         self._queue.append(message)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum, auto
 
 from .feed import Feed, Position
-from .frames import Needs, Unlink
+from .frames import Needs, Unlink, encode
 
 
 class Pending(Enum):
@@ -46,9 +46,12 @@ class FeedSender:
             self._send()
 
     def put(self, message: Unlink | Needs) -> None:
-        """Send a message, see `Feed.put`."""
+        """Send `Unlink` as `Feed.put` says, and `Needs` before all octets that are written later."""
         with self._lock:
-            self._feed.put(message)
+            if isinstance(message, Needs):
+                self._unsent.append(encode(message))  # behind the feed, octets from the files could overtake it
+            else:
+                self._feed.put(message)
             self._send()
 
     def beacon(self, octets: bytes, orders: bytes = b"") -> None:

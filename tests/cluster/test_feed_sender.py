@@ -134,3 +134,16 @@ def test_the_task_is_told_of_files_and_of_a_lost_connection() -> None:
         at.sender.close()
         at.sender.written(1, 102, b"z")
         assert at.wakes == 2
+
+
+def test_what_a_program_must_know_comes_before_the_octets_also_from_files() -> None:
+    """Octets that are written while files are read are read from there, too."""
+    with bench() as at:
+        at.sender.skip_to(Position(2, 100))
+        at.sender.put(Unlink((1,)))
+        at.sender.put(Needs(frozenset({"leases"})))
+        at.sender.written(2, 100, b"x")
+        assert at.sender.send_pending()[1] == (Position(1, 0), Position(2, 101))
+        at.sender.was_read(Position(2, 101), encode(Octets(2, 0, bytes(101))))
+        assert at.sender.send_pending() == (Pending.NOTHING, None)
+        assert [type(one) for one in at.receive()] == [Order, Needs, Octets, Unlink]
