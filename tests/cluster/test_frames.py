@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from leveret.cluster.link.frames import (
     HEAD,
+    LSN_MAX,
     PIECE_MAX,
     UNLINK_MAX,
     Accept,
@@ -30,6 +31,7 @@ from leveret.cluster.link.frames import (
     Status,
     Unlink,
     Welcome,
+    check_status,
     encode,
     octets_head,
 )
@@ -239,6 +241,15 @@ def test_a_later_release_may_add_fields() -> None:
     assert decoded(HEAD.pack(20, 11) + encode(Ack(3, 4))[5:] + b"more") == [Ack(3, 4)]
     body = bytes([19]) + encode(Octets(1, 2, b""))[6:] + b"++" + b"octets"
     assert decoded(HEAD.pack(len(body), 9) + body) == [Octets(1, 2, b"octets")]
+
+
+def test_a_status_that_was_checked_fits_in_each_beacon() -> None:
+    """Else links would end as soon as the numbers beside it have more digits."""
+    largest = Beacon(LSN_MAX, LSN_MAX, LSN_MAX, {})
+    room = 64 * 1024 - (len(encode(largest)) - HEAD.size) - len('"":""')
+    check_status({"": "x" * room})
+    with pytest.raises(FrameFault, match="Beacon of 65537 octets"):
+        check_status({"": "x" * (room + 1)})
 
 
 def test_what_a_receiver_would_refuse_is_not_sent() -> None:

@@ -13,7 +13,7 @@ from in_trio import in_trio
 from leveret.cluster.link import listener as listener_module
 from leveret.cluster.link.challenge import ChallengeFault, Credentials
 from leveret.cluster.link.frames import VERSION, Accept, Client
-from leveret.cluster.link.introduction import connect
+from leveret.cluster.link.introduction import Reach, connect, reach
 from leveret.cluster.link.listener import REFUSAL_S, LinkListener
 from leveret.cluster.link.options import Address, LinkOptions
 from leveret.cluster.link.stream import Declined, LinkFault
@@ -55,6 +55,21 @@ async def test_a_client_is_taken_while_the_leader_serves(links: Any, serves: boo
             assert await link.receive(Accept, timeout_s=60) == Accept()
             assert await link.stream.receive_some(1) == b"" and taken == [(b"", b"header", "amqp", "n2")]
         await link.close()
+        nursery.cancel_scope.cancel()
+
+
+@in_trio
+async def test_connections_that_have_ended_take_no_memory() -> None:
+    """Nodes probe each other every two seconds, for years."""
+    listener = LinkListener(CIRCLE, "n1", print)
+    listening = socket.create_server(("127.0.0.1", 0))
+    address = Address(*listening.getsockname()[:2])
+    async with trio.open_nursery() as nursery:
+        await nursery.start(listener.serve, [listening])
+        for _ in range(3):
+            assert await reach(address, CIRCLE, None, LinkOptions(connect_s=60)) is Reach.REACHED
+        await trio.testing.wait_all_tasks_blocked(0.05)
+        assert not listener._served and not listener._introducing
         nursery.cancel_scope.cancel()
 
 
