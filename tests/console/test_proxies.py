@@ -37,6 +37,11 @@ def test_who_asks(peer: str, forwarded: str, scheme: str, address: str, is_loopb
     assert client_behind(Peer(peer, is_inside), forwarded, scheme, PROXIES) == Peer(address, is_loopback, is_secure)
 
 
+def test_a_proxy_that_speaks_tls_with_the_console() -> None:
+    """Its connection is secure, whatever it says of the client's."""
+    assert client_behind(Peer("10.0.0.1", False, True), "203.0.113.7", "", PROXIES).is_secure
+
+
 @pytest.fixture(scope="module")
 def api() -> Iterator[ApiClient]:
     """Behind a proxy on this machine, and asked by pages of one other origin."""
