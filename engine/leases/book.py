@@ -5,10 +5,12 @@ Nothing here survives a restart. Source: queues page A.5 ("Timers"), C.2 ("not l
 """
 
 from collections.abc import Iterator, Sequence
-from heapq import heappop, heappush
+from functools import partial
 from itertools import chain, repeat
 
 from ..messages.message import Message, id_of
+from ..stores.store import Store
+from .lifetimes import Lifetimes
 
 #: Leases begin at whole multiples of this time (ns), so that many end together.
 TOGETHER_NS = 1_000_000
@@ -26,8 +28,8 @@ class LeaseBook:
         self.leases = LeaseTable(period_ns)
         self.slots = LeaseTable(period_ns)
         self.cancels: dict[int, int] = {}
-        self._leased_lifetimes: list[tuple[int, int]] = []  # heap of (monotonic ns, id)
-        self._lifetimes: list[tuple[int, int, int]] = []  # heap of (monotonic ns, id, position) of ready messages
+        self.leased_lifetimes = Lifetimes()  # by id
+        self.lifetimes = Lifetimes()  # of ready messages, by position
         self.has_own_lifetimes = False  # a message may expire before one that came earlier
 
     def __len__(self) -> int:
@@ -55,50 +57,50 @@ class LeaseBook:
 
     # -- lifetimes of messages ----------------------------------------------------------------------------------------
 
-    def expect(self, due_ns: int, id_: int, position: int) -> None:
-        """Note when a ready message expires (monotonic ns), because it may not be at the head then."""
+    def expect(self, message: Message, store: Store) -> None:
+        """Note when a ready message of the queue's store expires, because it may not be at the head then."""
+        self.expect_at(message.expires_ns, store.position_of(message), store)
+
+    def expect_at(self, due_ns: int, position: int, store: Store) -> None:
+        """As `expect`, for the message at a position."""
         self.has_own_lifetimes = True
-        heappush(self._lifetimes, (due_ns, id_, position))
+        self.lifetimes.add(due_ns, position, len(store), partial(_is_ready, store))
 
     def forget_lifetimes(self) -> None:
         """Forget the lifetimes of ready messages: their positions changed, and the caller notes them again."""
-        self._lifetimes.clear()
+        self.lifetimes.clear()
         self.has_own_lifetimes = False
 
-    def expect_leased(self, due_ns: int, id_: int) -> None:
-        """Note when a message expires (monotonic ns) even if it is leased then."""
-        heappush(self._leased_lifetimes, (due_ns, id_))
+    def expect_leased(self, message: Message) -> None:
+        """Note when a leased message expires even if it is leased then."""
+        by_id = self.leases.by_id
+        self.leased_lifetimes.add(message.expires_ns, message.id, len(by_id), by_id.__contains__)
 
     def forget_leased_lifetimes(self) -> None:
         """Forget all that `expect_leased` noted: whether a lifetime ends a lease has changed."""
-        self._leased_lifetimes.clear()
+        self.leased_lifetimes.clear()
 
     def expired(self, now_ns: int, count: int) -> list[int]:
         """Remove and return up to `count` positions of ready messages that expired; some may be gone already."""
-        found: list[int] = []
-        heap = self._lifetimes
-        while heap and heap[0][0] <= now_ns and len(found) < count:
-            found.append(heappop(heap)[2])
-        return found
+        return self.lifetimes.due(now_ns, count)
 
     def expired_leases(self, now_ns: int, count: int) -> list[Message]:
-        """Up to about `count` leased messages that have expired; their lifetimes are forgotten."""
-        found: dict[int, Message] = {}  # a message that was leased twice is in the heap twice
-        heap = self._leased_lifetimes
-        while heap and heap[0][0] <= now_ns and len(found) < count:
-            message = self.leases.by_id.get(heappop(heap)[1])
-            if message is not None and 0 < message.expires_ns <= now_ns:
-                found[message.id] = message
-        return list(found.values())
+        """Up to `count` leased messages that have expired; their lifetimes are forgotten."""
+        ids = self.leased_lifetimes.due(now_ns, count)
+        messages = [message for id_ in ids if (message := self.leases.by_id.get(id_)) is not None]
+        return [message for message in messages if 0 < message.expires_ns <= now_ns]
 
     def next_ns(self) -> int:
         """When the next lease, slot or noted lifetime ends (monotonic ns); 0: none does."""
-        heap = self._leased_lifetimes
-        while heap and heap[0][1] not in self.leases.by_id:
-            heappop(heap)
-        times = [self.leases.next_ns(), self.slots.next_ns()]
-        times += [one[0][0] for one in (heap, self._lifetimes) if one]
+        self.leased_lifetimes.drop_first_gone(self.leases.by_id.__contains__)
+        times = [of.next_ns() for of in (self.leases, self.slots, self.leased_lifetimes, self.lifetimes)]
         return min((time for time in times if time), default=0)
+
+
+def _is_ready(store: Store, position: int) -> bool:
+    """Whether the message at a position is in the store, or may be: no file is read."""
+    found, missing = store.scan(position - 1, 1)
+    return missing or (bool(found) and found[0][0] == position)
 
 
 class LeaseTable:

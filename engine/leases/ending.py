@@ -132,7 +132,7 @@ def _expect_again(leases: Leases, messages: Iterable[Message]) -> None:
     if leases.rules.is_ranked or leases.book.has_own_lifetimes:
         for message in messages:
             if message.expires_ns:
-                leases.book.expect(message.expires_ns, message.id, queue.store.position_of(message))
+                leases.book.expect(message, queue.store)
                 arm(leases)
 
 

@@ -119,7 +119,7 @@ def begin(leases: Leases, messages: Sequence[Message], session: "Session") -> No
     if queue.store.expiring and settings.expire_leased == IMMEDIATE:
         for message in messages:
             if message.expires_ns > now_ns:  # a message with a lifetime of 0 was taken in time
-                book.expect_leased(message.expires_ns, message.id)
+                book.expect_leased(message)
         arm(leases)
 
 

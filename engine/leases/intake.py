@@ -114,7 +114,7 @@ class LeasedIntake(LeasesPart, Intake):
             leases.book.forget_leased_lifetimes()
             for lease in leases.book.leases.by_id.values() if now.expire_leased == IMMEDIATE else ():
                 if lease.expires_ns:
-                    leases.book.expect_leased(lease.expires_ns, lease.id)
+                    leases.book.expect_leased(lease)
         period_ns = 0 if now.lease_period_ms is None else now.lease_period_ms * MS
         leases.book.change_period(period_ns, queue.context.broker.clock.monotonic_ns())
         arm(leases)
@@ -203,7 +203,7 @@ def _expect(leases: Leases, message: Message, has_own_lifetime: bool) -> None:
     store = leases.queue.consumable
     store.expiring = True
     if has_own_lifetime or leases.rules.is_ranked or leases.book.has_own_lifetimes:
-        leases.book.expect(message.expires_ns, message.id, store.position_of(message))
+        leases.book.expect(message, store)
 
 
 def _rebuild_store(leases: Leases, *, was_ranked: bool) -> None:
@@ -235,23 +235,24 @@ def _expect_all(leases: Leases) -> None:
     store = leases.queue.store
     if not store.expiring:
         return
-    times = sorted(_lifetimes(store), key=lambda one: one[2])
+    times = sorted(_lifetimes(store))
     is_mixed = leases.rules.is_ranked or len(times) < len(store)  # some do not expire
     if is_mixed or any(one[1] > other[1] for one, other in pairwise(times)):
-        for id_, due_ns, position in times:
-            leases.book.expect(due_ns, id_, position)
+        for position, due_ns in times:
+            leases.book.expect_at(due_ns, position, store)
     lifetime_ms = leases.rules.lifetime_ms(None)
     if times and lifetime_ms is not None and due_after(leases.queue.context.broker.clock, lifetime_ms) < times[-1][1]:
         leases.book.has_own_lifetimes = True  # a message that comes now would expire before the last one
     end_due(leases)
 
 
-def _lifetimes(store: Store) -> list[tuple[int, int, int]]:
+def _lifetimes(store: Store) -> list[tuple[int, int]]:
+    """(position, when it expires) of each message that does."""
     in_memory = store.scan(0, store.in_memory).found
-    found = [(one.id, one.expires_ns, position) for position, one in in_memory if one.expires_ns]
+    found = [(position, one.expires_ns) for position, one in in_memory if one.expires_ns]
     for part in store.paged_parts():
         if isinstance(part, Message):
-            found.append((part.id, part.expires_ns, store.position_of(part)))
+            found += [(store.position_of(part), part.expires_ns)] if part.expires_ns else []
         elif part.expires is not None:
-            found += [(id_, due_ns, id_) for id_, due_ns in zip(part.ids, part.expires) if due_ns]
+            found += [(id_, due_ns) for id_, due_ns in zip(part.ids, part.expires) if due_ns]
     return found

@@ -146,7 +146,7 @@ def _add(leases: Leases, one: LoggedMessage) -> None:
         queue.merge([message])
     if message.expires_ns:
         store.expiring = True
-        leases.book.expect(message.expires_ns, message.id, store.position_of(message))
+        leases.book.expect(message, store)
         queue.arm_expiry()
         arm(leases)
     if leases.deferred is not None:

@@ -214,6 +214,9 @@ class Leases:
         if self.active is not None:
             self.active.left(map(self.queue.store.position_of, messages))
             self.queue.mark()
+        if not len(self.queue.store) and not len(self.book.leases):
+            self.book.lifetimes.clear()  # those of messages that are gone
+            self.book.leased_lifetimes.clear()
 
     # -- names --------------------------------------------------------------------------------------------------------
 

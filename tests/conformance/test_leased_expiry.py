@@ -223,6 +223,32 @@ def test_short_lives_behind_long_ones(desk: LeasedDesk) -> None:
     assert order == "cdb" and desk.all() == "a"
 
 
+@pytest.mark.parametrize("order", [{}, {"x_priority_expr": "/priority"}], ids=["by age", "ranked"])
+def test_lifetimes_of_what_is_gone_take_no_memory(desk: LeasedDesk, order: dict[str, str]) -> None:
+    """Though their time is still to come; the one that stays expires in time."""
+    desk.queue(**order, **DLX)
+    desk.publish("stays", expiration="4000000")
+    leases = leases_of(desk.vhost.queues["q"])
+    stays = desk.must_get()
+    for number in range(600):
+        desk.publish("m", expiration=str(3_600_000 - 1000 * number))
+        desk.ack(desk.must_get())
+        if number % 50 == 0:
+            desk.nack(stays)
+            stays = desk.must_get()
+    desk.nack(stays)
+    assert leases is not None
+    assert len(leases.book.lifetimes) < 100 and len(leases.book.leased_lifetimes) < 100
+    desk.advance_ms(3_999_999)
+    assert desk.counts() == (1, 0, 0)
+    desk.advance_ms(1)
+    assert [got.body for got in desk.dead()] == ["stays"]
+    desk.publish(*["m"] * 50, expiration="3600000")
+    for _ in range(50):
+        desk.ack(desk.must_get())
+    assert not len(leases.book.lifetimes) and not len(leases.book.leased_lifetimes)
+
+
 def test_expiration_zero(desk: LeasedDesk) -> None:
     """It expires at once if nobody can take it (queues page A.5)."""
     desk.queue(**DLX)
