@@ -32,6 +32,7 @@ ROWS_SINCE = {
     "redelivery": "last_ts >= {since}",
     "blocked": "(until IS NULL OR until >= {since})",
     "trace": "ts >= {since}",
+    "replay": "ts >= {since}",
 }
 #: Job -> the column with the queue, where it is not called `queue`.
 QUEUE_COLUMN = {"blocked": "destination"}

@@ -186,7 +186,9 @@ def _trace(work: JobContext) -> Answer:
 
 def _replay(work: JobContext) -> Answer:
     options, engine = work.options, work.engine
-    settings = ReplayOptions(options.id or secrets.token_hex(8), options.where, options.rate, options.replays_max)
+    selected = work.selection.rows_condition(work.job, options.window, engine.dialect) or "true"
+    replay_id = options.id or secrets.token_hex(8)
+    settings = ReplayOptions(replay_id, options.where, options.rate, options.replays_max, selected)
     path = open_log(options.lake, engine)
     first = first_node(options.lake).name if work.tables.node else ""
     count, sent = retry_slow_workers(partial(choose, work.tables, settings, first), work.progress), 0
@@ -252,12 +254,14 @@ def _report(work: JobContext) -> Answer:
     options = work.options
     whole = work.tables.part({})
 
+    lacking: set[tuple[str, str]] = set()  # `commands.py` checks the names; a node may lack what another one has
+
     def answer(job: str, window_s: int) -> Answer:
         given = argparse.Namespace(**{**vars(options), "window": window_s, "poison_attempts": POISON_ATTEMPTS})
-        return JOBS[job](JobContext(job, selected_tables(whole, job, given), given, work.progress))
+        return JOBS[job](JobContext(job, selected_tables(whole, job, given, lacking), given, work.progress))
 
     path = page_path(options)
-    part = selected_tables(whole, "depth", options)
+    part = selected_tables(whole, "depth", options, lacking)
     source = (options.journal or [options.lake])[0]
     of_node = f" --node {shlex.quote(part.node)}" if part.node else ""
     trace = f"leveret pipeline trace --lake {shlex.quote(absolute(options.lake))}{of_node}"

@@ -40,7 +40,7 @@ FROM (
     ) AS content ON content.msg_id = events.msg_id
     WHERE events.msg_id > 0
 ) AS joined
-WHERE ({{where}})
+WHERE ({{where}}) AND ({{selected}})
 GROUP BY msg_id
 """
 ORIGINALS = """
@@ -67,14 +67,15 @@ class ReplayOptions:
     """The options of a replay.
 
     where: a condition in SQL, with the columns of `events` and the content's exchange, routing_key, headers_json,
-    properties_json and body. rate: messages per second. replays_max: a message that was replayed this often is not
-    sent, which ends loops.
+    properties_json and body. selected: another condition, on the columns of `events`. rate: messages per second.
+    replays_max: a message that was replayed this often is not sent, which ends loops.
     """
 
     replay_id: str
     where: str
     rate: float = 100.0
     replays_max: int = 3
+    selected: str = "true"
 
 
 def choose(tables: Tables, options: ReplayOptions, first: str = "") -> int:
@@ -89,7 +90,7 @@ def choose(tables: Tables, options: ReplayOptions, first: str = "") -> int:
     engine.view("first_content", FIRST_CONTENT)
     picked = "picked_0"
     try:
-        engine.view(picked, PICKED.format(where=options.where), cached=True)
+        engine.view(picked, PICKED.format(where=options.where, selected=options.selected), cached=True)
     except ValueError as error:
         raise ValueError(f"--where {options.where}: {error}") from error
     for generation in range(1, GENERATIONS_MAX + 1):

@@ -31,7 +31,8 @@ def nodes_of(lake: str) -> list[Node]:
     """
     delta = open_table(lake, TABLE)
     if delta is not None:
-        return sorted(Node(one["min.node"], one["min.journal"]) for one in files_in(delta))
+        # Two ingests at the same time, in an object store, may both have added a node.
+        return sorted({Node(one["min.node"], one["min.journal"]) for one in files_in(delta)})
     events = open_table(lake, "events")
     return [Node("", None if events is None else journal_in_description(events))]
 
