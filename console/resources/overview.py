@@ -21,12 +21,13 @@ _STREAM_CLIENTS = ("connections", "publishers", "consumers")
 
 
 def _overview(api: Api, request: Request) -> Steps:
-    ranges = ranges_of(request)
-    name: str = api.ask("cluster-name")["name"]
     has_statistics = not request.flag("disable_stats")
+    ranges = ranges_of(request) if has_statistics else {}
+    name: str = api.ask("cluster-name")["name"]
     totals = yield from totals_of(api.broker, request.user, has_consumers=has_statistics)
     node = request.peer.node or api.options.node
     view = overview_view(totals, api.options, request.user, name, node, has_statistics=has_statistics)
+    view["enable_queue_totals"] = request.flag("enable_queue_totals")
     if has_statistics:
         visible = [vhost for vhost in api.broker.virtual_hosts.values() if may_list(request.user, vhost.name)]
         view |= yield from api.sampler.totals(ranges, None if is_monitor(request.user) else visible)

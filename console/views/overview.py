@@ -122,7 +122,6 @@ def overview_view(
         "erlang_full_version": options.python_version,
         "release_series_support_status": "supported",
         "disable_stats": not has_statistics,
-        "enable_queue_totals": False,
     }
     if is_monitor(user):
         view["node"] = node

@@ -119,6 +119,17 @@ def test_single_objects_without_statistics(api: ApiClient, broker: RunningBroker
             assert (refused.status, refused.reason) == (400, "Stats in management UI are disabled on this node")
 
 
+def test_the_overview_says_what_was_asked_for(api: ApiClient) -> None:
+    """Tools look there before they ask for lists. Without statistics a range is not looked at, as in RabbitMQ."""
+    for query, expected in (
+        ("", (False, False)),
+        ("enable_queue_totals=true", (False, True)),
+        ("disable_stats=true&enable_queue_totals=true&lengths_age=60000&lengths_incr=5", (True, True)),
+    ):
+        found = api.get(f"overview?{query}")
+        assert (found["disable_stats"], found["enable_queue_totals"]) == expected
+
+
 def test_octets_of_many_messages_are_taken_from_the_first(api: ApiClient, broker: RunningBroker) -> None:
     """Exact up to a number of messages; above it as much for each as for those that were looked at."""
     from leveret.console.views.queues import COUNTED_MAX
