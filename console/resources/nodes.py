@@ -1,16 +1,19 @@
 """Nodes, and resources that only RabbitMQ's nodes have. Source: management page 2, 4."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from ..api import Api
 from ..bodies import json_object
 from ..cluster import NodeFacts
+from ..commands import Adapter
 from ..counters import CHURN
 from ..dispatcher import Action, Level, Route
-from ..http_messages import JSON_MEDIA, Answer, Request, bad_request, existing
+from ..http_messages import JSON_MEDIA, Answer, Request, bad_request, existing, not_authorised
 from ..listing import Columns, listed
 from ..node_rates import NodeRates
+from ..permissions import is_administrator, missing_tag
 from ..ranges import ranges_of
 from ..steps import Steps
 from ..views.nodes import binary_view, down_view, memory_view, node_view, own_facts, plain_node_view
@@ -158,6 +161,13 @@ def _reset(api: Api, request: Request) -> Answer:
     return Answer(204)
 
 
+def _arguments_of_differences(api: Api, request: Request, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Only administrators compare digests of their own: the answer would name all objects of the configuration."""
+    if given.get("parts") and not is_administrator(request.user):
+        raise not_authorised("Not administrator user", missing_tag(request.user, "administrator"))
+    return given
+
+
 _MONITORING, _ADMINISTRATOR = Level.MONITORING, Level.ADMINISTRATOR
 
 
@@ -167,6 +177,7 @@ def _turns(api: Api, request: Request) -> dict[str, Any]:
     return {"bounds_ms": [bound * 1000 for bound in delays.bounds], "counts": list(delays.counts)}
 
 
+ADAPTERS = {"cluster differences": Adapter(_arguments_of_differences)}
 ROUTES = [
     Route("leveret/turns", {"GET": Action(_MONITORING, _turns)}),
     Route("nodes", {"GET": Action(_MONITORING, _list)}),

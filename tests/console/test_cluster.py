@@ -70,6 +70,15 @@ class Desk:
         """As for `leveret ctl`."""
         return {"leader": "a", "nodes": []}
 
+    def configurations(self) -> dict[str, Any]:
+        """Of the nodes."""
+        return {"leader": "a", "differences": []}
+
+    def compare(self, parts: Any) -> dict[str, Any]:
+        """With those of a client."""
+        self.asked = ("compare", None)
+        return {"leader": "a", "differences": ["user 'x' (at a alone)"]}
+
     def forget(self, node: str) -> dict[str, Any]:
         """Of the path."""
         self.asked = ("forget", node)
@@ -417,3 +426,15 @@ def test_the_metrics_of_a_leader() -> None:
     console.desk.told = replace(told, leader=None)  # it is suspended
     assert finished(pages.open(ready).steps(b"")) == Answer(503, {"status": "failed", "reason": NOT_LED})
     assert 'rabbitmq_cluster_permanent_id="leveret-t"' in page.decode()
+
+
+def test_only_administrators_compare_digests_of_their_own() -> None:
+    """With none that are equal, the answer names all users and objects of the configuration."""
+    console = Console(cluster())
+    assert console.ask("PUT", "users/watcher", {"password": "watcher", "tags": "monitoring"})[0] == 201
+    path = "leveret/cluster/differences"
+    assert console.ask("GET", path, user="watcher") == (200, {"leader": "a", "differences": []})
+    assert console.ask("GET", f'{path}?parts={{"fingerprint":"1"}}', user="watcher")[0] == 401
+    assert console.desk.asked is None
+    assert console.ask("GET", f'{path}?parts={{"fingerprint":"1"}}')[0] == 200
+    assert console.desk.asked == ("compare", None)
