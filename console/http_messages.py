@@ -25,6 +25,8 @@ HEADERS = (
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'",
     ),
 )
+#: Maximum parameters of a query.
+PARAMETERS_MAX = 200
 #: The only content type that some routes accept.
 JSON_MEDIA = ("application/json",)
 JSON_TYPE = ("content-type", "application/json")
@@ -166,11 +168,11 @@ def access_refused(detail: str) -> Refusal:
 def query_of(text: str) -> dict[str, str]:
     """The parameters of a query; of duplicates, the first one. `text`: after the question mark.
 
-    Raises: Refusal, if there are more than 100, or one is not UTF-8.
+    Raises: Refusal, if there are more than `PARAMETERS_MAX`, or one is not UTF-8.
     """
     found: dict[str, str] = {}
     try:
-        for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=100, errors="strict"):
+        for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=PARAMETERS_MAX, errors="strict"):
             found.setdefault(name, value)
     except UnicodeDecodeError:
         raise bad_request("the query has octets that are not UTF-8") from None

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 from ...engine import Broker
 from ..cluster import NOT_LED
-from ..http_messages import Answer, Refusal, Request, Work
+from ..http_messages import PARAMETERS_MAX, Answer, Refusal, Request, Work
 from ..options import ConsoleOptions
 from ..steps import Steps
 from .aggregated import aggregated_page
@@ -18,8 +18,6 @@ from .facts import MetricsFacts
 from .objects import detailed_page, per_object_page
 
 PER_OBJECT, DETAILED = "/metrics/per-object", "/metrics/detailed"
-#: Maximum parameters of a request.
-PARAMETERS_MAX = 200
 
 Page = Generator[None, None, list[str]]
 

@@ -316,7 +316,8 @@ def test_addresses_without_metrics() -> None:
         ("/metrics", "HEAD", 200),
         ("/metrics", "POST", 405),
         ("/health/live", "DELETE", 405),
-        ("/metrics/detailed?" + "family=x&" * 300, "GET", 400),
+        ("/metrics/detailed?" + "family=x&" * 201, "GET", 400),
+        ("/metrics/detailed?" + "family=x&" * 200, "GET", 200),
     ],
 )
 def test_requests(broker: RunningBroker, path: str, method: str, status: int) -> None:
