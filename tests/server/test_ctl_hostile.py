@@ -16,6 +16,7 @@ from pamqp.body import ContentBody
 from leveret.cli import control_client
 from leveret.cli.control_client import REPLY_SIZE_MAX
 from leveret.cli.node_commands import node_state
+from leveret.testing import start_broker
 
 BEFORE = b"".join(
     frame.marshal(method, channel)
@@ -117,6 +118,33 @@ def test_an_answer_of_another_shape(words: tuple[str, ...], result: bytes) -> No
     with server(BEFORE + reply(b'{"ok": true, "result": ' + result + b"}")) as url:
         done = leveret("ctl", "--url", url, *words)
         assert "Traceback" not in done.stderr and done.stderr.count("\n") == done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("ms", ["1" + "0" * 30, "-1" + "0" * 30, "1e300", "NaN"])
+def test_an_answer_with_a_time_that_is_none(ms: str) -> None:
+    """Behind the year 9999, or before the first one."""
+    result = f'{{"node": "a", "since-ms": 0, "changes": [{{"at-ms": {ms}, "what": "led"}}]}}'
+    with server(BEFORE + reply(b'{"ok": true, "result": ' + result.encode() + b"}")) as url:
+        assert "is not one that this program understands" in said_to(url, "cluster", "history")
+
+
+def test_a_test_server_whose_answer_is_too_deep() -> None:
+    """It is none."""
+    body = b"[" * 100_000
+    with server(b"HTTP/1.0 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body)) as url:
+        place = url.removeprefix("amqp://guest:guest@").removesuffix("/")
+        assert f"{place} is not a test server" in said_to(f"http://{place}", "info")
+
+
+@pytest.mark.parametrize("frame_max", [4096, 131072])
+def test_a_broker_with_small_frames(frame_max: int) -> None:
+    """Requests and answers are divided as it wants: such a broker could not be managed at all."""
+    names = [f"user{number:05}" for number in range(200)]
+    users = {"users": [{"name": name, "password_hash": "", "tags": ""} for name in names]}
+    with start_broker(config=f"[broker]\nframe-max = {frame_max}\n") as broker:
+        control_client.request(broker.url, "definitions", {"action": "import", "definitions": users})
+        found = control_client.request(broker.url, "users", {"action": "list"})
+    assert {row["name"] for row in found} >= set(names)
 
 
 @pytest.mark.parametrize("body", [b"5", b"[1]", b"null", b"{}", b'{"node": "a", "state": "x"}', b"[" * 60_000])

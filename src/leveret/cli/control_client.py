@@ -33,6 +33,7 @@ TIMEOUT_S, LONG_TIMEOUT_S = 30.0, 600.0
 LONG_COMMANDS = frozenset({"definitions"})
 #: Maximum octets of an answer; a list of a million queues takes about half of them.
 REPLY_SIZE_MAX = 256 << 20
+#: Octets of the largest frame, unless the broker takes only smaller ones.
 _FRAME_MAX = 131072
 _PORTS = {"amqp": 5672, "amqps": 5671}
 
@@ -202,8 +203,9 @@ class _Connection:
         target = self._target
         response = b"\x00" + target.user.encode() + b"\x00" + target.password.encode()
         self._send(0, commands.Connection.StartOk, properties, "PLAIN", response, "en_US")
-        self._expect(commands.Connection.Tune)
-        self._send(0, commands.Connection.TuneOk, 1, _FRAME_MAX, 0)
+        tune = self._expect(commands.Connection.Tune)
+        frame_max = min(tune.frame_max or _FRAME_MAX, _FRAME_MAX)  # type: ignore[attr-defined]
+        self._send(0, commands.Connection.TuneOk, 1, frame_max, 0)
         self._send(0, commands.Connection.Open, target.vhost, "", False)
         self._expect(commands.Connection.OpenOk)
         self._send(1, commands.Channel.Open, "")
@@ -214,7 +216,7 @@ class _Connection:
         body = json.dumps({"command": command, "arguments": arguments}).encode()
         header = encode_header(len(body), {"reply_to": REPLY_TO_ME, "user_id": target.user.encode()})
         self._send(1, commands.Basic.Publish, 0, EXCHANGE, "", False, False)
-        self._write(content_frames(1, header, body, _FRAME_MAX))
+        self._write(content_frames(1, header, body, frame_max))
         try:
             self._expect(commands.Basic.Deliver)
         except _Refused as refusal:

@@ -186,7 +186,8 @@ def _run(options: argparse.Namespace, rates: Rates | None = None) -> int:
             if rates is not None and not options.json:
                 result = rates.with_rates(result, name)
             text = json.dumps(result) if options.json else as_text(result, name)
-        except (LookupError, TypeError, ValueError, AttributeError, RecursionError):  # from a broker of another version
+        except (LookupError, TypeError, ValueError, ArithmeticError, OSError, AttributeError, RecursionError):
+            # from a broker of another version
             raise ControlFailed(f"the answer to {name!r} is not one that this program understands") from None
         if into != "-":
             text = _write(into, text)

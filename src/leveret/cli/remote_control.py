@@ -16,6 +16,7 @@ TOKEN_VARIABLE = "LEVERET_TEST_TOKEN"
 #: Default of the longest wait, in seconds, for a piece of the answer: advancing the clock may take long.
 TIMEOUT_S = 600.0
 ANSWER_MAX = 256 << 20
+_NO_TEST_SERVER = (http.client.HTTPException, ConnectionResetError, BrokenPipeError)
 
 
 def remote_request(url: str, operation: str, items: Sequence[str], timeout_s: float | None = None) -> Any:
@@ -50,7 +51,7 @@ def remote_request(url: str, operation: str, items: Sequence[str], timeout_s: fl
         if "result" in content:
             return content["result"]
         raise ControlFailed(content["error"])
-    except (http.client.HTTPException, ConnectionResetError, BrokenPipeError, ValueError, LookupError, TypeError):
+    except (*_NO_TEST_SERVER, ValueError, LookupError, TypeError, RecursionError):
         raise ControlFailed(f"{host}:{port} is not a test server") from None
     except OSError as error:
         raise ControlFailed(f"{host}:{port}: {error.strerror or error}") from None
