@@ -120,6 +120,15 @@ def test_an_answer_of_another_shape(words: tuple[str, ...], result: bytes) -> No
         assert "Traceback" not in done.stderr and done.stderr.count("\n") == done.returncode, done.stderr
 
 
+@pytest.mark.parametrize("words", [("drain", "a"), ("handover",), ("revive", "a"), ("forget", "a"), ("reload",)])
+@pytest.mark.parametrize("result", [b"5", b"[5]", b"{}", b'{"others": 5}', b'{"from": 5}'])
+def test_a_change_of_a_node_that_is_answered_oddly(words: tuple[str, ...], result: bytes) -> None:
+    """Also where more requests would follow; never a traceback."""
+    with server(BEFORE + reply(b'{"ok": true, "result": ' + result + b"}")) as url:
+        done = leveret("ctl", "--url", url, "--timeout", "1", *words)
+        assert "Traceback" not in done.stderr and done.stderr.count("\n") == done.returncode, done.stderr
+
+
 @pytest.mark.parametrize("ms", ["1" + "0" * 30, "-1" + "0" * 30, "1e300", "NaN"])
 def test_an_answer_with_a_time_that_is_none(ms: str) -> None:
     """Behind the year 9999, or before the first one."""

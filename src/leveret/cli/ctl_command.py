@@ -176,11 +176,11 @@ def _run(options: argparse.Namespace, rates: Rates | None = None) -> int:
             arguments["definitions"] = file.value
         context = context_of(options)
         url = options.url or DEFAULT_URL
-        if name in NODE_COMMANDS:
-            result = NodeCommands(url, context, options.timeout).run(find(name, dict(arguments)).words, arguments)
-        else:
-            result = request(url, name, arguments, timeout_s=options.timeout, context=context)
         try:
+            if name in NODE_COMMANDS:
+                result = NodeCommands(url, context, options.timeout).run(find(name, dict(arguments)).words, arguments)
+            else:
+                result = request(url, name, arguments, timeout_s=options.timeout, context=context)
             if file is not None:
                 result |= {key: file.placed(result.get(key, ())) for key in ("faults", "remarks")}
             if rates is not None and not options.json:
