@@ -5,6 +5,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -127,6 +128,27 @@ def test_a_change_of_a_node_that_is_answered_oddly(words: tuple[str, ...], resul
     with server(BEFORE + reply(b'{"ok": true, "result": ' + result + b"}")) as url:
         done = leveret("ctl", "--url", url, "--timeout", "1", *words)
         assert "Traceback" not in done.stderr and done.stderr.count("\n") == done.returncode, done.stderr
+
+
+@pytest.mark.parametrize(
+    "result",
+    [b"5", b"[]", b"{}", b'{"changes": 5, "queues": []}', b'{"changes": [], "queues": [5], "more": 0}'],
+)
+def test_a_difference_of_another_shape(result: bytes, tmp_path: Path) -> None:
+    """As of `ctl`."""
+    (tmp_path / "new.toml").write_text("")
+    with server(BEFORE + reply(b'{"ok": true, "result": ' + result + b"}")) as url:
+        done = leveret("diff", "--live", "--url", url, str(tmp_path / "new.toml"))
+    said = "leveret diff: the answer is not one that this program understands\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+
+
+@pytest.mark.parametrize("command", ["definitions", "diff"])
+def test_long_commands_have_more_time(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`leveret diff --live` has no option for it, and a broker with 100,000 queues compares them for minutes."""
+    monkeypatch.setattr(control_client, "LONG_TIMEOUT_S", 0.2)
+    with server(b"") as url, pytest.raises(control_client.ControlFailed, match="did not answer within 0.2 s"):
+        control_client.request(url, command, {})
 
 
 @pytest.mark.parametrize("ms", ["1" + "0" * 30, "-1" + "0" * 30, "1e300", "NaN"])

@@ -85,6 +85,8 @@ def test_init_writes_no_file_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     code, _, why = leveret("init", "leveret.toml/leveret.toml")
     assert code == 1 and "cannot be written: leveret.toml is a file" in why
     assert leveret("init", "-") == (0, commented_configuration(), "")
+    assert leveret("init", "--data", "\udcff", "other.toml") == (1, "", "leveret init: --data: is not text in UTF-8\n")
+    assert not Path("other.toml").exists()
 
 
 # ------------------------------------------------------------------------------------------------------------- doctor

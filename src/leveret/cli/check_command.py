@@ -76,9 +76,11 @@ def _differences(
     arguments = {"action": "differences", "parts": own}
     try:
         answer = request(options.url or DEFAULT_URL, "cluster", arguments, context=context_of(options))
+        return [f"differs from node {answer['leader']}, which leads: {one}" for one in answer["differences"]], ""
     except ControlFailed as error:
         return [], str(error)
-    return [f"differs from node {answer['leader']}, which leads: {one}" for one in answer["differences"]], ""
+    except (LookupError, TypeError):  # from a broker of another version
+        return [], "the answer is not one that this program understands"
 
 
 def _check_definitions(configuration: Configuration, *, is_sound: bool) -> tuple[list[str], list[str]]:

@@ -30,7 +30,7 @@ from ..operator.control import EXCHANGE
 DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
 #: Time limits of a request in seconds; the second one is for `LONG_COMMANDS`.
 TIMEOUT_S, LONG_TIMEOUT_S = 30.0, 600.0
-LONG_COMMANDS = frozenset({"definitions"})
+LONG_COMMANDS = frozenset({"definitions", "diff"})
 #: Maximum octets of an answer; a list of a million queues takes about half of them.
 REPLY_SIZE_MAX = 256 << 20
 #: Octets of the largest frame, unless the broker takes only smaller ones.

@@ -50,18 +50,19 @@ def _live(options: argparse.Namespace) -> int:
         arguments["included"] = {name: _read(name) for name in new.included}
     try:
         answer = request(options.url or DEFAULT_URL, "diff", arguments, context=context_of(options))
+        try:
+            lines, is_changed = _live_lines(answer), bool(answer["changes"] or answer["queues"])
+        except (LookupError, TypeError, ValueError):  # from a broker of another version
+            raise ControlFailed("the answer is not one that this program understands") from None
     except ControlFailed as error:
         print(f"leveret diff: {printable_lines(str(error))}", file=sys.stderr)
         return EXIT_UNUSABLE
-    if options.json:
-        print(json.dumps(answer))
-    else:
-        print("\n".join(map(printable, _live_lines(answer))) or "no change")
-    return EXIT_CHANGED if answer["changes"] or answer["queues"] else EXIT_SAME
+    print(json.dumps(answer) if options.json else "\n".join(map(printable, lines)) or "no change")
+    return EXIT_CHANGED if is_changed else EXIT_SAME
 
 
 def _live_lines(answer: dict[str, Any]) -> list[str]:
-    lines = list(answer["changes"])
+    lines = list(map(str, answer["changes"]))
     for one in answer["queues"]:
         lines.append(f"queue {one['queue']!r}{in_vhost(one['vhost'])}, which is there:")
         lines += [f"  {change}" for change in one["changes"]]

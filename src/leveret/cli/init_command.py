@@ -60,6 +60,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the file, unless it exists."""
     text = commented_configuration(options.data)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # its octets are not text, and a TOML file is
+        print("leveret init: --data: is not text in UTF-8", file=sys.stderr)
+        return EXIT_FAILED
     if options.file == "-":
         print(text, end="")
         return EXIT_OK
