@@ -158,7 +158,7 @@ def octets_of(queue: Queue, counted_max: int) -> Octets:
     ready, unacked = queue.ready_count, queue.unacked
     messages: list[Message] = queue.first_messages(counted_max) if ready else []
     if not messages and unacked:
-        messages = queue.unacked_messages()[:counted_max]
+        messages = queue.first_unacked(counted_max)
     if not messages:
         return Octets()
     size = sum([one.envelope.framing.body_size(one.content) for one in messages]) / len(messages)

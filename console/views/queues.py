@@ -3,7 +3,6 @@
 Source: management page 4.
 """
 
-from itertools import islice
 from typing import Any, NamedTuple
 
 from ...engine import Client, Message, Queue, json_of_table
@@ -158,7 +157,7 @@ def queue_details(queue: Queue, node: str) -> Steps:
 def octets_of(queue: Queue) -> Octets:
     """The octets of bodies in a queue: counted up to `COUNTED_MAX` messages, else estimated from the first ones."""
     ready, ready_persistent, ready_count = _counted(queue, queue.first_messages(COUNTED_MAX))
-    out, out_persistent, out_count = _counted(queue, islice(queue.unacked_messages(), COUNTED_MAX))
+    out, out_persistent, out_count = _counted(queue, queue.first_unacked(COUNTED_MAX))
     total, unacked = queue.ready_count, queue.unacked
     paged = max(0, total - queue.store.in_memory)
     ready_scaled, out_scaled = _scaled(ready, ready_count, total), _scaled(out, out_count, unacked)
@@ -196,13 +195,13 @@ def _counts(queue: Queue) -> dict[str, int]:
 
 
 def head_timestamp(queue: Queue) -> int | None:
-    """The property `timestamp` of the oldest message, ready or unacknowledged. O(unacknowledged).
+    """The property `timestamp` of the oldest message, ready or among the first `COUNTED_MAX` unacknowledged ones.
 
     None: there is no message, it has no timestamp, or its properties cannot be read.
     """
     from ...engine import ContentError, decode_properties
 
-    first = min((*queue.first_messages(1), *queue.unacked_messages()), key=lambda one: one.id, default=None)
+    first = min((*queue.first_messages(1), *queue.first_unacked(COUNTED_MAX)), key=lambda one: one.id, default=None)
     if first is None:
         return None
     try:

@@ -620,6 +620,11 @@ class Session(SessionCounts):
         committing = () if self.committing is None else self.committing.unsettled()
         return self.unacked_index.of(queue, self.unacked, uncommitted, committing)
 
+    def first_unacked_of(self, queue: Queue, count: int) -> list[Message]:
+        """At most `count` of `unacked_of`, without those of a commit under way."""
+        uncommitted = {} if self.transaction is None else self.transaction.tags
+        return self.unacked_index.first(queue, count, self.unacked, uncommitted)
+
     def forget_queue(self, queue: Queue) -> None:
         """Forget a deleted queue. Later acknowledgements of its deliveries have no effect."""
         del self.subscriptions.queues[queue]

@@ -75,9 +75,7 @@ class UnackedIndex:
         `uncommitted`: deliveries that the open transaction settles, by tag; `committing`: those that a commit in
         progress will settle. O(result + deliveries made or settled since the last query).
         """
-        if self._size > 2 * (len(unacked) + len(uncommitted)) + SETTLED_MAX:
-            self.clear()
-        self._add_new(unacked, uncommitted)
+        self._follow(unacked, uncommitted)
         tags = self._by_queue.pop(queue, {})
         found = {tag: message for tag in tags if (message := unacked.get(tag) or uncommitted.get(tag)) is not None}
         self._size -= len(tags) - len(found)
@@ -86,14 +84,42 @@ class UnackedIndex:
         of_commit = (one for one in committing if one.holder is not None and holder_of(one).queue is queue)
         return [*found.values(), *of_commit]
 
+    def first(
+        self, queue: Queue, count: int, unacked: dict[int, Message], uncommitted: dict[int, Message]
+    ) -> list[Message]:
+        """At most `count` of the deliveries of a queue that are unacknowledged, those with the lowest tags.
+
+        O(count + deliveries made or settled since the last query).
+        """
+        self._follow(unacked, uncommitted)
+        tags = self._by_queue.get(queue, {})
+        found: list[Message] = []
+        settled: list[int] = []
+        for tag in tags:
+            message = unacked.get(tag) or uncommitted.get(tag)
+            if message is None:
+                settled.append(tag)
+                continue
+            found.append(message)
+            if len(found) >= count:
+                break
+        for tag in settled:
+            del tags[tag]
+        self._size -= len(settled)
+        return found
+
+    def _follow(self, unacked: dict[int, Message], uncommitted: dict[int, Message]) -> None:
+        """Add the deliveries since the last query. Begin anew if too many of the tags are settled."""
+        if self._size > 2 * (len(unacked) + len(uncommitted)) + SETTLED_MAX:
+            self.clear()
+        self._add_new(unacked, uncommitted)
+
     def _add_new(self, unacked: dict[int, Message], uncommitted: dict[int, Message]) -> None:
         """Add new deliveries to the index: both dicts grow at their ends only."""
-        seen = self._up_to
-        for tag in reversed(unacked):
-            if tag <= seen:
-                break
+        new = list(takewhile(self._up_to.__lt__, reversed(unacked)))
+        for tag in reversed(new):  # tags of a queue rise
             self._add(tag, unacked[tag])
-            self._up_to = max(self._up_to, tag)
+        self._up_to = new[0] if new else self._up_to
         count = len(uncommitted) - self._uncommitted_seen
         for tag in reversed(uncommitted):
             if not count:

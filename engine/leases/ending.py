@@ -8,6 +8,7 @@ Source: queues page A.2, A.5, H.1 (actions); docs/leases.md (renewal).
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ...settings.leases.leased_settings import STRICT, LeasedSettings
@@ -343,6 +344,9 @@ class LeasedSettlement(LeasesPart, Settlement):
 
     def unacked(self, queue: Queue) -> list[Message]:
         return list(self.leases.book.leases.by_id.values())
+
+    def first_unacked(self, queue: Queue, count: int) -> list[Message]:
+        return list(islice(self.leases.book.leases.by_id.values(), count))
 
     def trim(self, queue: Queue) -> None:
         """End another slice of leases and lifetimes."""

@@ -443,6 +443,14 @@ class ClassicSettlement(Settlement):
             return []
         return [message for session in queue.sessions for message in session.unacked_of(queue)]
 
+    def first_unacked(self, queue: "Queue", count: int) -> list[Message]:
+        found: list[Message] = []
+        for session in queue.sessions if queue.events.unacked else ():
+            found += session.first_unacked_of(queue, count - len(found))
+            if len(found) >= count:
+                break
+        return found
+
     def reject(self, queue: "Queue", messages: list[Message], reason: str) -> None:
         queue.dead_letter_or_drop(messages, reason)
 

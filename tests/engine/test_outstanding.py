@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from recorded_broker import RecordedBroker
 from steps import steps
 
+from leveret.console.views.queues import COUNTED_MAX, head_timestamp, octets_of
 from leveret.engine import Broker, Consumer, Message, Queue, Session
 from leveret.engine.clients.unacked import SETTLED_MAX
 from leveret.testing.harness import Harness
@@ -70,6 +71,21 @@ def test_the_end_of_a_queue_costs_what_is_of_it(is_same_session: bool) -> None:
 
     work(1)  # what is done once in a process
     assert work(2000) == work(200)
+
+
+def test_some_of_what_is_out_costs_what_is_asked_for() -> None:
+    """A view of a queue, of which a console asks every few seconds, though a consumer without a limit has all of it."""
+
+    def work(count: int) -> int:
+        world = World()
+        session = world.client.open_session()
+        queue = world.hold(session, "much", count)
+        assert queue.first_unacked(3) == list(session.unacked.values())[:3]
+        session.ack(2)
+        world.fill("much", 5)
+        return steps(lambda: (octets_of(queue), head_timestamp(queue)))
+
+    assert work(COUNTED_MAX * 8) < 1.2 * work(COUNTED_MAX * 2)
 
 
 def test_the_ends_of_many_queues_of_one_session() -> None:
@@ -202,8 +218,8 @@ def _all_out(broker: Broker, queue: Queue) -> set[int]:
 STEP = st.tuples(
     st.sampled_from(
         [
-            "publish", "publish", "ask", "ask", "ack", "ack all", "ack some", "nack", "get", "select", "commit",
-            "roll back", "recover", "reopen", "cancel", "delete",
+            "publish", "publish", "ask", "ask", "ask for some", "ack", "ack all", "ack some", "nack", "get", "select",
+            "commit", "roll back", "recover", "reopen", "cancel", "delete",
         ]
     ),
     st.integers(0, 2),
@@ -236,6 +252,11 @@ def test_the_same_as_a_look_at_everything(walk: list[tuple[str, int, int]]) -> N
             found = queue.unacked_messages()
             assert {message.id for message in found} == _all_out(world.broker, queue)
             assert len(found) == len(_all_out(world.broker, queue)) == queue.unacked
+        elif what == "ask for some":
+            queue = world.vhost.queues.named(f"q{number}")
+            found = queue.first_unacked(1 + pick)
+            assert len({message.id for message in found}) == len(found) == min(1 + pick, queue.unacked)
+            assert {message.id for message in found} <= _all_out(world.broker, queue)
         elif what == "ack" and tag:
             session.ack(tag)
         elif what == "ack some" and tag:
