@@ -19,8 +19,10 @@ AMQP, STREAM = '{protocol="amqp091"}', '{protocol="stream"}'
 STRATEGIES = {"disabled": False, "at_most_once": True}
 
 
-def aggregated_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts) -> Generator[None, None, list[str]]:
-    """The steps to the parts of the page."""
+def aggregated_page(
+    broker: Broker, options: ConsoleOptions, facts: MetricsFacts, *, shows_names: bool
+) -> Generator[None, None, list[str]]:
+    """The steps to the parts of the page. `shows_names`: also the few samples that name objects."""
     queues = yield from queue_sums(broker)
     channels = yield from channel_sums(broker)
     process, journal = facts.process(), facts.journal()
@@ -38,7 +40,7 @@ def aggregated_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts
     cluster = options.cluster()
     return [
         *parts,
-        leveret_page(broker, queues, channels, options, facts.delays, process, journal),
+        leveret_page(broker, queues, channels, options, facts.delays, process, journal, shows_names=shows_names),
         "" if cluster is None else cluster_page(cluster),
     ]
 

@@ -23,8 +23,14 @@ def leveret_page(
     delays: Buckets,
     process: ProcessFigures,
     journal: JournalFigures | None,
+    *,
+    shows_names: bool,
 ) -> str:
-    """The families with the prefix `leveret_`, and those of the process."""
+    """The families with the prefix `leveret_`, and those of the process.
+
+    `shows_names`: limits and waiting clients by address, and readers of the journal by name; else there are only the
+    broker's limits, waiting clients by limit, and no readers.
+    """
     # fmt: off
     parts = [
         build_info(options.product_version),
@@ -47,7 +53,7 @@ def leveret_page(
             broker.context.unroutable_letters.count),
         _one("alarm_replication", GAUGE, "1 while too few nodes of the cluster have the journal, and publishers wait",
             broker.flow.replication.is_full),
-        *_flow(broker, channels),
+        *_flow(broker, channels, shows_names),
         _one("deadlines", GAUGE, "Deadlines that are set", len(broker.context.deadlines)),
         _many("turn_delay_seconds", HISTOGRAM,
             "Delays of the event loop, measured once a second",
@@ -55,7 +61,7 @@ def leveret_page(
     ]
     # fmt: on
     if journal is not None:
-        parts += _journal(journal)
+        parts += _journal(journal, shows_names)
     return "".join(parts) + process_table(process, options.started_ms)
 
 
@@ -81,16 +87,18 @@ def _deaths(queues: QueueSums) -> str:
     )
 
 
-def _flow(broker: Broker, channels: ChannelSums) -> list[str]:
-    waiting: Counter[tuple[str, str, str]] = Counter()
+def _flow(broker: Broker, channels: ChannelSums, shows_names: bool) -> list[str]:
+    waiting: Counter[str] = Counter()
     for one in broker.flow.blocked():
         assert isinstance(one.client, Client)
-        waiting[one.client.vhost.name, one.destination, one.limit] += 1
-    blocked = [
-        Sample(count, labelled({"vhost": vhost, "address": address, "why": why}))
-        for (vhost, address, why), count in sorted(waiting.items())
+        named = {"vhost": one.client.vhost.name, "address": one.destination} if shows_names else {}
+        waiting[labelled({**named, "why": one.limit})] += 1
+    blocked = [Sample(count, labels) for labels, count in sorted(waiting.items())]
+    nodes = [
+        (node, labelled({"address": node.destination, "limit": node.limit_name}))
+        for node in broker.flow.nodes()
+        if shows_names or node.vhost is None
     ]
-    nodes = [(node, labelled({"address": node.destination, "limit": node.limit_name})) for node in broker.flow.nodes()]
     used = [Sample(node.used, labels) for node, labels in nodes]
     limits = [Sample(node.limit, labels) for node, labels in nodes]
     return [
@@ -108,7 +116,8 @@ def _flow(broker: Broker, channels: ChannelSums) -> list[str]:
     ]
 
 
-def _journal(journal: JournalFigures) -> list[str]:
+def _journal(journal: JournalFigures, shows_names: bool) -> list[str]:
+    readers = sorted(journal.reader_kept.items()) if shows_names else []
     states = [Sample(journal.state == state, f'{{state="{state}"}}') for state in STATES]
     return [
         _many("journal_state", GAUGE, "1 for the state that the journal is in", states),
@@ -128,7 +137,7 @@ def _journal(journal: JournalFigures) -> list[str]:
             "journal_reader_bytes",
             GAUGE,
             "Octets that are kept for one reader of the pipeline alone",
-            [Sample(size, labelled({"reader": name})) for name, size in sorted(journal.reader_kept.items())],
+            [Sample(size, labelled({"reader": name})) for name, size in readers],
         ),
         _one("journal_readers_dropped_total", COUNTER, "Readers dropped at a limit", journal.readers_dropped),
     ]

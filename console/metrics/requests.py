@@ -79,7 +79,7 @@ class Metrics:
         """Check a request. Raises: Refusal."""
         path = request.path.removesuffix("/") or "/"
         pages: dict[str, Callable[[], Page]] = {
-            "/metrics": self._aggregated,
+            "/metrics": lambda: self._aggregated(shows_names=self._may_see_names(request)),
             PER_OBJECT: self._per_object,
             DETAILED: lambda: self._detailed(request),
         }
@@ -90,12 +90,27 @@ class Metrics:
             raise Refusal(405, headers=(("allow", "HEAD, GET"),))
         if path in health:
             return MetricsCall(request, answer=health[path]())
-        if path != "/metrics" and not request.peer.is_loopback and not self._facts.is_open():
+        if path != "/metrics" and not self._is_for_all(request):
             self._require_monitor(request)
         return MetricsCall(request, pages[path])
 
-    def _aggregated(self) -> Page:
-        return aggregated_page(self._broker(), self._options(), self._facts)
+    def _is_for_all(self, request: Request) -> bool:
+        """Whether a client at this place may see names of objects without a login."""
+        return request.peer.is_loopback or self._facts.is_open()
+
+    def _may_see_names(self, request: Request) -> bool:
+        if self._is_for_all(request):
+            return True
+        if "authorization" not in request.headers:
+            return False
+        try:
+            self._require_monitor(request)
+        except Refusal:
+            return False
+        return True
+
+    def _aggregated(self, *, shows_names: bool) -> Page:
+        return aggregated_page(self._broker(), self._options(), self._facts, shows_names=shows_names)
 
     def _per_object(self) -> Page:
         return per_object_page(self._broker(), self._options(), self._facts)

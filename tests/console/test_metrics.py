@@ -25,6 +25,7 @@ from leveret.console.metrics.exposition import Family, escaped, histogram
 from leveret.console.metrics.facts import MetricsFacts, ProcessFigures
 from leveret.console.metrics.requests import Metrics
 from leveret.console.options import ConsoleOptions
+from leveret.operator.steps import finished
 from leveret.serving.console import console_options
 from leveret.testing import RunningBroker, start_broker
 
@@ -316,8 +317,8 @@ def test_addresses_without_metrics() -> None:
         ("/metrics", "HEAD", 200),
         ("/metrics", "POST", 405),
         ("/health/live", "DELETE", 405),
-        ("/metrics/detailed?" + "family=x&" * 201, "GET", 400),
-        ("/metrics/detailed?" + "family=x&" * 200, "GET", 200),
+        ("/metrics/detailed?" + "family=x&" * 200 + "family=x", "GET", 400),
+        ("/metrics/detailed?" + "family=x&" * 199 + "family=x", "GET", 200),
     ],
 )
 def test_requests(broker: RunningBroker, path: str, method: str, status: int) -> None:
@@ -360,6 +361,29 @@ def test_names_are_for_monitors_outside_loopback(broker: RunningBroker) -> None:
         assert answered(metrics, request) == status, path
     is_open.append(True)
     assert answered(metrics, Request("GET", "/metrics/per-object", {}, {}, Peer("192.0.2.1", False))) == 200
+
+
+def test_sums_name_nothing_outside_loopback() -> None:
+    """They had a limit's address, and who waits for it."""
+    limit = {"match": "secret", "max-size-messages": 1, "address-full-policy": "BLOCK"}
+    with start_broker(management=True, config={"address-setting": [limit]}) as broker:
+        metrics, is_open = metrics_asked_from_elsewhere(broker)
+        with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+            channel = connection.channel()
+            channel.queue_declare("secret")
+            for _ in range(3):
+                channel.basic_publish("", "secret", b"x")
+            connection.channel()  # the broker has read all before
+
+            def page(peer: Peer) -> str:
+                answer = finished(metrics.open(Request("GET", "/metrics", {}, {}, peer)).steps(b""))
+                return b"".join(answer.body).decode()
+
+            here, elsewhere = page(Peer("127.0.0.1", True)), page(Peer("192.0.2.1", False))
+            assert "secret" in here and 'leveret_blocked_producers{vhost="/",' in here
+            assert "secret" not in elsewhere and 'leveret_blocked_producers{why="max-size-messages"} 1\n' in elsewhere
+            is_open.append(True)
+            assert "secret" in page(Peer("192.0.2.1", False))
 
 
 def metrics_asked_from_elsewhere(broker: RunningBroker) -> tuple[Metrics, list[bool]]:
