@@ -250,6 +250,7 @@ def test_a_deep_queue_that_is_built_from_another_point(tmp_path: Path) -> None:
     world.publish(*["x"] * (DEPTH + 500), key="t", delivery_mode=2)
     world.settings = f'{DEEP}recovery-point = "1|{first + DEPTH + 200}|"\n'
     world.restart()
+    assert world.named().ready_count == DEPTH  # as a metrics page asks, before the queue is built
     world.broker.virtual_hosts.started()
     world.end_turn()
     world.consume(x_browse=True)
