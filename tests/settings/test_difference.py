@@ -18,7 +18,8 @@ from leveret.settings import (
     load_configuration,
     make_policy,
 )
-from leveret.settings.addresses.destinations import WILDCARDS, DestinationPolicies
+from leveret.settings.addresses.destinations import QUEUE_ENTRY, TOPIC_ENTRY, WILDCARDS, DestinationPolicies
+from leveret.settings.addresses.entries import MATCH
 from leveret.settings.declared.declarations import (
     Divert,
     ExchangeDeclaration,
@@ -74,6 +75,22 @@ def values_of(field: Setting) -> tuple[Any, Any]:
     if isinstance(default, float):
         return 0.5, 0.25
     return ("one", "two") if isinstance(default, str) else (7, 11)
+
+
+def test_entries_of_one_name_are_told_apart() -> None:
+    """An address-setting, and the destination policies of a queue and of a topic."""
+
+    def of(match: int, queue: int, topic: int) -> Configuration:
+        one, *others = (
+            replace(entry("a", None, WILDCARDS, redelivery_delay_ms=value), kind=kind)
+            for kind, value in ((MATCH, match), (QUEUE_ENTRY, queue), (TOPIC_ENTRY, topic))
+        )
+        policies = DestinationPolicies(others[:1], others[1:])
+        return with_entries(one, destinations=policies)
+
+    assert [what for what, *_ in told(of(1, 1, 1), of(2, 1, 1))] == ["match 'a'"]
+    assert [what for what, *_ in told(of(1, 1, 1), of(1, 2, 1))] == ["queue policy 'a'"]
+    assert [what for what, *_ in told(of(1, 1, 1), of(1, 1, 2))] == ["topic policy 'a'"]
 
 
 @pytest.mark.parametrize("field", SETTINGS, ids=lambda field: field.key)

@@ -73,6 +73,16 @@ def test_a_virtual_host_s_own_entries_come_first(field: Setting) -> None:
         assert found(field, settings.resolve("a.b")) == other
 
 
+@pytest.mark.parametrize(
+    "own", [{"redelivery_delay_ms": 5}, {"dead_letter_address": "dead"}], ids=lambda own: next(iter(own))
+)
+def test_arguments_of_a_queue_limit_no_attempts(own: dict[str, Any]) -> None:
+    """Ten attempts are the default where an entry sets redelivery or dead letters (address-settings page 3.1)."""
+    for layer in ({"own": layer_of(**own)}, {"own": NOTHING_SET, "policy": layer_of(**own)}):
+        assert SettingsRepository().resolve_queue("q", "/", **layer).max_delivery_attempts == -1
+        assert SettingsRepository([entry("q", **own)]).resolve_queue("q", "/", **layer).max_delivery_attempts == 10
+
+
 @EACH_FIELD
 def test_the_layers_of_a_queue(field: Setting) -> None:
     """Its own, its policy's, its destination policy's, its address's: the first that says it, false or not."""

@@ -246,6 +246,11 @@ def test_provenance_has_file_line_and_match() -> None:
             "[broker]\nheartbeat = '24h'",
             ":2: heartbeat: '24h' is invalid, expected a duration of at most 65535s",
         ),
+        (
+            "6.5",
+            "[broker]\nheartbeat = 65535001",  # 65,536 seconds, in whole ones
+            ":2: heartbeat: 65535001 is invalid, expected a duration of at most 65535s",
+        ),
         ("6.5", "[broker]\nlisten = []", ":2: listen: [] is invalid, expected a list of texts that is not empty"),
         (
             "6.5",
