@@ -111,6 +111,22 @@ def test_whose_word_counts(
     assert bench.failures_seen() == expected
 
 
+def test_what_a_transaction_acknowledges_does_not_time_out() -> None:
+    """As in RabbitMQ, which asks for the oldest delivery that no ack names, committed or not. The others do."""
+    bench = Bench()
+    bench.session.select_transactions()
+    bench.consume()
+    bench.publish("m", "m", by=bench.client.open_session())
+    bench.session.ack(1)
+    bench.session.ack(2)
+    bench.wait(30)
+    assert bench.failures_seen() == [] and bench.q.unacked == 2
+    bench.session.roll_back()
+    bench.session.ack(1)
+    bench.wait(13)
+    assert bench.failures_seen() == [10_000]
+
+
 @pytest.mark.parametrize("order", [(30_000, 2_000), (2_000, 30_000), (30_000, 8_000, 2_000)])
 def test_the_shortest_of_several_is_met(order: tuple[int, ...]) -> None:
     """Whichever consumer came first: looks are as frequent as the shortest time-out needs."""
