@@ -17,6 +17,7 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from leveret.__main__ import main
 from leveret.cli import demo_command
 from leveret.demo.tour import STOPS
 from leveret.demo.traffic import PROGRAMS
@@ -121,6 +122,14 @@ def test_an_address_that_is_taken() -> None:
         done = subprocess.run([*START, "--listen", address], capture_output=True, text=True, timeout=PATIENCE_S)
     assert done.returncode == 1
     assert f"the broker did not start; its log ends with:\nleveret: cannot listen on {address}" in done.stderr
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "inf", "x"])
+def test_a_time_that_is_none(seconds: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Refused before a broker is started; it was a traceback beside one."""
+    with pytest.raises(SystemExit):
+        main(["demo", "--seconds", seconds])
+    assert f"'{seconds}' is not a number of seconds above 0" in capsys.readouterr().err
 
 
 def test_without_the_console(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

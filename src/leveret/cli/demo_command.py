@@ -30,7 +30,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--management", default="127.0.0.1:15672", metavar="HOST:PORT", help="of its console (port 0: any)"
     )
-    parser.add_argument("--seconds", type=float, metavar="N", help="end after this time (default: with Ctrl-C)")
+    parser.add_argument("--seconds", type=_seconds, metavar="N", help="end after this time (default: with Ctrl-C)")
+
+
+def _seconds(text: str) -> float:
+    """Raises: argparse.ArgumentTypeError."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds above 0")
+    return seconds
 
 
 def run(options: argparse.Namespace) -> int:
