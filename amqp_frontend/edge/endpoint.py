@@ -29,7 +29,7 @@ from ..wire.large_output import Gathered
 from ..wire.states import ConnectionState
 from .admission import NoSlot
 from .arrival import Arrival, TerminatedTls
-from .introduction import READ_SIZE, note_tls, read_proxy_header, read_some, shake_hands
+from .introduction import note_tls, read_proxy_header, read_some, shake_hands
 from .proxy_protocol import ProxyFault, proxied
 from .tls import PIECE, TlsFault, TlsTransport
 
@@ -40,8 +40,8 @@ logger = logging.getLogger("leveret.amqp")
 
 DONE, STALLED = Step.DONE, Step.STALLED
 
-#: Octets of one read from a peer that sends large bodies.
-LARGE_READ_SIZE = 512 * 1024
+#: Octets of one read from a peer, and from one that sends large bodies.
+READ_SIZE, LARGE_READ_SIZE = 128 * 1024, 512 * 1024
 #: Linux: states (first octet of TCP_INFO) of a TCP connection that was reset, or whose other end has closed.
 _CLOSED_BY_PEER = (7, 8)
 #: Linux: octets in TCP_INFO that count what the peer has acknowledged, and what has come from it.

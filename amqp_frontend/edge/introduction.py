@@ -17,8 +17,6 @@ from .tls import PIECE, TlsFault, TlsTransport
 
 logger = logging.getLogger("leveret.amqp")
 
-READ_SIZE = 128 * 1024
-
 
 def note_tls(session: AmqpSession, protocol: str, cipher: str, certificate: Certificate | None) -> None:
     """Note that the peer uses TLS: the name that EXTERNAL logs in, and facts for operators.

@@ -9,9 +9,10 @@ from ..peer.login import Login
 
 
 class JournalWait:
-    """A connection's wait. `sync_lsn`: LSN up to which the journal must be safe before anything is sent; 0: none.
+    """A connection's wait. `sync_lsn`: LSN up to which the journal must be safe before anything is sent; 0: none;
+    `UNTIL_CAUGHT_UP`: until all is recorded again.
 
-    `has_published`: the client published messages that the journal stores, so it has to wait if the journal is behind.
+    `has_published`: the client published messages that the journal records, so it is not read while that is congested.
     `has_acted`: the client changed something that may not be on disk yet; its next durable answer waits for it.
     """
 
@@ -36,11 +37,8 @@ class JournalWait:
         """Note that a method is handled whose answer, if it has one, may have to wait: `send_answer_after`."""
 
     def send_answer_after(self, sync_lsn: int, number: int) -> None:
-        """Send nothing before the journal is safe up to this LSN: the answer states that a change is durable.
-
-        A higher LSN of an earlier call stays: earlier answers may wait, too. `number`: of the answer's channel.
-        """
-        self.sync_lsn = max(self.sync_lsn, sync_lsn)
+        """Like `send_after`, for the answer on a channel that states that a change is durable."""
+        self.send_after(sync_lsn, number)
 
     def send_after(self, sync_lsn: int, number: int) -> None:
         """Send nothing before the journal is safe up to this LSN, or up to that of an earlier call if it is higher.
@@ -76,7 +74,7 @@ class JournalWait:
     # -- reads ------------------------------------------------------------------------------------------------------
 
     def note_publishes(self, durability: Durability, *, is_stored: bool) -> None:
-        """Note publishes. If the journal does not store them, the client does not wait for it."""
+        """Note publishes. `is_stored`: some are persistent, in durable queues; few journals record others."""
         self.has_acted = True
         if is_stored or durability.takes_transient:
             self.has_published = True

@@ -1,9 +1,9 @@
 """Methods as octets: decoding that is safe on hostile input, and encoding that accepts every name.
 
-pamqp is the catalogue (methods, their arguments and types) and the oracle in tests. It does not decode here: it
-recurses in tables, slices quadratically in arrays, ignores octets after the arguments, and 3.x hangs on some octets. It
-does not encode here: its methods refuse names that brokers accept. The catalogue of 3.3 is that of 4. Source: AMQP
-0-9-1 4.2.5; behaviour page 0.6, 1.11.
+pamqp is the catalogue (methods, their arguments and types; the same in 3.3 and 4) and the oracle in tests. Its decoder
+is not used: it recurses in tables, slices quadratically in arrays, ignores octets after the arguments, and that of 3.x
+hangs on some octets. Nor is its encoder: it refuses names that brokers accept. Source: AMQP 0-9-1 4.2.5; behaviour page
+0.6, 1.11.
 """
 
 import re

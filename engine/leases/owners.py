@@ -37,14 +37,15 @@ class OwnerRuns:
     """Numbers of owners by message id, as changes from one id to the next.
 
     A change takes one octet; from a distance of 5 on it takes two, from 1,028 on three or more. Blocks and room to grow
-    take a fifth more. `newest`: for each number the highest id that it may have.
+    take a fifth more. `newest`: for each number the highest id that it may have. `last_id`: the id of the last change;
+    lower ids cannot be appended. 0: there is none.
     """
 
     def __init__(self) -> None:
         self._firsts = array("q")  # id of the first change of each block
         self._starts = array("Q")  # where each block begins in ...
         self._octets = array("B")  # ... all of them
-        self._last_id = 0
+        self.last_id = 0
         self._number = -1  # of the last change
         self.newest: dict[int, int] = {}
         self._at = -1  # the block that was read last, ...
@@ -64,7 +65,7 @@ class OwnerRuns:
                 starts.append(len(octets))
                 octets.append(number)
             else:
-                distance = first_id - self._last_id
+                distance = first_id - self.last_id
                 if distance <= _NEAR:
                     octets.append((distance - 1) << _NUMBER_BITS | number)
                 else:
@@ -79,17 +80,12 @@ class OwnerRuns:
                 if self._at == len(starts) - 1:
                     self._ids.append(first_id)
                     self._numbers.append(number)
-            self._last_id, self._number = first_id, number
+            self.last_id, self._number = first_id, number
         self.newest[number] = last_id
-
-    @property
-    def last_id(self) -> int:
-        """The id of the last change; ids below it cannot be appended. 0: there is none."""
-        return self._last_id
 
     def number_of(self, id_: int) -> int:
         """The number of a message's owner; 0: not known."""
-        if id_ >= self._last_id:
+        if id_ >= self.last_id:
             return max(self._number, 0)
         at = self._at
         if at < 0 or id_ < self._firsts[at] or (at + 1 < len(self._firsts) and id_ >= self._firsts[at + 1]):
@@ -124,8 +120,8 @@ class OwnerRuns:
         self._at, self._ids, self._numbers = at, ids, numbers
 
     def have_one_owner(self, first_id: int, last_id: int) -> bool:
-        """Whether all messages between two ids are known to have one owner."""
-        if first_id >= self._last_id:
+        """Whether all messages from one id to another have one owner. False also if they are in two blocks."""
+        if first_id >= self.last_id:
             return True
         self.number_of(first_id)
         if not self._ids or not self._ids[0] <= first_id:
@@ -201,7 +197,7 @@ class OwnerRuns:
         for block in range(len(self._firsts)):
             self._read(block)
             self.newest.update(dict.fromkeys(self._numbers, _END))  # an upper limit: the ends of runs are not known
-            self._last_id, self._number = self._ids[-1], self._numbers[-1]
+            self.last_id, self._number = self._ids[-1], self._numbers[-1]
 
 
 class Waits:
@@ -403,11 +399,11 @@ class Owners:
         return some
 
     def keep(self, ids: Container[int]) -> None:
-        """Forget all messages but these."""
+        """Forget the transfers of all messages but these."""
         self.forget([id_ for id_ in self.moved if id_ not in ids])
 
     def forget(self, ids: Iterable[int]) -> None:
-        """Forget messages that are gone."""
+        """Forget the transfers of messages that are gone."""
         if self.moved:
             ids = list(ids)
             self.note_taken(ids)

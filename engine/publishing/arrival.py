@@ -114,18 +114,18 @@ def _publish_one(
         envelope = envelope.for_added_headers()
     if rules.retroactive_count:
         retain(host, rules.address, rules.retroactive_count, envelope, content)
+    diverts: Sequence[Divert] = ()
     if rules.diverts and len(passed) < HOPS_MAX:
-        # in a cycle of two that forward again and again, copies would double at each round
+        # A divert forwards a message once: in a cycle of two diverts, copies would double at each round.
         others = tuple(one for one in rules.diverts if one not in passed)
         diverts = matching_diverts(others, envelope, content)
         broker.turn.effort += len(rules.diverts)
-        for divert in diverts:
-            _divert(host, divert, rules.address, envelope, content, passed)
-        if any(divert.is_exclusive for divert in diverts):
-            return ALL_TAKEN
-        outcome = publish_in(host, route, envelope, (content,), due_ns)
-        return outcome if outcome.refused or not diverts else ALL_TAKEN  # a diverted message is not unroutable
-    return publish_in(host, route, envelope, (content,), due_ns)
+    for divert in diverts:
+        _divert(host, divert, rules.address, envelope, content, passed)
+    if any(divert.is_exclusive for divert in diverts):
+        return ALL_TAKEN
+    outcome = publish_in(host, route, envelope, (content,), due_ns)
+    return ALL_TAKEN if diverts and not outcome.refused else outcome  # a diverted message is not unroutable
 
 
 def duplicate_id_of(host: HostContext, rules: ArrivalRules, headers: FieldTable) -> str | None:
@@ -166,7 +166,10 @@ def _remember(host: HostContext, rules: ArrivalRules, id_: str, first_id: int) -
 
 
 def due_ns_of(host: HostContext, route: Route, headers: FieldTable, added: FieldTable) -> int | None:
-    """When a message is due (monotonic ns); None: now. Adds the headers of its deliveries to `added`."""
+    """When a message is due (monotonic ns); None: now. If it has an x-delay that counts, adds that to `added`.
+
+    It counts at a delayed exchange, or with the option `delays_everywhere`, unless the message has a scheduled time.
+    """
     clock = host.broker.clock
     wait_ms: int | None = None
     scheduled = headers.get(SCHEDULED_DELIVERY)
@@ -187,7 +190,7 @@ def _divert(
     content: bytes,
     passed: tuple[Divert, ...],
 ) -> None:
-    """Publish a copy to each forwarding address, with headers that name the original address and message."""
+    """Publish a copy to each forwarding address whose exchange exists, with the original address and message id."""
     added: FieldTable = {ORIG_ADDRESS: Field("S", address.encode()), ORIG_MESSAGE_ID: Field("l", host.broker.next_id)}
     if host.broker.options.legacy_hornetq_headers:
         added |= hornetq_headers(added)

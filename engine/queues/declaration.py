@@ -70,12 +70,15 @@ class Declaration:
         self.topics: Mapping[str, Layer] = NO_TOPICS
 
     def resolved(self, vhost: str, settings: SettingsRepository) -> ResolvedSettings:
-        """The settings of the queue. Arguments override topics, topics the policy, the policy those of its address."""
+        """The settings of the queue. Arguments override topics, topics the policy, the policy those of its address.
+
+        Of several limits of attempts in arguments, topics and policy the smallest applies.
+        """
         own = {**merge_topics(self.topics), **self.own_settings} if self.topics else self.own_settings
         return settings.resolve_queue(self.address, vhost, own, self.layer.settings, self.name)
 
     def topic_found(self, context: HostContext, name: str, layer: Layer) -> RulesChange | None:
-        """Add the settings of a topic whose messages are routed to the queue. None: no rule changes."""
+        """Add the settings of a topic whose messages are routed to the queue. None: equal settings applied already."""
         if layer in self.topics.values():
             return None
         self.topics = {**self.topics, name: layer}
@@ -100,11 +103,12 @@ class Declaration:
         options = context.broker.options
         return self._kind.make_rules(RulesRequest(self.name, self.arguments, self.layer, resolved, options, before))
 
-    def _rules_after(
-        self, before: PolicyLayer, context: HostContext, settings: SettingsRepository, rules: QueueRules
-    ) -> QueueRules:
-        """The rules after a change of the policy, whose layer was `before`."""
-        resolved = self.resolved(context.name, settings)
+    def _rules_after(self, before: PolicyLayer, context: HostContext, settings: SettingsRepository) -> QueueRules:
+        """The rules after a change of the policy, whose layer was `before`.
+
+        The ring size changes only if one of the two layers sets it: otherwise an operator may have set it.
+        """
+        resolved, rules = self.resolved(context.name, settings), self.rules
         if RING in self.layer.arguments or RING in before.arguments:
             size = resolved.default_ring_size
             rules = replace(rules, ring_size=size if size > 0 else None)
@@ -119,7 +123,7 @@ class Declaration:
         layer = policy.layer(plain_arguments(own))
         copy = Declaration(self.name, self.address, own, self._kind, self.rules, policy, layer)
         copy.topics = self.topics
-        copy.rules = copy._rules_after(self.layer, context, settings, self.rules)
+        copy.rules = copy._rules_after(self.layer, context, settings)
         return copy
 
     def follow_policy(self, context: HostContext) -> tuple[PolicyLayer, PolicyLayer]:
@@ -135,7 +139,7 @@ class Declaration:
         before, layer = self.follow_policy(context)
         if layer == before and not always:
             return None
-        return self._set(self._rules_after(before, context, context.broker.settings, self.rules))
+        return self._set(self._rules_after(before, context, context.broker.settings))
 
     def ring_resized(self, size: int | None) -> RulesChange:
         """Set the ring size, as an operator asks; None: no ring."""

@@ -1,4 +1,4 @@
-"""A list of items in order of ids, with access, insertion and removal by id in O(log n).
+"""A list of items in order of ids. A look-up by id takes O(log n); a change also moves the items of one block.
 
 A deque is faster at its ends, but slow in the middle. Source: queues page F.2.
 """
@@ -9,7 +9,7 @@ from itertools import chain, islice
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-#: Number of items in a block, which is split beyond twice this number.
+#: Number of items in a block. Insertions by id may fill a block up to twice this number; then it is split.
 BLOCK = 512
 
 

@@ -52,8 +52,8 @@ class LogTail(logging.Handler):
 class LogBudget(logging.Filter):
     """A limit for lines that peers cause: a token bucket of ten seconds' lines, refilled at `lines_per_second`.
 
-    The first line after omitted ones reports their number. 0: no limit; the rate may change at any time. `now`: seconds
-    of a monotonic clock.
+    `lines_per_second` may change at any time; 0: no limit. The first line after omitted ones reports their number, if
+    there is a limit. `now`: seconds of a monotonic clock.
     """
 
     def __init__(self, lines_per_second: int, now: Callable[[], float] = time.monotonic) -> None:
@@ -85,9 +85,9 @@ class LogBudget(logging.Filter):
         return True
 
 
-def set_budget(name: str, lines_per_second: int) -> None:
-    """Give the logger `name` this budget."""
-    logger = logging.getLogger(name)
+def limit_lines_about_peers(lines_per_second: int) -> None:
+    """Set the limit of the frontend's log; 0: no limit."""
+    logger = logging.getLogger("leveret.amqp")
     for known in logger.filters:
         if isinstance(known, LogBudget):
             known.lines_per_second = lines_per_second

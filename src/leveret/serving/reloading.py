@@ -14,7 +14,7 @@ from ..settings import Configuration
 from ..settings.lifetime import RESTART
 from .descriptors import descriptor_limits
 from .file_watch import FileMark, FileWatch, marks_of
-from .logs import set_budget
+from .logs import limit_lines_about_peers
 from .tls_files import TlsFiles, load_tls
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class CurrentConfiguration:
         self._frontend_options = frontend_options(
             configuration, tls=tls.context, descriptor_max=descriptor_limits().connections
         )
-        set_budget("leveret.amqp", configuration.broker_limits.log_lines_per_second)
+        limit_lines_about_peers(configuration.broker_limits.log_lines_per_second)
         self.replaced.set()
         self.replaced = trio.Event()
 

@@ -76,7 +76,7 @@ SMALL: dict[str, dict[str, tuple[int, ...]]] = {
     "amqp_frontend.peer.channel": {"EFFORT_MAX": (20, 200)},
     "amqp_frontend.peer.deliveries": {"KNOWN_MAX": (4,)},
     "amqp_frontend.flow.parking": {"PARKED_MAX": (5,)},
-    "amqp_frontend.edge.introduction": {"READ_SIZE": (500, 4000)},
+    "amqp_frontend.edge.endpoint": {"READ_SIZE": (500, 4000)},
     "amqp_frontend.wire.large_body": {"LARGE_MIN": (500,)},
     "amqp_frontend.wire.large_output": {"LARGE": (500,)},
     "amqp_frontend.wire.runs": {"RUN_MIN": (2,)},
