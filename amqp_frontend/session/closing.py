@@ -26,7 +26,7 @@ from .heartbeat import Heartbeat
 logger = logging.getLogger("leveret.amqp")
 
 S = ConnectionState
-_BEFORE_LOGIN = frozenset({S.HEADER, S.STARTING, S.SECURING, S.TUNING})
+_BEFORE_LOGIN = frozenset({S.HEADER, S.STARTING, S.TUNING})
 OPEN = ChannelState.OPEN
 STOPPING = BrokerStopping()
 #: Maximum seconds in which a peer has to disconnect after a close; fewer with a shorter interval of heartbeats.

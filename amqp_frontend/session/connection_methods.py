@@ -1,4 +1,4 @@
-"""Handlers of channel 0: header, start-ok, secure-ok, tune-ok, open, close, update-secret.
+"""Handlers of channel 0: header, start-ok, tune-ok, open, close, update-secret.
 
 Source: behaviour page 1.1 to 1.10.
 """
@@ -77,6 +77,7 @@ def _start_ok(session: AmqpSession, method: commands.Connection.StartOk) -> None
 
 
 def _log_in(session: AmqpSession, response: bytes) -> None:
+    """No mechanism here needs a challenge (connection.secure): the response of start-ok is all."""
     login, options = session.login, session.options
     mechanism = MECHANISMS[login.mechanism]
     try:
@@ -89,11 +90,6 @@ def _log_in(session: AmqpSession, response: bytes) -> None:
         return
     session.connection.step(ConnectionStep.LOGIN)
     session.output.send(0, commands.Connection.Tune, options.channel_max, options.frame_max, options.heartbeat_s)
-
-
-def _secure_ok(session: AmqpSession, method: commands.Connection.SecureOk) -> None:
-    """The answer to a challenge. No mechanism here sends one, so the reader never passes this on."""
-    _log_in(session, method.response)  # type: ignore[arg-type]
 
 
 def _tune_ok(session: AmqpSession, method: commands.Connection.TuneOk) -> None:
@@ -172,7 +168,6 @@ def _update_secret(session: AmqpSession, method: commands.Connection.UpdateSecre
 #: Method class -> (session, method) -> CLOSING if later input has to be dropped, else None.
 CONNECTION_HANDLERS: dict[type[Method], Callable[[AmqpSession, Any], Step | None]] = {
     commands.Connection.StartOk: _start_ok,
-    commands.Connection.SecureOk: _secure_ok,
     commands.Connection.TuneOk: _tune_ok,
     commands.Connection.Open: _open,
     commands.Connection.Close: _close,

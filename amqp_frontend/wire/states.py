@@ -18,7 +18,6 @@ class ConnectionState(_Key):
 
     HEADER = auto()  # waiting for the protocol header
     STARTING = auto()  # start sent, waiting for start-ok
-    SECURING = auto()  # secure sent, waiting for secure-ok
     TUNING = auto()  # tune sent, waiting for tune-ok
     OPENING = auto()  # tuned, waiting for open
     RUNNING = auto()
@@ -31,7 +30,6 @@ class ConnectionStep(_Key):
     """Events that change the state of a connection."""
 
     HEADER = auto()
-    SECURE = auto()
     LOGIN = auto()
     TUNE = auto()
     OPEN = auto()
@@ -46,8 +44,7 @@ _ERRORS = {_E.CLOSE_SENT: _S.CLOSING, _E.REFUSE: _S.REFUSED}
 
 CONNECTION_NEXT: dict[ConnectionState, dict[ConnectionStep, ConnectionState]] = {
     _S.HEADER: {_E.HEADER: _S.STARTING, _E.REFUSE: _S.REFUSED},
-    _S.STARTING: {_E.SECURE: _S.SECURING, _E.LOGIN: _S.TUNING, **_ERRORS},
-    _S.SECURING: {_E.LOGIN: _S.TUNING, **_ERRORS},
+    _S.STARTING: {_E.LOGIN: _S.TUNING, **_ERRORS},
     _S.TUNING: {_E.TUNE: _S.OPENING, **_ERRORS},
     _S.OPENING: {_E.OPEN: _S.RUNNING, **_ERRORS},
     _S.RUNNING: {_E.CLOSE: _S.CLOSED, **_ERRORS},
@@ -61,7 +58,6 @@ CONNECTION_NEXT: dict[ConnectionState, dict[ConnectionStep, ConnectionState]] = 
 CONNECTION_METHODS: dict[ConnectionState, tuple[str, ...]] = {
     _S.HEADER: (),
     _S.STARTING: ("connection.start-ok",),
-    _S.SECURING: ("connection.secure-ok",),
     _S.TUNING: ("connection.tune-ok",),
     _S.OPENING: ("connection.open",),
     _S.RUNNING: ("connection.close", "connection.update-secret"),

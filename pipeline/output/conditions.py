@@ -67,7 +67,6 @@ class Condition:
         except ExpressionError as error:
             raise ValueError(f"--fail-if {text}: {error}") from None
         self.text = text
-        self._columns = tuple(columns)
         noted = _NotedNames({})
         self._expression.truth(_Row(noted))
         for name in sorted(noted.names - {ROWS, *columns}):

@@ -66,7 +66,6 @@ PRELUDES = (
 #: What the reader's owner does about a method of channel 0.
 STEPS = {
     "connection.start-ok": ConnectionStep.LOGIN,
-    "connection.secure-ok": ConnectionStep.LOGIN,
     "connection.tune-ok": ConnectionStep.TUNE,
     "connection.open": ConnectionStep.OPEN,
     "connection.close": ConnectionStep.CLOSE,

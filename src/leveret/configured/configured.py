@@ -79,14 +79,6 @@ class _ManagedQueue:
     exchange: str = ""
 
 
-@slotted
-class _ManagedExchange:
-    """A managed exchange."""
-
-    exchange: Exchange
-    declaration: ExchangeDeclaration
-
-
 class ConfiguredObjects:
     """The configuration-managed objects of one broker. `configuration`: the one in force."""
 
@@ -94,7 +86,7 @@ class ConfiguredObjects:
         self.broker = broker
         self.configuration = configuration
         self._queues: dict[Key, _ManagedQueue] = {}
-        self._exchanges: dict[Key, _ManagedExchange] = {}
+        self._exchanges: dict[Key, Exchange] = {}
         self._diverts: dict[Key, Divert] = {}
         self._vhosts: set[str] = set()
         self._users = ConfiguredUsers(broker)
@@ -167,7 +159,7 @@ class ConfiguredObjects:
             self._remark(f"{declared.origin}: exchange {_shown_in(declared.vhost, declared.name)} {_refusal(error)}")
             self._exchanges.pop((declared.vhost, declared.name), None)
             return False
-        self._exchanges[declared.vhost, declared.name] = _ManagedExchange(exchange, declared)
+        self._exchanges[declared.vhost, declared.name] = exchange
         return is_new
 
     def _declare_queue(self, declared: QueueDeclaration) -> bool:
@@ -223,10 +215,10 @@ class ConfiguredObjects:
 
         Without a declaration of the exchange, the binding may as well be a client's, and stays.
         """
-        managed = self._exchanges.get((queue.vhost_name, queue.address))
-        if managed is None or managed.exchange.type != "fanout":
+        exchange = self._exchanges.get((queue.vhost_name, queue.address))
+        if exchange is None or exchange.type != "fanout":
             return ""
-        bindings = (one for one in queue.incoming if one.source is managed.exchange)
+        bindings = (one for one in queue.incoming if one.source is exchange)
         is_bound = any(not (one.routing_key or one.arguments) for one in bindings)
         return queue.address if is_bound else ""
 
@@ -372,7 +364,7 @@ class ConfiguredObjects:
     def _drop_exchanges(self, declared: set[Key]) -> None:
         predeclared = {name for name, _, _ in PREDECLARED}
         for key in [key for key in self._exchanges if key not in declared]:
-            exchange = self._exchanges[key].exchange
+            exchange = self._exchanges[key]
             vhost = self.broker.virtual_hosts.get(key[0])
             what = f"exchange {_shown_in(*key)}"
             current = None if vhost is None else vhost.exchanges.get(exchange.name)
