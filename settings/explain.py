@@ -265,11 +265,7 @@ def _attempts_rule(repository: SettingsRepository, entries: Iterable[Entry]) -> 
 
 
 def with_rows_of_type(
-    rows: list[Explained],
-    name: str,
-    declared: Mapping[str, object],
-    own_rules: Mapping[str, str],
-    layer: PolicyLayer,
+    rows: list[Explained], name: str, declared: Mapping[str, object], own_rules: Mapping[str, str], layer: PolicyLayer
 ) -> list[Explained]:
     """The rows of a queue. A type with its own arguments has their rows, then those of the address that concern it."""
     own = added_type(declared)

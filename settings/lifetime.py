@@ -24,15 +24,4 @@ class Lifetime(Enum):
     WITHOUT_MEANING = "never: it means nothing here"
 
 
-(
-    LIVE,
-    ARRIVAL,
-    AT_CREATION,
-    AT_BINDING,
-    AT_CONSUMER,
-    AT_CONNECTION,
-    MIXED,
-    RESTART,
-    NEVER,
-    WITHOUT_MEANING,
-) = Lifetime
+(LIVE, ARRIVAL, AT_CREATION, AT_BINDING, AT_CONSUMER, AT_CONNECTION, MIXED, RESTART, NEVER, WITHOUT_MEANING) = Lifetime

@@ -170,12 +170,7 @@ class SettingsRepository:
         return self.id_cache_size is not None or "id_cache_size" in self.merged(address, vhost)
 
     def resolve_queue(
-        self,
-        address: str,
-        vhost: str | None,
-        own: Layer,
-        policy: Layer = NOTHING_SET,
-        name: str | None = None,
+        self, address: str, vhost: str | None, own: Layer, policy: Layer = NOTHING_SET, name: str | None = None
     ) -> ResolvedSettings:
         """The settings of a queue: its own, over its policy's, over its destination policy's, over its address's.
 

@@ -279,8 +279,7 @@ DEAD_LETTERS: dict[str, dict[str, Attribute]] = {
         **_DEAD_LETTERS,
         **dict.fromkeys(("queuePrefix", "queueSuffix", "topicPrefix", "topicSuffix"), ignored(anything)),
         **dict.fromkeys(
-            ("useQueueForQueueMessages", "useQueueForTopicMessages", "destinationPerDurableSubscriber"),
-            ignored(flag),
+            ("useQueueForQueueMessages", "useQueueForTopicMessages", "destinationPerDurableSubscriber"), ignored(flag)
         ),
     },
     "discarding": _DEAD_LETTERS,

@@ -9,12 +9,7 @@ from functools import partial
 
 from ..addresses.matching import parse_artemis_match
 from ..addresses.queue_arguments import parse_argument
-from ..declared.declarations import (
-    ANYCAST,
-    MULTICAST,
-    ExchangeDeclaration,
-    QueueDeclaration,
-)
+from ..declared.declarations import ANYCAST, MULTICAST, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin, nearest
 from ..files.builder import NO_TRANSFORMER, OF_QUEUES, OF_TOPICS, PLAIN, WILDCARD_KEYS, ConfigurationBuilder, RawEntry
 from ..files.file_hooks import xml_formats

@@ -15,16 +15,7 @@ from .amps_actions import read_actions
 from .amps_source import AmpsSource
 from .checks import AmpsNotes
 from .element_values import BadValue, integer
-from .leased_settings import (
-    AMPS,
-    BY_TAG,
-    ELEMENTS,
-    LOCAL,
-    NAME,
-    SYNONYMS,
-    TAGS,
-    is_regex,
-)
+from .leased_settings import AMPS, BY_TAG, ELEMENTS, LOCAL, NAME, SYNONYMS, TAGS, is_regex
 
 #: The root of a whole file, and its sections that are read.
 SECTIONS = ("AMPSConfig", "SOW", "TransactionLog", "Actions")

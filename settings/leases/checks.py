@@ -12,16 +12,7 @@ from ..faults import Origin, nearest
 from ..files.builder import ConfigurationBuilder
 from ..values import shown
 from .element_values import REASONS
-from .leased_settings import (
-    AMPS,
-    LOCAL,
-    LeasedFault,
-    LeasedSettings,
-    is_regex,
-    leased_warnings,
-    read_leased,
-    selects,
-)
+from .leased_settings import AMPS, LOCAL, LeasedFault, LeasedSettings, is_regex, leased_warnings, read_leased, selects
 
 TOPIC_EXCHANGE = "topic"
 DEAD_LETTER_EXCHANGE, DEAD_LETTER_KEY = "x-dead-letter-exchange", "x-dead-letter-routing-key"
@@ -205,7 +196,5 @@ def _with_dead_letters(queue: QueueDeclaration, action: ExpiryAction) -> QueueDe
     if action.data != WHOLE_MESSAGE:
         given["x-dead-letter-data"] = action.data
     return replace(
-        queue,
-        arguments={**queue.arguments, **given},
-        origins={**queue.origins, **dict.fromkeys(given, action.origin)},
+        queue, arguments={**queue.arguments, **given}, origins={**queue.origins, **dict.fromkeys(given, action.origin)}
     )

@@ -134,11 +134,7 @@ def export(operator: Operator, *, vhost: OnlyVhost | None = None) -> Steps:
 
 @command("definitions import")
 def import_file(
-    operator: Operator,
-    definitions: Document,
-    *,
-    vhost: IntoVhost | None = None,
-    all_or_nothing: bool = False,
+    operator: Operator, definitions: Document, *, vhost: IntoVhost | None = None, all_or_nothing: bool = False
 ) -> Steps:
     """Add and replace the contents of a file of RabbitMQ's JSON.
 

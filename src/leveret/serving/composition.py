@@ -161,12 +161,7 @@ def _open_journal(data: Data, broker: Broker, configuration: Configuration) -> "
 
     try:
         return Supervisor.open(
-            data.path,
-            broker,
-            configuration,
-            holds_reserve=data.holds_reserve,
-            files=data.files,
-            cluster=data.cluster,
+            data.path, broker, configuration, holds_reserve=data.holds_reserve, files=data.files, cluster=data.cluster
         )
     except (JournalError, OSError) as error:
         raise DataUnusable(why_unusable(data.path, error)) from error

@@ -91,11 +91,7 @@ class Supervisor:
     """Keeps the journal of one broker. Made by `open`; `commit` ends each turn; `tend` is a task beside the broker."""
 
     def __init__(
-        self,
-        broker: Broker,
-        journal: Journal,
-        recorder: Recorder,
-        spares: tuple[SpareFiles, ...] = (),
+        self, broker: Broker, journal: Journal, recorder: Recorder, spares: tuple[SpareFiles, ...] = ()
     ) -> None:
         self.broker = broker
         self.journal = journal

@@ -345,11 +345,7 @@ class RunningBroker(BrokerAssertions):
         return self._ask(vhost, publish)
 
     def remove(
-        self,
-        queue: str,
-        which: "Callable[[MessageSnapshot], bool] | int | None" = None,
-        *,
-        vhost: str | None = None,
+        self, queue: str, which: "Callable[[MessageSnapshot], bool] | int | None" = None, *, vhost: str | None = None
     ) -> tuple[MessageSnapshot, ...]:
         """Remove ready and scheduled messages of a queue: by id, by a condition, or (None) all.
 

@@ -244,12 +244,7 @@ def message_of(message: Message, due_ns: int | None = None) -> MessageSnapshot:
 
 def _consumer_of(consumer: Consumer) -> ConsumerSnapshot:
     return ConsumerSnapshot(
-        consumer.tag,
-        consumer.client.name,
-        consumer.no_ack,
-        consumer.exclusive,
-        consumer.prefetch,
-        consumer.unacked,
+        consumer.tag, consumer.client.name, consumer.no_ack, consumer.exclusive, consumer.prefetch, consumer.unacked
     )
 
 
