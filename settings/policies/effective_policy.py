@@ -131,9 +131,7 @@ def _smaller(key: str, value: object, declared: object) -> object | None:
 def _contradicts(argument: str, declared: Mapping[str, object]) -> bool:
     """Whether the declaration has an argument that contradicts this one."""
     pairs = (*CONFLICTS, ("x-overflow", "x-ring-size"))
-    return any(
-        (argument == one and other in declared) or (argument == other and one in declared) for one, other in pairs
-    )
+    return any({argument} < {*pair} <= {argument} | declared.keys() for pair in pairs)
 
 
 def merged_definition(policy: Policy | None, operator: Policy | None) -> Mapping[str, object]:
@@ -144,10 +142,6 @@ def merged_definition(policy: Policy | None, operator: Policy | None) -> Mapping
         return only.definition
     merged: dict[str, Any] = dict(policy.definition)
     for key, value in operator.definition.items():
-        if key not in merged:
-            merged[key] = value
-        elif POLICY_KEYS[key].by_minimum:
-            merged[key] = _smaller(key, value, merged[key])
-        else:
-            merged[key] = value
+        is_capped = key in merged and POLICY_KEYS[key].by_minimum
+        merged[key] = _smaller(key, value, merged[key]) if is_capped else value
     return MappingProxyType(merged)

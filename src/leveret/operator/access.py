@@ -3,6 +3,7 @@
 Changes take effect at once, also for clients that are connected.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -307,11 +308,11 @@ def clear_topics(
 @command("vhosts list", reads=True)
 def list_vhosts(operator: Operator) -> list[dict[str, Any]]:
     """List all virtual hosts."""
-    clients = [client.vhost for client in operator.broker.connections]
+    clients = Counter(client.vhost for client in operator.broker.connections)
     return [
         {
             "name": vhost.name,
-            "connections": clients.count(vhost),
+            "connections": clients[vhost],
             "queues": len(vhost.queues),
             "max_connections": vhost.context.limits.max_connections,
             "max_queues": vhost.context.limits.max_queues,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ..console.dispatcher import Http, Level
-from ..engine import MS, NATIVE, ContentError, Envelope, Message, Queue, User, scan_properties
+from ..engine import MS, NATIVE, ContentError, Envelope, Message, Queue, User, chosen_by, scan_properties
 from .browsing import LOOKED_AT_ONCE, row_of
 from .command import command
 from .command_error import CommandError
@@ -91,9 +91,8 @@ def where(
 
     report: true: also how much was searched within 2 s, and why it ended (default false)
     """
-    ids = [selection_of("where", Filter(), **{name: message_id}) for name in ("message_id", "correlation_id")]
-    matches = [one for one in ids if one is not None]
-    scan = _Search(operator, lambda message: any(one(message) for one in matches), None, FOUND_MAX, WHERE_MS)
+    ids = [chosen_by(message_id=message_id), chosen_by(correlation_id=message_id)]
+    scan = _Search(operator, lambda message: any(one(message) for one in ids), None, FOUND_MAX, WHERE_MS)
     queues = _queues_of(operator, vhost, None)
     yield from scan.search_all(queues, None if as_user is None else operator.user(as_user))
     items = [one for one in scan.rows if one["properties"].get("message_id") == message_id] or scan.rows
