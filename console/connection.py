@@ -15,18 +15,7 @@ import trio
 
 from .api import Call
 from .encoding import encoded
-from .http_messages import (
-    HEADERS,
-    JSON_TYPE,
-    Answer,
-    Peer,
-    Refusal,
-    Request,
-    Stream,
-    Work,
-    bad_request,
-    query_of,
-)
+from .http_messages import HEADERS, JSON_TYPE, Answer, Peer, Refusal, Request, Stream, Work, bad_request, query_of
 from .origins import cors_headers
 from .proxies import client_behind
 from .slots import Slot

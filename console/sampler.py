@@ -410,10 +410,7 @@ def _with_details(shown: Mapping[str, Any], names: Sequence[str]) -> dict[str, A
 
 
 def _stats(
-    shown: Mapping[str, Any],
-    families: Sequence[Sequence[str]],
-    values: Sequence[int],
-    names: Sequence[str],
+    shown: Mapping[str, Any], families: Sequence[Sequence[str]], values: Sequence[int], names: Sequence[str]
 ) -> dict[str, Any]:
     """The field `message_stats`. A family is left out while all its counters are 0 (management page 5.2)."""
     by_name = dict(zip(names, values))

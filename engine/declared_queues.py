@@ -365,10 +365,7 @@ class DeclaredQueues(dict[str, Queue]):
     def _begin_bulk_delete(self, queue: Queue, client: Client, *, deletes: bool) -> BulkDelete:
         host = self._context
         bulk_delete = BulkDelete(
-            queue,
-            client,
-            unbind=host.bindings.unbind if deletes else None,
-            end=self.remove if deletes else Queue.purge,
+            queue, client, unbind=host.bindings.unbind if deletes else None, end=self.remove if deletes else Queue.purge
         )
         steps = bulk_delete.steps()
         next(steps)  # the first slice, which also makes the queue busy

@@ -13,14 +13,7 @@ from dataclasses import dataclass
 
 import trio
 
-from ...journal import (
-    REAL,
-    Damaged,
-    Files,
-    JournalError,
-    NotInJournal,
-    TermTable,
-)
+from ...journal import REAL, Damaged, Files, JournalError, NotInJournal, TermTable
 from ...journal.copying.octet_reader import damage_in, position_of
 from ...journal.disk.segment import segments_in
 from ...journal.format.terms import FIRST_LSN

@@ -152,11 +152,5 @@ def process_table(process: ProcessFigures, started_ms: int) -> str:
         Family("max_fds", GAUGE, "Limit of file descriptors"),
         Family("start_time_seconds", GAUGE, "When it started, since 1970"),
     )
-    values = (
-        process.cpu_s,
-        process.memory,
-        process.descriptors,
-        process.descriptors_max,
-        started_ms / 1000,
-    )
+    values = (process.cpu_s, process.memory, process.descriptors, process.descriptors_max, started_ms / 1000)
     return "".join(rendered("process_", family, [Sample(value)]) for family, value in zip(rows, values, strict=True))

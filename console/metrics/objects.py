@@ -55,11 +55,7 @@ def per_object_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts
 
 
 def detailed_page(
-    broker: Broker,
-    options: ConsoleOptions,
-    facts: MetricsFacts,
-    families: Iterable[str],
-    vhosts: Sequence[str],
+    broker: Broker, options: ConsoleOptions, facts: MetricsFacts, families: Iterable[str], vhosts: Sequence[str]
 ) -> Text:
     """The steps to the parts of the page `/metrics/detailed` with the requested families.
 
@@ -86,11 +82,7 @@ def detailed_page(
 
 
 def _lines(
-    prefix: str,
-    families: Sequence[Family],
-    objects: Sequence[Any],
-    labels: Callable[[Any], str],
-    row: Row,
+    prefix: str, families: Sequence[Family], objects: Sequence[Any], labels: Callable[[Any], str], row: Row
 ) -> Text:
     """Families with a line for each object. All values of an object are read at the same time."""
     names = [prefix + family.name for family in families]

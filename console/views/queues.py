@@ -105,11 +105,7 @@ def queue_view(queue: Queue, replicas: Replicas) -> dict[str, Any]:
         },
     }
     if queue.type == STREAM:
-        return {
-            **view,
-            **members_view(replicas),
-            "readers": {node: len(consumers)},
-        }
+        return {**view, **members_view(replicas), "readers": {node: len(consumers)}}
     active = active_consumer(queue) if queue.rules.single_active_consumer else None
     view |= {
         "message_bytes": octets.ready + octets.unacked,

@@ -14,15 +14,7 @@ from .rules import LeasedRules
 if TYPE_CHECKING:
     from .control import Discarded  # costs 30 ms and 2 MiB, which a broker without leased queues is spared
 
-__all__ = [
-    "DeliveredLeases",
-    "LeasedRules",
-    "discarding",
-    "is_leased",
-    "list_leases",
-    "list_owners",
-    "renew_leases",
-]
+__all__ = ["DeliveredLeases", "LeasedRules", "discarding", "is_leased", "list_leases", "list_owners", "renew_leases"]
 
 
 def is_leased(queue: Queue) -> bool:

@@ -40,11 +40,7 @@ def _named(name: str) -> bytes:
 
 _BOOKMARK, _TOPIC = _named(BOOKMARK) + b"S", _named(TOPIC) + b"S"
 _UNTIL, _DELIVERIES = _named(LEASE_UNTIL) + b"l", _named(DELIVERY_COUNT) + b"l"
-_CANCELS, _BARRIER, _BROWSE = (
-    _named(CANCEL_COUNT) + b"l",
-    _named(BARRIER) + _TRUE,
-    _named(BROWSE) + _TRUE,
-)
+_CANCELS, _BARRIER, _BROWSE = (_named(CANCEL_COUNT) + b"l", _named(BARRIER) + _TRUE, _named(BROWSE) + _TRUE)
 #: Packs both counts in one call, `_COUNTS_AND_END` also the lease's end: half the time of one call each.
 _COUNTS = Struct(f">{len(_DELIVERIES)}sq{len(_CANCELS)}sq").pack
 _OFFSET, _TIME = _named(OFFSET) + b"l", _named(PUBLISHED_AT) + b"l"

@@ -73,12 +73,7 @@ def arrive(
 
 
 def _arrive_one(
-    host: HostContext,
-    route: Route,
-    rules: ArrivalRules,
-    envelope: Envelope,
-    content: bytes,
-    passed: tuple[Divert, ...],
+    host: HostContext, route: Route, rules: ArrivalRules, envelope: Envelope, content: bytes, passed: tuple[Divert, ...]
 ) -> Outcome:
     headers = envelope.headers(content) if envelope.summary.is_marked else {}
     id_ = duplicate_id_of(host, rules, headers) if headers and not passed else None
@@ -183,12 +178,7 @@ def due_ns_of(host: HostContext, route: Route, headers: FieldTable, added: Field
 
 
 def _divert(
-    host: HostContext,
-    divert: Divert,
-    address: str,
-    envelope: Envelope,
-    content: bytes,
-    passed: tuple[Divert, ...],
+    host: HostContext, divert: Divert, address: str, envelope: Envelope, content: bytes, passed: tuple[Divert, ...]
 ) -> None:
     """Publish a copy to each forwarding address whose exchange exists, with the original address and message id."""
     added: FieldTable = {ORIG_ADDRESS: Field("S", address.encode()), ORIG_MESSAGE_ID: Field("l", host.broker.next_id)}

@@ -84,11 +84,7 @@ def publish_onward(
 
 
 def _publish_after_journal_failure(
-    envelope: Envelope,
-    contents: Sequence[bytes],
-    first_id: int,
-    queues: Iterable[Queue],
-    due_ns: int | None,
+    envelope: Envelope, contents: Sequence[bytes], first_id: int, queues: Iterable[Queue], due_ns: int | None
 ) -> Outcome:
     """Publish after the journal has failed. Queues refuse or drop messages that they would have to store."""
     refused: set[int] = set()

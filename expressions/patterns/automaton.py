@@ -9,17 +9,7 @@ access per character; the cache is bounded and cleared when it is full. There is
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from .pattern_syntax import (
-    Alternation,
-    Anchor,
-    CharClass,
-    Concatenation,
-    Group,
-    Node,
-    PatternFault,
-    Reference,
-    Repeat,
-)
+from .pattern_syntax import Alternation, Anchor, CharClass, Concatenation, Group, Node, PatternFault, Reference, Repeat
 
 NODES_MAX = 1000
 #: Maximum steps of compiling. Nested empty groups make no nodes, so `NODES_MAX` does not bound the steps.

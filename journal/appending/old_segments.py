@@ -81,10 +81,7 @@ class OldSegments:
         return next(after.first_id for row, after in zip(rows, rows[1:]) if row.base_lsn == base_lsn)
 
     def move_forward(
-        self,
-        base_lsn: int,
-        queues_of: Callable[[int], Sequence[int]],
-        moved: Callable[[int, int], object],
+        self, base_lsn: int, queues_of: Callable[[int], Sequence[int]], moved: Callable[[int, int], object]
     ) -> Iterator[int]:
         """Copy the live contents of an old segment (`worth_emptying()`) forward, one slice a turn.
 

@@ -23,14 +23,7 @@ from struct import Struct
 from struct import error as StructError
 
 from ...settings.slotted import slotted
-from ..format.block import (
-    HEADER_SIZE,
-    IS_FOOTER,
-    IS_GAP,
-    Block,
-    encode_records,
-    read_block,
-)
+from ..format.block import HEADER_SIZE, IS_FOOTER, IS_GAP, Block, encode_records, read_block
 from ..format.errors import BadRecord
 from ..format.heap import VERSION
 from ..format.record import CHECKPOINT, FOOTER, PUBLISHED, RECORD, RECORD_SIZE, Record

@@ -2,17 +2,7 @@
 
 from collections.abc import Iterator
 
-from ..format.block import (
-    HEADER,
-    HEADER_SIZE,
-    IS_FOOTER,
-    IS_GAP,
-    MAGIC,
-    MAGIC_OCTETS,
-    Block,
-    Header,
-    read_block,
-)
+from ..format.block import HEADER, HEADER_SIZE, IS_FOOTER, IS_GAP, MAGIC, MAGIC_OCTETS, Block, Header, read_block
 from ..format.errors import Damaged
 from ..format.record import RECORD_SIZE
 from .files import ReadableFiles

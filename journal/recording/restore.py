@@ -4,17 +4,7 @@ import logging
 from functools import partial
 from heapq import merge
 
-from ...engine import (
-    NATIVE,
-    NOTE_PREFIX,
-    Broker,
-    Envelope,
-    FieldTable,
-    Queue,
-    VirtualHost,
-    decode_table,
-    text_of,
-)
+from ...engine import NATIVE, NOTE_PREFIX, Broker, Envelope, FieldTable, Queue, VirtualHost, decode_table, text_of
 from ...engine.state import Restorer, TopicLog
 from ...settings import Policy
 from ..appending.journal import Journal

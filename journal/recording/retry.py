@@ -21,9 +21,7 @@ def pause() -> None:
 
 
 def retry_blocking(
-    read: Callable[[], Found],
-    release: Callable[[], object] = lambda: None,
-    pause: Callable[[], object] = pause,
+    read: Callable[[], Found], release: Callable[[], object] = lambda: None, pause: Callable[[], object] = pause
 ) -> Found:
     """The result of `read`, after retries. `release`: closes files that can be opened again. Raises: as `read`."""
     for tries in range(TRIES_MAX):
