@@ -155,7 +155,10 @@ NO_RULES = QueueRules()
 
 
 def own_settings(arguments: FieldTable) -> Layer:
-    """The arguments of a queue that are address settings. Raises: ArgumentFault (contradictions)."""
+    """The arguments of a queue that are address settings.
+
+    Raises: ArgumentFault for a value out of range, or for two arguments that contradict each other.
+    """
     if not arguments:
         return NOTHING_SET
     plain = plain_arguments(arguments)
