@@ -55,11 +55,13 @@ def longest_step(broker: RunningBroker, page: str) -> float:
     configuration = runtime.configuration
     facts = metrics_facts(lambda: configuration, None, lambda: None, Buckets(DELAYS))
     options = console_options(runtime._built.control, configuration, 0, None, list)
-    make = {"/metrics": aggregated_page, "/metrics/per-object": per_object_page}[page]
 
     def run() -> float:
         longest = 0.0
-        steps = make(runtime.broker, options, facts)
+        if page == "/metrics":
+            steps = aggregated_page(runtime.broker, options, facts, shows_names=True)
+        else:
+            steps = per_object_page(runtime.broker, options, facts)
         while True:
             before = time.thread_time()
             try:
