@@ -111,10 +111,12 @@ def test_keys_that_forms_offer(api: ApiClient) -> None:
 
 
 @long_run
-@pytest.mark.parametrize("command", ["users add", "users replace"])
-def test_a_password_is_not_shown(person: Person, command: str) -> None:
+@pytest.mark.parametrize(
+    ("page", "heading", "fold"), [("commands", "Commands", "users add"), ("users/guest", "guest", "Password and tags")]
+)
+def test_a_password_is_not_shown(person: Person, page: str, heading: str, fold: str) -> None:
     """Nor kept for the next login, as what is typed into other fields is."""
-    person.opens("commands", heading="Commands")
-    form = person.unfolds(command).get_by_role("form")
-    form.wait_for()
+    person.opens(*page.split("/"), heading=heading)
+    form = person.unfolds(fold)
+    form.locator("form").wait_for()
     assert form.locator("[name=password]").get_attribute("type") == "password"
