@@ -91,6 +91,35 @@ def test_acknowledgements_without_room_are_made_up_for_by_a_later_one(monkeypatc
     run(monkeypatch, script)
 
 
+class SlowSocket:
+    """A connection that takes a few octets at a time."""
+
+    def __init__(self) -> None:
+        self.taken = b""
+
+    def send(self, octets: bytes) -> int:
+        self.taken += octets[:9]
+        return min(len(octets), 9)
+
+
+def test_a_message_is_sent_to_its_end_before_the_next_one_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the leader reads the beginning of one behind half of another, and closes the link."""
+
+    async def script(bench: Bench) -> None:
+        following, slow = bench.following, SlowSocket()
+        monkeypatch.setattr(following, "_socket", slow)
+        following.acknowledge(True)
+        for lsn in range(1, 100):
+            following._fsynced = lsn
+            following._acknowledge()
+        decoder = Decoder(Ack)
+        decoder.receive(slow.taken)
+        acknowledged = [one.lsn for one in decoder.messages() if isinstance(one, Ack)]
+        assert len(acknowledged) > 20 and acknowledged == sorted(acknowledged)
+
+    run(monkeypatch, script)
+
+
 def test_the_status_is_sent_when_a_beacon_of_the_leader_comes(monkeypatch: pytest.MonkeyPatch) -> None:
     """An idle node wakes up once for both, though the leader's beacons come a little late; and once for several."""
 
