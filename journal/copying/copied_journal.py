@@ -43,7 +43,7 @@ from ..disk.files import (
     sync_file,
     write_all,
 )
-from ..disk.readers import reader_offsets
+from ..disk.readers import NODE_PREFIX, reader_offsets
 from ..disk.segment import footer_of, opened, path_of, segment_name, segments_in
 from ..disk.segment_scan import WINDOW_SIZE, SegmentScan
 from ..format.errors import (
@@ -411,7 +411,9 @@ class CopiedJournal:
         gone: list[int] = []
         with self._guarded():
             bases = segments_in(self._files, self.path)
-            keep_lsn = min(reader_offsets(self.path, self._files).values(), default=None)
+            offsets = reader_offsets(self.path, self._files)
+            # A crash while this node led may have left readers of its followers.
+            keep_lsn = min((lsn for name, lsn in offsets.items() if not name.startswith(NODE_PREFIX)), default=None)
             for base_lsn, following in zip(bases, bases[1:]):
                 is_needed = keep_lsn is not None and following > keep_lsn
                 if base_lsn > max(base_lsns, default=0) or is_needed or following > self._base_lsn:

@@ -571,6 +571,7 @@ def test_own_readers_keep_segments() -> None:
     register_reader(PATH, "spark", bases[2] + 1, copy)
     assert copied.unlink(bases[:4]) == bases[:2]
     register_reader(PATH, "spark", bases[5], copy)
+    register_reader(PATH, "node-b-1", 1, copy)  # of a follower that this node had when it was killed
     assert copied.unlink([bases[3]]) == bases[2:4]
     assert copied.unlink([bases[-1]]) == [bases[4]]
     copy.put(f"{PATH}/readers/other.json", b"what")
