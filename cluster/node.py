@@ -236,6 +236,8 @@ class Node:
         if before is State.HELD:
             self.held_ms += now_ms - self.since_ms
         self.takeovers += before is State.TAKING_OVER and self._state in BROKER_RUNS
+        if self._state is State.IN_SYNC:
+            self._nursery.start_soon(trio.to_thread.run_sync, full_copy.drop_old, self.options.path)
         self.since_ms = now_ms
         why = f": {self.why}" if self._state in _EVENT_KINDS else ""
         logger.info("%s: %s (was %s)%s", self.options.name, self._state.name, before.name, why)
@@ -443,8 +445,6 @@ class Node:
         self.following.acknowledge(decision.is_on)
         if not decision.is_on:
             self._tell_durable()  # before this node can win, its agreement must know everything that it acknowledged
-        if decision.is_on and self.agreement.state is State.IN_SYNC:
-            self._nursery.start_soon(trio.to_thread.run_sync, full_copy.drop_old, self.options.path)
 
     def _rejoin_as_new(self, decision: do.RejoinAsNew) -> None:
         self.directory.is_rolled_back = True

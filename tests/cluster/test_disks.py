@@ -181,6 +181,7 @@ def test_a_segment_of_the_leader_rots(small_segments: ClusterNodes) -> None:
     assert nodes.leader() != leader
     until(lambda: "a full copy is complete" in nodes.log(leader), "the full copy")
     nodes.await_in_sync()
+    until(lambda: not nodes.data(leader).with_name("data.old").exists(), "the end of the journal before the copy")
     assert set(publisher.confirmed) <= found
 
 

@@ -36,9 +36,10 @@ from leveret.cluster.agreement.events import (
 from leveret.cluster.agreement.states import State
 from leveret.cluster.agreement.timers import Timers
 from leveret.cluster.agreement.transactions import progress
-from leveret.cluster.agreement.view import Leader, NodeKey, View
+from leveret.cluster.agreement.view import InSync, Leader, NodeKey, View
 from leveret.cluster.coordinator import errors
 from leveret.cluster.coordinator.coordinator import Lease
+from leveret.cluster.copying import full_copy
 from leveret.cluster.copying.joining import JournalSummary
 from leveret.cluster.following import Following
 from leveret.cluster.leading import CHECK_S, RETRY_CHECKS, ROOM_OCTETS, Leading
@@ -464,6 +465,24 @@ def becomes_another(*told: Event, leading: Any = None) -> tuple[Any, list[bytes]
     node.directory.is_rolled_back = True
     in_virtual_time(partial(node._begin_anew, JournalSummary(b"J" * 16, TermTable(b"b" * 16), 9)))
     return node, given_back
+
+
+def test_the_journal_before_a_full_copy_goes_when_the_node_enters_the_set() -> None:
+    """A copy has a new node id, so it is acknowledged first, and in sync later. Else the disk would have both."""
+    options = NodeOptions("a", "data", Credentials("orders"), {"a": Address("127.0.0.1", 1)})
+    process = SimpleNamespace(site=None, pass_clients_on=lambda leader: None)
+    node: Any = Node(options, *[SimpleNamespace()] * 2, process)  # type: ignore[arg-type]
+    a, b, terms = b"a" * 16, b"b" * 16, TermTable(b"a" * 16, ((1, 1),))
+    node.directory.copied = SimpleNamespace(end=9, unknown="", journal_id=b"J" * 16, terms=terms)
+    node._agree_anew(JournalSummary(b"J" * 16, terms, 9))
+    started: list[object] = []
+    node._nursery = SimpleNamespace(start_soon=lambda task, *arguments: started.append(arguments))
+    leader = Leader(1, b, "b", "127.0.0.1:2", 5)
+    for revision, members, state in ((6, {b}, State.FOLLOWING), (7, {a, b}, State.IN_SYNC)):
+        insync = InSync(1, frozenset(members), 0, revision=revision)
+        node.handle(Read(View(revision, b"J" * 16, insync, leader)))
+        assert node.agreement.state is state
+        assert ((full_copy.drop_old, "data") in started) is (state is State.IN_SYNC)
 
 
 def test_a_drained_node_that_becomes_another_stays_drained() -> None:
