@@ -2,7 +2,7 @@
 
 | name beside the journal's directory | is |
 |---|---|
-| `NAME.copy` | a copy that is under way; deleted when the next one begins |
+| `NAME.copy` | a copy that is under way; deleted when its link ends, or the next one begins |
 | `NAME.whole` | a copy that is whole, and takes the journal's place as soon as possible |
 | `NAME.old` | the journal before the copy; deleted when the node is in sync |
 
@@ -71,11 +71,19 @@ def drop_old(path: str) -> bool:
 
     Returns whether there was one. Files that cannot be deleted stay until the next call.
     """
-    path = os.path.abspath(path)
+    return _drop(path, OLD, "the journal before the last full copy stays")
+
+
+def drop_unfinished(path: str) -> None:
+    """Delete a copy that is not whole, and is closed. What cannot be deleted stays until the next copy begins."""
+    _drop(path, COPY, "a copy that broke off stays")
+
+
+def _drop(path: str, suffix: str, trouble: str) -> bool:
     try:
-        return _remove(path + OLD)
+        return _remove(os.path.abspath(path) + suffix)
     except OSError as error:
-        logger.warning("the journal before the last full copy stays: %s", error)
+        logger.warning("%s: %s", trouble, error)
         return True
 
 

@@ -213,12 +213,13 @@ class OpenLink:
             self.is_whole = True
 
     def close(self) -> None:
-        """Close the connection, and a copy beside the journal."""
+        """Close the connection, and drop a copy beside the journal that is not whole: the next link may need none."""
         self._socket.close()
         if self._relaying is not None:
             self._relaying.close()
         if self.is_beside:
             self._close_copy()
+            full_copy.drop_unfinished(self._follower.path)
 
     def _close_copy(self) -> None:
         if self.copied is not None:

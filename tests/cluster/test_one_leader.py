@@ -225,3 +225,14 @@ async def test_a_copy_that_is_whole_when_its_link_breaks_is_the_journal(
         assert await link.run(Address("127.0.0.1", 1), bench.journal.terms.last_term) is Ending.COPIED
     assert segments(bench.path) == bench.journal.segments()
     leader.close()
+
+
+@in_trio
+async def test_a_copy_whose_link_breaks_leaves_nothing_on_the_disk(tmp_path: Path) -> None:
+    """The next leader may have what this node lacks: then no other copy begins, which would take its place."""
+    bench = Bench(tmp_path, has=b"K" * 16, copy=Copy(8, 1000, True))
+    bench.join()
+    bench.take(bench.octets()[:1])
+    assert (tmp_path / "n2.copy").exists()
+    bench.following.close()
+    assert not (tmp_path / "n2.copy").exists() and (tmp_path / "n2" / "format").exists()
