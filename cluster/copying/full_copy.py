@@ -15,18 +15,29 @@ import logging
 import os
 import shutil
 
-from ...journal import REAL, Files, JournalError, reader_offsets, register_reader
+from ...journal import REAL, Files, JournalError, JournalFull, reader_offsets, register_reader
 from ...journal.copying.copied_journal import CopiedJournal
 
 logger = logging.getLogger("leveret.cluster")
 
 COPY, WHOLE, OLD = ".copy", ".whole", ".old"
+MIB = 1024 * 1024
 
 
-def begin(path: str, files: Files = REAL) -> CopiedJournal:
-    """Make a directory beside the journal at `path`, for the octets of a copy. Raises: JournalError, OSError."""
+class NoRoom(JournalFull):
+    """The disk is too small for a full copy beside the journal."""
+
+
+def begin(path: str, files: Files = REAL, size: int = 0) -> CopiedJournal:
+    """Make a directory beside the journal at `path`, for the `size` octets of a copy.
+
+    Raises: NoRoom: a copy that fills the disk would be begun again and again; JournalError, OSError.
+    """
     path = os.path.abspath(path)
     _remove(path + COPY)
+    free = shutil.disk_usage(os.path.dirname(path)).free
+    if size > free:
+        raise NoRoom(f"{path}: a full copy takes {size // MIB} MiB, and the disk has {free // MIB} MiB free")
     return CopiedJournal.open(path + COPY, files=files)
 
 

@@ -9,6 +9,7 @@ import trio
 from ...journal import REAL, BadOctets, Files, JournalError, JournalFull, NotInJournal
 from ...journal.copying.copied_journal import CopiedJournal
 from ..agreement.events import Event, Joined, JoinRefused, LeaderRefused
+from ..copying.full_copy import NoRoom
 from ..copying.joining import JournalSummary
 from . import frames as f
 from .challenge import ChallengeFault, Credentials
@@ -21,6 +22,8 @@ logger = logging.getLogger("leveret.cluster")
 
 #: Seconds until the next connection after a fault of the journal, such as a full disk or wrong octets.
 FAULT_PAUSE_S = 1.0
+#: Seconds until the next connection if the disk has no room for a full copy.
+ROOM_PAUSE_S = 10.0
 #: Seconds until the log has the same line again: the link of a node whose disk is full opens and ends each second.
 SAME_LINE_S = 60.0
 #: Seconds until the next connection after a link was lost, a connection was refused, or the node answered that it does
@@ -125,6 +128,9 @@ class LeaderLink:
                     return Ending.DECLINED
             except (LinkFault, f.FrameFault, ChallengeFault) as fault:
                 self._note(f"{address}: {fault}{self._tls.doubt(self._follower.wall_ms())}")
+            except NoRoom as fault:
+                self._note(str(fault))
+                pause_s = ROOM_PAUSE_S
             except (BadOctets, JournalFull) as fault:
                 self._note(f"{address}: {fault}")
                 pause_s = FAULT_PAUSE_S

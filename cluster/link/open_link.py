@@ -95,8 +95,8 @@ class OpenLink:
     def join(self, welcome: f.Welcome, cut: f.Cut | None) -> None:
         """Prepare the journal for the leader's octets: begin or cut it. Raises: JournalError, OSError, LinkFault."""
         follower = self._follower
-        if self.is_beside:
-            self.copied = full_copy.begin(follower.path, follower.files)
+        if self._copy is not None and self.is_beside:
+            self.copied = full_copy.begin(follower.path, follower.files, self._copy.size)
         copied = self.copied
         if copied is None:
             raise LinkFault("the leader sends octets, but the journal is damaged")

@@ -14,6 +14,7 @@ from in_trio import in_trio
 from written_journal import JOURNAL_ID, WrittenJournal, segments
 
 from leveret.cluster.agreement.events import Durable, Event, LeaderHeard
+from leveret.cluster.copying.full_copy import NoRoom
 from leveret.cluster.link import leader_link
 from leveret.cluster.link.challenge import Credentials
 from leveret.cluster.link.frames import VERSION, Ack, Beacon, Copy, Decoder, Octets, Unlink, Welcome, encode
@@ -236,3 +237,34 @@ async def test_a_copy_whose_link_breaks_leaves_nothing_on_the_disk(tmp_path: Pat
     assert (tmp_path / "n2.copy").exists()
     bench.following.close()
     assert not (tmp_path / "n2.copy").exists() and (tmp_path / "n2" / "format").exists()
+
+
+@in_trio
+async def test_a_copy_for_which_the_disk_has_no_room_is_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The leader would read its whole journal for it again and again."""
+    bench = Bench(tmp_path, has=b"K" * 16, copy=Copy(8, 1 << 60, True))
+    with pytest.raises(NoRoom, match="a full copy takes 1099511627776 MiB, and the disk has"):
+        bench.join()
+    bench.following.close()
+    assert not (tmp_path / "n2.copy").exists()
+    pauses: list[float] = []
+
+    async def connected(*_: object) -> Any:
+        return SimpleNamespace(close=trio.lowlevel.checkpoint)
+
+    async def follow(link: LeaderLink, *_: object) -> None:
+        link._is_copied = bool(pauses)
+        if not pauses:
+            raise NoRoom("a full copy takes 2 MiB, and the disk has 1 MiB free")
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    monkeypatch.setattr(leader_link, "connect", connected)
+    monkeypatch.setattr(LeaderLink, "_follow", follow)
+    monkeypatch.setattr(leader_link.trio, "sleep", sleep)
+    link = LeaderLink(Credentials("orders"), "n2", bench.path, bench.copied, lambda event: None)
+    assert await link.run(Address("127.0.0.1", 1), 1) is Ending.COPIED
+    assert pauses[0] == leader_link.ROOM_PAUSE_S and "has 1 MiB free" in link.why
