@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import trio
+import trio.testing
 
 from leveret.cluster.agreement.view import (
     AGREED,
@@ -503,3 +504,29 @@ def test_etcd_is_reached_on_a_system_without_the_family_of_its_first_address(mon
         with closing(Gateway(access)) as gateway, monkeypatch.context() as patches:
             patches.setattr(socket, "socket", refuse)
             assert gateway.read("/v3/kv/range", {}) == {"header": {"revision": "7"}}
+
+
+def test_a_lease_that_was_given_up_is_not_renewed_though_etcd_was_not_reached() -> None:
+    """Else its key would stay for ever: nobody could lead after a leader that resigned while etcd was away."""
+    (port,) = free_ports(1)
+    coordinator = EtcdCoordinator(EtcdAccess((f"http://127.0.0.1:{port}",)), "t")
+    coordinator._leases = {Lease.LEADER: "7", Lease.NODE: "8"}
+    asked: set[Lease] = set()
+    is_asked = threading.Event()
+
+    def may_renew(lease: Lease) -> bool:
+        asked.add(lease)
+        is_asked.set()
+        return False
+
+    async def main() -> None:
+        with pytest.raises(Unreachable):
+            await coordinator.end_lease(Lease.LEADER)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(coordinator.keep_leases, may_renew, print)
+            await trio.to_thread.run_sync(is_asked.wait, 60)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            nursery.cancel_scope.cancel()
+
+    trio.run(main)
+    assert asked == {Lease.NODE}
