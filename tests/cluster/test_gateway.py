@@ -530,3 +530,10 @@ def test_a_lease_that_was_given_up_is_not_renewed_though_etcd_was_not_reached() 
 
     trio.run(main)
     assert asked == {Lease.NODE}
+
+
+def test_a_member_that_hangs_makes_requests_patient_only_until_another_has_answered() -> None:
+    """Else a member that hangs next would be waited for four times as long, and so would an election."""
+    with gateway_of(never, well) as (gateway, _):
+        gateway.read("/v3/kv/range", {})
+        assert gateway._patient(1.0) == 1.0
