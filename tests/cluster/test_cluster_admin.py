@@ -140,6 +140,28 @@ def test_an_absent_node_is_needed_if_it_may_be_the_one_of_the_set() -> None:
     assert forgotten == ["c"]
 
 
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_node_that_may_run_is_not_forgotten(is_gone: bool) -> None:
+    """It is only cut off from the leader: its key says so to the others, and its clients are served through it."""
+    bench = Bench()
+    node: Any = bench.admin._node
+    forgotten: list[str] = []
+    registered = tuple(NodeKey(name, name.encode() * 16, f"{name}:1") for name in "abc")
+    node.view = View(7, insync=InSync(1, frozenset({A, B}), 0), nodes=registered)
+    node.history, node.forget = History(1), forgotten.append
+    members = SimpleNamespace(by_id={C: SimpleNamespace(is_gone=is_gone)})
+    node.agreement = SimpleNamespace(leadership=SimpleNamespace(members=members))
+    node.options.timers = SimpleNamespace(lease_ns=6 * 10**9)
+    row = {"name": "c", "id": C.hex(), "state": "lost", "is-in-sync": False}
+    bench.admin.status = lambda: {"nodes": [row]}  # type: ignore[method-assign]
+    if is_gone:
+        bench.admin.forget("c")
+    else:
+        with pytest.raises(CommandError, match="its lease in etcd is valid, so it may run"):
+            bench.admin.forget("c")
+    assert forgotten == ["c"] * is_gone
+
+
 def test_a_reload_is_passed_on_to_those_that_are_connected() -> None:
     """The others are named: they read their files when they are started."""
     bench = Bench(B)
