@@ -88,6 +88,15 @@ def test_new_links_have_the_new_certificate(node: Node) -> None:
     assert node.files.etcd.tls not in (None, etcd)
 
 
+def test_the_files_for_etcd_are_watched_too(node: Node) -> None:
+    """Else a node loses etcd when the certificate expires with which it was started."""
+    node.authority.issue("etcd", "127.0.0.1", common_name="a client of etcd")
+    links, table, etcd = node.text.rpartition("[cluster.etcd-tls]")
+    node.text = links + table + etcd.replace("node.", "etcd.")
+    watched = {Path(name).name for name in node.files.marks(node.load()[0])}
+    assert watched >= {"node.pem", "node.key", "etcd.pem", "etcd.key"}
+
+
 def test_an_authority_that_was_removed_is_trusted_no_more(node: Node) -> None:
     """One that is added is taken at once, as when a new authority takes the place of another."""
     file = Path(node.authority.file)
