@@ -138,6 +138,12 @@ def test_methods(pages: NodePages, method: str, path: str, status: bytes, allow:
     assert (body == b"") is (allow is not None)
 
 
+def test_the_answer_to_head_has_no_body(pages: NodePages) -> None:
+    """A load balancer that reads it would take it for the beginning of the next answer."""
+    head, _, body = trio.run(partial(answered, pages, Service.CONSOLE, line="HEAD /health/live")).partition(b"\r\n\r\n")
+    assert b"content-length: 6" in head and body == b""
+
+
 def test_checks_are_not_at_the_metrics_port(pages: NodePages) -> None:
     """As at the leader, whose broker answers."""
     assert trio.run(answered, pages, Service.METRICS).startswith(b"HTTP/1.1 404")

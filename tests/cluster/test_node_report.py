@@ -69,6 +69,37 @@ def test_lag_counts_from_this_leadership(monkeypatch: pytest.MonkeyPatch) -> Non
     assert lags == [0, 0, 2]
 
 
+def test_a_follower_tells_each_alarm_once() -> None:
+    """The leader tells it those of all followers, also its own of a moment ago."""
+    told = {"alarms": ["memory"], "cluster-alarms": [["rabbit@b", "disk"], ["rabbit@c", "disk"], "nonsense"]}
+
+    async def alarms(followed: str | None) -> list[tuple[str, str]]:
+        return report_of(node("b", State.IN_SYNC, followed=followed, status=told)).alarms()
+
+    assert trio.run(alarms, "a") == [("rabbit@a", "memory"), ("rabbit@c", "disk")]
+    assert trio.run(alarms, None) == [], "there is no link: who knows"
+
+
+def test_a_node_tells_on_what_it_heard_of_earlier_leaders() -> None:
+    """A node that was started since then learns it from any other."""
+    follower = node("b", State.IN_SYNC, followed="a", status={"led": [[5, 3, "c"]]})
+
+    async def status() -> dict[str, object]:
+        return report_of(follower).status()
+
+    assert trio.run(status)["led"] == [[5, 3, "c"]]
+
+
+def test_publishers_that_are_blocked_now_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not only when they are blocked no more: an alarm on the sum would come too late."""
+    monkeypatch.setattr("leveret.serving.node_report.SystemClock.wall_ms", lambda: 9_000)
+    leader = node("a", State.HELD)
+    leader.since_ms, leader.held_ms = 7_000, 1_000
+    assert report_of(leader)._held_s() == 3.0
+    leader.agreement.state = State.LEADING
+    assert report_of(leader)._held_s() == 1.0
+
+
 def test_a_leader_of_the_release_before_serves() -> None:
     """It does not tell."""
     assert report_of(node("b", State.IN_SYNC, followed="a", status={"clients": 1})).leader == "rabbit@a"
