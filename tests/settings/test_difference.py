@@ -326,6 +326,18 @@ def test_what_each_node_of_a_cluster_has_of_its_own_is_no_difference() -> None:
     assert [what for what, *_ in told(a, node("a", "127.0.0.1:5673", 7))] == ["[broker] listen"]
 
 
+@pytest.mark.parametrize("other", [{"address": "b"}, {"durable": False}], ids=str)
+def test_a_restart_changes_nothing_in_a_queue_that_is_not_the_one_declared(other: dict[str, Any]) -> None:
+    """With another address, or not durable, it is not followed, so that the change needs a new queue."""
+    arguments = {"x-queue-type": "amps"}
+    old, new = with_queue(arguments=arguments), with_queue(arguments={**arguments, "x-semantics": "at-most-once"})
+    (semantics,) = (acts for _, how, acts in told(old, new) if how.startswith("semantics: "))
+    assert semantics is RESTART
+    old = with_queue(arguments=arguments, **other)
+    (semantics,) = (acts for _, how, acts in told(old, new) if how.startswith("semantics: "))
+    assert semantics is NEVER
+
+
 def test_a_setting_that_another_argument_gives() -> None:
     """It changes with the argument that can change; a default that follows another argument changes with that."""
 

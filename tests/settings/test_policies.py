@@ -309,6 +309,18 @@ def test_an_operators_delivery_limit_caps_our_attempts() -> None:
         assert resolved.max_delivery_attempts == expected
 
 
+@pytest.mark.parametrize(("deliveries", "limit", "expected"), [(2, 9, 2), (20, 3, 4)])
+def test_the_smaller_of_two_limits_of_attempts_under_different_names(
+    deliveries: int, limit: int, expected: int
+) -> None:
+    """A policy's max-deliveries beside an operator's delivery-limit, which counts redeliveries (ruling 11)."""
+    both = Policies(
+        [make_policy("a", "/", "", {"max-deliveries": deliveries}), policy(operator=True, delivery_limit=limit)]
+    )
+    settings = policy_layer(both.of_queue("q", "quorum", "/"), {}).settings
+    assert settings["max_delivery_attempts"] == expected
+
+
 CONFIGURATION = """
 [[address-setting]]
 match = "#"
