@@ -429,24 +429,47 @@ def check_expiration(value: bytes | None) -> None:
 
 
 def check_consumer_arguments(arguments: FieldTable, *, name: str, vhost: str, queue_type: str) -> None:
-    """Raises: InvalidArgument, UnsupportedArgument."""
-    priority = arguments.get("x-priority")
-    if priority is not None and priority.tag not in INTEGER_TAGS:
-        raise InvalidArgument(key="x-priority", name=name, vhost=vhost, reason=Reason("type", priority.type_name))
-    timeout = arguments.get("x-consumer-timeout")
-    reason = None if timeout is None else _integer()(timeout)
-    if reason is not None:
-        raise InvalidArgument(key="x-consumer-timeout", name=name, vhost=vhost, reason=reason)
-    offset = arguments.get(OFFSET)
+    """Check the values of those that this kind of queue has, then, in their order, that there are no others.
+
+    Raises: InvalidArgument, UnsupportedArgument.
+    """
     added = ADDED_TYPES.get(queue_type)
-    if offset is None or (added is not None and OFFSET in added.consumer_arguments):  # this kind of queue checks it
-        return
-    if queue_type != STREAM:
-        raise UnsupportedArgument(key=OFFSET, name=name, vhost=vhost, queue_type=queue_type)
-    if start_of(offset) is None:
-        text = f'<<"{offset.text}">>' if isinstance(offset.value, bytes) else str(offset.value).lower()
-        bad = Reason("tuple", "invalid_stream_offset_arg", f"{{{offset.type_name},{text}}}")
-        raise InvalidArgument(key=OFFSET, name=name, vhost=vhost, reason=bad)
+    for key, argument in _CONSUMER_ARGUMENTS.items():
+        field = arguments.get(key)
+        if field is None or not _has_consumer_argument(key, argument, queue_type):
+            continue
+        if added is not None and key in added.consumer_arguments:  # this kind of queue checks it
+            continue
+        reason = argument.check(field)
+        if reason is not None:
+            raise InvalidArgument(key=key, name=name, vhost=vhost, reason=reason)
+    for key in arguments:
+        argument = _CONSUMER_ARGUMENTS.get(key)
+        if argument is not None and not _has_consumer_argument(key, argument, queue_type):
+            raise UnsupportedArgument(key=key, name=name, vhost=vhost, queue_type=queue_type)
+
+
+def _has_consumer_argument(key: str, argument: Argument, queue_type: str) -> bool:
+    added = ADDED_TYPES.get(queue_type)
+    if added is None:
+        return queue_type in argument.types
+    return key != OFFSET or OFFSET in added.consumer_arguments
+
+
+def _offset_fault(field: Field) -> Reason | None:
+    if start_of(field) is not None:
+        return None
+    text = f'<<"{field.text}">>' if isinstance(field.value, bytes) else str(field.value).lower()
+    return Reason("tuple", "invalid_stream_offset_arg", f"{{{field.type_name},{text}}}")
+
+
+#: The consumer arguments whose values are checked, in the order in which RabbitMQ checks them.
+_CONSUMER_ARGUMENTS = {
+    "x-priority": Argument(_C | _Q, _any_integer),
+    "x-cancel-on-ha-failover": Argument(_C, _boolean),
+    "x-consumer-timeout": Argument(_C | _Q | _S, _integer()),
+    OFFSET: Argument(_S, _offset_fault),
+}
 
 
 _TIME_SPAN = re.compile(rb"([0-9]{1,12})([YMDhms])")

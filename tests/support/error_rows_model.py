@@ -374,6 +374,13 @@ def _(client: Client, broker: SpecBroker) -> None:
     client.send("basic.consume", queue=REPLY_TO, no_ack=True)
 
 
+@row("basic-consume-tag-of-reply-consumer")
+def _(client: Client, broker: SpecBroker) -> None:
+    client.call("basic.consume", queue=REPLY_TO, consumer_tag="t", no_ack=True)
+    client.call("queue.declare", queue="p.ct")
+    client.send("basic.consume", queue="p.ct", consumer_tag="t")
+
+
 row("basic-publish-immediate")(lambda client, broker: client.publish("", "p.nowhere", immediate=True))
 
 
@@ -413,13 +420,18 @@ def _(client: Client, broker: SpecBroker) -> None:
         client.call("basic.consume", channel=channel, queue="p.q", consumer_tag="t1")
 
 
-def consume_with(client: Client, broker: SpecBroker, *, queue: str, arguments: Any) -> None:
+def consume_with(client: Client, broker: SpecBroker, *, queue: str, arguments: Any, nowait: bool = False) -> None:
     client.call("queue.declare", queue=queue)
-    client.send("basic.consume", queue=queue, arguments=arguments)
+    client.send("basic.consume", queue=queue, arguments=arguments, nowait=nowait)
 
 
 row("basic-consume-priority-type")(partial(consume_with, queue="p.cp", arguments={"x-priority": "a"}))
 row("basic-consume-stream-offset-classic")(partial(consume_with, queue="p.cp2", arguments={"x-stream-offset": "first"}))
+row("basic-consume-failover-type")(partial(consume_with, queue="p.cp3", arguments={"x-cancel-on-ha-failover": 5}))
+row("basic-consume-credit-type")(partial(consume_with, queue="p.cp5", arguments={"x-credit": "a"}, nowait=True))
+row("basic-consume-two-faults")(
+    partial(consume_with, queue="p.cp4", arguments={"x-stream-offset": "first", "x-priority": "a"})
+)
 
 
 @row("basic-ack-noack")
@@ -587,6 +599,10 @@ TEN = {"prefetch_count": 10}
 row("stream-consume-noqos")(partial(consume_stream))
 row("stream-consume-noack")(partial(consume_stream, qos=TEN, no_ack=True))
 row("stream-consume-excl")(partial(consume_stream, qos=TEN, ok=True, exclusive=True))
+row("stream-consume-priority")(partial(consume_stream, qos=TEN, arguments={"x-priority": 1}))
+row("stream-consume-two-faults")(
+    partial(consume_stream, qos=TEN, arguments={"x-cancel-on-ha-failover": 5, "x-priority": "a"})
+)
 row("stream-offset-negative")(partial(consume_stream, qos=TEN, ok=True, arguments={"x-stream-offset": -1}))
 row("stream-offset-boolean")(partial(consume_stream, qos=TEN, arguments={"x-stream-offset": True}))
 row("stream-global-qos")(partial(consume_stream, qos={**TEN, "global_": True}))
