@@ -15,6 +15,8 @@ from .journal_wait import JournalWait
 OPEN = ChannelState.OPEN
 BASIC_ACK = 60 << 16 | 80
 BASIC_NACK = 60 << 16 | 120
+#: Bits of basic.nack without `multiple`: `requeue` is set, its default, though it means nothing to publishers.
+NACK_BITS = 2
 _PACK = ACK_FRAME.pack
 
 
@@ -51,8 +53,8 @@ class Confirming:
         """Send confirms, each as (tag, multiple, is_ack)."""
         output, number = self._output, channel.number
         for tag, multiple, is_ack in confirms:
-            index = BASIC_ACK if is_ack else BASIC_NACK
-            output.parts.append(_PACK(METHOD, number, 13, index, tag, multiple, FRAME_END))
+            index, bits = (BASIC_ACK, multiple) if is_ack else (BASIC_NACK, multiple | NACK_BITS)
+            output.parts.append(_PACK(METHOD, number, 13, index, tag, bits, FRAME_END))
             output.reply_size += ACK_FRAME.size
 
 
@@ -62,5 +64,5 @@ class AgreedConfirming(Confirming):
     def send(self, channel: Channel, confirms: Iterable[tuple[int, bool, bool]]) -> None:
         number = channel.number
         for tag, multiple, is_ack in confirms:
-            index = (BASIC_NACK, BASIC_ACK)[is_ack]
-            self._output.send_ahead(number, _PACK(METHOD, number, 13, index, tag, multiple, FRAME_END))
+            index, bits = (BASIC_ACK, multiple) if is_ack else (BASIC_NACK, multiple | NACK_BITS)
+            self._output.send_ahead(number, _PACK(METHOD, number, 13, index, tag, bits, FRAME_END))

@@ -119,9 +119,16 @@ _PRINTABLE = frozenset([*range(32, 127), *range(160, 256), 9, 10, 13])
 
 
 def erlang_binary(octets: bytes) -> str:
-    """Octets as an Erlang binary: quoted if all are printable Latin-1; as numbers otherwise, and if there are none."""
+    """Octets as an Erlang binary: quoted if all are printable Latin-1; as numbers otherwise, and if there are none.
+
+    RabbitMQ puts quoted octets into the text as they are. What is no UTF-8 is spelt as Latin-1 here.
+    """
     if octets and all(octet in _PRINTABLE for octet in octets):
-        return f'<<"{octets.decode("latin-1")}">>'
+        try:
+            quoted = octets.decode()
+        except UnicodeDecodeError:
+            quoted = octets.decode("latin-1")
+        return f'<<"{quoted}">>'
     return _numbers(octets)
 
 

@@ -199,7 +199,15 @@ def test_reasons_are_spelt_as_erlang_terms(reason: Reason, text: str) -> None:
 
 @pytest.mark.parametrize(
     "octets, spelt",
-    [(b"abc", '<<"abc">>'), (b"", "<<>>"), (b"a\x00", "<<97,0>>"), (b"\xe4\n", '<<"ä\n">>'), (b"\x80", "<<128>>")],
+    [
+        (b"abc", '<<"abc">>'),
+        (b"", "<<>>"),
+        (b"a\x00", "<<97,0>>"),
+        (b"\xe4\n", '<<"ä\n">>'),
+        (b"\x80", "<<128>>"),
+        ("é".encode(), '<<"é">>'),  # its octets go into the text as they are
+        ("č".encode(), "<<196,141>>"),
+    ],
 )
 def test_octets_are_spelt_as_erlang_terms(octets: bytes, spelt: str) -> None:
     """Quoted when all are printable Latin-1, numbers otherwise."""
