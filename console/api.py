@@ -30,6 +30,8 @@ from .steps import Steps
 logger = logging.getLogger("leveret.console")
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+#: Those that RabbitMQ's HTTP server knows.
+_METHODS = _SAFE | {"POST", "PUT", "PATCH", "DELETE"}
 _PAGE = "/api/index.html"
 EVENT_STREAM = "text/event-stream"
 #: The value of the header x-requested-with from a page that its user has not touched for a while.
@@ -143,6 +145,8 @@ class Api:
         """Check a request whose body is not read yet. Raises: Refusal."""
         options = self.options
         self.check_host(request.headers.get("host", ""), options)
+        if request.method not in _METHODS:
+            raise Refusal(501)
         path = request.path
         if options.path_prefix:
             if not path.startswith(options.path_prefix):
@@ -159,8 +163,8 @@ class Api:
             raise Refusal(405, headers=(("allow", route.allow),))
         if request.method not in _SAFE and not may_change(request, options):
             raise Refusal(403, "forbidden", "requests from pages elsewhere change nothing here")
-        if not (action.may_stream and wants_stream(request)) and not _accepts_json(request.headers.get("accept")):
-            raise Refusal(406)
+        if not (action.may_stream and wants_stream(request)):
+            _check_accept(request.headers.get("accept"))
         request = replace(request, names=names)
         if action.level is not Level.OPEN:
             request = replace(request, user=self._user_of(request))
@@ -303,8 +307,12 @@ def wants_stream(request: Request) -> bool:
     return EVENT_STREAM in request.headers.get("accept", "")
 
 
-def _accepts_json(header: str | None) -> bool:
+def _check_accept(header: str | None) -> None:
+    """Check that a client takes JSON. Raises: Refusal: 400 for words that are no types, 406 for other types."""
     if header is None:
-        return True
+        return
     kinds = {part.partition(";")[0].strip().lower() for part in header.split(",")}
-    return bool(kinds & {"application/json", "*/*", "application/*"})
+    if any(kind not in ("", "*") and not all(kind.partition("/")) for kind in kinds):
+        raise Refusal(400)
+    if not kinds & {"application/json", "*/*", "application/*"}:
+        raise Refusal(406)

@@ -4,6 +4,7 @@ Source: management page 1.3, 10, 20.
 """
 
 import json
+import re
 from codecs import BOM_UTF8
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -18,6 +19,8 @@ DEPTH_MAX = 100
 OCTETS_MAX = 255
 #: Maximum characters of a list in one line; longer ones are broken into lines, as Erlang prints them.
 _LINE = 80
+_TOKEN = r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_MEDIA_TYPE = re.compile(rf'({_TOKEN}/{_TOKEN})(?:\s*;\s*{_TOKEN}=(?:{_TOKEN}|"(?:[^"\\]|\\.)*"))*')
 _ENCODED_TWICE = "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
 
 
@@ -93,11 +96,11 @@ def boolean(value: object) -> bool:
 
 
 def integer(value: object) -> int:
-    """An integer, or a text of at most DIGITS_MAX digits. Raises: Refusal."""
+    """An integer, or a text of at most DIGITS_MAX digits and perhaps a sign. Raises: Refusal."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str):
-        digits = value.removeprefix("-")
+        digits = value[1:] if value.startswith(("-", "+")) else value
         if digits.isascii() and digits.isdigit() and len(digits) <= DIGITS_MAX:
             return int(value)
     raise bad_request(["not_integer", value])
@@ -154,6 +157,5 @@ def content_type(request: Request) -> str | None:
     header = request.headers.get("content-type")
     if header is None:
         return None
-    media = header.partition(";")[0].strip().lower()
-    kind, slash, subtype = media.partition("/")
-    return media if kind and slash and subtype and " " not in media else ""
+    found = _MEDIA_TYPE.fullmatch(header.strip())
+    return "" if found is None else found[1].lower()

@@ -92,7 +92,8 @@ def _no_alarms(alarms: Iterable[tuple[str, str]], reason: str) -> Any:
 
 def _certificates(subject: Subject, names: Names) -> Any:
     within, unit = names["WITHIN"], names["UNIT"]
-    if not within.isascii() or not within.isdigit() or len(within) > 6:
+    digits = within[1:] if within.startswith(("-", "+")) else within
+    if not digits.isascii() or not digits.isdigit() or len(digits) > 6:
         raise bad_request("Invalid expiration value.")
     if unit not in _UNITS:
         raise bad_request("Time unit not recognised. Supported units: days, weeks, months, years.")

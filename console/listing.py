@@ -30,7 +30,9 @@ class Columns:
 
     def __init__(self, request: Request) -> None:
         text = request.query.get("columns")
-        self._wanted = None if text is None else _tree_of([_words(path) for path in text.split(",") if path])
+        self._wanted = (
+            None if text is None else _tree_of([words for path in text.split(",") if (words := _words(path))])
+        )
 
     def selected(self, value: Any) -> Any:
         """The requested fields of an object, or of each object in a list, and of the objects in them."""
@@ -42,7 +44,7 @@ class Columns:
 
 
 def _words(path: str) -> list[str]:
-    return path.split(".", WORDS_MAX - 1)
+    return [word for word in path.split(".", WORDS_MAX - 1) if word]
 
 
 def _tree_of(paths: list[list[str]]) -> _Tree:
@@ -53,18 +55,16 @@ def _tree_of(paths: list[list[str]]) -> _Tree:
 
 
 def _fields(source: Mapping[str, Any], wanted: _Tree) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
-    for word, inner in wanted.items():
-        if word not in source:
-            continue
-        value = source[word]
-        if not inner:
-            kept[word] = value
-        elif isinstance(value, list):
-            kept[word] = [_fields(one, inner) for one in value if isinstance(one, Mapping)]
-        elif isinstance(value, Mapping) and (found := _fields(value, inner)):
-            kept[word] = found
-    return kept
+    return {word: _part(source[word], inner) for word, inner in wanted.items() if word in source}
+
+
+def _part(value: Any, wanted: _Tree) -> Any:
+    """The wanted fields of a value. As in RabbitMQ, values without fields are kept where fields of them are wanted."""
+    if not wanted:
+        return value
+    if isinstance(value, list):
+        return [_part(one, wanted) for one in value]
+    return _fields(value, wanted) if isinstance(value, Mapping) else value
 
 
 @dataclass(slots=True, frozen=True)

@@ -4,13 +4,14 @@ Source: management page 6, 9, 16.
 """
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any
 
 from ..api import Api
 from ..bodies import integer, json_object, require, text
 from ..commands import Adapter
 from ..dispatcher import Action, Level, Route
-from ..http_messages import Answer, Refusal, Request, access_refused, bad_request
+from ..http_messages import Answer, Refusal, Request, access_refused, bad_request, not_authorised
 from ..options import CommandRefused
 from ..steps import Steps
 
@@ -27,8 +28,8 @@ def _get(api: Api, request: Request) -> Steps:
     vhost = api.broker.virtual_hosts.get(request.names["V"])
     if vhost is None:
         raise access_refused("no such virtual host")
-    truncate = integer(given["truncate"]) if "truncate" in given else None
-    wanted = integer(count)
+    truncate = integer(_whole(given["truncate"])) if "truncate" in given else None
+    wanted = integer(_whole(count))
     if wanted < 0:  # it means all messages that are ready now
         queue = vhost.queues.get(request.names["Q"])
         wanted = 0 if queue is None else queue.ready_count
@@ -53,10 +54,17 @@ def _get(api: Api, request: Request) -> Steps:
         raise _refusal(refused) from None
 
 
+def _whole(value: Any) -> Any:
+    """A number without its fraction, which RabbitMQ drops."""
+    return int(value) if isinstance(value, float) and isfinite(value) else value
+
+
 def _refusal(refused: CommandRefused) -> Exception:
     """RabbitMQ's answer to a refused `get`."""
-    if refused.code in (0, ACCESS_REFUSED):
+    if not refused.code:
         return refused
+    if refused.code == ACCESS_REFUSED:
+        return not_authorised(refused.reason)
     if refused.code == NOT_FOUND:
         return Refusal(404, "not_found", refused.reason)
     # In RabbitMQ the text of this code does not begin with its name.

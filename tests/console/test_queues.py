@@ -1,5 +1,7 @@
 """Queues over the API: what they show, declaring and deleting, pages. Source: management page 1.6, 2, 10."""
 
+from decimal import Decimal
+from typing import Any
 from urllib.parse import quote
 
 import pika
@@ -56,18 +58,77 @@ def test_columns_go_into_objects(api: ApiClient) -> None:
     assert shown == {"name": "columns", "backing_queue_status": {"len": 0}}
 
 
+@pytest.mark.parametrize(
+    "columns, shown",
+    [
+        ("name.nope.more", {"name": "columns"}),
+        ("name.", {"name": "columns"}),
+        (".name", {"name": "columns"}),
+        (".", {}),
+        ("backing_queue_status.nope", {"backing_queue_status": {}}),
+        ("policy.nope", {"policy": None}),
+    ],
+)
+def test_columns_that_lead_nowhere(api: ApiClient, columns: str, shown: Any) -> None:
+    """What has no fields is shown whole, an object without the wanted ones is empty, as in RabbitMQ."""
+    api.ask("PUT", "queues/%2F/columns", {"arguments": {"x-max-length": 5}})
+    assert api.get(f"queues/%2F/columns?columns={columns}") == shown
+
+
+def test_columns_that_lead_into_arguments(api: ApiClient) -> None:
+    """RabbitMQ shows all arguments; here only those that are asked for."""
+    api.ask("PUT", "queues/%2F/columns", {"arguments": {"x-max-length": 5}})
+    assert api.get("queues/%2F/columns?columns=arguments.nope") == {"arguments": {}}
+
+
 def test_columns_go_into_lists(api: ApiClient) -> None:
     """Also those of a single object, of definitions, and of who asks. No depth makes trouble (management page 1.6)."""
     api.ask("PUT", "queues/%2F/columns", {"arguments": {"x-max-length": 5}})
     assert {"name": "columns"} in api.get("definitions?columns=queues.name,rabbit_version")["queues"]
     assert {"name": "direct"} in api.get("overview?columns=exchange_types.name")["exchange_types"]
+    overview = api.get("overview")
     assert api.get("overview?columns=exchange_types.nope,node.nope") == {
-        "exchange_types": [{}] * len(api.get("overview")["exchange_types"])
+        "exchange_types": [{}] * len(overview["exchange_types"]),
+        "node": overview["node"],
     }
+    assert api.get("whoami?columns=tags.nope") == {"tags": ["administrator"]}
     assert api.get("whoami?columns=name") == {"name": "guest"}
     both = api.get("queues/%2F/columns?columns=arguments,arguments.nope")
     assert both == {"arguments": {"x-max-length": 5}} == api.get("queues/%2F/columns?columns=arguments.nope,arguments")
-    assert api.get(f"queues/%2F/columns?columns=name,{'.'.join(['arguments'] * 500)}") == {"name": "columns"}
+    assert api.get(f"queues/%2F/columns?columns=name,{'.'.join(['arguments'] * 500)}") == {
+        "name": "columns",
+        "arguments": {},
+    }
+
+
+def test_the_order_of_bindings(api: ApiClient) -> None:
+    """By source, destination, whatever it is, and routing key, in each list (management page 1.6)."""
+    assert api.ask("PUT", "vhosts/bound", {}).status == 201
+    for name in ("s", "b"):
+        assert api.ask("PUT", f"exchanges/bound/{name}", {"type": "topic"}).status == 201
+    for name in ("c", "a"):
+        assert api.ask("PUT", f"queues/bound/{name}", {}).status == 201
+    for place in ("q/c", "e/b", "q/a"):
+        for key in ("z", "y"):
+            assert api.ask("POST", f"bindings/bound/e/s/{place}", {"routing_key": key}).status == 201
+    found = [(one["destination"], one["routing_key"]) for one in api.get("exchanges/bound/s/bindings/source")]
+    assert found == [(name, key) for name in "abc" for key in "yz"]
+    assert [one["destination"] for one in api.get("bindings/bound")] == ["a", "c", *"aabbcc"]
+    assert [one["routing_key"] for one in api.get("exchanges/bound/b/bindings/destination")] == ["y", "z"]
+    assert [one["routing_key"] for one in api.get("queues/bound/c/bindings")] == ["c", "y", "z"]
+    assert [one["destination"] for one in api.get("exchanges/bound/amq.default/bindings/source")] == ["a", "c"]
+
+
+def test_values_that_json_has_not(api: ApiClient, broker: RunningBroker) -> None:
+    """RabbitMQ says "undefined", "Not UTF-8, base64 is: //4=", 2.314, and shows the second of a key's values."""
+    odd = {"void": None, "octets": b"\xff\xfe", "decimal": Decimal("3.14")}
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        channel = connection.channel()
+        channel.queue_declare("odd")
+        channel.basic_publish("", "odd", b"", pika.BasicProperties(headers=odd))
+        given = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
+        (got,) = api.ask("POST", "queues/%2F/odd/get", given).json
+    assert got["properties"] == {"headers": {"void": None, "octets": "\ufffd\ufffd", "decimal": 3.14}}
 
 
 def test_without_statistics(api: ApiClient) -> None:

@@ -94,6 +94,62 @@ def test_there_are_no_bindings_between_what_is_missing(path: str, api: ApiClient
     assert api.ask("DELETE", f"bindings/{path}/key").status == 404
 
 
+@pytest.mark.parametrize(
+    "path, body, reason",
+    [
+        ("exchanges/%2F/empty-type", {"type": ""}, "invalid exchange type ''"),
+        ("exchanges/%2F/" + "n" * 256, {}, "exchange should be less than 255 bytes, actually was 256\n"),
+        ("queues/%2F/elsewhere", {"node": "nope"}, "Node nope@localhost could not be contacted"),
+        ("queues/%2F/elsewhere", {"node": "nope@there"}, "Node nope@there could not be contacted"),
+    ],
+)
+def test_declarations(path: str, body: Any, reason: str, api: ApiClient) -> None:
+    """RabbitMQ makes an exchange with a name of any length, which no client can name."""
+    refused = api.ask("PUT", path, body)
+    assert (refused.status, refused.reason) == (400, reason)
+
+
+def test_a_node_without_its_host(api: ApiClient) -> None:
+    """Is on the host of the one that was asked."""
+    assert api.ask("PUT", "queues/%2F/here", {"node": "rabbit"}).status == 201
+
+
+@pytest.mark.parametrize(
+    "wrong, reason",
+    [
+        ({"routing_key": 5}, ["not_string", "routing_key"]),
+        ({"routing_key": "k" * 256}, "publish: exchange and routing-key: longer than 255 octets"),
+        ({"properties": {"priority": 256}}, "publish: priority: expected a number from 0 to 255"),
+        ({"properties": {"message_id": "k" * 256}}, "publish: message_id: expected text of at most 255 octets"),
+    ],
+)
+def test_publishes_of_what_amqp_has_not(wrong: Any, reason: Any, api: ApiClient) -> None:
+    """RabbitMQ takes it, and cuts it or makes text of it."""
+    given = {"properties": {}, "routing_key": "nowhere", "payload": "", "payload_encoding": "string"}
+    refused = api.ask("POST", "exchanges/%2F/amq.default/publish", given | wrong)
+    assert (refused.status, refused.reason) == (400, reason)
+
+
+def test_a_publish_to_an_internal_exchange(api: ApiClient) -> None:
+    """Errors of the channel come with their code: the confirm is waited for, and the channel closes instead."""
+    given = {"properties": {}, "routing_key": "", "payload": "", "payload_encoding": "string"}
+    refused = api.ask("POST", "exchanges/%2F/amq.rabbitmq.trace/publish", given)
+    reason = "403 ACCESS_REFUSED - cannot publish to internal exchange 'amq.rabbitmq.trace' in vhost '/'"
+    assert (refused.status, refused.reason) == (400, reason)
+
+
+@pytest.mark.parametrize("count, got", [(1.9, 1), (2.5, 2), (0.5, 0), (-1.5, 3), (1e3, 3), ("+2", 2)])
+def test_counts_with_a_fraction(count: Any, got: int, api: ApiClient) -> None:
+    """The fraction is dropped; below 0 it is all there are."""
+    if api.ask("PUT", "queues/%2F/counted", {}).status == 201:
+        given = {"properties": {}, "routing_key": "counted", "payload": "p", "payload_encoding": "string"}
+        for _ in range(3):
+            assert api.ask("POST", "exchanges/%2F/amq.default/publish", given).json == {"routed": True}
+    given = {"count": count, "ackmode": "ack_requeue_true", "encoding": "auto", "truncate": 0.5}
+    answer = api.ask("POST", "queues/%2F/counted/get", given)
+    assert [one["payload"] for one in answer.json] == [""] * got
+
+
 def test_a_get_in_a_missing_virtual_host(api: ApiClient) -> None:
     """As a publish there, and unlike most requests, it is refused, after its keys were looked at."""
     given = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
