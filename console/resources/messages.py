@@ -81,13 +81,16 @@ def _is_alive(api: Api, request: Request) -> Steps:
     if api.broker.flow.replication.is_full:  # the commands would wait for other nodes
         return Answer(503, {"status": "failed", "reason": "publishers are blocked: too few nodes are in sync"})
     as_user = request.user.name
-    yield from api.run("declare-queue", queue=TEST_QUEUE, vhost=vhost, as_user=as_user)
-    yield from api.run(
-        "publish", exchange="", routing_key=TEST_QUEUE, payload="test_message", vhost=vhost, as_user=as_user
-    )
-    got: list[Any] = yield from api.run(
-        "get", queue=TEST_QUEUE, vhost=vhost, count=1, ackmode="ack_requeue_false", as_user=as_user
-    )
+    try:
+        yield from api.run("declare-queue", queue=TEST_QUEUE, vhost=vhost, as_user=as_user)
+        yield from api.run(
+            "publish", exchange="", routing_key=TEST_QUEUE, payload="test_message", vhost=vhost, as_user=as_user
+        )
+        got: list[Any] = yield from api.run(
+            "get", queue=TEST_QUEUE, vhost=vhost, count=1, ackmode="ack_requeue_false", as_user=as_user
+        )
+    except CommandRefused as refused:
+        raise _refusal(refused) from None
     if not got:
         return Answer(503, {"status": "failed", "reason": "aliveness-test queue is empty"})
     return {"status": "ok"}

@@ -229,6 +229,18 @@ def test_channel_closes_that_cross_leave_the_number_usable() -> None:
         assert isinstance(peer.call(1, commands.Basic.Qos, prefetch_count=1), commands.Basic.QosOk)
 
 
+def test_the_end_of_a_virtual_host_cancels_no_consumers() -> None:
+    """RabbitMQ deletes the queues first, so that each consumer gets basic.cancel, and then closes the connection."""
+    pair = Pair()
+    peer = pair.open()
+    peer.call(1, commands.Queue.Declare, queue="q")
+    peer.call(1, commands.Basic.Consume, queue="q")
+    pair.broker.virtual_hosts.delete("/")
+    pair.settle()
+    (closed,) = peer.take()
+    assert closed.frame.reply_text == "CONNECTION_FORCED - vhost '/' is deleted"
+
+
 def test_confirms_are_sent_before_close_ok() -> None:
     """What was published is confirmed, also when the close comes in the same read (docs/DEVIATIONS.md)."""
     pair = Pair()

@@ -274,6 +274,8 @@ def test_one_topic_permission_is_cleared_alone(api: ApiClient) -> None:
         patterns = {"exchange": exchange, "write": "^a", "read": "^b"}
         assert api.ask("PUT", "topic-permissions/%2F/topics", patterns).status in (201, 204)
     assert api.ask("DELETE", "topic-permissions/%2F/topics/other").status == 204
+    assert api.ask("DELETE", "topic-permissions/%2F/topics/other").status == 204  # as in RabbitMQ
+    assert [one["exchange"] for one in api.get("topic-permissions/%2F/topics/third")] == ["third"]
     assert [row["exchange"] for row in api.get("topic-permissions/%2F/topics")] == ["amq.topic", "third"]
     assert api.ask("DELETE", "topic-permissions/%2F/topics").status == 204
     assert api.ask("GET", "topic-permissions/%2F/topics").status == 404
@@ -486,6 +488,27 @@ def test_a_user_is_put_as_it_was_read(api: ApiClient) -> None:
         api.ask("PUT", "users/limited", {"tags": "", "password": "p", **more})
         assert api.get("users/limited")["limits"]["max-connections"] == 5
     assert api.get("users/limited")["limits"] == {"max-connections": 5}
+
+
+def test_limits_below_zero_are_none(api: ApiClient) -> None:
+    """RabbitMQ keeps and shows them."""
+    for path, name in (("user-limits/guest", "max-channels"), ("vhost-limits/%2F", "max-queues")):
+        for value in (5, -1):
+            assert api.ask("PUT", f"{path}/{name}", {"value": value}).status == 204
+        assert api.get(path) == []
+
+
+def test_a_user_without_a_password_has_no_hash(api: ApiClient) -> None:
+    """RabbitMQ shows the hash of something with which nobody can log in."""
+    assert api.ask("PUT", "users/nobody-logs-in", {"tags": ""}).status == 201
+    assert api.get("users/nobody-logs-in")["password_hash"] == ""
+    assert api.ask("DELETE", "users/nobody-logs-in").status == 204
+
+
+def test_who_declared_an_exchange_is_not_kept(api: ApiClient) -> None:
+    """RabbitMQ shows the user."""
+    assert api.ask("PUT", "exchanges/%2F/declared", {}).status == 201
+    assert api.get("exchanges/%2F/declared")["user_who_performed_action"] == "none"
 
 
 @pytest.mark.parametrize("value, tags", [(True, ["administrator"]), ("true", ["administrator"]), (False, [])])

@@ -99,6 +99,19 @@ def test_a_refusal_says_what_was_wanted(
     assert (answer.reason, answer.json["detail"]) == (reason, detail)
 
 
+def test_refusals_of_gets_and_publishes(users: ApiClient) -> None:
+    """RabbitMQ asks a channel, and gives its words."""
+    given = {"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    refused = users.ask("POST", "queues/%2F/a/get", given, user="management")
+    assert (refused.status, refused.reason) == (401, f"ACCESS_REFUSED - {_access('read', 'a')}")
+    wanted = "ACCESS_REFUSED - write access to exchange 'amq.default' in vhost '/' refused for user 'management'"
+    refused = users.ask("GET", "aliveness-test/%2F", user="management")
+    assert (refused.status, refused.reason) == (401, wanted)
+    sent = {"properties": {}, "routing_key": "a", "payload": "", "payload_encoding": "string"}
+    refused = users.ask("POST", "exchanges/%2F/amq.default/publish", sent, user="management")
+    assert (refused.status, refused.reason) == (400, f"403 {wanted}")
+
+
 def test_a_user_without_a_tag(users: ApiClient) -> None:
     """Is told which tags there are."""
     detail = users.ask("GET", "overview", user="untagged").json["detail"]

@@ -138,6 +138,15 @@ def test_a_publish_to_an_internal_exchange(api: ApiClient) -> None:
     assert (refused.status, refused.reason) == (400, reason)
 
 
+def test_a_publish_that_a_queue_rejects(api: ApiClient) -> None:
+    """By its overflow."""
+    full = {"arguments": {"x-max-length": 0, "x-overflow": "reject-publish"}}
+    assert api.ask("PUT", "queues/%2F/full", full).status == 201
+    given = {"properties": {}, "routing_key": "full", "payload": "", "payload_encoding": "string"}
+    refused = api.ask("POST", "exchanges/%2F/amq.default/publish", given)
+    assert (refused.status, refused.reason) == (400, "rejected Unable to publish message. Check queue limits.")
+
+
 @pytest.mark.parametrize("count, got", [(1.9, 1), (2.5, 2), (0.5, 0), (-1.5, 3), (1e3, 3), ("+2", 2)])
 def test_counts_with_a_fraction(count: Any, got: int, api: ApiClient) -> None:
     """The fraction is dropped; below 0 it is all there are."""
