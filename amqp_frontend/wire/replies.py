@@ -115,6 +115,7 @@ DERIVED_TEXTS: dict[str, Callable[[Fields], str]] = {
     "weight_fault": _weight_fault,
 }
 
+_ESCAPES = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"})
 _PRINTABLE = frozenset([*range(32, 127), *range(160, 256), 9, 10, 13])
 
 
@@ -128,7 +129,7 @@ def erlang_binary(octets: bytes) -> str:
             quoted = octets.decode()
         except UnicodeDecodeError:
             quoted = octets.decode("latin-1")
-        return f'<<"{quoted}">>'
+        return f'<<"{quoted.translate(_ESCAPES)}">>'
     return _numbers(octets)
 
 

@@ -132,7 +132,7 @@ def _selector_fault(text: str) -> Reason | None:
     return None
 
 
-_AGE = re.compile("[0-9]+[YMDhms]")
+_AGE = re.compile("0*[1-9][0-9]*[YMDhms]")
 
 _any_integer = _integer_with(lambda value: None)
 _limit = _integer_with(
@@ -444,8 +444,8 @@ def check_consumer_arguments(arguments: FieldTable, *, name: str, vhost: str, qu
         if reason is not None:
             raise InvalidArgument(key=key, name=name, vhost=vhost, reason=reason)
     for key in arguments:
-        argument = _CONSUMER_ARGUMENTS.get(key)
-        if argument is not None and not _has_consumer_argument(key, argument, queue_type):
+        known = _CONSUMER_ARGUMENTS.get(key)
+        if known is not None and not _has_consumer_argument(key, known, queue_type):
             raise UnsupportedArgument(key=key, name=name, vhost=vhost, queue_type=queue_type)
 
 
@@ -459,8 +459,12 @@ def _has_consumer_argument(key: str, argument: Argument, queue_type: str) -> boo
 def _offset_fault(field: Field) -> Reason | None:
     if start_of(field) is not None:
         return None
-    text = f'<<"{field.text}">>' if isinstance(field.value, bytes) else str(field.value).lower()
-    return Reason("tuple", "invalid_stream_offset_arg", f"{{{field.type_name},{text}}}")
+    if isinstance(field.value, bytes):
+        shown = f'{{{field.type_name},<<"{field.text}">>}}'
+    else:
+        is_plain = isinstance(field.value, bool | int | float)
+        shown = f"{{{field.type_name},{str(field.value).lower()}}}" if is_plain else field.type_name
+    return Reason("tuple", "invalid_stream_offset_arg", shown)
 
 
 #: The consumer arguments whose values are checked, in the order in which RabbitMQ checks them.
@@ -490,12 +494,12 @@ def start_of(field: Field | None) -> Start | None:
     if field is None:
         return Start(NEXT)
     value = field.value
-    if field.tag == "S":
+    if field.tag in ("S", "x"):
         assert isinstance(value, bytes)
         if value in (b"first", b"last", b"next"):
             return Start(value.decode())
-        ago = age_ms(value)
-        return None if ago is None else Start(AGO, ago)
+        ago = age_ms(value) if field.tag == "S" else None
+        return Start(AGO, ago) if ago else None
     if field.tag == "T":
         assert isinstance(value, int)
         return Start(AT_TIME, value * 1000)

@@ -47,7 +47,7 @@ class PolicyKey:
         return value if read == value else read
 
 
-_AGE = re.compile(r"[0-9]+[YMDhms]")
+_AGE = re.compile(r"0*[1-9][0-9]*[YMDhms]")
 
 
 def _age(value: object) -> object:

@@ -203,7 +203,8 @@ def test_reasons_are_spelt_as_erlang_terms(reason: Reason, text: str) -> None:
         (b"abc", '<<"abc">>'),
         (b"", "<<>>"),
         (b"a\x00", "<<97,0>>"),
-        (b"\xe4\n", '<<"ä\n">>'),
+        (b"\xe4", '<<"ä">>'),
+        (b'"\\\r\n\t', r'<<"\"\\\r\n\t">>'),
         (b"\x80", "<<128>>"),
         ("é".encode(), '<<"é">>'),  # its octets go into the text as they are
         ("č".encode(), "<<196,141>>"),

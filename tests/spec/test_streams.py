@@ -45,6 +45,7 @@ OFFSETS: dict[str, tuple[Any, int]] = {
     # name: (x-stream-offset, number of the first message that comes, of 0 to 4 and 5, which comes later)
     "nothing": (None, 5),
     "first": ("first", 0),
+    "first-as-octets": (("x", b"first"), 0),
     "last": ("last", 4),
     "next": ("next", 5),
     "offset-0": (0, 0),
@@ -71,19 +72,47 @@ def test_where_a_consumer_begins(offset: Any, first: int, broker: SpecBroker) ->
     assert numbers([*there, *client.deliveries(1)]) == list(range(first, 6))
 
 
-@pytest.mark.parametrize("offset", ["foo", "5", "5x", "", "-5m", "5m "])
+@pytest.mark.parametrize("offset", ["foo", "5", "5x", "", "-5m", "5m ", "0s", "00D"])
 def test_offsets_that_make_no_sense(offset: str, broker: SpecBroker) -> None:
     """406; 3.10 crashes over some of them with 541."""
     client = broker.open()
     declare(client)
     client.call("basic.qos", prefetch_count=1)
     client.send("basic.consume", queue=Q, arguments={"x-stream-offset": offset})
-    if broker.is_rabbitmq and not offset.startswith("5"):
+    if broker.is_rabbitmq and not offset.startswith(("5", "0")):
         expect_connection_close(client, 541, "INTERNAL_ERROR", (0, 0))
         return
     reason = f'{{invalid_stream_offset_arg,{{longstr,<<"{offset}">>}}}}'
     text = f"PRECONDITION_FAILED - invalid arg 'x-stream-offset' for {NAMED}: {reason}"
     expect_channel_close(client, 406, text, (60, 20))
+
+
+def test_what_streams_of_rabbitmq_lose(broker: SpecBroker) -> None:
+    """It keeps messages as those of AMQP 1.0: without cluster-id, and without headers that are arrays or tables."""
+    client = broker.open()
+    declare(client)
+    client.publish("", Q, b"kept", cluster_id="c", headers={"CC": ["nowhere"], "t": {"n": 1}})
+    consume(client, "first")
+    (delivered,) = client.deliveries(1)
+    assert delivered.content is not None
+    kept = set() if broker.is_rabbitmq else {"CC", "t"}
+    assert delivered.content.properties.get("cluster_id") == (None if broker.is_rabbitmq else "c")
+    assert set(delivered.content.headers) == {"x-stream-offset", *kept}
+
+
+def test_dead_letters_go_into_streams(broker: SpecBroker) -> None:
+    """In 3.10 they never come."""
+    if broker.is_rabbitmq:
+        pytest.skip("it never comes")
+    client = broker.open()
+    declare(client)
+    client.call(
+        "queue.declare", queue="p.dying", arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": Q}
+    )
+    client.publish("", "p.dying", b"0")
+    client.send("basic.reject", delivery_tag=client.take("p.dying")["delivery_tag"], requeue=False)
+    consume(client, "first")
+    assert numbers(client.deliveries(1)) == [0]
 
 
 def test_deliveries_say_their_offset(broker: SpecBroker) -> None:

@@ -534,6 +534,7 @@ TYPED: dict[str, dict[str, Any]] = {
     "stream-nondurable": typed("stream", "p.st", durable=False),
     "stream-exclusive": typed("stream", "p.st", exclusive=True),
     "stream-autodelete": typed("stream", "p.st", auto_delete=True),
+    "stream-maxage-zero": typed("stream", "p.st", arguments={"x-max-age": "0D"}),
     "stream-maxage-bad": typed("stream", "p.st", arguments={"x-max-age": "a week"}),
     "stream-maxage-type": typed("stream", "p.st", arguments={"x-max-age": 5}),
     "stream-ttl": typed("stream", "p.st", arguments={"x-message-ttl": 5}),
@@ -604,5 +605,6 @@ row("stream-consume-two-faults")(
     partial(consume_stream, qos=TEN, arguments={"x-cancel-on-ha-failover": 5, "x-priority": "a"})
 )
 row("stream-offset-negative")(partial(consume_stream, qos=TEN, ok=True, arguments={"x-stream-offset": -1}))
+row("stream-offset-array")(partial(consume_stream, qos=TEN, arguments={"x-stream-offset": [1]}))
 row("stream-offset-boolean")(partial(consume_stream, qos=TEN, arguments={"x-stream-offset": True}))
 row("stream-global-qos")(partial(consume_stream, qos={**TEN, "global_": True}))
