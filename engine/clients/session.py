@@ -564,8 +564,8 @@ class Session(SessionCounts):
     def close(self, *, failed: bool = False) -> None:
         """Requeue unacknowledged messages and end the subscriptions. Uncommitted work is dropped.
 
-        Last consumers of auto-delete queues end first. Many messages are requeued in slices, which go on afterwards,
-        unless a commit is under way or a queue keeps acknowledged messages.
+        Some consumers end first (`Subscriptions.cancel_first`). Many messages are requeued in slices, which go on
+        afterwards, unless a commit is under way or a queue keeps acknowledged messages.
 
         `failed`: an error or a lost connection ends it, and its deliveries are failed attempts (address-settings 7.1).
         """
@@ -574,7 +574,7 @@ class Session(SessionCounts):
             self.roll_back()
             self.transaction = None
         if self.consumers:
-            self.subscriptions.cancel_last_consumers()
+            self.subscriptions.cancel_first()
         with_redelivery_delay = failed and self.client.broker.options.delay_on_connection_loss
         why = "lost" if failed else "closed"
         steps = None

@@ -168,10 +168,15 @@ class Subscriptions:
                 if not consumer.no_ack:
                     self._client.broker.acknowledgements.consumer_left()
 
-    def cancel_last_consumers(self) -> None:
-        """Cancel the last consumers of auto-delete queues, so that these are deleted before deliveries are requeued."""
+    def cancel_first(self) -> None:
+        """Cancel the consumers that have to leave before deliveries are requeued.
+
+        They are the last ones of auto-delete queues, which are deleted then, and those of rings: whoever takes over
+        gets what it has room for, before anything is dropped (address-settings page 4.5, rule 4).
+        """
         counts = Counter(queue for one in self.by_tag.values() if (queue := one.queue).auto_delete)
         queues = {queue for queue, count in counts.items() if count == len(queue.consumers)}
+        queues |= {queue for one in self.by_tag.values() if (queue := one.queue).rules.ring_size is not None}
         self.cancel([tag for tag, consumer in self.by_tag.items() if consumer.queue in queues])
 
     def forget(self, consumer: Consumer) -> None:

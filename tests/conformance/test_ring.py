@@ -99,6 +99,19 @@ def test_seed_the_connection_is_lost(at: Make) -> None:
     assert (desk.all(), desk.counter("replaced")) == ("BCD", 1)
 
 
+def test_who_takes_over_is_served_before_anything_is_dropped(at: Make) -> None:
+    """The active consumer is lost: the next one has room for A, which is not ready then and does not count."""
+    desk = at(x_ring_size=2, x_single_active_consumer=True)
+    lost, next_one = desk.other(), desk.other()
+    lost.consume(prefetch=10, tag="lost")
+    next_one.consume(prefetch=1, tag="next")
+    desk.publish(*"ABCD")
+    assert len(lost.taken()) == 4
+    lost.drop()
+    assert [got.body for got in next_one.taken()] == ["A"]
+    assert (desk.counts(), desk.counter("replaced")) == ((2, 1, 0), 1)
+
+
 def test_seed_a_scheduled_message_comes_due(at: Make) -> None:
     """A for later, B C D now: four messages; when A is due it has no room."""
     desk = at(x_ring_size=3)
