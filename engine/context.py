@@ -61,7 +61,9 @@ class BrokerContext:
     into a turn; they continue in the next round. `sizes`: body sizes of publishes, if they are counted. `touched`:
     clients with effects in their outboxes; `awaiting`: those to flush when more is written. `bulk_deletes`: large
     purges and deletions in progress. `on_unlogged`: called if a queue selects a topic that is not logged, though others
-    are. `on_unknown_arguments`: called with an object's kind, name, virtual host and unknown arguments.
+    are. `on_unknown_arguments`: called with an object's kind, name, virtual host and unknown arguments. `is_stopping`:
+    the broker closes its connections because it stops. What consumers have returns then without a failed attempt, and
+    nothing dies of its attempts (address-settings page 7.1).
     """
 
     clock: Clock
@@ -86,6 +88,7 @@ class BrokerContext:
     touched: "dict[Client, None]" = field(default_factory=dict)
     awaiting: "dict[Client, None]" = field(default_factory=dict)
     bulk_deletes: "set[BulkDelete]" = field(default_factory=set)
+    is_stopping: bool = False
     on_unlogged: "Callable[[Queue, str], object]" = lambda queue, topic: None
     on_unknown_arguments: Callable[[str, str, str, dict[str, str]], object] = lambda *of: None
     sites: Sites = field(init=False)

@@ -185,6 +185,7 @@ class Server:
         if self.runtime.has_resigned:
             timeout_s = min(timeout_s, RESIGN_TIMEOUT_S)
         else:
+            self.runtime.broker.context.is_stopping = True
             for endpoint in list(self.endpoints):
                 endpoint.session.closing.stop()
             self.runtime.end_turn()

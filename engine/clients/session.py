@@ -567,8 +567,10 @@ class Session(SessionCounts):
         Some consumers end first (`Subscriptions.cancel_first`). Many messages are requeued in slices, which go on
         afterwards, unless a commit is under way or a queue keeps acknowledged messages.
 
-        `failed`: an error or a lost connection ends it, and its deliveries are failed attempts (address-settings 7.1).
+        `failed`: an error or a lost connection ends it, and its deliveries are failed attempts (address-settings 7.1),
+        unless the broker is stopping.
         """
+        failed = failed and not self.client.broker.is_stopping
         self.flowing = False  # its consumers must not get the requeued messages
         if self.transaction is not None:
             self.roll_back()

@@ -89,7 +89,9 @@ def break_leases(leases: Leases, ended: Sequence[Message], why: str, *, is_cance
 def return_messages(leases: Leases, messages: Sequence[Message], why: str, *, is_cancel: bool = False) -> None:
     """Make messages whose leases ended ready again, or expire them. `is_cancel`: count a cancel of each."""
     queue, settings, book = leases.queue, leases.rules.settings, leases.book
-    now_ns = queue.context.broker.clock.monotonic_ns()
+    broker = queue.context.broker
+    now_ns = broker.clock.monotonic_ns()
+    may_exceed = why == LIFETIME or broker.is_stopping  # the next start counts from zero
     back: list[Message] = []
     dead: dict[tuple[str, ...], list[Message]] = {}
     for message in messages:
@@ -99,7 +101,7 @@ def return_messages(leases: Leases, messages: Sequence[Message], why: str, *, is
             cancels = book.cancels[message.id] = book.cancels.get(message.id, 0) + 1
             if 0 < settings.max_cancels <= cancels:
                 reasons = (MAX_CANCELS,)
-        if 0 < settings.max_deliveries <= message.deliveries and why != LIFETIME:
+        if 0 < settings.max_deliveries <= message.deliveries and not may_exceed:
             reasons += (MAX_DELIVERIES,)
         if not reasons and 0 < message.expires_ns <= now_ns:
             reasons = (TIME_LIMIT,)
@@ -111,7 +113,7 @@ def return_messages(leases: Leases, messages: Sequence[Message], why: str, *, is
         ended = [*back, *(message for some in dead.values() for message in some)]
         queue.events.lease_ended(ended, why)
     if back:
-        queue.context.broker.turn.effort += len(back)
+        broker.turn.effort += len(back)
         back.sort(key=id_of, reverse=True)
         for message in back if leases.rules.barrier is not None else ():
             if is_barrier(leases.rules.barrier, message):  # a basic.get had taken the barrier

@@ -500,7 +500,9 @@ def _requeue_by_rules(
     due: list[int] = []  # times of the messages in `waiting`
     evicted: list[Message] = []
     purged: list[Message] = []
-    limit = None if is_own_dead_letter_target(queue) else rules.max_delivery_attempts
+    limit = rules.max_delivery_attempts
+    if context.broker.is_stopping or is_own_dead_letter_target(queue):
+        limit = None
     for message in messages:
         message.uncounted += not counted
         attempts = message.deliveries - message.uncounted

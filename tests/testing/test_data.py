@@ -64,6 +64,33 @@ def test_what_is_durable_outlives_the_broker(tmp_path: Path) -> None:
             check(broker)
 
 
+@pytest.mark.parametrize("persists", ["false", "true"])
+def test_an_orderly_stop_is_no_failed_attempt(tmp_path: Path, persists: str) -> None:
+    """Address-settings page 7.1, queues page A.5: nothing dies of a stop; leased queues count from zero again."""
+    config = f"""
+        [broker]
+        persist-delivery-count-before-delivery = {persists}
+        [[address-setting]]
+        match = "#"
+        max-delivery-attempts = 2
+        dead-letter-address = "dead"
+        redelivery-delay = 60000
+    """
+    leased = {"x-queue-type": "amps", "x-max-deliveries": 2}
+    for start in range(3):
+        with broker_on(tmp_path, config=config) as broker:
+            channel = pika.BlockingConnection(pika.URLParameters(broker.url)).channel()  # open when the broker stops
+            channel.confirm_delivery()
+            for name, arguments in (("jobs", {}), ("leased", leased), ("kept", {"x-non-destructive": True})):
+                channel.queue_declare(name, durable=True, arguments=arguments)
+                if start == 0:
+                    channel.basic_publish("", name, b"once", PERSISTENT)
+                method, properties, body = channel.basic_get(name)
+                assert body == b"once", (start, name)
+                count = (properties.headers or {}).get("x-delivery-count")
+                assert count == (1 if name == "leased" else None), (start, name)
+
+
 def test_a_restart_goes_through_the_journal(tmp_path: Path) -> None:
     """Clients are refused while it is away; the port, the history and the time go on."""
     with broker_on(tmp_path) as broker:
